@@ -43,7 +43,7 @@ class OrderMessage:
 def read_orders(path: Path) -> Iterator[OrderMessage]:
     """Read orders from JSON lines, or from a basket file: one order per line, product codes separated by commas.
 
-    A file whose first line begins with `{` holds JSON lines. Both kinds may be compressed (`.gz`). Empty lines are
+    A file whose first non-empty line begins with `{` holds JSON lines. Both kinds may be compressed (`.gz`). Empty lines are
     skipped. The id of a basket follows from its line number and from the content of the whole file, so the same file
     always means the same orders.
 
@@ -93,8 +93,8 @@ def _fault(body: str) -> str:
 def _numbered(path: Path) -> Iterator[tuple[int, OrderMessage]]:
     opener = gzip.open if path.suffix == ".gz" else open
     try:
-        with opener(path, "rt", encoding="utf-8", newline="") as lines:
-            first = lines.readline()
+        with opener(path, "rt", encoding="utf-8-sig", newline="") as lines:
+            first = next((line for line in lines if line.strip()), "")
             lines.seek(0)
             if first.lstrip().startswith("{"):
                 for number, line in enumerate(lines, start=1):
@@ -103,10 +103,12 @@ def _numbered(path: Path) -> Iterator[tuple[int, OrderMessage]]:
             else:
                 content = lines.read()
                 digest = hashlib.sha256(content.encode()).hexdigest()[:12]
-                for number, codes in enumerate(csv.reader(io.StringIO(content)), start=1):
-                    if number == 1 and _is_header(codes):
+                rows = enumerate(csv.reader(io.StringIO(content)), start=1)
+                baskets = ((number, codes) for number, codes in rows if "".join(codes).strip())
+                for index, (number, codes) in enumerate(baskets):
+                    if index == 0 and _is_header(codes):
                         yield number, _message(",".join(codes))
-                    elif codes:
+                    else:
                         yield number, _basket(digest, number, [code for code in codes if code])
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise UserError(
@@ -121,15 +123,16 @@ def _numbered(path: Path) -> Iterator[tuple[int, OrderMessage]]:
         raise UserError(f"{path} cannot be read ({what}); name a file of orders") from error
 
 
-# Names of columns, in lower case, without digits and marks.
+# Names of columns, in lower case, without marks that no product id has and a number after a space.
 _COLUMN = re.compile(
-    "basket|(customer|item|order|product|user)s?(id|code)?|sku|(stock)?code|invoice(no|date)?|description|country"
+    "basket|(customer|item|order|product|user)s?(-?(id|code))?|sku|(stock)?code|invoice(no|date)?|description|country"
     "|(unit)?price|quantity|qty"
 )
+_MARKS = re.compile(" [0-9]+$|[^a-z0-9-]")
 
 
 def _is_header(cells: Sequence[str]) -> bool:
-    return any(_COLUMN.fullmatch(re.sub("[^a-z]", "", cell.lower())) for cell in cells)
+    return any(_COLUMN.fullmatch(_MARKS.sub("", cell.lower())) for cell in cells)
 
 
 def read_baskets(path: Path, run: str, count: int) -> list[OrderMessage]:

@@ -194,6 +194,24 @@ def test_a_header_is_no_order(account, tmp_path, header):
     assert account == [None, ids_of(path)[1]]
 
 
+@pytest.mark.parametrize("ids", ["sku-1001,item-7", "product-3", "qty1,item1"])
+def test_an_id_with_a_number_is_no_header(tmp_path, ids):
+    path = tmp_path / "baskets.csv"
+    path.write_text(f"{ids}\n")
+    assert count_orders(path) == 1
+
+
+@pytest.mark.parametrize("start", ["\n", " \n\n", "\ufeff", "\ufeff\n"])
+def test_the_first_line_that_is_not_empty_decides(tmp_path, start):
+    path = tmp_path / "orders"
+    for content in ('{"orderId": "o-1"}', "Products"):
+        path.write_text(f"{start}{content}\n")
+        assert [message.body for message in read_orders(path)] == [content]
+    path.write_text(f"{start}tea\n")
+    (message,) = read_orders(path)
+    assert json.loads(message.body)["items"][0]["productId"] == "tea"
+
+
 def test_the_demo_refuses_what_send_refuses_before_it_starts_anything(monkeypatch, tmp_path):
     monkeypatch.setattr(this_machine, "start_embedded", lambda _: pytest.fail("it was started"))
     for path in (ROOT / "README.md", tmp_path, tmp_path / "none"):
