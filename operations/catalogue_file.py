@@ -25,8 +25,9 @@ from typing import Any, Generic, TypeVar
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.product import CatalogueEvent, NewProduct
+from inventory_orders.domain.steps import NOTES_OF_ADJUSTMENT
 from inventory_orders.errors import PoisonMessageError
-from inventory_orders.messages.parse import catalogue_event, checked_id, parse_command
+from inventory_orders.messages.parse import catalogue_event, checked_id, notes_in, parse_command
 from inventory_orders.messages.strict_json import strict_json
 from operations.errors import UserError
 
@@ -228,7 +229,10 @@ class _Reader:
         how = f"as {adjustment_id}" if "adjustmentId" in fields else "in the same way"
         what, fix = f"adjusts {product_id} {how}", "give each an adjustmentId of its own"
         self._must_be_first(number, what, fix, "adjust", product_id, adjustment_id)
-        change = Adjustment(product_id, adjustment_id, command["delta"], command["reason"])
+        notes = notes_in(command, NOTES_OF_ADJUSTMENT)
+        change = Adjustment(
+            product_id, adjustment_id, command["delta"], command["reason"], notes=notes
+        )
         self.file.adjustments.append(Line(number, change))
 
     def _add_change(self, number: int, fields: dict[str, Any]) -> None:

@@ -110,6 +110,13 @@ def test_what_is_given_counts(read):
     assert file.adjustments[0].content.adjustment_id == "r-1"
 
 
+def test_an_adjustment_keeps_who_made_it_and_what_for(read):
+    notes = {"actor": "ann", "reference": "delivery 7"}
+    line = {"action": "adjust", "productId": "p", "delta": 1, "reason": "RECEIPT", **notes}
+    file = read(json_lines(line), "catalogue.jsonl")
+    assert file.adjustments[0].content.notes == notes
+
+
 def test_bad_cells_are_named_in_the_words_of_the_handlers(read):
     file = read(
         "productId,openingStock,price\np 1,1,\np-2,2.0,\np-3,-1,\np-4,,5\np-5,1,1e3\np-6,1,5\n"
