@@ -154,11 +154,11 @@ def audit(
     as_json: AsJson = False,
     account: OnAccount = None,
 ) -> None:
-    """Recompute every product's stock from adjustments and orders. Exit status 1 if a unit is unexplained.
+    """Recompute every product's stock from adjustments and orders. Exit status 1 if the books do not balance.
 
     It also names rows and pages of lanes that break the contract of their table. You may run it while orders go on: it
-    reads doubtful products again, and reports an error that two reads show. A page that cannot be read counts as empty,
-    so its units are unexplained.
+    reads doubtful products again, and reports an error that two reads show. A page or row that cannot be read is left
+    out, so its units are unexplained. The books are open, with exit status 1, if a product changed during every read.
     """
     aws = aws_of(account, aside if as_json else screen)
     if not _audit(aws, product, as_json=as_json):
@@ -175,12 +175,13 @@ def _audit(aws: Aws, product: str | None = None, *, as_json: bool = False) -> bo
     if product is not None and not chosen:
         raise UserError(f"there is no product {product}, and no order or adjustment names it")
     histories = [] if product is None else [history(books, entry) for entry in chosen]
-    balanced = not books.corrupt_pages and not any(entry.is_wrong for entry in chosen)
+    balanced = not books.corrupt and all(entry.balances for entry in chosen)
     if as_json:
         found: dict[str, Any] = {
             "balanced": balanced,
             "products": [entry.as_json for entry in chosen],
             "corruptPages": books.corrupt_pages,
+            "corruptRows": books.corrupt_rows,
         }
         for shown, entries in zip(found["products"], histories, strict=False):
             shown["history"] = list(map(asdict, entries))
@@ -212,11 +213,13 @@ def _show_books(books: Books, chosen: Sequence[Account]) -> None:
                 f"[bold red]{escape(entry.product_id)}[/]: {escape(problem)}", soft_wrap=True
             )
     _show_corrupt(books.corrupt_pages)
-    if wrong or books.corrupt_pages:
+    for problem in books.corrupt_rows.values():
+        screen.print(f"[bold red]Rows[/]: {escape(problem)}", soft_wrap=True)
+    if wrong or unsettled or books.corrupt:
         return
     delisted = sum(entry.status == "DELISTED" for entry in chosen)
     screen.print(
-        f"[green]The books balance:[/] {counted(len(chosen) - len(unsettled), 'product')} ({delisted:,} of them "
+        f"[green]The books balance:[/] {counted(len(chosen), 'product')} ({delisted:,} of them "
         f"delisted), no difference. [dim]Read: {counted(len(books.adjustments), 'adjustment')}, "
         f"{counted(len(books.orders), 'order')}.[/]",
         soft_wrap=True,

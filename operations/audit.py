@@ -23,8 +23,8 @@ from typing import Any, Literal
 
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.allotments import DEPOT, Page, PageKey
-from inventory_orders.domain.product import ProductStatus
-from inventory_orders.store.rows import Table, decode
+from inventory_orders.domain.product import ProductStatus, stock_status
+from inventory_orders.store.rows import KEYS, Table, decode
 from operations.aws import Aws, get_items, scan
 from operations.lanes import Pages, Places, lane_name, read_all, read_pages, read_places
 
@@ -114,6 +114,11 @@ class Account:
         return self.settled and self._finding != _FINE
 
     @property
+    def balances(self) -> bool:
+        """Whether its figures belong together, and nothing is wrong."""
+        return self.settled and not self.is_wrong
+
+    @property
     def _finding(self) -> _Finding:
         return self.difference, self.problems
 
@@ -131,20 +136,29 @@ class Books:
         orders: All orders, by id.
         adjustments: All adjustments.
         corrupt_pages: Errors of the pages that cannot be read, by page name. These pages count as empty.
+        corrupt_rows: Errors of the other rows that cannot be read, by table and key. These rows are left out.
     """
 
     accounts: tuple[Account, ...]
     orders: Mapping[str, dict[str, Any]]
     adjustments: Sequence[Mapping[str, Any]]
     corrupt_pages: Mapping[str, str] = field(default_factory=dict)
+    corrupt_rows: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def corrupt(self) -> list[str]:
+        """Errors of all pages and rows that cannot be read."""
+        return [*self.corrupt_pages.values(), *self.corrupt_rows.values()]
 
 
 def read_books(aws: Aws) -> Books:
     """Read all tables with strong consistency, and add up. Correct also while others write."""
     began = time.time()
-    places = read_all(aws)
-    adjustments: Sequence[Row] = list(read_rows(aws, Table.STOCK_ADJUSTMENTS))
-    orders = _read_orders(aws)
+    corrupt: dict[str, str] = {}
+    places = _readable_places(read_all(aws), corrupt)
+    rows = read_rows(aws, Table.STOCK_ADJUSTMENTS)
+    adjustments: Sequence[Row] = list(_readable(Table.STOCK_ADJUSTMENTS, rows, corrupt))
+    orders = _read_orders(aws, corrupt)
     recent = timestamp(datetime.fromtimestamp(began - _IN_FLIGHT_SECONDS, UTC))
     accounts = _by_incarnation(
         _add_up(
@@ -166,7 +180,8 @@ def read_books(aws: Aws) -> Books:
             break
         confirmed |= {key: accounts[key]._finding for key in doubtful if accounts[key].settled}
         time.sleep(_PAUSE)
-        again, adjustments, orders = _look_again(aws, {key[0] for key in doubtful}, adjustments)
+        product_ids = {key[0] for key in doubtful}
+        again, adjustments, orders = _look_again(aws, product_ids, adjustments, corrupt)
         accounts = {key: a for key, a in accounts.items() if key not in doubtful} | _by_incarnation(
             again
         )
@@ -178,6 +193,7 @@ def read_books(aws: Aws) -> Books:
         orders,
         adjustments,
         places.before.corrupt,
+        corrupt,
     )
 
 
@@ -189,8 +205,10 @@ def read_accounts(aws: Aws, product_ids: Iterable[str], order_ids: Iterable[str]
         product_ids: The products.
         order_ids: All orders that may have taken their stock.
     """
-    looks = _look_at(aws, product_ids, read_pages(aws).by_name)
-    return _add_up_looks(looks, read_orders(aws, order_ids).values())
+    corrupt: dict[str, str] = {}
+    looks = _look_at(aws, product_ids, read_pages(aws).by_name, corrupt)
+    orders = _readable(Table.ORDERS, read_orders(aws, order_ids).values(), corrupt)
+    return _add_up_looks(looks, orders)
 
 
 def read_history(aws: Aws, product_id: str) -> tuple[Account, list[Entry]] | None:
@@ -205,7 +223,7 @@ def read_history(aws: Aws, product_id: str) -> tuple[Account, list[Entry]] | Non
     for look in range(_LOOKS):
         if look:
             time.sleep(_PAUSE)
-        accounts, adjustments, orders = _look_again(aws, {product_id}, ())
+        accounts, adjustments, orders = _look_again(aws, {product_id}, (), {})
         if not accounts:
             return None
         account = accounts[-1]
@@ -229,11 +247,11 @@ def _by_incarnation(accounts: Iterable[Account]) -> dict[_Incarnation, Account]:
 
 
 def _look_again(
-    aws: Aws, product_ids: Collection[str], adjustments: Sequence[Row]
+    aws: Aws, product_ids: Collection[str], adjustments: Sequence[Row], corrupt: dict[str, str]
 ) -> tuple[list[Account], list[Row], dict[str, dict[str, Any]]]:
     """Read some products again, each with its adjustments, and then all orders."""
-    looks = _look_at(aws, product_ids, read_pages(aws).by_name)
-    orders = _read_orders(aws)
+    looks = _look_at(aws, product_ids, read_pages(aws).by_name, corrupt)
+    orders = _read_orders(aws, corrupt)
     theirs = [row for look in looks.values() for row in look.adjustments]
     others = [row for row in adjustments if row["productId"] not in product_ids]
     return _add_up_looks(looks, orders.values()), [*others, *theirs], orders
@@ -248,16 +266,23 @@ class _Look:
     settled: bool
 
 
-def _look_at(aws: Aws, product_ids: Iterable[str], page_names: Collection[str]) -> dict[str, _Look]:
+def _look_at(
+    aws: Aws,
+    product_ids: Iterable[str],
+    page_names: Collection[str],
+    corrupt: dict[str, str],
+) -> dict[str, _Look]:
     """Read some products. Those on the same pages are read together."""
     looks: dict[str, _Look] = {}
     left = sorted(product_ids)
     with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
 
         def adjustments_of(ids: Sequence[str]) -> dict[str, list[Row]]:
-            return dict(
-                zip(ids, pool.map(lambda one: _read_adjustments(aws, one), ids), strict=True)
-            )
+            read = pool.map(lambda one: _read_adjustments(aws, one), ids)
+            return {
+                one: list(_readable(Table.STOCK_ADJUSTMENTS, rows, corrupt))
+                for one, rows in zip(ids, read, strict=True)
+            }
 
         before = adjustments_of(left)
         for _ in range(_TRIES):
@@ -266,8 +291,9 @@ def _look_at(aws: Aws, product_ids: Iterable[str], page_names: Collection[str]) 
                 groups.setdefault(PageKey.of(DEPOT, product_id).number, []).append(product_id)
             found = pool.map(lambda ids: read_places(aws, ids, page_names), groups.values())
             places = {
-                product_id: read
+                product_id: readable
                 for ids, read in zip(groups.values(), found, strict=True)
+                for readable in [_readable_places(read, corrupt)]
                 for product_id in ids
             }
             after = adjustments_of(left)
@@ -289,6 +315,43 @@ def _add_up_looks(looks: Mapping[str, _Look], orders: Iterable[Row]) -> list[Acc
         unsettled={product_id for product_id, look in looks.items() if not look.settled},
         product_ids=looks.keys(),
     )
+
+
+def _readable(table: Table, rows: Iterable[Row], corrupt: dict[str, str]) -> Iterator[Any]:
+    """Yield the rows that can be added up, and note the errors of the others by table and key."""
+    for row in rows:
+        try:
+            _check(table, row)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            key = "/".join(row[name] for name in KEYS[table])
+            corrupt[f"{table.value} {key}"] = (
+                f"{key} breaks the contract of the {table.value} table ({type(error).__name__}: {error}); repair the item"
+            )
+        else:
+            yield row
+
+
+def _check(table: Table, row: Row) -> None:
+    """Read all that the books need of a row.
+
+    Raises:
+        AttributeError, KeyError, TypeError, ValueError: The row breaks the table's contract.
+    """
+    if table is Table.PRODUCTS:
+        numbers, texts = [row["stockCount"], row["_version"]], [row["createdAt"], row["status"]]
+        list(_problems(row, {}))
+    else:
+        found = [_adjustment(row)] if table is Table.STOCK_ADJUSTMENTS else list(_sales(row))
+        numbers = [number for each in found for number in (each.delta, each.version or 0)]
+        texts = [text for each in found for text in (*each.incarnation, each.at)]
+    for value, kind in (*((n, int) for n in numbers), *((text, str) for text in texts)):
+        if not isinstance(value, kind):
+            raise TypeError(f"{value!r} is no {'number' if kind is int else 'text'}")
+
+
+def _readable_places(places: Places, corrupt: dict[str, str]) -> Places:
+    rows = _readable(Table.PRODUCTS, places.rows.values(), corrupt)
+    return replace(places, rows={row["productId"]: row for row in rows})
 
 
 def _decrements(adjustments: Iterable[Row]) -> set[str]:
@@ -425,15 +488,21 @@ def _problems(row: Row, in_lanes: Mapping[int, int]) -> Iterator[str]:
         if in_lanes:
             yield f"its row is gone, but {_list(in_lanes)} {_hold(in_lanes)} units of it"
         return
-    lent_to = _lent_to(row)
+    stock, status, lent_to = row["stockCount"], row["status"], _lent_to(row)
+    floor, threshold = -row.get("backorderLimit", 0), row.get("lowStockThreshold", 0)
+    if stock < floor:
+        yield f"its row has {stock:,}, below its floor of {floor:,}"
+    right = stock_status(stock, -floor, threshold, ProductStatus(status))
+    if status != right and not lent_to:
+        yield f"its row is {status} with {stock:,}: it must be {right}"
     strangers = [lane for lane in in_lanes if lane not in lent_to]
     if strangers:
         yield f"{_list(strangers)} {_hold(strangers)} units of it, but its lentTo does not name that"
-    least = max(0, row.get("lowStockThreshold", 0)) + 1
-    if lent_to and (row["status"] != ProductStatus.ACTIVE or row["stockCount"] < least):
+    least = max(0, threshold) + 1
+    if lent_to and (status != ProductStatus.ACTIVE or stock < least):
         yield (
-            f"it is lent to {_list(lent_to)}, but its row is {row['status']} with {row['stockCount']:,}: it must be "
-            f"ACTIVE with at least {least:,}"
+            f"it is lent to {_list(lent_to)}, but its row is {status} with {stock:,}: it must be ACTIVE with at least "
+            f"{least:,}"
         )
 
 
@@ -604,8 +673,9 @@ def read_orders(aws: Aws, order_ids: Iterable[str]) -> dict[str, dict[str, Any]]
     return {row["orderId"]: row for row in rows}
 
 
-def _read_orders(aws: Aws) -> dict[str, dict[str, Any]]:
-    return {row["orderId"]: row for row in read_rows(aws, Table.ORDERS)}
+def _read_orders(aws: Aws, corrupt: dict[str, str]) -> dict[str, dict[str, Any]]:
+    rows = _readable(Table.ORDERS, read_rows(aws, Table.ORDERS), corrupt)
+    return {row["orderId"]: row for row in rows}
 
 
 def _read_adjustments(aws: Aws, product_id: str) -> list[Row]:

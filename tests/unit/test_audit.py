@@ -1,11 +1,15 @@
 """The audit reads a product and what happened to it up to that version, and nothing later."""
 
+import itertools
+import json
 from dataclasses import replace
 from threading import RLock
 
 import boto3
 import pytest
+from typer.testing import CliRunner
 
+from cli import main, operators
 from inventory_orders.domain.allotments import Page, PageEntry, PageKey
 from inventory_orders.store.rows import Table, encode, page_units
 from local.invoke import create_table
@@ -304,6 +308,99 @@ def test_what_must_not_be_with_lanes_is_a_problem(rows, problem):
     assert account.is_wrong
     (found,) = account.problems
     assert problem in found
+
+
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        (product(-3, 2, backorderLimit=2, status="OUT_OF_STOCK"), "has -3, below its floor of -2"),
+        (product(-1, 2, status="DISCONTINUED"), "has -1, below its floor of 0"),
+        (product(0, 2), "is ACTIVE with 0: it must be OUT_OF_STOCK"),
+        (product(2, 2, lowStockThreshold=2), "is ACTIVE with 2: it must be LOW_STOCK"),
+        (product(3, 2, lowStockThreshold=2, status="LOW_STOCK"), "it must be ACTIVE"),
+        (product(-1, 2, lowStockThreshold=-2, **LENT), "has -1, below its floor of 0"),
+    ],
+)
+def test_a_floor_or_a_status_that_was_broken_is_a_problem(row, problem):
+    (account,) = add_up([row], [adjustment("opening", row["stockCount"], 1, "OPENING")], [])
+    assert (account.difference, account.is_wrong) == (0, True)
+    assert problem in account.problems[0]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        product(-2, 2, backorderLimit=2, status="OUT_OF_STOCK"),
+        product(-1, 2, backorderLimit=2, status="LOW_STOCK"),
+        product(9, 2, status="DISCONTINUED"),
+        product(3, 2, lowStockThreshold=2, **LENT),
+    ],
+)
+def test_a_status_that_follows_from_the_stock_of_the_row_is_right(row):
+    (account,) = add_up([row], [adjustment("opening", row["stockCount"], 1, "OPENING")], [])
+    assert account.balances
+
+
+def test_a_row_that_another_program_broke_is_named_and_left_out(shop):
+    def without(row, *names):
+        return {name: value for name, value in row.items() if name not in names}
+
+    sound = product(10, 1)
+    shop.put(Table.PRODUCTS, sound)
+    shop.put(Table.STOCK_ADJUSTMENTS, OPENING)
+    for name in ("createdAt", "stockCount", "_version", "status"):
+        shop.put(Table.PRODUCTS, without(sound, name) | {"productId": f"no-{name}"})
+    shop.put(Table.PRODUCTS, sound | {"productId": "text", "stockCount": "10"})
+    shop.put(Table.STOCK_ADJUSTMENTS, without(adjustment("a", 5), "appliedAt"))
+    shop.put(Table.ORDERS, without(order("undated", 2, 2), "createdAt"), order("sound", 2, 3))
+    line = without(order("b", 2, 2)["items"][0], "quantity")
+    shop.put(Table.ORDERS, order("vague", 2, 2) | {"items": [line]})
+    assert shop.audit()["p"].balances
+    assert shop.books.corrupt_rows.keys() == {
+        *("Products no-createdAt", "Products no-stockCount", "Products no-_version"),
+        *("Products no-status", "Products text", "StockAdjustments p/a"),
+        *("Orders undated", "Orders vague"),
+    }
+    said = shop.books.corrupt_rows["Orders vague"]
+    assert "vague breaks the contract of the Orders table (KeyError: 'quantity')" in said
+    assert shop.books.orders.keys() == {"sound"}
+    with answered_directly_by(shop.answer):
+        account, _ = audit.read_history(shop.aws, "p")
+    assert account.balances
+
+
+@pytest.fixture
+def command(shop, monkeypatch):
+    """The command `audit`, for this shop."""
+    monkeypatch.setattr(operators, "aws_of", lambda *_: shop.aws)
+
+    def run(*arguments):
+        with answered_directly_by(shop.answer):
+            return CliRunner().invoke(main.app, ["audit", *arguments])
+
+    return run
+
+
+def test_a_broken_row_makes_the_command_fail(shop, command):
+    shop.put(Table.ORDERS, order("a", 2, 2) | {"items": [{"productCreatedAt": BORN}]})
+    done = command()
+    assert done.exit_code == 1
+    assert "Rows: a breaks the contract of the Orders table" in done.stdout
+    assert list(json.loads(command("--json").stdout)["corruptRows"]) == ["Orders a"]
+
+
+def test_books_that_never_settle_are_open_and_do_not_balance(shop, command, monkeypatch):
+    monkeypatch.setattr(audit, "_LOOKS", 2)
+    lend(shop, 4, L0=4, L3=1)
+    numbers = itertools.count(1)
+    shop.busy = True
+    shop.meanwhile = lambda *_: (n := next(numbers)) and shop.put_page(3, 1 + n, p=3 + n % 3)
+    done = command()
+    assert done.exit_code == 1
+    assert "its books are open" in done.stdout
+    assert "balance" not in done.stdout
+    found = json.loads(command("--json").stdout)
+    assert (found["balanced"], found["products"][0]["settled"]) == (False, False)
 
 
 def lend(shop, row, **units):
