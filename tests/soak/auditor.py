@@ -67,7 +67,7 @@ class Auditor:
 
     def _audit(self, expected: dict[str, int]) -> bool:
         accounts = read_books(self._aws).accounts
-        found = {a.product_id: a.problems or a.unexplained for a in accounts if a.is_wrong}
+        found = {a.product_id: a.unexplained or a.problems for a in accounts if a.is_wrong}
         self.audits += 1
         if found != expected:
             self.wrong.append(found)
