@@ -219,6 +219,38 @@ def test_a_rival_that_writes_meanwhile_is_named(shop):
     assert not shop.restore.rows_are_back
 
 
+def test_a_write_whose_answer_was_lost_is_no_rival(shop):
+    shop.place("o", tea=1)
+    shop.remember()
+    shop.command(OrderAction.CONFIRM, "o")
+    shop.tables.create("cup", 1)
+    written = []
+
+    def write_first(operation, request):
+        if operation in ("PutItem", "DeleteItem"):
+            written.append(operation)
+            shop.tables.aws.dynamodb.answer(operation, request)
+        return shop.tag(operation, request)
+
+    shop.tables.before = write_first
+    shop.put_back()
+    assert set(written) == {"PutItem", "DeleteItem"}
+    assert shop.order("o")["status"] == "PENDING"
+    assert ("cup",) not in shop.items()[Table.PRODUCTS]
+
+
+def test_an_order_that_filled_in_a_tombstone_stays(shop):
+    cancel = OrderCommand("o", OrderAction.CANCEL, "2026-01-01T00:00:00.000000+00:00")
+    shop.do(cancel)
+    assert "userId" not in shop.order("o")
+    shop.remember()
+    shop.do(Order("o", "u", {"tea": 1}))
+    before = shop.order("o")
+    assert before["userId"] == "u"
+    shop.put_back()
+    assert shop.order("o") == before
+
+
 def row(version, **more):
     return encode({"orderId": "o", "_version": version, "createdAt": "c"} | more)
 
