@@ -53,6 +53,7 @@ def verify(
         on_line: Called with each line and the check that it belongs to.
     """
     began = time.monotonic()
+    run.patience += run.deployed.batching_window
     try:
         for name in CHECKS:
             if only and name not in only:

@@ -83,6 +83,13 @@ class Deployed:
         }
 
     @property
+    def batching_window(self) -> float:
+        """The longest batching window of its mappings, in seconds."""
+        mappings = self.of_type("AWS::Lambda::EventSourceMapping").values()
+        windows = (each.get("MaximumBatchingWindowInSeconds", 0) for each in mappings)
+        return max(map(float, windows), default=0.0)
+
+    @property
     def dashboards(self) -> dict[str, Properties]:
         """The properties of its dashboards, by logical id; none where the handlers emit only what alarms need."""
         return self.of_type("AWS::CloudWatch::Dashboard")

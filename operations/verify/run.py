@@ -57,7 +57,7 @@ class Run:
         stack_name: Its name in CloudFormation.
         embedded: Whether it is the embedded AWS.
         orders: How many orders the hot product gets.
-        patience: Most seconds to wait for the service to answer.
+        patience: Most seconds to wait for the service to answer; `verify` adds the longest batching window.
         metrics_patience: Most seconds to wait for CloudWatch.
         say: Called with a text that says what the run waits for.
         name: Id of the run, and prefix of all that it makes.

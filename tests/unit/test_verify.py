@@ -483,6 +483,19 @@ def test_waiting_ends(run):
         run.wait(lambda: None, "something")
 
 
+def test_a_run_waits_longer_by_the_longest_batching_window(monkeypatch, run):
+    for seconds in (5, 300):
+        mapping = {"MaximumBatchingWindowInSeconds": seconds}
+        run.deployed.resources[f"Mapping{seconds}"] = {
+            "Type": "AWS::Lambda::EventSourceMapping",
+            "Properties": mapping,
+        }
+    run.deployed.resources["Stream"] = {"Type": "AWS::Lambda::EventSourceMapping"}
+    monkeypatch.setattr(verify, "CHECKS", {})
+    verify.verify(run, Report({}, run.name, run.started_at))
+    assert run.patience == 360
+
+
 # ------------------------------------------------------------------ the command
 
 
