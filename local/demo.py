@@ -223,9 +223,17 @@ def tea_shop_day(run: str, count: int) -> Workload:
 
 
 def basket_day(run: str, path: Path) -> Workload:
-    """Make a workload of real orders, with so little stock that some products are sold out."""
+    """Make a workload of real orders, with so little stock that some products are sold out.
+
+    Raises:
+        UserError: The file holds no valid order.
+    """
     messages = orders_file.read_baskets(path, run, orders_file.BASKETS)
     products = sample_orders.stock_for(sample_orders.demand(messages))
+    if not products:
+        raise UserError(
+            f"{path} holds no valid order in its first {orders_file.BASKETS:,}; the demonstration needs one"
+        )
     unpaid = sample_orders.never_paid(run, products)
     return Workload(products, unpaid, messages, [], f"Real orders from {path.name}")
 

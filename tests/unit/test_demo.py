@@ -245,6 +245,13 @@ def test_an_event_that_comes_twice_is_counted_and_answered_once():
     assert (len(shop.heard), shop.repeated, shop.awaited) == (1, 2, 2)
 
 
+def test_a_file_without_a_valid_order_is_no_day(tmp_path):
+    path = tmp_path / "orders.jsonl"
+    path.write_text("{}\n")
+    with pytest.raises(UserError, match="holds no valid order"):
+        demo.basket_day("d1", path)
+
+
 def test_orders_that_nobody_pays_are_held_for_seconds_and_the_sweep_is_told():
     orders = sample_orders.never_paid("d1", [NewProduct("mug", 99), NewProduct("tea", 100)])
     invoked = []
