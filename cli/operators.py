@@ -1008,13 +1008,12 @@ def deploy(
     """
     account = _account_for("deploy", stage)
     settings = _settings(stage)
+    if not settings.fifo_queue:
+        preflight.check_removed_queue(account, settings.stack_name)
     warm = {name: asdict(units) for name, units in settings.warm_throughput.items()}
     concurrency = {name: queue.maximumConcurrency for name, queue in settings.queues.items()}
     notes = (
         preflight.check_warm_throughput(account, settings.stack_name, warm),
-        None
-        if settings.fifo_queue
-        else preflight.check_removed_queue(account, settings.stack_name),
         preflight.check_concurrency(
             account,
             settings.stack_name,

@@ -159,34 +159,34 @@ def release_failed_creation(account: AwsAccount, stack_name: str) -> str | None:
     )
 
 
-def check_removed_queue(account: AwsAccount, stack_name: str) -> str | None:
+def check_removed_queue(account: AwsAccount, stack_name: str) -> None:
     """Check that no order waits in the FIFO queue, which this deployment takes off the stack.
 
     Args:
         account: The account and region of the stack.
         stack_name: Its name. The stack need not exist.
 
-    Returns:
-        The reason why the check was impossible; None otherwise.
-
     Raises:
-        UserError: The queue or its dead-letter queue holds messages.
+        UserError: The queue or its dead-letter queue holds messages, or the check was impossible.
     """
     try:
         outputs = _outputs(account, stack_name)
         if FIFO not in outputs:
-            return None
+            return
         sqs: SQSClient = account.client("sqs")
         waiting, dead = (depth_of(sqs, outputs[n]).total for n in (FIFO, FIFO_DEAD_LETTERS))
     except (BotoCoreError, ClientError) as error:
-        return f"whether orders wait in the FIFO queue, which fifoQueue false removes, cannot be checked: {error}"
+        raise UserError(
+            f"whether orders wait in the FIFO queue, which fifoQueue false removes, cannot be checked: {error}. Deploy "
+            "with cloudformation:DescribeStacks on the stack and sqs:GetQueueAttributes on the FIFO queue and its "
+            "dead-letter queue, or keep the queue (fifoQueue true in cdk.json)"
+        ) from error
     if waiting or dead:
         raise UserError(
             f"fifoQueue is false in cdk.json, but the FIFO queue holds {waiting:,} messages and its dead-letter queue "
             f"{dead:,}; the deployment would lose them. Stop the senders, wait until `inventory-orders status` shows "
             "that nothing waits, redrive or delete the dead letters, and deploy again"
         )
-    return None
 
 
 def check_concurrency(
