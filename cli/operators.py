@@ -412,7 +412,7 @@ def _empty_lanes(aws: Aws, *, yes: bool) -> None:
     if left:
         some = ", ".join(left[:5]) + (", ..." if len(left) > 5 else "")
         screen.print(
-            f"[bold red]In lanes still, or again: {counted(len(left), 'product')}[/] ({some}). Orders fill lanes "
+            f"[bold red]In lanes still, or again: {counted(len(left), 'product')}[/] ({escape(some)}). Orders fill lanes "
             "meanwhile: run this again when few come. `audit` explains those that stay.",
             soft_wrap=True,
         )

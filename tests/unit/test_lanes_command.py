@@ -133,6 +133,14 @@ def test_a_corrupt_page_is_named_and_the_others_are_emptied(shop):
     assert [shop.stock("tea"), shop.stock("mug")] == [890, 1000]
 
 
+def test_an_id_in_brackets_is_no_markup(shop):
+    shop.create("[red]", 100)
+    lend(shop.store, "[red]", 5, {1: 5})
+    page = str(PageKey.of(1, "[red]"))
+    shop.aws.dynamodb.tables["Allotments"].items[page,]["units"] = {"B": "eA=="}
+    assert "1 product ([red])" in lanes("--empty", "--yes").stdout
+
+
 def test_an_emptying_that_fails_can_be_run_again(shop, monkeypatch):
     lend_two(shop)
 
