@@ -177,18 +177,6 @@ def _change(
     return _updated(products.change(command["productId"], changes, deadline))
 
 
-def _discontinue(
-    command: dict[str, Any], deadline: Deadline, products: ProductCatalogue
-) -> direct.Answer:
-    return _updated(products.discontinue(command["productId"], deadline))
-
-
-def _list_again(
-    command: dict[str, Any], deadline: Deadline, products: ProductCatalogue
-) -> direct.Answer:
-    return _updated(products.list_again(command["productId"], deadline))
-
-
 def _updated(update: Update) -> direct.Answer:
     result = "REPLAYED" if update.before == update.after else "APPLIED"
     return {"result": result} | direct.of_product(update.after)
@@ -213,7 +201,11 @@ _COMMANDS: dict[str, Callable[[dict[str, Any], Deadline, ProductCatalogue], dire
     "changeDetails": _change_details,
     "changePrice": _change_price,
     "change": _change,
-    "discontinue": _discontinue,
-    "listAgain": _list_again,
+    "discontinue": lambda command, deadline, products: _updated(
+        products.discontinue(command["productId"], deadline)
+    ),
+    "listAgain": lambda command, deadline, products: _updated(
+        products.list_again(command["productId"], deadline)
+    ),
     "delist": _delist,
 }
