@@ -466,8 +466,7 @@ def _step_row(step: Step) -> Row:
             for product_id, quantity in step.quantities.items()
         ]
     return _without_none(
-        dict(step.other)
-        | step.notes
+        {**step.other, **step.notes}
         | {
             "action": step.action,
             "at": step.at,
