@@ -22,9 +22,14 @@ SCHEMA: dict[str, Any] = json.loads(
 )
 DEFAULT = "default"
 """Source of a value that cdk.json does not set."""
+_OVERRIDES = "overrides"
 
 _validate = fastjsonschema.compile(SCHEMA)
 _STAGE = re.compile("[a-z0-9-]{1,20}")
+
+# A confirmation has to be carried out before the grace ends: with a window Lambda holds it back for up to 20 seconds or the
+# window, if that is longer, and then it takes some seconds. docs.aws.amazon.com/lambda/latest/dg/with-sqs.html
+_WINDOW_ENDS_BEFORE_GRACE_SECONDS = 30
 
 
 class SettingsError(Exception):
@@ -160,7 +165,7 @@ class Settings:
                 raise SettingsError(f"stages.{name}: no stage can have this name")
             if name == stage:
                 layers[f"stages.{name}"] = of_stage
-        layers["overrides"] = {} if overrides is None else overrides
+        layers[_OVERRIDES] = {} if overrides is None else overrides
         for source, layer in layers.items():
             _merge(chosen, _object(source, layer), source, sources)
         try:
@@ -251,6 +256,7 @@ def _fill_in(chosen: dict[str, Any], stage: str, sources: dict[str, str]) -> Non
             raise SettingsError(
                 f"{_named(path, sources)} is 0; it must be a whole number from 1 to 300, because batchSize is above 10"
             )
+    _check_window_of_commands(chosen, sources)
     if chosen["cors"] and chosen["jwt"] is None:
         raise SettingsError(
             f"{_named('cors', sources)} needs jwt: without tokens callers sign with keys that open every route, and these "
@@ -258,6 +264,23 @@ def _fill_in(chosen: dict[str, Any], stage: str, sources: dict[str, str]) -> Non
         )
     for path, _ in _leaves(chosen):
         sources.setdefault(path, DEFAULT)
+
+
+def _check_window_of_commands(chosen: Mapping[str, Any], sources: Mapping[str, str]) -> None:
+    """Refuse a window in which an order that was paid in time could expire."""
+    # The embedded AWS has no windows, and a grace of its own.
+    if sources.get("holdGraceSeconds") == _OVERRIDES:
+        return
+    path = "queues.OrderCommandQueue.batchWindowSeconds"
+    window = chosen["queues"]["OrderCommandQueue"]["batchWindowSeconds"]
+    grace = chosen["holdGraceSeconds"]
+    least = window + _WINDOW_ENDS_BEFORE_GRACE_SECONDS
+    if window and least > grace:
+        raise SettingsError(
+            f"{_named(path, sources)} is {window}, but holdGraceSeconds is {grace}: an order could expire while its "
+            f"confirmation waits for a batch. Lower the window to {max(0, grace - _WINDOW_ENDS_BEFORE_GRACE_SECONDS)}, or "
+            f"raise holdGraceSeconds to {least}"
+        )
 
 
 def _leaves(chosen: Mapping[str, Any], at: str = "") -> Iterator[tuple[str, Any]]:

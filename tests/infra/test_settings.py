@@ -132,6 +132,27 @@ def test_a_hold_expires_a_minute_after_its_end_unless_the_settings_say_otherwise
     assert of_this_deployment.hold_grace_seconds == 3
 
 
+def test_no_order_may_expire_while_its_confirmation_waits_for_a_batch():
+    def read(window, grace=None, overrides=None):
+        changes = changed("queues.OrderCommandQueue.batchWindowSeconds", window)
+        if grace is not None:
+            changes["holdGraceSeconds"] = grace
+        return Settings.from_context("dev", changes, None, overrides).hold_grace_seconds
+
+    assert (read(30), read(300, 330), read(0, 0)) == (60, 330, 0)
+    assert read(30, None, {"holdGraceSeconds": 3}) == 3, "the embedded AWS has no windows"
+    with pytest.raises(SettingsError) as caught:
+        read(31)
+    assert str(caught.value) == (
+        "settings.queues.OrderCommandQueue.batchWindowSeconds is 31, but holdGraceSeconds is 60: an order could expire "
+        "while its confirmation waits for a batch. Lower the window to 30, or raise holdGraceSeconds to 61"
+    )
+    with pytest.raises(
+        SettingsError, match=r"Lower the window to 0, or raise holdGraceSeconds to 31$"
+    ):
+        read(1, 20)
+
+
 @pytest.mark.parametrize("stage", [None, "", "Test", "a_b", "x" * 21, "dev\n", 1])
 def test_a_stage_has_a_name_of_a_few_letters(stage):
     with pytest.raises(SettingsError, match=r"1 to 20 lowercase letters.*-c stage=dev"):
