@@ -10,6 +10,7 @@ from inventory_orders.clock import Deadline
 from inventory_orders.domain.change import AdjustmentKey, AdjustmentRecord
 from inventory_orders.domain.steps import NOTES_OF_ADJUSTMENT
 from inventory_orders.engine.retrying_client import RetryingClient
+from inventory_orders.errors import ProductNotFoundError
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.telemetry import emit_stats, logger, metrics
 from inventory_orders.messages.parse import notes_in, parse_command
@@ -54,20 +55,23 @@ def _command(event: object, deadline: Deadline) -> direct.Answer:
         return {"result": "ACQUIRED"} | granted | direct.of_product(lease.product)
 
     token = command["lease"]
-    if command["action"] == "commit":
-        # Before the lease: the product may be gone since the commit was booked.
+    try:
+        lease = Lease.resume(
+            client,
+            token["productId"],
+            token["owner"],
+            token["version"],
+            Decimal(token["expiresAt"]),
+            deadline,
+        )
+    except ProductNotFoundError:
+        if command["action"] != "commit":
+            raise
         key = AdjustmentKey(token["productId"], command["adjustmentId"])
         booked = find_count(client, key, command["counted"], token["version"], deadline)
-        if booked is not None:
-            return _committed(booked)
-    lease = Lease.resume(
-        client,
-        token["productId"],
-        token["owner"],
-        token["version"],
-        Decimal(token["expiresAt"]),
-        deadline,
-    )
+        if booked is None:
+            raise
+        return _committed(booked)
     try:
         if command["action"] == "renew":
             lease.renew(command["seconds"], deadline, outlive_deadline=outlive)

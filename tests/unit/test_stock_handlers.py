@@ -303,9 +303,24 @@ class TestCountStock:
         delist = {"action": "delist", "productId": "gone", "createdAt": created_at}
         assert call("manage_products", delist)["result"] == "APPLIED"
         assert call("count_stock", commit) == committed
-        assert call("manage_products", create)["result"] == "APPLIED"
-        assert call("count_stock", commit) == committed
         assert call("count_stock", commit | {"counted": 5})["code"] == "ADJUSTMENT_ID_REUSED"
+
+    def test_the_count_of_another_incarnation_is_not_taken_for_a_new_one(self, call):
+        create = {"action": "create", "productId": "again", "openingStock": 5}
+        acquire = {"action": "acquire", "productId": "again", "seconds": 60}
+        commit = {"action": "commit", "counted": 4, "adjustmentId": "count-1"}
+        created_at = call("manage_products", create)["createdAt"]
+        for new_price in (1, 2, 3):
+            change = {"action": "change", "productId": "again", "price": new_price}
+            assert call("manage_products", change)["result"] == "APPLIED"
+        lease = call("count_stock", acquire | {"outliveInvocation": True})["lease"]
+        assert call("count_stock", commit | {"lease": lease})["result"] == "COMMITTED"
+        delist = {"action": "delist", "productId": "again", "createdAt": created_at}
+        assert call("manage_products", delist)["result"] == "APPLIED"
+        assert call("manage_products", create)["result"] == "APPLIED"
+        lease = call("count_stock", acquire | {"outliveInvocation": True})["lease"]
+        assert call("count_stock", commit | {"lease": lease})["code"] == "ADJUSTMENT_ID_REUSED"
+        assert stock("again") == 5
 
     def test_an_expired_lease_commits_nothing(self, call):
         before = stock(COUNTED)

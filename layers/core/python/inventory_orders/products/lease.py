@@ -289,7 +289,10 @@ class Lease:
     ) -> AdjustmentRecord:
         """Classify a cancelled commit: done before, an id in use, rivals, or a lease that is over."""
         # An own commit, whose token may be forgotten by now, is recognised by its record.
-        stored = find_count(self.client, count.key, count.counted, self.version, deadline)
+        stored = find_count(
+            *(self.client, count.key, count.counted, self.version, deadline),
+            created_at=count.product_created_at,
+        )
         if stored is not None:
             return stored
         if error.codes <= TRANSIENT:
@@ -340,6 +343,8 @@ def find_count(
     counted: int | None,
     version: int,
     deadline: Deadline,
+    *,
+    created_at: str = "",
 ) -> AdjustmentRecord | None:
     """Find the count that an earlier attempt of a commit has booked, though its answer was lost.
 
@@ -349,6 +354,7 @@ def find_count(
         counted: Units that were counted.
         version: The product's version, as far as the lease's owner knows.
         deadline: When to give up.
+        created_at: The incarnation of the product; not given where the product is gone.
 
     Returns:
         The count; None if the commit was not booked.
@@ -360,9 +366,9 @@ def find_count(
     stored = client.call(lambda: client.store.get_record(key), deadline)
     if not isinstance(stored, AdjustmentRecord):
         return None
-    if (stored.reason, stored.counted) == (_COUNT, counted) and (
-        stored.product_version or 0
-    ) > version:
+    is_same = (stored.reason, stored.counted) == (_COUNT, counted)
+    is_later = (stored.product_version or 0) > version
+    if is_same and is_later and created_at in ("", stored.product_created_at):
         return stored
     raise RejectedError(
         "ADJUSTMENT_ID_REUSED",
