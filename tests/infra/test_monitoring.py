@@ -2,13 +2,14 @@
 
 import json
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from bench import costs
 from infra import watched
 from infra.api import LOGGED
+from inventory_orders.clock import SystemClock
 from inventory_orders.domain.allotments import DEPOT, PageKey
 from inventory_orders.domain.change import RejectionReason
 from inventory_orders.engine.contention import Rivals
@@ -105,7 +106,17 @@ def metric_of_alarm(properties):
 
 
 @pytest.fixture
-def emitted(monkeypatch, capsys):
+def clock_that_skips_waits(monkeypatch):
+    """No wait takes time: the clock goes on by so much."""
+    slept = []
+    now, monotonic = SystemClock.now, SystemClock.monotonic
+    monkeypatch.setattr(SystemClock, "sleep", lambda _, seconds: slept.append(seconds))
+    monkeypatch.setattr(SystemClock, "now", lambda c: now(c) + timedelta(seconds=sum(slept)))
+    monkeypatch.setattr(SystemClock, "monotonic", lambda c: monotonic(c) + sum(slept))
+
+
+@pytest.fixture
+def emitted(monkeypatch, capsys, clock_that_skips_waits):
     """Collect the metrics that the handlers emit in all situations."""
     with tea_shop():
         monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", SERVICE)
@@ -124,7 +135,7 @@ def emitted(monkeypatch, capsys):
         event = {"eventId": "e", "productId": tea, "details": {"price": 1}}
         for moment in (_time(2), _time(1)):
             call("manage_products", {"action": "changeDetails", **event, "eventTime": moment})
-        call("count_stock", {"action": "acquire", "productId": "tea-hojicha", "seconds": 1})
+        call("count_stock", {"action": "acquire", "productId": "tea-hojicha", "seconds": 15})
         orders = [
             order_body("placed", {tea: 40}),
             order_body("waits", {"tea-hojicha": 1}),
