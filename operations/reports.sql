@@ -61,7 +61,7 @@ CREATE EXTERNAL TABLE $database.stock_adjustments (
 ROW FORMAT SERDE 'org.openx.data.jsonserde.JsonSerDe'
 LOCATION '$StockAdjustments';
 
--- View: a row for each line of an order. `taken_from` is null where no units were taken.
+-- View: a row for each line of an order, but for those of `make verify`. `taken_from` is null where no units were taken.
 
 CREATE OR REPLACE VIEW $database.order_lines AS
 SELECT
@@ -70,19 +70,18 @@ SELECT
   item.reason.s AS reason,
   item.createdat.s AS created_at,
   item.confirmedat.s AS confirmed_at,
-  item.fulfilledat.s AS fulfilled_at,
   line.m.productid.s AS product_id,
   CAST(line.m.quantity.n AS bigint) AS quantity,
   line.m.productcreatedat.s AS taken_from
 FROM $database.orders
-CROSS JOIN UNNEST(item.items.l) AS t(line);
+CROSS JOIN UNNEST(item.items.l) AS t(line)
+WHERE item.orderid.s NOT LIKE 'verify-%';
 
 -- View: a row for each product of each step of an order. `returned_version` is null where no units went back into stock.
 
 CREATE OR REPLACE VIEW $database.order_steps AS
 SELECT
   item.orderid.s AS order_id,
-  item.fulfilledat.s AS fulfilled_at,
   step.m.action.s AS action,
   step.m.at.s AS changed_at,
   part.m.productid.s AS product_id,
@@ -90,7 +89,8 @@ SELECT
   part.m.returnedversion.n AS returned_version
 FROM $database.orders
 CROSS JOIN UNNEST(item.steps.l) AS t(step)
-CROSS JOIN UNNEST(step.m.items.l) AS u(part);
+CROSS JOIN UNNEST(step.m.items.l) AS u(part)
+WHERE item.orderid.s NOT LIKE 'verify-%';
 
 -- View: what was sold, less what was cancelled. Returns are not taken off.
 
@@ -99,7 +99,6 @@ SELECT
   line.order_id,
   line.created_at,
   line.confirmed_at,
-  line.fulfilled_at,
   line.product_id,
   line.quantity - coalesce(cancelled.quantity, 0) AS units
 FROM $database.order_lines AS line
@@ -146,6 +145,7 @@ FROM (
     CAST(item.delta.n AS bigint) AS units,
     item.appliedat.s AS changed_at
   FROM $database.stock_adjustments
+  WHERE item.productid.s NOT LIKE 'verify-%'
   UNION ALL
   SELECT product_id, -quantity AS units, created_at AS changed_at
   FROM $database.order_lines
@@ -169,6 +169,7 @@ FROM (
     CAST(shortage.m.wanted.n AS bigint) AS wanted
   FROM $database.orders
   CROSS JOIN UNNEST(item.shortages.l) AS t(shortage)
+  WHERE item.orderid.s NOT LIKE 'verify-%'
   UNION ALL
   SELECT product_id, reason, quantity AS wanted
   FROM $database.order_lines
@@ -192,18 +193,26 @@ ORDER BY units DESC, product_id;
 -- Query: shipped by day. `orders` counts those whose last units left on that day, `units` parts of other orders too. A
 -- fulfilment without items moves all units that were left: those sold, less those of the fulfilments before it.
 
+WITH complete AS (
+  SELECT item.orderid.s AS order_id, max(step.m.at.s) AS shipped_at
+  FROM $database.orders
+  CROSS JOIN UNNEST(item.steps.l) AS t(step)
+  WHERE step.m.action.s = 'fulfil' AND item.fulfilledat.s IS NOT NULL
+  GROUP BY item.orderid.s
+)
 SELECT
   substr(shipped_at, 1, 10) AS day,
   count(DISTINCT order_id) AS orders,
   sum(units) AS units
 FROM (
-  SELECT order_id, fulfilled_at AS shipped_at, units
-  FROM $database.sales
-  WHERE fulfilled_at IS NOT NULL
+  SELECT complete.order_id, complete.shipped_at, sales.units
+  FROM complete
+  JOIN $database.sales AS sales ON sales.order_id = complete.order_id
   UNION ALL
-  SELECT NULL AS order_id, fulfilled_at AS shipped_at, -quantity AS units
-  FROM $database.order_steps
-  WHERE action = 'fulfil' AND fulfilled_at IS NOT NULL
+  SELECT NULL AS order_id, complete.shipped_at, -part.quantity AS units
+  FROM complete
+  JOIN $database.order_steps AS part ON part.order_id = complete.order_id
+  WHERE part.action = 'fulfil'
   UNION ALL
   SELECT NULL AS order_id, changed_at AS shipped_at, quantity AS units
   FROM $database.order_steps

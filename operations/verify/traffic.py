@@ -178,7 +178,7 @@ def confirms(run: Run) -> list[Line]:
 
 
 def api(run: Run) -> list[Line]:
-    """The HTTP API places, shows, lists and confirms an order with your signature, and refuses requests without one."""
+    """The HTTP API takes an order through its life with your signature, and refuses requests without one."""
     name = "the HTTP API"
     if not run.deployed.of_type("AWS::ApiGatewayV2::Route"):
         return [not_here(name, "the stack has none: `api` is false in cdk.json")]
@@ -211,7 +211,13 @@ def api(run: Run) -> list[Line]:
     expect(shelf.get("availability") == "IN_STOCK", f"GET /products/{product} shows {shelf}")
     stock = run.stock(product)
     expect(stock == 3, f"2 of 5 units were ordered, and {stock} are left, not 3")
-    saw = f"{placed[0]}, PENDING after {seconds:.1f} s, listed, CONFIRMED; {status} without a signature"
+    # Else it would be among the orders to ship for ever.
+    _, cancelled = ask("POST", f"{one}/cancel")
+    expect(cancelled.get("status") == "CANCELLED", f"POST {one}/cancel answered {cancelled}")
+    saw = (
+        f"{placed[0]}, PENDING after {seconds:.1f} s, listed, CONFIRMED, CANCELLED; "
+        f"{status} without a signature"
+    )
     return [passed(name, saw)]
 
 

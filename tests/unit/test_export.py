@@ -222,7 +222,7 @@ def shop():
     """Two days of a shop, and one on which the rest of an order leaves."""
     with tables_in_memory() as tables:
         days = [timestamp(SystemClock().now())]
-        for product_id, stock in (("tea", 100), ("mug", 50), ("pot", 1)):
+        for product_id, stock in (("tea", 100), ("mug", 50), ("pot", 1), ("verify-1", 5)):
             tables.create(product_id, stock, name=product_id.title())
         worker, orders = tables.worker(), tables.aws.dynamodb.tables["Orders"].items
 
@@ -242,6 +242,9 @@ def shop():
         place("o-3", tea=7)
         place("o-4", tea=1)
         place("o-5", nothing=3)
+        place("o-6", tea=3)
+        place("verify-1-sold", **{"verify-1": 1})
+        place("verify-1-none", nothing=1)
         tables.apply(worker, Adjustment("tea", "r-1", 20, "RECEIPT"))
         change(
             "o-1",
@@ -256,6 +259,13 @@ def shop():
         )
         change("o-3", "PENDING", step("fulfil", days[1], tea=(3, False)))
         change("o-4", "CANCELLED", step("cancel", days[1], tea=(1, True)))
+        change(
+            "o-6",
+            "FULFILLED",
+            step("fulfil", days[1], tea=(2, False)),
+            step("cancel", days[2], tea=(1, True)),
+            fulfilledAt=days[2],
+        )
         tables.days = days
         yield tables
 
@@ -309,16 +319,16 @@ def test_tables_of_other_stages_and_programs_stay(athena):
 
 def test_sales_by_day(shop, athena):
     first, second, _ = (day[:10] for day in shop.days)
-    assert answer(athena, "sales by day") == [(first, 1, 1, 13), (second, 1, 0, 7)]
+    assert answer(athena, "sales by day") == [(first, 1, 1, 13), (second, 2, 0, 7 + 2)]
 
 
 def test_best_sellers(shop, athena):
     first, second, _ = shop.days
     title = "best sellers of a month"
     dates = {"2026-11-01": first[:10], "2026-12-01": "9999"}
-    assert answer(athena, title, dates) == [("tea", "Tea", 2, 17), ("mug", "Mug", 1, 3)]
+    assert answer(athena, title, dates) == [("tea", "Tea", 3, 19), ("mug", "Mug", 1, 3)]
     dates = {"2026-11-01": second[:10], "2026-12-01": "9999"}
-    assert answer(athena, title, dates) == [("tea", "Tea", 1, 7)]
+    assert answer(athena, title, dates) == [("tea", "Tea", 2, 9)]
 
 
 def test_stock_at_a_date(shop, athena):
@@ -327,7 +337,7 @@ def test_stock_at_a_date(shop, athena):
     dates = {"2026-12-01": "9999"}
     assert answer(athena, "stock at a date", dates) == [
         *[("mug", 45 + 2), ("pot", 1)],
-        ("tea", 90 - 7 - 1 + 20 + 4 + 1),
+        ("tea", 90 - 7 - 1 - 3 + 20 + 4 + 1 + 1),
     ]
 
 
@@ -340,8 +350,11 @@ def test_rejections_by_product(athena):
 
 def test_shipped_by_day(shop, athena):
     second, third = shop.days[1][:10], shop.days[2][:10]
-    # o-1 has left in two parts, and of o-3 only a part.
-    assert answer(athena, "shipped by day") == [(second, 0, 4 + 3), (third, 1, 10 + 5 - 2 - 4)]
+    # o-1 has left in two parts, of o-3 only a part, and of o-6 a part before the rest was cancelled.
+    assert answer(athena, "shipped by day") == [
+        (second, 1, 4 + 3 + 2),
+        (third, 1, 10 + 5 - 2 - 4),
+    ]
 
 
 def test_returns(athena):
