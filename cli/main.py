@@ -33,10 +33,13 @@ app.add_typer(this_machine.app)
 def main() -> None:
     """Run a command, and print an error that a person can fix without a traceback.
 
-    SIGTERM ends the command as Ctrl-C does: it cleans up first. A shell starts background commands so that they ignore
-    Ctrl-C (POSIX, Shell Command Language, 2.11), and this command keeps that.
+    SIGTERM ends the command as Ctrl-C does: it cleans up first. So does a terminal that is closed, but under `nohup`. A
+    shell starts background commands so that they ignore Ctrl-C (POSIX, Shell Command Language, 2.11), and this command
+    keeps that.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.default_int_handler)
     try:
         app()
     except UserError as error:

@@ -452,11 +452,20 @@ def restore(
             spinner.update(f"{found.rows:,} rows compared")
 
         work.make_tables(spinner.update)
-        found = None if work.rows_are_back else work.look(rows)
+        back_since = work.rows_are_back_since
+        found = None if back_since else work.look(rows)
+        names = " ".join(work.beside.tables.values())
+        screen.print(f"[dim]Delete these tables when all is well: {names}[/]", soft_wrap=True)
         if found is not None:
             _show_differences(found)
             screen.print(f"At {then.isoformat()}:", end=" ")
             _audit(work.beside)
+        else:
+            screen.print(
+                f"An earlier run put the rows back at {back_since}. This one starts the service and publishes them: to "
+                "compare the rows again, run it once more.",
+                soft_wrap=True,
+            )
     if found is not None and not yes:
         typer.confirm("Stop the service and put these rows back?", abort=True)
     with aside.status("Stopping the service") as spinner:
@@ -470,8 +479,6 @@ def restore(
     for problem in published.problems:
         screen.print(f"[bold red]Cannot be published:[/] {escape(problem)}", soft_wrap=True)
     screen.print(f"[green]All rows are back:[/] {published.events:,} events say so.")
-    names = " ".join(work.beside.tables.values())
-    screen.print(f"[dim]Delete these tables when all is well: {names}[/]", soft_wrap=True)
     if not _audit(aws) or published.problems:
         raise typer.Exit(1)
 

@@ -58,9 +58,10 @@ class InventoryOrdersStack(Stack):
         queues = Queues(self, "Queues", settings)
         events = Events(self, "Events", settings)
         functions = Functions(self, "Functions", settings, tables, queues, events)
+        # Also without an API: production keeps a log that leaves the stack, and then its name is taken.
+        log = access_log(self, settings, RETENTION[settings.log_retention_days])
         apis: dict[str, Api] = {}
         if settings.api:
-            log = access_log(self, settings, RETENTION[settings.log_retention_days])
             apis["Api"] = Api(self, "Api", settings, functions.live, log)
             if settings.jwt is not None:
                 apis["CustomerApi"] = Api(

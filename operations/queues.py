@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from operations.aws import Aws
@@ -136,7 +135,7 @@ def send(
 
     def paced() -> Iterator[Sequence[OrderMessage]]:
         count = 0
-        for batch in _batches(messages):
+        for batch in _batches(messages, fifo=fifo):
             if rate is not None:
                 time.sleep(max(0.0, started + count / rate - time.monotonic()))
             count += len(batch)
@@ -240,9 +239,21 @@ def read_dead_letter(message: Mapping[str, Any]) -> DeadLetter:
     )
 
 
-def _batches(messages: Iterable[OrderMessage]) -> Iterator[Sequence[OrderMessage]]:
-    iterator = iter(messages)
-    while batch := list(islice(iterator, _BATCH)):
+def _batches(messages: Iterable[OrderMessage], *, fifo: bool) -> Iterator[Sequence[OrderMessage]]:
+    """Messages for one call each, but one of a group: its second could be accepted without its first.
+
+    docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessageBatch.html
+    """
+    batch: list[OrderMessage] = []
+    groups: set[str] = set()
+    for message in messages:
+        if len(batch) == _BATCH or (fifo and message.group in groups):
+            yield batch
+            batch, groups = [], set()
+        batch.append(message)
+        if fifo:
+            groups.add(message.group)
+    if batch:
         yield batch
 
 

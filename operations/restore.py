@@ -245,11 +245,11 @@ class Restore:
         return found
 
     @property
-    def rows_are_back(self) -> bool:
-        """Whether an earlier run, which was interrupted afterwards, has put all rows back."""
+    def rows_are_back_since(self) -> str | None:
+        """When an earlier run, which was interrupted afterwards, had put all rows back; None if none had."""
         arn = self._orders_beside()["TableArn"]
         tags = self._aws.dynamodb.list_tags_of_resource(ResourceArn=arn).get("Tags", [])
-        return any(tag["Key"] == _DONE for tag in tags)
+        return next((tag["Value"] for tag in tags if tag["Key"] == _DONE), None)
 
     def finish(self) -> None:
         """Forget that all rows are back, so that another restore to this second compares them again."""

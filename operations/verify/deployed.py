@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from operations.errors import UserError
+
 Properties = Mapping[str, Any]
 
 _ARNS = {
@@ -40,22 +42,27 @@ class Deployed:
 
     @classmethod
     def of(cls, cloudformation: Any, dynamodb: Any, name: str) -> Deployed:
-        """Read a stack through clients of CloudFormation and DynamoDB."""
+        """Read a stack through clients of CloudFormation and DynamoDB.
+
+        Raises:
+            UserError: A resource of the stack is being made, or could not be made.
+        """
+        stack = cloudformation.describe_stacks(StackName=name)["Stacks"][0]
         body = cloudformation.get_template(StackName=name)["TemplateBody"]
         pages = cloudformation.get_paginator("list_stack_resources").paginate(StackName=name)
         resources = (json.loads(body) if isinstance(body, str) else body)["Resources"]
-        physical = {
-            resource["LogicalResourceId"]: resource["PhysicalResourceId"]
-            for page in pages
-            for resource in page["StackResourceSummaries"]
-        }
+        made = [resource for page in pages for resource in page["StackResourceSummaries"]]
+        # API_StackResourceSummary requires no physical id: what is being made may have none yet.
+        if any("PhysicalResourceId" not in resource for resource in made):
+            raise UserError(f"{name} is {stack['StackStatus']}: wait for it, or deploy it again")
+        physical = {each["LogicalResourceId"]: each["PhysicalResourceId"] for each in made}
         tables = {
             logical: dynamodb.describe_table(TableName=physical[logical])["Table"]
             for logical, resource in resources.items()
             if resource["Type"] == "AWS::DynamoDB::GlobalTable" and logical in physical
         }
         return cls(
-            stack=cloudformation.describe_stacks(StackName=name)["Stacks"][0],
+            stack=stack,
             resources=resources,
             physical=physical,
             streams={

@@ -540,6 +540,12 @@ def test_the_api_can_be_left_out():
     assert "ApiGateway" not in json.dumps(template["Resources"]), "nor its metrics"
     functions = [r for r in template["Resources"].values() if r["Type"] == "AWS::Lambda::Function"]
     assert len(functions) == len(SETTINGS.functions) - 1
+    # Production keeps a log that leaves its stack, and another of its name cannot be made.
+    kept = resources(Template.from_stack(stack_of("live", production=True)), "AWS::Logs::LogGroup")
+    without = Template.from_stack(stack_of("live", production=True, api=False))
+    named = {name for name, log in kept.items() if "LogGroupName" in log["Properties"]}
+    assert named
+    assert named <= resources(without, "AWS::Logs::LogGroup").keys()
 
 
 def test_the_role_that_deploys_is_told_of_every_service(dev):

@@ -313,10 +313,17 @@ def test_errors_end_once_the_message_is_given_up_and_the_environment_is_restored
             assert "PRODUCTS_TABLE_NAME" not in shown
             assert status_of(aws, "rb-error-1") is None
             assert queues.depth(aws, queues.STANDARD).total == 1
+            mapping = mapping_of(aws, FUNCTION, queues.STANDARD)
+            run(aws, "Errors", "update-event-source-mapping", UUID=mapping["UUID"])
+            assert mapping_of(aws, FUNCTION, queues.STANDARD)["BatchSize"] == 1
             with given_up_at_once(aws):
                 wait_until(aws, lambda: queues.depth(aws, queues.STANDARD).total == 0)
+        aws.functions.update_event_source_mapping(
+            UUID=mapping["UUID"],
+            **{name: mapping[name] for name in ("BatchSize", "MaximumBatchingWindowInSeconds")},
+        )
         (back,) = (c for c in commands(sections()["Errors"]) if " redrive " in c)
-        assert "1 sent back" in cli(*back.replace("--rate 0.1", "").split()[1:]).stdout
+        assert "1 sent back" in cli(*back.split()[1:]).stdout
         wait_until(aws, lambda: status_of(aws, "rb-error-1") == "PENDING")
     wait_until_settled(aws)
 

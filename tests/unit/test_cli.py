@@ -21,7 +21,7 @@ from operations import follow, queues
 from operations.aws import Aws
 from operations.errors import UserError
 from operations.follow import Heard
-from operations.orders_file import count_orders, read_baskets, read_orders
+from operations.orders_file import OrderMessage, count_orders, read_baskets, read_orders
 from operations.redrive import CAUSES, MAY_SUCCEED_NOW
 from operations.words import counted
 from tests.support.messages import order_body
@@ -160,6 +160,24 @@ def test_what_sqs_does_not_take_is_sent_again_and_what_it_never_will_is_named(mo
     assert queues.send(aws, queues.STANDARD, messages) == aws.sqs.bodies == ["a", "b", "c"]
     with pytest.raises(UserError, match=r"does not accept a message .*: poison"):
         queues.send(aws, queues.STANDARD, [messages[0], SimpleNamespace(body="poison")])
+
+
+@pytest.mark.parametrize(
+    ("queue", "calls"), [(queues.FIFO, ["ab", "cd", "e"]), (queues.STANDARD, ["abcde"])]
+)
+def test_a_message_of_a_group_is_not_sent_beside_one_before_it(queue, calls):
+    sent = []
+
+    def send_message_batch(QueueUrl, Entries):
+        sent.append("".join(entry["MessageBody"] for entry in Entries))
+        return {"Successful": [{"Id": e["Id"], "MessageId": e["MessageBody"]} for e in Entries]}
+
+    sqs = SimpleNamespace(send_message_batch=send_message_batch)
+    aws = SimpleNamespace(outputs={queue: "https://sqs.example/1/Q"}, sqs=sqs)
+    groups = {"a": "tea", "b": "mug", "c": "tea", "d": "pot", "e": "pot"}
+    messages = [OrderMessage(body, None, group, body) for body, group in groups.items()]
+    assert queues.send(aws, queue, messages) == list("abcde")
+    assert sent == calls
 
 
 def test_the_readme_is_no_file_of_orders():
@@ -388,9 +406,10 @@ main.main()
 """
 
 
-def test_sigterm_ends_a_command_like_ctrl_c_also_where_ctrl_c_is_ignored():
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_command_ends_like_by_ctrl_c_also_where_that_is_ignored(number):
     with in_the_background(sys.executable, "-c", A_LONG_COMMAND) as command:
         assert command.stdout.readline() == "SIG_IGN\n"
-        command.send_signal(signal.SIGTERM)
+        command.send_signal(number)
         assert command.stdout.read() == "tidied up\n"
         assert command.wait() == 0

@@ -133,9 +133,9 @@ def test_what_was_put_back_once_is_not_written_again(shop):
     shop.remember()
     shop.command(OrderAction.CONFIRM, "o")
     shop.place("since", tea=1)
-    assert not shop.restore.rows_are_back
+    assert shop.restore.rows_are_back_since is None
     shop.put_back()
-    assert shop.restore.rows_are_back
+    assert shop.restore.rows_are_back_since is not None
     before = shop.items()
     assert not shop.put_back().back
     assert shop.items() == before
@@ -153,6 +153,25 @@ def test_a_second_restore_to_the_same_second_puts_rows_back_again(shop, monkeypa
         done = CliRunner().invoke(main.app, ["restore", "--to", THEN.isoformat()[:19], "--yes"])
         assert done.exit_code == 0, done.output
         assert shop.order(order_id)["status"] == "CANCELLED"
+
+
+def test_a_run_after_an_interrupted_one_says_that_it_compares_nothing(shop, monkeypatch):
+    monkeypatch.setattr(operators, "aws_of", lambda _: shop.tables.operated)
+    monkeypatch.setattr(operators, "_audit", lambda _: True)
+    for step in ("make_tables", "stop", "start"):
+        monkeypatch.setattr(Restore, step, lambda *_: None)
+    shop.remember()
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    command = ["restore", "--to", THEN.isoformat()[:19], "--yes"]
+    for republish, says in (
+        (interrupted, "Delete these"),
+        (lambda *_: Republished(), "An earlier"),
+    ):
+        monkeypatch.setattr(Restore, "republish", republish)
+        assert says in CliRunner().invoke(main.app, command).output
 
 
 def test_a_row_that_is_gone_comes_back(shop):
@@ -216,7 +235,7 @@ def test_a_rival_that_writes_meanwhile_is_named(shop):
     shop.tables.before = refuse
     with pytest.raises(UserError, match="another program has just written o of Orders"):
         shop.put_back()
-    assert not shop.restore.rows_are_back
+    assert shop.restore.rows_are_back_since is None
 
 
 def test_a_write_whose_answer_was_lost_is_no_rival(shop):

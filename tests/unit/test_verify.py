@@ -704,3 +704,15 @@ def test_what_is_not_heard_at_first_is_sent_again(monkeypatch, run):
     monkeypatch.setattr(run, "row", lambda order: {"status": "PENDING"})
     (line,) = verify.run_check("events", run)
     assert (line.state, line.saw) == (State.PASSED, "OrderPlaced, 0.1 s after it occurred")
+
+
+def test_a_stack_that_is_being_deployed_is_waited_for():
+    named = SimpleNamespace(
+        describe_stacks=lambda **_: {"Stacks": [{"StackStatus": "UPDATE_IN_PROGRESS"}]},
+        get_template=lambda **_: {"TemplateBody": {"Resources": {}}},
+        get_paginator=lambda _: SimpleNamespace(
+            paginate=lambda **_: [{"StackResourceSummaries": [{"LogicalResourceId": "Queue"}]}]
+        ),
+    )
+    with pytest.raises(UserError, match="InventoryOrders-live is UPDATE_IN_PROGRESS: wait for it"):
+        Deployed.of(named, None, "InventoryOrders-live")
