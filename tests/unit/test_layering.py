@@ -50,7 +50,7 @@ MAY_IMPORT = {
     "inventory_orders.publishing.stock": (
         *(*BASICS, "inventory_orders.store", "inventory_orders.engine.retrying_client"),
         *("inventory_orders.engine.stats", "inventory_orders.lanes.observe"),
-        "inventory_orders.publishing.bus",
+        *("inventory_orders.publishing.bus", "inventory_orders.publishing.publisher"),
     ),
     "inventory_orders.invocation": (
         *BASICS,

@@ -256,6 +256,17 @@ def test_a_bus_that_never_takes_them_is_a_problem(shop):
         shop.sweep()
 
 
+def test_a_level_that_the_bus_never_takes_holds_up_no_other(shop):
+    shop.bridge.refuses = lambda entry: '"productId":"tea"' in entry["Detail"]
+    for _ in shop.parts():
+        with pytest.raises(ThrottledError, match="refuses events of stock"):
+            shop.sweep()
+    assert {event["data"]["productId"] for event in shop.bridge.taken} == {"mug", "pot"}
+    assert [name for part in shop.parts() for name in part.pending].count("tea") == 1
+    shop.bridge.refuses = lambda entry: False
+    assert shop.heard() == {"tea": (10, "ACTIVE")}
+
+
 def test_of_two_sweeps_at_once_one_publishes(shop):
     shop.heard()
     shop.sell(tea=1)

@@ -6,7 +6,6 @@ clears the mark. A crash or a second sweep may publish an event twice, under one
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,19 +13,17 @@ from functools import partial
 
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.allotments import Level, StockPart
-from inventory_orders.domain.events import SOURCE, of_stock
+from inventory_orders.domain.events import of_stock
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import StoreUnavailableError, ThrottledError
 from inventory_orders.lanes.observe import StockLevel, estimate_levels, read_level
-from inventory_orders.publishing.bus import Bus, BusEntry, Refusal, calls_of
+from inventory_orders.publishing.bus import Bus
+from inventory_orders.publishing.publisher import Publisher, Undeliverable
 from inventory_orders.store.dynamodb import ListPosition
 
 # Products in one request.
 _TOGETHER = 1000
-
-# Attempts at what the bus has refused, until it is left to the next sweep.
-_ATTEMPTS = 8
 
 # For publishing what was found.
 _RESERVED_SECONDS = 15.0
@@ -41,7 +38,8 @@ class StockWatch:
     """
 
     def __init__(self, client: RetryingClient, bus: Bus) -> None:
-        self._client, self._bus = client, bus
+        self._client = client
+        self._publisher = Publisher(bus, _keep_pending, client.clock)
         # The part with which to begin: those that a sweep did not get to come first in the next one.
         self._first = 0
         # Where to go on in the list of products, and those seen since its beginning.
@@ -111,28 +109,20 @@ class StockWatch:
         Raises:
             StoreError: The bus did not take all, or no time was left.
         """
-        left = [
-            BusEntry(SOURCE, event.type, json.dumps(event.detail()))
-            for event in (of_stock(name, part.levels[name], part.at) for name in part.pending)
-        ]
+        news = [of_stock(name, part.levels[name], part.at) for name in part.pending]
+        report = self._publisher.publish(news, deadline)
+        if report.left and not report.refusals:
+            raise ThrottledError("OUT_OF_TIME", "no time was left to publish stock")
+        if report.left:
+            refusal = report.refusals[-1]
+            error = ThrottledError if refusal.is_retryable else StoreUnavailableError
+            raise error(refusal.code, f"the bus refuses events of stock: {refusal.message}")
+        return len(news)
 
-        def put() -> None:
-            nonlocal left
-            refused = list[tuple[BusEntry, Refusal]]()
-            for call in calls_of([(entry, False) for entry in left]):
-                if deadline.remaining() <= 0:
-                    raise ThrottledError("OUT_OF_TIME", "no time was left to publish stock")
-                some = [left[index] for index in call]
-                answers = zip(some, self._bus.put(some), strict=True)
-                refused += [(entry, refusal) for entry, refusal in answers if refusal is not None]
-            left = [entry for entry, _ in refused]
-            for _, refusal in refused:
-                raise (ThrottledError if refusal.is_retryable else StoreUnavailableError)(
-                    refusal.code, f"the bus refuses events of stock: {refusal.message}"
-                )
 
-        self._client.call(put, deadline, attempts=_ATTEMPTS)
-        return len(part.pending)
+def _keep_pending(_: Undeliverable) -> bool:
+    """Park nothing: a level that the bus never takes stays pending, and is a problem in every sweep."""
+    return False
 
 
 def _told(level: StockLevel) -> Level:
