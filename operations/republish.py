@@ -11,7 +11,7 @@ from inventory_orders.clock import Deadline, SystemClock, timestamp
 from inventory_orders.domain.events import Event, of_order
 from inventory_orders.errors import UnpublishableError
 from inventory_orders.publishing.bus import CLIENT_CONFIG, Bus
-from inventory_orders.publishing.publisher import Publisher, Undeliverable, Unreadable
+from inventory_orders.publishing.publisher import Publisher, Undeliverable
 from inventory_orders.store.rows import Row, Table, decode
 from operations.aws import Aws, get_items
 from operations.errors import UserError
@@ -114,16 +114,19 @@ def republish(
                     "were published. Run the same command again: consumers drop events that they have seen"
                 )
         else:
-            result.problems += [f"{n.id}: {n.error}" for n in news if isinstance(n, Unreadable)]
-            result.events += sum(isinstance(n, Event) for n in news)
+            for each in news:
+                if isinstance(each, Undeliverable):
+                    report(each)
+                else:
+                    result.events += 1
         done += len(batch)
         on_progress(done)
     return result
 
 
-def _news(row: Row) -> tuple[Event | Unreadable, ...]:
+def _news(row: Row) -> tuple[Event | Undeliverable, ...]:
     try:
         return of_order(None, row)
     except UnpublishableError as error:
         order_id = str(row["orderId"])
-        return (Unreadable(order_id, order_id, row, error),)
+        return (Undeliverable.of_record(order_id, order_id, row, error),)

@@ -609,7 +609,7 @@ MUTANTS = (
     ),
     _mutant(
         "call that the bus refuses taken for published",
-        *("publishing/bus.py", "return [Refusal(code, str(error), is_shared=entries > 1)]"),
+        *("publishing/bus.py", "return [Refusal(code, str(error), is_shared=len(entries) > 1)]"),
         "return [None]",
         LIFE_TOLD,
         kind="throttled",

@@ -3,6 +3,7 @@
 import json
 import random
 import sys
+from types import SimpleNamespace
 
 import boto3
 import pytest
@@ -18,7 +19,7 @@ from inventory_orders.domain.events import SOURCE, of_order
 from inventory_orders.errors import UnpublishableError
 from inventory_orders.invocation.sqs import UndeliverableEvents
 from inventory_orders.invocation.stream_batch import read_changes
-from inventory_orders.publishing.bus import MAX_BYTES, MAX_ENTRIES, Bus, BusEntry, calls_of
+from inventory_orders.publishing.bus import MAX_BYTES, MAX_ENTRIES, Bus, BusEntry
 from inventory_orders.publishing.publisher import (
     EVENT_TOO_LARGE,
     MAX_REFUSALS,
@@ -26,7 +27,7 @@ from inventory_orders.publishing.publisher import (
     RETRYABLE_SECONDS,
     Publisher,
     Undeliverable,
-    Unreadable,
+    calls_of,
 )
 from inventory_orders.retry import RetryPolicy
 from local.invoke import FakeContext, load_handler
@@ -298,6 +299,10 @@ def test_an_event_that_is_too_large_is_parked_and_never_sent():
     assert world.sent == [["o-1#2#OrderConfirmed"], ["o-1#3#OrderFulfilled"]]
 
 
+def sized(characters, *, alone=False):
+    return SimpleNamespace(entry=BusEntry("s", "t", "x" * characters), alone=alone)
+
+
 @pytest.mark.aws(
     "PutEvents takes ten entries of less than 256 KB together. An entry counts its source, detail "
     "type and detail in UTF-8.",
@@ -308,18 +313,18 @@ def test_an_event_that_is_too_large_is_parked_and_never_sent():
 def test_no_call_has_more_than_ten_entries_or_as_much_as_256_kilobytes():
     chance = random.Random(3)
     for _ in range(200):
-        entries = [
-            (BusEntry("s", "t", "x" * chance.randrange(1, MAX_BYTES - 2)), chance.random() < 0.1)
+        pending = [
+            sized(chance.randrange(1, MAX_BYTES - 2), alone=chance.random() < 0.1)
             for _ in range(chance.randrange(30))
         ]
-        calls = list(calls_of(entries))
-        assert sorted(index for call in calls for index in call) == list(range(len(entries)))
+        calls = calls_of(pending)
+        assert sorted(id(each) for call in calls for each in call) == sorted(map(id, pending))
         for call in calls:
             assert 0 < len(call) <= MAX_ENTRIES
-            assert sum(entries[index][0].size for index in call) < MAX_BYTES
-            assert len(call) == 1 or not any(entries[index][1] for index in call)
-    half = BusEntry("s", "t", "x" * (MAX_BYTES // 2 - 2))
-    assert [len(call) for call in calls_of([(half, False)] * 2)] == [1, 1], "less than 256 KB"
+            assert sum(each.entry.size for each in call) < MAX_BYTES
+            assert len(call) == 1 or not any(each.alone for each in call)
+    half = sized(MAX_BYTES // 2 - 2)
+    assert [len(call) for call in calls_of([half] * 2)] == [1, 1], "less than 256 KB"
     assert BusEntry("ä", "b", '"€"').size == 2 + 1 + 5
 
 
@@ -354,7 +359,7 @@ def test_what_cannot_be_parked_is_not_done():
     world = World()
     world.queue_takes = lambda: False
     error = UnpublishableError("UNREADABLE_ROW", "no")
-    report = world.publish(Unreadable("o-1", "r", {}, error), *events_of("o-1", "o-2"))
+    report = world.publish(Undeliverable.of_record("o-1", "r", {}, error), *events_of("o-1", "o-2"))
     assert report.left == 4
     assert world.bridge.outcomes == ids_of("o-2"), "its order waits"
     assert report.undeliverable == []
@@ -580,7 +585,9 @@ def test_the_attributes_of_what_is_parked_count_as_well():
     body = json.dumps({"record": "x" * 262_000})
     assert len(body) < 262_144
     client = SmallQueue(262_144)
-    assert UndeliverableEvents(client, "url").park(Undeliverable("o-1", body, "CODE", "m" * 512))
+    assert UndeliverableEvents(client, "url").park(
+        Undeliverable("o-1", "o-1", body, "CODE", "m" * 512)
+    )
     assert [json.loads(body)["id"] for body, _ in client.messages] == ["o-1"]
 
 

@@ -14,7 +14,7 @@ from inventory_orders.invocation.sqs import UndeliverableEvents
 from inventory_orders.invocation.sqs_batch import UnsupportedEventError
 from inventory_orders.publishing import bus
 from inventory_orders.publishing.bus import Bus
-from inventory_orders.publishing.publisher import Publisher, Unreadable
+from inventory_orders.publishing.publisher import Publisher, Undeliverable
 from inventory_orders.store.rows import KEYS, Table, decode
 
 
@@ -38,7 +38,7 @@ def publisher() -> tuple[Publisher, UndeliverableEvents]:
     return Publisher(events, queue.park, SystemClock()), queue
 
 
-def read_changes(event: object) -> Iterator[Event | Unreadable]:
+def read_changes(event: object) -> Iterator[Event | Undeliverable]:
     """Read the events of a batch, in the order of the changes.
 
     Raises:
@@ -54,7 +54,7 @@ def read_changes(event: object) -> Iterator[Event | Unreadable]:
         try:
             yield from _events_of(record)
         except UnpublishableError as error:
-            yield Unreadable(_key(record), _id(record), record, error)
+            yield Undeliverable.of_record(_key(record), _id(record), record, error)
 
 
 _OF = {Table.ORDERS: of_order, Table.PRODUCTS: of_product}

@@ -9,8 +9,6 @@ from typing import Any, Protocol
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from inventory_orders.portions import in_portions
-
 # The publisher decides about repetitions, so the client makes none.
 CLIENT_CONFIG = Config(
     connect_timeout=1,
@@ -117,10 +115,13 @@ class Bus:
         ]
         try:
             answers = self._client.put_events(Entries=request)["Entries"]
-        except ClientError as error:
-            return _of_the_call(error.response["Error"]["Code"], error, len(entries))
-        except BotoCoreError as error:
-            return _of_the_call(type(error).__name__, error, len(entries))
+        except (ClientError, BotoCoreError) as error:
+            code = (
+                error.response["Error"]["Code"]
+                if isinstance(error, ClientError)
+                else type(error).__name__
+            )
+            return [Refusal(code, str(error), is_shared=len(entries) > 1)] * len(entries)
         # A refusal stands among the answers; the call as a whole has succeeded.
         return [
             None
@@ -128,15 +129,3 @@ class Bus:
             else Refusal(answer["ErrorCode"], answer.get("ErrorMessage", ""))
             for answer in answers
         ]
-
-
-def _of_the_call(code: str, error: Exception, entries: int) -> list[Refusal | None]:
-    return [Refusal(code, str(error), is_shared=entries > 1)] * entries
-
-
-def calls_of(entries: Sequence[tuple[BusEntry, bool]]) -> list[list[int]]:
-    """Split entries into what one call takes, by their indexes. Of each: whether it has to be sent alone."""
-    alone = [[index] for index, (_, is_alone) in enumerate(entries) if is_alone]
-    others = (index for index, (_, is_alone) in enumerate(entries) if not is_alone)
-    size_of = [entry.size for entry, _ in entries].__getitem__
-    return alone + in_portions(others, MAX_ENTRIES, size_of, MAX_BYTES - 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -12,7 +12,8 @@ from typing import Any
 from inventory_orders.clock import Clock, Deadline, timestamp
 from inventory_orders.domain.events import SCHEMA_VERSION, SOURCE, Event, plain_number
 from inventory_orders.errors import UnpublishableError
-from inventory_orders.publishing.bus import MAX_BYTES, Bus, BusEntry, Refusal, calls_of
+from inventory_orders.portions import in_portions
+from inventory_orders.publishing.bus import MAX_BYTES, MAX_ENTRIES, Bus, BusEntry, Refusal
 from inventory_orders.retry import RetryPolicy
 
 MAX_REFUSALS = 20
@@ -37,33 +38,26 @@ class Undeliverable:
     """An event that can never be published as it is.
 
     Attributes:
+        subject: What it is about, as far as is known.
         id: The event's, or that of the record that cannot be read.
         body: All of it, as JSON.
         code: Why.
         message: The same in words.
     """
 
+    subject: str
     id: str
     body: str
     code: str
     message: str
 
-
-@dataclass(frozen=True, slots=True)
-class Unreadable:
-    """A change whose row does not tell what has happened.
-
-    Attributes:
-        subject: What it is about, as far as is known.
-        id: That of the record.
-        record: All that is known.
-        error: What is wrong with it.
-    """
-
-    subject: str
-    id: str
-    record: Any
-    error: UnpublishableError
+    @classmethod
+    def of_record(
+        cls, subject: str, record_id: str, record: object, error: UnpublishableError
+    ) -> Undeliverable:
+        """A change whose row does not tell what has happened."""
+        body = json.dumps({"record": record}, default=str)
+        return cls(subject, record_id, body, error.code, str(error))
 
 
 @dataclass(slots=True)
@@ -87,7 +81,14 @@ class PublishReport:
 
 @dataclass(slots=True)
 class _Pending:
-    """An event on its way to the bus."""
+    """An event on its way to the bus.
+
+    Attributes:
+        event: The event.
+        entry: The same as the bus takes it.
+        refusals: How often the bus has refused it, and taken a probe.
+        alone: Whether it has to be sent alone: a call that it shared was refused.
+    """
 
     event: Event
     entry: BusEntry
@@ -121,7 +122,7 @@ class Publisher:
         self._clock = clock
         self._policy = policy or RetryPolicy(base=0.05)
 
-    def publish(self, news: Iterable[Event | Unreadable], deadline: Deadline) -> PublishReport:
+    def publish(self, news: Iterable[Event | Undeliverable], deadline: Deadline) -> PublishReport:
         """Publish until all is published or parked, or until the time is over or the bus takes nothing for a while.
 
         An event whose answer is lost is sent again, so it may be there twice; no later event of its subject is sent
@@ -134,7 +135,8 @@ class Publisher:
         report = PublishReport()
         chains: dict[str, _Chain] = {}
         for each in news:
-            chains.setdefault(each.subject, deque()).append(_pending(each))
+            link = _pending(each) if isinstance(each, Event) else each
+            chains.setdefault(each.subject, deque()).append(link)
         failures = fruitless = 0
         while chains:
             is_all, works = self._round(chains, deadline, report)
@@ -154,27 +156,23 @@ class Publisher:
         self, chains: dict[str, _Chain], deadline: Deadline, report: PublishReport
     ) -> tuple[bool, bool]:
         """Try the first of each chain once. Returns whether all were taken or parked, and whether some or a probe were."""
-        heads = {subject: chain[0] for subject, chain in chains.items()}
+        heads = [chain[0] for chain in chains.values()]
         refused: list[tuple[_Pending, Refusal]] = []
         done: list[str] = []
-        for subject, head in heads.items():
-            if not isinstance(head, Undeliverable) or deadline.remaining() <= 0:
-                continue
-            if self._park(head):
+        for head in heads:
+            if isinstance(head, Undeliverable) and deadline.remaining() > 0 and self._park(head):
                 report.undeliverable.append(head)
-                done.append(subject)
-        sent = [(subject, head) for subject, head in heads.items() if isinstance(head, _Pending)]
-        for call in calls_of([(pending.entry, pending.alone) for _, pending in sent]):
+                done.append(head.subject)
+        for call in calls_of([head for head in heads if isinstance(head, _Pending)]):
             if deadline.remaining() <= 0:
                 break
-            answers = self._bus.put([sent[index][1].entry for index in call])
+            answers = self._bus.put([pending.entry for pending in call])
             now = self._clock.now()
-            for index, refusal in zip(call, answers, strict=True):
-                subject, pending = sent[index]
+            for pending, refusal in zip(call, answers, strict=True):
                 if refusal is not None:
                     refused.append((pending, refusal))
                     continue
-                done.append(subject)
+                done.append(pending.event.subject)
                 report.published.append(pending.event.id)
                 report.delays += _delay(pending.event, now)
         report.refusals += [refusal for _, refusal in refused]
@@ -206,8 +204,8 @@ class Publisher:
                 continue
             pending.refusals += 1
             if pending.refusals == MAX_REFUSALS:
-                verdict = _verdict(pending.event, pending.entry, refusal.code, refusal.message)
-                chains[pending.event.subject][0] = verdict
+                verdict = _verdict(pending.event, refusal.code, refusal.message)
+                chains[verdict.subject][0] = verdict
         return True
 
     def _takes_a_probe(self, deadline: Deadline) -> bool:
@@ -222,20 +220,24 @@ class Publisher:
         return deadline.remaining() > 0 and self._bus.put([probe]) == [None]
 
 
-def _pending(news: Event | Unreadable) -> _Pending | Undeliverable:
-    if isinstance(news, Unreadable):
-        body = json.dumps({"record": news.record}, default=str)
-        return Undeliverable(news.id, body, news.error.code, str(news.error))
-    entry = BusEntry(SOURCE, news.type, _json(news.detail()))
+def calls_of(pending: Sequence[_Pending]) -> list[list[_Pending]]:
+    """Split events into what one call takes."""
+    alone = [[each] for each in pending if each.alone]
+    others = [each for each in pending if not each.alone]
+    return alone + in_portions(others, MAX_ENTRIES, lambda each: each.entry.size, MAX_BYTES - 1)
+
+
+def _pending(event: Event) -> _Pending | Undeliverable:
+    entry = BusEntry(SOURCE, event.type, _json(event.detail()))
     if entry.size < MAX_BYTES:
-        return _Pending(news, entry)
+        return _Pending(event, entry)
     message = f"the event has {entry.size:,} bytes; a bus takes less than {MAX_BYTES:,}. Read the row instead"
-    return _verdict(news, entry, EVENT_TOO_LARGE, message)
+    return _verdict(event, EVENT_TOO_LARGE, message)
 
 
-def _verdict(event: Event, entry: BusEntry, code: str, message: str) -> Undeliverable:
-    whole = {"source": entry.source, "detail-type": entry.detail_type, "detail": event.detail()}
-    return Undeliverable(event.id, _json(whole), code, message)
+def _verdict(event: Event, code: str, message: str) -> Undeliverable:
+    whole = {"source": SOURCE, "detail-type": event.type, "detail": event.detail()}
+    return Undeliverable(event.subject, event.id, _json(whole), code, message)
 
 
 def _json(value: Mapping[str, Any]) -> str:
