@@ -47,7 +47,7 @@ from inventory_orders.store.actions import (
     existing,
 )
 from inventory_orders.store.dynamodb import Store
-from inventory_orders.store.expressions import details_write, price_write
+from inventory_orders.store.expressions import Write, details_write, price_write
 
 _FIXED = (
     *("product_id", "created_at", "stock_count", "version", "last_updated_at"),
@@ -318,29 +318,21 @@ class ProductCatalogue:
             CorruptItemError: The product breaks the table's contract.
             StoreError: DynamoDB failed.
         """
-        deadline = deadline or Deadline.after(10.0, self.clock)
         moment = self.clock.now()
-        write = details_write(event, moment)
-        try:
-            return True, self._client.update(
-                lambda: self.store.update_product(event.product_id, write),
-                deadline,
-                self.stats,
+        product = self._update(event.product_id, details_write(event, moment), deadline)
+        # This event, if it was written now or before.
+        newest = (product.details_event_time or "", product.details_event_id or "")
+        if newest < (event.event_time, event.event_id):
+            raise LeaseHeldError(product.product_id, product.lease_left(moment.timestamp()))
+        if newest > (event.event_time, event.event_id):
+            return False, product
+        if any(getattr(product, name) != event.details.get(name) for name in DETAILS):
+            raise RejectedError(
+                "EVENT_ID_REUSED",
+                f"another event {event.event_id} of {event.event_time} was applied to {event.product_id}; "
+                "send this one under an id of its own",
             )
-        except ConditionFailedError as failed:
-            product = existing(failed.found, event.product_id)
-            newest = (product.details_event_time or "", product.details_event_id or "")
-            if newest == (event.event_time, event.event_id):
-                if any(getattr(product, name) != event.details.get(name) for name in DETAILS):
-                    raise RejectedError(
-                        "EVENT_ID_REUSED",
-                        f"another event {event.event_id} of {event.event_time} was applied to {event.product_id}; "
-                        "send this one under an id of its own",
-                    ) from None
-                return True, product
-            if newest > (event.event_time, event.event_id):
-                return False, product
-            raise _lease_held(product, moment.timestamp()) from None
+        return True, product
 
     def change_price(
         self,
@@ -367,21 +359,34 @@ class ProductCatalogue:
             CorruptItemError: The product breaks the table's contract.
             StoreError: DynamoDB failed.
         """
-        deadline = deadline or Deadline.after(10.0, self.clock)
         moment = self.clock.now()
         at, latest = timestamp(moment), timestamp(moment - least_age)
-        write = price_write(price, moment, latest)
+        product = self._update(product_id, price_write(price, moment, latest), deadline)
+        if (product.price_changed_at, product.price) == (at, price):
+            return product
+        if product.is_discontinued:
+            raise RejectedError(
+                "DISCONTINUED_PRODUCT", f"{product_id} is discontinued; its price stays"
+            )
+        _check_no_newer_event(product, at)
+        if (product.price_changed_at or "") > latest:
+            raise RejectedError(
+                "PRICE_CHANGED_RECENTLY",
+                f"the price of {product_id} was changed at {product.price_changed_at}; it may change again "
+                f"{least_age} later",
+            )
+        raise LeaseHeldError(product_id, product.lease_left(moment.timestamp()))
+
+    def _update(self, product_id: str, write: Write, deadline: Deadline | None) -> Product:
+        """Make one conditional update. Returns the product as it is now: what is written shows in it, also by a lost response."""
         try:
             return self._client.update(
-                lambda: self.store.update_product(product_id, write), deadline, self.stats
+                lambda: self.store.update_product(product_id, write),
+                deadline or Deadline.after(10.0, self.clock),
+                self.stats,
             )
         except ConditionFailedError as failed:
-            product = existing(failed.found, product_id)
-            if (product.price_changed_at, product.price) == (at, price):
-                # An earlier attempt of our own whose response was lost.
-                return product
-            rejection = _why_the_price_stays(product, at, latest, least_age)
-            raise (rejection or _lease_held(product, moment.timestamp())) from None
+            return existing(failed.found, product_id)
 
     def discontinue(self, product_id: str, deadline: Deadline) -> Update:
         """Accept no more orders. Stock that is there may still be counted, corrected and returned.
@@ -435,8 +440,7 @@ class ProductCatalogue:
             if all(getattr(after, name) == getattr(product, name) for name in DETAILS):
                 return after
             at = timestamp(self.clock.now())
-            if newer := _newer_event(product, at):
-                raise newer
+            _check_no_newer_event(product, at)
             priced = at if after.price != product.price else product.price_changed_at
             return replace(
                 after, price_changed_at=priced, details_event_time=at, details_event_id=""
@@ -470,33 +474,14 @@ class ProductCatalogue:
         return True
 
 
-def _why_the_price_stays(
-    product: Product, at: str, latest: str, least_age: timedelta
-) -> RejectedError | None:
-    """Why a price may not change; None if it may, and only a lease is in the way."""
-    if product.status is ProductStatus.DISCONTINUED:
-        return RejectedError(
-            "DISCONTINUED_PRODUCT", f"{product.product_id} is discontinued; its price stays"
+def _check_no_newer_event(product: Product, at: str) -> None:
+    """Make sure that details may change at this time: no catalogue event of a later time was applied."""
+    if (product.details_event_time or "") > at:
+        raise RejectedError(
+            "NEWER_EVENT_APPLIED",
+            f"the newest details of {product.product_id} are of {product.details_event_time}, which is ahead of now; "
+            "correct their sender's clock",
         )
-    newer = _newer_event(product, at)
-    if newer is None and (product.price_changed_at or "") > latest:
-        return RejectedError(
-            "PRICE_CHANGED_RECENTLY",
-            f"the price of {product.product_id} was changed at {product.price_changed_at}; it may change again "
-            f"{least_age} later",
-        )
-    return newer
-
-
-def _newer_event(product: Product, at: str) -> RejectedError | None:
-    """Why details may not change at this time: a catalogue event of a later time was applied."""
-    if (product.details_event_time or "") <= at:
-        return None
-    return RejectedError(
-        "NEWER_EVENT_APPLIED",
-        f"the newest details of {product.product_id} are of {product.details_event_time}, which is ahead of now; "
-        "correct their sender's clock",
-    )
 
 
 def product_to_create(new: NewProduct, at: str) -> Product:
@@ -556,10 +541,6 @@ def _found_in_conflict(product_id: str, error: StoreError) -> Product:
     if reason.code != CONDITION_FAILED:
         raise ContentionError(f"{product_id} is fought over: {reason.code} in every attempt")
     return existing(reason.found, product_id)
-
-
-def _lease_held(product: Product, now: float) -> LeaseHeldError:
-    return LeaseHeldError(product.product_id, product.lease_left(now))
 
 
 def _incarnation(created_at: str) -> str:
