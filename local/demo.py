@@ -27,6 +27,7 @@ from inventory_orders.domain.events import EventType
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.engine.committer import Committer
+from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import PoisonMessageError, Verdict
 from inventory_orders.messages.parse import parse_order
 from inventory_orders.products.catalogue import ProductCatalogue
@@ -369,7 +370,7 @@ def stock_up(aws: Aws, products: Sequence[NewProduct], run: str) -> None:
     """Create missing products, and set all others to their opening stock with adjustments."""
     store = Store(aws.dynamodb, aws.tables)
     with ThreadPoolExecutor(4) as pool:
-        created = list(pool.map(ProductCatalogue(store).create, products))
+        created = list(pool.map(ProductCatalogue(RetryingClient(store)).create, products))
     known = [product for product, (new, _) in zip(products, created, strict=True) if not new]
     places = read_all(aws)
     adjustments = []

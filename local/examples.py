@@ -66,7 +66,7 @@ class Sandbox:
         self.tables = tables
         self.raw = boto3.client("dynamodb")
         self.store = Store(boto3.client("dynamodb", config=CLIENT_CONFIG), tables)
-        self.products = ProductCatalogue(self.store)
+        self.products = ProductCatalogue(RetryingClient(self.store))
         self.committer = Committer(self.store)
 
     @classmethod
@@ -204,7 +204,7 @@ def stale_delete(sandbox: Sandbox) -> ExampleResult:
     sandbox.raw.delete_item(**sandbox.key(naive))
     sandbox.products.create(NewProduct(naive, 7))
     sandbox.raw.delete_item(**sandbox.key(naive))
-    gone = sandbox.products.store.read([naive]).products[naive] is None
+    gone = sandbox.products.client.store.read([naive]).products[naive] is None
     result.naive(
         "deleted, listed again with 7, then the same delete is delivered again: the product is gone.",
         fails=gone,

@@ -204,6 +204,7 @@ def make_tables() -> None:
     """Make the tables, and stock the tea shop."""
     import boto3  # noqa: PLC0415
 
+    from inventory_orders.engine.retrying_client import RetryingClient  # noqa: PLC0415
     from inventory_orders.products.catalogue import ProductCatalogue  # noqa: PLC0415
     from inventory_orders.store.dynamodb import Store  # noqa: PLC0415
     from inventory_orders.store.rows import Table  # noqa: PLC0415
@@ -212,7 +213,9 @@ def make_tables() -> None:
     dynamodb = boto3.client("dynamodb")
     for table in Table:
         create_table(dynamodb, table, table.value)
-    shop = ProductCatalogue(Store(dynamodb, {table: table.value for table in Table}))
+    shop = ProductCatalogue(
+        RetryingClient(Store(dynamodb, {table: table.value for table in Table}))
+    )
     for product in catalogue():
         shop.create(product)
 

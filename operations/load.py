@@ -230,9 +230,9 @@ class _Worker:
     def __init__(self, store: Store, clock: Clock, pace: Callable[[int], None]) -> None:
         self._clock = clock
         self._pace = pace
-        self._products = ProductCatalogue(store, _POLICY, clock)
-        self._committer = Committer(store, _POLICY, clock)
         self._client = RetryingClient(store, _POLICY, clock)
+        self._products = ProductCatalogue(self._client)
+        self._committer = Committer(store, _POLICY, clock)
 
     def create(self, batch: Batch[NewProduct]) -> Answers:
         """Create the products that do not exist. To read them first is cheaper than to try."""

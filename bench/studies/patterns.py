@@ -14,6 +14,7 @@ from rich.console import Console
 from bench import embedded, report
 from bench.cells import Found, Result, Study, Value
 from inventory_orders.domain.product import NewProduct
+from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
 from inventory_orders.store.rows import Table
@@ -44,7 +45,9 @@ def _use(environment: Mapping[str, str]) -> None:
 
 
 def _measure(tables: Mapping[Table, str], pattern: str) -> Cost:
-    products = ProductCatalogue(Store(boto3.client("dynamodb", config=CLIENT_CONFIG), tables))
+    products = ProductCatalogue(
+        RetryingClient(Store(boto3.client("dynamodb", config=CLIENT_CONFIG), tables))
+    )
     if pattern in _LANES:
         products.create(NewProduct("hot", pattern_costs.ORDERS))
         return pattern_costs.hot_product(tables, "hot", lanes=_LANES[pattern])

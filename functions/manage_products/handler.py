@@ -18,6 +18,7 @@ from inventory_orders.engine.outcomes import (
     rejected,
     returned,
 )
+from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import (
     ProductNotFoundError,
     RejectedError,
@@ -76,7 +77,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
         For a batch of SQS messages the partial batch response. For a direct invocation an answer with `result`
         and the product, or with what to do; the same for API Gateway.
     """
-    products = ProductCatalogue(runtime.process().store)
+    products = ProductCatalogue(RetryingClient(runtime.process().store))
     if not direct.is_queue_event(event):
         result = answer_command(
             event,

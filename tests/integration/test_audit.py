@@ -11,6 +11,7 @@ from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.domain.steps import OrderAction
+from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.products.decrement import AtomicDecrement
 from operations.audit import read_books
@@ -75,7 +76,7 @@ def decrement(shop, over):
 
 
 def list_again(shop, over):
-    products = ProductCatalogue(shop.new_store())
+    products = ProductCatalogue(RetryingClient(shop.new_store()))
     number = 0
     while not over.is_set():
         product = products.get("audit-again", soon())

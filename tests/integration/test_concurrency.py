@@ -11,6 +11,7 @@ from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.order import Order
 from inventory_orders.engine.committer import Committer
+from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import Verdict
 from inventory_orders.invocation.telemetry import emit_stats, metrics
@@ -217,13 +218,13 @@ THREADS = 40
 def test_40_threads_update_one_row_with_retry_and_lose_nothing(shop, capsys):
     shop.create("update-40", 0)
     # They fight as much, and sleep less.
-    products = ProductCatalogue(shop.store, RetryPolicy(1000, cap=0.25))
+    products = ProductCatalogue(RetryingClient(shop.store, RetryPolicy(1000, cap=0.25)))
 
     def one_more(product):
         return replace(product, other={"counter": product.other.get("counter", 0) + 1})
 
     def add(_):
-        own = ProductCatalogue(products.store, products.policy)
+        own = ProductCatalogue(RetryingClient(products.client.store, products.client.policy))
         own.update_with_retry("update-40", one_more, soon())
         return own
 

@@ -7,6 +7,7 @@ import boto3
 from inventory_orders.clock import SystemClock
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.engine.committer import Committer
+from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
@@ -39,7 +40,9 @@ class Shop:
         return Committer(self.new_store(), RetryPolicy(1000), **options)
 
     def create(self, product_id: str, stock: int, **more: Any) -> None:
-        created, _ = ProductCatalogue(self.store).create(NewProduct(product_id, stock, **more))
+        created, _ = ProductCatalogue(RetryingClient(self.store)).create(
+            NewProduct(product_id, stock, **more)
+        )
         assert created
 
     def product(self, product_id: str) -> Any:

@@ -15,6 +15,7 @@ from inventory_orders.domain.change import Change
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.engine.committer import Committer
 from inventory_orders.engine.outcomes import CommitReport
+from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
@@ -88,7 +89,7 @@ class Tables:
 
     def create(self, product_id: str, stock: int = 1000, size: int = 0, **more: Any) -> None:
         """List a product; with a size in bytes, somebody else adds attributes to its row until it has that."""
-        products = ProductCatalogue(self.store)
+        products = ProductCatalogue(RetryingClient(self.store))
         created, _ = products.create(NewProduct(product_id, stock, **more))
         assert created
         if size:

@@ -169,7 +169,9 @@ def test_a_row_without_room_refuses_other_changes_and_stays_as_it_is(tables, cha
     event = CatalogueEvent("full", "e", "2026-01-01", {"name": "a name"})
     changes = {
         "count": lambda: Lease.acquire(RetryingClient(tables.store), "full", 30, deadline),
-        "details": lambda: ProductCatalogue(tables.store).change_details(event, deadline),
+        "details": lambda: ProductCatalogue(RetryingClient(tables.store)).change_details(
+            event, deadline
+        ),
     }
     with pytest.raises(RequestInvalidError, match="maximum allowed size"):
         changes[change]()
@@ -496,7 +498,7 @@ def test_an_atomic_decrement_frozen_for_an_hour_is_booked_once(tables, stop):
 
 
 def test_a_product_delisted_while_its_creator_was_frozen_stays_so(tables):
-    products = ProductCatalogue(tables.store)
+    products = ProductCatalogue(RetryingClient(tables.store))
 
     def delist():
         created_at = tables.row("p")["createdAt"]["S"]

@@ -19,6 +19,7 @@ from inventory_orders.domain.change import OrderKey
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.planner import Transaction
 from inventory_orders.domain.product import stock_status
+from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import Verdict
 from inventory_orders.lanes.lane import LANE_SECONDS
@@ -1216,7 +1217,7 @@ def of_other_page(first, second):
 def test_what_is_listed_again_during_a_visit_is_not_taken_for_broken(shop):
     shop.create("a")
     shop.lend("a", {}, depot=1)
-    worker, products, reads = shop.worker(), ProductCatalogue(shop.store), []
+    worker, products, reads = shop.worker(), ProductCatalogue(RetryingClient(shop.store)), []
 
     def before(operation, _):
         reads.append(operation)

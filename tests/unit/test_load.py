@@ -154,7 +154,7 @@ def test_a_product_that_was_sold_and_renamed_since_is_there(shelf):
     shelf.load(HEADER + "create,p,10,Pi,314,,,\n")
     Committer(shelf.store).apply([Order("o", "u", {"p": 3})], soon())
     event = CatalogueEvent("p", "e", timestamp(datetime.now(UTC)), {"name": "Tau"})
-    ProductCatalogue(shelf.store).change_details(event)
+    ProductCatalogue(RetryingClient(shelf.store)).change_details(event)
     assert shelf.load().done == {Done.THERE: 1}
     assert (shelf.product("p").stock_count, shelf.product("p").name) == (7, "Tau")
 
@@ -188,7 +188,7 @@ def test_a_change_that_came_after_the_file_was_saved_is_not_undone(shelf):
 def test_an_id_that_was_used_for_something_else(shelf):
     at = "2026-01-01T00:00:00.000000+00:00"
     shelf.load(MIXED)
-    ProductCatalogue(shelf.store).change_details(
+    ProductCatalogue(RetryingClient(shelf.store)).change_details(
         CatalogueEvent("q", "e", timestamp(datetime.now(UTC) + timedelta(minutes=1)), {})
     )
     newest = shelf.product("q").details_event_time
@@ -316,7 +316,7 @@ def test_the_adjustments_of_a_product_are_in_one_batch_in_their_order(shelf):
 def test_the_sample_file_works_on_the_demos_shop(simulated_store, name):
     store = simulated_store
     for product in catalogue():
-        ProductCatalogue(store).create(product)
+        ProductCatalogue(RetryingClient(store)).create(product)
     file = read_catalogue(ROOT / "events" / name)
     for _ in range(2):
         load = Load(file, store)
@@ -347,7 +347,9 @@ def test_what_create_books_is_what_a_load_books(shelf):
     ):
         (row,) = shelf.store._client.scan(TableName=table)["Items"]
         shelf.store._client.delete_item(TableName=table, Key={name: row[name] for name in key})
-    ProductCatalogue(shelf.store, clock=clock).create(NewProduct("p", 10, name="Pi", price=314))
+    ProductCatalogue(RetryingClient(shelf.store, clock=clock)).create(
+        NewProduct("p", 10, name="Pi", price=314)
+    )
     assert shelf.rows() == rows
 
 

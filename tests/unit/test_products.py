@@ -43,7 +43,7 @@ class Bench:
         self.store = store
         self.clock = FakeClock(seconds=1000.0)
         self.policy = RetryPolicy(5, 0.01, 0.02, random=lambda: 0.5)
-        self.products = ProductCatalogue(store, self.policy, self.clock)
+        self.products = ProductCatalogue(RetryingClient(store, self.policy, self.clock))
 
     def create(self, product_id="p", stock=10, **more):
         created, product = self.products.create(NewProduct(product_id, stock, **more))

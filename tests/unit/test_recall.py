@@ -63,7 +63,7 @@ class Lanes:
 
     def list_and_lend(self, product_id="p", stock=100, lanes=None, depot=10, reach=8, **more):
         """List a product and lend some of it: units by lane. By default what is left in the row is what has to be."""
-        created, _ = ProductCatalogue(self.tables.store).create(
+        created, _ = ProductCatalogue(RetryingClient(self.tables.store)).create(
             NewProduct(product_id, stock, **more)
         )
         assert created
@@ -187,7 +187,7 @@ class Lanes:
 
     @property
     def products(self):
-        return ProductCatalogue(self.tables.store, self.client.policy)
+        return ProductCatalogue(RetryingClient(self.tables.store, self.client.policy))
 
 
 @pytest.fixture

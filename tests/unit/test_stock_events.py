@@ -95,7 +95,7 @@ class Shop:
 
     def delist(self, product_id):
         created_at = self.tables.row(product_id)["createdAt"]["S"]
-        products = ProductCatalogue(self.tables.store)
+        products = ProductCatalogue(RetryingClient(self.tables.store))
         products.delist(product_id, created_at, Deadline.after(10, SystemClock()))
 
     def parts(self):

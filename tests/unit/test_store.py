@@ -22,6 +22,7 @@ from inventory_orders.domain.change import IdempotencyMatch, NewRecord, OrderRec
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.planner import Supply, plan
 from inventory_orders.domain.product import NewProduct, ProductStatus
+from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import (
     CorruptItemError,
     OutcomeUnknownError,
@@ -87,7 +88,7 @@ def test_holds_are_listed_by_shard_in_the_order_of_their_ends_page_by_page(each_
     "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html",
 )
 def test_an_order_and_its_decrement_are_written_together(each_store):
-    ProductCatalogue(each_store).create(NewProduct("p", 10, low_stock_threshold=8))
+    ProductCatalogue(RetryingClient(each_store)).create(NewProduct("p", 10, low_stock_threshold=8))
     before = read_product(each_store)
     order = Order("o", "u", {"p": 3})
     write(each_store, [order], {"p": before})
@@ -121,7 +122,7 @@ def test_the_client_leaves_every_retry_to_the_engine(code):
     "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html",
 )
 def test_a_moved_version_cancels_and_returns_the_item(each_store):
-    ProductCatalogue(each_store).create(NewProduct("p", 10))
+    ProductCatalogue(RetryingClient(each_store)).create(NewProduct("p", 10))
     stale = read_product(each_store)
     write(each_store, [Order("a", "u", {"p": 1})], {"p": stale})
     with pytest.raises(TransactionCancelledError) as caught:
@@ -168,7 +169,7 @@ def test_a_live_lease_cancels_and_an_expired_one_does_not(each_store, lock_offse
 
 
 def test_a_used_order_id_cancels_and_returns_the_row(each_store):
-    ProductCatalogue(each_store).create(NewProduct("p", 10))
+    ProductCatalogue(RetryingClient(each_store)).create(NewProduct("p", 10))
     order = Order("o", "u", {"p": 1})
     write(each_store, [order], {"p": read_product(each_store)})
     with pytest.raises(TransactionCancelledError) as caught:
@@ -183,7 +184,7 @@ def test_a_used_order_id_cancels_and_returns_the_row(each_store):
     "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Expressions.ConditionExpressions.html",
 )
 def test_an_adjustment_and_its_row_are_written_together(each_store):
-    ProductCatalogue(each_store).create(NewProduct("p", 1))
+    ProductCatalogue(RetryingClient(each_store)).create(NewProduct("p", 1))
     receipt = Adjustment("p", "r-1", 40, "RECEIPT")
     write(each_store, [receipt], {"p": read_product(each_store)})
     record = each_store.read([receipt.record_key]).records[receipt.record_key]
@@ -193,8 +194,10 @@ def test_an_adjustment_and_its_row_are_written_together(each_store):
 
 
 def test_a_product_is_created_once_and_its_opening_stock_is_booked(each_store):
-    created, _ = ProductCatalogue(each_store).create(NewProduct("p", 7, name="Tea", price=450))
-    again, existing = ProductCatalogue(each_store).create(NewProduct("p", 99))
+    created, _ = ProductCatalogue(RetryingClient(each_store)).create(
+        NewProduct("p", 7, name="Tea", price=450)
+    )
+    again, existing = ProductCatalogue(RetryingClient(each_store)).create(NewProduct("p", 99))
     assert (created, again) == (True, False)
     assert existing.stock_count == 7
     assert read_product(each_store).stock_count == 7
@@ -208,7 +211,7 @@ def test_a_product_is_created_once_and_its_opening_stock_is_booked(each_store):
     "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.NamingRulesDataTypes.html",
 )
 def test_times_sort_as_text(each_store):
-    ProductCatalogue(each_store).create(NewProduct("p", 7))
+    ProductCatalogue(RetryingClient(each_store)).create(NewProduct("p", 7))
     created_at = read_product(each_store).created_at
     assert len(created_at) == len("2026-01-02T03:04:05.000000+00:00")
     assert created_at.endswith("+00:00")

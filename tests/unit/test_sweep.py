@@ -9,6 +9,7 @@ from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.allotments import DEPOT, MAX_LANES, PAGES, PageKey
 from inventory_orders.domain.planner import Transaction
 from inventory_orders.domain.product import NewProduct
+from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.lanes.idle import (
     IDLE_SECONDS,
     IdleReport,
@@ -173,7 +174,9 @@ def test_a_leased_product_waits_and_the_others_go_home(shop):
 
 
 def test_a_status_stays_what_it_was(shop):
-    ProductCatalogue(shop.store).create(NewProduct("a", 100, low_stock_threshold=20))
+    ProductCatalogue(RetryingClient(shop.store)).create(
+        NewProduct("a", 100, low_stock_threshold=20)
+    )
     shop.lend("a", 70, {1: 3})
     shop.clock.sleep(LEASE_SECONDS)
     before = shop.store.get_product("a")

@@ -27,6 +27,7 @@ from inventory_orders.domain.order_command import OrderCommand
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.domain.steps import OrderAction
 from inventory_orders.engine.committer import Committer
+from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import Verdict
 from inventory_orders.invocation import runtime, stream_batch
 from inventory_orders.invocation.sqs import QueueUrls, SourceQueues, UndeliverableEvents
@@ -137,7 +138,9 @@ class World:
         dynamodb = boto3.client("dynamodb")
         for table in Table:
             create_table(dynamodb, table, table.value)
-        products = ProductCatalogue(Store(dynamodb, {table: table.value for table in Table}))
+        products = ProductCatalogue(
+            RetryingClient(Store(dynamodb, {table: table.value for table in Table}))
+        )
         for product_id, stock in STOCK.items():
             products.create(NewProduct(product_id, stock))
         self._place_orders(Committer(Store(dynamodb, {table: table.value for table in Table})))

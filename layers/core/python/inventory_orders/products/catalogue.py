@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
-from inventory_orders.clock import Clock, Deadline, SystemClock, timestamp
+from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.allocation import Update
 from inventory_orders.domain.change import AdjustmentKey, AdjustmentRecord, NewRecord
 from inventory_orders.domain.product import (
@@ -36,7 +36,7 @@ from inventory_orders.errors import (
     ThrottledError,
 )
 from inventory_orders.lanes.recall import Reclaim, reclaim
-from inventory_orders.retry import LEASE_POLL_SECONDS, RetryPolicy
+from inventory_orders.retry import LEASE_POLL_SECONDS
 from inventory_orders.store.actions import (
     CONDITION_FAILED,
     INVALID,
@@ -61,23 +61,16 @@ class ProductCatalogue:
     """Ways to change a product.
 
     Attributes:
-        store: Where the tables are.
-        policy: How to wait between attempts.
-        clock: Source of time.
+        client: Sends the requests.
         stats: What all calls took, for the metrics.
         retries: One for each optimistic call: how often it was retried.
         exhausted: One for each that was retried: whether it was given up.
     """
 
-    store: Store
-    policy: RetryPolicy = field(default_factory=RetryPolicy)
-    clock: Clock = field(default_factory=SystemClock)
+    client: RetryingClient
     stats: CommitStats = field(default_factory=CommitStats)
     retries: list[int] = field(default_factory=list)
     exhausted: list[bool] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self._client = RetryingClient(self.store, self.policy, self.clock)
 
     def get(self, product_id: str, deadline: Deadline) -> Product:
         """Read a product, strongly consistent.
@@ -91,7 +84,7 @@ class ProductCatalogue:
             CorruptItemError: It breaks the table's contract.
             StoreError: DynamoDB failed.
         """
-        return read_product(self._client, product_id, deadline, self.stats)
+        return read_product(self.client, product_id, deadline, self.stats)
 
     def update_with_retry(
         self, product_id: str, change: Callable[[Product], Product], deadline: Deadline
@@ -162,7 +155,7 @@ class ProductCatalogue:
             done, actions = self._actions(before, before, wanted)
             stats = CommitStats()
             try:
-                self._client.write(actions, deadline, stats)
+                self.client.write(actions, deadline, stats)
             except StoreError as error:
                 retries += self._count(stats)
                 before, retries = self._after_conflict(product_id, error, retries, deadline)
@@ -182,10 +175,10 @@ class ProductCatalogue:
             whole: The same with the units that the row reclaims.
             wanted: What that should be; None if it should be deleted.
         """
-        moment = self.clock.now()
+        moment = self.client.clock.now()
         if wanted is not None:
             after = replace(_next(whole, wanted), last_updated_at=timestamp(moment))
-            action = self.store.product_replace_action(stored, after, moment)
+            action = self.client.store.product_replace_action(stored, after, moment)
             return Update(stored, after), [action]
         closing = AdjustmentRecord(
             stored.product_id,
@@ -197,8 +190,8 @@ class ProductCatalogue:
             timestamp(moment),
         )
         return Update(stored, stored), [
-            self.store.product_delete_action(stored, moment),
-            self.store.record_action(NewRecord(closing)),
+            self.client.store.product_delete_action(stored, moment),
+            self.client.store.record_action(NewRecord(closing)),
         ]
 
     def _count(self, stats: CommitStats) -> int:
@@ -219,12 +212,12 @@ class ProductCatalogue:
         while True:
             if product.created_at != created_at:
                 raise ProductNotFoundError(f"that incarnation of {product.product_id} is gone")
-            left = product.lease_left(self.clock.now().timestamp())
+            left = product.lease_left(self.client.clock.now().timestamp())
             if left <= 0:
                 return product
             wait = min(left, LEASE_POLL_SECONDS)
             is_in_time = waits and left <= deadline.remaining()
-            if not (is_in_time and self._client.pause(wait, deadline)):
+            if not (is_in_time and self.client.pause(wait, deadline)):
                 raise LeaseHeldError(product.product_id, left)
             self.stats.lease_wait += wait
             product = self.get(product.product_id, deadline)
@@ -252,7 +245,7 @@ class ProductCatalogue:
             sent.append((update.after, written))
             return actions
 
-        done = reclaim(self._client, [product], deadline, self.stats, Reclaim(change=write))
+        done = reclaim(self.client, [product], deadline, self.stats, Reclaim(change=write))
         left = done.rows.get(product.product_id)
         return next((update for after, update in sent if after is left), None)
 
@@ -269,8 +262,8 @@ class ProductCatalogue:
         try:
             product = _found_in_conflict(product_id, error)
             retries += 1
-            delay = self.policy.backoff(retries)
-            if retries >= self.policy.max_attempts or not self._client.pause(delay, deadline):
+            delay = self.client.policy.backoff(retries)
+            if retries >= self.client.policy.max_attempts or not self.client.pause(delay, deadline):
                 raise ContentionError(  # noqa: TRY301 - the same end as the other ways to give up
                     f"{product_id} was changed by others in every attempt"
                 )
@@ -289,10 +282,12 @@ class ProductCatalogue:
         Raises:
             StoreError: DynamoDB failed.
         """
-        product = product_to_create(new, timestamp(self.clock.now()))
-        actions = create_actions(self.store, product)
+        product = product_to_create(new, timestamp(self.client.clock.now()))
+        actions = create_actions(self.client.store, product)
         try:
-            self._client.write(actions, deadline or Deadline.after(10.0, self.clock), self.stats)
+            self.client.write(
+                actions, deadline or Deadline.after(10.0, self.client.clock), self.stats
+            )
         except TransactionCancelledError as cancelled:
             found = [r.found for r in cancelled.of(ActionKind.PRODUCT) if r.found is not None]
             if not found:
@@ -318,7 +313,7 @@ class ProductCatalogue:
             CorruptItemError: The product breaks the table's contract.
             StoreError: DynamoDB failed.
         """
-        moment = self.clock.now()
+        moment = self.client.clock.now()
         product = self._update(event.product_id, details_write(event, moment), deadline)
         # This event, if it was written now or before.
         newest = (product.details_event_time or "", product.details_event_id or "")
@@ -359,7 +354,7 @@ class ProductCatalogue:
             CorruptItemError: The product breaks the table's contract.
             StoreError: DynamoDB failed.
         """
-        moment = self.clock.now()
+        moment = self.client.clock.now()
         at, latest = timestamp(moment), timestamp(moment - least_age)
         product = self._update(product_id, price_write(price, moment, latest), deadline)
         if (product.price_changed_at, product.price) == (at, price):
@@ -380,9 +375,9 @@ class ProductCatalogue:
     def _update(self, product_id: str, write: Write, deadline: Deadline | None) -> Product:
         """Make one conditional update. Returns the product as it is now: what is written shows in it, also by a lost response."""
         try:
-            return self._client.update(
-                lambda: self.store.update_product(product_id, write),
-                deadline or Deadline.after(10.0, self.clock),
+            return self.client.update(
+                lambda: self.client.store.update_product(product_id, write),
+                deadline or Deadline.after(10.0, self.client.clock),
                 self.stats,
             )
         except ConditionFailedError as failed:
@@ -439,7 +434,7 @@ class ProductCatalogue:
                 )
             if all(getattr(after, name) == getattr(product, name) for name in DETAILS):
                 return after
-            at = timestamp(self.clock.now())
+            at = timestamp(self.client.clock.now())
             _check_no_newer_event(product, at)
             priced = at if after.price != product.price else product.price_changed_at
             return replace(
