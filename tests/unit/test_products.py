@@ -365,6 +365,21 @@ def test_delisting_closes_the_books_and_a_stale_delete_is_a_success(bench):
     assert state(bench).stock_count == 3
 
 
+def test_delisting_waits_for_no_lease_even_after_a_lost_write(bench):
+    old = bench.create(stock=7)
+    write = bench.store.write
+
+    def write_after_a_count_began(actions, token):
+        bench.store.write = write
+        bench.acquire(5)
+        write(actions, token)
+
+    bench.store.write = write_after_a_count_began
+    with pytest.raises(LeaseHeldError):
+        bench.products.delist("p", old.created_at, bench.soon())
+    assert bench.clock.seconds < 1001
+
+
 def test_delisting_closes_the_stock_that_is_left_after_a_concurrent_sale(bench):
     old = bench.create(stock=7)
     get = bench.store.get_product

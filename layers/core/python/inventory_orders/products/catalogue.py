@@ -153,14 +153,14 @@ class ProductCatalogue:
                 before = self.get(product_id, deadline)
                 continue
             done, actions = self._actions(before, before, wanted)
-            stats = CommitStats()
+            earlier = len(self.stats.backoffs)
             try:
-                self.client.write(actions, deadline, stats)
+                self.client.write(actions, deadline, self.stats)
             except StoreError as error:
-                retries += self._count(stats)
+                retries += len(self.stats.backoffs) - earlier
                 before, retries = self._after_conflict(product_id, error, retries, deadline)
             else:
-                retries += self._count(stats)
+                retries += len(self.stats.backoffs) - earlier
                 break
         self._settle(retries)
         return done
@@ -193,11 +193,6 @@ class ProductCatalogue:
             self.client.store.product_delete_action(stored, moment),
             self.client.store.record_action(NewRecord(closing)),
         ]
-
-    def _count(self, stats: CommitStats) -> int:
-        """Add up what one write took. Returns how often it was repeated."""
-        self.stats.add(stats)
-        return len(stats.backoffs)
 
     def _unlocked(
         self, product: Product, created_at: str, deadline: Deadline, *, waits: bool
