@@ -115,6 +115,6 @@ def _token(lease: Lease) -> dict[str, Any]:
     return {
         "productId": lease.product_id,
         "owner": lease.owner,
-        "version": lease.version,
+        "version": lease.product.version,
         "expiresAt": f"{lease.expires_at:.6f}",
     }

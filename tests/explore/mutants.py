@@ -333,8 +333,8 @@ MUTANTS = (
     ),
     _mutant(
         "own lease not recognised after a lost response",
-        *("products/lease.py", "if product.locked_by == owner:"),
-        "if product.locked_by is None:",
+        *("products/lease.py", "            return False, existing(failed.found, self.product_id)"),
+        "            return False, replace(existing(failed.found, self.product_id), locked_by=None)",
         LEASE,
         kind="lost",
     ),
@@ -801,7 +801,7 @@ MUTANTS = (
         (
             (
                 f"{_PACKAGE}/products/lease.py",
-                "        if product.lent_to:\n            lease._reclaim(deadline)\n",
+                "        if lease.product.lent_to:\n            lease._reclaim(deadline)\n",
                 "",
             ),
             (f"{_PACKAGE}/store/expressions.py", '"AND attribute_not_exists(#lentTo)"', '""'),

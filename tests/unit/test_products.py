@@ -495,10 +495,10 @@ def test_an_own_write_with_a_lost_response_is_recognised(bench, times):
     bench.create()
     bench.lose_next_response(times)
     lease = bench.acquire(30)
-    assert state(bench).version == lease.version == 2
+    assert state(bench).version == lease.product.version == 2
     bench.lose_next_response(times)
     lease.renew(50, bench.soon())
-    assert state(bench).version == lease.version
+    assert state(bench).version == lease.product.version
     bench.lose_next_response(times)
     assert lease.release(bench.soon())
     assert state(bench).locked_by is None
@@ -511,7 +511,7 @@ def test_a_read_with_a_lost_response_is_repeated(bench, times):
     assert state(bench).stock_count == 10
     lease = bench.acquire(30)
     bench.lose_next_response(times)
-    resumed = bench.resume(lease.owner, lease.version, lease.expires_at)
+    resumed = bench.resume(lease.owner, lease.product.version, lease.expires_at)
     resumed.commit(4, "count", bench.soon())
     # The condition fails, so it reads whether the write was its own.
     bench.lose_next_response(times, "GetItem")
@@ -542,7 +542,7 @@ def test_an_own_commit_is_recognised_by_its_row(bench):
 def test_a_renewal_without_a_response_does_not_lock_the_product_forever(bench):
     bench.create()
     lease = bench.acquire(30)
-    old = (lease.owner, lease.version, lease.expires_at)
+    old = (lease.owner, lease.product.version, lease.expires_at)
     lease.renew(50, bench.soon())
     for again in ("renew", "commit"):
         resumed = bench.resume(*old)
@@ -701,7 +701,7 @@ def test_an_acquisition_that_arrives_after_its_lease_is_over_locks_nothing(bench
     lease = bench.acquire(30)
     lease.commit(4, "count", bench.soon())
     arrive()
-    assert (state(bench).locked_by, state(bench).version) == (None, lease.version + 1)
+    assert (state(bench).locked_by, state(bench).version) == (None, lease.product.version + 1)
 
 
 def test_a_renewal_that_arrives_after_its_repetition_does_not_cost_the_lease(bench):

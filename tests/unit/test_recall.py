@@ -976,7 +976,7 @@ def test_nobody_draws_or_brings_home_what_is_about_to_be_counted(lanes):
     lanes.tables.once("BatchGetItem", rivals)
     lease = lanes.lease()
     assert refused == [{"p"}]
-    assert row.version + 2 == lease.version
+    assert row.version + 2 == lease.product.version
     assert lease.product.stock_count == 100
 
 
@@ -987,13 +987,13 @@ def test_the_fence_of_a_count_goes_along_with_its_recall(lanes, held):
     lanes.list_and_lend(stock=stock, lanes=held, reach=len(held))
     lease = lanes.lease()
     row = lanes.row()
-    assert row.lock_version == row.version == lease.version
+    assert row.lock_version == row.version == lease.product.version
     lease.renew(60.0, lanes.soon())
     resumed = Lease.resume(
         RetryingClient(lanes.tables.store),
         "p",
         lease.owner,
-        lease.version,
+        lease.product.version,
         lease.expires_at,
         lanes.soon(),
     )

@@ -17,9 +17,9 @@ Sources: Gray and Cheriton, "Leases", SOSP 1989; Kleppmann, "How to do distribut
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 
@@ -46,6 +46,7 @@ from inventory_orders.store.actions import (
     existing,
 )
 from inventory_orders.store.expressions import (
+    Write,
     count_write,
     end_lease,
     keep_lease,
@@ -65,10 +66,8 @@ class Lease:
 
     Attributes:
         client: Sends the requests.
-        product: As it was when the lease was acquired, resumed or renewed.
+        product: As this lease's last write left it, as far as its owner knows.
         owner: Unique for each acquisition.
-        version: The product's version as this lease's last write left it.
-        expires_at: Unix second at which it ends.
         granted: Seconds for which it was acquired, or renewed last, from that moment on.
         stats: What the requests took, for the metrics.
     """
@@ -76,8 +75,6 @@ class Lease:
     client: RetryingClient
     product: Product
     owner: str
-    version: int
-    expires_at: Decimal
     granted: float = 0.0
     stats: CommitStats = field(default_factory=CommitStats)
 
@@ -117,22 +114,23 @@ class Lease:
         seconds = _checked(seconds, deadline, outlive_deadline=outlive_deadline)
         stats = CommitStats()
         product = read_product(client, product_id, deadline, stats)
+        lease = cls(client, product, owner, seconds, stats)
+
+        def attempt() -> Write:
+            moment = client.clock.now()
+            return take_lease(lease.product, owner, moment, _seconds_after(moment, seconds))
+
         for _ in range(client.policy.max_attempts):
-            try:
-                product = _lock(client, product, owner, seconds, deadline, stats)
+            _, lease.product = lease._update(attempt, deadline)
+            # Also where the response to an earlier attempt was lost.
+            if lease.product.locked_by == owner:
                 break
-            except ConditionFailedError as failed:
-                product = existing(failed.found, product_id)
-                # Its owner is this call where the response to an earlier attempt was lost.
-                if product.locked_by == owner:
-                    break
-                left = product.lease_left(client.clock.now().timestamp())
-                if left > 0:
-                    raise LeaseHeldError(product_id, left) from None
+            left = lease.product.lease_left(client.clock.now().timestamp())
+            if left > 0:
+                raise LeaseHeldError(product_id, left)
         else:
             raise ContentionError(f"{product_id} was changed by others before every attempt")
-        lease = cls(client, product, owner, product.version, _expiry(product), seconds, stats)
-        if product.lent_to:
+        if lease.product.lent_to:
             lease._reclaim(deadline)
         return lease
 
@@ -152,7 +150,7 @@ class Lease:
         product = recalled.rows.get(self.product_id)
         if product is None or not product.is_fenced_by(self.owner) or product.lent_to:
             raise self._lost()
-        self._adopt(product)
+        self.product = product
 
     @classmethod
     def resume(
@@ -183,16 +181,20 @@ class Lease:
         """
         stats = CommitStats()
         product = read_product(client, product_id, deadline, stats)
-        lease = cls(client, product, owner, version, expires_at, stats=stats)
-        if product.is_fenced_by(owner):
-            # A later renewal of its own, whose answer was lost, is as good as the one that the owner knows.
-            lease._adopt(product)
-        return lease
+        # A later renewal of its own, whose answer was lost, is as good as the one that the owner knows.
+        if not product.is_fenced_by(owner):
+            product = replace(product, version=version, lock_time=float(expires_at))
+        return cls(client, product, owner, stats=stats)
 
     @property
     def product_id(self) -> str:
         """The product's id."""
         return self.product.product_id
+
+    @property
+    def expires_at(self) -> Decimal:
+        """Unix second at which the lease ends."""
+        return Decimal(f"{self.product.lock_time or 0.0:.6f}")
 
     def seconds_left(self) -> float:
         """How long the lease still lasts; negative once it has expired."""
@@ -212,22 +214,18 @@ class Lease:
         """
         seconds = _checked(seconds, deadline, outlive_deadline=outlive_deadline)
 
-        def attempt() -> Product:
+        def attempt() -> Write:
             moment = self.client.clock.now()
             until = max(self.expires_at, _seconds_after(moment, seconds))
-            self.granted = float(until - unix(moment))
-            write = keep_lease(self.owner, self.version, moment, until)
-            return self.client.store.update_product(self.product_id, write)
+            return keep_lease(self.owner, self.product.version, moment, until)
 
-        try:
-            self._adopt(self.client.update(attempt, deadline, self.stats))
-        except ConditionFailedError as failed:
-            product = existing(failed.found, self.product_id)
-            # An earlier attempt of our own, whose response was lost, left the next version under our lock.
-            if not product.is_fenced_by(self.owner) or product.version != self.version + 1:
-                raise self._lost() from None
-            self._adopt(product)
-            self.granted = self.seconds_left()
+        _, product = self._update(attempt, deadline)
+        # An earlier attempt, whose response was lost, left the next version under our lock, too.
+        if not product.is_fenced_by(self.owner) or product.version != self.product.version + 1:
+            raise self._lost()
+        self.product = product
+        renewed_at = datetime.fromisoformat(product.last_updated_at)
+        self.granted = float(self.expires_at - unix(renewed_at))
 
     def commit(
         self,
@@ -254,7 +252,7 @@ class Lease:
             StoreError: DynamoDB failed.
         """
         before, moment = self.product, self.client.clock.now()
-        after = before.with_stock(counted, self.version + 1)
+        after = before.with_stock(counted, before.version + 1)
         count = AdjustmentRecord(
             self.product_id,
             adjustment_id,
@@ -290,7 +288,7 @@ class Lease:
         """Classify a cancelled commit: done before, an id in use, rivals, or a lease that is over."""
         # An own commit, whose token may be forgotten by now, is recognised by its record.
         stored = find_count(
-            *(self.client, count.key, count.counted, self.version, deadline),
+            *(self.client, count.key, count.counted, self.product.version, deadline),
             created_at=count.product_created_at,
         )
         if stored is not None:
@@ -310,26 +308,30 @@ class Lease:
         """
         attempts = 0
 
-        def attempt() -> Product:
+        def attempt() -> Write:
             nonlocal attempts
             attempts += 1
-            write = end_lease(self.owner, self.client.clock.now())
-            return self.client.store.update_product(self.product_id, write)
+            return end_lease(self.owner, self.client.clock.now())
 
+        is_written, product = self._update(attempt, deadline)
+        # An earlier attempt of our own, whose response was lost, left the next version and no lock; so does a commit.
+        is_over = product.locked_by is None and product.version == self.product.version + 1
+        return is_written or (is_over and attempts > 1)
+
+    def _update(self, write: Callable[[], Write], deadline: Deadline) -> tuple[bool, Product]:
+        """Make one conditional update. Returns whether its last attempt was written, and the product as it is now.
+
+        Args:
+            write: Makes it, for each attempt anew.
+            deadline: When to give up.
+        """
+        store = self.client.store
         try:
-            self._adopt(self.client.update(attempt, deadline, self.stats))
+            return True, self.client.update(
+                lambda: store.update_product(self.product_id, write()), deadline, self.stats
+            )
         except ConditionFailedError as failed:
-            product = existing(failed.found, self.product_id)
-            # An earlier attempt of our own, whose response was lost, left the next version and no lock; so does a commit.
-            is_over = product.locked_by is None and product.version == self.version + 1
-            return is_over and attempts > 1
-        return True
-
-    def _adopt(self, product: Product) -> None:
-        self.product = product
-        self.version = product.version
-        if product.lock_time is not None:
-            self.expires_at = _expiry(product)
+            return False, existing(failed.found, self.product_id)
 
     def _lost(self) -> LeaseLostError:
         return LeaseLostError(
@@ -377,36 +379,8 @@ def find_count(
     )
 
 
-def _lock(
-    client: RetryingClient,
-    before: Product,
-    owner: str,
-    seconds: float,
-    deadline: Deadline,
-    stats: CommitStats,
-) -> Product:
-    """Lock a product that is unwritten since it was read. Returns it as it is then.
-
-    Raises:
-        ConditionFailedError: It was written, or a lease is live; with the product as stored.
-        StoreError: DynamoDB failed.
-    """
-
-    def attempt() -> Product:
-        moment = client.clock.now()
-        write = take_lease(before, owner, moment, _seconds_after(moment, seconds))
-        return client.store.update_product(before.product_id, write)
-
-    return client.update(attempt, deadline, stats)
-
-
 def _seconds_after(moment: datetime, seconds: float) -> Decimal:
     return unix(moment) + Decimal(f"{seconds:.6f}")
-
-
-def _expiry(product: Product) -> Decimal:
-    """When the lease on a product ends, as a Unix second."""
-    return Decimal(f"{product.lock_time or 0.0:.6f}")
 
 
 def _checked(seconds: float, deadline: Deadline, *, outlive_deadline: bool) -> float:
