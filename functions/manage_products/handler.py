@@ -141,7 +141,7 @@ def _create(
     if created:
         return {"result": "APPLIED"} | direct.of_product(product)
     message = f"{command['productId']} exists since {product.created_at}; nothing was changed"
-    exists = outcome_of(RejectedError("PRODUCT_EXISTS", message))
+    exists = outcome_of(RejectedError(message, "PRODUCT_EXISTS"))
     raise UnsuccessfulError(exists, direct.of_product(product))
 
 

@@ -358,7 +358,7 @@ def test_a_change_that_lacks_a_row_is_no_row_that_was_not_there(image, left):
 def test_what_cannot_be_parked_is_not_done():
     world = World()
     world.queue_takes = lambda: False
-    error = UnpublishableError("UNREADABLE_ROW", "no")
+    error = UnpublishableError("no")
     report = world.publish(Undeliverable.of_record("o-1", "r", {}, error), *events_of("o-1", "o-2"))
     assert report.left == 4
     assert world.bridge.outcomes == ids_of("o-2"), "its order waits"

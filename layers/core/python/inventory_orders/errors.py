@@ -42,6 +42,10 @@ class VerdictError(InventoryOrdersError):
     code = ""
     retry_after = 0.0
 
+    def __init__(self, message: str, code: str = "") -> None:
+        super().__init__(message)
+        self.code = code or self.code
+
 
 class PoisonMessageError(VerdictError):
     """A message that can never succeed, however often it is delivered.
@@ -55,8 +59,7 @@ class PoisonMessageError(VerdictError):
     verdict = Verdict.POISON
 
     def __init__(self, code: str, message: str, field: str = "") -> None:
-        super().__init__(f"{code}: {message}")
-        self.code = code
+        super().__init__(f"{code}: {message}", code)
         self.message = message
         self.field = field
 
@@ -68,9 +71,7 @@ class CorruptItemError(VerdictError):
         code: `CORRUPT_PRODUCT`, `CORRUPT_RECORD` or `CORRUPT_PAGE`.
     """
 
-    def __init__(self, message: str, code: str = "CORRUPT_RECORD") -> None:
-        super().__init__(message)
-        self.code = code
+    code = "CORRUPT_RECORD"
 
 
 class UnpublishableError(VerdictError):
@@ -80,9 +81,7 @@ class UnpublishableError(VerdictError):
         code: `UNREADABLE_ROW` or `UNKNOWN_ORDER_STATUS`.
     """
 
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
+    code = "UNREADABLE_ROW"
 
 
 class StoreError(VerdictError):
@@ -96,8 +95,7 @@ class StoreError(VerdictError):
     in_doubt = False
 
     def __init__(self, code: str, message: str) -> None:
-        super().__init__(f"{code}: {message}")
-        self.code = code
+        super().__init__(f"{code}: {message}", code)
 
 
 class ThrottledError(StoreError):
@@ -166,10 +164,6 @@ class RejectedError(VerdictError):
     """
 
     verdict = Verdict.REJECTED
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 def id_reused_error(code: str) -> PoisonMessageError:

@@ -219,7 +219,7 @@ def _product_status(row: Row) -> ProductStatus:
         return ProductStatus(status)
     except ValueError:
         raise UnpublishableError(
-            "UNREADABLE_ROW", f"status is {status!a}, which is none of the service's own"
+            f"status is {status!a}, which is none of the service's own"
         ) from None
 
 
@@ -232,9 +232,9 @@ def _status_event(order: Mapping[str, Any]) -> EventType:
     status = order["status"]
     if status not in _OF_STATUS:
         raise UnpublishableError(
-            "UNKNOWN_ORDER_STATUS",
             f"order {order['orderId']} has the status {status!a}, which is none of the service's own, so it cannot be said "
             "what has happened to it",
+            "UNKNOWN_ORDER_STATUS",
         )
     return _OF_STATUS[status]
 
@@ -290,7 +290,7 @@ def _lines(row: object) -> list[dict[str, Any]]:
     """The lines of an order, or the units of a step."""
     lines = _take(row, "items", list)
     if not all(isinstance(line, Mapping) for line in lines):
-        raise UnpublishableError("UNREADABLE_ROW", f"items are {lines!r}, which are no lines")
+        raise UnpublishableError(f"items are {lines!r}, which are no lines")
     return [
         {"productId": _take(line, "productId", str), "quantity": _take(line, "quantity", int)}
         for line in lines
@@ -320,7 +320,7 @@ def _count(items: Sequence[dict[str, Any]], steps: Sequence[Mapping[str, Any]]) 
         units = units_by_line(quantities, zip(actions, named, strict=True))
     except KeyError as error:
         raise UnpublishableError(
-            "UNREADABLE_ROW", f"steps name {error}, which is in no line; repair the item"
+            f"steps name {error}, which is in no line; repair the item"
         ) from None
     for item in items:
         moved = units[item["productId"]].moved
@@ -337,7 +337,7 @@ _COUNTS: Mapping[str, str] = {
 def _version(row: Row) -> int:
     version = _take(row, "_version", int)
     if version < 1:
-        raise UnpublishableError("UNREADABLE_ROW", f"_version is {version}; it begins with 1")
+        raise UnpublishableError(f"_version is {version}; it begins with 1")
     return version
 
 
@@ -349,9 +349,7 @@ def _take(row: object, name: str, kind: type[T]) -> T:
     """
     value = row.get(name) if isinstance(row, Mapping) else None
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise UnpublishableError(
-            "UNREADABLE_ROW", f"{name} is {value!r}, not a {_KINDS[kind]}; repair the item"
-        )
+        raise UnpublishableError(f"{name} is {value!r}, not a {_KINDS[kind]}; repair the item")
     return value
 
 

@@ -76,8 +76,7 @@ def _events_of(record: object) -> tuple[Event, ...]:
         StopIteration,
     ) as error:
         raise UnpublishableError(
-            "UNREADABLE_ROW",
-            f"the record holds no change of a row ({type(error).__name__}: {error})",
+            f"the record holds no change of a row ({type(error).__name__}: {error})"
         ) from error
     return of(before, after)
 

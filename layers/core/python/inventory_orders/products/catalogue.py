@@ -318,9 +318,9 @@ class ProductCatalogue:
             return False, product
         if any(getattr(product, name) != event.details.get(name) for name in DETAILS):
             raise RejectedError(
-                "EVENT_ID_REUSED",
                 f"another event {event.event_id} of {event.event_time} was applied to {event.product_id}; "
                 "send this one under an id of its own",
+                "EVENT_ID_REUSED",
             )
         return True, product
 
@@ -356,14 +356,14 @@ class ProductCatalogue:
             return product
         if product.is_discontinued:
             raise RejectedError(
-                "DISCONTINUED_PRODUCT", f"{product_id} is discontinued; its price stays"
+                f"{product_id} is discontinued; its price stays", "DISCONTINUED_PRODUCT"
             )
         _check_no_newer_event(product, at)
         if (product.price_changed_at or "") > latest:
             raise RejectedError(
-                "PRICE_CHANGED_RECENTLY",
                 f"the price of {product_id} was changed at {product.price_changed_at}; it may change again "
                 f"{least_age} later",
+                "PRICE_CHANGED_RECENTLY",
             )
         raise LeaseHeldError(product_id, product.lease_left(moment.timestamp()))
 
@@ -424,8 +424,8 @@ class ProductCatalogue:
             after = replace(product, **changes)
             if after.available < 0 and after.backorder_limit < product.backorder_limit:
                 raise RejectedError(
-                    "BELOW_FLOOR",
                     f"{-product.stock_count:,} units of {product_id} are on backorder; the limit must allow for them",
+                    "BELOW_FLOOR",
                 )
             if all(getattr(after, name) == getattr(product, name) for name in DETAILS):
                 return after
@@ -468,9 +468,9 @@ def _check_no_newer_event(product: Product, at: str) -> None:
     """Make sure that details may change at this time: no catalogue event of a later time was applied."""
     if (product.details_event_time or "") > at:
         raise RejectedError(
-            "NEWER_EVENT_APPLIED",
             f"the newest details of {product.product_id} are of {product.details_event_time}, which is ahead of now; "
             "correct their sender's clock",
+            "NEWER_EVENT_APPLIED",
         )
 
 

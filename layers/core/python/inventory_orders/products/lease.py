@@ -373,9 +373,9 @@ def find_count(
     if is_same and is_later and created_at in ("", stored.product_created_at):
         return stored
     raise RejectedError(
-        "ADJUSTMENT_ID_REUSED",
         f"{key.adjustment_id} belongs to another adjustment of {key.product_id}; "
         "commit under an id of its own",
+        "ADJUSTMENT_ID_REUSED",
     )
 
 
