@@ -77,33 +77,27 @@ class AtomicDecrement:
             notes: Who does it, and what for.
         """
         stats, in_doubt = CommitStats(), False
-        product = self._seen.get(product_id) or self._read(product_id, deadline, stats)
-        if product is not None:
-            actions = self._actions(product, adjustment_id, quantity, notes)
-            try:
-                # Not conditioned on a version: that too little is left is no conflict.
-                self._committer.client.write(actions, deadline, stats)
-                return Decrement(None, stats)
-            except StoreError as error:
-                # The engine meets the same, and says what it means.
-                in_doubt = error.in_doubt
-                if isinstance(error, TransactionCancelledError):
-                    found = next((r.found for r in error.of(ActionKind.PRODUCT)), None)
-                    if isinstance(found, Product):
-                        self._remember(found)
+        client = self._committer.client
+        # Whatever it meets, the engine meets it too, and says what it means.
+        try:
+            product = self._seen.get(product_id) or self._remember(
+                read_product(client, product_id, deadline, stats)
+            )
+            # Not conditioned on a version: that too little is left is no conflict.
+            client.write(self._actions(product, adjustment_id, quantity, notes), deadline, stats)
+            return Decrement(None, stats)
+        except VerdictError as error:
+            in_doubt = isinstance(error, StoreError) and error.in_doubt
+            if isinstance(error, TransactionCancelledError):
+                found = next((r.found for r in error.of(ActionKind.PRODUCT)), None)
+                if isinstance(found, Product):
+                    self._remember(found)
         adjustment = Adjustment(product_id, adjustment_id, -quantity, REASON, notes)
         report = self._committer.apply([adjustment], deadline)
         if in_doubt and report.outcomes[0].verdict is Verdict.REJECTED:
             # Instead of a rejection, while an attempt may still be booked.
             report = replace(report, outcomes=(returned("IN_DOUBT", _IN_DOUBT, _DOUBT_SECONDS),))
         return Decrement(report, stats)
-
-    def _read(self, product_id: str, deadline: Deadline, stats: CommitStats) -> Product | None:
-        """Read a product; None if the engine has to report what is wrong with it."""
-        try:
-            return self._remember(read_product(self._committer.client, product_id, deadline, stats))
-        except VerdictError:
-            return None
 
     def _actions(
         self, product: Product, adjustment_id: str, quantity: int, notes: Mapping[str, str]
@@ -115,9 +109,8 @@ class AtomicDecrement:
             *(product.created_at, None, timestamp(moment)),
             notes=notes,
         )
-        write = decrement_write(product, quantity, moment)
         return [
-            client.store.product_action(product_id, write),
+            client.store.product_action(product_id, decrement_write(product, quantity, moment)),
             client.store.record_action(NewRecord(record)),
         ]
 
