@@ -13,15 +13,12 @@ class Clock(Protocol):
 
     def now(self) -> datetime:
         """The current moment, aware, in UTC."""
-        ...
 
     def monotonic(self) -> float:
         """Seconds on a clock that never goes back; only differences mean anything."""
-        ...
 
     def sleep(self, seconds: float) -> None:
         """Wait for so many seconds."""
-        ...
 
 
 class SystemClock:

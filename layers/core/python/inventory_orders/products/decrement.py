@@ -76,7 +76,7 @@ class AtomicDecrement:
             deadline: When to give up.
             notes: Who does it, and what for.
         """
-        stats, in_doubt = CommitStats(), False
+        stats = CommitStats()
         client = self._committer.client
         # Whatever it meets, the engine meets it too, and says what it means.
         try:

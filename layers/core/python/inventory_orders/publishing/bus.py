@@ -16,7 +16,6 @@ CLIENT_CONFIG = Config(
     retries={"total_max_attempts": 1, "mode": "standard"},
     tcp_keepalive=True,
 )
-WORST_CASE_SECONDS_OF_ONE_CALL = 4.0
 
 MAX_ENTRIES = 10
 """docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutEvents.html"""
@@ -24,8 +23,8 @@ MAX_ENTRIES = 10
 MAX_BYTES = 262_144
 """All entries of a call are smaller together: docs.aws.amazon.com/eventbridge/latest/userguide/eb-putevents.html."""
 
-# Codes that AWS calls not retryable: docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutEventsResultEntry.html
 _NOT_RETRYABLE = {
+    # Codes that AWS calls so: docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutEventsResultEntry.html
     "AccessDeniedException",
     "InvalidAccountIdException",
     "InvalidArgument",
@@ -33,10 +32,9 @@ _NOT_RETRYABLE = {
     "NotAuthorizedForDetailTypeException",
     "NotAuthorizedForSourceException",
     "RedactionFailure",
+    # Codes for a call as a whole.
+    *("ValidationException", "ValidationError", "InvalidParameterValue", "413"),
 }
-
-# Codes for a call as a whole.
-_INVALID_CALL = {"ValidationException", "ValidationError", "InvalidParameterValue", "413"}
 
 
 class EventBridge(Protocol):
@@ -44,7 +42,6 @@ class EventBridge(Protocol):
 
     def put_events(self, *, Entries: Sequence[Any]) -> Any:  # noqa: N803 - as boto3 has it
         """Put at most ten events on their buses."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +84,7 @@ class Refusal:
     @property
     def is_retryable(self) -> bool:
         """Whether the bus may take the same entry later. An unknown code says nothing against it."""
-        return self.code not in _NOT_RETRYABLE | _INVALID_CALL
+        return self.code not in _NOT_RETRYABLE
 
 
 class Bus:
