@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from inventory_orders.api.commands import answer_command
@@ -61,7 +60,7 @@ def _command(event: object, deadline: Deadline) -> direct.Answer:
             token["productId"],
             token["owner"],
             token["version"],
-            Decimal(token["expiresAt"]),
+            float(token["expiresAt"]),
             deadline,
         )
     except ProductNotFoundError:

@@ -511,7 +511,7 @@ def test_a_read_with_a_lost_response_is_repeated(bench, times):
     assert state(bench).stock_count == 10
     lease = bench.acquire(30)
     bench.lose_next_response(times)
-    resumed = bench.resume(lease.owner, lease.product.version, lease.expires_at)
+    resumed = bench.resume(lease.owner, lease.product.version, lease.product.lock_time)
     resumed.commit(4, "count", bench.soon())
     # The condition fails, so it reads whether the write was its own.
     bench.lose_next_response(times, "GetItem")
@@ -534,7 +534,7 @@ def test_an_own_commit_is_recognised_by_its_row(bench):
     lease = bench.acquire(30)
     count = lease.commit(4, "count", bench.soon())
     # The response was lost with the invocation. Another one resumes the lease and commits again.
-    resumed = bench.resume(lease.owner, 2, lease.expires_at)
+    resumed = bench.resume(lease.owner, 2, lease.product.lock_time)
     assert resumed.commit(4, "count", bench.soon()) == count
     assert state(bench).stock_count == 4
 
@@ -542,7 +542,7 @@ def test_an_own_commit_is_recognised_by_its_row(bench):
 def test_a_renewal_without_a_response_does_not_lock_the_product_forever(bench):
     bench.create()
     lease = bench.acquire(30)
-    old = (lease.owner, lease.product.version, lease.expires_at)
+    old = (lease.owner, lease.product.version, lease.product.lock_time)
     lease.renew(50, bench.soon())
     for again in ("renew", "commit"):
         resumed = bench.resume(*old)

@@ -994,7 +994,7 @@ def test_the_fence_of_a_count_goes_along_with_its_recall(lanes, held):
         "p",
         lease.owner,
         lease.product.version,
-        lease.expires_at,
+        lease.product.lock_time,
         lanes.soon(),
     )
     assert resumed.commit(stock, "c1", lanes.soon()).delta == 0

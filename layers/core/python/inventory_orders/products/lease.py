@@ -159,7 +159,7 @@ class Lease:
         product_id: str,
         owner: str,
         version: int,
-        expires_at: Decimal,
+        expires_at: float,
         deadline: Deadline,
     ) -> Lease:
         """Take up a lease that was acquired in another invocation.
@@ -183,7 +183,7 @@ class Lease:
         product = read_product(client, product_id, deadline, stats)
         # A later renewal of its own, whose answer was lost, is as good as the one that the owner knows.
         if not product.is_fenced_by(owner):
-            product = replace(product, version=version, lock_time=float(expires_at))
+            product = replace(product, version=version, lock_time=expires_at)
         return cls(client, product, owner, stats=stats)
 
     @property
