@@ -140,7 +140,7 @@ class Handler(BaseHTTPRequestHandler):
             return
         elif url.path in self._site.reads:
             read = self._site.reads[url.path]
-            self._answer_or_say_why(lambda: read(dict(parse_qsl(url.query))))
+            self._answer_or_say_why(lambda: read(dict(parse_qsl(url.query, keep_blank_values=True))))
         elif self._site.trial is not None and url.path == _EVENTS:
             self._send_events(self._site.trial)
         elif self._site.trial is not None and url.path.startswith(_API):
@@ -227,8 +227,10 @@ class Handler(BaseHTTPRequestHandler):
             content = json.dumps(work(), allow_nan=False, default=plain_number).encode()
         except NotFoundError as error:
             self._say(HTTPStatus.NOT_FOUND, str(error))
-        except (UserError, InventoryOrdersError, BotoCoreError, ClientError) as error:
+        except (UserError, InventoryOrdersError, ClientError) as error:
             self._say(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+        except BotoCoreError as error:
+            self._say(HTTPStatus.GATEWAY_TIMEOUT, str(error))
         # Any other is an error of the desk: the page has to show it, and the log the rest.
         except Exception as error:
             traceback.print_exc()

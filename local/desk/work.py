@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
@@ -11,6 +12,7 @@ from typing import Any
 import psutil
 
 from inventory_orders.api.products import shown_level
+from inventory_orders.domain.events import plain_number
 from inventory_orders.store.rows import Table
 from operations import orders, queues, redrive
 from operations.audit import read_history
@@ -124,7 +126,12 @@ class Desk:
         found = orders.read_order(aws, order_id)
         if found is None:
             raise NotFoundError(f"there is no order {order_id}")
-        return found | {"names": _names(aws, [found])}
+        # As text: a browser rounds numbers of more than 53 bits.
+        attributes = {
+            name: value if isinstance(value, str) else json.dumps(value, default=plain_number)
+            for name, value in found.get("attributes", {}).items()
+        }
+        return found | {"names": _names(aws, [found]), "attributes": attributes}
 
     def dead_letters(self) -> Document:
         """List the dead letters of all queues, and what their causes mean."""

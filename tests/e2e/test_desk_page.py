@@ -72,6 +72,10 @@ def test_a_day_at_the_desk(page, shop):
     page.get_by_role("button", name="Fulfil o-1").press("Enter")
     said(page, "Fulfil order o-1: done")
     page.get_by_role("link", name="o-1").wait_for(state="detached")
+    page.keyboard.press("/")
+    page.keyboard.type("  ")
+    page.keyboard.press("Enter")
+    assert page.url.endswith("#/orders")
     assert page.get_by_role("button", name="Fulfil o-2").is_visible()
     # Cancelling asks first.
     page.get_by_role("button", name="Cancel o-2").press("Enter")
@@ -118,12 +122,14 @@ def test_what_fails_is_said_and_a_lost_answer_is_sent_again_under_the_same_id(fa
 
     def lose(route):
         lost.append(route.fetch().text())
-        route.fulfill(status=503, body="the answer is lost")
+        route.fulfill(status=504, body="the answer is lost")
 
     page.route("**/data/command", lose, times=1)
     page.get_by_label("Units that came in").fill("5")
     page.get_by_role("button", name="Receive").click()
-    page.get_by_role("alert").get_by_text("the answer is lost").wait_for()
+    page.get_by_role("alert").get_by_text(
+        "the answer is lost. It may have been done: look before you repeat it"
+    ).wait_for()
     page.get_by_role("button", name="Receive").click()
     said(page, "done before, nothing changed")
     assert json.loads(lost[0])["done"]
@@ -174,6 +180,11 @@ def test_a_product_is_listed_limited_and_taken_off_sale(page, shop):
     said(page, "List mug: done")
     page.get_by_label("Show").select_option("in stock")
     page.get_by_role("link", name="mug").click()
+    # Another tab changes the other limit.
+    other = "{action: 'change', productId: 'mug', backorderLimit: 100}"
+    assert page.evaluate(f"post('/data/command', {other})")["done"]
+    page.get_by_role("button", name="Save").click()
+    page.get_by_role("alert").get_by_text("these are the old ones").wait_for()
     page.get_by_label("Low at").fill("9")
     page.get_by_role("button", name="Save").click()
     page.locator(".level").get_by_text("low").wait_for()
@@ -182,6 +193,7 @@ def test_a_product_is_listed_limited_and_taken_off_sale(page, shop):
     page.get_by_role("button", name="Discontinue").wait_for()
     mug = shop.row(Table.PRODUCTS, "productId", "mug")
     assert (mug["lowStockThreshold"], mug["status"]) == ({"N": "9"}, {"S": "LOW_STOCK"})
+    assert mug["backorderLimit"] == {"N": "100"}
 
 
 def test_without_the_token_the_page_says_which_address_to_open(failing, shop):

@@ -46,7 +46,10 @@ function setText(node, text) {
 
 // ---------------------------------------------------------------- the server
 
-class GoneError extends Error {}
+// Whether the server did what it was asked is not known.
+class LostAnswerError extends Error {}
+
+class GoneError extends LostAnswerError {}
 
 async function request(path, options = {}) {
   try {
@@ -58,7 +61,7 @@ async function request(path, options = {}) {
 
 async function ask(path, options) {
   const answer = await request(path, options);
-  if (!answer.ok) throw new Error((await answer.text()).trim());
+  if (!answer.ok) throw new (answer.status === 504 ? LostAnswerError : Error)((await answer.text()).trim());
   return answer.json();
 }
 

@@ -141,8 +141,13 @@ async function change(words, work, warning = "") {
   }
 }
 
-function post(path, document) {
-  return ask(path, { method: "POST", body: JSON.stringify(document) });
+async function post(path, document) {
+  try {
+    return await ask(path, { method: "POST", body: JSON.stringify(document) });
+  } catch (error) {
+    if (error instanceof LostAnswerError) throw new Error(`${error.message}. It may have been done: look before you repeat it`);
+    throw error;
+  }
 }
 
 function carryOut(words, command) {
@@ -256,13 +261,14 @@ function correctionOf(product) {
 
 function limitsOf(product) {
   const made = form(
-    (fields) =>
-      carryOut(`Change ${product.productId}`, {
-        action: "change",
-        productId: product.productId,
-        lowStockThreshold: fields.threshold.valueAsNumber,
-        backorderLimit: fields.backorders.valueAsNumber,
-      }),
+    (fields) => {
+      // Somebody else may have changed the other one since this page was read.
+      const limits = { lowStockThreshold: fields.threshold.valueAsNumber, backorderLimit: fields.backorders.valueAsNumber };
+      const changed = Object.entries(limits).filter(([name, units]) => units !== product[name]);
+      const command = { action: "change", productId: product.productId, ...Object.fromEntries(changed) };
+      if (changed.length === 0) refuse("Limits: these are the old ones");
+      else carryOut(`Change ${product.productId}`, command);
+    },
     "Save",
     labelled("Low at", units("threshold", { value: product.lowStockThreshold })),
     labelled("Backorders: sell this many beyond the stock", units("backorders", { value: product.backorderLimit })),
@@ -327,7 +333,7 @@ function historyOf(product) {
       const wrong = unexplained ? [paragraph(`The books do not balance: ${signed(unexplained)} units are unexplained. docs/runbook.md says what to do.`, "problem")] : [];
       place.replaceChildren(
         ...wrong,
-        chartOf(changes, product.lowStockThreshold),
+        ...(changes.length > 0 ? [chartOf(changes, product.lowStockThreshold)] : []),
         table(["When", "Change#", "Stock#", "What"], newest.map((entry) => [moment(entry.at), signed(entry.delta), count(entry.stock), entry.what])),
         paragraph(`${count(newest.length)} of ${counted(changes.length, "change")}, the newest first.`, "hint"),
       );
@@ -371,8 +377,9 @@ function commandsOf(order, isAlone) {
 function findOrders() {
   const field = input("search", { id: "search", type: "search" });
   const go = async (path) => {
+    field.value = field.value.trim();
     if (!field.reportValidity()) return;
-    const id = encodeURIComponent(field.value.trim());
+    const id = encodeURIComponent(field.value);
     // Enter finds the order, or the orders of the user who has this id.
     const { orders: theirs } = await ask(`/data/orders?user=${id}`).catch(() => ({ orders: [] }));
     location.hash = `#/${theirs.length > 0 ? "orders" : path}/${id}`;
@@ -462,7 +469,7 @@ async function order(id) {
     ["User", link("orders", found.userId)],
     ["Placed", moment(found.createdAt)],
     ["Hold ends", moment(found.expiresAt)],
-    ...Object.entries(found.attributes ?? {}).map(([name, value]) => [name, typeof value === "string" ? value : JSON.stringify(value)]),
+    ...Object.entries(found.attributes ?? {}),
   ]);
   return {
     title: `Order ${id}`,
