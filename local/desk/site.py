@@ -140,7 +140,9 @@ class Handler(BaseHTTPRequestHandler):
             return
         elif url.path in self._site.reads:
             read = self._site.reads[url.path]
-            self._answer_or_say_why(lambda: read(dict(parse_qsl(url.query, keep_blank_values=True))))
+            self._answer_or_say_why(
+                lambda: read(dict(parse_qsl(url.query, keep_blank_values=True)))
+            )
         elif self._site.trial is not None and url.path == _EVENTS:
             self._send_events(self._site.trial)
         elif self._site.trial is not None and url.path.startswith(_API):

@@ -98,6 +98,7 @@ _OF_A_MAPPING = (
     *("BatchSize", "MaximumBatchingWindowInSeconds", "ScalingConfig"),
     *("FunctionResponseTypes", "EventSourceArn"),
     *("MaximumRecordAgeInSeconds", "BisectBatchOnFunctionError", "ParallelizationFactor"),
+    *("MaximumRetryAttempts", "DestinationConfig", "FilterCriteria"),
 )
 
 
