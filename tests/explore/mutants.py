@@ -865,9 +865,9 @@ MUTANTS = (
         "FIFO group torn by a visit",
         *(
             "domain/planner.py",
-            "(first if it_does or (group is not None and group in groups) else rest)",
+            "return supply.needs_depot(decision) or decision.change.group in groups",
         ),
-        "(first if it_does else rest)",
+        "return supply.needs_depot(decision)",
         FIFO_VISIT,
     ),
     _mutant(
