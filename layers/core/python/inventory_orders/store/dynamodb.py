@@ -150,39 +150,13 @@ class ListPosition:
     """A place in a list.
 
     Attributes:
-        at: When the order at that place was written; in the list of orders to ship, when it was confirmed. Empty in lists
-            that are not sorted by time.
+        at: When the order at that place was written; in the list of orders to ship, when it was confirmed; in those of
+            holds, when its hold ends. Empty in lists that are not sorted by time.
         id: The order, product or adjustment.
     """
 
     at: str
     id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """The hold of an order.
-
-    Attributes:
-        order_id: The order.
-        expires_at: When it ends.
-    """
-
-    order_id: str
-    expires_at: str
-
-
-@dataclass(frozen=True, slots=True)
-class HoldBatch:
-    """Some of the holds of a shard, in the order in which they end.
-
-    Attributes:
-        holds: The holds.
-        last: Where to go on; None if there are no more.
-    """
-
-    holds: tuple[Hold, ...]
-    last: Item | None = None
 
 
 class Store:
@@ -320,19 +294,17 @@ class Store:
         Raises:
             StoreError: The request failed.
         """
-        condition = "#userId = :user"
-        more: dict[str, Any] = {}
-        if after is not None:
-            start = {"userId": user_id, "createdAt": after.at, "orderId": after.id}
-            more["ExclusiveStartKey"] = encode(start)
         # One more shows whether there is more: DynamoDB says where to go on also where nothing comes.
-        response = self._query_orders(
-            "byUser",
-            condition,
+        response = self._query(
+            Table.ORDERS,
+            "#userId = :user",
             {"user": user_id},
             limit + 1,
+            None
+            if after is None
+            else encode({"userId": user_id, "createdAt": after.at, "orderId": after.id}),
+            IndexName="byUser",
             ScanIndexForward=False,
-            **more,
         )
         found = [_position(item, "createdAt") for item in response["Items"]]
         return found[:limit], len(found) > limit
@@ -382,11 +354,13 @@ class Store:
         Raises:
             StoreError: The request failed.
         """
-        more: dict[str, Any] = {"ConsistentRead": True}
-        if after is not None:
-            more["ExclusiveStartKey"] = key_item(AdjustmentKey(product_id, after.id))
         response = self._query(
-            Table.STOCK_ADJUSTMENTS, "#productId = :product", {"product": product_id}, limit, **more
+            Table.STOCK_ADJUSTMENTS,
+            "#productId = :product",
+            {"product": product_id},
+            limit,
+            None if after is None else key_item(AdjustmentKey(product_id, after.id)),
+            ConsistentRead=True,
         )
         rows = [decode(item) for item in response["Items"]]
         last = response.get("LastEvaluatedKey")
@@ -419,24 +393,28 @@ class Store:
         condition = "#fulfilShard = :shard AND #confirmedAt >= :at"
         values = {"shard": shard, "at": after.at or " "}
         found: list[ListPosition] = []
-        more: dict[str, Any] = {}
+        start: Item | None = None
         while len(found) < limit or found[limit - 1].at == found[-1].at:
-            response = self._query_orders("byToFulfil", condition, values, limit, **more)
+            response = self._query(
+                Table.ORDERS, condition, values, limit, start, IndexName="byToFulfil"
+            )
             positions = (_position(item, "confirmedAt") for item in response["Items"])
             found += (position for position in positions if position > after)
             if "LastEvaluatedKey" not in response:
                 break
-            more["ExclusiveStartKey"] = response["LastEvaluatedKey"]
+            start = response["LastEvaluatedKey"]
         return found
 
-    def _query_orders(
-        self, index: str, condition: str, values: Mapping[str, Any], limit: int, **more: Any
-    ) -> Any:
-        return self._query(Table.ORDERS, condition, values, limit, IndexName=index, **more)
-
     def _query(
-        self, table: Table, condition: str, values: Mapping[str, Any], limit: int, **more: Any
+        self,
+        table: Table,
+        condition: str,
+        values: Mapping[str, Any],
+        limit: int,
+        after: Item | None,
+        **more: Any,
     ) -> Any:
+        start = {} if after is None else {"ExclusiveStartKey": after}
         return call(
             self._client.query,
             TableName=self._tables[table],
@@ -444,6 +422,7 @@ class Store:
             ExpressionAttributeNames=_names(condition),
             ExpressionAttributeValues=_values(values),
             Limit=limit,
+            **start,
             **more,
         )
 
@@ -584,26 +563,36 @@ class Store:
         )
         return after
 
-    def list_holds(self, shard: int, until: str, after: HoldBatch | None = None) -> HoldBatch:
+    def list_holds(
+        self, shard: int, until: str, after: ListPosition | None = None
+    ) -> tuple[list[ListPosition], ListPosition | None]:
         """The holds of a shard that end until a moment, oldest first. Eventually consistent, so a hint.
 
         Args:
             shard: One of `EXPIRY_SHARDS`.
             until: The moment.
-            after: The page before; None for the first one.
+            after: Where to go on; None: at the beginning.
+
+        Returns:
+            Some of the holds, and where to go on; None at the end.
 
         Raises:
             StoreError: The request failed.
         """
-        response = self._query_orders(
-            "byExpiry",
+        name = shard_name(shard)
+        response = self._query(
+            Table.ORDERS,
             "#expiryShard = :shard AND #expiresAt <= :until",
-            {"shard": shard_name(shard), "until": until},
+            {"shard": name, "until": until},
             _HOLDS_OF_A_PAGE,
-            **({} if after is None else {"ExclusiveStartKey": after.last}),
+            None
+            if after is None
+            else encode({"expiryShard": name, "expiresAt": after.at, "orderId": after.id}),
+            IndexName="byExpiry",
         )
-        holds = (Hold(item["orderId"]["S"], item["expiresAt"]["S"]) for item in response["Items"])
-        return HoldBatch(tuple(holds), response.get("LastEvaluatedKey"))
+        last = response.get("LastEvaluatedKey")
+        holds = [_position(item, "expiresAt") for item in response["Items"]]
+        return holds, _position(last, "expiresAt") if last else None
 
     def transaction_actions(
         self,
