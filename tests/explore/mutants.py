@@ -137,8 +137,8 @@ MUTANTS = (
     ),
     _mutant(
         "version not raised",
-        *("store/dynamodb.py", '"status": after.status,\n            "_version": after.version'),
-        '"status": after.status,\n            "_version": before.version',
+        *("store/dynamodb.py", "difference(product_row(before), product_row(after))"),
+        "difference(product_row(before), product_row(replace(after, version=before.version)))",
         LAST_UNIT,
     ),
     _mutant(

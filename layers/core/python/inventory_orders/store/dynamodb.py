@@ -61,7 +61,6 @@ from inventory_orders.store.rows import (
     key_item,
     key_of,
     lease_key,
-    lent_to_value,
     page_units,
     product_row,
     read_lease,
@@ -81,7 +80,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
 
-    from inventory_orders.domain.allocation import PageUpdate, Update
+    from inventory_orders.domain.allocation import PageUpdate
     from inventory_orders.domain.planner import Transaction
     from inventory_orders.domain.product import Product
 
@@ -608,7 +607,10 @@ class Store:
             owner: Of leases on updated products: its sender. Their fences go along.
         """
         at, after = timestamp(now), transaction.stock_after
-        actions = [self._stock_update(update, now, at, owner) for update in transaction.updates]
+        actions = [
+            self._row_update(u.before, replace(u.after, last_updated_at=at), now, owner)
+            for u in transaction.updates
+        ]
         actions += [self._page_action(update, at) for update in transaction.pages]
         if transaction.release is not None:
             actions.append(self._release_action(transaction.release))
@@ -653,11 +655,7 @@ class Store:
             raise ValueError(
                 f"{after.product_id} is in lanes: reclaim its units before it becomes {after}"
             )
-        old, new = product_row(before), product_row(after)
-        update, values = difference(old, new)
-        condition, read = as_read(before, now)
-        write = Write(update, condition, values | read)
-        return self.product_action(before.product_id, write, by_version=True)
+        return self._row_update(before, after, now)
 
     def product_delete_action(self, product: Product, now: datetime) -> Action:
         """The action that deletes a product, which must be as it was read.
@@ -709,24 +707,16 @@ class Store:
             ClientRequestToken=token,
         )
 
-    def _stock_update(self, update: Update, now: datetime, at: str, owner: str) -> Action:
-        before, after = update.before, update.after
-        changed = {
-            "stockCount": after.stock_count,
-            "status": after.status,
-            "_version": after.version,
-            "lastUpdatedAt": at,
-        }
+    def _row_update(
+        self, before: Product, after: Product, now: datetime, owner: str = ""
+    ) -> Action:
+        """The action that changes a row as it was read; a lease of this owner's goes along."""
         is_owner = before.is_fenced_by(owner)
         if is_owner:
-            changed["lockVersion"] = after.version
-        if after.lent_to and after.lent_to != before.lent_to:
-            changed["lentTo"] = lent_to_value(after.lent_to)
-        expression, values = assign(
-            changed, ["lentTo"] if before.lent_to and not after.lent_to else ()
-        )
+            after = replace(after, lock_version=after.version)
+        update, values = difference(product_row(before), product_row(after))
         condition, read = as_read(before, now, owner if is_owner else "")
-        write = Write(expression, condition, values | read)
+        write = Write(update, condition, values | read)
         return self.product_action(before.product_id, write, by_version=True)
 
     def _page_action(self, update: PageUpdate, at: str) -> Action:

@@ -120,7 +120,7 @@ def product_row(product: Product) -> Row:
     if product.lock_time is not None:
         row["lockTime"] = Decimal(f"{product.lock_time:.6f}")
     if product.lent_to:
-        row["lentTo"] = lent_to_value(product.lent_to)
+        row["lentTo"] = product.lent_to
     return _without_none(row)
 
 
@@ -162,11 +162,6 @@ def read_product(item: Item) -> Product:
             f"({type(error).__name__}: {error}); repair the item",
             "CORRUPT_PRODUCT",
         ) from error
-
-
-def lent_to_value(lanes: frozenset[int]) -> frozenset[str]:
-    """The lanes that may hold more of a product, as they are stored."""
-    return frozenset(str(lane) for lane in lanes)
 
 
 # ---------------------------------------------------------------------- pages
@@ -555,7 +550,7 @@ def _typed(value: Any) -> dict[str, Any]:
     if isinstance(value, dict):
         return {"M": {name: _typed(element) for name, element in value.items()}}
     if isinstance(value, frozenset):
-        return {"SS": sorted(value)}
+        return {"SS": sorted(map(str, value))}
     if isinstance(value, bytes):
         return {"B": value}
     raise TypeError(f"cannot store a {type(value).__name__}")
