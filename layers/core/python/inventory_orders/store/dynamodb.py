@@ -60,7 +60,6 @@ from inventory_orders.store.rows import (
     encode,
     key_item,
     key_of,
-    lease_key,
     page_units,
     product_row,
     read_lease,
@@ -78,7 +77,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from mypy_boto3_dynamodb import DynamoDBClient
-    from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
 
     from inventory_orders.domain.allocation import PageUpdate
     from inventory_orders.domain.planner import Transaction
@@ -453,7 +451,7 @@ class Store:
             condition=f"{_SOUND} AND {write.condition}",
             values={**write.values, "number": "N", "text": "S"},
         )
-        request = self._update_request(Table.PRODUCTS, key_item(product_id), sound)["Update"]
+        request = self.product_action(product_id, sound).request["Update"]
         response = call(self._client.update_item, **request, ReturnValues="ALL_NEW")
         return read_product(response["Attributes"])
 
@@ -495,9 +493,9 @@ class Store:
             "now": unix(now),
         }
         write = Write(update, condition, values)
+        action = self._update_action(ActionKind.LANE, lane, write)
         try:
-            request = self._update_request(Table.ALLOTMENTS, lease_key(lane), write)["Update"]
-            call(self._client.update_item, **request)
+            call(self._client.update_item, **action.request["Update"])
         except ConditionFailedError as failed:
             if isinstance(failed.found, LaneLease):
                 return failed.found
@@ -510,9 +508,9 @@ class Store:
         Raises:
             StoreError: The request failed.
         """
-        action = self._release_action(lease).request["Update"]
+        action = self._release_action(lease)
         with contextlib.suppress(ConditionFailedError):
-            call(self._client.update_item, **action)
+            call(self._client.update_item, **action.request["Update"])
 
     def read_lane_leases(self, lanes: Sequence[int]) -> list[LaneLease]:
         """The leases that were ever taken on lanes, at most `BATCH_GET_LIMIT`. Eventually consistent, so a hint.
@@ -520,7 +518,7 @@ class Store:
         Raises:
             StoreError: The request failed.
         """
-        return [read_lease(item) for item in self._allotments([lease_key(lane) for lane in lanes])]
+        return [read_lease(item) for item in self._allotments([key_item(lane) for lane in lanes])]
 
     def _allotments(self, keys: Sequence[Item]) -> Sequence[Item]:
         """Those items of the table that are there and that DynamoDB does not leave out. Eventually consistent."""
@@ -624,21 +622,26 @@ class Store:
     def record_action(self, write: NewRecord | OrderUpdate) -> Action:
         """The action that writes a record."""
         if isinstance(write, NewRecord):
-            key = write.record.key
-            return Action(
-                ActionKind.RECORD, key, self._put_if_absent(key, record_row(write.record))
-            )
-        return self._order_action(write)
+            return self._put_action(ActionKind.RECORD, write.record.key, record_row(write.record))
+        before, after = record_row(write.before), record_row(write.after)
+        update, values = difference(before, after)
+        condition = "#_version = :version AND #status = :status"
+        values |= {"version": before["_version"], "status": before["status"]}
+        if "userId" in before:
+            condition += " AND #userId = :userId"
+            values["userId"] = before["userId"]
+        else:
+            condition += " AND attribute_not_exists(#userId)"
+        changed = Write(update, condition, values)
+        return self._update_action(ActionKind.RECORD, write.before.key, changed)
 
     def product_create_action(self, product: Product) -> Action:
         """The action that creates a product, which must not exist."""
-        request = self._put_if_absent(product.product_id, product_row(product))
-        return Action(ActionKind.PRODUCT, product.product_id, request)
+        return self._put_action(ActionKind.PRODUCT, product.product_id, product_row(product))
 
     def product_action(self, product_id: str, write: Write, *, by_version: bool = False) -> Action:
         """The action that changes a product, which must exist; parameters as for `update_product`, and `Action`."""
-        request = self._update_request(Table.PRODUCTS, key_item(product_id), write)
-        return Action(ActionKind.PRODUCT, product_id, request, by_version=by_version)
+        return self._update_action(ActionKind.PRODUCT, product_id, write, by_version=by_version)
 
     def product_replace_action(self, before: Product, after: Product, now: datetime) -> Action:
         """The action that takes a product from one state to another, attribute by attribute.
@@ -665,30 +668,41 @@ class Store:
             now: The moment. The same transaction has to reclaim what lanes hold of it.
         """
         condition, values = as_read(product, now)
-        request: TransactWriteItemTypeDef = {
-            "Delete": {
-                "TableName": self._tables[Table.PRODUCTS],
-                "Key": key_item(product.product_id),
-                "ConditionExpression": condition,
-                "ExpressionAttributeNames": _names(condition),
-                "ExpressionAttributeValues": _values(values),
-                "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
-            }
-        }
-        return Action(ActionKind.PRODUCT, product.product_id, request, by_version=True)
+        return Action(
+            ActionKind.PRODUCT,
+            product.product_id,
+            {
+                "Delete": {
+                    "TableName": self._tables[Table.PRODUCTS],
+                    "Key": key_item(product.product_id),
+                    "ConditionExpression": condition,
+                    "ExpressionAttributeNames": _names(condition),
+                    "ExpressionAttributeValues": _values(values),
+                    "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+                }
+            },
+            by_version=True,
+        )
 
-    def _update_request(self, table: Table, key: Item, write: Write) -> TransactWriteItemTypeDef:
-        return {
-            "Update": {
-                "TableName": self._tables[table],
-                "Key": key,
-                "UpdateExpression": write.update,
-                "ConditionExpression": write.condition,
-                "ExpressionAttributeNames": _names(write.update, write.condition),
-                "ExpressionAttributeValues": _values(write.values),
-                "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
-            }
-        }
+    def _update_action(
+        self, kind: ActionKind, key: Key | int, write: Write, *, by_version: bool = False
+    ) -> Action:
+        return Action(
+            kind,
+            key,
+            {
+                "Update": {
+                    "TableName": self._tables[key_of(key)[0]],
+                    "Key": key_item(key),
+                    "UpdateExpression": write.update,
+                    "ConditionExpression": write.condition,
+                    "ExpressionAttributeNames": _names(write.update, write.condition),
+                    "ExpressionAttributeValues": _values(write.values),
+                    "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+                }
+            },
+            by_version=by_version,
+        )
 
     def write(self, actions: Sequence[Action], token: str) -> None:
         """Apply all actions or none.
@@ -720,68 +734,54 @@ class Store:
         return self.product_action(before.product_id, write, by_version=True)
 
     def _page_action(self, update: PageUpdate, at: str) -> Action:
-        request = self._page_request(update, at)
-        return Action(ActionKind.PAGE, update.before.key, request, by_version=True)
-
-    def _page_request(self, update: PageUpdate, at: str) -> TransactWriteItemTypeDef:
         before, after = update.before, update.after
         if before.version:
             condition = "#_version = :version AND #epoch = :epoch"
             values: dict[str, Any] = {"version": before.version, "epoch": before.epoch}
         else:
             condition, values = "attribute_not_exists(#page)", {}
-        if update.is_check:
-            check = {
-                "TableName": self._tables[Table.ALLOTMENTS],
-                "Key": key_item(before.key),
-                "ConditionExpression": condition,
-                "ExpressionAttributeNames": _names(condition),
-                "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
-            }
-            if values:
-                check["ExpressionAttributeValues"] = _values(values)
-            return {"ConditionCheck": check}  # type: ignore[typeddict-item]  # built in steps
-        expression, new = assign(
-            {
-                "units": page_units(after),
-                "_version": after.version,
-                "epoch": after.epoch,
-                "lastUpdatedAt": at,
-            }
-        )
-        write = Write(expression, condition, values | new)
-        return self._update_request(Table.ALLOTMENTS, key_item(before.key), write)
+        if not update.is_check:
+            expression, new = assign(
+                {
+                    "units": page_units(after),
+                    "_version": after.version,
+                    "epoch": after.epoch,
+                    "lastUpdatedAt": at,
+                }
+            )
+            write = Write(expression, condition, values | new)
+            return self._update_action(ActionKind.PAGE, before.key, write, by_version=True)
+        check: Any = {
+            "TableName": self._tables[Table.ALLOTMENTS],
+            "Key": key_item(before.key),
+            "ConditionExpression": condition,
+            "ExpressionAttributeNames": _names(condition),
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+        }
+        if values:
+            check["ExpressionAttributeValues"] = _values(values)
+        return Action(ActionKind.PAGE, before.key, {"ConditionCheck": check}, by_version=True)
 
     def _release_action(self, lease: LaneLease) -> Action:
         write = Write("REMOVE #lockedBy, #lockTime, #lockWait", OWNED, {"owner": lease.owner})
-        request = self._update_request(Table.ALLOTMENTS, lease_key(lease.lane), write)
-        return Action(ActionKind.LANE, lease.lane, request)
+        return self._update_action(ActionKind.LANE, lease.lane, write)
 
-    def _put_if_absent(self, key: str | RecordKey, row: Row) -> TransactWriteItemTypeDef:
+    def _put_action(self, kind: ActionKind, key: str | RecordKey, row: Row) -> Action:
+        """The action that writes a row which must not exist."""
         table, _ = key_of(key)
-        return {
-            "Put": {
-                "TableName": self._tables[table],
-                "Item": encode(row),
-                "ConditionExpression": "attribute_not_exists(#key)",
-                "ExpressionAttributeNames": {"#key": KEYS[table][0]},
-                "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
-            }
-        }
-
-    def _order_action(self, order: OrderUpdate) -> Action:
-        before, after = record_row(order.before), record_row(order.after)
-        update, values = difference(before, after)
-        condition = "#_version = :version AND #status = :status"
-        values |= {"version": before["_version"], "status": before["status"]}
-        if "userId" in before:
-            condition += " AND #userId = :userId"
-            values["userId"] = before["userId"]
-        else:
-            condition += " AND attribute_not_exists(#userId)"
-        write = Write(update, condition, values)
-        request = self._update_request(Table.ORDERS, key_item(order.before.key), write)
-        return Action(ActionKind.RECORD, order.before.key, request)
+        return Action(
+            kind,
+            key,
+            {
+                "Put": {
+                    "TableName": self._tables[table],
+                    "Item": encode(row),
+                    "ConditionExpression": "attribute_not_exists(#key)",
+                    "ExpressionAttributeNames": {"#key": KEYS[table][0]},
+                    "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+                }
+            },
+        )
 
 
 # A product that exists and keeps the table's contract, as far as a condition can tell.

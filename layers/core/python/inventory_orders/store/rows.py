@@ -82,9 +82,11 @@ Key = str | RecordKey | PageKey
 """Names a product (by its id), a record or a page."""
 
 
-def key_of(key: Key) -> tuple[Table, tuple[str, ...]]:
-    """The table of a product, a record or a page, and the values of its key attributes."""
+def key_of(key: Key | int) -> tuple[Table, tuple[str, ...]]:
+    """The table of what a key names, or of the lease of a lane (by its number), and the values of its key attributes."""
     match key:
+        case int():
+            return Table.ALLOTMENTS, (f"{key}/lease",)
         case PageKey():
             return Table.ALLOTMENTS, (str(key),)
         case OrderKey(order_id):
@@ -95,8 +97,8 @@ def key_of(key: Key) -> tuple[Table, tuple[str, ...]]:
             return Table.PRODUCTS, (key,)
 
 
-def key_item(key: Key) -> dict[str, Any]:
-    """The primary key of a product, a record or a page, as DynamoDB takes it."""
+def key_item(key: Key | int) -> dict[str, Any]:
+    """The primary key of a product, a record, a page or a lane's lease, as DynamoDB takes it."""
     table, values = key_of(key)
     return {name: {"S": value} for name, value in zip(KEYS[table], values, strict=True)}
 
@@ -215,11 +217,6 @@ def _read_entry(
     ):
         return product_id, PageEntry(created_at, units, reach)
     raise ValueError(f"{units!r} units of {product_id!r} of {created_at!r}, for {reach!r} lanes")
-
-
-def lease_key(lane: int) -> dict[str, Any]:
-    """The primary key of a lane's lease."""
-    return {"page": {"S": f"{lane}/lease"}}
 
 
 def read_lease(item: Item) -> LaneLease:
