@@ -244,18 +244,18 @@ class Store:
 
     @staticmethod
     def _add(snapshot: Snapshot, key: Key, item: Item | None) -> None:
-        if isinstance(key, PageKey):
-            unwritten = Page(key, 0, uuid.uuid4().hex[:16])
-            snapshot.pages[key] = _found(read_page, item) if item else unwritten
-        elif not isinstance(key, str):
-            if item:
+        match key:
+            case PageKey():
+                unwritten = Page(key, 0, uuid.uuid4().hex[:16])
+                snapshot.pages[key] = _found(read_page, item) if item else unwritten
+            case str():
+                product = _found(read_product, item) if item else None
+                if isinstance(product, CorruptItemError):
+                    snapshot.unreadable[key] = str(product)
+                else:
+                    snapshot.products[key] = product
+            case _ if item:
                 snapshot.records[key] = _found(read_record, item)
-        else:
-            product = _found(read_product, item) if item else None
-            if isinstance(product, CorruptItemError):
-                snapshot.unreadable[key] = str(product)
-            else:
-                snapshot.products[key] = product
 
     def get_record(self, key: RecordKey) -> Record | None:
         """Read one record, strongly consistent.

@@ -520,45 +520,53 @@ def _plain(value: Mapping[str, Any] | None) -> Any:
     if value is None:
         return None
     kind, content = next(iter(value.items()))
-    if kind == "N":
-        number = Decimal(content)
-        # DynamoDB stores none that is larger, and converting a larger one to an int can take minutes.
-        if not -_TOO_LARGE < number < _TOO_LARGE:
-            raise ValueError("the number is too large")
-        return int(number) if number == number.to_integral_value() else number
-    if kind == "L":
-        return [_plain(element) for element in content]
-    if kind == "M":
-        return {name: _plain(element) for name, element in content.items()}
-    if kind == "NULL":
-        return None
-    return content
+    match kind:
+        case "N":
+            number = Decimal(content)
+            # DynamoDB stores none that is larger, and converting a larger one to an int can take minutes.
+            if not -_TOO_LARGE < number < _TOO_LARGE:
+                raise ValueError("the number is too large")
+            return int(number) if number == number.to_integral_value() else number
+        case "L":
+            return [_plain(element) for element in content]
+        case "M":
+            return {name: _plain(element) for name, element in content.items()}
+        case "NULL":
+            return None
+        case _:
+            return content
 
 
 def _typed(value: Any) -> dict[str, Any]:
-    if isinstance(value, str):
-        return {"S": str(value)}
-    if isinstance(value, bool):
-        return {"BOOL": value}
-    if isinstance(value, int | Decimal):
-        return {"N": str(value)}
-    if isinstance(value, list):
-        return {"L": [_typed(element) for element in value]}
-    if isinstance(value, dict):
-        return {"M": {name: _typed(element) for name, element in value.items()}}
-    if isinstance(value, frozenset):
-        return {"SS": sorted(map(str, value))}
-    if isinstance(value, bytes):
-        return {"B": value}
-    raise TypeError(f"cannot store a {type(value).__name__}")
+    match value:
+        case str():
+            return {"S": str(value)}
+        case bool():
+            return {"BOOL": value}
+        case int() | Decimal():
+            return {"N": str(value)}
+        case list():
+            return {"L": [_typed(element) for element in value]}
+        case dict():
+            return {"M": {name: _typed(element) for name, element in value.items()}}
+        case frozenset():
+            return {"SS": sorted(map(str, value))}
+        case bytes():
+            return {"B": value}
+        case _:
+            raise TypeError(f"cannot store a {type(value).__name__}")
 
 
 def _size(value: Any) -> int:
     """Upper bound of an item's size: DynamoDB counts names and values in UTF-8, plus 1 to 3 bytes a container."""
-    if isinstance(value, str):
-        return len(value) if value.isascii() else len(value.encode("utf-8", "surrogatepass"))
-    if isinstance(value, Mapping):
-        return 3 + sum(_size(name) + _size(content) for name, content in value.items())
-    if isinstance(value, list):
-        return 3 + sum(_size(content) for content in value)
-    return len(value) if isinstance(value, bytes) else 1
+    match value:
+        case str():
+            return len(value) if value.isascii() else len(value.encode("utf-8", "surrogatepass"))
+        case bytes():
+            return len(value)
+        case dict():
+            return 3 + sum(_size(name) + _size(content) for name, content in value.items())
+        case list():
+            return 3 + sum(_size(content) for content in value)
+        case _:
+            return 1
