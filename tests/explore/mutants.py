@@ -156,33 +156,15 @@ MUTANTS = (
     ),
     _mutant(
         "lines with another incarnation given back",
-        *(
-            "domain/order_command.py",
-            "return product is not None and product.created_at == line.product_created_at",
-        ),
-        "return product is not None",
+        *("domain/order_command.py", "and product.created_at == line.product_created_at"),
+        "",
         RELISTED_CANCELLATION,
     ),
-    Mutant(
+    _mutant(
         "incarnation told by the clock",
-        tuple(
-            (f"{_PACKAGE}/domain/order_command.py", old, new)
-            for old, new in (
-                (
-                    "return product is not None and product.created_at == line.product_created_at",
-                    "return product is not None and product.created_at <= line.created_at",
-                ),
-                (
-                    "_is_incarnation(products[line.product_id], line)",
-                    "_is_incarnation(products[line.product_id], self.order)",
-                ),
-                (
-                    "is_back = line.product_id in self.gives_back and _is_incarnation(product, line)",
-                    "is_back = line.product_id in self.gives_back and _is_incarnation(product, self.order)",
-                ),
-            )
-        ),
-        (RELISTED_CANCELLATION,),
+        *("domain/order_command.py", "and product.created_at == line.product_created_at"),
+        "and product.created_at <= self.order.created_at",
+        RELISTED_CANCELLATION,
         kind="clocks",
     ),
     _mutant(
@@ -596,8 +578,8 @@ MUTANTS = (
     ),
     _mutant(
         "return into stock of which the books know nothing",
-        *("domain/order_command.py", "versions[line.product_id] = product.version"),
-        "pass",
+        *("domain/order_command.py", "self.command.step(at, self.moved, versions)"),
+        "self.command.step(at, self.moved, {})",
         RETURNS,
     ),
     _mutant(
