@@ -364,7 +364,7 @@ class Change:
         return {}
 
     def record(
-        self, rejection: Rejection | None, after: StockById, at: str
+        self, rejection: Rejection | None, after: Mapping[str, Stock], at: str
     ) -> NewRecord | OrderUpdate:
         """The write of the decision, with the products as the same transaction leaves them."""
         raise NotImplementedError

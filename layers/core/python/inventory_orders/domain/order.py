@@ -99,7 +99,7 @@ class Order(Change):
     def deltas(self, products: StockById) -> Mapping[str, int]:  # noqa: ARG002
         return {product_id: -quantity for product_id, quantity in self.quantities.items()}
 
-    def record(self, rejection: Rejection | None, after: StockById, at: str) -> NewRecord:
+    def record(self, rejection: Rejection | None, after: Mapping[str, Stock], at: str) -> NewRecord:
         lines = self.lines()
         if rejection is None:
             lines = tuple(_taken(line, after[line.product_id]) for line in lines)
@@ -120,7 +120,7 @@ class Order(Change):
             )
         )
 
-    def placed(self, after: StockById, at: str) -> OrderRecord:
+    def placed(self, after: Mapping[str, Stock], at: str) -> OrderRecord:
         """Its row, as the transaction that placed it left it.
 
         Args:
@@ -182,7 +182,9 @@ class CancelledBeforehand(Change):
     def record_size(self) -> int:
         return self.order.record_size
 
-    def record(self, rejection: Rejection | None, after: StockById, at: str) -> OrderUpdate:  # noqa: ARG002
+    def record(
+        self, rejection: Rejection | None, after: Mapping[str, Stock], at: str
+    ) -> OrderUpdate:  # noqa: ARG002
         filled_in = replace(
             self.tombstone,
             user_id=self.order.user_id,
@@ -211,10 +213,8 @@ def _typed(attributes: Mapping[str, Any]) -> dict[str, tuple[type, Any]]:
     return {name: (type(value), value) for name, value in attributes.items()}
 
 
-def _taken(line: OrderLine, product: Stock | None) -> OrderLine:
+def _taken(line: OrderLine, product: Stock) -> OrderLine:
     """A line whose units were taken from the stock."""
-    if product is None:
-        raise ValueError(f"an order of the unknown product {line.product_id} was accepted")
     if not isinstance(product, PageStock):
         return replace(line, product_created_at=product.created_at, product_version=product.version)
     return replace(

@@ -124,7 +124,7 @@ class OrderCommand(Change):
             return None
         return Rejection(RejectionReason.UNKNOWN_ORDER, self.order_id)
 
-    def record(self, rejection: Rejection | None, after: StockById, at: str) -> NewRecord:  # noqa: ARG002
+    def record(self, rejection: Rejection | None, after: Mapping[str, Stock], at: str) -> NewRecord:  # noqa: ARG002
         tombstone = OrderRecord(
             self.order_id,
             None,
@@ -327,7 +327,9 @@ class Transition(Change):
             and product.created_at == line.product_created_at
         }
 
-    def record(self, rejection: Rejection | None, after: StockById, at: str) -> OrderUpdate:
+    def record(
+        self, rejection: Rejection | None, after: Mapping[str, Stock], at: str
+    ) -> OrderUpdate:
         changed: dict[str, Any] = {"last_updated_at": at, "version": self.order.version + 1}
         if rejection is not None:
             changed["confirmation_rejected"] = ConfirmationRejection(at, rejection.reason)
