@@ -72,6 +72,8 @@ _OWN_OF_LINE = {
 
 _OWN_OF_STEP = {*("action", "at", "stepId", "items", "restock"), *NOTES}
 
+_ZERO = {"N": "0"}
+
 EXPIRY_SHARDS = 32
 """Parts of the index of holds: holds that end together are written to as many partitions."""
 
@@ -133,20 +135,17 @@ def read_product(item: Item) -> Product:
         CorruptItemError: It breaks the table's contract.
     """
     try:
-        lock_time = item.get("lockTime")
         return Product(
             product_id=item["productId"]["S"],
             stock_count=int(item["stockCount"]["N"]),
             version=int(item["_version"]["N"]),
             created_at=item["createdAt"]["S"],
             status=ProductStatus(item["status"]["S"]),
-            backorder_limit=_optional_int(item, "backorderLimit"),
-            low_stock_threshold=_optional_int(item, "lowStockThreshold"),
+            backorder_limit=int(item.get("backorderLimit", _ZERO)["N"]),
+            low_stock_threshold=int(item.get("lowStockThreshold", _ZERO)["N"]),
             last_updated_at=_plain(item.get("lastUpdatedAt")) or "",
-            lock_time=float(lock_time["N"]) if lock_time is not None else None,
-            lent_to=frozenset(int(lane) for lane in item["lentTo"]["SS"])
-            if "lentTo" in item
-            else frozenset(),
+            lock_time=float(item["lockTime"]["N"]) if "lockTime" in item else None,
+            lent_to=frozenset(map(int, item["lentTo"]["SS"] if "lentTo" in item else ())),
             **{
                 attribute: item[name]["S"] if name in _TEXTS else _plain(item[name])
                 for name, attribute in _OPTIONAL.items()
@@ -227,7 +226,7 @@ def read_lease(item: Item) -> LaneLease:
             lane,
             item["lockedBy"]["S"],
             float(item["lockTime"]["N"]),
-            float(item.get("lockWait", {"N": "0"})["N"]),
+            float(item.get("lockWait", _ZERO)["N"]),
         )
     except (KeyError, ValueError, TypeError):
         return LaneLease(lane, "", 0.0)
@@ -286,7 +285,15 @@ def record_row(record: Record) -> Row:
                 "items": [_line_row(line) for line in record.lines],
                 "status": record.status,
                 "reason": record.reason,
-                "shortages": [_shortage_row(each) for each in record.shortages] or None,
+                "shortages": [
+                    {
+                        "productId": each.product_id,
+                        "wanted": each.wanted,
+                        "available": each.available,
+                    }
+                    for each in record.shortages
+                ]
+                or None,
                 "createdAt": record.created_at,
                 "lastUpdatedAt": record.last_updated_at,
                 "_version": record.version,
@@ -347,7 +354,10 @@ def read_order(row: Row) -> OrderRecord:
         created_at=row.get("createdAt", ""),
         last_updated_at=row.get("lastUpdatedAt", ""),
         reason=row.get("reason"),
-        shortages=tuple(_read_shortage(each) for each in row.get("shortages", ())),
+        shortages=tuple(
+            Shortage(each["productId"], each["wanted"], each["available"])
+            for each in row.get("shortages", ())
+        ),
         hold_seconds=row.get("holdSeconds"),
         expires_at=row.get("expiresAt"),
         confirmed_at=row.get("confirmedAt"),
@@ -371,14 +381,6 @@ def _read_adjustment(row: Row) -> AdjustmentRecord:
         counted=row.get("counted"),
         notes={name: row[name] for name in NOTES_OF_ADJUSTMENT if name in row},
     )
-
-
-def _shortage_row(shortage: Shortage) -> Row:
-    return {
-        "productId": shortage.product_id,
-        "wanted": shortage.wanted,
-        "available": shortage.available,
-    }
 
 
 def shard_name(number: int) -> str:
@@ -405,10 +407,6 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         raise TypeError(f"{value!r} is no map")
     return value
-
-
-def _read_shortage(row: Row) -> Shortage:
-    return Shortage(row["productId"], row["wanted"], row["available"])
 
 
 def _line_row(line: OrderLine) -> Row:
@@ -505,11 +503,6 @@ def encode(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _without_none(row: Row) -> Row:
     return {name: value for name, value in row.items() if value is not None}
-
-
-def _optional_int(item: Item, name: str) -> int:
-    value = item.get(name)
-    return int(value["N"]) if value is not None else 0
 
 
 _TOO_LARGE = Decimal("1E+126")
