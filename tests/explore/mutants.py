@@ -143,8 +143,8 @@ MUTANTS = (
     ),
     _mutant(
         "rejection from a stale read",
-        *("store/dynamodb.py", 'entry["ConsistentRead"] = True'),
-        'entry["ConsistentRead"] = False',
+        *("store/dynamodb.py", '"ConsistentRead": is_consistent'),
+        '"ConsistentRead": False',
         *(RECEIPT, RELISTED),
         kind="stale",
     ),

@@ -192,10 +192,9 @@ class Store:
         wanted = {key_of(key): key for key in keys}
         request: dict[str, Any] = {}
         for (table, _), key in wanted.items():
-            entry = request.setdefault(self._tables[table], {"Keys": []})
-            if consistent_records or table in (Table.PRODUCTS, Table.ALLOTMENTS):
-                entry["ConsistentRead"] = True
-            entry["Keys"].append(key_item(key))
+            is_consistent = consistent_records or table in (Table.PRODUCTS, Table.ALLOTMENTS)
+            entry = {"Keys": [], "ConsistentRead": is_consistent}
+            request.setdefault(self._tables[table], entry)["Keys"].append(key_item(key))
         response = call(self._client.batch_get_item, RequestItems=request)
         if "Responses" not in response:
             # Taken for an empty answer it would mean that nothing exists.
@@ -223,10 +222,9 @@ class Store:
             ThrottledError: A rival is writing one of them.
             StoreError: The request failed.
         """
-        names = [self._tables[key_of(key)[0]] for key in keys]
         gets = [
-            {"Get": {"TableName": name, "Key": key_item(key)}}
-            for name, key in zip(names, keys, strict=True)
+            {"Get": {"TableName": self._tables[key_of(key)[0]], "Key": key_item(key)}}
+            for key in keys
         ]
         try:
             response = call(self._client.transact_get_items, TransactItems=gets)
