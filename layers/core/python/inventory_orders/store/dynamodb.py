@@ -102,17 +102,21 @@ _ALIAS = re.compile(r"#(\w+)")
 
 F = TypeVar("F")
 
-_THROTTLED = {
-    "ProvisionedThroughputExceededException",
-    "RequestLimitExceeded",
-    "ThrottlingException",
-    "Throttling",
-    "TooManyRequestsException",
+_MEANINGS: Mapping[str, type[StoreError]] = {
+    "ProvisionedThroughputExceededException": ThrottledError,
+    "RequestLimitExceeded": ThrottledError,
+    "ThrottlingException": ThrottledError,
+    "Throttling": ThrottledError,
+    "TooManyRequestsException": ThrottledError,
     # The answer to a single write while a transaction on its item is in flight.
-    "TransactionConflictException",
+    "TransactionConflictException": ThrottledError,
+    "ValidationException": RequestInvalidError,
+    "SerializationException": RequestInvalidError,
+    "TransactionInProgressException": OutcomeUnknownError,
+    "InternalServerError": OutcomeUnknownError,
+    "ServiceUnavailable": OutcomeUnknownError,
 }
-_INVALID = {"ValidationException", "SerializationException"}
-_UNKNOWN = {"TransactionInProgressException", "InternalServerError", "ServiceUnavailable"}
+"""By error code. Of the others, those of the service's own failures leave the outcome unknown, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -853,11 +857,6 @@ def _meaning(error: ClientError) -> StoreError:
         )
     if code == "ConditionalCheckFailedException":
         return ConditionFailedError(_found_item(response.get("Item")))
-    if code in _THROTTLED:
-        return ThrottledError(code, message)
-    if code in _INVALID:
-        return RequestInvalidError(code, message)
     status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    if code in _UNKNOWN or status >= 500:
-        return OutcomeUnknownError(code, message)
-    return StoreUnavailableError(code, message)
+    other = OutcomeUnknownError if status >= 500 else StoreUnavailableError
+    return _MEANINGS.get(code, other)(code, message)
