@@ -65,12 +65,14 @@ class Event:
 
     def detail(self) -> dict[str, Any]:
         """The event's `detail`, as consumers get it."""
-        metadata = {
-            "eventId": self.id,
-            "occurredAt": self.occurred_at,
-            "schemaVersion": SCHEMA_VERSION,
+        return {
+            "metadata": {
+                "eventId": self.id,
+                "occurredAt": self.occurred_at,
+                "schemaVersion": SCHEMA_VERSION,
+            },
+            "data": self.data,
         }
-        return {"metadata": metadata, "data": self.data}
 
 
 _OF_STATUS = {
@@ -195,8 +197,7 @@ def of_product(before: Row | None, after: Row | None) -> tuple[Event, ...]:
         "lastUpdatedAt": _take(after, "lastUpdatedAt", str),
         **_optional(after, _OPTIONAL_OF_PRODUCT),
     }
-    incarnation = f"{product['productId']}@{product['createdAt']}"
-    event_id = f"{incarnation}#{product['version']}#{kind}"
+    event_id = f"{product['productId']}@{product['createdAt']}#{product['version']}#{kind}"
     return (Event(kind, product["productId"], event_id, product["lastUpdatedAt"], product),)
 
 

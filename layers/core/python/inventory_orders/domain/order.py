@@ -183,18 +183,23 @@ class CancelledBeforehand(Change):
         return self.order.record_size
 
     def record(
-        self, rejection: Rejection | None, after: Mapping[str, Stock], at: str
-    ) -> OrderUpdate:  # noqa: ARG002
-        filled_in = replace(
+        self,
+        rejection: Rejection | None,  # noqa: ARG002
+        after: Mapping[str, Stock],  # noqa: ARG002
+        at: str,
+    ) -> OrderUpdate:
+        return OrderUpdate(
             self.tombstone,
-            user_id=self.order.user_id,
-            lines=self.order.lines(),
-            hold_seconds=self.order.hold_seconds,
-            attributes=self.order.attributes,
-            last_updated_at=at,
-            version=self.tombstone.version + 1,
+            replace(
+                self.tombstone,
+                user_id=self.order.user_id,
+                lines=self.order.lines(),
+                hold_seconds=self.order.hold_seconds,
+                attributes=self.order.attributes,
+                last_updated_at=at,
+                version=self.tombstone.version + 1,
+            ),
         )
-        return OrderUpdate(self.tombstone, filled_in)
 
     def match(self, record: Record) -> IdempotencyMatch | Change:
         return self.order.match(record)

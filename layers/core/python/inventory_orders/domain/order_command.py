@@ -118,24 +118,28 @@ class OrderCommand(Change):
         return OrderKey(self.order_id)
 
     def rejection(self, products: StockById) -> Rejection | None:  # noqa: ARG002
-        if self.action is OrderAction.EXPIRE:
-            return Rejection(RejectionReason.NOT_HELD, self.order_id)
         if self.action is OrderAction.CANCEL and self.part is None:
             return None
-        return Rejection(RejectionReason.UNKNOWN_ORDER, self.order_id)
+        reason = (
+            RejectionReason.NOT_HELD
+            if self.action is OrderAction.EXPIRE
+            else RejectionReason.UNKNOWN_ORDER
+        )
+        return Rejection(reason, self.order_id)
 
     def record(self, rejection: Rejection | None, after: Mapping[str, Stock], at: str) -> NewRecord:  # noqa: ARG002
-        tombstone = OrderRecord(
-            self.order_id,
-            None,
-            (),
-            OrderStatus.CANCELLED,
-            version=1,
-            created_at=at,
-            last_updated_at=at,
-            steps=(self.step(at),),
+        return NewRecord(
+            OrderRecord(
+                self.order_id,
+                None,
+                (),
+                OrderStatus.CANCELLED,
+                version=1,
+                created_at=at,
+                last_updated_at=at,
+                steps=(self.step(at),),
+            )
         )
-        return NewRecord(tombstone)
 
     def step(
         self,
@@ -338,7 +342,10 @@ class Transition(Change):
             # A version tells the books that units came back, and when.
             versions = {p: product.version for p, product in self._taking_back(after).items()}
             step = self.command.step(at, self.moved, versions)
-            changed["steps"] = (*self._steps_before, step)
+            # Only the last extension stays, so that many of them fit into the row.
+            extends = step.action == OrderAction.EXTEND
+            kept = (s for s in self.order.steps if not (extends and s.action == step.action))
+            changed["steps"] = (*kept, step)
             if self.command.action is OrderAction.CONFIRM:
                 changed["confirmed_at"] = at
             elif self.status == OrderStatus.FULFILLED != self.order.status:
@@ -349,13 +356,6 @@ class Transition(Change):
             elif self.extended_to is not None:
                 changed["expires_at"] = self.extended_to
         return OrderUpdate(self.order, replace(self.order, **changed))
-
-    @property
-    def _steps_before(self) -> tuple[Step, ...]:
-        """The steps that stay. Only the last extension counts, so that many of them fit into the row."""
-        if self.command.action is not OrderAction.EXTEND:
-            return self.order.steps
-        return tuple(step for step in self.order.steps if step.action != OrderAction.EXTEND)
 
     def match(self, record: Record) -> Meaning:
         return self.command.match(record)

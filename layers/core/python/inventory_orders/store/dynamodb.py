@@ -248,8 +248,9 @@ class Store:
     def _add(snapshot: Snapshot, key: Key, item: Item | None) -> None:
         match key:
             case PageKey():
-                unwritten = Page(key, 0, uuid.uuid4().hex[:16])
-                snapshot.pages[key] = _found(read_page, item) if item else unwritten
+                snapshot.pages[key] = (
+                    _found(read_page, item) if item else Page(key, 0, uuid.uuid4().hex[:16])
+                )
             case str():
                 product = _found(read_product, item) if item else None
                 if isinstance(product, CorruptItemError):
@@ -483,18 +484,19 @@ class Store:
             StoreError: The request failed.
         """
         readable = "attribute_type(#lockTime, :number) AND attribute_type(#lockedBy, :text)"
-        condition = f"({NO_LIVE_LEASE} OR {OWNED} OR #lockedBy = :dead OR NOT ({readable}))"
-        update = "SET #lockedBy = :owner, #lockTime = :until, #lockWait = :wait"
-        values = {
-            "owner": owner,
-            "dead": dead,
-            "number": "N",
-            "text": "S",
-            "until": Decimal(f"{until:.6f}"),
-            "wait": Decimal(f"{wait:.3f}"),
-            "now": unix(now),
-        }
-        write = Write(update, condition, values)
+        write = Write(
+            "SET #lockedBy = :owner, #lockTime = :until, #lockWait = :wait",
+            f"({NO_LIVE_LEASE} OR {OWNED} OR #lockedBy = :dead OR NOT ({readable}))",
+            {
+                "owner": owner,
+                "dead": dead,
+                "number": "N",
+                "text": "S",
+                "until": Decimal(f"{until:.6f}"),
+                "wait": Decimal(f"{wait:.3f}"),
+                "now": unix(now),
+            },
+        )
         action = self._update_action(ActionKind.LANE, lane, write)
         try:
             call(self._client.update_item, **action.request["Update"])
@@ -732,8 +734,9 @@ class Store:
             after = replace(after, lock_version=after.version)
         update, values = difference(product_row(before), product_row(after))
         condition, read = as_read(before, now, owner if is_owner else "")
-        write = Write(update, condition, values | read)
-        return self.product_action(before.product_id, write, by_version=True)
+        return self.product_action(
+            before.product_id, Write(update, condition, values | read), by_version=True
+        )
 
     def _page_action(self, update: PageUpdate, at: str) -> Action:
         before, after = update.before, update.after
