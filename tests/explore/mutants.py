@@ -477,7 +477,7 @@ MUTANTS = (
                 "if False:",
             ),
             (
-                f"{_PACKAGE}/domain/steps.py",
+                f"{_PACKAGE}/domain/change.py",
                 "self.quantity - self.moved[OrderAction.FULFIL] - self.moved[OrderAction.CANCEL]",
                 "self.quantity - self.moved[OrderAction.CANCEL]",
             ),
@@ -493,7 +493,7 @@ MUTANTS = (
     _mutant(
         "return of what was cancelled",
         *(
-            "domain/steps.py",
+            "domain/change.py",
             "return self.moved[OrderAction.FULFIL] - self.moved[OrderAction.RETURN]",
         ),
         "return self.quantity - self.moved[OrderAction.RETURN]",
@@ -502,7 +502,7 @@ MUTANTS = (
     _mutant(
         "fulfilment after a partial cancellation, of all that was ordered",
         *(
-            "domain/steps.py",
+            "domain/change.py",
             "self.quantity - self.moved[OrderAction.FULFIL] - self.moved[OrderAction.CANCEL]",
         ),
         "self.quantity - self.moved[OrderAction.FULFIL]",

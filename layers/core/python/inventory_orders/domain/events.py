@@ -12,9 +12,8 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from inventory_orders.domain.allotments import Level
-from inventory_orders.domain.change import OrderStatus
+from inventory_orders.domain.change import NOTES, OrderAction, OrderStatus, units_by_line
 from inventory_orders.domain.product import ProductStatus
-from inventory_orders.domain.steps import NOTES, OrderAction, units_by_line
 from inventory_orders.errors import UnpublishableError
 
 Row = Mapping[str, Any]

@@ -9,10 +9,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
 from inventory_orders.domain.change import (
+    MAX_NAMED_STEPS,
     Change,
     ConfirmationRejection,
     IdempotencyMatch,
+    LineUnits,
     NewRecord,
+    OrderAction,
     OrderKey,
     OrderRecord,
     OrderStatus,
@@ -20,16 +23,11 @@ from inventory_orders.domain.change import (
     Record,
     Rejection,
     RejectionReason,
-)
-from inventory_orders.domain.order import as_order
-from inventory_orders.domain.product import Stock, StockById
-from inventory_orders.domain.steps import (
-    MAX_NAMED_STEPS,
-    LineUnits,
-    OrderAction,
     Step,
     units_by_line,
 )
+from inventory_orders.domain.order import as_order
+from inventory_orders.domain.product import Stock, StockById
 from inventory_orders.errors import CorruptItemError
 
 _OVER = {

@@ -15,6 +15,8 @@ from typing import Any
 
 from inventory_orders.domain.allotments import LaneLease, Page, PageEntry, PageKey, StockPart
 from inventory_orders.domain.change import (
+    NOTES,
+    NOTES_OF_ADJUSTMENT,
     AdjustmentKey,
     AdjustmentRecord,
     ConfirmationRejection,
@@ -25,9 +27,9 @@ from inventory_orders.domain.change import (
     Record,
     RecordKey,
     Shortage,
+    Step,
 )
 from inventory_orders.domain.product import Product, ProductStatus
-from inventory_orders.domain.steps import NOTES, NOTES_OF_ADJUSTMENT, Step
 from inventory_orders.errors import CorruptItemError
 
 Row = dict[str, Any]
