@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
@@ -80,21 +80,20 @@ class Order(Change):
                 return Rejection(
                     RejectionReason.INSUFFICIENT_STOCK,
                     product_id,
-                    (
-                        Shortage.of(product, quantity),
-                        *self._further_shortages(product_id, products),
-                    ),
+                    self._shortages(product_id, products),
                 )
         return None
 
-    def _further_shortages(self, first: str, products: StockById) -> Iterator[Shortage]:
-        """What else is short, as far as it is known: lanes may hold more of a partial product."""
-        for product_id, quantity in self.quantities.items():
-            product = products[product_id]
-            if product_id == first or product is None or product.is_partial:
-                continue
-            if not product.is_discontinued and product.available < quantity:
-                yield Shortage.of(product, quantity)
+    def _shortages(self, first: str, products: StockById) -> tuple[Shortage, ...]:
+        """What is short, as far as it is known: of another product that is partial, lanes may hold more."""
+        return tuple(
+            Shortage.of(product, quantity)
+            for product_id, quantity in self.quantities.items()
+            if (product := products[product_id]) is not None
+            and not product.is_discontinued
+            and product.available < quantity
+            and (product_id == first or not product.is_partial)
+        )
 
     def deltas(self, products: StockById) -> Mapping[str, int]:  # noqa: ARG002
         return {product_id: -quantity for product_id, quantity in self.quantities.items()}
