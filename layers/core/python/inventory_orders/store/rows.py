@@ -112,22 +112,23 @@ def key_item(key: Key | int) -> dict[str, Any]:
 
 def product_row(product: Product) -> Row:
     """A product as it is stored."""
-    row: Row = dict(product.other) | {
-        "productId": product.product_id,
-        "stockCount": product.stock_count,
-        "backorderLimit": product.backorder_limit,
-        "lowStockThreshold": product.low_stock_threshold,
-        "_version": product.version,
-        "status": product.status,
-        "createdAt": product.created_at,
-        "lastUpdatedAt": product.last_updated_at,
-    }
-    row |= {name: getattr(product, attribute) for name, attribute in _OPTIONAL.items()}
-    if product.lock_time is not None:
-        row["lockTime"] = Decimal(f"{product.lock_time:.6f}")
-    if product.lent_to:
-        row["lentTo"] = product.lent_to
-    return _without_none(row)
+    lock_time = product.lock_time
+    return _without_none(
+        dict(product.other)
+        | {
+            "productId": product.product_id,
+            "stockCount": product.stock_count,
+            "backorderLimit": product.backorder_limit,
+            "lowStockThreshold": product.low_stock_threshold,
+            "_version": product.version,
+            "status": product.status,
+            "createdAt": product.created_at,
+            "lastUpdatedAt": product.last_updated_at,
+            "lockTime": None if lock_time is None else Decimal(f"{lock_time:.6f}"),
+            "lentTo": product.lent_to or None,
+        }
+        | {name: getattr(product, attribute) for name, attribute in _OPTIONAL.items()}
+    )
 
 
 def read_product(item: Item) -> Product:
@@ -280,6 +281,7 @@ def read_stock_part(item: Item) -> StockPart:
 def record_row(record: Record) -> Row:
     """A record as it is stored."""
     if isinstance(record, OrderRecord):
+        rejected = record.confirmation_rejected
         return _without_none(
             {
                 "orderId": record.order_id,
@@ -310,7 +312,9 @@ def record_row(record: Record) -> Row:
                 else None,
                 "fulfilledAt": record.fulfilled_at,
                 "steps": [_step_row(step) for step in record.steps] or None,
-                "confirmationRejected": _confirmation_row(record.confirmation_rejected),
+                "confirmationRejected": None
+                if rejected is None
+                else {"at": rejected.at, "reason": rejected.reason},
                 "attributes": dict(record.attributes) or None,
                 "pseudonymisedAt": record.pseudonymised_at,
             }
@@ -394,10 +398,6 @@ def _shard(order_id: str, shards: int) -> str:
     return shard_name(zlib.crc32(order_id.encode()) % shards)
 
 
-def _confirmation_row(rejected: ConfirmationRejection | None) -> Row | None:
-    return None if rejected is None else {"at": rejected.at, "reason": rejected.reason}
-
-
 def _read_confirmation(row: Row | None) -> ConfirmationRejection | None:
     return None if row is None else ConfirmationRejection(row["at"], row["reason"])
 
@@ -445,25 +445,23 @@ def _read_line(line: Row) -> OrderLine:
 
 
 def _step_row(step: Step) -> Row:
-    items = None
-    if step.quantities is not None:
-        items = [
-            _without_none(
-                {
-                    "productId": product_id,
-                    "quantity": quantity,
-                    "returnedVersion": step.returned_versions.get(product_id),
-                }
-            )
-            for product_id, quantity in step.quantities.items()
-        ]
+    items = [
+        _without_none(
+            {
+                "productId": product_id,
+                "quantity": quantity,
+                "returnedVersion": step.returned_versions.get(product_id),
+            }
+        )
+        for product_id, quantity in (step.quantities or {}).items()
+    ]
     return _without_none(
         {**step.other, **step.notes}
         | {
             "action": step.action,
             "at": step.at,
             "stepId": step.step_id,
-            "items": items,
+            "items": None if step.quantities is None else items,
             "restock": step.restock,
         }
     )
