@@ -137,8 +137,8 @@ MUTANTS = (
     ),
     _mutant(
         "version not raised",
-        *("store/dynamodb.py", "difference(product_row(before), product_row(after))"),
-        "difference(product_row(before), product_row(replace(after, version=before.version)))",
+        *("store/dynamodb.py", "difference(product_row(before), row)"),
+        'difference(product_row(before), row | {"_version": before.version})',
         LAST_UNIT,
     ),
     _mutant(

@@ -609,10 +609,7 @@ class Store:
             owner: Of leases on updated products: its sender. Their fences go along.
         """
         at, after = timestamp(now), transaction.stock_after
-        actions = [
-            self._row_update(u.before, replace(u.after, last_updated_at=at), now, owner)
-            for u in transaction.updates
-        ]
+        actions = [self._row_update(u.before, u.after, now, owner) for u in transaction.updates]
         actions += [self._page_action(update, at) for update in transaction.pages]
         if transaction.release is not None:
             actions.append(self._release_action(transaction.release))
@@ -636,8 +633,9 @@ class Store:
             values["userId"] = before["userId"]
         else:
             condition += " AND attribute_not_exists(#userId)"
-        changed = Write(update, condition, values)
-        return self._update_action(ActionKind.RECORD, write.before.key, changed)
+        return self._update_action(
+            ActionKind.RECORD, write.before.key, Write(update, condition, values)
+        )
 
     def product_create_action(self, product: Product) -> Action:
         """The action that creates a product, which must not exist."""
@@ -730,9 +728,10 @@ class Store:
     ) -> Action:
         """The action that changes a row as it was read; a lease of this owner's goes along."""
         is_owner = before.is_fenced_by(owner)
+        row = product_row(after) | {"lastUpdatedAt": timestamp(now)}
         if is_owner:
-            after = replace(after, lock_version=after.version)
-        update, values = difference(product_row(before), product_row(after))
+            row["lockVersion"] = after.version
+        update, values = difference(product_row(before), row)
         condition, read = as_read(before, now, owner if is_owner else "")
         return self.product_action(
             before.product_id, Write(update, condition, values | read), by_version=True
