@@ -24,8 +24,8 @@ from typing import Any, Generic, TypeVar
 
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.adjustment import Adjustment
+from inventory_orders.domain.change import NOTES_OF_ADJUSTMENT
 from inventory_orders.domain.product import CatalogueEvent, NewProduct
-from inventory_orders.domain.steps import NOTES_OF_ADJUSTMENT
 from inventory_orders.errors import PoisonMessageError
 from inventory_orders.messages.parse import catalogue_event, checked_id, notes_in, parse_command
 from inventory_orders.messages.strict_json import strict_json

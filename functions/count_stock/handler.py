@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from inventory_orders.api.commands import answer_command
 from inventory_orders.clock import Deadline
-from inventory_orders.domain.change import AdjustmentKey, AdjustmentRecord
-from inventory_orders.domain.steps import NOTES_OF_ADJUSTMENT
+from inventory_orders.domain.change import NOTES_OF_ADJUSTMENT, AdjustmentKey, AdjustmentRecord
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import ProductNotFoundError
 from inventory_orders.invocation import direct, runtime

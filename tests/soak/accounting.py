@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from inventory_orders.domain.change import IdempotencyMatch
-from inventory_orders.domain.steps import OrderAction
+from inventory_orders.domain.change import IdempotencyMatch, OrderAction
 from inventory_orders.errors import PoisonMessageError
 from inventory_orders.messages.parse import (
     parse_adjustment,

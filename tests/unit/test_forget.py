@@ -10,10 +10,10 @@ from botocore.exceptions import ReadTimeoutError
 from typer.testing import CliRunner
 
 from cli import main, operators
+from inventory_orders.domain.change import OrderAction
 from inventory_orders.domain.events import of_order
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand
-from inventory_orders.domain.steps import OrderAction
 from inventory_orders.errors import Verdict
 from inventory_orders.messages.parse import parse_order
 from inventory_orders.store.rows import decode

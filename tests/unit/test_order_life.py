@@ -11,15 +11,16 @@ import pytest
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.change import (
     ConfirmationRejection,
+    OrderAction,
     OrderKey,
     OrderLine,
     OrderRecord,
     Rejection,
     RejectionReason,
+    Step,
 )
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import MAX_ROW_SIZE, OrderCommand, Part
-from inventory_orders.domain.steps import OrderAction, Step
 from inventory_orders.errors import ConfigurationError, Verdict
 from inventory_orders.invocation import runtime
 from inventory_orders.invocation.runtime import Process, RuntimeSettings

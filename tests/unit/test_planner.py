@@ -335,7 +335,7 @@ class Stock:
 
     def of(self, product_id):
         """Units where a product is sold from."""
-        sold = self.allocation.stock_at(product_id, self.sources.get(product_id))
+        sold = self.supply().stock_of(product_id)
         return 0 if sold is None else sold.stock_count
 
 

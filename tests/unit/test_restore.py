@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 
 from cli import main, operators
 from inventory_orders.domain.adjustment import Adjustment
+from inventory_orders.domain.change import OrderAction
 from inventory_orders.domain.events import EventType, of_order
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand
-from inventory_orders.domain.steps import OrderAction
 from inventory_orders.errors import Verdict
 from inventory_orders.store.rows import Table, decode, encode
 from operations import restore as restores

@@ -75,12 +75,12 @@ def test_holds_are_listed_by_shard_in_the_order_of_their_ends_page_by_page(each_
     over = OrderRecord("over", "u", (), "CONFIRMED", 1, NOW.isoformat(), NOW.isoformat())
     each_store.write([each_store.record_action(NewRecord(over))], str(uuid4()))
     pages = [each_store.list_holds(7, ends[ids[7]])]
-    while pages[-1].last is not None:
-        pages.append(each_store.list_holds(7, ends[ids[7]], pages[-1]))
-    assert [hold.order_id for page in pages for hold in page.holds] == ids[:8]
-    assert pages[0].holds[0] == dynamodb.Hold(ids[0], ends[ids[0]])
-    assert [len(page.holds) for page in pages[:3]] == [3, 3, 2]
-    assert each_store.list_holds(8, ends[ids[7]]) == dynamodb.HoldBatch(())
+    while (last := pages[-1][1]) is not None:
+        pages.append(each_store.list_holds(7, ends[ids[7]], last))
+    assert [hold.id for holds, _ in pages for hold in holds] == ids[:8]
+    assert pages[0][0][0] == dynamodb.ListPosition(ends[ids[0]], ids[0])
+    assert [len(holds) for holds, _ in pages[:3]] == [3, 3, 2]
+    assert each_store.list_holds(8, ends[ids[7]]) == ([], None)
 
 
 @pytest.mark.aws(

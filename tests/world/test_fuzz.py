@@ -22,10 +22,10 @@ from hypothesis import strategies as st
 
 from inventory_orders import clock
 from inventory_orders.clock import Deadline, SystemClock
+from inventory_orders.domain.change import OrderAction
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand
 from inventory_orders.domain.product import NewProduct
-from inventory_orders.domain.steps import OrderAction
 from inventory_orders.engine.committer import Committer
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import Verdict

@@ -17,7 +17,7 @@ from inventory_orders.domain.change import (
     RejectionReason,
     Shortage,
 )
-from inventory_orders.domain.product import StockById
+from inventory_orders.domain.product import Stock, StockById
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +60,8 @@ class Adjustment(Change):
     def deltas(self, products: StockById) -> Mapping[str, int]:  # noqa: ARG002
         return {self.product_id: self.delta}
 
-    def record(self, rejection: Rejection | None, after: StockById, at: str) -> NewRecord:  # noqa: ARG002
+    def record(self, rejection: Rejection | None, after: Mapping[str, Stock], at: str) -> NewRecord:  # noqa: ARG002
         product = after[self.product_id]
-        if product is None:
-            raise ValueError(f"an adjustment of the unknown product {self.product_id} was accepted")
         return NewRecord(
             AdjustmentRecord(
                 self.product_id,

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from inventory_orders.domain.allotments import DEPOT, Page, PageEntry, PageKey
-from inventory_orders.domain.product import PageStock, Product, ProductsById, Stock
+from inventory_orders.domain.product import PageStock, Product, ProductsById
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +82,12 @@ class Allocation:
         entry = self.entry(lane, product_id)
         return entry.units if entry is not None else 0
 
-    def page(self, key: PageKey) -> Page:
-        """A page as it is stored."""
-        return self._pages_stored[key]
-
-    def stock_at(self, product_id: str, lane: int | None) -> Stock | None:
-        """A product as it can be sold from a lane, or from its row if that is None."""
-        return self.rows[product_id] if lane is None else self.page_stock(product_id, lane)
+    def size(self, places: Iterable[str | PageKey]) -> int:
+        """Bytes of rows and pages as they are stored."""
+        return sum(
+            self._pages_stored[p].size if isinstance(p, PageKey) else self.row(p).size
+            for p in places
+        )
 
     def page_stock(self, product_id: str, lane: int) -> PageStock:
         """A product as it can be sold from a lane."""

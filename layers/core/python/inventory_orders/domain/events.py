@@ -12,9 +12,8 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from inventory_orders.domain.allotments import Level
-from inventory_orders.domain.change import OrderStatus
+from inventory_orders.domain.change import NOTES, OrderAction, OrderStatus, units_by_line
 from inventory_orders.domain.product import ProductStatus
-from inventory_orders.domain.steps import NOTES, OrderAction, units_by_line
 from inventory_orders.errors import UnpublishableError
 
 Row = Mapping[str, Any]
@@ -65,12 +64,14 @@ class Event:
 
     def detail(self) -> dict[str, Any]:
         """The event's `detail`, as consumers get it."""
-        metadata = {
-            "eventId": self.id,
-            "occurredAt": self.occurred_at,
-            "schemaVersion": SCHEMA_VERSION,
+        return {
+            "metadata": {
+                "eventId": self.id,
+                "occurredAt": self.occurred_at,
+                "schemaVersion": SCHEMA_VERSION,
+            },
+            "data": self.data,
         }
-        return {"metadata": metadata, "data": self.data}
 
 
 _OF_STATUS = {
@@ -195,8 +196,7 @@ def of_product(before: Row | None, after: Row | None) -> tuple[Event, ...]:
         "lastUpdatedAt": _take(after, "lastUpdatedAt", str),
         **_optional(after, _OPTIONAL_OF_PRODUCT),
     }
-    incarnation = f"{product['productId']}@{product['createdAt']}"
-    event_id = f"{incarnation}#{product['version']}#{kind}"
+    event_id = f"{product['productId']}@{product['createdAt']}#{product['version']}#{kind}"
     return (Event(kind, product["productId"], event_id, product["lastUpdatedAt"], product),)
 
 
@@ -297,27 +297,22 @@ def _lines(row: object) -> list[dict[str, Any]]:
     ]
 
 
-def _step(step: object, notes: Sequence[str]) -> dict[str, Any]:
-    shown: dict[str, Any] = {
+def _step(step: Any, notes: Sequence[str]) -> dict[str, Any]:
+    return {
         "action": _take(step, "action", str),
         "at": _take(step, "at", str),
+        **_optional(step, {"stepId": str, "restock": bool} | dict.fromkeys(notes, str)),
+        **({"items": _lines(step)} if "items" in step else {}),
     }
-    if isinstance(step, Mapping):
-        shown |= _optional(step, {"stepId": str, "restock": bool} | dict.fromkeys(notes, str))
-        shown |= {"items": _lines(step)} if "items" in step else {}
-    return shown
 
 
 def _count(items: Sequence[dict[str, Any]], steps: Sequence[Mapping[str, Any]]) -> None:
     """Add to each line how many of its units were handed over, cancelled or returned."""
-    quantities = {item["productId"]: item["quantity"] for item in items}
-    named = (
-        {item["productId"]: item["quantity"] for item in step["items"]} if "items" in step else None
-        for step in steps
+    moves = (
+        (step["action"], _quantities(step["items"]) if "items" in step else None) for step in steps
     )
-    actions = (step["action"] for step in steps)
     try:
-        units = units_by_line(quantities, zip(actions, named, strict=True))
+        units = units_by_line(_quantities(items), moves)
     except KeyError as error:
         raise UnpublishableError(
             f"steps name {error}, which is in no line; repair the item"
@@ -325,6 +320,10 @@ def _count(items: Sequence[dict[str, Any]], steps: Sequence[Mapping[str, Any]]) 
     for item in items:
         moved = units[item["productId"]].moved
         item |= {_COUNTS[action]: n for action, n in moved.items() if n and action in _COUNTS}
+
+
+def _quantities(items: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    return {item["productId"]: item["quantity"] for item in items}
 
 
 _COUNTS: Mapping[str, str] = {

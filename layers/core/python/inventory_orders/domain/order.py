@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
@@ -80,26 +80,25 @@ class Order(Change):
                 return Rejection(
                     RejectionReason.INSUFFICIENT_STOCK,
                     product_id,
-                    (
-                        Shortage.of(product, quantity),
-                        *self._further_shortages(product_id, products),
-                    ),
+                    self._shortages(product_id, products),
                 )
         return None
 
-    def _further_shortages(self, first: str, products: StockById) -> Iterator[Shortage]:
-        """What else is short, as far as it is known: lanes may hold more of a partial product."""
-        for product_id, quantity in self.quantities.items():
-            product = products[product_id]
-            if product_id == first or product is None or product.is_partial:
-                continue
-            if not product.is_discontinued and product.available < quantity:
-                yield Shortage.of(product, quantity)
+    def _shortages(self, first: str, products: StockById) -> tuple[Shortage, ...]:
+        """What is short, as far as it is known: of another product that is partial, lanes may hold more."""
+        return tuple(
+            Shortage.of(product, quantity)
+            for product_id, quantity in self.quantities.items()
+            if (product := products[product_id]) is not None
+            and not product.is_discontinued
+            and product.available < quantity
+            and (product_id == first or not product.is_partial)
+        )
 
     def deltas(self, products: StockById) -> Mapping[str, int]:  # noqa: ARG002
         return {product_id: -quantity for product_id, quantity in self.quantities.items()}
 
-    def record(self, rejection: Rejection | None, after: StockById, at: str) -> NewRecord:
+    def record(self, rejection: Rejection | None, after: Mapping[str, Stock], at: str) -> NewRecord:
         lines = self.lines()
         if rejection is None:
             lines = tuple(_taken(line, after[line.product_id]) for line in lines)
@@ -120,7 +119,7 @@ class Order(Change):
             )
         )
 
-    def placed(self, after: StockById, at: str) -> OrderRecord:
+    def placed(self, after: Mapping[str, Stock], at: str) -> OrderRecord:
         """Its row, as the transaction that placed it left it.
 
         Args:
@@ -182,17 +181,24 @@ class CancelledBeforehand(Change):
     def record_size(self) -> int:
         return self.order.record_size
 
-    def record(self, rejection: Rejection | None, after: StockById, at: str) -> OrderUpdate:  # noqa: ARG002
-        filled_in = replace(
+    def record(
+        self,
+        rejection: Rejection | None,  # noqa: ARG002
+        after: Mapping[str, Stock],  # noqa: ARG002
+        at: str,
+    ) -> OrderUpdate:
+        return OrderUpdate(
             self.tombstone,
-            user_id=self.order.user_id,
-            lines=self.order.lines(),
-            hold_seconds=self.order.hold_seconds,
-            attributes=self.order.attributes,
-            last_updated_at=at,
-            version=self.tombstone.version + 1,
+            replace(
+                self.tombstone,
+                user_id=self.order.user_id,
+                lines=self.order.lines(),
+                hold_seconds=self.order.hold_seconds,
+                attributes=self.order.attributes,
+                last_updated_at=at,
+                version=self.tombstone.version + 1,
+            ),
         )
-        return OrderUpdate(self.tombstone, filled_in)
 
     def match(self, record: Record) -> IdempotencyMatch | Change:
         return self.order.match(record)
@@ -211,10 +217,8 @@ def _typed(attributes: Mapping[str, Any]) -> dict[str, tuple[type, Any]]:
     return {name: (type(value), value) for name, value in attributes.items()}
 
 
-def _taken(line: OrderLine, product: Stock | None) -> OrderLine:
+def _taken(line: OrderLine, product: Stock) -> OrderLine:
     """A line whose units were taken from the stock."""
-    if product is None:
-        raise ValueError(f"an order of the unknown product {line.product_id} was accepted")
     if not isinstance(product, PageStock):
         return replace(line, product_created_at=product.created_at, product_version=product.version)
     return replace(

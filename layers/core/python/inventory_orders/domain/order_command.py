@@ -9,28 +9,25 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
 from inventory_orders.domain.change import (
+    MAX_NAMED_STEPS,
     Change,
     ConfirmationRejection,
     IdempotencyMatch,
+    LineUnits,
     NewRecord,
+    OrderAction,
     OrderKey,
-    OrderLine,
     OrderRecord,
     OrderStatus,
     OrderUpdate,
     Record,
     Rejection,
     RejectionReason,
-)
-from inventory_orders.domain.order import as_order
-from inventory_orders.domain.product import Stock, StockById
-from inventory_orders.domain.steps import (
-    MAX_NAMED_STEPS,
-    LineUnits,
-    OrderAction,
     Step,
     units_by_line,
 )
+from inventory_orders.domain.order import as_order
+from inventory_orders.domain.product import Stock, StockById
 from inventory_orders.errors import CorruptItemError
 
 _OVER = {
@@ -68,9 +65,8 @@ _LAST_DAY = datetime.max.replace(tzinfo=UTC) - MAX_HOLD
 MAX_ROW_SIZE = 400 * 1024
 """Bytes: docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html"""
 
-# What is kept free in the row: a confirmation, an extension, and an end that names every line, each with its notes.
-_ROOM_OF_A_STEP = 2_000
-_STEPS_WITH_ROOM = 4
+# Bytes that are kept free in the row: a confirmation, an extension, and an end that names every line, each with its notes.
+_ROOM_OF_STEPS = 8_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,24 +116,28 @@ class OrderCommand(Change):
         return OrderKey(self.order_id)
 
     def rejection(self, products: StockById) -> Rejection | None:  # noqa: ARG002
-        if self.action is OrderAction.EXPIRE:
-            return Rejection(RejectionReason.NOT_HELD, self.order_id)
         if self.action is OrderAction.CANCEL and self.part is None:
             return None
-        return Rejection(RejectionReason.UNKNOWN_ORDER, self.order_id)
-
-    def record(self, rejection: Rejection | None, after: StockById, at: str) -> NewRecord:  # noqa: ARG002
-        tombstone = OrderRecord(
-            self.order_id,
-            None,
-            (),
-            OrderStatus.CANCELLED,
-            version=1,
-            created_at=at,
-            last_updated_at=at,
-            steps=(self.step(at),),
+        reason = (
+            RejectionReason.NOT_HELD
+            if self.action is OrderAction.EXPIRE
+            else RejectionReason.UNKNOWN_ORDER
         )
-        return NewRecord(tombstone)
+        return Rejection(reason, self.order_id)
+
+    def record(self, rejection: Rejection | None, after: Mapping[str, Stock], at: str) -> NewRecord:  # noqa: ARG002
+        return NewRecord(
+            OrderRecord(
+                self.order_id,
+                None,
+                (),
+                OrderStatus.CANCELLED,
+                version=1,
+                created_at=at,
+                last_updated_at=at,
+                steps=(self.step(at),),
+            )
+        )
 
     def step(
         self,
@@ -316,19 +316,34 @@ class Transition(Change):
 
     def deltas(self, products: StockById) -> Mapping[str, int]:
         return {
-            line.product_id: self.gives_back[line.product_id]
-            for line in self.order.lines
-            if line.product_id in self.gives_back
-            and _is_incarnation(products[line.product_id], line)
+            product_id: self.gives_back[product_id] for product_id in self._taking_back(products)
         }
 
-    def record(self, rejection: Rejection | None, after: StockById, at: str) -> OrderUpdate:
+    def _taking_back(self, products: StockById) -> dict[str, Stock]:
+        """The products that take units back: those of the incarnations that the units were taken from."""
+        return {
+            line.product_id: product
+            for line in self.order.lines
+            if line.product_id in self.gives_back
+            and (product := products.get(line.product_id)) is not None
+            and product.created_at == line.product_created_at
+        }
+
+    def record(
+        self, rejection: Rejection | None, after: Mapping[str, Stock], at: str
+    ) -> OrderUpdate:
         changed: dict[str, Any] = {"last_updated_at": at, "version": self.order.version + 1}
         if rejection is not None:
             changed["confirmation_rejected"] = ConfirmationRejection(at, rejection.reason)
         else:
             changed["status"] = self.status
-            changed["steps"] = (*self._steps_before, self._step(after, at))
+            # A version tells the books that units came back, and when.
+            versions = {p: product.version for p, product in self._taking_back(after).items()}
+            step = self.command.step(at, self.moved, versions)
+            # Only the last extension stays, so that many of them fit into the row.
+            extends = step.action == OrderAction.EXTEND
+            kept = (s for s in self.order.steps if not (extends and s.action == step.action))
+            changed["steps"] = (*kept, step)
             if self.command.action is OrderAction.CONFIRM:
                 changed["confirmed_at"] = at
             elif self.status == OrderStatus.FULFILLED != self.order.status:
@@ -340,23 +355,6 @@ class Transition(Change):
                 changed["expires_at"] = self.extended_to
         return OrderUpdate(self.order, replace(self.order, **changed))
 
-    @property
-    def _steps_before(self) -> tuple[Step, ...]:
-        """The steps that stay. Only the last extension counts, so that many of them fit into the row."""
-        if self.command.action is not OrderAction.EXTEND:
-            return self.order.steps
-        return tuple(step for step in self.order.steps if step.action != OrderAction.EXTEND)
-
-    def _step(self, after: StockById, at: str) -> Step:
-        """The command as a step. A version tells the books that units came back, and when."""
-        versions = {}
-        for line in self.order.lines:
-            product = after.get(line.product_id)
-            is_back = line.product_id in self.gives_back and _is_incarnation(product, line)
-            if is_back and product is not None:
-                versions[line.product_id] = product.version
-        return self.command.step(at, self.moved, versions)
-
     def match(self, record: Record) -> Meaning:
         return self.command.match(record)
 
@@ -365,7 +363,7 @@ def _has_room(order: OrderRecord, step: Step) -> bool:
     """Whether a step that names items leaves room in the order's row for all commands that name none."""
     named = sum(before.step_id is not None for before in order.steps)
     end = sum(100 + len(line.product_id) for line in order.lines)
-    size = order.size + step.size + end + _STEPS_WITH_ROOM * _ROOM_OF_A_STEP
+    size = order.size + step.size + end + _ROOM_OF_STEPS
     return named < MAX_NAMED_STEPS and size <= MAX_ROW_SIZE
 
 
@@ -428,8 +426,3 @@ def _time(order: OrderRecord, name: str, value: str) -> str:
     raise CorruptItemError(
         f"order {order.order_id} has a {name} that is no time as the service writes it; repair the item"
     )
-
-
-def _is_incarnation(product: Stock | None, line: OrderLine) -> bool:
-    """Whether a product is the one that an order's line was taken from."""
-    return product is not None and product.created_at == line.product_created_at

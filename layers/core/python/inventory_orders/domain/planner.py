@@ -113,22 +113,20 @@ class Supply:
 
     def stock_of(self, product_id: str) -> Stock | None:
         """A product as it can be sold."""
-        return self.allocation.stock_at(product_id, self.sources.get(product_id))
+        lane = self.sources.get(product_id)
+        if lane is None:
+            return self.allocation.rows[product_id]
+        return self.allocation.page_stock(product_id, lane)
 
     def place(self, product_id: str) -> str | PageKey:
         """The row or page that a sale of a product writes."""
         lane = self.sources.get(product_id)
         return product_id if lane is None else PageKey.of(lane, product_id)
 
-    def size(self, place: str | PageKey) -> int:
-        """Bytes of a row or a page."""
-        if isinstance(place, PageKey):
-            return self.allocation.page(place).size
-        return product.size if (product := self.allocation.rows[place]) is not None else 0
-
-    def is_in_own_lane(self, decision: Decision) -> bool:
-        """Whether the own lane holds all products of a decision."""
-        return all(self.sources.get(p, DEPOT) != DEPOT for p in decision.deltas)
+    def needs_depot(self, decision: Decision) -> bool:
+        """Whether a decision is a rejection, or about products that the own lane does not sell."""
+        is_sold_elsewhere = any(self.sources.get(p, DEPOT) == DEPOT for p in decision.deltas)
+        return decision.rejection is not None or is_sold_elsewhere
 
 
 Wave = tuple[Transaction, ...]
@@ -172,7 +170,7 @@ class _Draft:
     def cost(self, decision: Decision, supply: Supply) -> tuple[int, int]:
         """Actions and bytes that a decision would add."""
         places = {supply.place(product_id) for product_id in decision.deltas} - self.places
-        actions, size = len(places), sum(supply.size(place) for place in places)
+        actions, size = len(places), supply.allocation.size(places)
         if decision.has_record:
             return actions + 1, size + decision.change.record_size
         return actions, size
@@ -239,47 +237,41 @@ def _depot_first(
     decisions: Sequence[Decision], supply: Supply
 ) -> tuple[list[Decision], list[Decision]]:
     """Split decisions into those that need the depot, and the rest. Keeps the order within each group."""
-    needs = [d.rejection is not None or not supply.is_in_own_lane(d) for d in decisions]
-    groups = {d.change.group for d, it_does in zip(decisions, needs, strict=True) if it_does}
-    first: list[Decision] = []
-    rest: list[Decision] = []
-    for decision, it_does in zip(decisions, needs, strict=True):
-        group = decision.change.group
-        (first if it_does or (group is not None and group in groups) else rest).append(decision)
-    return first, rest
+    groups = {d.change.group for d in decisions if supply.needs_depot(d)} - {None}
+
+    def is_first(decision: Decision) -> bool:
+        return supply.needs_depot(decision) or decision.change.group in groups
+
+    return [d for d in decisions if is_first(d)], [d for d in decisions if not is_first(d)]
 
 
 def _decide(
-    changes: Iterable[Change], supply: Supply, blocked: Collection[str]
+    changes: Sequence[Change], supply: Supply, blocked: Collection[str]
 ) -> tuple[list[Decision], list[Change], frozenset[str]]:
     """Decide each change as if all before it had been served one by one.
 
     Returns beside the decisions which changes are deferred, and what is short.
     """
-    working: dict[str, Stock | None] = {}
+    product_ids = {p for change in changes for p in change.product_ids}
+    working = {p: supply.stock_of(p) for p in product_ids.difference(blocked)}
     decisions: list[Decision] = []
     deferred: list[Change] = []
     deferred_groups: set[str] = set()
     all_short: set[str] = set()
     for change in changes:
-        group = change.group
-        if group in deferred_groups or any(
+        is_deferred = change.group in deferred_groups or any(
             product_id in blocked for product_id in change.product_ids
-        ):
-            short, is_deferred = set[str](), True
-        else:
-            for product_id in change.product_ids:
-                if product_id not in working:
-                    working[product_id] = supply.stock_of(product_id)
+        )
+        if not is_deferred:
             rejection = change.rejection(working)
             deltas = change.deltas(working) if rejection is None else {}
             short = _short(rejection, deltas, working)
+            all_short |= short
             is_deferred = bool(short)
         if is_deferred:
             deferred.append(change)
-            all_short |= short
-            if group is not None:
-                deferred_groups.add(group)
+            if change.group is not None:
+                deferred_groups.add(change.group)
             continue
         for product_id, delta in deltas.items():
             product = working[product_id]
@@ -327,17 +319,14 @@ def _pack(
     """
     strict = _ordered_keys(decisions)
     left = [(decision, _keys(decision.change)) for decision in decisions]
-    if strict:
-        in_order = [entry for entry in left if not strict.isdisjoint(entry[1])]
-        free = [entry for entry in left if strict.isdisjoint(entry[1])]
-    else:
-        in_order, free = [], left
+    in_order = [entry for entry in left if not strict.isdisjoint(entry[1])]
+    free = [entry for entry in left if strict.isdisjoint(entry[1])]
     left = in_order + sorted(free, key=lambda entry: -len(entry[0].deltas))
     limits = replace(limits, actions=limits.actions - reserved)
     packed: list[_Draft] = []
     drafts: list[_Draft] = []
     if moved or reserved:
-        size = sum(supply.size(place) for place in moved)
+        size = supply.allocation.size(moved)
         drafts = [_Draft(places=set(moved), actions=len(moved), size=size)]
         if not left:
             return drafts
@@ -409,18 +398,17 @@ def _write_down(drafts: Iterable[_Draft], supply: Supply) -> list[Transaction]:
     allocation, sources = supply.allocation, supply.sources
     transactions = []
     for draft in drafts:
-        page_stock_after: dict[str, PageStock] = {}
-        for decision in draft.decisions:
-            for product_id, delta in decision.deltas.items():
-                lane = sources.get(product_id)
-                if lane is not None and product_id not in page_stock_after:
-                    page_stock_after[product_id] = allocation.page_stock(product_id, lane)
-                allocation.take(product_id, delta, lane)
+        deltas = [item for decision in draft.decisions for item in decision.deltas.items()]
+        before = {p: allocation.page_stock(p, sources[p]) for p, _ in deltas if p in sources}
+        for product_id, delta in deltas:
+            allocation.take(product_id, delta, sources.get(product_id))
         transaction = Transaction.of(allocation, draft.decisions)
-        for product_id, before in page_stock_after.items():
-            after = allocation.page_stock(product_id, sources[product_id])
-            page_stock_after[product_id] = before.with_stock(after.stock_count, after.version)
-        transactions.append(replace(transaction, page_stock_after=page_stock_after))
+        # A page that sold all that it had of a product does not tell of which incarnation it was.
+        after = {
+            p: replace(allocation.page_stock(p, sources[p]), created_at=stock.created_at)
+            for p, stock in before.items()
+        }
+        transactions.append(replace(transaction, page_stock_after=after))
     return transactions
 
 
@@ -434,32 +422,24 @@ def _keys(change: Change) -> list[object]:
 
 def _chains(transactions: Sequence[Transaction]) -> tuple[Chain, ...]:
     """Put transactions that share a product or a group, however indirectly, into one chain, each as early as it can."""
-    keys_of = [
-        {key for decision in transaction.decisions for key in _keys(decision.change)}
-        for transaction in transactions
-    ]
-    chain_of: list[int] = list(range(len(transactions)))
-
-    def root(index: int) -> int:
-        while chain_of[index] != index:
-            chain_of[index] = chain_of[chain_of[index]]
-            index = chain_of[index]
-        return index
-
     wave_of: list[int] = []
-    last_user: dict[object, int] = {}
-    for index, keys in enumerate(keys_of):
-        before = {last_user[key] for key in keys if key in last_user}
-        wave_of.append(max((wave_of[other] + 1 for other in before), default=0))
-        for other in before:
-            earlier, later = sorted((root(other), root(index)))
-            chain_of[later] = earlier
-        last_user.update(dict.fromkeys(keys, index))
+    last_wave: dict[object, int] = {}
+    # The keys of each chain, and the numbers of its transactions.
+    chains: list[tuple[set[object], list[int]]] = []
+    for number, transaction in enumerate(transactions):
+        keys = {key for decision in transaction.decisions for key in _keys(decision.change)}
+        wave_of.append(1 + max((last_wave.get(key, -1) for key in keys), default=-1))
+        last_wave.update(dict.fromkeys(keys, wave_of[number]))
+        linked = [chain for chain in chains if not chain[0].isdisjoint(keys)]
+        apart = [chain for chain in chains if chain[0].isdisjoint(keys)]
+        numbers = [n for _, its_numbers in linked for n in its_numbers]
+        all_keys = keys.union(*(its_keys for its_keys, _ in linked))
+        chains = [*apart, (all_keys, [*sorted(numbers), number])]
 
-    chains: dict[int, list[list[Transaction]]] = {}
-    for index, transaction in enumerate(transactions):
-        chain = chains.setdefault(root(index), [])
-        while len(chain) <= wave_of[index]:
-            chain.append([])
-        chain[wave_of[index]].append(transaction)
-    return tuple(tuple(tuple(wave) for wave in chain) for chain in chains.values())
+    def in_waves(numbers: Sequence[int]) -> Chain:
+        waves: dict[int, list[Transaction]] = {}
+        for number in sorted(numbers, key=wave_of.__getitem__):
+            waves.setdefault(wave_of[number], []).append(transactions[number])
+        return tuple(map(tuple, waves.values()))
+
+    return tuple(map(in_waves, sorted(numbers for _, numbers in chains)))

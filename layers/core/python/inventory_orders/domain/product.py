@@ -90,8 +90,9 @@ class Product:
     @property
     def may_be_lent(self) -> bool:
         """Whether lanes may hold more of it: it is `ACTIVE`, and what is here exceeds both 0 and the threshold."""
-        least = max(0, self.low_stock_threshold)
-        return self.status is ProductStatus.ACTIVE and self.stock_count > least
+        return self.status is ProductStatus.ACTIVE and self.stock_count > max(
+            0, self.low_stock_threshold
+        )
 
     def may_change_by(self, delta: int) -> bool:
         """Whether so many units may be added here, or taken away (less than 0), while there may be more elsewhere."""

@@ -16,7 +16,7 @@ from inventory_orders.engine.reader import side_by_side
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import OutcomeUnknownError, StoreError, ThrottledError
 from inventory_orders.retry import RetryPolicy
-from inventory_orders.store.dynamodb import Hold, HoldBatch
+from inventory_orders.store.dynamodb import ListPosition
 from inventory_orders.store.rows import EXPIRY_SHARDS
 
 AHEAD_SECONDS = 120.0
@@ -47,14 +47,17 @@ class DueHold:
         at: Unix second.
     """
 
-    hold: Hold
+    hold: ListPosition
     at: float
 
+
+_HoldPage = tuple[list[ListPosition], ListPosition | None]
+"""Some of the holds of a shard, and where to go on."""
 
 Send = Callable[[Sequence[DueHold]], set[int]]
 """Sends at most ten. Returns the numbers of those that were taken."""
 
-SentHolds = BoundedDict[Hold, float]
+SentHolds = BoundedDict[ListPosition, float]
 """Until which Unix second a hold that was sent is not sent again."""
 
 
@@ -99,7 +102,7 @@ class EndingHolds:
         """Send every one, unless this process has sent it lately. The oldest come first."""
         until = timestamp(self.client.clock.now() + timedelta(seconds=AHEAD_SECONDS))
 
-        def look(place: tuple[int, HoldBatch | None]) -> HoldBatch | StoreError:
+        def look(place: tuple[int, ListPosition | None]) -> _HoldPage | StoreError:
             try:
                 return self.client.call(
                     lambda: self.client.store.list_holds(place[0], until, place[1]), self.deadline
@@ -108,16 +111,17 @@ class EndingHolds:
                 return error
 
         # Where to go on in each shard.
-        places: dict[int, HoldBatch | None] = dict.fromkeys(range(EXPIRY_SHARDS))
+        places: dict[int, ListPosition | None] = dict.fromkeys(range(EXPIRY_SHARDS))
         while places and self.deadline.remaining() > 0:
             pages = side_by_side(self.client.executor, look, list(places.items()))
-            holds: list[Hold] = []
-            left: dict[int, HoldBatch | None] = {}
+            holds: list[ListPosition] = []
+            left: dict[int, ListPosition | None] = {}
             for shard, page in zip(places, pages, strict=True):
-                if isinstance(page, HoldBatch):
-                    holds += page.holds
-                    if page.last is not None:
-                        left[shard] = page
+                if isinstance(page, tuple):
+                    some, last = page
+                    holds += some
+                    if last is not None:
+                        left[shard] = last
                 elif isinstance(page, ThrottledError | OutcomeUnknownError):
                     self.report.unfinished = str(page)
                 else:
@@ -128,16 +132,16 @@ class EndingHolds:
             self.report.unfinished = f"no time was left for the holds of {len(places)} shards"
         return self.report
 
-    def _send(self, holds: Sequence[Hold]) -> None:
+    def _send(self, holds: Sequence[ListPosition]) -> None:
         now = self.client.clock.now().timestamp()
         due: list[DueHold] = []
-        for hold in sorted(holds, key=lambda hold: hold.expires_at):
+        for hold in sorted(holds):
             if self.sent.get(hold, 0.0) > now:
                 continue
             try:
-                end = datetime.fromisoformat(hold.expires_at).timestamp()
+                end = datetime.fromisoformat(hold.at).timestamp()
             except ValueError:
-                problem = f"order {hold.order_id} has an expiresAt that is no time; repair the item"
+                problem = f"order {hold.id} has an expiresAt that is no time; repair the item"
                 self.report.problems[problem] = None
             else:
                 due.append(DueHold(hold, end + self.grace))

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from inventory_orders.clock import SystemClock
-from inventory_orders.domain.change import OrderKey, RejectionReason
+from inventory_orders.domain.change import OrderAction, OrderKey, RejectionReason
 from inventory_orders.domain.order_command import OrderCommand, Transition
-from inventory_orders.domain.steps import OrderAction
 from inventory_orders.engine.outcomes import ChangeOutcome
 from inventory_orders.errors import Verdict
 from inventory_orders.invocation import direct, runtime

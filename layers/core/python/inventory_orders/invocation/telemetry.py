@@ -17,9 +17,9 @@ from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import (
     AmazonCloudWatchEMFProvider,
 )
 
+from inventory_orders.domain.change import OrderAction
 from inventory_orders.domain.order import CancelledBeforehand, Order
 from inventory_orders.domain.order_command import OrderCommand, Transition
-from inventory_orders.domain.steps import OrderAction
 from inventory_orders.engine.outcomes import CommitReport
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import Verdict

@@ -296,7 +296,7 @@ class _Recall:
             new: set[str | PageKey] = {PageKey.of(lane, product_id) for lane in (DEPOT, *mine)}
             new.add(product_id)
             actions = len(places | new) + (self.release is not None)
-            is_full = actions > limits.actions or _size(allocation, places | new) > limits.size
+            is_full = actions > limits.actions or allocation.size(places | new) > limits.size
             if places and is_full:
                 yield Transaction.of(allocation)
                 places = set()
@@ -404,14 +404,6 @@ class _Recall:
                 self.release = None
             if isinstance(place, PageKey) and place.lane != DEPOT:
                 self._busy.add(place.lane)
-
-
-def _size(allocation: Allocation, places: Iterable[str | PageKey]) -> int:
-    """Bytes of rows and pages."""
-    return sum(
-        allocation.page(place).size if isinstance(place, PageKey) else allocation.row(place).size
-        for place in places
-    )
 
 
 def _pages_of(rows: Iterable[Product]) -> list[PageKey]:

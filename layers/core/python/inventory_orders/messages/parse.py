@@ -14,11 +14,15 @@ from fastjsonschema import JsonSchemaValueException
 
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.adjustment import Adjustment
-from inventory_orders.domain.change import MAX_ATTRIBUTES_SIZE
+from inventory_orders.domain.change import (
+    MAX_ATTRIBUTES_SIZE,
+    NOTES,
+    NOTES_OF_ADJUSTMENT,
+    OrderAction,
+)
 from inventory_orders.domain.order import Order, added_up
 from inventory_orders.domain.order_command import OrderCommand, Part
 from inventory_orders.domain.product import CatalogueEvent
-from inventory_orders.domain.steps import NOTES, NOTES_OF_ADJUSTMENT, OrderAction
 from inventory_orders.errors import PoisonMessageError
 from inventory_orders.messages.strict_json import shown_key, strict_json
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.adjustment import Adjustment
-from inventory_orders.domain.change import AdjustmentRecord, NewRecord
+from inventory_orders.domain.change import NO_NOTES, AdjustmentRecord, NewRecord
 from inventory_orders.domain.product import Product
-from inventory_orders.domain.steps import NO_NOTES
 from inventory_orders.engine.committer import Committer
 from inventory_orders.engine.memory import BoundedDict
 from inventory_orders.engine.outcomes import CommitReport, returned

@@ -24,9 +24,8 @@ from datetime import datetime
 from decimal import Decimal
 
 from inventory_orders.clock import Deadline, timestamp
-from inventory_orders.domain.change import AdjustmentKey, AdjustmentRecord, NewRecord
+from inventory_orders.domain.change import NO_NOTES, AdjustmentKey, AdjustmentRecord, NewRecord
 from inventory_orders.domain.product import Product, ProductStatus
-from inventory_orders.domain.steps import NO_NOTES
 from inventory_orders.engine.reader import read_product
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats

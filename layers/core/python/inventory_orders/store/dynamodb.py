@@ -60,8 +60,6 @@ from inventory_orders.store.rows import (
     encode,
     key_item,
     key_of,
-    lease_key,
-    lent_to_value,
     page_units,
     product_row,
     read_lease,
@@ -79,9 +77,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from mypy_boto3_dynamodb import DynamoDBClient
-    from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
 
-    from inventory_orders.domain.allocation import PageUpdate, Update
+    from inventory_orders.domain.allocation import PageUpdate
     from inventory_orders.domain.planner import Transaction
     from inventory_orders.domain.product import Product
 
@@ -105,17 +102,21 @@ _ALIAS = re.compile(r"#(\w+)")
 
 F = TypeVar("F")
 
-_THROTTLED = {
-    "ProvisionedThroughputExceededException",
-    "RequestLimitExceeded",
-    "ThrottlingException",
-    "Throttling",
-    "TooManyRequestsException",
+_MEANINGS: Mapping[str, type[StoreError]] = {
+    "ProvisionedThroughputExceededException": ThrottledError,
+    "RequestLimitExceeded": ThrottledError,
+    "ThrottlingException": ThrottledError,
+    "Throttling": ThrottledError,
+    "TooManyRequestsException": ThrottledError,
     # The answer to a single write while a transaction on its item is in flight.
-    "TransactionConflictException",
+    "TransactionConflictException": ThrottledError,
+    "ValidationException": RequestInvalidError,
+    "SerializationException": RequestInvalidError,
+    "TransactionInProgressException": OutcomeUnknownError,
+    "InternalServerError": OutcomeUnknownError,
+    "ServiceUnavailable": OutcomeUnknownError,
 }
-_INVALID = {"ValidationException", "SerializationException"}
-_UNKNOWN = {"TransactionInProgressException", "InternalServerError", "ServiceUnavailable"}
+"""By error code. Of the others, those of the service's own failures leave the outcome unknown, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,39 +151,13 @@ class ListPosition:
     """A place in a list.
 
     Attributes:
-        at: When the order at that place was written; in the list of orders to ship, when it was confirmed. Empty in lists
-            that are not sorted by time.
+        at: When the order at that place was written; in the list of orders to ship, when it was confirmed; in those of
+            holds, when its hold ends. Empty in lists that are not sorted by time.
         id: The order, product or adjustment.
     """
 
     at: str
     id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """The hold of an order.
-
-    Attributes:
-        order_id: The order.
-        expires_at: When it ends.
-    """
-
-    order_id: str
-    expires_at: str
-
-
-@dataclass(frozen=True, slots=True)
-class HoldBatch:
-    """Some of the holds of a shard, in the order in which they end.
-
-    Attributes:
-        holds: The holds.
-        last: Where to go on; None if there are no more.
-    """
-
-    holds: tuple[Hold, ...]
-    last: Item | None = None
 
 
 class Store:
@@ -221,10 +196,9 @@ class Store:
         wanted = {key_of(key): key for key in keys}
         request: dict[str, Any] = {}
         for (table, _), key in wanted.items():
-            entry = request.setdefault(self._tables[table], {"Keys": []})
-            if consistent_records or table in (Table.PRODUCTS, Table.ALLOTMENTS):
-                entry["ConsistentRead"] = True
-            entry["Keys"].append(key_item(key))
+            is_consistent = consistent_records or table in (Table.PRODUCTS, Table.ALLOTMENTS)
+            entry = {"Keys": [], "ConsistentRead": is_consistent}
+            request.setdefault(self._tables[table], entry)["Keys"].append(key_item(key))
         response = call(self._client.batch_get_item, RequestItems=request)
         if "Responses" not in response:
             # Taken for an empty answer it would mean that nothing exists.
@@ -252,10 +226,9 @@ class Store:
             ThrottledError: A rival is writing one of them.
             StoreError: The request failed.
         """
-        names = [self._tables[key_of(key)[0]] for key in keys]
         gets = [
-            {"Get": {"TableName": name, "Key": key_item(key)}}
-            for name, key in zip(names, keys, strict=True)
+            {"Get": {"TableName": self._tables[key_of(key)[0]], "Key": key_item(key)}}
+            for key in keys
         ]
         try:
             response = call(self._client.transact_get_items, TransactItems=gets)
@@ -273,18 +246,19 @@ class Store:
 
     @staticmethod
     def _add(snapshot: Snapshot, key: Key, item: Item | None) -> None:
-        if isinstance(key, PageKey):
-            unwritten = Page(key, 0, uuid.uuid4().hex[:16])
-            snapshot.pages[key] = _found(read_page, item) if item else unwritten
-        elif not isinstance(key, str):
-            if item:
+        match key:
+            case PageKey():
+                snapshot.pages[key] = (
+                    _found(read_page, item) if item else Page(key, 0, uuid.uuid4().hex[:16])
+                )
+            case str():
+                product = _found(read_product, item) if item else None
+                if isinstance(product, CorruptItemError):
+                    snapshot.unreadable[key] = str(product)
+                else:
+                    snapshot.products[key] = product
+            case _ if item:
                 snapshot.records[key] = _found(read_record, item)
-        else:
-            product = _found(read_product, item) if item else None
-            if isinstance(product, CorruptItemError):
-                snapshot.unreadable[key] = str(product)
-            else:
-                snapshot.products[key] = product
 
     def get_record(self, key: RecordKey) -> Record | None:
         """Read one record, strongly consistent.
@@ -320,19 +294,17 @@ class Store:
         Raises:
             StoreError: The request failed.
         """
-        condition = "#userId = :user"
-        more: dict[str, Any] = {}
-        if after is not None:
-            start = {"userId": user_id, "createdAt": after.at, "orderId": after.id}
-            more["ExclusiveStartKey"] = encode(start)
         # One more shows whether there is more: DynamoDB says where to go on also where nothing comes.
-        response = self._query_orders(
-            "byUser",
-            condition,
+        response = self._query(
+            Table.ORDERS,
+            "#userId = :user",
             {"user": user_id},
             limit + 1,
+            None
+            if after is None
+            else encode({"userId": user_id, "createdAt": after.at, "orderId": after.id}),
+            IndexName="byUser",
             ScanIndexForward=False,
-            **more,
         )
         found = [_position(item, "createdAt") for item in response["Items"]]
         return found[:limit], len(found) > limit
@@ -382,11 +354,13 @@ class Store:
         Raises:
             StoreError: The request failed.
         """
-        more: dict[str, Any] = {"ConsistentRead": True}
-        if after is not None:
-            more["ExclusiveStartKey"] = key_item(AdjustmentKey(product_id, after.id))
         response = self._query(
-            Table.STOCK_ADJUSTMENTS, "#productId = :product", {"product": product_id}, limit, **more
+            Table.STOCK_ADJUSTMENTS,
+            "#productId = :product",
+            {"product": product_id},
+            limit,
+            None if after is None else key_item(AdjustmentKey(product_id, after.id)),
+            ConsistentRead=True,
         )
         rows = [decode(item) for item in response["Items"]]
         last = response.get("LastEvaluatedKey")
@@ -419,24 +393,28 @@ class Store:
         condition = "#fulfilShard = :shard AND #confirmedAt >= :at"
         values = {"shard": shard, "at": after.at or " "}
         found: list[ListPosition] = []
-        more: dict[str, Any] = {}
+        start: Item | None = None
         while len(found) < limit or found[limit - 1].at == found[-1].at:
-            response = self._query_orders("byToFulfil", condition, values, limit, **more)
+            response = self._query(
+                Table.ORDERS, condition, values, limit, start, IndexName="byToFulfil"
+            )
             positions = (_position(item, "confirmedAt") for item in response["Items"])
             found += (position for position in positions if position > after)
             if "LastEvaluatedKey" not in response:
                 break
-            more["ExclusiveStartKey"] = response["LastEvaluatedKey"]
+            start = response["LastEvaluatedKey"]
         return found
 
-    def _query_orders(
-        self, index: str, condition: str, values: Mapping[str, Any], limit: int, **more: Any
-    ) -> Any:
-        return self._query(Table.ORDERS, condition, values, limit, IndexName=index, **more)
-
     def _query(
-        self, table: Table, condition: str, values: Mapping[str, Any], limit: int, **more: Any
+        self,
+        table: Table,
+        condition: str,
+        values: Mapping[str, Any],
+        limit: int,
+        after: Item | None,
+        **more: Any,
     ) -> Any:
+        start = {} if after is None else {"ExclusiveStartKey": after}
         return call(
             self._client.query,
             TableName=self._tables[table],
@@ -444,6 +422,7 @@ class Store:
             ExpressionAttributeNames=_names(condition),
             ExpressionAttributeValues=_values(values),
             Limit=limit,
+            **start,
             **more,
         )
 
@@ -475,7 +454,7 @@ class Store:
             condition=f"{_SOUND} AND {write.condition}",
             values={**write.values, "number": "N", "text": "S"},
         )
-        request = self._update_request(Table.PRODUCTS, key_item(product_id), sound)["Update"]
+        request = self.product_action(product_id, sound).request["Update"]
         response = call(self._client.update_item, **request, ReturnValues="ALL_NEW")
         return read_product(response["Attributes"])
 
@@ -505,21 +484,22 @@ class Store:
             StoreError: The request failed.
         """
         readable = "attribute_type(#lockTime, :number) AND attribute_type(#lockedBy, :text)"
-        condition = f"({NO_LIVE_LEASE} OR {OWNED} OR #lockedBy = :dead OR NOT ({readable}))"
-        update = "SET #lockedBy = :owner, #lockTime = :until, #lockWait = :wait"
-        values = {
-            "owner": owner,
-            "dead": dead,
-            "number": "N",
-            "text": "S",
-            "until": Decimal(f"{until:.6f}"),
-            "wait": Decimal(f"{wait:.3f}"),
-            "now": unix(now),
-        }
-        write = Write(update, condition, values)
+        write = Write(
+            "SET #lockedBy = :owner, #lockTime = :until, #lockWait = :wait",
+            f"({NO_LIVE_LEASE} OR {OWNED} OR #lockedBy = :dead OR NOT ({readable}))",
+            {
+                "owner": owner,
+                "dead": dead,
+                "number": "N",
+                "text": "S",
+                "until": Decimal(f"{until:.6f}"),
+                "wait": Decimal(f"{wait:.3f}"),
+                "now": unix(now),
+            },
+        )
+        action = self._update_action(ActionKind.LANE, lane, write)
         try:
-            request = self._update_request(Table.ALLOTMENTS, lease_key(lane), write)["Update"]
-            call(self._client.update_item, **request)
+            call(self._client.update_item, **action.request["Update"])
         except ConditionFailedError as failed:
             if isinstance(failed.found, LaneLease):
                 return failed.found
@@ -532,9 +512,9 @@ class Store:
         Raises:
             StoreError: The request failed.
         """
-        action = self._release_action(lease).request["Update"]
+        action = self._release_action(lease)
         with contextlib.suppress(ConditionFailedError):
-            call(self._client.update_item, **action)
+            call(self._client.update_item, **action.request["Update"])
 
     def read_lane_leases(self, lanes: Sequence[int]) -> list[LaneLease]:
         """The leases that were ever taken on lanes, at most `BATCH_GET_LIMIT`. Eventually consistent, so a hint.
@@ -542,7 +522,7 @@ class Store:
         Raises:
             StoreError: The request failed.
         """
-        return [read_lease(item) for item in self._allotments([lease_key(lane) for lane in lanes])]
+        return [read_lease(item) for item in self._allotments([key_item(lane) for lane in lanes])]
 
     def _allotments(self, keys: Sequence[Item]) -> Sequence[Item]:
         """Those items of the table that are there and that DynamoDB does not leave out. Eventually consistent."""
@@ -584,26 +564,36 @@ class Store:
         )
         return after
 
-    def list_holds(self, shard: int, until: str, after: HoldBatch | None = None) -> HoldBatch:
+    def list_holds(
+        self, shard: int, until: str, after: ListPosition | None = None
+    ) -> tuple[list[ListPosition], ListPosition | None]:
         """The holds of a shard that end until a moment, oldest first. Eventually consistent, so a hint.
 
         Args:
             shard: One of `EXPIRY_SHARDS`.
             until: The moment.
-            after: The page before; None for the first one.
+            after: Where to go on; None: at the beginning.
+
+        Returns:
+            Some of the holds, and where to go on; None at the end.
 
         Raises:
             StoreError: The request failed.
         """
-        response = self._query_orders(
-            "byExpiry",
+        name = shard_name(shard)
+        response = self._query(
+            Table.ORDERS,
             "#expiryShard = :shard AND #expiresAt <= :until",
-            {"shard": shard_name(shard), "until": until},
+            {"shard": name, "until": until},
             _HOLDS_OF_A_PAGE,
-            **({} if after is None else {"ExclusiveStartKey": after.last}),
+            None
+            if after is None
+            else encode({"expiryShard": name, "expiresAt": after.at, "orderId": after.id}),
+            IndexName="byExpiry",
         )
-        holds = (Hold(item["orderId"]["S"], item["expiresAt"]["S"]) for item in response["Items"])
-        return HoldBatch(tuple(holds), response.get("LastEvaluatedKey"))
+        last = response.get("LastEvaluatedKey")
+        holds = [_position(item, "expiresAt") for item in response["Items"]]
+        return holds, _position(last, "expiresAt") if last else None
 
     def transaction_actions(
         self,
@@ -619,7 +609,7 @@ class Store:
             owner: Of leases on updated products: its sender. Their fences go along.
         """
         at, after = timestamp(now), transaction.stock_after
-        actions = [self._stock_update(update, now, at, owner) for update in transaction.updates]
+        actions = [self._row_update(u.before, u.after, now, owner) for u in transaction.updates]
         actions += [self._page_action(update, at) for update in transaction.pages]
         if transaction.release is not None:
             actions.append(self._release_action(transaction.release))
@@ -633,21 +623,27 @@ class Store:
     def record_action(self, write: NewRecord | OrderUpdate) -> Action:
         """The action that writes a record."""
         if isinstance(write, NewRecord):
-            key = write.record.key
-            return Action(
-                ActionKind.RECORD, key, self._put_if_absent(key, record_row(write.record))
-            )
-        return self._order_action(write)
+            return self._put_action(ActionKind.RECORD, write.record.key, record_row(write.record))
+        before, after = record_row(write.before), record_row(write.after)
+        update, values = difference(before, after)
+        condition = "#_version = :version AND #status = :status"
+        values |= {"version": before["_version"], "status": before["status"]}
+        if "userId" in before:
+            condition += " AND #userId = :userId"
+            values["userId"] = before["userId"]
+        else:
+            condition += " AND attribute_not_exists(#userId)"
+        return self._update_action(
+            ActionKind.RECORD, write.before.key, Write(update, condition, values)
+        )
 
     def product_create_action(self, product: Product) -> Action:
         """The action that creates a product, which must not exist."""
-        request = self._put_if_absent(product.product_id, product_row(product))
-        return Action(ActionKind.PRODUCT, product.product_id, request)
+        return self._put_action(ActionKind.PRODUCT, product.product_id, product_row(product))
 
     def product_action(self, product_id: str, write: Write, *, by_version: bool = False) -> Action:
         """The action that changes a product, which must exist; parameters as for `update_product`, and `Action`."""
-        request = self._update_request(Table.PRODUCTS, key_item(product_id), write)
-        return Action(ActionKind.PRODUCT, product_id, request, by_version=by_version)
+        return self._update_action(ActionKind.PRODUCT, product_id, write, by_version=by_version)
 
     def product_replace_action(self, before: Product, after: Product, now: datetime) -> Action:
         """The action that takes a product from one state to another, attribute by attribute.
@@ -664,11 +660,7 @@ class Store:
             raise ValueError(
                 f"{after.product_id} is in lanes: reclaim its units before it becomes {after}"
             )
-        old, new = product_row(before), product_row(after)
-        update, values = difference(old, new)
-        condition, read = as_read(before, now)
-        write = Write(update, condition, values | read)
-        return self.product_action(before.product_id, write, by_version=True)
+        return self._row_update(before, after, now)
 
     def product_delete_action(self, product: Product, now: datetime) -> Action:
         """The action that deletes a product, which must be as it was read.
@@ -678,30 +670,41 @@ class Store:
             now: The moment. The same transaction has to reclaim what lanes hold of it.
         """
         condition, values = as_read(product, now)
-        request: TransactWriteItemTypeDef = {
-            "Delete": {
-                "TableName": self._tables[Table.PRODUCTS],
-                "Key": key_item(product.product_id),
-                "ConditionExpression": condition,
-                "ExpressionAttributeNames": _names(condition),
-                "ExpressionAttributeValues": _values(values),
-                "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
-            }
-        }
-        return Action(ActionKind.PRODUCT, product.product_id, request, by_version=True)
+        return Action(
+            ActionKind.PRODUCT,
+            product.product_id,
+            {
+                "Delete": {
+                    "TableName": self._tables[Table.PRODUCTS],
+                    "Key": key_item(product.product_id),
+                    "ConditionExpression": condition,
+                    "ExpressionAttributeNames": _names(condition),
+                    "ExpressionAttributeValues": _values(values),
+                    "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+                }
+            },
+            by_version=True,
+        )
 
-    def _update_request(self, table: Table, key: Item, write: Write) -> TransactWriteItemTypeDef:
-        return {
-            "Update": {
-                "TableName": self._tables[table],
-                "Key": key,
-                "UpdateExpression": write.update,
-                "ConditionExpression": write.condition,
-                "ExpressionAttributeNames": _names(write.update, write.condition),
-                "ExpressionAttributeValues": _values(write.values),
-                "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
-            }
-        }
+    def _update_action(
+        self, kind: ActionKind, key: Key | int, write: Write, *, by_version: bool = False
+    ) -> Action:
+        return Action(
+            kind,
+            key,
+            {
+                "Update": {
+                    "TableName": self._tables[key_of(key)[0]],
+                    "Key": key_item(key),
+                    "UpdateExpression": write.update,
+                    "ConditionExpression": write.condition,
+                    "ExpressionAttributeNames": _names(write.update, write.condition),
+                    "ExpressionAttributeValues": _values(write.values),
+                    "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+                }
+            },
+            by_version=by_version,
+        )
 
     def write(self, actions: Sequence[Action], token: str) -> None:
         """Apply all actions or none.
@@ -720,89 +723,69 @@ class Store:
             ClientRequestToken=token,
         )
 
-    def _stock_update(self, update: Update, now: datetime, at: str, owner: str) -> Action:
-        before, after = update.before, update.after
-        changed = {
-            "stockCount": after.stock_count,
-            "status": after.status,
-            "_version": after.version,
-            "lastUpdatedAt": at,
-        }
+    def _row_update(
+        self, before: Product, after: Product, now: datetime, owner: str = ""
+    ) -> Action:
+        """The action that changes a row as it was read; a lease of this owner's goes along."""
         is_owner = before.is_fenced_by(owner)
+        row = product_row(after) | {"lastUpdatedAt": timestamp(now)}
         if is_owner:
-            changed["lockVersion"] = after.version
-        if after.lent_to and after.lent_to != before.lent_to:
-            changed["lentTo"] = lent_to_value(after.lent_to)
-        expression, values = assign(
-            changed, ["lentTo"] if before.lent_to and not after.lent_to else ()
-        )
+            row["lockVersion"] = after.version
+        update, values = difference(product_row(before), row)
         condition, read = as_read(before, now, owner if is_owner else "")
-        write = Write(expression, condition, values | read)
-        return self.product_action(before.product_id, write, by_version=True)
+        return self.product_action(
+            before.product_id, Write(update, condition, values | read), by_version=True
+        )
 
     def _page_action(self, update: PageUpdate, at: str) -> Action:
-        request = self._page_request(update, at)
-        return Action(ActionKind.PAGE, update.before.key, request, by_version=True)
-
-    def _page_request(self, update: PageUpdate, at: str) -> TransactWriteItemTypeDef:
         before, after = update.before, update.after
         if before.version:
             condition = "#_version = :version AND #epoch = :epoch"
             values: dict[str, Any] = {"version": before.version, "epoch": before.epoch}
         else:
             condition, values = "attribute_not_exists(#page)", {}
-        if update.is_check:
-            check = {
-                "TableName": self._tables[Table.ALLOTMENTS],
-                "Key": key_item(before.key),
-                "ConditionExpression": condition,
-                "ExpressionAttributeNames": _names(condition),
-                "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
-            }
-            if values:
-                check["ExpressionAttributeValues"] = _values(values)
-            return {"ConditionCheck": check}  # type: ignore[typeddict-item]  # built in steps
-        expression, new = assign(
-            {
-                "units": page_units(after),
-                "_version": after.version,
-                "epoch": after.epoch,
-                "lastUpdatedAt": at,
-            }
-        )
-        write = Write(expression, condition, values | new)
-        return self._update_request(Table.ALLOTMENTS, key_item(before.key), write)
+        if not update.is_check:
+            expression, new = assign(
+                {
+                    "units": page_units(after),
+                    "_version": after.version,
+                    "epoch": after.epoch,
+                    "lastUpdatedAt": at,
+                }
+            )
+            write = Write(expression, condition, values | new)
+            return self._update_action(ActionKind.PAGE, before.key, write, by_version=True)
+        check: Any = {
+            "TableName": self._tables[Table.ALLOTMENTS],
+            "Key": key_item(before.key),
+            "ConditionExpression": condition,
+            "ExpressionAttributeNames": _names(condition),
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+        }
+        if values:
+            check["ExpressionAttributeValues"] = _values(values)
+        return Action(ActionKind.PAGE, before.key, {"ConditionCheck": check}, by_version=True)
 
     def _release_action(self, lease: LaneLease) -> Action:
         write = Write("REMOVE #lockedBy, #lockTime, #lockWait", OWNED, {"owner": lease.owner})
-        request = self._update_request(Table.ALLOTMENTS, lease_key(lease.lane), write)
-        return Action(ActionKind.LANE, lease.lane, request)
+        return self._update_action(ActionKind.LANE, lease.lane, write)
 
-    def _put_if_absent(self, key: str | RecordKey, row: Row) -> TransactWriteItemTypeDef:
+    def _put_action(self, kind: ActionKind, key: str | RecordKey, row: Row) -> Action:
+        """The action that writes a row which must not exist."""
         table, _ = key_of(key)
-        return {
-            "Put": {
-                "TableName": self._tables[table],
-                "Item": encode(row),
-                "ConditionExpression": "attribute_not_exists(#key)",
-                "ExpressionAttributeNames": {"#key": KEYS[table][0]},
-                "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
-            }
-        }
-
-    def _order_action(self, order: OrderUpdate) -> Action:
-        before, after = record_row(order.before), record_row(order.after)
-        update, values = difference(before, after)
-        condition = "#_version = :version AND #status = :status"
-        values |= {"version": before["_version"], "status": before["status"]}
-        if "userId" in before:
-            condition += " AND #userId = :userId"
-            values["userId"] = before["userId"]
-        else:
-            condition += " AND attribute_not_exists(#userId)"
-        write = Write(update, condition, values)
-        request = self._update_request(Table.ORDERS, key_item(order.before.key), write)
-        return Action(ActionKind.RECORD, order.before.key, request)
+        return Action(
+            kind,
+            key,
+            {
+                "Put": {
+                    "TableName": self._tables[table],
+                    "Item": encode(row),
+                    "ConditionExpression": "attribute_not_exists(#key)",
+                    "ExpressionAttributeNames": {"#key": KEYS[table][0]},
+                    "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+                }
+            },
+        )
 
 
 # A product that exists and keeps the table's contract, as far as a condition can tell.
@@ -876,11 +859,6 @@ def _meaning(error: ClientError) -> StoreError:
         )
     if code == "ConditionalCheckFailedException":
         return ConditionFailedError(_found_item(response.get("Item")))
-    if code in _THROTTLED:
-        return ThrottledError(code, message)
-    if code in _INVALID:
-        return RequestInvalidError(code, message)
     status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    if code in _UNKNOWN or status >= 500:
-        return OutcomeUnknownError(code, message)
-    return StoreUnavailableError(code, message)
+    other = OutcomeUnknownError if status >= 500 else StoreUnavailableError
+    return _MEANINGS.get(code, other)(code, message)

@@ -198,10 +198,8 @@ def count_write(before: Product, after: Product, owner: str, moment: datetime) -
     changed = {
         "stockCount": after.stock_count,
         "status": after.status,
-        "_version": after.version,
         "lastUpdatedAt": timestamp(moment),
     }
-    update, new = assign(changed, LOCK)
     condition = (
         f"{_MINE} AND #_version = :version AND #lockTime > :now AND #createdAt = :createdAt "
         "AND attribute_not_exists(#lentTo)"
@@ -212,4 +210,4 @@ def count_write(before: Product, after: Product, owner: str, moment: datetime) -
         "now": unix(moment),
         "createdAt": before.created_at,
     }
-    return Write(update, condition, new | values)
+    return _raising(changed, condition, values, LOCK)

@@ -15,6 +15,8 @@ from typing import Any
 
 from inventory_orders.domain.allotments import LaneLease, Page, PageEntry, PageKey, StockPart
 from inventory_orders.domain.change import (
+    NOTES,
+    NOTES_OF_ADJUSTMENT,
     AdjustmentKey,
     AdjustmentRecord,
     ConfirmationRejection,
@@ -25,9 +27,9 @@ from inventory_orders.domain.change import (
     Record,
     RecordKey,
     Shortage,
+    Step,
 )
 from inventory_orders.domain.product import Product, ProductStatus
-from inventory_orders.domain.steps import NOTES, NOTES_OF_ADJUSTMENT, Step
 from inventory_orders.errors import CorruptItemError
 
 Row = dict[str, Any]
@@ -72,6 +74,8 @@ _OWN_OF_LINE = {
 
 _OWN_OF_STEP = {*("action", "at", "stepId", "items", "restock"), *NOTES}
 
+_ZERO = {"N": "0"}
+
 EXPIRY_SHARDS = 32
 """Parts of the index of holds: holds that end together are written to as many partitions."""
 
@@ -82,9 +86,11 @@ Key = str | RecordKey | PageKey
 """Names a product (by its id), a record or a page."""
 
 
-def key_of(key: Key) -> tuple[Table, tuple[str, ...]]:
-    """The table of a product, a record or a page, and the values of its key attributes."""
+def key_of(key: Key | int) -> tuple[Table, tuple[str, ...]]:
+    """The table of what a key names, or of the lease of a lane (by its number), and the values of its key attributes."""
     match key:
+        case int():
+            return Table.ALLOTMENTS, (f"{key}/lease",)
         case PageKey():
             return Table.ALLOTMENTS, (str(key),)
         case OrderKey(order_id):
@@ -95,8 +101,8 @@ def key_of(key: Key) -> tuple[Table, tuple[str, ...]]:
             return Table.PRODUCTS, (key,)
 
 
-def key_item(key: Key) -> dict[str, Any]:
-    """The primary key of a product, a record or a page, as DynamoDB takes it."""
+def key_item(key: Key | int) -> dict[str, Any]:
+    """The primary key of a product, a record, a page or a lane's lease, as DynamoDB takes it."""
     table, values = key_of(key)
     return {name: {"S": value} for name, value in zip(KEYS[table], values, strict=True)}
 
@@ -106,22 +112,23 @@ def key_item(key: Key) -> dict[str, Any]:
 
 def product_row(product: Product) -> Row:
     """A product as it is stored."""
-    row: Row = dict(product.other) | {
-        "productId": product.product_id,
-        "stockCount": product.stock_count,
-        "backorderLimit": product.backorder_limit,
-        "lowStockThreshold": product.low_stock_threshold,
-        "_version": product.version,
-        "status": product.status,
-        "createdAt": product.created_at,
-        "lastUpdatedAt": product.last_updated_at,
-    }
-    row |= {name: getattr(product, attribute) for name, attribute in _OPTIONAL.items()}
-    if product.lock_time is not None:
-        row["lockTime"] = Decimal(f"{product.lock_time:.6f}")
-    if product.lent_to:
-        row["lentTo"] = lent_to_value(product.lent_to)
-    return _without_none(row)
+    lock_time = product.lock_time
+    return _without_none(
+        dict(product.other)
+        | {
+            "productId": product.product_id,
+            "stockCount": product.stock_count,
+            "backorderLimit": product.backorder_limit,
+            "lowStockThreshold": product.low_stock_threshold,
+            "_version": product.version,
+            "status": product.status,
+            "createdAt": product.created_at,
+            "lastUpdatedAt": product.last_updated_at,
+            "lockTime": None if lock_time is None else Decimal(f"{lock_time:.6f}"),
+            "lentTo": product.lent_to or None,
+        }
+        | {name: getattr(product, attribute) for name, attribute in _OPTIONAL.items()}
+    )
 
 
 def read_product(item: Item) -> Product:
@@ -131,20 +138,17 @@ def read_product(item: Item) -> Product:
         CorruptItemError: It breaks the table's contract.
     """
     try:
-        lock_time = item.get("lockTime")
         return Product(
             product_id=item["productId"]["S"],
             stock_count=int(item["stockCount"]["N"]),
             version=int(item["_version"]["N"]),
             created_at=item["createdAt"]["S"],
             status=ProductStatus(item["status"]["S"]),
-            backorder_limit=_optional_int(item, "backorderLimit"),
-            low_stock_threshold=_optional_int(item, "lowStockThreshold"),
+            backorder_limit=int(item.get("backorderLimit", _ZERO)["N"]),
+            low_stock_threshold=int(item.get("lowStockThreshold", _ZERO)["N"]),
             last_updated_at=_plain(item.get("lastUpdatedAt")) or "",
-            lock_time=float(lock_time["N"]) if lock_time is not None else None,
-            lent_to=frozenset(int(lane) for lane in item["lentTo"]["SS"])
-            if "lentTo" in item
-            else frozenset(),
+            lock_time=float(item["lockTime"]["N"]) if "lockTime" in item else None,
+            lent_to=frozenset(map(int, item["lentTo"]["SS"] if "lentTo" in item else ())),
             **{
                 attribute: item[name]["S"] if name in _TEXTS else _plain(item[name])
                 for name, attribute in _OPTIONAL.items()
@@ -162,11 +166,6 @@ def read_product(item: Item) -> Product:
             f"({type(error).__name__}: {error}); repair the item",
             "CORRUPT_PRODUCT",
         ) from error
-
-
-def lent_to_value(lanes: frozenset[int]) -> frozenset[str]:
-    """The lanes that may hold more of a product, as they are stored."""
-    return frozenset(str(lane) for lane in lanes)
 
 
 # ---------------------------------------------------------------------- pages
@@ -222,11 +221,6 @@ def _read_entry(
     raise ValueError(f"{units!r} units of {product_id!r} of {created_at!r}, for {reach!r} lanes")
 
 
-def lease_key(lane: int) -> dict[str, Any]:
-    """The primary key of a lane's lease."""
-    return {"page": {"S": f"{lane}/lease"}}
-
-
 def read_lease(item: Item) -> LaneLease:
     """A lane's lease from its item. One that cannot be read is over."""
     lane = int(item["page"]["S"].split("/")[0])
@@ -235,7 +229,7 @@ def read_lease(item: Item) -> LaneLease:
             lane,
             item["lockedBy"]["S"],
             float(item["lockTime"]["N"]),
-            float(item.get("lockWait", {"N": "0"})["N"]),
+            float(item.get("lockWait", _ZERO)["N"]),
         )
     except (KeyError, ValueError, TypeError):
         return LaneLease(lane, "", 0.0)
@@ -287,6 +281,7 @@ def read_stock_part(item: Item) -> StockPart:
 def record_row(record: Record) -> Row:
     """A record as it is stored."""
     if isinstance(record, OrderRecord):
+        rejected = record.confirmation_rejected
         return _without_none(
             {
                 "orderId": record.order_id,
@@ -294,7 +289,15 @@ def record_row(record: Record) -> Row:
                 "items": [_line_row(line) for line in record.lines],
                 "status": record.status,
                 "reason": record.reason,
-                "shortages": [_shortage_row(each) for each in record.shortages] or None,
+                "shortages": [
+                    {
+                        "productId": each.product_id,
+                        "wanted": each.wanted,
+                        "available": each.available,
+                    }
+                    for each in record.shortages
+                ]
+                or None,
                 "createdAt": record.created_at,
                 "lastUpdatedAt": record.last_updated_at,
                 "_version": record.version,
@@ -309,7 +312,9 @@ def record_row(record: Record) -> Row:
                 else None,
                 "fulfilledAt": record.fulfilled_at,
                 "steps": [_step_row(step) for step in record.steps] or None,
-                "confirmationRejected": _confirmation_row(record.confirmation_rejected),
+                "confirmationRejected": None
+                if rejected is None
+                else {"at": rejected.at, "reason": rejected.reason},
                 "attributes": dict(record.attributes) or None,
                 "pseudonymisedAt": record.pseudonymised_at,
             }
@@ -355,7 +360,10 @@ def read_order(row: Row) -> OrderRecord:
         created_at=row.get("createdAt", ""),
         last_updated_at=row.get("lastUpdatedAt", ""),
         reason=row.get("reason"),
-        shortages=tuple(_read_shortage(each) for each in row.get("shortages", ())),
+        shortages=tuple(
+            Shortage(each["productId"], each["wanted"], each["available"])
+            for each in row.get("shortages", ())
+        ),
         hold_seconds=row.get("holdSeconds"),
         expires_at=row.get("expiresAt"),
         confirmed_at=row.get("confirmedAt"),
@@ -381,14 +389,6 @@ def _read_adjustment(row: Row) -> AdjustmentRecord:
     )
 
 
-def _shortage_row(shortage: Shortage) -> Row:
-    return {
-        "productId": shortage.product_id,
-        "wanted": shortage.wanted,
-        "available": shortage.available,
-    }
-
-
 def shard_name(number: int) -> str:
     """The name of a part of an index."""
     return f"{number:02d}"
@@ -396,10 +396,6 @@ def shard_name(number: int) -> str:
 
 def _shard(order_id: str, shards: int) -> str:
     return shard_name(zlib.crc32(order_id.encode()) % shards)
-
-
-def _confirmation_row(rejected: ConfirmationRejection | None) -> Row | None:
-    return None if rejected is None else {"at": rejected.at, "reason": rejected.reason}
 
 
 def _read_confirmation(row: Row | None) -> ConfirmationRejection | None:
@@ -413,10 +409,6 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         raise TypeError(f"{value!r} is no map")
     return value
-
-
-def _read_shortage(row: Row) -> Shortage:
-    return Shortage(row["productId"], row["wanted"], row["available"])
 
 
 def _line_row(line: OrderLine) -> Row:
@@ -453,25 +445,23 @@ def _read_line(line: Row) -> OrderLine:
 
 
 def _step_row(step: Step) -> Row:
-    items = None
-    if step.quantities is not None:
-        items = [
-            _without_none(
-                {
-                    "productId": product_id,
-                    "quantity": quantity,
-                    "returnedVersion": step.returned_versions.get(product_id),
-                }
-            )
-            for product_id, quantity in step.quantities.items()
-        ]
+    items = [
+        _without_none(
+            {
+                "productId": product_id,
+                "quantity": quantity,
+                "returnedVersion": step.returned_versions.get(product_id),
+            }
+        )
+        for product_id, quantity in (step.quantities or {}).items()
+    ]
     return _without_none(
         {**step.other, **step.notes}
         | {
             "action": step.action,
             "at": step.at,
             "stepId": step.step_id,
-            "items": items,
+            "items": None if step.quantities is None else items,
             "restock": step.restock,
         }
     )
@@ -515,11 +505,6 @@ def _without_none(row: Row) -> Row:
     return {name: value for name, value in row.items() if value is not None}
 
 
-def _optional_int(item: Item, name: str) -> int:
-    value = item.get(name)
-    return int(value["N"]) if value is not None else 0
-
-
 _TOO_LARGE = Decimal("1E+126")
 """docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.NamingRulesDataTypes.html"""
 
@@ -528,45 +513,53 @@ def _plain(value: Mapping[str, Any] | None) -> Any:
     if value is None:
         return None
     kind, content = next(iter(value.items()))
-    if kind == "N":
-        number = Decimal(content)
-        # DynamoDB stores none that is larger, and converting a larger one to an int can take minutes.
-        if not -_TOO_LARGE < number < _TOO_LARGE:
-            raise ValueError("the number is too large")
-        return int(number) if number == number.to_integral_value() else number
-    if kind == "L":
-        return [_plain(element) for element in content]
-    if kind == "M":
-        return {name: _plain(element) for name, element in content.items()}
-    if kind == "NULL":
-        return None
-    return content
+    match kind:
+        case "N":
+            number = Decimal(content)
+            # DynamoDB stores none that is larger, and converting a larger one to an int can take minutes.
+            if not -_TOO_LARGE < number < _TOO_LARGE:
+                raise ValueError("the number is too large")
+            return int(number) if number == number.to_integral_value() else number
+        case "L":
+            return [_plain(element) for element in content]
+        case "M":
+            return {name: _plain(element) for name, element in content.items()}
+        case "NULL":
+            return None
+        case _:
+            return content
 
 
 def _typed(value: Any) -> dict[str, Any]:
-    if isinstance(value, str):
-        return {"S": str(value)}
-    if isinstance(value, bool):
-        return {"BOOL": value}
-    if isinstance(value, int | Decimal):
-        return {"N": str(value)}
-    if isinstance(value, list):
-        return {"L": [_typed(element) for element in value]}
-    if isinstance(value, dict):
-        return {"M": {name: _typed(element) for name, element in value.items()}}
-    if isinstance(value, frozenset):
-        return {"SS": sorted(value)}
-    if isinstance(value, bytes):
-        return {"B": value}
-    raise TypeError(f"cannot store a {type(value).__name__}")
+    match value:
+        case str():
+            return {"S": str(value)}
+        case bool():
+            return {"BOOL": value}
+        case int() | Decimal():
+            return {"N": str(value)}
+        case list():
+            return {"L": [_typed(element) for element in value]}
+        case dict():
+            return {"M": {name: _typed(element) for name, element in value.items()}}
+        case frozenset():
+            return {"SS": sorted(map(str, value))}
+        case bytes():
+            return {"B": value}
+        case _:
+            raise TypeError(f"cannot store a {type(value).__name__}")
 
 
 def _size(value: Any) -> int:
     """Upper bound of an item's size: DynamoDB counts names and values in UTF-8, plus 1 to 3 bytes a container."""
-    if isinstance(value, str):
-        return len(value) if value.isascii() else len(value.encode("utf-8", "surrogatepass"))
-    if isinstance(value, Mapping):
-        return 3 + sum(_size(name) + _size(content) for name, content in value.items())
-    if isinstance(value, list):
-        return 3 + sum(_size(content) for content in value)
-    return len(value) if isinstance(value, bytes) else 1
+    match value:
+        case str():
+            return len(value) if value.isascii() else len(value.encode("utf-8", "surrogatepass"))
+        case bytes():
+            return len(value)
+        case dict():
+            return 3 + sum(_size(name) + _size(content) for name, content in value.items())
+        case list():
+            return 3 + sum(_size(content) for content in value)
+        case _:
+            return 1
