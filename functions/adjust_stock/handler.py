@@ -31,7 +31,7 @@ from inventory_orders.products.decrement import REASON
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
-runtime.prepare("queues", "committer")
+runtime.prepare("store", "queues", "committer")
 
 _ROUTES = {"POST /products/{productId}/adjustments": "adjust"}
 """The action that each request of the HTTP API stands for."""
@@ -56,7 +56,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     if not direct.is_queue_event(event):
         return answer_command(event, context, _ROUTES, _command, ("adjust",))
     batch: SqsBatch[Adjustment] = SqsBatch.read(
-        event, runtime.process().queues, runtime.time_left(context)
+        event, runtime.process().queues, runtime.end_of(context)
     )
     adjustments = batch.parse(lambda message: parse_adjustment(message.body))
     report = runtime.process().committer.apply(adjustments, runtime.deadline(context), batch.age)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from inventory_orders.engine.retrying_client import RetryingClient
 
-runtime.prepare("committer", "impatient_committer", "order_queue")
+runtime.prepare("store", "committer", "impatient_committer", "order_queue")
 
 _Answer = Callable[[Request, Caller, Any], HttpAnswer]
 

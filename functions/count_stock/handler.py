@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
 
-runtime.prepare()
+runtime.prepare("store")
 
 _ROUTES = {"POST /counts": None}
 """The request of the HTTP API: its body says the action."""

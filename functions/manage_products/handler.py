@@ -47,7 +47,7 @@ from inventory_orders.products.catalogue import ProductCatalogue
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
-runtime.prepare("queues")
+runtime.prepare("store", "queues")
 
 _ROUTES = {
     "POST /products": "create",
@@ -89,7 +89,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
         return result
     deadline = runtime.deadline(context)
     batch: SqsBatch[CatalogueEvent] = SqsBatch.read(
-        event, runtime.process().queues, runtime.time_left(context)
+        event, runtime.process().queues, runtime.end_of(context)
     )
     now = SystemClock().now()
     events = batch.parse(lambda message: parse_catalogue_event(message.body, now))

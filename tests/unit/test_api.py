@@ -25,7 +25,7 @@ from inventory_orders.domain.product import ProductStatus
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import ConfigurationError, StoreUnavailableError, ThrottledError
 from inventory_orders.invocation import runtime
-from inventory_orders.invocation.sqs import QueueSender
+from inventory_orders.invocation.sqs import SqsCalls
 from inventory_orders.invocation.telemetry import logger
 from inventory_orders.messages.parse import json_schema
 from inventory_orders.store.dynamodb import ListPosition
@@ -407,7 +407,7 @@ def statuses_seen(api, monkeypatch):
         StoreUnavailableError("AccessDeniedException", "x"),
     ):
         broken(monkeypatch, error)
-        monkeypatch.setattr(QueueSender, "send", lambda *_: False)
+        monkeypatch.setattr(SqsCalls, "send_one", lambda *_: False)
         see("POST", "/orders", ORDER)
         for path in ("/orders/o-1", f"/products/{TEA}"):
             see("GET", path)
@@ -698,6 +698,19 @@ def test_a_queue_that_takes_nothing_is_a_reason_to_send_the_order_again(api, mon
     said = api("POST", "/orders", ORDER)
     assert said.code == (503, "QUEUE_UNAVAILABLE")
     assert int(said.headers["Retry-After"]) >= 1
+
+
+def test_each_order_that_the_queue_refuses_is_logged_with_its_own_error_only(
+    api, monkeypatch, capsys
+):
+    monkeypatch.setattr(logger.registered_handler, "stream", sys.stdout)
+    monkeypatch.setenv("ORDER_QUEUE_URL", "https://sqs/none")
+    new_process()
+    for number in range(3):
+        assert api("POST", "/orders", ORDER | {"orderId": f"o-{number}"}).status == 503
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    errors = [line["errors"] for line in lines if "errors" in line]
+    assert [len(each) for each in errors] == [1, 1, 1]
 
 
 # ---------------------------------------------------------------------- GET /orders

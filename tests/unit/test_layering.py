@@ -59,7 +59,7 @@ MAY_IMPORT = {
     ),
     "inventory_orders.invocation.sqs": (
         *("inventory_orders.engine.outcomes", "inventory_orders.publishing.publisher"),
-        "inventory_orders.portions",
+        *("inventory_orders.clock", "inventory_orders.portions"),
     ),
     # Other functions load what answers operators' requests, a few modules, and nothing that only the API's function needs.
     "inventory_orders.api": (

@@ -46,7 +46,7 @@ from inventory_orders.errors import (
     id_reused_error,
 )
 from inventory_orders.invocation import direct, order_commands, runtime
-from inventory_orders.invocation.sqs import QueueSender
+from inventory_orders.invocation.sqs import SqsCalls
 from inventory_orders.invocation.telemetry import emit_orders, logger
 from inventory_orders.messages.parse import (
     checked_id,
@@ -76,12 +76,12 @@ def place_order(request: Request, caller: Caller, context: Any) -> HttpAnswer:
     document = request.json()
     if not isinstance(document, dict) or "action" in document:
         raise malformed("the body must be an order, such as docs/api.md shows")
-    order = parse_order_event(document, runtime.process().settings.hold_seconds)
+    order = parse_order_event(document, runtime.process().hold_seconds)
     check_path_can_name("orderId", order.order_id)
     caller.check_is(order.user_id, "order for themselves")
     body = json.dumps(document, separators=(",", ":"))
     if request.wait_seconds is None:
-        _send(runtime.process().order_queue, body)
+        _send(body, context)
         return _accepted(order, {})
     seconds = min(request.wait_seconds, MAX_WAIT_SECONDS)
     answer = _place_now(order, body, seconds, caller, context)
@@ -91,7 +91,7 @@ def place_order(request: Request, caller: Caller, context: Any) -> HttpAnswer:
 def _place_now(order: Order, body: str, seconds: int, caller: Caller, context: Any) -> HttpAnswer:
     """One attempt; then, if it would have to wait for rivals, the way of all orders, and a look at the row."""
     engine = runtime.process().impatient_committer
-    left = runtime.time_left(context)() - WORST_CASE_SECONDS_OF_ONE_CALL
+    left = runtime.end_of(context).remaining() - WORST_CASE_SECONDS_OF_ONE_CALL
     deadline = Deadline.after(min(seconds, left), engine.client.clock)
     outcome = _attempt(engine, order, deadline)
     if outcome.applied is order:
@@ -101,7 +101,7 @@ def _place_now(order: Order, body: str, seconds: int, caller: Caller, context: A
     stored = _stored(order, engine.client, deadline)
     is_new = stored is None and outcome.verdict is Verdict.RETURNED
     if is_new:
-        _send(runtime.process().order_queue, body)
+        _send(body, context)
     stored = stored or _wait_for(order, engine.client, deadline)
     if stored is None:
         return _accepted(order, {"Retry-After": "1"})
@@ -126,9 +126,10 @@ def _attempt(engine: Committer, order: Order, deadline: Deadline) -> ChangeOutco
     return outcome
 
 
-def _send(queue: QueueSender, body: str) -> None:
-    if not queue.send(body):
-        logger.error("SQS did not carry out requests", extra={"errors": queue.errors})
+def _send(body: str, context: Any) -> None:
+    calls = SqsCalls(runtime.process().order_queue, runtime.end_of(context))
+    if not calls.send_one(body):
+        logger.error("SQS did not carry out requests", extra={"errors": calls.errors})
         raise retry_later(
             "QUEUE_UNAVAILABLE", "the queue did not take the order; send the same again"
         )

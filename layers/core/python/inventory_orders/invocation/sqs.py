@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, inf
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, ConnectionClosedError
 
+from inventory_orders.clock import Deadline
 from inventory_orders.portions import in_portions
 
 if TYPE_CHECKING:
@@ -46,10 +47,10 @@ _LONGEST_DELAY_SECONDS = 900
 
 @dataclass(frozen=True, slots=True)
 class QueueUrls:
-    """A queue's URL, and that of its dead-letter queue."""
+    """A queue's URL, and that of its dead-letter queue; empty if nothing is dead-lettered here."""
 
     url: str
-    dead_letter_url: str
+    dead_letter_url: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +84,8 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceQueues:
-    """The queues that feed a function.
+class Queues:
+    """Queues that feed a function, or one that it sends to.
 
     Attributes:
         client: An SQS client; `CLIENT_CONFIG` is meant for it.
@@ -96,9 +97,9 @@ class SourceQueues:
     standard: QueueUrls
     fifo: QueueUrls | None = None
 
-    def of(self, message: Message) -> QueueUrls:
-        """The queue that a message came from."""
-        if message.group is not None and self.fifo is not None:
+    def of(self, batch: Iterable[Message]) -> QueueUrls:
+        """The queue that a batch came from: all of its messages came from one."""
+        if self.fifo is not None and any(message.group is not None for message in batch):
             return self.fifo
         return self.standard
 
@@ -108,15 +109,15 @@ class SqsCalls:
 
     Args:
         queues: The queues.
-        time_left: Seconds until the invocation is ended. No call begins that could not end before.
+        end: When the invocation is ended. No call begins that could not end before.
 
     Attributes:
         errors: What SQS did not do, for the log.
     """
 
-    def __init__(self, queues: SourceQueues, time_left: Callable[[], float]) -> None:
+    def __init__(self, queues: Queues, end: Deadline) -> None:
         self._queues = queues
-        self._time_left = time_left
+        self._end = end
         self.errors: list[str] = []
 
     def count_waiting(self, *, returned_too: bool = True) -> float:
@@ -135,11 +136,10 @@ class SqsCalls:
         return sum(int(number) for number in answer.get("Attributes", {}).values())
 
     def send_dead_letters(self, poison: Mapping[Message, ChangeOutcome]) -> set[Message]:
-        """Send messages to their dead-letter queues, unchanged. Returns those that were not sent."""
-        sent: set[Message] = set()
-        for url, messages in self._by_queue(poison, lambda queue: queue.dead_letter_url):
-            entries = {m: _dead_letter_entry(m, poison[m]) for m in messages}
-            sent |= self._call_for_each("send_message_batch", url, entries)
+        """Send messages to their dead-letter queue, unchanged. Returns those that were not sent."""
+        url = self._queues.of(poison).dead_letter_url
+        entries = {m: _dead_letter_entry(m, outcome) for m, outcome in poison.items()}
+        sent = self._call_for_each("send_message_batch", url, entries)
         return poison.keys() - sent
 
     def send_copies(self, seconds: Mapping[Message, int]) -> set[Message]:
@@ -191,20 +191,27 @@ class SqsCalls:
 
         Best effort: where SQS does not do it, the message comes back after the queue's visibility timeout.
         """
-        for url, messages in self._by_queue(seconds, lambda queue: queue.url):
-            entries = {
-                m: {"ReceiptHandle": m.receipt_handle, "VisibilityTimeout": seconds[m]}
-                for m in messages
-            }
-            self._call_for_each("change_message_visibility_batch", url, entries)
+        url = self._queues.of(seconds).url
+        entries = {
+            m: {"ReceiptHandle": m.receipt_handle, "VisibilityTimeout": delay}
+            for m, delay in seconds.items()
+        }
+        self._call_for_each("change_message_visibility_batch", url, entries)
 
-    def _by_queue(
-        self, messages: Iterable[Message], url: Callable[[QueueUrls], str]
-    ) -> Iterable[tuple[str, list[Message]]]:
-        grouped: dict[str, list[Message]] = {}
-        for message in messages:
-            grouped.setdefault(url(self._queues.of(message)), []).append(message)
-        return grouped.items()
+    def send_one(
+        self, body: str, attributes: Mapping[str, MessageAttributeValueTypeDef] | None = None
+    ) -> bool:
+        """Send one message to the standard queue. Returns whether SQS has it for sure; if not, it may have it all the same."""
+        url, more = self._queues.standard.url, attributes or {}
+        return self._call("send_message", url, MessageBody=body, MessageAttributes=more) is not None
+
+    def park(self, event: Undeliverable) -> bool:
+        """Send an event, whole, or only its id if SQS does not take as much. Returns whether SQS has it."""
+        why = _attributes(event.code, event.message, event.id)
+        return self.send_one(event.body, why) or (
+            len(event.body) + _BYTES_OF_ATTRIBUTES > _BYTES_PER_CALL
+            and self.send_one(json.dumps({"id": event.id, "bytes": len(event.body)}), why)
+        )
 
     def _call_for_each(
         self, operation: str, url: str, entries: Mapping[T, Mapping[str, Any]]
@@ -224,49 +231,20 @@ class SqsCalls:
         return taken
 
     def _call(self, operation: str, url: str, **request: Any) -> Mapping[str, Any] | None:
-        """Make one call. Returns what SQS answers, None if it does not."""
-        request["QueueUrl"] = url
-        return _call(self._queues.client, operation, request, self.errors, self._time_left)
-
-
-class QueueSender:
-    """A queue that messages are sent to, one at a time.
-
-    Args:
-        client: An SQS client; `CLIENT_CONFIG` is meant for it.
-        url: The queue's.
-
-    Attributes:
-        errors: What SQS did not do, for the log.
-    """
-
-    def __init__(self, client: SQSClient, url: str) -> None:
-        self._client = client
-        self._url = url
-        self.errors: list[str] = []
-
-    def send(
-        self, body: str, attributes: Mapping[str, MessageAttributeValueTypeDef] | None = None
-    ) -> bool:
-        """Send one message. Returns whether SQS has it for sure; if not, it may have it all the same."""
-        request = {
-            "QueueUrl": self._url,
-            "MessageBody": body,
-            "MessageAttributes": attributes or {},
-        }
-        return _call(self._client, "send_message", request, self.errors) is not None
-
-
-class UndeliverableEvents(QueueSender):
-    """The queue of what cannot be published."""
-
-    def park(self, event: Undeliverable) -> bool:
-        """Send one, whole, or only its id if SQS does not take as much. Returns whether SQS has it."""
-        why = _attributes(event.code, event.message, event.id)
-        return self.send(event.body, why) or (
-            len(event.body) + _BYTES_OF_ATTRIBUTES > _BYTES_PER_CALL
-            and self.send(json.dumps({"id": event.id, "bytes": len(event.body)}), why)
-        )
+        """Make one call. Returns what SQS answers; None if it does not, with the reason in `errors`."""
+        for _ in range(_ATTEMPTS):
+            if self._end.remaining() < WORST_CASE_SECONDS_OF_ONE_CALL:
+                self.errors.append(f"no time was left for {operation}")
+                return None
+            try:
+                call = getattr(self._queues.client, operation)
+                answer: Mapping[str, Any] = call(QueueUrl=url, **request)
+                return answer
+            except (BotoCoreError, ClientError) as error:
+                self.errors.append(str(error))
+                if not isinstance(error, ConnectionClosedError):
+                    return None
+        return None
 
 
 def _attributes(
@@ -308,27 +286,3 @@ def _size_of(entry: Mapping[str, Any]) -> int:
     """Upper bound of the bytes that an entry of a call counts."""
     body: str = entry.get("MessageBody", "")
     return len(body.encode("utf-8", "surrogatepass")) + _BYTES_OF_ATTRIBUTES
-
-
-def _call(
-    client: SQSClient,
-    operation: str,
-    request: Mapping[str, Any],
-    errors: list[str],
-    time_left: Callable[[], float] = lambda: inf,
-) -> Mapping[str, Any] | None:
-    """Make one call. Returns what SQS answers; None if it does not, with the reason in `errors`."""
-    for _ in range(_ATTEMPTS):
-        if time_left() < WORST_CASE_SECONDS_OF_ONE_CALL:
-            errors.append(f"no time was left for {operation}")
-            return None
-        try:
-            answer: Mapping[str, Any] = getattr(client, operation)(**request)
-        except ConnectionClosedError as error:
-            errors.append(str(error))
-        except (BotoCoreError, ClientError) as error:
-            errors.append(str(error))
-            return None
-        else:
-            return answer
-    return None

@@ -14,9 +14,10 @@ from datetime import UTC, datetime
 from math import ceil, inf
 from typing import Any, Generic, TypeVar
 
+from inventory_orders.clock import Deadline
 from inventory_orders.engine.outcomes import ChangeOutcome, outcome_of, returned
 from inventory_orders.errors import InventoryOrdersError, PoisonMessageError, Verdict
-from inventory_orders.invocation.sqs import Message, SourceQueues, SqsCalls
+from inventory_orders.invocation.sqs import Message, Queues, SqsCalls
 from inventory_orders.retry import EARLY_DELIVERIES, LONGEST_DELAY_SECONDS, redelivery_delay
 
 T = TypeVar("T")
@@ -84,28 +85,24 @@ class SqsBatch(Generic[T]):
     Args:
         messages: In the order in which they count.
         queues: The queues that feed the function.
-        time_left: Seconds until the invocation is ended.
+        end: When the invocation is ended.
     """
 
-    def __init__(
-        self, messages: Sequence[Message], queues: SourceQueues, time_left: Callable[[], float]
-    ) -> None:
+    def __init__(self, messages: Sequence[Message], queues: Queues, end: Deadline) -> None:
         self._messages = messages
-        self._calls = SqsCalls(queues, time_left)
+        self._calls = SqsCalls(queues, end)
         self._contents: dict[Message, T] = {}
         self._results: dict[Message, MessageResult[T]] = {}
         self._copied: set[Message] = set()
 
     @classmethod
-    def read(
-        cls, event: object, queues: SourceQueues, time_left: Callable[[], float]
-    ) -> SqsBatch[T]:
+    def read(cls, event: object, queues: Queues, end: Deadline) -> SqsBatch[T]:
         """Read the event of an invocation; parameters as for the class.
 
         Raises:
             UnsupportedEventError: It is not a batch of SQS messages.
         """
-        return cls(read_messages(event), queues, time_left)
+        return cls(read_messages(event), queues, end)
 
     def parse(self, parse: Callable[[Message], T]) -> list[T]:
         """Read every message. Poison leaves here: it is dead-lettered, or returned with all behind it in its group.
@@ -296,7 +293,7 @@ def _sent_or_last(message: Message) -> float:
     return inf if message.sent is None or message.group is not None else message.sent
 
 
-def is_from_standard_queue(event: object, queues: SourceQueues) -> bool:
+def is_from_standard_queue(event: object, queues: Queues) -> bool:
     """Whether a batch is of a standard queue. All of its messages are of one queue."""
     records = event.get("Records") if isinstance(event, dict) else None
     first = records[0] if isinstance(records, list) and records else None
