@@ -16,6 +16,7 @@ from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.sqs_batch import (
     QueueRules,
     SqsBatch,
+    read_messages,
     refuse_unsupported_events,
 )
 from inventory_orders.invocation.telemetry import (
@@ -55,8 +56,8 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     """
     if not direct.is_queue_event(event):
         return answer_command(event, context, _ROUTES, _command, ("adjust",))
-    batch: SqsBatch[Adjustment] = SqsBatch.read(
-        event, runtime.process().queues, runtime.end_of(context)
+    batch: SqsBatch[Adjustment] = SqsBatch(
+        read_messages(event), runtime.process().queues, runtime.end_of(context)
     )
     adjustments = batch.parse(lambda message: parse_adjustment(message.body))
     report = runtime.process().committer.apply(adjustments, runtime.deadline(context), batch.age)

@@ -12,7 +12,7 @@ from inventory_orders.invocation.order_commands import RULES, answer, carry_out
 from inventory_orders.invocation.sqs import SqsCalls
 from inventory_orders.invocation.sqs_batch import (
     SqsBatch,
-    is_from_standard_queue,
+    read_messages,
     refuse_unsupported_events,
 )
 from inventory_orders.invocation.telemetry import emit_commands, emit_messages, logger, metrics
@@ -54,9 +54,10 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     """
     if not direct.is_queue_event(event):
         return direct.answer(lambda: _command(event, context))
-    expires = is_from_standard_queue(event, runtime.process().expiry_queue)
+    messages = read_messages(event)
+    expires = runtime.process().expiry_queue.feeds(messages)
     queues = runtime.process().expiry_queue if expires else runtime.process().queues
-    batch: SqsBatch[OrderCommand] = SqsBatch.read(event, queues, runtime.end_of(context))
+    batch: SqsBatch[OrderCommand] = SqsBatch(messages, queues, runtime.end_of(context))
     if expires:
         ended_by = SystemClock().now() - timedelta(seconds=runtime.process().hold_grace_seconds)
         commands = batch.parse(lambda message: parse_expiry(message.body, ended_by))

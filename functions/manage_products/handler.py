@@ -30,6 +30,7 @@ from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.sqs_batch import (
     QueueRules,
     SqsBatch,
+    read_messages,
     refuse_unsupported_events,
 )
 from inventory_orders.invocation.telemetry import (
@@ -88,8 +89,8 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
         emit_stats(products.stats, products.retries, products.exhausted)
         return result
     deadline = runtime.deadline(context)
-    batch: SqsBatch[CatalogueEvent] = SqsBatch.read(
-        event, runtime.process().queues, runtime.end_of(context)
+    batch: SqsBatch[CatalogueEvent] = SqsBatch(
+        read_messages(event), runtime.process().queues, runtime.end_of(context)
     )
     now = SystemClock().now()
     events = batch.parse(lambda message: parse_catalogue_event(message.body, now))

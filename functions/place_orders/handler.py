@@ -9,6 +9,7 @@ from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.sqs_batch import (
     QueueRules,
     SqsBatch,
+    read_messages,
     refuse_unsupported_events,
 )
 from inventory_orders.invocation.telemetry import emit_messages, emit_orders, logger, metrics
@@ -34,7 +35,9 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     """
     if not direct.is_queue_event(event):
         return direct.answer(lambda: _place(event, context))
-    batch: SqsBatch[Order] = SqsBatch.read(event, runtime.process().queues, runtime.end_of(context))
+    batch: SqsBatch[Order] = SqsBatch(
+        read_messages(event), runtime.process().queues, runtime.end_of(context)
+    )
     hold = runtime.process().hold_seconds
     orders = batch.parse(lambda message: parse_order(message.body, message.group, hold))
     report = runtime.process().committer.apply(orders, runtime.deadline(context), batch.age)

@@ -61,26 +61,33 @@ class Message:
         message_id: Given by SQS.
         receipt_handle: Names this delivery of it.
         body: As the sender wrote it.
+        queue: The name of the queue that it came from.
+        group: `MessageGroupId` if that is a FIFO queue, else None.
         receive_count: Deliveries so far, this one included.
-        first_received: Unix second of its first delivery; None if SQS does not say.
-        group: `MessageGroupId` if it came through a FIFO queue, else None.
-        sent: Unix second at which the sender sent it; None if SQS does not say.
+        first_received: When it was first delivered, in Unix milliseconds; None if SQS does not say.
+        sent: When the sender sent it, likewise.
         copy_of: The id of the message that this one is a copy of; None if it is the sender's own.
     """
 
     message_id: str
     receipt_handle: str
     body: str
-    receive_count: int
-    first_received: float | None
+    queue: str
     group: str | None
-    sent: float | None = None
-    copy_of: str | None = None
+    receive_count: int
+    first_received: int | None
+    sent: int | None
+    copy_of: str | None
 
     @property
     def original_id(self) -> str:
         """The id that the sender knows."""
         return self.copy_of or self.message_id
+
+    @property
+    def sequence(self) -> str:
+        """What keeps its order: the message's group, or the message alone."""
+        return self.group or self.receipt_handle
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +109,11 @@ class Queues:
         if self.fifo is not None and any(message.group is not None for message in batch):
             return self.fifo
         return self.standard
+
+    def feeds(self, batch: Iterable[Message]) -> bool:
+        """Whether a batch came from the standard queue."""
+        name = self.standard.url.rsplit("/", 1)[-1]
+        return any(message.queue == name for message in batch)
 
 
 class SqsCalls:
@@ -159,7 +171,7 @@ class SqsCalls:
                     "originalMessageId": _text_attribute(message.original_id),
                     # The copy keeps the place of the original in the order of sending.
                     "originalSentTimestamp": _text_attribute(
-                        "" if message.sent is None else f"{message.sent * 1000:.0f}"
+                        "" if message.sent is None else str(message.sent)
                     ),
                 },
             }
