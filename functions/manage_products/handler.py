@@ -152,7 +152,7 @@ def _change_details(
     event = catalogue_event(command, SystemClock().now())
     applied, product = products.change_details(event, deadline)
     if not applied:
-        emit_stale_event(event.product_id)
+        emit_stale_event(productId=event.product_id)
     return {"result": "APPLIED" if applied else "STALE"} | direct.of_product(product)
 
 

@@ -185,8 +185,7 @@ def emit_orders(report: CommitReport) -> None:
         ) as metric:
             metric.add_dimension("service", os.environ.get("POWERTOOLS_SERVICE_NAME", "undefined"))
             metric.add_dimension("reason", reason.value)
-    for orders in report.stats.changes_per_transaction:
-        _add("OrdersPerTransaction", orders)
+    _add("OrdersPerTransaction", *report.stats.changes_per_transaction)
     emit_report(report)
 
 
@@ -220,8 +219,7 @@ def emit_messages(batch: SqsBatch[T]) -> None:
     _add("TimeSinceFirstReceive", batch.age)
     for result in batch.results:
         if result.outcome.cause == STALE:
-            product_id = getattr(result.content, "product_id", "")
-            emit_stale_event(product_id, result.message.message_id)
+            emit_stale_event(correlation_id=result.message.message_id, **_ids(result.content))
         elif result.verdict not in (Verdict.APPLIED, Verdict.REPLAYED):
             _log_message(result)
     if batch.queue_errors:
@@ -236,12 +234,9 @@ def emit_messages(batch: SqsBatch[T]) -> None:
     )
 
 
-def emit_stale_event(product_id: str, correlation_id: str | None = None) -> None:
+def emit_stale_event(**fields: str) -> None:
     """Count a catalogue event that was older than the newest one applied: a success, not an error."""
     _add("StaleEventsIgnored", 1)
-    fields = {"productId": product_id}
-    if correlation_id is not None:
-        fields["correlation_id"] = correlation_id
     logger.info("stale event ignored", extra=fields)
 
 
@@ -285,9 +280,7 @@ def emit_stats(
         "OrdersFromLanes": stats.from_lanes,
     }
     for name, values in each.items():
-        for value in values:
-            # A truth counts 0 or 1.
-            _add(name, +value)
+        _add(name, *values)
     for product in stats.low_stock:
         _add("LowStock", 1)
         logger.info(
@@ -305,8 +298,7 @@ def emit_events(report: PublishReport, queue_errors: Sequence[str]) -> None:
     _add("EventsPublished", len(report.published))
     _add_any("EventsRefused", len(report.refusals))
     _add_any("EventsUndeliverable", len(report.undeliverable))
-    for seconds in report.delays:
-        _add("EventDelay", seconds * 1000)
+    _add("EventDelay", *(seconds * 1000 for seconds in report.delays))
     for parked in report.undeliverable:
         # The message quotes the row, so it stays out of the log.
         logger.error("event parked", extra={"eventId": parked.id, "code": parked.code})
@@ -328,32 +320,38 @@ def _log_message(result: MessageResult[T]) -> None:
         "correlation_id": result.message.message_id,
         "receiveCount": result.message.receive_count,
         "code": result.outcome.cause,
+        **_ids(result.content),
     }
-    for attribute in ("order_id", "adjustment_id", "event_id", "product_id"):
-        value = getattr(result.content, attribute, None)
-        if value is not None:
-            first, *rest = attribute.split("_")
-            fields[first + "".join(word.capitalize() for word in rest)] = value
     outcome = result.outcome
     if result.verdict is Verdict.REJECTED:
         if outcome.rejection is not None:
             fields["subject"] = outcome.rejection.subject
         logger.info("rejected", extra=fields)
         return
-    if Verdict.POISON in (result.verdict, outcome.verdict):
-        # The detail quotes the body, so it stays out of the log.
-        fields["field"] = outcome.field_path
-    else:
-        fields["detail"] = outcome.detail
-    if result.verdict is Verdict.POISON:
-        logger.warning("dead-lettered", extra=fields)
-    else:
-        logger.warning("returned to the queue", extra=fields)
+    # The detail of poison quotes the body, so it stays out of the log.
+    is_poison = Verdict.POISON in (result.verdict, outcome.verdict)
+    fields |= {"field": outcome.field_path} if is_poison else {"detail": outcome.detail}
+    end = "dead-lettered" if result.verdict is Verdict.POISON else "returned to the queue"
+    logger.warning(end, extra=fields)
 
 
-def _add(name: str, value: float) -> None:
-    if name in _EMITTED:
-        metrics.add_metric(name, METRICS[name].unit, value)
+def _ids(content: object) -> dict[str, str]:
+    """The ids in what a message asks for, as fields of a log line."""
+    return {field: getattr(content, name) for field, name in _IDS.items() if hasattr(content, name)}
+
+
+_IDS = {
+    "orderId": "order_id",
+    "adjustmentId": "adjustment_id",
+    "eventId": "event_id",
+    "productId": "product_id",
+}
+
+
+def _add(name: str, *values: float) -> None:
+    for value in values if name in _EMITTED else ():
+        # A truth counts 0 or 1.
+        metrics.add_metric(name, METRICS[name].unit, +value)
 
 
 def _add_any(name: str, value: float) -> None:

@@ -247,7 +247,8 @@ def _command(
             f"{what}, or the event a batch of SQS messages; see events/ for samples",
             "action",
         )
-    return _validated(document, f"commands/{function}/{action}", commands[action])
+    _validated(document, f"commands/{function}/{action}", commands[action])
+    return document
 
 
 @cache
@@ -276,7 +277,7 @@ def checked_id(name: str, value: str) -> str:
 _validators: dict[str, Any] = {}
 
 
-def _validated(document: Any, name: str, schema: dict[str, Any] | None = None) -> dict[str, Any]:
+def _validated(document: Any, name: str, schema: dict[str, Any] | None = None) -> Any:
     """A document that follows a schema, with its times in the form in which they are stored."""
     schema = schema or json_schema(name)
     if name not in _validators:
