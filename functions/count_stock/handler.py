@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from inventory_orders.api.commands import answer_command
+from inventory_orders.api.serving import answer_command
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.change import AdjustmentKey, AdjustmentRecord
 from inventory_orders.domain.steps import NOTES_OF_ADJUSTMENT

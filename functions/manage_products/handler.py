@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from inventory_orders.api.commands import answer_command
+from inventory_orders.api.serving import answer_command
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.allocation import Update
 from inventory_orders.domain.change import Rejection, RejectionReason

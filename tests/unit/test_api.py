@@ -14,12 +14,10 @@ import jsonschema
 import pytest
 import yaml
 
-from inventory_orders.api import problems
-from inventory_orders.api.access import Caller
+from inventory_orders.api.access import ApiSettings, Caller
 from inventory_orders.api.cursor import decode_cursor, encode_cursor
-from inventory_orders.api.problems import ProblemError
 from inventory_orders.api.products import availability
-from inventory_orders.api.settings import ApiSettings
+from inventory_orders.api.requests import ProblemError, malformed, retry_later, unknown_order
 from inventory_orders.domain.allotments import PageKey
 from inventory_orders.domain.product import ProductStatus
 from inventory_orders.engine.retrying_client import RetryingClient
@@ -1417,9 +1415,9 @@ def test_random_requests_are_all_answered(api):
 
 def test_every_problem_has_a_code_that_machines_can_read():
     for error in (
-        problems.malformed("x"),
-        problems.retry_later("CONTENTION", "x", 2.3),
-        problems.unknown_order("o-1"),
+        malformed("x"),
+        retry_later("CONTENTION", "x", 2.3),
+        unknown_order("o-1"),
     ):
         assert error.document["code"].isupper()
-    assert problems.retry_later("CONTENTION", "x", 2.3).retry_after == 3
+    assert retry_later("CONTENTION", "x", 2.3).headers == {"Retry-After": "3"}

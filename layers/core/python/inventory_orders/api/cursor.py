@@ -11,7 +11,7 @@ import binascii
 import hashlib
 from collections.abc import Mapping
 
-from inventory_orders.api.problems import malformed
+from inventory_orders.api.requests import malformed
 from inventory_orders.store.dynamodb import ListPosition
 
 _DIGEST = 16

@@ -7,23 +7,21 @@ from dataclasses import replace
 from typing import Any
 
 from inventory_orders.api.access import Caller
-from inventory_orders.api.commands import command_of
 from inventory_orders.api.cursor import encode_cursor, place_after
-from inventory_orders.api.problems import (
-    ProblemError,
-    malformed,
-    problem_of,
-    retry_later,
-    unknown_order,
-)
 from inventory_orders.api.requests import (
     HttpAnswer,
+    ProblemError,
     Request,
     check_path_can_name,
     limit_of,
+    malformed,
     path_of_order,
+    problem_of,
     read_deadline,
+    retry_later,
+    unknown_order,
 )
+from inventory_orders.api.serving import command_of
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.change import (
     IdempotencyMatch,
@@ -105,7 +103,7 @@ def _place_now(order: Order, body: str, seconds: int, caller: Caller, context: A
     stored = stored or _wait_for(order, engine.client, deadline)
     if stored is None:
         return _accepted(order, {"Retry-After": "1"})
-    if caller.customer not in (None, stored.user_id):
+    if not caller.acts_for(stored.user_id):
         # Its user is forgotten, so the row does not tell whether it is the same order.
         raise id_reused_error("ORDER_ID_REUSED")
     return _answer_of(stored, caller, outcome.rejection, is_new=is_new)
@@ -186,7 +184,7 @@ def _answer_of(
     shown = _shown(record, caller)
     if record.status == OrderStatus.REJECTED:
         problem = ProblemError(409, str(record.reason), _why(record, rejection), {"order": shown})
-        return HttpAnswer.of_problem(problem)
+        return problem.answer
     headers = {"Location": path_of_order(record.order_id), "ETag": _etag(record, caller)}
     status = 201 if is_new and record.status == OrderStatus.PENDING else 200
     return HttpAnswer(status, shown, headers)
@@ -219,10 +217,13 @@ def get_order(request: Request, caller: Caller, order_id: str) -> HttpAnswer:
     key = OrderKey(checked_id("orderId", order_id))
     client = runtime.process().committer.client
     record = client.call(lambda: client.store.get_record(key), read_deadline(client.clock))
-    # A tombstone is no order yet.
-    if not isinstance(record, OrderRecord) or record.user_id is None:
+    # A tombstone is no order yet, and another customer's looks as if there were none.
+    if (
+        not isinstance(record, OrderRecord)
+        or record.user_id is None
+        or not caller.acts_for(record.user_id)
+    ):
         raise unknown_order(order_id)
-    caller.check_may_see(record)
     return HttpAnswer.of_state(request, _shown(record, caller), _etag(record, caller))
 
 

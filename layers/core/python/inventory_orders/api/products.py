@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from inventory_orders.api.access import Caller
+from inventory_orders.api.access import ApiSettings, Caller
 from inventory_orders.api.cursor import encode_cursor, place_after
-from inventory_orders.api.problems import ProblemError, malformed
-from inventory_orders.api.requests import HttpAnswer, Request, limit_of, read_deadline
-from inventory_orders.api.settings import ApiSettings
+from inventory_orders.api.requests import (
+    HttpAnswer,
+    ProblemError,
+    Request,
+    limit_of,
+    malformed,
+    read_deadline,
+)
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.engine.reader import read_all
 from inventory_orders.engine.retrying_client import RetryingClient

@@ -1,18 +1,21 @@
-"""Requests: checks of body, query and preferences."""
+"""Requests and their answers: checks of body, query and preferences, and problem documents (RFC 9457)."""
 
 from __future__ import annotations
 
 import base64
 import json
+import math
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any, TypeGuard
 from urllib.parse import quote, unquote
 
-from inventory_orders.api.problems import ProblemError, malformed
 from inventory_orders.clock import Clock, Deadline
 from inventory_orders.domain.events import plain_number
+from inventory_orders.engine.outcomes import ChangeOutcome, UnsuccessfulError, outcome_of
+from inventory_orders.errors import InventoryOrdersError, Verdict, VerdictError
 from inventory_orders.messages.strict_json import shown_key, strict_json
 
 MAX_BODY_BYTES = 262_144
@@ -22,6 +25,9 @@ MAX_LISTED = 100
 _LISTED = "20"
 
 _READ_SECONDS = 3.0
+
+# After which to ask again, where nothing better is known.
+_SHORT_WAIT_SECONDS = 1
 
 _JSON = re.compile(r'application/json\s*(;\s*charset="?utf-8"?\s*)?', re.IGNORECASE)
 _WAIT = re.compile(r'wait\s*=\s*"?([0-9]{1,9})"?\s*(;.*)?', re.IGNORECASE)
@@ -63,6 +69,15 @@ class Request:
             is_base64=bool(event.get("isBase64Encoded")),
             authorizer=event.get("requestContext", {}).get("authorizer") or {},
         )
+
+    def check_route(self, known: Collection[str]) -> None:
+        """Check that the function answers the route.
+
+        Raises:
+            ProblemError: It does not.
+        """
+        if self.route not in known:
+            raise ProblemError(404, "UNKNOWN_ROUTE", "there is nothing here; see docs/api.md")
 
     def text(self) -> str:
         """The body.
@@ -123,12 +138,6 @@ class Request:
                 return int(found[1])
         return None
 
-    def has_version(self, etag: str) -> bool:
-        """Whether the caller has this very state already (`If-None-Match`)."""
-        given = self.headers.get("if-none-match", "")
-        known = {tag.strip().removeprefix("W/") for tag in given.split(",")}
-        return bool(known & {etag, "*"})
-
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
@@ -144,47 +153,127 @@ class HttpAnswer:
     document: Mapping[str, Any] | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def text(self) -> str:
-        """The body as text."""
-        if self.document is None:
-            return ""
-        return json.dumps(self.document, default=plain_number)
-
-    @property
-    def all_headers(self) -> dict[str, str]:
-        """The headers, with the type of the body."""
-        kind = "application/json" if self.status < 400 else "application/problem+json"
-        return {**self.headers, **({} if self.document is None else {"Content-Type": kind})}
-
     def for_gateway(self) -> dict[str, Any]:
         """The answer as API Gateway takes it."""
-        return {"statusCode": self.status, "headers": self.all_headers, "body": self.text}
-
-    @classmethod
-    def of_problem(cls, problem: ProblemError) -> HttpAnswer:
-        """The answer with a problem document."""
-        wait = problem.retry_after
-        return cls(
-            problem.status,
-            problem.document,
-            {} if wait is None else {"Retry-After": str(wait)},
-        )
+        answer: dict[str, Any] = {"statusCode": self.status, "headers": self.headers, "body": ""}
+        if self.document is not None:
+            kind = "application/json" if self.status < 400 else "application/problem+json"
+            answer["headers"] = {**self.headers, "Content-Type": kind}
+            answer["body"] = json.dumps(self.document, default=plain_number)
+        return answer
 
     @classmethod
     def of_state(cls, request: Request, document: Mapping[str, Any], etag: str) -> HttpAnswer:
-        """The answer with a document, unless the caller has it already."""
+        """The answer with a document, unless the caller has it already (`If-None-Match`)."""
         headers = {"ETag": etag, "Cache-Control": "private, no-cache"}
-        if request.has_version(etag):
+        given = request.headers.get("if-none-match", "")
+        known = {tag.strip().removeprefix("W/") for tag in given.split(",")}
+        if known & {etag, "*"}:
             return cls(304, headers=headers)
         return cls(200, document, headers)
 
 
+class ProblemError(InventoryOrdersError):
+    """An answer other than a success.
+
+    Args:
+        status: Of HTTP.
+        code: Stable name of the cause, for machines.
+        detail: What to do about it.
+        more: Further members of the document.
+        retry_after: Whole seconds after which the same request may succeed; None if that is not the way.
+
+    Attributes:
+        document: The body.
+        headers: Beside its type.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        detail: str,
+        more: dict[str, Any] | None = None,
+        retry_after: int | None = None,
+    ) -> None:
+        super().__init__(f"{status} {code}")
+        self.status = status
+        self.code = code
+        self.document: dict[str, Any] = {
+            "title": HTTPStatus(status).phrase,
+            "status": status,
+            "code": code,
+            "detail": detail,
+            **(more or {}),
+        }
+        self.headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
+
+    @property
+    def answer(self) -> HttpAnswer:
+        """The answer with this problem."""
+        return HttpAnswer(self.status, self.document, self.headers)
+
+
+def malformed(detail: str, field: str = "", code: str = "SCHEMA_VIOLATION") -> ProblemError:
+    """A request that can never succeed as it is."""
+    return ProblemError(400, code, detail, {"field": field} if field else None)
+
+
+def unknown_order(order_id: str) -> ProblemError:
+    """There is none, or it is not the caller's: both look the same."""
+    return ProblemError(404, "UNKNOWN_ORDER", f"there is no order {order_id}")
+
+
+def retry_later(code: str, detail: str, seconds: float = 0.0) -> ProblemError:
+    """Nothing is decided, and the same request may succeed later."""
+    return ProblemError(503, code, detail, retry_after=math.ceil(seconds) or _SHORT_WAIT_SECONDS)
+
+
+_NOT_THERE = ("UNKNOWN_ORDER", "UNKNOWN_PRODUCT")
+
+
+def problem_of(outcome: ChangeOutcome) -> ProblemError:
+    """The answer to a request that does not succeed."""
+    code, detail = outcome.cause, outcome.detail
+    match outcome.verdict:
+        case Verdict.POISON if code.endswith("ID_REUSED"):
+            return ProblemError(409, code, detail)
+        case Verdict.POISON if code == "REFUSED_BY_DYNAMODB":
+            return malformed("DynamoDB does not take the request as it is", code=code)
+        case Verdict.POISON:
+            return malformed(detail, outcome.field_path, code)
+        case Verdict.REJECTED:
+            return ProblemError(404 if code in _NOT_THERE else 409, code, detail)
+        case Verdict.RETURNED if code.startswith(("CORRUPT", "UNREADABLE")):
+            detail = "what is stored cannot be read; an operator has to repair it"
+            return ProblemError(500, code, detail)
+        case Verdict.RETURNED:
+            # DynamoDB's words are not for callers.
+            detail = "the service could not answer in time; send the same again"
+            return retry_later(code, detail, outcome.retry_after)
+    return ProblemError(
+        500, "UNAVAILABLE", "the service cannot use its tables; an operator has to repair that"
+    )
+
+
+def problem_of_error(error: ProblemError | VerdictError) -> ProblemError:
+    """The answer to a request that an error ended."""
+    if isinstance(error, ProblemError):
+        return error
+    problem = problem_of(outcome_of(error))
+    if isinstance(error, UnsuccessfulError) and error.facts:
+        problem.document["product"] = error.facts
+    return problem
+
+
 def is_request(event: object) -> TypeGuard[dict[str, Any]]:
     """Whether an event is a request of an HTTP API, payload format 2.0."""
-    if not isinstance(event, dict) or event.get("version") != "2.0":
-        return False
-    return isinstance(event.get("routeKey"), str) and isinstance(event.get("requestContext"), dict)
+    return (
+        isinstance(event, dict)
+        and event.get("version") == "2.0"
+        and isinstance(event.get("routeKey"), str)
+        and isinstance(event.get("requestContext"), dict)
+    )
 
 
 def path_of_order(order_id: str) -> str:
