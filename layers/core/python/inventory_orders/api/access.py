@@ -80,12 +80,10 @@ class Caller:
             name, value = settings.operators_claim
             if _says(claims.get(name), value):
                 return cls(None, name=str(claims.get(settings.user_id_claim, ""))[:_MAX_NAME])
-        says_whose = settings.user_id_claim
-        user_id = claims.get(says_whose)
+        user_id = claims.get(settings.user_id_claim)
         if not isinstance(user_id, str) or not user_id:
-            raise ProblemError(
-                403, "NO_SUBJECT", f"the token does not say whose it is ({says_whose})"
-            )
+            detail = f"the token does not say whose it is ({settings.user_id_claim})"
+            raise ProblemError(403, "NO_SUBJECT", detail)
         return cls(user_id, settings.shows_numbers)
 
     def as_actor(self, command: Mapping[str, Any]) -> dict[str, str]:

@@ -7,9 +7,10 @@ bound to it by a digest. So a cursor that was changed, or that comes from anothe
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
 
 from inventory_orders.api.requests import malformed
 from inventory_orders.store.dynamodb import ListPosition
@@ -20,7 +21,13 @@ _DIGEST = 16
 def encode_cursor(list_name: str, place: ListPosition) -> str:
     """The cursor for what comes after a place in a list; a list of a user's orders is named after its user."""
     content = f"{place.at} {place.id}".encode()
-    return base64.urlsafe_b64encode(_digest(list_name, content) + content).rstrip(b"=").decode()
+    digest = hashlib.sha256(list_name.encode() + b" " + content).digest()[:_DIGEST]
+    return base64.urlsafe_b64encode(digest + content).rstrip(b"=").decode()
+
+
+def next_page(list_name: str, last: ListPosition | None) -> dict[str, Any]:
+    """What the answer with a page says of the next one; nothing on the last."""
+    return {} if last is None else {"next": encode_cursor(list_name, last)}
 
 
 def place_after(list_name: str, query: Mapping[str, str]) -> ListPosition | None:
@@ -29,31 +36,18 @@ def place_after(list_name: str, query: Mapping[str, str]) -> ListPosition | None
     Raises:
         ProblemError: The query has a cursor that is none of this list.
     """
-    return decode_cursor(list_name, query["cursor"]) if "cursor" in query else None
-
-
-def decode_cursor(list_name: str, cursor: str) -> ListPosition:
-    """The place that a cursor means.
-
-    Raises:
-        ProblemError: It is no cursor of this list.
-    """
-    wrong = malformed(
+    if "cursor" not in query:
+        return None
+    cursor = query["cursor"]
+    with suppress(ValueError):
+        raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+        at, place_id = raw[_DIGEST:].decode().split(" ")
+        place = ListPosition(at, place_id)
+        # Written again it must be the same: two texts for one place would be one too many.
+        if encode_cursor(list_name, place) == cursor:
+            return place
+    raise malformed(
         "cursor: was not given out for this list; take `next` as it was answered, or leave it out",
         "cursor",
         "INVALID_CURSOR",
     )
-    try:
-        raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
-        at, place_id = raw[_DIGEST:].decode().split(" ")
-    except (binascii.Error, ValueError):
-        raise wrong from None
-    place = ListPosition(at, place_id)
-    # Written again it must be the same: two texts for one place would be one too many.
-    if encode_cursor(list_name, place) != cursor:
-        raise wrong
-    return place
-
-
-def _digest(list_name: str, content: bytes) -> bytes:
-    return hashlib.sha256(list_name.encode() + b" " + content).digest()[:_DIGEST]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from inventory_orders.api.access import Caller
-from inventory_orders.api.cursor import encode_cursor, place_after
+from inventory_orders.api.cursor import next_page, place_after
 from inventory_orders.api.requests import (
     HttpAnswer,
     ProblemError,
@@ -33,8 +33,6 @@ from inventory_orders.domain.change import (
 )
 from inventory_orders.domain.events import public_order
 from inventory_orders.domain.order import Order
-from inventory_orders.engine.committer import Committer
-from inventory_orders.engine.outcomes import ChangeOutcome
 from inventory_orders.engine.reader import read_orders
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import (
@@ -91,7 +89,12 @@ def _place_now(order: Order, body: str, seconds: int, caller: Caller, context: A
     engine = runtime.process().impatient_committer
     left = runtime.end_of(context).remaining() - WORST_CASE_SECONDS_OF_ONE_CALL
     deadline = Deadline.after(min(seconds, left), engine.client.clock)
-    outcome = _attempt(engine, order, deadline)
+    report = engine.apply([order], deadline)
+    # An order that goes on to the queue was not given up.
+    emit_orders(replace(report, exhausted=()))
+    (outcome,) = report.outcomes
+    if outcome.verdict is Verdict.POISON:
+        raise problem_of(outcome)
     if outcome.applied is order:
         # What has just been written need not be read.
         written = order.placed(outcome.after, outcome.at)
@@ -107,21 +110,6 @@ def _place_now(order: Order, body: str, seconds: int, caller: Caller, context: A
         # Its user is forgotten, so the row does not tell whether it is the same order.
         raise id_reused_error("ORDER_ID_REUSED")
     return _answer_of(stored, caller, outcome.rejection, is_new=is_new)
-
-
-def _attempt(engine: Committer, order: Order, deadline: Deadline) -> ChangeOutcome:
-    """Try to place an order in a transaction of its own.
-
-    Raises:
-        ProblemError: It can never be placed.
-    """
-    report = engine.apply([order], deadline)
-    # An order that goes on to the queue was not given up.
-    emit_orders(replace(report, exhausted=()))
-    (outcome,) = report.outcomes
-    if outcome.verdict is Verdict.POISON:
-        raise problem_of(outcome)
-    return outcome
 
 
 def _send(body: str, context: Any) -> None:
@@ -261,13 +249,11 @@ def list_orders(request: Request, caller: Caller) -> HttpAnswer:
         logger.error("orders cannot be read", extra={"orders": unreadable})
     # The index may show an order that was fulfilled a moment ago.
     only = user_id is None or "status" in query
-    shown: dict[str, Any] = {
+    shown = {
         "orders": [o for o in orders if o["status"] == OrderStatus.CONFIRMED or not only],
         "unreadable": unreadable,
     }
-    if has_more:
-        shown["next"] = encode_cursor(name, places[-1])
-    return HttpAnswer(200, shown)
+    return HttpAnswer(200, shown | next_page(name, places[-1] if has_more else None))
 
 
 # No user has this id.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from inventory_orders.api.access import ApiSettings, Caller
-from inventory_orders.api.cursor import encode_cursor, place_after
+from inventory_orders.api.cursor import next_page, place_after
 from inventory_orders.api.requests import (
     HttpAnswer,
     ProblemError,
@@ -142,7 +142,7 @@ def list_stock(request: Request, caller: Caller, client: RetryingClient) -> Http
     deadline = read_deadline(client.clock)
     found, last = client.call(lambda: client.store.list_products(limit, after), deadline)
     levels = estimate_levels(client, found, deadline)
-    shown: Shown = {
+    shown = {
         "products": [
             shown_level(level)
             for level in levels.values()
@@ -151,9 +151,7 @@ def list_stock(request: Request, caller: Caller, client: RetryingClient) -> Http
         ],
         "unreadable": list(found.unreadable),
     }
-    if last is not None:
-        shown["next"] = encode_cursor(_STOCK, last)
-    return HttpAnswer(200, shown)
+    return HttpAnswer(200, shown | next_page(_STOCK, last))
 
 
 # Lists have names that no user has.
@@ -180,12 +178,10 @@ def list_adjustments(
     if not rows and after is None:
         # Each incarnation has its opening.
         raise _unknown_product(product_id)
-    shown: Shown = {
+    shown = {
         "adjustments": [{name: row[name] for name in _ADJUSTMENT if name in row} for row in rows]
     }
-    if last is not None:
-        shown["next"] = encode_cursor(name, last)
-    return HttpAnswer(200, shown)
+    return HttpAnswer(200, shown | next_page(name, last))
 
 
 _ADJUSTMENT = (
@@ -215,9 +211,8 @@ def shown_product(level: StockLevel, settings: ApiSettings) -> Shown:
         "availability": availability(product),
         "name": product.name,
         "price": product.price,
+        "units": max(0, level.on_hand) if settings.shows_numbers else None,
     }
-    if settings.shows_numbers:
-        shown["units"] = max(0, level.on_hand)
     return {name: value for name, value in shown.items() if value is not None}
 
 

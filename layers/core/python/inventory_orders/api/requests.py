@@ -47,22 +47,21 @@ class Request:
         authorizer: What API Gateway knows of the caller.
     """
 
-    route: str = ""
-    path: Mapping[str, str] = field(default_factory=dict)
-    headers: Mapping[str, str] = field(default_factory=dict)
-    query: Mapping[str, str] = field(default_factory=dict)
-    body: str = ""
-    is_base64: bool = False
-    authorizer: Mapping[str, Any] = field(default_factory=dict)
+    route: str
+    path: Mapping[str, str]
+    headers: Mapping[str, str]
+    query: Mapping[str, str]
+    body: str
+    is_base64: bool
+    authorizer: Mapping[str, Any]
 
     @classmethod
     def of_event(cls, event: Mapping[str, Any]) -> Request:
         """Read an event of an HTTP API, payload format 2.0."""
-        headers = event.get("headers") or {}
-        named = event.get("pathParameters") or {}
+        path, headers = event.get("pathParameters") or {}, event.get("headers") or {}
         return cls(
             route=event["routeKey"],
-            path={name: _decoded(value) for name, value in named.items()},
+            path={name: _decoded(value) for name, value in path.items()},
             headers={name.lower(): value for name, value in headers.items()},
             query=event.get("queryStringParameters") or {},
             body=event.get("body") or "",

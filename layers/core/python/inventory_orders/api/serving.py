@@ -81,8 +81,8 @@ def answer_command(
     deadline = runtime.deadline(context)
     if not is_request(event):
         return direct.answer(lambda: carry_out(event, deadline))
-    soon = Deadline.after(_PATIENCE_SECONDS, deadline.clock)
-    deadline = min(deadline, soon, key=Deadline.remaining)
+    seconds = min(_PATIENCE_SECONDS, deadline.remaining())
+    deadline = Deadline.after(seconds, deadline.clock)
 
     def work(request: Request, caller: Caller) -> HttpAnswer:
         caller.check_may_operate()

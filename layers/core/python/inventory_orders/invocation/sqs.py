@@ -167,13 +167,11 @@ class SqsCalls:
             message: {
                 "MessageBody": message.body,
                 "DelaySeconds": delay,
-                "MessageAttributes": {
-                    "originalMessageId": _text_attribute(message.original_id),
+                "MessageAttributes": _attributes(
+                    originalMessageId=message.original_id,
                     # The copy keeps the place of the original in the order of sending.
-                    "originalSentTimestamp": _text_attribute(
-                        "" if message.sent is None else str(message.sent)
-                    ),
-                },
+                    originalSentTimestamp="" if message.sent is None else str(message.sent),
+                ),
             }
             for message, delay in seconds.items()
         }
@@ -219,7 +217,7 @@ class SqsCalls:
 
     def park(self, event: Undeliverable) -> bool:
         """Send an event, whole, or only its id if SQS does not take as much. Returns whether SQS has it."""
-        why = _attributes(event.code, event.message, event.id)
+        why = _why(event.code, event.message, event.id)
         return self.send_one(event.body, why) or (
             len(event.body) + _BYTES_OF_ATTRIBUTES > _BYTES_PER_CALL
             and self.send_one(json.dumps({"id": event.id, "bytes": len(event.body)}), why)
@@ -259,31 +257,26 @@ class SqsCalls:
         return None
 
 
-def _attributes(
-    code: str, message: str, original_id: str
-) -> dict[str, MessageAttributeValueTypeDef]:
+def _why(code: str, message: str, original_id: str) -> dict[str, MessageAttributeValueTypeDef]:
     """Why a message is where it is, for machines and for people."""
-    said = {
-        "errorCode": printable(code),
-        "errorMessage": printable(message),
-        "originalMessageId": printable(original_id),
+    return _attributes(errorCode=code, errorMessage=message, originalMessageId=original_id)
+
+
+def _attributes(**texts: str) -> dict[str, MessageAttributeValueTypeDef]:
+    """Message attributes. SQS takes no empty one."""
+    return {
+        name: {"DataType": "String", "StringValue": printable(text) or "?"}
+        for name, text in texts.items()
     }
-    return {name: _text_attribute(text) for name, text in said.items()}
-
-
-def _text_attribute(text: str) -> MessageAttributeValueTypeDef:
-    """A message attribute. SQS takes no empty one."""
-    return {"DataType": "String", "StringValue": text or "?"}
 
 
 def _dead_letter_entry(message: Message, outcome: ChangeOutcome) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "MessageBody": message.body,
-        "MessageAttributes": _attributes(outcome.cause, outcome.detail, message.original_id),
+        "MessageAttributes": _why(outcome.cause, outcome.detail, message.original_id),
     }
     if message.group is not None:
-        entry["MessageGroupId"] = message.group
-        entry["MessageDeduplicationId"] = message.message_id
+        entry |= {"MessageGroupId": message.group, "MessageDeduplicationId": message.message_id}
     return entry
 
 

@@ -77,7 +77,7 @@ class QueueRules:
             return Verdict.POISON
         if outcome.cause not in self.may_be_early:
             return Verdict.REJECTED
-        is_last = message.copy_of is not None and _uses_up_count(message)
+        is_last = message.copy_of is not None and message.receive_count >= EARLY_DELIVERIES
         return Verdict.POISON if is_last else Verdict.RETURNED
 
 
@@ -207,7 +207,10 @@ class SqsBatch(Generic[T]):
                 delay = max(ceil(outcome.retry_after), backoff(message.receive_count))
                 delay = of_sequence.setdefault(message.sequence, min(LONGEST_DELAY_SECONDS, delay))
                 seconds[message] = delay
-                if outcome.verdict is Verdict.REJECTED and _uses_up_count(message):
+                if (
+                    outcome.verdict is Verdict.REJECTED
+                    and message.receive_count >= EARLY_DELIVERIES
+                ):
                     again.append(message)
         self._copied = self._calls.send_copies({m: seconds[m] for m in again})
         self._calls.delay({m: delay for m, delay in seconds.items() if m not in self._copied})
@@ -227,11 +230,6 @@ class SqsBatch(Generic[T]):
                 if result.verdict is Verdict.RETURNED and result.message not in self._copied
             ]
         }
-
-
-def _uses_up_count(message: Message) -> bool:
-    """Whether an early message was delivered as often as one may be."""
-    return message.receive_count >= EARLY_DELIVERIES
 
 
 def read_messages(event: object) -> list[Message]:
