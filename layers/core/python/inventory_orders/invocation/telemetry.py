@@ -9,7 +9,7 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit, single_metric
@@ -51,109 +51,45 @@ logger = Logger()
 metrics = Metrics(provider=_Provider(namespace=NAMESPACE))
 
 
-class Metric(NamedTuple):
-    """A metric.
-
-    Attributes:
-        unit: Of its values.
-        each: The events that have one value each.
-        meaning: Of a value.
-    """
-
-    unit: MetricUnit
-    each: str
-    meaning: str
-
-
 METRICS = {
-    "OrdersPlaced": Metric(MetricUnit.Count, "batch", "orders placed"),
-    "OrdersRejected": Metric(
-        MetricUnit.Count, "batch", "orders rejected; also with the dimension `reason`"
-    ),
-    "OrdersReplayed": Metric(MetricUnit.Count, "batch", "orders that were answered before"),
-    "OrdersPerTransaction": Metric(MetricUnit.Count, "committed transaction", "orders in it"),
-    "OrdersConfirmed": Metric(MetricUnit.Count, "batch with one", "orders confirmed"),
-    "OrdersFulfilled": Metric(MetricUnit.Count, "batch with one", "orders fulfilled"),
-    "OrdersCancelled": Metric(MetricUnit.Count, "batch with one", "orders cancelled"),
-    "OrdersExpired": Metric(MetricUnit.Count, "batch with one", "holds that ended"),
-    "OrdersReturned": Metric(MetricUnit.Count, "batch with one", "returns"),
-    "ConfirmationsRejected": Metric(
-        MetricUnit.Count, "batch with one", "rejected confirmations: payments to refund"
-    ),
-    "ExpiryDelay": Metric(
-        MetricUnit.Seconds, "hold that expired", "time from its end until it expired"
-    ),
-    "MessagesDeadLettered": Metric(
-        MetricUnit.Count, "batch", "messages of any queue that can never succeed"
-    ),
-    "MessagesReturned": Metric(
-        MetricUnit.Count, "batch", "messages of any queue that will be delivered again"
-    ),
-    "TimeSinceFirstReceive": Metric(
-        MetricUnit.Seconds, "batch", "time since its oldest message was first received"
-    ),
-    "CorruptPage": Metric(
-        MetricUnit.Count, "batch with one", "messages returned because a page cannot be read"
-    ),
-    "ConditionalWrites": Metric(MetricUnit.Count, "invocation that wrote", "attempts to commit"),
-    "VersionConflict": Metric(
-        MetricUnit.Count,
-        "attempt to commit",
-        "1 if a version had moved, else 0: the average is the conflict rate",
-    ),
-    "TransactionConflict": Metric(
-        MetricUnit.Count, "attempt to commit", "1 if a rival's transaction was in flight, else 0"
-    ),
-    "Retries": Metric(MetricUnit.Count, "change", "how often its transaction was repeated"),
-    "RetriesExhausted": Metric(
-        MetricUnit.Count, "retried change", "1 if the engine gave it up, else 0"
-    ),
-    "RetryBackoffTime": Metric(MetricUnit.Milliseconds, "wait before a retry", "its length"),
-    "CommitLatency": Metric(
-        MetricUnit.Milliseconds, "committed transaction", "duration of its last request"
-    ),
-    "LeaseWait": Metric(
-        MetricUnit.Milliseconds, "batch that waited", "time spent waiting for leases of others"
-    ),
-    "OrdersFromLanes": Metric(
-        MetricUnit.Count,
-        "order that `place_orders` placed",
-        "1 if all of it came from the worker's own lane, else 0",
-    ),
-    "DepotWait": Metric(
-        MetricUnit.Milliseconds, "visit of the depot", "time in line, also of a worker that gave up"
-    ),
-    "Draws": Metric(MetricUnit.Count, "batch that drew", "rows that lent units to the depot"),
-    "UnitsLent": Metric(MetricUnit.Count, "batch that drew", "units that these rows lent"),
-    "DrawsLost": Metric(
-        MetricUnit.Count, "draw", "1 if a rival's write cancelled its transaction, else 0"
-    ),
-    "Recalls": Metric(
-        MetricUnit.Count, "batch that recalled", "recalls of lent units, to the depot or to rows"
-    ),
-    "LowStock": Metric(
-        MetricUnit.Count, "product", "1: it stopped being `ACTIVE` because of its stock"
-    ),
-    "StaleEventsIgnored": Metric(
-        MetricUnit.Count, "event", "1: it was older than the newest one applied, a success"
-    ),
-    "StaleDeletesIgnored": Metric(
-        MetricUnit.Count, "delete", "1: its incarnation was gone already, a success"
-    ),
-    "EventsPublished": Metric(
-        MetricUnit.Count, "batch of changes", "events that the bus has taken"
-    ),
-    "EventsRefused": Metric(
-        MetricUnit.Count, "batch with one", "refusals by the bus; these events are sent again"
-    ),
-    "EventsUndeliverable": Metric(
-        MetricUnit.Count, "batch with one", "events parked in `UndeliverableEventsQueue`"
-    ),
-    "EventDelay": Metric(
-        MetricUnit.Milliseconds, "published event", "time from `occurredAt` until the bus took it"
-    ),
+    "OrdersPlaced": MetricUnit.Count,
+    "OrdersRejected": MetricUnit.Count,
+    "OrdersReplayed": MetricUnit.Count,
+    "OrdersPerTransaction": MetricUnit.Count,
+    "OrdersConfirmed": MetricUnit.Count,
+    "OrdersFulfilled": MetricUnit.Count,
+    "OrdersCancelled": MetricUnit.Count,
+    "OrdersExpired": MetricUnit.Count,
+    "OrdersReturned": MetricUnit.Count,
+    "ConfirmationsRejected": MetricUnit.Count,
+    "ExpiryDelay": MetricUnit.Seconds,
+    "MessagesDeadLettered": MetricUnit.Count,
+    "MessagesReturned": MetricUnit.Count,
+    "TimeSinceFirstReceive": MetricUnit.Seconds,
+    "CorruptPage": MetricUnit.Count,
+    "ConditionalWrites": MetricUnit.Count,
+    "VersionConflict": MetricUnit.Count,
+    "TransactionConflict": MetricUnit.Count,
+    "Retries": MetricUnit.Count,
+    "RetriesExhausted": MetricUnit.Count,
+    "RetryBackoffTime": MetricUnit.Milliseconds,
+    "CommitLatency": MetricUnit.Milliseconds,
+    "LeaseWait": MetricUnit.Milliseconds,
+    "OrdersFromLanes": MetricUnit.Count,
+    "DepotWait": MetricUnit.Milliseconds,
+    "Draws": MetricUnit.Count,
+    "UnitsLent": MetricUnit.Count,
+    "DrawsLost": MetricUnit.Count,
+    "Recalls": MetricUnit.Count,
+    "LowStock": MetricUnit.Count,
+    "StaleEventsIgnored": MetricUnit.Count,
+    "StaleDeletesIgnored": MetricUnit.Count,
+    "EventsPublished": MetricUnit.Count,
+    "EventsRefused": MetricUnit.Count,
+    "EventsUndeliverable": MetricUnit.Count,
+    "EventDelay": MetricUnit.Milliseconds,
 }
-"""All metrics by name."""
+"""All metrics, each with its unit; operations/metrics.py says what they mean."""
 
 # The variable is there where a stage has no dashboard: it pays for the metrics of its alarms alone.
 _EMITTED = frozenset(os.environ.get("METRICS", "").split()) or METRICS.keys()
@@ -351,7 +287,7 @@ _IDS = {
 def _add(name: str, *values: float) -> None:
     for value in values if name in _EMITTED else ():
         # A truth counts 0 or 1.
-        metrics.add_metric(name, METRICS[name].unit, +value)
+        metrics.add_metric(name, METRICS[name], +value)
 
 
 def _add_any(name: str, value: float) -> None:
