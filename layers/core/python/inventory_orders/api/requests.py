@@ -154,12 +154,14 @@ class HttpAnswer:
 
     def for_gateway(self) -> dict[str, Any]:
         """The answer as API Gateway takes it."""
-        answer: dict[str, Any] = {"statusCode": self.status, "headers": self.headers, "body": ""}
-        if self.document is not None:
-            kind = "application/json" if self.status < 400 else "application/problem+json"
-            answer["headers"] = {**self.headers, "Content-Type": kind}
-            answer["body"] = json.dumps(self.document, default=plain_number)
-        return answer
+        if self.document is None:
+            return {"statusCode": self.status, "headers": self.headers, "body": ""}
+        kind = "application/json" if self.status < 400 else "application/problem+json"
+        return {
+            "statusCode": self.status,
+            "headers": {**self.headers, "Content-Type": kind},
+            "body": json.dumps(self.document, default=plain_number),
+        }
 
     @classmethod
     def of_state(cls, request: Request, document: Mapping[str, Any], etag: str) -> HttpAnswer:

@@ -106,9 +106,8 @@ class Queues:
 
     def of(self, batch: Iterable[Message]) -> QueueUrls:
         """The queue that a batch came from: all of its messages came from one."""
-        if self.fifo is not None and any(message.group is not None for message in batch):
-            return self.fifo
-        return self.standard
+        is_fifo = any(message.group is not None for message in batch)
+        return self.fifo if self.fifo is not None and is_fifo else self.standard
 
     def feeds(self, batch: Iterable[Message]) -> bool:
         """Whether a batch came from the standard queue."""
@@ -141,8 +140,7 @@ class SqsCalls:
         names = ["ApproximateNumberOfMessages"]
         if returned_too:
             names.append("ApproximateNumberOfMessagesNotVisible")
-        url = self._queues.standard.url
-        answer = self._call("get_queue_attributes", url, AttributeNames=names)
+        answer = self._call("get_queue_attributes", self._queues.standard.url, AttributeNames=names)
         if answer is None:
             return inf
         return sum(int(number) for number in answer.get("Attributes", {}).values())

@@ -88,6 +88,10 @@ class SqsBatch(Generic[T]):
         messages: In the order in which they count.
         queues: The queues that feed the function.
         end: When the invocation is ended.
+
+    Attributes:
+        results: The end of each message, in their order.
+        queue_errors: Requests that SQS did not carry out, for the log; their messages have their ends all the same.
     """
 
     def __init__(self, messages: Sequence[Message], queues: Queues, end: Deadline) -> None:
@@ -98,6 +102,7 @@ class SqsBatch(Generic[T]):
         self._dead_lettered: set[Message] = set()
         self._copied: set[Message] = set()
         self.results: list[MessageResult[T]] = []
+        self.queue_errors: Sequence[str] = self._calls.errors
 
     def parse(self, parse: Callable[[Message], T]) -> list[T]:
         """Read every message. Poison leaves here: it is dead-lettered, or returned with all behind it in its group.
@@ -214,11 +219,6 @@ class SqsBatch(Generic[T]):
                     again.append(message)
         self._copied = self._calls.send_copies({m: seconds[m] for m in again})
         self._calls.delay({m: delay for m, delay in seconds.items() if m not in self._copied})
-
-    @property
-    def queue_errors(self) -> tuple[str, ...]:
-        """Requests that SQS did not carry out, for the log; their messages have their ends all the same."""
-        return tuple(self._calls.errors)
 
     @property
     def response(self) -> dict[str, Any]:

@@ -127,7 +127,7 @@ def emit_orders(report: CommitReport) -> None:
 
 def emit_commands(commands: Sequence[OrderCommand], report: CommitReport, now: datetime) -> None:
     """Count what commands did to orders, and say how late holds expired."""
-    done = [outcome.applied for outcome in report.outcomes if outcome.applied is not None]
+    done = (outcome.applied for outcome in report.outcomes)
     transitions = [change for change in done if isinstance(change, Transition)]
     reached = (change.status for change in transitions if change.status != change.order.status)
     for status, count in Counter(reached).items():
@@ -243,8 +243,8 @@ def emit_events(report: PublishReport, queue_errors: Sequence[str]) -> None:
         logger.error("SQS did not carry out requests", extra={"errors": errors})
     fields: dict[str, object] = {"published": len(report.published)}
     if report.refusals:
-        fields["refusals"] = dict(Counter(refusal.code for refusal in report.refusals))
-        fields["detail"] = report.refusals[-1].message
+        refusals = Counter(refusal.code for refusal in report.refusals)
+        fields |= {"refusals": dict(refusals), "detail": report.refusals[-1].message}
     if report.left:
         logger.warning("not all events published", extra=fields | {"left": report.left})
     else:
