@@ -15,9 +15,15 @@ import pytest
 import yaml
 
 from inventory_orders.api.access import ApiSettings, Caller
-from inventory_orders.api.cursor import encode_cursor, place_after
 from inventory_orders.api.products import availability
-from inventory_orders.api.requests import ProblemError, malformed, retry_later, unknown_order
+from inventory_orders.api.requests import (
+    ProblemError,
+    encode_cursor,
+    malformed,
+    place_after,
+    retry_later,
+    unknown_order,
+)
 from inventory_orders.domain.allotments import PageKey
 from inventory_orders.domain.product import ProductStatus
 from inventory_orders.engine.retrying_client import RetryingClient

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from inventory_orders.api.access import Caller
-from inventory_orders.api.cursor import next_page, place_after
 from inventory_orders.api.requests import (
     HttpAnswer,
     ProblemError,
@@ -15,7 +14,9 @@ from inventory_orders.api.requests import (
     check_path_can_name,
     limit_of,
     malformed,
+    next_page,
     path_of_order,
+    place_after,
     problem_of,
     read_deadline,
     retry_later,

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from inventory_orders.api.access import ApiSettings, Caller
-from inventory_orders.api.cursor import next_page, place_after
 from inventory_orders.api.requests import (
     HttpAnswer,
     ProblemError,
     Request,
     limit_of,
     malformed,
+    next_page,
+    place_after,
     read_deadline,
 )
 from inventory_orders.domain.product import Product, ProductStatus

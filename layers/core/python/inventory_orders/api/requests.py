@@ -1,12 +1,14 @@
-"""Requests and their answers: checks of body, query and preferences, and problem documents (RFC 9457)."""
+"""Requests and their answers: checks of body, query and preferences, pages of lists, and problem documents (RFC 9457)."""
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import math
 import re
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, TypeGuard
@@ -17,6 +19,7 @@ from inventory_orders.domain.events import plain_number
 from inventory_orders.engine.outcomes import ChangeOutcome, UnsuccessfulError, outcome_of
 from inventory_orders.errors import InventoryOrdersError, Verdict, VerdictError
 from inventory_orders.messages.strict_json import shown_key, strict_json
+from inventory_orders.store.dynamodb import ListPosition
 
 MAX_BODY_BYTES = 262_144
 """Most bytes of a body: the older quota of an SQS message, which holds everywhere."""
@@ -28,6 +31,11 @@ _READ_SECONDS = 3.0
 
 # After which to ask again, where nothing better is known.
 _SHORT_WAIT_SECONDS = 1
+
+# A cursor, the place in a list at which the next page begins, is no secret and opens nothing: what is listed is said by the
+# request and checked there. The digest binds the cursor to its list, so that a changed one, or one of another list, is
+# refused.
+_DIGEST = 16
 
 _JSON = re.compile(r'application/json\s*(;\s*charset="?utf-8"?\s*)?', re.IGNORECASE)
 _WAIT = re.compile(r'wait\s*=\s*"?([0-9]{1,9})"?\s*(;.*)?', re.IGNORECASE)
@@ -310,6 +318,41 @@ def limit_of(query: Mapping[str, str]) -> int:
     if given.isascii() and given.isdecimal() and len(given) <= 3 and 1 <= int(given) <= MAX_LISTED:
         return int(given)
     raise malformed(f"limit: must be a whole number from 1 to {MAX_LISTED}", "limit")
+
+
+def encode_cursor(list_name: str, place: ListPosition) -> str:
+    """The cursor for what comes after a place in a list; a list of a user's orders is named after its user."""
+    content = f"{place.at} {place.id}".encode()
+    digest = hashlib.sha256(list_name.encode() + b" " + content).digest()[:_DIGEST]
+    return base64.urlsafe_b64encode(digest + content).rstrip(b"=").decode()
+
+
+def next_page(list_name: str, last: ListPosition | None) -> dict[str, Any]:
+    """What the answer with a page says of the next one; nothing on the last."""
+    return {} if last is None else {"next": encode_cursor(list_name, last)}
+
+
+def place_after(list_name: str, query: Mapping[str, str]) -> ListPosition | None:
+    """Where to go on in a list; None: at its beginning.
+
+    Raises:
+        ProblemError: The query has a cursor that is none of this list.
+    """
+    if "cursor" not in query:
+        return None
+    cursor = query["cursor"]
+    with suppress(ValueError):
+        raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+        at, place_id = raw[_DIGEST:].decode().split(" ")
+        place = ListPosition(at, place_id)
+        # Written again it must be the same: two texts for one place would be one too many.
+        if encode_cursor(list_name, place) == cursor:
+            return place
+    raise malformed(
+        "cursor: was not given out for this list; take `next` as it was answered, or leave it out",
+        "cursor",
+        "INVALID_CURSOR",
+    )
 
 
 def read_deadline(clock: Clock) -> Deadline:

@@ -269,13 +269,12 @@ def _attributes(**texts: str) -> dict[str, MessageAttributeValueTypeDef]:
 
 
 def _dead_letter_entry(message: Message, outcome: ChangeOutcome) -> dict[str, Any]:
-    entry: dict[str, Any] = {
+    of_group = {"MessageGroupId": message.group, "MessageDeduplicationId": message.message_id}
+    return {
         "MessageBody": message.body,
         "MessageAttributes": _why(outcome.cause, outcome.detail, message.original_id),
+        **(of_group if message.group is not None else {}),
     }
-    if message.group is not None:
-        entry |= {"MessageGroupId": message.group, "MessageDeduplicationId": message.message_id}
-    return entry
 
 
 def printable(text: str) -> str:
