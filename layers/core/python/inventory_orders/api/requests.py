@@ -32,11 +32,6 @@ _READ_SECONDS = 3.0
 # After which to ask again, where nothing better is known.
 _SHORT_WAIT_SECONDS = 1
 
-# A cursor, the place in a list at which the next page begins, is no secret and opens nothing: what is listed is said by the
-# request and checked there. The digest binds the cursor to its list, so that a changed one, or one of another list, is
-# refused.
-_DIGEST = 16
-
 _JSON = re.compile(r'application/json\s*(;\s*charset="?utf-8"?\s*)?', re.IGNORECASE)
 _WAIT = re.compile(r'wait\s*=\s*"?([0-9]{1,9})"?\s*(;.*)?', re.IGNORECASE)
 
@@ -304,8 +299,10 @@ def check_path_can_name(name: str, value: str) -> None:
         ProblemError: Its path would name something else, because it is decoded.
     """
     if _decoded(value) != value:
-        what = "has a percent sign before two hexadecimal digits, so that no path could name it"
-        raise malformed(f"{name}: {what}; choose another id", name)
+        raise malformed(
+            f"{name}: has a percent sign before two hexadecimal digits, so that no path could name it; choose another id",
+            name,
+        )
 
 
 def limit_of(query: Mapping[str, str]) -> int:
@@ -318,6 +315,12 @@ def limit_of(query: Mapping[str, str]) -> int:
     if given.isascii() and given.isdecimal() and len(given) <= 3 and 1 <= int(given) <= MAX_LISTED:
         return int(given)
     raise malformed(f"limit: must be a whole number from 1 to {MAX_LISTED}", "limit")
+
+
+# A cursor, the place in a list at which the next page begins, is no secret and opens nothing: what is listed is said by the
+# request and checked there. The digest binds the cursor to its list, so that a changed one, or one of another list, is
+# refused.
+_DIGEST = 16
 
 
 def encode_cursor(list_name: str, place: ListPosition) -> str:
