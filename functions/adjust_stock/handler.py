@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from inventory_orders.api.commands import answer_command
+from inventory_orders.api.serving import answer_command
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.change import NOTES_OF_ADJUSTMENT, RejectionReason
@@ -15,6 +15,7 @@ from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.sqs_batch import (
     QueueRules,
     SqsBatch,
+    read_messages,
     refuse_unsupported_events,
 )
 from inventory_orders.invocation.telemetry import (
@@ -30,7 +31,7 @@ from inventory_orders.products.decrement import REASON
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
-runtime.prepare("queues", "committer")
+runtime.prepare("store", "queues", "committer")
 
 _ROUTES = {"POST /products/{productId}/adjustments": "adjust"}
 """The action that each request of the HTTP API stands for."""
@@ -54,8 +55,8 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     """
     if not direct.is_queue_event(event):
         return answer_command(event, context, _ROUTES, _command, ("adjust",))
-    batch: SqsBatch[Adjustment] = SqsBatch.read(
-        event, runtime.process().queues, runtime.time_left(context)
+    batch: SqsBatch[Adjustment] = SqsBatch(
+        read_messages(event), runtime.process().queues, runtime.end_of(context)
     )
     adjustments = batch.parse(lambda message: parse_adjustment(message.body))
     report = runtime.process().committer.apply(adjustments, runtime.deadline(context), batch.age)

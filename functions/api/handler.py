@@ -6,11 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from inventory_orders.api import orders, products
-from inventory_orders.api.access import Caller
-from inventory_orders.api.problems import unknown_route
+from inventory_orders.api.access import ApiSettings, Caller
 from inventory_orders.api.requests import HttpAnswer, Request, is_request
 from inventory_orders.api.serving import serve
-from inventory_orders.api.settings import ApiSettings
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.telemetry import logger, metrics
 
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
 
     from inventory_orders.engine.retrying_client import RetryingClient
 
-runtime.prepare("committer", "impatient_committer", "order_queue")
+runtime.prepare("store", "committer", "impatient_committer", "order_queue")
 
 _Answer = Callable[[Request, Caller, Any], HttpAnswer]
 
@@ -82,8 +80,6 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
         return direct.invalid("UNSUPPORTED_EVENT", what)
 
     def work(request: Request, caller: Caller) -> HttpAnswer:
-        if request.route not in _ROUTES:
-            raise unknown_route()
         return _ROUTES[request.route](request, caller, context)
 
-    return serve(event, work).for_gateway()
+    return serve(event, _ROUTES, work)

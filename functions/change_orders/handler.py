@@ -12,7 +12,7 @@ from inventory_orders.invocation.order_commands import RULES, answer, carry_out
 from inventory_orders.invocation.sqs import SqsCalls
 from inventory_orders.invocation.sqs_batch import (
     SqsBatch,
-    is_from_standard_queue,
+    read_messages,
     refuse_unsupported_events,
 )
 from inventory_orders.invocation.telemetry import emit_commands, emit_messages, logger, metrics
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from inventory_orders.domain.order_command import OrderCommand
 
-runtime.prepare("queues", "committer")
+runtime.prepare("store", "queues", "committer")
 
 # While more commands than that wait, or were returned, or SQS does not tell, holds do not expire: a payment may be among
 # them. The depth may be a minute old, or older: docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/
@@ -54,9 +54,10 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     """
     if not direct.is_queue_event(event):
         return direct.answer(lambda: _command(event, context))
-    expires = is_from_standard_queue(event, runtime.process().expiry_queues)
-    queues = runtime.process().expiry_queues if expires else runtime.process().queues
-    batch: SqsBatch[OrderCommand] = SqsBatch.read(event, queues, runtime.time_left(context))
+    messages = read_messages(event)
+    expires = runtime.process().expiry_queue.feeds(messages)
+    queues = runtime.process().expiry_queue if expires else runtime.process().queues
+    batch: SqsBatch[OrderCommand] = SqsBatch(messages, queues, runtime.end_of(context))
     if expires:
         ended_by = SystemClock().now() - timedelta(seconds=runtime.process().hold_grace_seconds)
         commands = batch.parse(lambda message: parse_expiry(message.body, ended_by))
@@ -76,7 +77,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
 
 def _commands_waiting(context: LambdaContext, *, returned_too: bool) -> float:
     """About how many commands are not done with; infinite if SQS does not say."""
-    calls = SqsCalls(runtime.process().queues, runtime.time_left(context))
+    calls = SqsCalls(runtime.process().queues, runtime.end_of(context))
     waiting = calls.count_waiting(returned_too=returned_too)
     if calls.errors:
         logger.error("SQS did not carry out requests", extra={"errors": calls.errors})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from inventory_orders.api.commands import answer_command
+from inventory_orders.api.serving import answer_command
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.change import NOTES_OF_ADJUSTMENT, AdjustmentKey, AdjustmentRecord
 from inventory_orders.engine.retrying_client import RetryingClient
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
 
-runtime.prepare()
+runtime.prepare("store")
 
 _ROUTES = {"POST /counts": None}
 """The request of the HTTP API: its body says the action."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from inventory_orders.api.commands import answer_command
+from inventory_orders.api.serving import answer_command
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.allocation import Update
 from inventory_orders.domain.change import Rejection, RejectionReason
@@ -30,6 +30,7 @@ from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.sqs_batch import (
     QueueRules,
     SqsBatch,
+    read_messages,
     refuse_unsupported_events,
 )
 from inventory_orders.invocation.telemetry import (
@@ -47,7 +48,7 @@ from inventory_orders.products.catalogue import ProductCatalogue
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
-runtime.prepare("queues")
+runtime.prepare("store", "queues")
 
 _ROUTES = {
     "POST /products": "create",
@@ -88,8 +89,8 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
         emit_stats(products.stats, products.retries, products.exhausted)
         return result
     deadline = runtime.deadline(context)
-    batch: SqsBatch[CatalogueEvent] = SqsBatch.read(
-        event, runtime.process().queues, runtime.time_left(context)
+    batch: SqsBatch[CatalogueEvent] = SqsBatch(
+        read_messages(event), runtime.process().queues, runtime.end_of(context)
     )
     now = SystemClock().now()
     events = batch.parse(lambda message: parse_catalogue_event(message.body, now))
@@ -151,7 +152,7 @@ def _change_details(
     event = catalogue_event(command, SystemClock().now())
     applied, product = products.change_details(event, deadline)
     if not applied:
-        emit_stale_event(event.product_id)
+        emit_stale_event(productId=event.product_id)
     return {"result": "APPLIED" if applied else "STALE"} | direct.of_product(product)
 
 

@@ -9,6 +9,7 @@ from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.sqs_batch import (
     QueueRules,
     SqsBatch,
+    read_messages,
     refuse_unsupported_events,
 )
 from inventory_orders.invocation.telemetry import emit_messages, emit_orders, logger, metrics
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from inventory_orders.domain.order import Order
 
-runtime.prepare("queues", "committer")
+runtime.prepare("store", "queues", "committer")
 
 
 @logger.inject_lambda_context
@@ -34,10 +35,10 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     """
     if not direct.is_queue_event(event):
         return direct.answer(lambda: _place(event, context))
-    batch: SqsBatch[Order] = SqsBatch.read(
-        event, runtime.process().queues, runtime.time_left(context)
+    batch: SqsBatch[Order] = SqsBatch(
+        read_messages(event), runtime.process().queues, runtime.end_of(context)
     )
-    hold = runtime.process().settings.hold_seconds
+    hold = runtime.process().hold_seconds
     orders = batch.parse(lambda message: parse_order(message.body, message.group, hold))
     report = runtime.process().committer.apply(orders, runtime.deadline(context), batch.age)
     batch.settle(report.outcomes, QueueRules())
@@ -47,7 +48,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
 
 
 def _place(event: object, context: LambdaContext) -> direct.Answer:
-    order = parse_order_event(event, runtime.process().settings.hold_seconds)
+    order = parse_order_event(event, runtime.process().hold_seconds)
     deadline, engine = runtime.deadline(context), runtime.process().committer
     report = engine.apply([order], deadline)
     emit_orders(report)

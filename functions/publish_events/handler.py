@@ -12,7 +12,7 @@ from inventory_orders.invocation.telemetry import emit_events, logger, metrics
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
-stream_batch.prepare()
+runtime.prepare("bus", "undeliverable_events")
 
 
 class NotAllPublishedError(InventoryOrdersError):
@@ -33,9 +33,9 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
             but of that the embedded AWS knows nothing, and would drop them.
     """
     news = list(stream_batch.read_changes(event))
-    publisher, undeliverable = stream_batch.publisher()
+    publisher, calls = stream_batch.publisher(context)
     report = publisher.publish(news, runtime.deadline(context))
-    emit_events(report, undeliverable.errors)
+    emit_events(report, calls.errors)
     if report.left:
         raise NotAllPublishedError(f"{report.left} of {len(news)} events are not published")
     return {

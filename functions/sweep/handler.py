@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from inventory_orders.holds.ending import DueHold
 
 
-runtime.prepare("expiry_queues")
+runtime.prepare("store", "expiry_queue")
 
 # Holds come first, since they have to be in time. Lanes are not left without any, however many holds there are.
 _SHARE_OF_HOLDS = 0.7
@@ -60,8 +60,8 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
         report = return_idle_units(runtime.process().store, deadline)
     except RepairNeededError as error:
         problems.append(str(error))
-    mappings = runtime.process().settings.stream_mappings
-    problems += streams.unread_streams(runtime.process().store, mappings)
+    process = runtime.process()
+    problems += streams.unread_streams(process.store, process.stream_mappings)
     published, not_published = _publish_stock(deadline, problems)
     if problems:
         raise RepairNeededError("; ".join(problems))
@@ -77,7 +77,7 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
 
 def _send_holds(deadline: Deadline, context: LambdaContext) -> tuple[HoldsReport, list[str]]:
     """Send the holds that are about to end. Returns what became of them, and what has to be repaired."""
-    calls = SqsCalls(runtime.process().expiry_queues, runtime.time_left(context))
+    calls = SqsCalls(runtime.process().expiry_queue, runtime.end_of(context))
     # If SQS does not say, sending will: silence would be taken for a sweep without holds.
     if _MAX_WAITING < calls.count_waiting() < inf:
         return HoldsReport(unfinished="many holds that have ended wait to expire already"), []
@@ -106,10 +106,11 @@ def _publish_stock(deadline: Deadline, problems: list[str]) -> tuple[int | None,
     Returns:
         How many were published, if that is known; and why others are left for the next sweep.
     """
-    if runtime.process().settings.stock_event_bus is None:
+    stock_watch = runtime.process().stock_watch
+    if stock_watch is None:
         return None, ""
     try:
-        return runtime.process().stock_watch.publish(deadline), ""
+        return stock_watch.publish(deadline), ""
     except VerdictError as error:
         if error.verdict is Verdict.RETURNED and not isinstance(error, CorruptItemError):
             return None, str(error)

@@ -240,8 +240,8 @@ MUTANTS = (
     ),
     _mutant(
         "followers of a returned message not held back",
-        *("invocation/sqs_batch.py", "return message.group in self._stopped"),
-        "return False",
+        *("invocation/sqs.py", "return self.group or self.receipt_handle"),
+        "return self.receipt_handle",
         FIFO,
         kind="throttled",
     ),

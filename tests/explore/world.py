@@ -1247,8 +1247,7 @@ class Handlers:
         key = environment, self._function_of[environment]
         if key not in self._processes:
             variables = os.environ | self._variables_of(self._function_of[environment])
-            settings = self._runtime.RuntimeSettings.from_environment(variables)
-            self._processes[key] = self._runtime.Process(settings)
+            self._processes[key] = self._runtime.Process(variables)
         return self._processes[key]
 
     def _variables_of(self, name: str) -> dict[str, str]:

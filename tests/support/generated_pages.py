@@ -189,12 +189,13 @@ def events() -> str:
 
 def metrics() -> str:
     """List the metrics of the handlers."""
-    from inventory_orders.invocation.telemetry import METRICS
+    from inventory_orders.invocation.telemetry import METRICS as UNITS
+    from operations.metrics import METRICS
 
     return _table(
         "metric, unit, one value for each, meaning",
         [
-            (_code(name), metric.unit.value, metric.each, metric.meaning)
+            (_code(name), UNITS[name].value, metric.each, metric.meaning)
             for name, metric in METRICS.items()
         ],
     )

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 from unittest.mock import patch
 
-from inventory_orders.api.settings import ApiSettings
+from inventory_orders.api.access import ApiSettings
 from inventory_orders.invocation import runtime
 from local.invoke import make_queues, make_tables
 from simulated_aws import Consumed, SimulatedAws, Table, answered_directly_by

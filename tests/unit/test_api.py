@@ -14,18 +14,22 @@ import jsonschema
 import pytest
 import yaml
 
-from inventory_orders.api import problems
-from inventory_orders.api.access import Caller
-from inventory_orders.api.cursor import decode_cursor, encode_cursor
-from inventory_orders.api.problems import ProblemError
+from inventory_orders.api.access import ApiSettings, Caller
 from inventory_orders.api.products import availability
-from inventory_orders.api.settings import ApiSettings
+from inventory_orders.api.requests import (
+    ProblemError,
+    encode_cursor,
+    malformed,
+    place_after,
+    retry_later,
+    unknown_order,
+)
 from inventory_orders.domain.allotments import PageKey
 from inventory_orders.domain.product import ProductStatus
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import ConfigurationError, StoreUnavailableError, ThrottledError
 from inventory_orders.invocation import runtime
-from inventory_orders.invocation.sqs import QueueSender
+from inventory_orders.invocation.sqs import SqsCalls
 from inventory_orders.invocation.telemetry import logger
 from inventory_orders.messages.parse import json_schema
 from inventory_orders.store.dynamodb import ListPosition
@@ -407,7 +411,7 @@ def statuses_seen(api, monkeypatch):
         StoreUnavailableError("AccessDeniedException", "x"),
     ):
         broken(monkeypatch, error)
-        monkeypatch.setattr(QueueSender, "send", lambda *_: False)
+        monkeypatch.setattr(SqsCalls, "send_one", lambda *_: False)
         see("POST", "/orders", ORDER)
         for path in ("/orders/o-1", f"/products/{TEA}"):
             see("GET", path)
@@ -700,6 +704,19 @@ def test_a_queue_that_takes_nothing_is_a_reason_to_send_the_order_again(api, mon
     assert int(said.headers["Retry-After"]) >= 1
 
 
+def test_each_order_that_the_queue_refuses_is_logged_with_its_own_error_only(
+    api, monkeypatch, capsys
+):
+    monkeypatch.setattr(logger.registered_handler, "stream", sys.stdout)
+    monkeypatch.setenv("ORDER_QUEUE_URL", "https://sqs/none")
+    new_process()
+    for number in range(3):
+        assert api("POST", "/orders", ORDER | {"orderId": f"o-{number}"}).status == 503
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    errors = [line["errors"] for line in lines if "errors" in line]
+    assert [len(each) for each in errors] == [1, 1, 1]
+
+
 # ---------------------------------------------------------------------- GET /orders
 
 
@@ -853,10 +870,10 @@ PLACE = ListPosition("2026-01-01T00:00:00.000000+00:00", "o-1")
 
 def test_a_cursor_leads_back_to_its_place_in_its_list_only():
     cursor = encode_cursor("u-7", PLACE)
-    assert decode_cursor("u-7", cursor) == PLACE
+    assert place_after("u-7", {"cursor": cursor}) == PLACE
     assert "o-1" not in cursor
     with pytest.raises(ProblemError):
-        decode_cursor("u-8", cursor)
+        place_after("u-8", {"cursor": cursor})
 
 
 def test_a_cursor_that_was_tampered_with_is_refused(api):
@@ -866,7 +883,7 @@ def test_a_cursor_that_was_tampered_with_is_refused(api):
             changed = cursor[:number] + other + cursor[number + 1 :]
             if changed != cursor:
                 with pytest.raises(ProblemError, match="INVALID_CURSOR"):
-                    decode_cursor("u-7", changed)
+                    place_after("u-7", {"cursor": changed})
     for wrong in ("", "a", cursor[:-1], cursor + "A", cursor + "=", "é", "{}", "\n", "/" * 40):
         query = {"userId": "u-7", "cursor": wrong}
         said = api("GET", "/orders", query=query)
@@ -1404,9 +1421,9 @@ def test_random_requests_are_all_answered(api):
 
 def test_every_problem_has_a_code_that_machines_can_read():
     for error in (
-        problems.malformed("x"),
-        problems.retry_later("CONTENTION", "x", 2.3),
-        problems.unknown_order("o-1"),
+        malformed("x"),
+        retry_later("CONTENTION", "x", 2.3),
+        unknown_order("o-1"),
     ):
         assert error.document["code"].isupper()
-    assert problems.retry_later("CONTENTION", "x", 2.3).retry_after == 3
+    assert retry_later("CONTENTION", "x", 2.3).headers == {"Retry-After": "3"}

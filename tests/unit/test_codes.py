@@ -7,6 +7,7 @@ from inventory_orders.domain.change import RejectionReason
 from inventory_orders.invocation import telemetry
 from local import ROOT
 from operations import codes
+from operations.metrics import METRICS
 
 ALL_CODES = (
     *(codes.DEAD_LETTERS.keys(), codes.REFUSED.keys(), codes.LATER.keys()),
@@ -66,3 +67,4 @@ def test_every_metric_has_its_meaning():
     }
     # What has none raises a KeyError when it is counted.
     assert telemetry.METRICS.keys() - named == set(telemetry._REACHED.values())
+    assert METRICS.keys() == telemetry.METRICS.keys()

@@ -17,7 +17,7 @@ from inventory_orders.engine.committer import Committer
 from inventory_orders.engine.contention import Rivals
 from inventory_orders.errors import ConfigurationError
 from inventory_orders.invocation import runtime
-from inventory_orders.invocation.runtime import RuntimeSettings
+from inventory_orders.invocation.runtime import Process
 from local import ROOT
 from local.invoke import FakeContext, function_names, is_good, load_handler, readable
 from operations import emf
@@ -349,20 +349,22 @@ def test_a_missing_table_returns_everything_and_is_logged(handle, monkeypatch, c
 
 def test_the_error_for_a_missing_setting_names_it():
     with pytest.raises(ConfigurationError, match="ORDERS_TABLE_NAME"):
-        RuntimeSettings.from_environment({"PRODUCTS_TABLE_NAME": "p"})
+        _ = Process({"PRODUCTS_TABLE_NAME": "p"}).store
 
 
 def test_a_function_that_is_told_nothing_of_lanes_has_none(shop_environment, monkeypatch):
-    assert RuntimeSettings.from_environment().lanes == 0
+    assert runtime.process().committer.lanes.most == 0
     monkeypatch.setenv("LANES", "5")
-    assert RuntimeSettings.from_environment().lanes == 5
+    new_process()
+    assert runtime.process().committer.lanes.most == 5
 
 
 @pytest.mark.parametrize("lanes", ["", "many", "-1", "1.5", "²"])
 def test_a_number_of_lanes_that_is_none_is_named(shop_environment, monkeypatch, lanes):
     monkeypatch.setenv("LANES", lanes)
+    new_process()
     with pytest.raises(ConfigurationError, match="LANES"):
-        RuntimeSettings.from_environment()
+        _ = runtime.process().committer
 
 
 @pytest.mark.parametrize("name", function_names())

@@ -59,7 +59,7 @@ MAY_IMPORT = {
     ),
     "inventory_orders.invocation.sqs": (
         *("inventory_orders.engine.outcomes", "inventory_orders.publishing.publisher"),
-        "inventory_orders.portions",
+        *("inventory_orders.clock", "inventory_orders.portions"),
     ),
     # Other functions load what answers operators' requests, a few modules, and nothing that only the API's function needs.
     "inventory_orders.api": (
@@ -73,7 +73,7 @@ MAY_IMPORT = {
     ),
     "functions": (
         *("inventory_orders.clock", "inventory_orders.errors", "inventory_orders.domain"),
-        "inventory_orders.api.commands",
+        "inventory_orders.api.serving",
         *("inventory_orders.engine.outcomes", "inventory_orders.engine.retrying_client"),
         *("inventory_orders.lanes.idle", "inventory_orders.holds"),
         *("inventory_orders.products",),
@@ -211,7 +211,7 @@ def test_a_room_imports_only_what_it_may(room):
         ("functions.place_orders.handler", "inventory_orders.store.dynamodb"),
         ("inventory_orders.publishing.publisher", "botocore.exceptions"),
         ("functions.place_orders.handler", "inventory_orders.api.orders"),
-        ("inventory_orders.invocation.runtime", "inventory_orders.api.settings"),
+        ("inventory_orders.invocation.runtime", "inventory_orders.api.access"),
         ("inventory_orders.clock", "operations.audit"),
         ("operations.audit", "local.endpoint"),
         ("local.stack", "cli"),

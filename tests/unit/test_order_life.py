@@ -23,7 +23,7 @@ from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import MAX_ROW_SIZE, OrderCommand, Part
 from inventory_orders.errors import ConfigurationError, Verdict
 from inventory_orders.invocation import runtime
-from inventory_orders.invocation.runtime import Process, RuntimeSettings
+from inventory_orders.invocation.runtime import Process
 from inventory_orders.retry import EARLY_DELIVERIES, LONGEST_DELAY_SECONDS
 from inventory_orders.store.rows import Table, decode, encode, record_row
 from local.invoke import FakeContext, load_handler
@@ -864,8 +864,7 @@ class Desk:
         """Start the functions anew, with environment variables beside those of their tables and queues."""
         variables |= {f"{table.name}_TABLE_NAME": table.value for table in Table}
         self._processes = {
-            function: Process(RuntimeSettings.from_environment(variables | self._urls_of(function)))
-            for function in QUEUES_OF
+            function: Process(variables | self._urls_of(function)) for function in QUEUES_OF
         }
 
     def _urls_of(self, function):

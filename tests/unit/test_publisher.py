@@ -14,10 +14,10 @@ from botocore.exceptions import (
     ReadTimeoutError,
 )
 
-from inventory_orders.clock import Deadline
+from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.events import SOURCE, of_order
 from inventory_orders.errors import UnpublishableError
-from inventory_orders.invocation.sqs import UndeliverableEvents
+from inventory_orders.invocation.sqs import Queues, QueueUrls, SqsCalls
 from inventory_orders.invocation.stream_batch import read_changes
 from inventory_orders.publishing.bus import MAX_BYTES, MAX_ENTRIES, Bus, BusEntry
 from inventory_orders.publishing.publisher import (
@@ -566,28 +566,30 @@ class SmallQueue:
         return {"MessageId": "m"}
 
 
+def calls_to(client):
+    return SqsCalls(Queues(client, QueueUrls("url")), Deadline.after(30, SystemClock()))
+
+
 def test_what_is_too_large_even_for_the_queue_leaves_its_id_there():
     row = order_row("o-1", attributes={"note": "x" * 300_000})
     for most, whole in ((1_048_576, True), (262_144, False)):
         client = SmallQueue(most)
-        queue = UndeliverableEvents(client, "url")
         world = World()
-        world.publisher = Publisher(Bus(world.bridge, "Bus"), queue.park, world.clock)
+        world.publisher = Publisher(Bus(world.bridge, "Bus"), calls_to(client).park, world.clock)
         assert world.publish(*of_order(None, row)).left == 0
         ((body, attributes),) = client.messages
         assert ("detail" in json.loads(body)) is whole
         assert attributes["originalMessageId"]["StringValue"] == "o-1#1#OrderPlaced"
     assert json.loads(body)["id"] == "o-1#1#OrderPlaced"
-    assert not UndeliverableEvents(SmallQueue(10), "url").park(world_event(row))
+    assert not calls_to(SmallQueue(10)).park(world_event(row))
 
 
 def test_the_attributes_of_what_is_parked_count_as_well():
     body = json.dumps({"record": "x" * 262_000})
     assert len(body) < 262_144
     client = SmallQueue(262_144)
-    assert UndeliverableEvents(client, "url").park(
-        Undeliverable("o-1", "o-1", body, "CODE", "m" * 512)
-    )
+    parked = Undeliverable("o-1", "o-1", body, "CODE", "m" * 512)
+    assert calls_to(client).park(parked)
     assert [json.loads(body)["id"] for body, _ in client.messages] == ["o-1"]
 
 

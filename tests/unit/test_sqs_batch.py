@@ -6,8 +6,9 @@ import time
 import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError
 
+from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.change import RejectionReason
-from inventory_orders.invocation.sqs import QueueUrls, SourceQueues
+from inventory_orders.invocation.sqs import Queues, QueueUrls
 from inventory_orders.invocation.sqs_batch import (
     QueueRules,
     SqsBatch,
@@ -63,11 +64,12 @@ class Bench(engine_bench.Bench):
     def __init__(self, *products, sqs=None):
         super().__init__(*products, attempts=2)
         self.sqs = sqs or FakeSqs()
-        self.queues = SourceQueues(self.sqs, QUEUE, FIFO)
+        self.queues = Queues(self.sqs, QUEUE, FIFO)
         self.seconds_left = 30.0
 
     def process(self, event, may_be_early=frozenset()):
-        batch = SqsBatch.read(event, self.queues, lambda: self.seconds_left)
+        end = Deadline.after(self.seconds_left, SystemClock())
+        batch = SqsBatch(read_messages(event), self.queues, end)
         orders = batch.parse(parse)
         report = self.apply(*orders, seconds=10)
         batch.settle(report.outcomes, QueueRules(may_be_early))
@@ -424,10 +426,11 @@ def test_an_outcome_is_not_dead_lettered_behind_a_returned_message_of_its_group(
 
 def test_a_message_gets_its_disposition_once():
     bench = Bench(product("p", 5))
-    batch = SqsBatch.read(sqs_event(order_body("a", {"p": 1})), bench.queues, lambda: 30.0)
+    end = Deadline.after(30.0, SystemClock())
+    batch = SqsBatch(read_messages(sqs_event(order_body("a", {"p": 1}))), bench.queues, end)
     report = bench.apply(*batch.parse(parse), seconds=10)
     batch.settle(report.outcomes, QueueRules())
-    with pytest.raises(ValueError, match="m-0 has ended before"):
+    with pytest.raises(ValueError, match="longer"):
         batch.settle(report.outcomes, QueueRules())
 
 

@@ -30,7 +30,7 @@ from inventory_orders.engine.committer import Committer
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import Verdict
 from inventory_orders.invocation import runtime, stream_batch
-from inventory_orders.invocation.sqs import QueueUrls, SourceQueues, UndeliverableEvents
+from inventory_orders.invocation.sqs import Queues, QueueUrls, SqsCalls
 from inventory_orders.invocation.telemetry import logger
 from inventory_orders.messages.parse import json_schema
 from inventory_orders.products.catalogue import ProductCatalogue
@@ -182,9 +182,10 @@ class World:
     def rows(self, table):
         return list(self._tables[table].items.values())
 
-    def publisher(self):
-        undeliverable = UndeliverableEvents(self.sqs, "undeliverable")
-        return Publisher(Bus(self.bridge, "Bus"), undeliverable.park, SystemClock()), undeliverable
+    def publisher(self, context):
+        undeliverable = Queues(self.sqs, QueueUrls("undeliverable"))
+        calls = SqsCalls(undeliverable, runtime.end_of(context))
+        return Publisher(Bus(self.bridge, "Bus"), calls.park, SystemClock()), calls
 
     def nothing_was_done(self):
         after = {name: table.items for name, table in self._tables.items()}
@@ -217,8 +218,8 @@ def world():
         time.seconds = NOW
         queues = QueueUrls("queue", "dead_letters"), QueueUrls("queue.fifo", "dead_letters.fifo")
         expiries = QueueUrls("expiries", "dead_letters_of_expiries")
-        patch.setattr(runtime.Process, "queues", SourceQueues(world.sqs, *queues))
-        patch.setattr(runtime.Process, "expiry_queues", SourceQueues(world.sqs, expiries))
+        patch.setattr(runtime.Process, "queues", Queues(world.sqs, *queues))
+        patch.setattr(runtime.Process, "expiry_queue", Queues(world.sqs, expiries))
         patch.setattr(stream_batch, "publisher", world.publisher)
         yield world
         forget_what_handlers_made()

@@ -167,7 +167,7 @@ class World:
             if fed == function:
                 variables[f"{prefix}QUEUE_URL"] = self.queues[name].url
                 variables[f"{prefix}DEAD_LETTER_QUEUE_URL"] = self.queues[name].dead_letters.url
-        return runtime.Process(runtime.RuntimeSettings.from_environment(variables))
+        return runtime.Process(variables)
 
     def _process_of_now(self):
         return self.processes[self.invoked[self.scheduler.current]]

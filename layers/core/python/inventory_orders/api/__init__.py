@@ -1,1 +1,1 @@
-"""The HTTP API: what may be asked by whom, and how it is answered; no function but `api` loads it."""
+"""The HTTP API: what may be asked by whom, and how it is answered."""

@@ -1,15 +1,54 @@
-"""Permissions of a caller, from what API Gateway has verified."""
+"""Permissions of a caller, from what API Gateway has verified, and the settings that they follow from."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
-from inventory_orders.api.problems import ProblemError, malformed, unknown_order
-from inventory_orders.api.settings import ApiSettings
-from inventory_orders.domain.change import OrderRecord
+from inventory_orders.api.requests import ProblemError, malformed
+from inventory_orders.errors import ConfigurationError
+
+
+@dataclass(frozen=True, slots=True)
+class ApiSettings:
+    """The environment variables that the stack gives to the API's function, beside those of all functions.
+
+    Attributes:
+        user_id_claim: `USER_ID_CLAIM`: the claim of a token that says whose it is; None where no token is taken.
+        operators_claim: `OPERATORS_CLAIM_NAME` and `OPERATORS_CLAIM_VALUE`: the claim of a token that may call
+            every route; None where no token may.
+        shows_numbers: `SHOW_STOCK`: whether products are shown with their units (`numbers`), and not only whether
+            they are to be had (`availability`).
+    """
+
+    user_id_claim: str | None
+    operators_claim: tuple[str, str] | None
+    shows_numbers: bool
+
+    @classmethod
+    @cache
+    def from_environment(cls) -> ApiSettings:
+        """Read the settings, once.
+
+        Raises:
+            ConfigurationError: One is missing or wrong.
+        """
+        shown = os.environ.get("SHOW_STOCK")
+        if shown not in ("numbers", "availability"):
+            what = "not set" if shown is None else repr(shown)
+            raise ConfigurationError(
+                f"the environment variable SHOW_STOCK is {what}; it must be numbers or availability"
+            )
+        name, value = (os.environ.get(f"OPERATORS_CLAIM_{part}", "") for part in ("NAME", "VALUE"))
+        return cls(
+            user_id_claim=os.environ.get("USER_ID_CLAIM"),
+            operators_claim=(name, value) if name and value else None,
+            shows_numbers=shown == "numbers",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +80,10 @@ class Caller:
             name, value = settings.operators_claim
             if _says(claims.get(name), value):
                 return cls(None, name=str(claims.get(settings.user_id_claim, ""))[:_MAX_NAME])
-        says_whose = settings.user_id_claim
-        user_id = claims.get(says_whose)
+        user_id = claims.get(settings.user_id_claim)
         if not isinstance(user_id, str) or not user_id:
-            raise ProblemError(
-                403, "NO_SUBJECT", f"the token does not say whose it is ({says_whose})"
-            )
+            detail = f"the token does not say whose it is ({settings.user_id_claim})"
+            raise ProblemError(403, "NO_SUBJECT", detail)
         return cls(user_id, settings.shows_numbers)
 
     def as_actor(self, command: Mapping[str, Any]) -> dict[str, str]:
@@ -59,6 +96,10 @@ class Caller:
             raise malformed("actor: is the caller of the request; remove it", "actor")
         return {"actor": self.name} if self.name else {}
 
+    def acts_for(self, user_id: str | None) -> bool:
+        """Whether the caller may act for a user, and see what is the user's."""
+        return self.customer in (None, user_id)
+
     def check_is(self, user_id: str, what: str) -> None:
         """Check that the caller may act for a user.
 
@@ -69,18 +110,9 @@ class Caller:
         Raises:
             ProblemError: The caller is another customer. The answer does not tell whether the user exists.
         """
-        if self.customer not in (None, user_id):
+        if not self.acts_for(user_id):
             detail = f"userId: customers {what}; it must be your own id"
             raise ProblemError(403, "OTHER_USER", detail)
-
-    def check_may_see(self, order: OrderRecord) -> None:
-        """Check that an order may be seen.
-
-        Raises:
-            ProblemError: It is another customer's, which looks as if there were none.
-        """
-        if self.customer not in (None, order.user_id):
-            raise unknown_order(order.order_id)
 
     def check_may_operate(self) -> None:
         """Check that the caller may do what operators do.
@@ -89,11 +121,7 @@ class Caller:
             ProblemError: The caller is a customer.
         """
         if self.customer is not None:
-            raise ProblemError(
-                403,
-                "OPERATORS_ONLY",
-                "only operators may do this",
-            )
+            raise ProblemError(403, "OPERATORS_ONLY", "only operators may do this")
 
 
 _MAX_NAME = 128

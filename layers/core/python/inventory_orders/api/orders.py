@@ -7,23 +7,22 @@ from dataclasses import replace
 from typing import Any
 
 from inventory_orders.api.access import Caller
-from inventory_orders.api.commands import command_of
-from inventory_orders.api.cursor import encode_cursor, place_after
-from inventory_orders.api.problems import (
-    ProblemError,
-    malformed,
-    problem_of,
-    retry_later,
-    unknown_order,
-)
 from inventory_orders.api.requests import (
     HttpAnswer,
+    ProblemError,
     Request,
     check_path_can_name,
     limit_of,
+    malformed,
+    next_page,
     path_of_order,
+    place_after,
+    problem_of,
     read_deadline,
+    retry_later,
+    unknown_order,
 )
+from inventory_orders.api.serving import command_of
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.change import (
     IdempotencyMatch,
@@ -35,8 +34,6 @@ from inventory_orders.domain.change import (
 )
 from inventory_orders.domain.events import public_order
 from inventory_orders.domain.order import Order
-from inventory_orders.engine.committer import Committer
-from inventory_orders.engine.outcomes import ChangeOutcome
 from inventory_orders.engine.reader import read_orders
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import (
@@ -46,7 +43,7 @@ from inventory_orders.errors import (
     id_reused_error,
 )
 from inventory_orders.invocation import direct, order_commands, runtime
-from inventory_orders.invocation.sqs import QueueSender
+from inventory_orders.invocation.sqs import SqsCalls
 from inventory_orders.invocation.telemetry import emit_orders, logger
 from inventory_orders.messages.parse import (
     checked_id,
@@ -76,12 +73,12 @@ def place_order(request: Request, caller: Caller, context: Any) -> HttpAnswer:
     document = request.json()
     if not isinstance(document, dict) or "action" in document:
         raise malformed("the body must be an order, such as docs/api.md shows")
-    order = parse_order_event(document, runtime.process().settings.hold_seconds)
+    order = parse_order_event(document, runtime.process().hold_seconds)
     check_path_can_name("orderId", order.order_id)
     caller.check_is(order.user_id, "order for themselves")
     body = json.dumps(document, separators=(",", ":"))
     if request.wait_seconds is None:
-        _send(runtime.process().order_queue, body)
+        _send(body, context)
         return _accepted(order, {})
     seconds = min(request.wait_seconds, MAX_WAIT_SECONDS)
     answer = _place_now(order, body, seconds, caller, context)
@@ -91,9 +88,14 @@ def place_order(request: Request, caller: Caller, context: Any) -> HttpAnswer:
 def _place_now(order: Order, body: str, seconds: int, caller: Caller, context: Any) -> HttpAnswer:
     """One attempt; then, if it would have to wait for rivals, the way of all orders, and a look at the row."""
     engine = runtime.process().impatient_committer
-    left = runtime.time_left(context)() - WORST_CASE_SECONDS_OF_ONE_CALL
+    left = runtime.end_of(context).remaining() - WORST_CASE_SECONDS_OF_ONE_CALL
     deadline = Deadline.after(min(seconds, left), engine.client.clock)
-    outcome = _attempt(engine, order, deadline)
+    report = engine.apply([order], deadline)
+    # An order that goes on to the queue was not given up.
+    emit_orders(replace(report, exhausted=()))
+    (outcome,) = report.outcomes
+    if outcome.verdict is Verdict.POISON:
+        raise problem_of(outcome)
     if outcome.applied is order:
         # What has just been written need not be read.
         written = order.placed(outcome.after, outcome.at)
@@ -101,34 +103,20 @@ def _place_now(order: Order, body: str, seconds: int, caller: Caller, context: A
     stored = _stored(order, engine.client, deadline)
     is_new = stored is None and outcome.verdict is Verdict.RETURNED
     if is_new:
-        _send(runtime.process().order_queue, body)
+        _send(body, context)
     stored = stored or _wait_for(order, engine.client, deadline)
     if stored is None:
         return _accepted(order, {"Retry-After": "1"})
-    if caller.customer not in (None, stored.user_id):
+    if not caller.acts_for(stored.user_id):
         # Its user is forgotten, so the row does not tell whether it is the same order.
         raise id_reused_error("ORDER_ID_REUSED")
     return _answer_of(stored, caller, outcome.rejection, is_new=is_new)
 
 
-def _attempt(engine: Committer, order: Order, deadline: Deadline) -> ChangeOutcome:
-    """Try to place an order in a transaction of its own.
-
-    Raises:
-        ProblemError: It can never be placed.
-    """
-    report = engine.apply([order], deadline)
-    # An order that goes on to the queue was not given up.
-    emit_orders(replace(report, exhausted=()))
-    (outcome,) = report.outcomes
-    if outcome.verdict is Verdict.POISON:
-        raise problem_of(outcome)
-    return outcome
-
-
-def _send(queue: QueueSender, body: str) -> None:
-    if not queue.send(body):
-        logger.error("SQS did not carry out requests", extra={"errors": queue.errors})
+def _send(body: str, context: Any) -> None:
+    calls = SqsCalls(runtime.process().order_queue, runtime.end_of(context))
+    if not calls.send_one(body):
+        logger.error("SQS did not carry out requests", extra={"errors": calls.errors})
         raise retry_later(
             "QUEUE_UNAVAILABLE", "the queue did not take the order; send the same again"
         )
@@ -185,7 +173,7 @@ def _answer_of(
     shown = _shown(record, caller)
     if record.status == OrderStatus.REJECTED:
         problem = ProblemError(409, str(record.reason), _why(record, rejection), {"order": shown})
-        return HttpAnswer.of_problem(problem)
+        return problem.answer
     headers = {"Location": path_of_order(record.order_id), "ETag": _etag(record, caller)}
     status = 201 if is_new and record.status == OrderStatus.PENDING else 200
     return HttpAnswer(status, shown, headers)
@@ -218,10 +206,13 @@ def get_order(request: Request, caller: Caller, order_id: str) -> HttpAnswer:
     key = OrderKey(checked_id("orderId", order_id))
     client = runtime.process().committer.client
     record = client.call(lambda: client.store.get_record(key), read_deadline(client.clock))
-    # A tombstone is no order yet.
-    if not isinstance(record, OrderRecord) or record.user_id is None:
+    # A tombstone is no order yet, and another customer's looks as if there were none.
+    if (
+        not isinstance(record, OrderRecord)
+        or record.user_id is None
+        or not caller.acts_for(record.user_id)
+    ):
         raise unknown_order(order_id)
-    caller.check_may_see(record)
     return HttpAnswer.of_state(request, _shown(record, caller), _etag(record, caller))
 
 
@@ -259,13 +250,11 @@ def list_orders(request: Request, caller: Caller) -> HttpAnswer:
         logger.error("orders cannot be read", extra={"orders": unreadable})
     # The index may show an order that was fulfilled a moment ago.
     only = user_id is None or "status" in query
-    shown: dict[str, Any] = {
+    shown = {
         "orders": [o for o in orders if o["status"] == OrderStatus.CONFIRMED or not only],
         "unreadable": unreadable,
     }
-    if has_more:
-        shown["next"] = encode_cursor(name, places[-1])
-    return HttpAnswer(200, shown)
+    return HttpAnswer(200, shown | next_page(name, places[-1] if has_more else None))
 
 
 # No user has this id.

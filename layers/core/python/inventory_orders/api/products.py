@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from inventory_orders.api.access import Caller
-from inventory_orders.api.cursor import encode_cursor, place_after
-from inventory_orders.api.problems import ProblemError, malformed
-from inventory_orders.api.requests import HttpAnswer, Request, limit_of, read_deadline
-from inventory_orders.api.settings import ApiSettings
+from inventory_orders.api.access import ApiSettings, Caller
+from inventory_orders.api.requests import (
+    HttpAnswer,
+    ProblemError,
+    Request,
+    limit_of,
+    malformed,
+    next_page,
+    place_after,
+    read_deadline,
+)
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.engine.reader import read_all
 from inventory_orders.engine.retrying_client import RetryingClient
@@ -137,7 +143,7 @@ def list_stock(request: Request, caller: Caller, client: RetryingClient) -> Http
     deadline = read_deadline(client.clock)
     found, last = client.call(lambda: client.store.list_products(limit, after), deadline)
     levels = estimate_levels(client, found, deadline)
-    shown: Shown = {
+    shown = {
         "products": [
             shown_level(level)
             for level in levels.values()
@@ -146,9 +152,7 @@ def list_stock(request: Request, caller: Caller, client: RetryingClient) -> Http
         ],
         "unreadable": list(found.unreadable),
     }
-    if last is not None:
-        shown["next"] = encode_cursor(_STOCK, last)
-    return HttpAnswer(200, shown)
+    return HttpAnswer(200, shown | next_page(_STOCK, last))
 
 
 # Lists have names that no user has.
@@ -175,12 +179,10 @@ def list_adjustments(
     if not rows and after is None:
         # Each incarnation has its opening.
         raise _unknown_product(product_id)
-    shown: Shown = {
+    shown = {
         "adjustments": [{name: row[name] for name in _ADJUSTMENT if name in row} for row in rows]
     }
-    if last is not None:
-        shown["next"] = encode_cursor(name, last)
-    return HttpAnswer(200, shown)
+    return HttpAnswer(200, shown | next_page(name, last))
 
 
 _ADJUSTMENT = (
@@ -210,9 +212,8 @@ def shown_product(level: StockLevel, settings: ApiSettings) -> Shown:
         "availability": availability(product),
         "name": product.name,
         "price": product.price,
+        "units": max(0, level.on_hand) if settings.shows_numbers else None,
     }
-    if settings.shows_numbers:
-        shown["units"] = max(0, level.on_hand)
     return {name: value for name, value in shown.items() if value is not None}
 
 

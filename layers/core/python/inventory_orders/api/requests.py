@@ -1,19 +1,25 @@
-"""Requests: checks of body, query and preferences."""
+"""Requests and their answers: checks of body, query and preferences, pages of lists, and problem documents (RFC 9457)."""
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
+import math
 import re
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any, TypeGuard
 from urllib.parse import quote, unquote
 
-from inventory_orders.api.problems import ProblemError, malformed
 from inventory_orders.clock import Clock, Deadline
 from inventory_orders.domain.events import plain_number
+from inventory_orders.engine.outcomes import ChangeOutcome, UnsuccessfulError, outcome_of
+from inventory_orders.errors import InventoryOrdersError, Verdict, VerdictError
 from inventory_orders.messages.strict_json import shown_key, strict_json
+from inventory_orders.store.dynamodb import ListPosition
 
 MAX_BODY_BYTES = 262_144
 """Most bytes of a body: the older quota of an SQS message, which holds everywhere."""
@@ -22,6 +28,9 @@ MAX_LISTED = 100
 _LISTED = "20"
 
 _READ_SECONDS = 3.0
+
+# After which to ask again, where nothing better is known.
+_SHORT_WAIT_SECONDS = 1
 
 _JSON = re.compile(r'application/json\s*(;\s*charset="?utf-8"?\s*)?', re.IGNORECASE)
 _WAIT = re.compile(r'wait\s*=\s*"?([0-9]{1,9})"?\s*(;.*)?', re.IGNORECASE)
@@ -41,28 +50,36 @@ class Request:
         authorizer: What API Gateway knows of the caller.
     """
 
-    route: str = ""
-    path: Mapping[str, str] = field(default_factory=dict)
-    headers: Mapping[str, str] = field(default_factory=dict)
-    query: Mapping[str, str] = field(default_factory=dict)
-    body: str = ""
-    is_base64: bool = False
-    authorizer: Mapping[str, Any] = field(default_factory=dict)
+    route: str
+    path: Mapping[str, str]
+    headers: Mapping[str, str]
+    query: Mapping[str, str]
+    body: str
+    is_base64: bool
+    authorizer: Mapping[str, Any]
 
     @classmethod
     def of_event(cls, event: Mapping[str, Any]) -> Request:
         """Read an event of an HTTP API, payload format 2.0."""
-        headers = event.get("headers") or {}
-        named = event.get("pathParameters") or {}
+        path, headers = event.get("pathParameters") or {}, event.get("headers") or {}
         return cls(
             route=event["routeKey"],
-            path={name: _decoded(value) for name, value in named.items()},
+            path={name: _decoded(value) for name, value in path.items()},
             headers={name.lower(): value for name, value in headers.items()},
             query=event.get("queryStringParameters") or {},
             body=event.get("body") or "",
             is_base64=bool(event.get("isBase64Encoded")),
             authorizer=event.get("requestContext", {}).get("authorizer") or {},
         )
+
+    def check_route(self, known: Collection[str]) -> None:
+        """Check that the function answers the route.
+
+        Raises:
+            ProblemError: It does not.
+        """
+        if self.route not in known:
+            raise ProblemError(404, "UNKNOWN_ROUTE", "there is nothing here; see docs/api.md")
 
     def text(self) -> str:
         """The body.
@@ -123,12 +140,6 @@ class Request:
                 return int(found[1])
         return None
 
-    def has_version(self, etag: str) -> bool:
-        """Whether the caller has this very state already (`If-None-Match`)."""
-        given = self.headers.get("if-none-match", "")
-        known = {tag.strip().removeprefix("W/") for tag in given.split(",")}
-        return bool(known & {etag, "*"})
-
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
@@ -144,47 +155,129 @@ class HttpAnswer:
     document: Mapping[str, Any] | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def text(self) -> str:
-        """The body as text."""
-        if self.document is None:
-            return ""
-        return json.dumps(self.document, default=plain_number)
-
-    @property
-    def all_headers(self) -> dict[str, str]:
-        """The headers, with the type of the body."""
-        kind = "application/json" if self.status < 400 else "application/problem+json"
-        return {**self.headers, **({} if self.document is None else {"Content-Type": kind})}
-
     def for_gateway(self) -> dict[str, Any]:
         """The answer as API Gateway takes it."""
-        return {"statusCode": self.status, "headers": self.all_headers, "body": self.text}
-
-    @classmethod
-    def of_problem(cls, problem: ProblemError) -> HttpAnswer:
-        """The answer with a problem document."""
-        wait = problem.retry_after
-        return cls(
-            problem.status,
-            problem.document,
-            {} if wait is None else {"Retry-After": str(wait)},
-        )
+        if self.document is None:
+            return {"statusCode": self.status, "headers": self.headers, "body": ""}
+        kind = "application/json" if self.status < 400 else "application/problem+json"
+        return {
+            "statusCode": self.status,
+            "headers": {**self.headers, "Content-Type": kind},
+            "body": json.dumps(self.document, default=plain_number),
+        }
 
     @classmethod
     def of_state(cls, request: Request, document: Mapping[str, Any], etag: str) -> HttpAnswer:
-        """The answer with a document, unless the caller has it already."""
+        """The answer with a document, unless the caller has it already (`If-None-Match`)."""
         headers = {"ETag": etag, "Cache-Control": "private, no-cache"}
-        if request.has_version(etag):
+        given = request.headers.get("if-none-match", "")
+        known = {tag.strip().removeprefix("W/") for tag in given.split(",")}
+        if known & {etag, "*"}:
             return cls(304, headers=headers)
         return cls(200, document, headers)
 
 
+class ProblemError(InventoryOrdersError):
+    """An answer other than a success.
+
+    Args:
+        status: Of HTTP.
+        code: Stable name of the cause, for machines.
+        detail: What to do about it.
+        more: Further members of the document.
+        retry_after: Whole seconds after which the same request may succeed; None if that is not the way.
+
+    Attributes:
+        document: The body.
+        headers: Beside its type.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        detail: str,
+        more: dict[str, Any] | None = None,
+        retry_after: int | None = None,
+    ) -> None:
+        super().__init__(f"{status} {code}")
+        self.status = status
+        self.code = code
+        self.document: dict[str, Any] = {
+            "title": HTTPStatus(status).phrase,
+            "status": status,
+            "code": code,
+            "detail": detail,
+            **(more or {}),
+        }
+        self.headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
+
+    @property
+    def answer(self) -> HttpAnswer:
+        """The answer with this problem."""
+        return HttpAnswer(self.status, self.document, self.headers)
+
+
+def malformed(detail: str, field: str = "", code: str = "SCHEMA_VIOLATION") -> ProblemError:
+    """A request that can never succeed as it is."""
+    return ProblemError(400, code, detail, {"field": field} if field else None)
+
+
+def unknown_order(order_id: str) -> ProblemError:
+    """There is none, or it is not the caller's: both look the same."""
+    return ProblemError(404, "UNKNOWN_ORDER", f"there is no order {order_id}")
+
+
+def retry_later(code: str, detail: str, seconds: float = 0.0) -> ProblemError:
+    """Nothing is decided, and the same request may succeed later."""
+    return ProblemError(503, code, detail, retry_after=math.ceil(seconds) or _SHORT_WAIT_SECONDS)
+
+
+_NOT_THERE = ("UNKNOWN_ORDER", "UNKNOWN_PRODUCT")
+
+
+def problem_of(outcome: ChangeOutcome) -> ProblemError:
+    """The answer to a request that does not succeed."""
+    code, detail = outcome.cause, outcome.detail
+    match outcome.verdict:
+        case Verdict.POISON if code.endswith("ID_REUSED"):
+            return ProblemError(409, code, detail)
+        case Verdict.POISON if code == "REFUSED_BY_DYNAMODB":
+            return malformed("DynamoDB does not take the request as it is", code=code)
+        case Verdict.POISON:
+            return malformed(detail, outcome.field_path, code)
+        case Verdict.REJECTED:
+            return ProblemError(404 if code in _NOT_THERE else 409, code, detail)
+        case Verdict.RETURNED if code.startswith(("CORRUPT", "UNREADABLE")):
+            detail = "what is stored cannot be read; an operator has to repair it"
+            return ProblemError(500, code, detail)
+        case Verdict.RETURNED:
+            # DynamoDB's words are not for callers.
+            detail = "the service could not answer in time; send the same again"
+            return retry_later(code, detail, outcome.retry_after)
+    return ProblemError(
+        500, "UNAVAILABLE", "the service cannot use its tables; an operator has to repair that"
+    )
+
+
+def problem_of_error(error: ProblemError | VerdictError) -> ProblemError:
+    """The answer to a request that an error ended."""
+    if isinstance(error, ProblemError):
+        return error
+    problem = problem_of(outcome_of(error))
+    if isinstance(error, UnsuccessfulError) and error.facts:
+        problem.document["product"] = error.facts
+    return problem
+
+
 def is_request(event: object) -> TypeGuard[dict[str, Any]]:
     """Whether an event is a request of an HTTP API, payload format 2.0."""
-    if not isinstance(event, dict) or event.get("version") != "2.0":
-        return False
-    return isinstance(event.get("routeKey"), str) and isinstance(event.get("requestContext"), dict)
+    return (
+        isinstance(event, dict)
+        and event.get("version") == "2.0"
+        and isinstance(event.get("routeKey"), str)
+        and isinstance(event.get("requestContext"), dict)
+    )
 
 
 def path_of_order(order_id: str) -> str:
@@ -206,8 +299,10 @@ def check_path_can_name(name: str, value: str) -> None:
         ProblemError: Its path would name something else, because it is decoded.
     """
     if _decoded(value) != value:
-        what = "has a percent sign before two hexadecimal digits, so that no path could name it"
-        raise malformed(f"{name}: {what}; choose another id", name)
+        raise malformed(
+            f"{name}: has a percent sign before two hexadecimal digits, so that no path could name it; choose another id",
+            name,
+        )
 
 
 def limit_of(query: Mapping[str, str]) -> int:
@@ -220,6 +315,47 @@ def limit_of(query: Mapping[str, str]) -> int:
     if given.isascii() and given.isdecimal() and len(given) <= 3 and 1 <= int(given) <= MAX_LISTED:
         return int(given)
     raise malformed(f"limit: must be a whole number from 1 to {MAX_LISTED}", "limit")
+
+
+# A cursor, the place in a list at which the next page begins, is no secret and opens nothing: what is listed is said by the
+# request and checked there. The digest binds the cursor to its list, so that a changed one, or one of another list, is
+# refused.
+_DIGEST = 16
+
+
+def encode_cursor(list_name: str, place: ListPosition) -> str:
+    """The cursor for what comes after a place in a list; a list of a user's orders is named after its user."""
+    content = f"{place.at} {place.id}".encode()
+    digest = hashlib.sha256(list_name.encode() + b" " + content).digest()[:_DIGEST]
+    return base64.urlsafe_b64encode(digest + content).rstrip(b"=").decode()
+
+
+def next_page(list_name: str, last: ListPosition | None) -> dict[str, Any]:
+    """What the answer with a page says of the next one; nothing on the last."""
+    return {} if last is None else {"next": encode_cursor(list_name, last)}
+
+
+def place_after(list_name: str, query: Mapping[str, str]) -> ListPosition | None:
+    """Where to go on in a list; None: at its beginning.
+
+    Raises:
+        ProblemError: The query has a cursor that is none of this list.
+    """
+    if "cursor" not in query:
+        return None
+    cursor = query["cursor"]
+    with suppress(ValueError):
+        raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+        at, place_id = raw[_DIGEST:].decode().split(" ")
+        place = ListPosition(at, place_id)
+        # Written again it must be the same: two texts for one place would be one too many.
+        if encode_cursor(list_name, place) == cursor:
+            return place
+    raise malformed(
+        "cursor: was not given out for this list; take `next` as it was answered, or leave it out",
+        "cursor",
+        "INVALID_CURSOR",
+    )
 
 
 def read_deadline(clock: Clock) -> Deadline:

@@ -52,14 +52,17 @@ _FAILURES = {
 
 def of_outcome(outcome: ChangeOutcome) -> Answer:
     """The answer to a command, from its outcome."""
-    code, message = outcome.cause, outcome.detail
     if outcome.verdict in (Verdict.APPLIED, Verdict.REPLAYED):
         return {"result": outcome.verdict.name}
     if outcome.verdict is Verdict.POISON:
-        return invalid(code, message, outcome.field_path)
-    answer = {"result": _FAILURES[outcome.verdict], "code": code, "message": message}
+        return invalid(outcome.cause, outcome.detail, outcome.field_path)
     wait = round(outcome.retry_after, 3)
-    return answer | ({"retryAfterSeconds": wait} if wait else {})
+    return {
+        "result": _FAILURES[outcome.verdict],
+        "code": outcome.cause,
+        "message": outcome.detail,
+        **({"retryAfterSeconds": wait} if wait else {}),
+    }
 
 
 def of_row(order_id: str, client: RetryingClient, deadline: Deadline) -> Answer:

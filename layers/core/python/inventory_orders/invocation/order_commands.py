@@ -41,11 +41,11 @@ def carry_out(command: OrderCommand, context: Any) -> ChangeOutcome:
     client, key = engine.client, OrderKey(command.order_id)
     cancels_all = command.action is OrderAction.CANCEL and command.part is None
     if cancels_all and client.call(lambda: client.store.get_record(key), deadline) is None:
-        hint = "sent to OrderCommandQueue, the command cancels it before it arrives"
         return ChangeOutcome(
             Verdict.REJECTED,
             cause=RejectionReason.UNKNOWN_ORDER.value,
-            detail=f"there is no order {command.order_id}; {hint}",
+            detail=f"there is no order {command.order_id}; sent to OrderCommandQueue, the command cancels it before it "
+            "arrives",
         )
     report = engine.apply([command], deadline)
     emit_commands([command], report, SystemClock().now())
@@ -60,8 +60,8 @@ def answer(command: OrderCommand, outcome: ChangeOutcome) -> direct.Answer:
     result["orderId"] = command.order_id
     if isinstance(outcome.applied, Transition):
         gives_back = outcome.applied.gives_back
-        result["status"] = outcome.applied.status
-        result["stockReturned"] = {
-            product_id: gives_back[product_id] for product_id in outcome.after
+        result |= {
+            "status": outcome.applied.status,
+            "stockReturned": {product_id: gives_back[product_id] for product_id in outcome.after},
         }
     return result

@@ -1,21 +1,20 @@
-"""The settings of a handler, read once from its environment, and the objects that a process makes from them."""
+"""The settings of a handler, from its environment, and the objects that a process makes from them."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import boto3
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.errors import ConfigurationError
 from inventory_orders.invocation import sqs
-from inventory_orders.invocation.sqs import QueueSender, QueueUrls, SourceQueues
+from inventory_orders.invocation.sqs import Queues, QueueUrls
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, WORST_CASE_SECONDS_OF_ONE_CALL, Store
 from inventory_orders.store.rows import Table
 
@@ -23,9 +22,8 @@ if TYPE_CHECKING:
     from inventory_orders.engine.committer import Committer
     from inventory_orders.holds.ending import SentHolds
     from inventory_orders.products.decrement import AtomicDecrement
+    from inventory_orders.publishing.bus import Bus
     from inventory_orders.publishing.stock import StockWatch
-
-T = TypeVar("T")
 
 RESERVED_SECONDS = WORST_CASE_SECONDS_OF_ONE_CALL + 3.0
 """Seconds between the deadline and the end of an invocation: for the worst case of a call that began just before it, and
@@ -36,111 +34,79 @@ for answering the queue."""
 _SIDE_BY_SIDE = 4
 
 
-@dataclass(frozen=True, slots=True)
-class RuntimeSettings:
-    """The environment variables that the stack gives to every function.
-
-    Attributes:
-        tables: The tables' names: `PRODUCTS_TABLE_NAME`, `ORDERS_TABLE_NAME`, `STOCK_ADJUSTMENTS_TABLE_NAME`,
-            `ALLOTMENTS_TABLE_NAME`.
-        lanes: `LANES`: at most so many lanes; 0 where it is absent.
-        hold_seconds: `HOLD_SECONDS`: how long the stock of an order that says nothing is held without payment; None
-            where it is absent.
-        hold_grace_seconds: `HOLD_GRACE_SECONDS`: between the end of a hold and its expiry, for the functions that expire
-            holds.
-        queue: `QUEUE_URL` and `DEAD_LETTER_QUEUE_URL`: what feeds the function, and where its poison goes; None
-            for a function without a queue.
-        fifo_queue: `FIFO_QUEUE_URL` and `FIFO_DEAD_LETTER_QUEUE_URL`, where there is one.
-        expiry_queue: `EXPIRY_QUEUE_URL` and `EXPIRY_DEAD_LETTER_QUEUE_URL`, where there is one.
-        order_queue: `ORDER_QUEUE_URL`: where the function sends orders, if it does.
-        event_bus: `EVENT_BUS_NAME`: for the function that publishes outcomes.
-        stock_event_bus: `STOCK_EVENT_BUS_NAME`: for the sweep, if it publishes stock.
-        undeliverable_events: `UNDELIVERABLE_EVENTS_QUEUE_URL`: where it parks what cannot be published.
-        stream_mappings: `STREAM_MAPPINGS`: UUIDs of the event source mappings of that function, for the sweep.
-    """
-
-    tables: Mapping[Table, str]
-    lanes: int
-    hold_seconds: int | None
-    queue: QueueUrls | None
-    fifo_queue: QueueUrls | None
-    expiry_queue: QueueUrls | None
-    order_queue: str | None = None
-    event_bus: str | None = None
-    stock_event_bus: str | None = None
-    undeliverable_events: str | None = None
-    stream_mappings: tuple[str, ...] = ()
-    hold_grace_seconds: int | None = None
-
-    @classmethod
-    def from_environment(cls, environment: Mapping[str, str] | None = None) -> RuntimeSettings:
-        """Read the settings.
-
-        Raises:
-            ConfigurationError: One is missing or wrong; names it.
-        """
-        values = os.environ if environment is None else environment
-
-        def required(name: str) -> str:
-            value = values.get(name, "")
-            if not value:
-                raise ConfigurationError(f"the environment variable {name} is not set")
-            return value
-
-        def whole_number(name: str) -> int:
-            value = values.get(name, "0")
-            if not (value.isascii() and value.isdecimal()):
-                raise ConfigurationError(
-                    f"the environment variable {name} is {value!r}; it must be a whole number"
-                )
-            return int(value)
-
-        def queue(prefix: str) -> QueueUrls | None:
-            if not values.get(f"{prefix}QUEUE_URL"):
-                return None
-            return QueueUrls(
-                required(f"{prefix}QUEUE_URL"), required(f"{prefix}DEAD_LETTER_QUEUE_URL")
-            )
-
-        return cls(
-            tables={table: required(f"{table.name}_TABLE_NAME") for table in Table},
-            lanes=whole_number("LANES"),
-            hold_seconds=whole_number("HOLD_SECONDS") or None,
-            queue=queue(""),
-            fifo_queue=queue("FIFO_"),
-            expiry_queue=queue("EXPIRY_"),
-            order_queue=values.get("ORDER_QUEUE_URL"),
-            event_bus=values.get("EVENT_BUS_NAME"),
-            stock_event_bus=values.get("STOCK_EVENT_BUS_NAME"),
-            undeliverable_events=values.get("UNDELIVERABLE_EVENTS_QUEUE_URL"),
-            stream_mappings=tuple(values.get("STREAM_MAPPINGS", "").split()),
-            hold_grace_seconds=(
-                whole_number("HOLD_GRACE_SECONDS") if values.get("HOLD_GRACE_SECONDS") else None
-            ),
-        )
-
-
 class Process:
     """An execution environment: what is made from its settings, once.
 
-    Attributes:
-        settings: Its settings.
+    The settings are the environment variables that the stack gives to a function. Each is read where it is needed, so that
+    a function needs none of another's.
+
+    Args:
+        environment: The environment variables. `infra/functions.py` says what each means.
     """
 
-    def __init__(self, settings: RuntimeSettings) -> None:
-        self.settings = settings
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = environment
+
+    def _text(self, variable: str) -> str:
+        """A setting.
+
+        Raises:
+            ConfigurationError: It is missing; names it.
+        """
+        value = self._environment.get(variable)
+        if not value:
+            raise ConfigurationError(f"the environment variable {variable} is not set")
+        return value
+
+    def _whole_number(self, variable: str, default: str | None = None) -> int:
+        """A setting that is a number.
+
+        Raises:
+            ConfigurationError: It is missing and has no default, or it is no number; names it.
+        """
+        value = (
+            self._text(variable) if default is None else self._environment.get(variable, default)
+        )
+        if not (value.isascii() and value.isdecimal()):
+            raise ConfigurationError(
+                f"the environment variable {variable} is {value!r}; it must be a whole number"
+            )
+        return int(value)
+
+    def _queue(self, prefix: str) -> QueueUrls:
+        """A queue, and its dead-letter queue."""
+        return QueueUrls(
+            self._text(f"{prefix}QUEUE_URL"), self._text(f"{prefix}DEAD_LETTER_QUEUE_URL")
+        )
+
+    @property
+    def hold_seconds(self) -> int | None:
+        """How long the stock of an order that says nothing is held without payment; None if it is not."""
+        return self._whole_number("HOLD_SECONDS", "0") or None
+
+    @property
+    def hold_grace_seconds(self) -> int:
+        """Seconds between the end of a hold and its expiry."""
+        return self._whole_number("HOLD_GRACE_SECONDS")
+
+    @property
+    def stream_mappings(self) -> list[str]:
+        """UUIDs of the event source mappings that read the tables' streams."""
+        return self._environment.get("STREAM_MAPPINGS", "").split()
 
     @cached_property
     def store(self) -> Store:
         """The tables."""
-        return Store(client("dynamodb", CLIENT_CONFIG), self.settings.tables)
+        names = {table: self._text(f"{table.name}_TABLE_NAME") for table in Table}
+        return Store(client("dynamodb", CLIENT_CONFIG), names)
 
     @cached_property
     def committer(self) -> Committer:
         """The engine."""
         from inventory_orders.engine.committer import Committer  # noqa: PLC0415 - not all functions need it
 
-        return Committer(self.store, executor=executor(), lanes=self.settings.lanes)
+        lanes = self._whole_number("LANES", "0")
+        return Committer(self.store, executor=executor(), lanes=lanes)
 
     @cached_property
     def impatient_committer(self) -> Committer:
@@ -164,53 +130,59 @@ class Process:
         return ending.SentHolds(ending.MAX_REMEMBERED)
 
     @cached_property
-    def stock_watch(self) -> StockWatch:
-        """What publishes stock."""
+    def stock_watch(self) -> StockWatch | None:
+        """What publishes stock; None without the setting `stockEvents`."""
+        if "STOCK_EVENT_BUS_NAME" not in self._environment:
+            return None
         from inventory_orders.engine.retrying_client import RetryingClient  # noqa: PLC0415 - only with `stockEvents`
-        from inventory_orders.publishing import bus  # noqa: PLC0415
         from inventory_orders.publishing.stock import StockWatch  # noqa: PLC0415
 
-        name = configured(self.settings.stock_event_bus, "STOCK_EVENT_BUS_NAME")
-        return StockWatch(
-            RetryingClient(self.store), bus.Bus(client("events", bus.CLIENT_CONFIG), name)
-        )
+        return StockWatch(RetryingClient(self.store), self._bus("STOCK_EVENT_BUS_NAME"))
 
     @cached_property
-    def queues(self) -> SourceQueues:
+    def bus(self) -> Bus:
+        """The bus of the events that streams tell of."""
+        return self._bus("EVENT_BUS_NAME")
+
+    def _bus(self, variable: str) -> Bus:
+        from inventory_orders.publishing import bus  # noqa: PLC0415 - not all functions publish
+
+        name = self._text(variable)
+        return bus.Bus(client("events", bus.CLIENT_CONFIG), name)
+
+    @cached_property
+    def queues(self) -> Queues:
         """The queues that feed the function."""
-        queue = configured(self.settings.queue, "QUEUE_URL")
-        return SourceQueues(client("sqs", sqs.CLIENT_CONFIG), queue, self.settings.fifo_queue)
+        fifo = self._queue("FIFO_") if self._environment.get("FIFO_QUEUE_URL") else None
+        return self._queues(self._queue(""), fifo)
 
     @cached_property
-    def expiry_queues(self) -> SourceQueues:
+    def expiry_queue(self) -> Queues:
         """The queue of holds that end."""
-        queue = configured(self.settings.expiry_queue, "EXPIRY_QUEUE_URL")
-        return SourceQueues(client("sqs", sqs.CLIENT_CONFIG), queue)
+        return self._queues(self._queue("EXPIRY_"))
 
     @cached_property
-    def order_queue(self) -> QueueSender:
+    def order_queue(self) -> Queues:
         """The queue that the function sends orders to."""
-        url = configured(self.settings.order_queue, "ORDER_QUEUE_URL")
-        return QueueSender(client("sqs", sqs.CLIENT_CONFIG), url)
+        return self._queues(QueueUrls(self._text("ORDER_QUEUE_URL")))
 
-    @property
-    def hold_grace_seconds(self) -> int:
-        """Seconds between the end of a hold and its expiry."""
-        return configured(self.settings.hold_grace_seconds, "HOLD_GRACE_SECONDS")
+    @cached_property
+    def undeliverable_events(self) -> Queues:
+        """The queue of what cannot be published."""
+        return self._queues(QueueUrls(self._text("UNDELIVERABLE_EVENTS_QUEUE_URL")))
+
+    def _queues(self, standard: QueueUrls, fifo: QueueUrls | None = None) -> Queues:
+        return Queues(client("sqs", sqs.CLIENT_CONFIG), standard, fifo)
 
 
 @cache
 def process() -> Process:
-    """This process, with the settings of its environment.
-
-    Raises:
-        ConfigurationError: One is missing or wrong; names it.
-    """
-    return Process(RuntimeSettings.from_environment())
+    """This process, with the settings of its environment."""
+    return Process(os.environ)
 
 
 def prepare(*names: str) -> None:
-    """Make the store and other attributes of the process, when a handler is imported.
+    """Make attributes of the process, when a handler is imported.
 
     Lambda imports a handler in its init phase, in which a function has more CPU than its memory gives it later, and
     making the clients takes longer than all the rest of a first batch. Sends nothing.
@@ -219,19 +191,8 @@ def prepare(*names: str) -> None:
     says which one.
     """
     with suppress(ConfigurationError):
-        for name in ("store", *names):
+        for name in names:
             getattr(process(), name)
-
-
-def configured(value: T | None, variable: str) -> T:
-    """A setting that some functions have and others do without.
-
-    Raises:
-        ConfigurationError: This one needs it, and the environment variable is not set.
-    """
-    if value is None:
-        raise ConfigurationError(f"the environment variable {variable} is not set")
-    return value
 
 
 @cache
@@ -246,17 +207,12 @@ def client(service: Any, config: Any) -> Any:
     return boto3.client(service, config=config)
 
 
-def time_left(context: Any) -> Callable[[], float]:
-    """Seconds until the invocation is ended."""
-
-    def seconds() -> float:
-        milliseconds: int = context.get_remaining_time_in_millis()
-        return milliseconds / 1000
-
-    return seconds
+def end_of(context: Any) -> Deadline:
+    """When the invocation is ended."""
+    return Deadline.after(context.get_remaining_time_in_millis() / 1000, SystemClock())
 
 
 def deadline(context: Any) -> Deadline:
     """When to stop starting work, so that everything can still be answered before the invocation times out."""
-    left = time_left(context)()
+    left = end_of(context).remaining()
     return Deadline.after(max(left - RESERVED_SECONDS, left / 2), SystemClock())

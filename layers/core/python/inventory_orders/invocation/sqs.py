@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, inf
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, ConnectionClosedError
 
+from inventory_orders.clock import Deadline
 from inventory_orders.portions import in_portions
 
 if TYPE_CHECKING:
@@ -46,10 +47,10 @@ _LONGEST_DELAY_SECONDS = 900
 
 @dataclass(frozen=True, slots=True)
 class QueueUrls:
-    """A queue's URL, and that of its dead-letter queue."""
+    """A queue's URL, and that of its dead-letter queue; empty if nothing is dead-lettered here."""
 
     url: str
-    dead_letter_url: str
+    dead_letter_url: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,31 +61,38 @@ class Message:
         message_id: Given by SQS.
         receipt_handle: Names this delivery of it.
         body: As the sender wrote it.
+        queue: The name of the queue that it came from.
+        group: `MessageGroupId` if that is a FIFO queue, else None.
         receive_count: Deliveries so far, this one included.
-        first_received: Unix second of its first delivery; None if SQS does not say.
-        group: `MessageGroupId` if it came through a FIFO queue, else None.
-        sent: Unix second at which the sender sent it; None if SQS does not say.
+        first_received: When it was first delivered, in Unix milliseconds; None if SQS does not say.
+        sent: When the sender sent it, likewise.
         copy_of: The id of the message that this one is a copy of; None if it is the sender's own.
     """
 
     message_id: str
     receipt_handle: str
     body: str
-    receive_count: int
-    first_received: float | None
+    queue: str
     group: str | None
-    sent: float | None = None
-    copy_of: str | None = None
+    receive_count: int
+    first_received: int | None
+    sent: int | None
+    copy_of: str | None
 
     @property
     def original_id(self) -> str:
         """The id that the sender knows."""
         return self.copy_of or self.message_id
 
+    @property
+    def sequence(self) -> str:
+        """What keeps its order: the message's group, or the message alone."""
+        return self.group or self.receipt_handle
+
 
 @dataclass(frozen=True, slots=True)
-class SourceQueues:
-    """The queues that feed a function.
+class Queues:
+    """Queues that feed a function, or one that it sends to.
 
     Attributes:
         client: An SQS client; `CLIENT_CONFIG` is meant for it.
@@ -96,11 +104,15 @@ class SourceQueues:
     standard: QueueUrls
     fifo: QueueUrls | None = None
 
-    def of(self, message: Message) -> QueueUrls:
-        """The queue that a message came from."""
-        if message.group is not None and self.fifo is not None:
-            return self.fifo
-        return self.standard
+    def of(self, batch: Iterable[Message]) -> QueueUrls:
+        """The queue that a batch came from: all of its messages came from one."""
+        is_fifo = any(message.group is not None for message in batch)
+        return self.fifo if self.fifo is not None and is_fifo else self.standard
+
+    def feeds(self, batch: Iterable[Message]) -> bool:
+        """Whether a batch came from the standard queue."""
+        name = self.standard.url.rsplit("/", 1)[-1]
+        return any(message.queue == name for message in batch)
 
 
 class SqsCalls:
@@ -108,15 +120,15 @@ class SqsCalls:
 
     Args:
         queues: The queues.
-        time_left: Seconds until the invocation is ended. No call begins that could not end before.
+        end: When the invocation is ended. No call begins that could not end before.
 
     Attributes:
         errors: What SQS did not do, for the log.
     """
 
-    def __init__(self, queues: SourceQueues, time_left: Callable[[], float]) -> None:
+    def __init__(self, queues: Queues, end: Deadline) -> None:
         self._queues = queues
-        self._time_left = time_left
+        self._end = end
         self.errors: list[str] = []
 
     def count_waiting(self, *, returned_too: bool = True) -> float:
@@ -128,18 +140,16 @@ class SqsCalls:
         names = ["ApproximateNumberOfMessages"]
         if returned_too:
             names.append("ApproximateNumberOfMessagesNotVisible")
-        url = self._queues.standard.url
-        answer = self._call("get_queue_attributes", url, AttributeNames=names)
+        answer = self._call("get_queue_attributes", self._queues.standard.url, AttributeNames=names)
         if answer is None:
             return inf
         return sum(int(number) for number in answer.get("Attributes", {}).values())
 
     def send_dead_letters(self, poison: Mapping[Message, ChangeOutcome]) -> set[Message]:
-        """Send messages to their dead-letter queues, unchanged. Returns those that were not sent."""
-        sent: set[Message] = set()
-        for url, messages in self._by_queue(poison, lambda queue: queue.dead_letter_url):
-            entries = {m: _dead_letter_entry(m, poison[m]) for m in messages}
-            sent |= self._call_for_each("send_message_batch", url, entries)
+        """Send messages to their dead-letter queue, unchanged. Returns those that were not sent."""
+        url = self._queues.of(poison).dead_letter_url
+        entries = {m: _dead_letter_entry(m, outcome) for m, outcome in poison.items()}
+        sent = self._call_for_each("send_message_batch", url, entries)
         return poison.keys() - sent
 
     def send_copies(self, seconds: Mapping[Message, int]) -> set[Message]:
@@ -155,13 +165,11 @@ class SqsCalls:
             message: {
                 "MessageBody": message.body,
                 "DelaySeconds": delay,
-                "MessageAttributes": {
-                    "originalMessageId": _text_attribute(message.original_id),
+                "MessageAttributes": _attributes(
+                    originalMessageId=message.original_id,
                     # The copy keeps the place of the original in the order of sending.
-                    "originalSentTimestamp": _text_attribute(
-                        "" if message.sent is None else f"{message.sent * 1000:.0f}"
-                    ),
-                },
+                    originalSentTimestamp="" if message.sent is None else str(message.sent),
+                ),
             }
             for message, delay in seconds.items()
         }
@@ -191,20 +199,27 @@ class SqsCalls:
 
         Best effort: where SQS does not do it, the message comes back after the queue's visibility timeout.
         """
-        for url, messages in self._by_queue(seconds, lambda queue: queue.url):
-            entries = {
-                m: {"ReceiptHandle": m.receipt_handle, "VisibilityTimeout": seconds[m]}
-                for m in messages
-            }
-            self._call_for_each("change_message_visibility_batch", url, entries)
+        url = self._queues.of(seconds).url
+        entries = {
+            m: {"ReceiptHandle": m.receipt_handle, "VisibilityTimeout": delay}
+            for m, delay in seconds.items()
+        }
+        self._call_for_each("change_message_visibility_batch", url, entries)
 
-    def _by_queue(
-        self, messages: Iterable[Message], url: Callable[[QueueUrls], str]
-    ) -> Iterable[tuple[str, list[Message]]]:
-        grouped: dict[str, list[Message]] = {}
-        for message in messages:
-            grouped.setdefault(url(self._queues.of(message)), []).append(message)
-        return grouped.items()
+    def send_one(
+        self, body: str, attributes: Mapping[str, MessageAttributeValueTypeDef] | None = None
+    ) -> bool:
+        """Send one message to the standard queue. Returns whether SQS has it for sure; if not, it may have it all the same."""
+        url, more = self._queues.standard.url, attributes or {}
+        return self._call("send_message", url, MessageBody=body, MessageAttributes=more) is not None
+
+    def park(self, event: Undeliverable) -> bool:
+        """Send an event, whole, or only its id if SQS does not take as much. Returns whether SQS has it."""
+        why = _why(event.code, event.message, event.id)
+        return self.send_one(event.body, why) or (
+            len(event.body) + _BYTES_OF_ATTRIBUTES > _BYTES_PER_CALL
+            and self.send_one(json.dumps({"id": event.id, "bytes": len(event.body)}), why)
+        )
 
     def _call_for_each(
         self, operation: str, url: str, entries: Mapping[T, Mapping[str, Any]]
@@ -224,77 +239,42 @@ class SqsCalls:
         return taken
 
     def _call(self, operation: str, url: str, **request: Any) -> Mapping[str, Any] | None:
-        """Make one call. Returns what SQS answers, None if it does not."""
-        request["QueueUrl"] = url
-        return _call(self._queues.client, operation, request, self.errors, self._time_left)
+        """Make one call. Returns what SQS answers; None if it does not, with the reason in `errors`."""
+        for _ in range(_ATTEMPTS):
+            if self._end.remaining() < WORST_CASE_SECONDS_OF_ONE_CALL:
+                self.errors.append(f"no time was left for {operation}")
+                return None
+            try:
+                call = getattr(self._queues.client, operation)
+                answer: Mapping[str, Any] = call(QueueUrl=url, **request)
+                return answer
+            except (BotoCoreError, ClientError) as error:
+                self.errors.append(str(error))
+                if not isinstance(error, ConnectionClosedError):
+                    return None
+        return None
 
 
-class QueueSender:
-    """A queue that messages are sent to, one at a time.
-
-    Args:
-        client: An SQS client; `CLIENT_CONFIG` is meant for it.
-        url: The queue's.
-
-    Attributes:
-        errors: What SQS did not do, for the log.
-    """
-
-    def __init__(self, client: SQSClient, url: str) -> None:
-        self._client = client
-        self._url = url
-        self.errors: list[str] = []
-
-    def send(
-        self, body: str, attributes: Mapping[str, MessageAttributeValueTypeDef] | None = None
-    ) -> bool:
-        """Send one message. Returns whether SQS has it for sure; if not, it may have it all the same."""
-        request = {
-            "QueueUrl": self._url,
-            "MessageBody": body,
-            "MessageAttributes": attributes or {},
-        }
-        return _call(self._client, "send_message", request, self.errors) is not None
-
-
-class UndeliverableEvents(QueueSender):
-    """The queue of what cannot be published."""
-
-    def park(self, event: Undeliverable) -> bool:
-        """Send one, whole, or only its id if SQS does not take as much. Returns whether SQS has it."""
-        why = _attributes(event.code, event.message, event.id)
-        return self.send(event.body, why) or (
-            len(event.body) + _BYTES_OF_ATTRIBUTES > _BYTES_PER_CALL
-            and self.send(json.dumps({"id": event.id, "bytes": len(event.body)}), why)
-        )
-
-
-def _attributes(
-    code: str, message: str, original_id: str
-) -> dict[str, MessageAttributeValueTypeDef]:
+def _why(code: str, message: str, original_id: str) -> dict[str, MessageAttributeValueTypeDef]:
     """Why a message is where it is, for machines and for people."""
-    said = {
-        "errorCode": printable(code),
-        "errorMessage": printable(message),
-        "originalMessageId": printable(original_id),
+    return _attributes(errorCode=code, errorMessage=message, originalMessageId=original_id)
+
+
+def _attributes(**texts: str) -> dict[str, MessageAttributeValueTypeDef]:
+    """Message attributes. SQS takes no empty one."""
+    return {
+        name: {"DataType": "String", "StringValue": printable(text) or "?"}
+        for name, text in texts.items()
     }
-    return {name: _text_attribute(text) for name, text in said.items()}
-
-
-def _text_attribute(text: str) -> MessageAttributeValueTypeDef:
-    """A message attribute. SQS takes no empty one."""
-    return {"DataType": "String", "StringValue": text or "?"}
 
 
 def _dead_letter_entry(message: Message, outcome: ChangeOutcome) -> dict[str, Any]:
-    entry: dict[str, Any] = {
+    of_group = {"MessageGroupId": message.group, "MessageDeduplicationId": message.message_id}
+    return {
         "MessageBody": message.body,
-        "MessageAttributes": _attributes(outcome.cause, outcome.detail, message.original_id),
+        "MessageAttributes": _why(outcome.cause, outcome.detail, message.original_id),
+        **(of_group if message.group is not None else {}),
     }
-    if message.group is not None:
-        entry["MessageGroupId"] = message.group
-        entry["MessageDeduplicationId"] = message.message_id
-    return entry
 
 
 def printable(text: str) -> str:
@@ -308,27 +288,3 @@ def _size_of(entry: Mapping[str, Any]) -> int:
     """Upper bound of the bytes that an entry of a call counts."""
     body: str = entry.get("MessageBody", "")
     return len(body.encode("utf-8", "surrogatepass")) + _BYTES_OF_ATTRIBUTES
-
-
-def _call(
-    client: SQSClient,
-    operation: str,
-    request: Mapping[str, Any],
-    errors: list[str],
-    time_left: Callable[[], float] = lambda: inf,
-) -> Mapping[str, Any] | None:
-    """Make one call. Returns what SQS answers; None if it does not, with the reason in `errors`."""
-    for _ in range(_ATTEMPTS):
-        if time_left() < WORST_CASE_SECONDS_OF_ONE_CALL:
-            errors.append(f"no time was left for {operation}")
-            return None
-        try:
-            answer: Mapping[str, Any] = getattr(client, operation)(**request)
-        except ConnectionClosedError as error:
-            errors.append(str(error))
-        except (BotoCoreError, ClientError) as error:
-            errors.append(str(error))
-            return None
-        else:
-            return answer
-    return None

@@ -7,16 +7,17 @@ is acknowledged only when that end is durable.
 from __future__ import annotations
 
 import functools
+import re
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from math import ceil, inf
 from typing import Any, Generic, TypeVar
 
+from inventory_orders.clock import Deadline
 from inventory_orders.engine.outcomes import ChangeOutcome, outcome_of, returned
 from inventory_orders.errors import InventoryOrdersError, PoisonMessageError, Verdict
-from inventory_orders.invocation.sqs import Message, SourceQueues, SqsCalls
+from inventory_orders.invocation.sqs import Message, Queues, SqsCalls
 from inventory_orders.retry import EARLY_DELIVERIES, LONGEST_DELAY_SECONDS, redelivery_delay
 
 T = TypeVar("T")
@@ -29,6 +30,8 @@ class UnsupportedEventError(InventoryOrdersError):
 
 
 _BEHIND = returned("BEHIND_A_RETURNED_MESSAGE")
+
+_DONE = (Verdict.APPLIED, Verdict.REPLAYED, Verdict.REJECTED)
 
 # SQS keeps no message for longer: docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html
 LONGEST_RETENTION_SECONDS = 14 * 86400
@@ -74,7 +77,7 @@ class QueueRules:
             return Verdict.POISON
         if outcome.cause not in self.may_be_early:
             return Verdict.REJECTED
-        is_last = message.copy_of is not None and _uses_up_count(message)
+        is_last = message.copy_of is not None and message.receive_count >= EARLY_DELIVERIES
         return Verdict.POISON if is_last else Verdict.RETURNED
 
 
@@ -84,28 +87,22 @@ class SqsBatch(Generic[T]):
     Args:
         messages: In the order in which they count.
         queues: The queues that feed the function.
-        time_left: Seconds until the invocation is ended.
+        end: When the invocation is ended.
+
+    Attributes:
+        results: The end of each message, in their order.
+        queue_errors: Requests that SQS did not carry out, for the log; their messages have their ends all the same.
     """
 
-    def __init__(
-        self, messages: Sequence[Message], queues: SourceQueues, time_left: Callable[[], float]
-    ) -> None:
+    def __init__(self, messages: Sequence[Message], queues: Queues, end: Deadline) -> None:
         self._messages = messages
-        self._calls = SqsCalls(queues, time_left)
+        self._calls = SqsCalls(queues, end)
         self._contents: dict[Message, T] = {}
-        self._results: dict[Message, MessageResult[T]] = {}
+        self._outcomes: dict[Message, ChangeOutcome] = {}
+        self._dead_lettered: set[Message] = set()
         self._copied: set[Message] = set()
-
-    @classmethod
-    def read(
-        cls, event: object, queues: SourceQueues, time_left: Callable[[], float]
-    ) -> SqsBatch[T]:
-        """Read the event of an invocation; parameters as for the class.
-
-        Raises:
-            UnsupportedEventError: It is not a batch of SQS messages.
-        """
-        return cls(read_messages(event), queues, time_left)
+        self.results: list[MessageResult[T]] = []
+        self.queue_errors: Sequence[str] = self._calls.errors
 
     def parse(self, parse: Callable[[Message], T]) -> list[T]:
         """Read every message. Poison leaves here: it is dead-lettered, or returned with all behind it in its group.
@@ -116,31 +113,33 @@ class SqsBatch(Generic[T]):
         Returns:
             What the other messages ask for, in their order.
         """
-        contents: dict[Message, T] = {}
-        poison: dict[Message, ChangeOutcome] = {}
         for message in self._messages:
             try:
-                contents[message] = parse(message)
+                self._contents[message] = parse(message)
             except PoisonMessageError as error:
-                poison[message] = outcome_of(error)
-        unsent = self._send_dead_letters(poison)
-        groups = _Groups()
+                self._outcomes[message] = outcome_of(error)
+        self._send_dead_letters(self._outcomes)
+        unsent = self._outcomes.keys() - self._dead_lettered
+        stopped: set[str] = set()
         for message in self._messages:
-            if groups.is_stopped(message):
-                behind = MessageResult(message, Verdict.RETURNED, _BEHIND, contents.get(message))
-                self._end(behind, groups)
-            elif message in contents:
-                self._contents[message] = contents[message]
-            else:
-                verdict = Verdict.RETURNED if message in unsent else Verdict.POISON
-                self._end(MessageResult(message, verdict, poison[message]), groups)
-        return list(self._contents.values())
+            if message in unsent:
+                stopped.add(message.sequence)
+            elif message.sequence in stopped:
+                self._outcomes[message] = _BEHIND
+        return [self._contents[message] for message in self._asking]
+
+    @property
+    def _asking(self) -> list[Message]:
+        """The messages whose outcomes are still to come."""
+        return [message for message in self._contents if message not in self._outcomes]
 
     @property
     def age(self) -> float:
         """Seconds since the first of the messages was first received; 0 if SQS does not say, or says nonsense."""
         now = time.time()
-        ages = [now - m.first_received for m in self._messages if m.first_received is not None]
+        ages = [
+            now - m.first_received / 1000 for m in self._messages if m.first_received is not None
+        ]
         return max((age for age in ages if 0 <= age <= LONGEST_RETENTION_SECONDS), default=0.0)
 
     def settle(self, outcomes: Sequence[ChangeOutcome], rules: QueueRules) -> None:
@@ -149,62 +148,53 @@ class SqsBatch(Generic[T]):
         Args:
             outcomes: What became of what `parse` returned, one for each.
             rules: What that means for a message.
+
+        Raises:
+            ValueError: There are more or fewer outcomes, or the messages have their ends already.
         """
-        results = [
-            MessageResult(message, rules.verdict(message, outcome), outcome, content)
-            for (message, content), outcome in zip(self._contents.items(), outcomes, strict=True)
-        ]
-        unsent = self._send_dead_letters(
-            {r.message: r.outcome for r in results if r.verdict is Verdict.POISON},
-            {r.message for r in results if r.verdict is Verdict.RETURNED},
+        asking = dict(zip(self._asking, outcomes, strict=True))
+        self._outcomes |= asking
+        verdicts = {m: rules.verdict(m, outcome) for m, outcome in self._outcomes.items()}
+        self._send_dead_letters(
+            {m: outcome for m, outcome in asking.items() if verdicts[m] is Verdict.POISON},
+            {m for m, verdict in verdicts.items() if verdict is Verdict.RETURNED},
         )
-        groups = _Groups()
-        for result in results:
-            verdict, outcome = result.verdict, result.outcome
-            if groups.is_stopped(result.message):
-                is_done = verdict in (Verdict.APPLIED, Verdict.REPLAYED, Verdict.REJECTED)
-                verdict, outcome = Verdict.RETURNED, _BEHIND if is_done else outcome
-            elif result.message in unsent:
+        stopped: set[str] = set()
+        for message in self._messages:
+            verdict, outcome = verdicts[message], self._outcomes[message]
+            if verdict is Verdict.POISON and message not in self._dead_lettered:
                 verdict = Verdict.RETURNED
-            self._end(replace(result, verdict=verdict, outcome=outcome), groups)
+            elif verdict in _DONE and message.sequence in stopped:
+                verdict, outcome = Verdict.RETURNED, _BEHIND
+            if verdict is Verdict.RETURNED:
+                stopped.add(message.sequence)
+            content = self._contents.get(message)
+            self.results.append(MessageResult(message, verdict, outcome, content))
         self._delay_returned()
 
     def _send_dead_letters(
         self,
         poison: Mapping[Message, ChangeOutcome],
         returned: Collection[Message] = (),
-    ) -> set[Message]:
-        """Dead-letter messages, but none that is behind a returned one of its group. Returns those that were not sent.
+    ) -> None:
+        """Dead-letter messages, but none that is behind a returned one of its group.
 
         One of a group that cannot be sent is returned itself, so the next one waits for it.
         """
-        lines: dict[str | Message, list[Message]] = {}
-        groups = _Groups()
+        lines: dict[str, list[Message]] = {}
+        stopped: set[str] = set()
         for message in self._messages:
             if message in returned:
-                groups.stop(message)
-            elif message in poison and not groups.is_stopped(message):
-                lines.setdefault(message if message.group is None else message.group, []).append(
-                    message
-                )
-        unsent = set(poison)
+                stopped.add(message.sequence)
+            elif message in poison and message.sequence not in stopped:
+                lines.setdefault(message.sequence, []).append(message)
         while lines:
-            failed = self._calls.send_dead_letters(
-                {line[0]: poison[line[0]] for line in lines.values()}
-            )
-            unsent -= {line[0] for line in lines.values()} - failed
+            first = {line[0]: poison[line[0]] for line in lines.values()}
+            failed = self._calls.send_dead_letters(first)
+            self._dead_lettered |= first.keys() - failed
             lines = {
                 key: line[1:] for key, line in lines.items() if line[0] not in failed and line[1:]
             }
-        return unsent
-
-    def _end(self, result: MessageResult[T], groups: _Groups) -> None:
-        """Give a message its end, once. A returned one stops its group."""
-        if result.message in self._results:
-            raise ValueError(f"message {result.message.message_id} has ended before")
-        self._results[result.message] = result
-        if result.verdict is Verdict.RETURNED:
-            groups.stop(result.message)
 
     def _delay_returned(self) -> None:
         """Hide returned messages for a backoff, at least for what a lease has left. What came together comes back together.
@@ -214,30 +204,21 @@ class SqsBatch(Generic[T]):
         """
         backoff = functools.cache(redelivery_delay)
         seconds: dict[Message, int] = {}
-        again: dict[Message, int] = {}
-        of_group: dict[str, int] = {}
+        of_sequence: dict[str, int] = {}
+        again: list[Message] = []
         for result in self.results:
             if result.verdict is Verdict.RETURNED:
                 message, outcome = result.message, result.outcome
                 delay = max(ceil(outcome.retry_after), backoff(message.receive_count))
-                delay = min(LONGEST_DELAY_SECONDS, delay)
-                if message.group is not None:
-                    delay = of_group.setdefault(message.group, delay)
-                is_early = outcome.verdict is Verdict.REJECTED
-                is_due = is_early and _uses_up_count(message)
-                (again if is_due else seconds)[message] = delay
-        self._copied = self._calls.send_copies(again)
-        self._calls.delay(seconds | {m: again[m] for m in again if m not in self._copied})
-
-    @property
-    def results(self) -> tuple[MessageResult[T], ...]:
-        """The end of each message, in their order."""
-        return tuple(self._results[message] for message in self._messages)
-
-    @property
-    def queue_errors(self) -> tuple[str, ...]:
-        """Requests that SQS did not carry out, for the log; their messages have their ends all the same."""
-        return tuple(self._calls.errors)
+                delay = of_sequence.setdefault(message.sequence, min(LONGEST_DELAY_SECONDS, delay))
+                seconds[message] = delay
+                if (
+                    outcome.verdict is Verdict.REJECTED
+                    and message.receive_count >= EARLY_DELIVERIES
+                ):
+                    again.append(message)
+        self._copied = self._calls.send_copies({m: seconds[m] for m in again})
+        self._calls.delay({m: delay for m, delay in seconds.items() if m not in self._copied})
 
     @property
     def response(self) -> dict[str, Any]:
@@ -249,25 +230,6 @@ class SqsBatch(Generic[T]):
                 if result.verdict is Verdict.RETURNED and result.message not in self._copied
             ]
         }
-
-
-class _Groups:
-    """Groups of which a message was returned: all behind it are returned too, so that their order is kept."""
-
-    def __init__(self) -> None:
-        self._stopped: set[str] = set()
-
-    def stop(self, message: Message) -> None:
-        if message.group is not None:
-            self._stopped.add(message.group)
-
-    def is_stopped(self, message: Message) -> bool:
-        return message.group in self._stopped
-
-
-def _uses_up_count(message: Message) -> bool:
-    """Whether an early message was delivered as often as one may be."""
-    return message.receive_count >= EARLY_DELIVERIES
 
 
 def read_messages(event: object) -> list[Message]:
@@ -296,35 +258,24 @@ def _sent_or_last(message: Message) -> float:
     return inf if message.sent is None or message.group is not None else message.sent
 
 
-def is_from_standard_queue(event: object, queues: SourceQueues) -> bool:
-    """Whether a batch is of a standard queue. All of its messages are of one queue."""
-    records = event.get("Records") if isinstance(event, dict) else None
-    first = records[0] if isinstance(records, list) and records else None
-    source = first.get("eventSourceARN") if isinstance(first, dict) else None
-    name = queues.standard.url.rsplit("/", 1)[-1]
-    return isinstance(source, str) and source.rsplit(":", 1)[-1] == name
-
-
 def _read_message(record: Mapping[str, Any]) -> Message:
     source = _text(record, "eventSource")
     if source != "aws:sqs":
         raise ValueError(f"eventSource is {source[:64]!a}")
+    queue = _text(record, "eventSourceARN").rsplit(":", 1)[-1]
     attributes = record.get("attributes") or {}
     of_copy = _texts(record.get("messageAttributes"))
     return Message(
         message_id=_text(record, "messageId"),
         receipt_handle=_text(record, "receiptHandle"),
         body=_text(record, "body"),
-        receive_count=_receive_count(attributes),
-        first_received=_seconds(attributes, "ApproximateFirstReceiveTimestamp"),
-        sent=_seconds(of_copy, "originalSentTimestamp") or _seconds(attributes, "SentTimestamp"),
-        copy_of=of_copy.get("originalMessageId"),
+        queue=queue,
         # Standard queues carry a MessageGroupId too (for fair queues), without any promise of order.
-        group=(
-            _text(attributes, "MessageGroupId")
-            if _text(record, "eventSourceARN").endswith(".fifo")
-            else None
-        ),
+        group=_text(attributes, "MessageGroupId") if queue.endswith(".fifo") else None,
+        receive_count=_number(attributes, "ApproximateReceiveCount") or 1,
+        first_received=_number(attributes, "ApproximateFirstReceiveTimestamp"),
+        sent=_number(of_copy, "originalSentTimestamp") or _number(attributes, "SentTimestamp"),
+        copy_of=of_copy.get("originalMessageId"),
     )
 
 
@@ -343,21 +294,10 @@ def _texts(attributes: object) -> dict[str, str]:
     return {name: text for name, text in values.items() if isinstance(text, str)}
 
 
-def _receive_count(attributes: Mapping[str, Any]) -> int:
-    try:
-        return max(1, int(attributes["ApproximateReceiveCount"]))
-    except (KeyError, TypeError, ValueError, OverflowError):
-        return 1
-
-
-def _seconds(attributes: Mapping[str, Any], name: str) -> float | None:
-    """A Unix second among a record's attributes; None without one, or if no calendar has it."""
-    try:
-        seconds = int(attributes[name]) / 1000
-        datetime.fromtimestamp(seconds, UTC)
-    except (KeyError, TypeError, ValueError, OverflowError, OSError):
-        return None
-    return seconds
+def _number(attributes: Mapping[str, Any], name: str) -> int | None:
+    """A number among a record's attributes; None without one, or if it is too long to be a time or a count."""
+    text = str(attributes.get(name))
+    return int(text) if re.fullmatch("[0-9]{1,15}", text) else None
 
 
 def refuse_unsupported_events(handler: Handler) -> Handler:

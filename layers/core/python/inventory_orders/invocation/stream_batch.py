@@ -1,41 +1,28 @@
-"""A batch of changes from a table's stream: reads the events that they make, and prepares their publisher."""
+"""A batch of changes from a table's stream, read as events, and their publisher."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from typing import Any
 
 from inventory_orders.clock import SystemClock
 from inventory_orders.domain.events import Event, of_order, of_product
-from inventory_orders.errors import ConfigurationError, UnpublishableError
-from inventory_orders.invocation import runtime, sqs
-from inventory_orders.invocation.runtime import configured
-from inventory_orders.invocation.sqs import UndeliverableEvents
+from inventory_orders.errors import UnpublishableError
+from inventory_orders.invocation import runtime
+from inventory_orders.invocation.sqs import SqsCalls
 from inventory_orders.invocation.sqs_batch import UnsupportedEventError
-from inventory_orders.publishing import bus
-from inventory_orders.publishing.bus import Bus
 from inventory_orders.publishing.publisher import Publisher, Undeliverable
 from inventory_orders.store.rows import KEYS, Table, decode
 
 
-def prepare() -> None:
-    """Make the clients, as `runtime.prepare` does for other handlers. This one needs no tables: it is handed their rows."""
-    with suppress(ConfigurationError):
-        publisher()
-
-
-def publisher() -> tuple[Publisher, UndeliverableEvents]:
-    """The publisher on the bus of the environment, and the queue of undeliverable events.
+def publisher(context: Any) -> tuple[Publisher, SqsCalls]:
+    """The publisher on the bus, and the calls that park what it cannot publish.
 
     Raises:
-        ConfigurationError: The environment names none.
+        ConfigurationError: The environment does not name both.
     """
-    settings = runtime.process().settings
-    bus_name = configured(settings.event_bus, "EVENT_BUS_NAME")
-    url = configured(settings.undeliverable_events, "UNDELIVERABLE_EVENTS_QUEUE_URL")
-    queue = UndeliverableEvents(runtime.client("sqs", sqs.CLIENT_CONFIG), url)
-    events = Bus(runtime.client("events", bus.CLIENT_CONFIG), bus_name)
-    return Publisher(events, queue.park, SystemClock()), queue
+    calls = SqsCalls(runtime.process().undeliverable_events, runtime.end_of(context))
+    return Publisher(runtime.process().bus, calls.park, SystemClock()), calls
 
 
 def read_changes(event: object) -> Iterator[Event | Undeliverable]:

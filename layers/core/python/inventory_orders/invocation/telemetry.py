@@ -9,7 +9,7 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit, single_metric
@@ -51,109 +51,45 @@ logger = Logger()
 metrics = Metrics(provider=_Provider(namespace=NAMESPACE))
 
 
-class Metric(NamedTuple):
-    """A metric.
-
-    Attributes:
-        unit: Of its values.
-        each: The events that have one value each.
-        meaning: Of a value.
-    """
-
-    unit: MetricUnit
-    each: str
-    meaning: str
-
-
 METRICS = {
-    "OrdersPlaced": Metric(MetricUnit.Count, "batch", "orders placed"),
-    "OrdersRejected": Metric(
-        MetricUnit.Count, "batch", "orders rejected; also with the dimension `reason`"
-    ),
-    "OrdersReplayed": Metric(MetricUnit.Count, "batch", "orders that were answered before"),
-    "OrdersPerTransaction": Metric(MetricUnit.Count, "committed transaction", "orders in it"),
-    "OrdersConfirmed": Metric(MetricUnit.Count, "batch with one", "orders confirmed"),
-    "OrdersFulfilled": Metric(MetricUnit.Count, "batch with one", "orders fulfilled"),
-    "OrdersCancelled": Metric(MetricUnit.Count, "batch with one", "orders cancelled"),
-    "OrdersExpired": Metric(MetricUnit.Count, "batch with one", "holds that ended"),
-    "OrdersReturned": Metric(MetricUnit.Count, "batch with one", "returns"),
-    "ConfirmationsRejected": Metric(
-        MetricUnit.Count, "batch with one", "rejected confirmations: payments to refund"
-    ),
-    "ExpiryDelay": Metric(
-        MetricUnit.Seconds, "hold that expired", "time from its end until it expired"
-    ),
-    "MessagesDeadLettered": Metric(
-        MetricUnit.Count, "batch", "messages of any queue that can never succeed"
-    ),
-    "MessagesReturned": Metric(
-        MetricUnit.Count, "batch", "messages of any queue that will be delivered again"
-    ),
-    "TimeSinceFirstReceive": Metric(
-        MetricUnit.Seconds, "batch", "time since its oldest message was first received"
-    ),
-    "CorruptPage": Metric(
-        MetricUnit.Count, "batch with one", "messages returned because a page cannot be read"
-    ),
-    "ConditionalWrites": Metric(MetricUnit.Count, "invocation that wrote", "attempts to commit"),
-    "VersionConflict": Metric(
-        MetricUnit.Count,
-        "attempt to commit",
-        "1 if a version had moved, else 0: the average is the conflict rate",
-    ),
-    "TransactionConflict": Metric(
-        MetricUnit.Count, "attempt to commit", "1 if a rival's transaction was in flight, else 0"
-    ),
-    "Retries": Metric(MetricUnit.Count, "change", "how often its transaction was repeated"),
-    "RetriesExhausted": Metric(
-        MetricUnit.Count, "retried change", "1 if the engine gave it up, else 0"
-    ),
-    "RetryBackoffTime": Metric(MetricUnit.Milliseconds, "wait before a retry", "its length"),
-    "CommitLatency": Metric(
-        MetricUnit.Milliseconds, "committed transaction", "duration of its last request"
-    ),
-    "LeaseWait": Metric(
-        MetricUnit.Milliseconds, "batch that waited", "time spent waiting for leases of others"
-    ),
-    "OrdersFromLanes": Metric(
-        MetricUnit.Count,
-        "order that `place_orders` placed",
-        "1 if all of it came from the worker's own lane, else 0",
-    ),
-    "DepotWait": Metric(
-        MetricUnit.Milliseconds, "visit of the depot", "time in line, also of a worker that gave up"
-    ),
-    "Draws": Metric(MetricUnit.Count, "batch that drew", "rows that lent units to the depot"),
-    "UnitsLent": Metric(MetricUnit.Count, "batch that drew", "units that these rows lent"),
-    "DrawsLost": Metric(
-        MetricUnit.Count, "draw", "1 if a rival's write cancelled its transaction, else 0"
-    ),
-    "Recalls": Metric(
-        MetricUnit.Count, "batch that recalled", "recalls of lent units, to the depot or to rows"
-    ),
-    "LowStock": Metric(
-        MetricUnit.Count, "product", "1: it stopped being `ACTIVE` because of its stock"
-    ),
-    "StaleEventsIgnored": Metric(
-        MetricUnit.Count, "event", "1: it was older than the newest one applied, a success"
-    ),
-    "StaleDeletesIgnored": Metric(
-        MetricUnit.Count, "delete", "1: its incarnation was gone already, a success"
-    ),
-    "EventsPublished": Metric(
-        MetricUnit.Count, "batch of changes", "events that the bus has taken"
-    ),
-    "EventsRefused": Metric(
-        MetricUnit.Count, "batch with one", "refusals by the bus; these events are sent again"
-    ),
-    "EventsUndeliverable": Metric(
-        MetricUnit.Count, "batch with one", "events parked in `UndeliverableEventsQueue`"
-    ),
-    "EventDelay": Metric(
-        MetricUnit.Milliseconds, "published event", "time from `occurredAt` until the bus took it"
-    ),
+    "OrdersPlaced": MetricUnit.Count,
+    "OrdersRejected": MetricUnit.Count,
+    "OrdersReplayed": MetricUnit.Count,
+    "OrdersPerTransaction": MetricUnit.Count,
+    "OrdersConfirmed": MetricUnit.Count,
+    "OrdersFulfilled": MetricUnit.Count,
+    "OrdersCancelled": MetricUnit.Count,
+    "OrdersExpired": MetricUnit.Count,
+    "OrdersReturned": MetricUnit.Count,
+    "ConfirmationsRejected": MetricUnit.Count,
+    "ExpiryDelay": MetricUnit.Seconds,
+    "MessagesDeadLettered": MetricUnit.Count,
+    "MessagesReturned": MetricUnit.Count,
+    "TimeSinceFirstReceive": MetricUnit.Seconds,
+    "CorruptPage": MetricUnit.Count,
+    "ConditionalWrites": MetricUnit.Count,
+    "VersionConflict": MetricUnit.Count,
+    "TransactionConflict": MetricUnit.Count,
+    "Retries": MetricUnit.Count,
+    "RetriesExhausted": MetricUnit.Count,
+    "RetryBackoffTime": MetricUnit.Milliseconds,
+    "CommitLatency": MetricUnit.Milliseconds,
+    "LeaseWait": MetricUnit.Milliseconds,
+    "OrdersFromLanes": MetricUnit.Count,
+    "DepotWait": MetricUnit.Milliseconds,
+    "Draws": MetricUnit.Count,
+    "UnitsLent": MetricUnit.Count,
+    "DrawsLost": MetricUnit.Count,
+    "Recalls": MetricUnit.Count,
+    "LowStock": MetricUnit.Count,
+    "StaleEventsIgnored": MetricUnit.Count,
+    "StaleDeletesIgnored": MetricUnit.Count,
+    "EventsPublished": MetricUnit.Count,
+    "EventsRefused": MetricUnit.Count,
+    "EventsUndeliverable": MetricUnit.Count,
+    "EventDelay": MetricUnit.Milliseconds,
 }
-"""All metrics by name."""
+"""All metrics, each with its unit; operations/metrics.py says what they mean."""
 
 # The variable is there where a stage has no dashboard: it pays for the metrics of its alarms alone.
 _EMITTED = frozenset(os.environ.get("METRICS", "").split()) or METRICS.keys()
@@ -185,14 +121,13 @@ def emit_orders(report: CommitReport) -> None:
         ) as metric:
             metric.add_dimension("service", os.environ.get("POWERTOOLS_SERVICE_NAME", "undefined"))
             metric.add_dimension("reason", reason.value)
-    for orders in report.stats.changes_per_transaction:
-        _add("OrdersPerTransaction", orders)
+    _add("OrdersPerTransaction", *report.stats.changes_per_transaction)
     emit_report(report)
 
 
 def emit_commands(commands: Sequence[OrderCommand], report: CommitReport, now: datetime) -> None:
     """Count what commands did to orders, and say how late holds expired."""
-    done = [outcome.applied for outcome in report.outcomes if outcome.applied is not None]
+    done = (outcome.applied for outcome in report.outcomes)
     transitions = [change for change in done if isinstance(change, Transition)]
     reached = (change.status for change in transitions if change.status != change.order.status)
     for status, count in Counter(reached).items():
@@ -220,8 +155,7 @@ def emit_messages(batch: SqsBatch[T]) -> None:
     _add("TimeSinceFirstReceive", batch.age)
     for result in batch.results:
         if result.outcome.cause == STALE:
-            product_id = getattr(result.content, "product_id", "")
-            emit_stale_event(product_id, result.message.message_id)
+            emit_stale_event(correlation_id=result.message.message_id, **_ids(result.content))
         elif result.verdict not in (Verdict.APPLIED, Verdict.REPLAYED):
             _log_message(result)
     if batch.queue_errors:
@@ -236,12 +170,9 @@ def emit_messages(batch: SqsBatch[T]) -> None:
     )
 
 
-def emit_stale_event(product_id: str, correlation_id: str | None = None) -> None:
+def emit_stale_event(**fields: str) -> None:
     """Count a catalogue event that was older than the newest one applied: a success, not an error."""
     _add("StaleEventsIgnored", 1)
-    fields = {"productId": product_id}
-    if correlation_id is not None:
-        fields["correlation_id"] = correlation_id
     logger.info("stale event ignored", extra=fields)
 
 
@@ -285,9 +216,7 @@ def emit_stats(
         "OrdersFromLanes": stats.from_lanes,
     }
     for name, values in each.items():
-        for value in values:
-            # A truth counts 0 or 1.
-            _add(name, +value)
+        _add(name, *values)
     for product in stats.low_stock:
         _add("LowStock", 1)
         logger.info(
@@ -305,8 +234,7 @@ def emit_events(report: PublishReport, queue_errors: Sequence[str]) -> None:
     _add("EventsPublished", len(report.published))
     _add_any("EventsRefused", len(report.refusals))
     _add_any("EventsUndeliverable", len(report.undeliverable))
-    for seconds in report.delays:
-        _add("EventDelay", seconds * 1000)
+    _add("EventDelay", *(seconds * 1000 for seconds in report.delays))
     for parked in report.undeliverable:
         # The message quotes the row, so it stays out of the log.
         logger.error("event parked", extra={"eventId": parked.id, "code": parked.code})
@@ -315,8 +243,8 @@ def emit_events(report: PublishReport, queue_errors: Sequence[str]) -> None:
         logger.error("SQS did not carry out requests", extra={"errors": errors})
     fields: dict[str, object] = {"published": len(report.published)}
     if report.refusals:
-        fields["refusals"] = dict(Counter(refusal.code for refusal in report.refusals))
-        fields["detail"] = report.refusals[-1].message
+        refusals = Counter(refusal.code for refusal in report.refusals)
+        fields |= {"refusals": dict(refusals), "detail": report.refusals[-1].message}
     if report.left:
         logger.warning("not all events published", extra=fields | {"left": report.left})
     else:
@@ -328,32 +256,38 @@ def _log_message(result: MessageResult[T]) -> None:
         "correlation_id": result.message.message_id,
         "receiveCount": result.message.receive_count,
         "code": result.outcome.cause,
+        **_ids(result.content),
     }
-    for attribute in ("order_id", "adjustment_id", "event_id", "product_id"):
-        value = getattr(result.content, attribute, None)
-        if value is not None:
-            first, *rest = attribute.split("_")
-            fields[first + "".join(word.capitalize() for word in rest)] = value
     outcome = result.outcome
     if result.verdict is Verdict.REJECTED:
         if outcome.rejection is not None:
             fields["subject"] = outcome.rejection.subject
         logger.info("rejected", extra=fields)
         return
-    if Verdict.POISON in (result.verdict, outcome.verdict):
-        # The detail quotes the body, so it stays out of the log.
-        fields["field"] = outcome.field_path
-    else:
-        fields["detail"] = outcome.detail
-    if result.verdict is Verdict.POISON:
-        logger.warning("dead-lettered", extra=fields)
-    else:
-        logger.warning("returned to the queue", extra=fields)
+    # The detail of poison quotes the body, so it stays out of the log.
+    is_poison = Verdict.POISON in (result.verdict, outcome.verdict)
+    fields |= {"field": outcome.field_path} if is_poison else {"detail": outcome.detail}
+    end = "dead-lettered" if result.verdict is Verdict.POISON else "returned to the queue"
+    logger.warning(end, extra=fields)
 
 
-def _add(name: str, value: float) -> None:
-    if name in _EMITTED:
-        metrics.add_metric(name, METRICS[name].unit, value)
+def _ids(content: object) -> dict[str, str]:
+    """The ids in what a message asks for, as fields of a log line."""
+    return {field: getattr(content, name) for field, name in _IDS.items() if hasattr(content, name)}
+
+
+_IDS = {
+    "orderId": "order_id",
+    "adjustmentId": "adjustment_id",
+    "eventId": "event_id",
+    "productId": "product_id",
+}
+
+
+def _add(name: str, *values: float) -> None:
+    for value in values if name in _EMITTED else ():
+        # A truth counts 0 or 1.
+        metrics.add_metric(name, METRICS[name], +value)
 
 
 def _add_any(name: str, value: float) -> None:

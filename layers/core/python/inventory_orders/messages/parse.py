@@ -70,11 +70,11 @@ def parse_order_event(event: object, default_hold: int | None = None) -> Order:
 
 
 def _order(document: Any, group: str | None, default_hold: int | None) -> Order:
-    _validate(document, "order", None)
+    _validated(document, "order")
     order = Order(
         document["orderId"],
         document["userId"],
-        added_up(_lines(document)),
+        _quantities(document),
         group,
         document.get("holdSeconds"),
         default_hold,
@@ -87,16 +87,13 @@ def _order(document: Any, group: str | None, default_hold: int | None) -> Order:
             f"{len(order.quantities)}; split it into several orders",
             "items",
         )
-    _check_sums(order.quantities)
     _check_size(order.attributes)
     return order
 
 
-def _lines(document: Mapping[str, Any]) -> Iterable[tuple[str, int]]:
-    return ((line["productId"], line["quantity"]) for line in document["items"])
-
-
-def _check_sums(quantities: Mapping[str, int]) -> None:
+def _quantities(document: Mapping[str, Any]) -> Mapping[str, int]:
+    """Units by product id that the lines of a message add up to."""
+    quantities = added_up((line["productId"], line["quantity"]) for line in document["items"])
     for product_id, quantity in quantities.items():
         if quantity > MAX_QUANTITY:
             raise PoisonMessageError(
@@ -105,6 +102,7 @@ def _check_sums(quantities: Mapping[str, int]) -> None:
                 "may be in one message",
                 "items",
             )
+    return quantities
 
 
 def _check_size(attributes: Mapping[str, Any]) -> None:
@@ -131,11 +129,7 @@ def parse_adjustment(body: str) -> Adjustment:
     Raises:
         PoisonMessageError: It is none and never will be.
     """
-    return adjustment(_validated(body, "adjustment"))
-
-
-def adjustment(document: Mapping[str, Any]) -> Adjustment:
-    """A validated document as an adjustment."""
+    document = _validated(strict_json(body), "adjustment")
     return Adjustment(
         document["productId"],
         document["adjustmentId"],
@@ -160,7 +154,7 @@ def parse_expiry(body: str, ended_by: datetime) -> OrderCommand:
     Raises:
         PoisonMessageError: It is none and never will be.
     """
-    order_id = _validated(body, "expiry")["orderId"]
+    order_id = _validated(strict_json(body), "expiry")["orderId"]
     return OrderCommand(order_id, OrderAction.EXPIRE, timestamp(ended_by))
 
 
@@ -181,9 +175,7 @@ def order_command(document: Mapping[str, Any]) -> OrderCommand:
     """
     part = None
     if "items" in document:
-        quantities = added_up(_lines(document))
-        _check_sums(quantities)
-        part = Part(document["stepId"], quantities, document.get("restock"))
+        part = Part(document["stepId"], _quantities(document), document.get("restock"))
     return OrderCommand(
         document["orderId"],
         OrderAction(document["action"]),
@@ -199,7 +191,7 @@ def parse_catalogue_event(body: str, now: datetime) -> CatalogueEvent:
     Raises:
         PoisonMessageError: It is none and never will be, or it claims to be from the future.
     """
-    return catalogue_event(_validated(body, "catalogue_event"), now)
+    return catalogue_event(_validated(strict_json(body), "catalogue_event"), now)
 
 
 def catalogue_event(document: Mapping[str, Any], now: datetime) -> CatalogueEvent:
@@ -248,10 +240,8 @@ def _command(
     given: Any, function: str, default: str | None, *, of_message: bool = False
 ) -> dict[str, Any]:
     commands = json_schema("commands")[function]
-    document: dict[str, Any] = given if isinstance(given, dict) else {}
-    if default is not None:
-        document = {"action": default, **document}
-    action = document.get("action")
+    document = {"action": default, **(given if isinstance(given, dict) else {})}
+    action = document["action"]
     if not isinstance(action, str) or action not in commands:
         what = f"action: must be one of {', '.join(commands)}"
         if of_message:
@@ -261,7 +251,7 @@ def _command(
             f"{what}, or the event a batch of SQS messages; see events/ for samples",
             "action",
         )
-    _validate(document, f"commands/{function}/{action}", commands[action])
+    _validated(document, f"commands/{function}/{action}", commands[action])
     return document
 
 
@@ -284,21 +274,15 @@ def checked_id(name: str, value: str) -> str:
         PoisonMessageError: It can be none.
     """
     types = json_schema("types")
-    _validate({name: value}, name, {"properties": {name: types.get(name, types["id"])}})
+    _validated({name: value}, name, {"properties": {name: types.get(name, types["id"])}})
     return value
-
-
-def _validated(body: str, name: str) -> Any:
-    document = strict_json(body)
-    _validate(document, name, None)
-    return document
 
 
 _validators: dict[str, Any] = {}
 
 
-def _validate(document: Any, name: str, schema: dict[str, Any] | None) -> None:
-    """Check a document, and bring its times into the form in which they are stored."""
+def _validated(document: Any, name: str, schema: dict[str, Any] | None = None) -> Any:
+    """A document that follows a schema, with its times in the form in which they are stored."""
     schema = schema or json_schema(name)
     if name not in _validators:
         _validators[name] = fastjsonschema.compile(schema)
@@ -309,6 +293,7 @@ def _validate(document: Any, name: str, schema: dict[str, Any] | None) -> None:
     for field, part in schema["properties"].items():
         if field in document and part.get("format") == "date-time":
             document[field] = _as_stored(field, document[field])
+    return document
 
 
 def _as_stored(field: str, time: str) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
-from typing import Any, NoReturn
+from collections import Counter
+from typing import Any
 
 from inventory_orders.errors import PoisonMessageError
 
@@ -17,10 +17,6 @@ def shown_key(key: str) -> str:
     return json.dumps(key[:64])[1:-1] or '""'
 
 
-class _NotStrictError(ValueError):
-    """Python's parser would take it, but it is not what the contract calls JSON."""
-
-
 def strict_json(body: str) -> Any:
     """Parse JSON without the liberties that let two readers of one body see two things.
 
@@ -30,119 +26,84 @@ def strict_json(body: str) -> Any:
     Raises:
         PoisonMessageError: With code `INVALID_JSON` and what to fix.
     """
+    reader = _Reader()
+    field, problem = "", ""
     try:
-        return _DECODER.decode(body)
-    except _NotStrictError as error:
-        field, reason = _located(body, error)
-        what = f"{field}: {reason}" if field else str(reason)
-        raise PoisonMessageError("INVALID_JSON", what, field) from None
+        document = reader.decode(body)
+        if not reader.liberties:
+            return document
+        field = _path_to(reader.liberties[0], document) or ""
     except json.JSONDecodeError as error:
-        raise PoisonMessageError(
-            "INVALID_JSON",
-            f"the body is not JSON: {error.msg} at line {error.lineno}, column {error.colno}",
-        ) from None
+        problem = f"the body is not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
     except RecursionError:
-        raise PoisonMessageError("INVALID_JSON", "the body is nested too deeply") from None
+        problem = "the body is nested too deeply"
+    if reader.liberties:
+        problem = reader.liberties[0]
+    raise PoisonMessageError("INVALID_JSON", f"{field}: {problem}" if field else problem, field)
 
 
-def _located(body: str, error: _NotStrictError) -> tuple[str, _NotStrictError]:
-    """The field of the first liberty in a body, and what is wrong there.
+class _Liberty(str):
+    """What is wrong with a part of a body that Python's parser takes; stands in its place."""
 
-    The parser's hooks do not know where they are, so this reads the body once more, and takes note instead of
-    giving up. Where that cannot be done (what follows is no JSON at all) the field stays empty.
+
+class _Pairs(list[tuple[str, Any]]):
+    """An object with a key that stands twice."""
+
+
+class _Reader(json.JSONDecoder):
+    """Python's parser, which notes liberties in the order in which they end.
+
+    Attributes:
+        liberties: Those of the body that was read.
     """
-    try:
-        return _first_liberty(_LENIENT_DECODER.decode(body), "") or ("", error)
-    except (json.JSONDecodeError, RecursionError):
-        return "", error
+
+    def __init__(self) -> None:
+        super().__init__(
+            object_pairs_hook=self._object,
+            parse_int=self._whole_number,
+            parse_float=self._float,
+            parse_constant=self._constant,
+        )
+        self.liberties: list[_Liberty] = []
+
+    def _noted(self, what: str) -> _Liberty:
+        self.liberties.append(_Liberty(what))
+        return self.liberties[-1]
+
+    def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any] | _Pairs:
+        result = dict(pairs)
+        if len(result) == len(pairs):
+            return result
+        counts = Counter(key for key, _ in pairs)
+        twice = next(key for key, count in counts.items() if count > 1)
+        what = f'the key "{shown_key(twice)}" stands twice in one object; keep one'
+        return _Pairs([*pairs, (twice, self._noted(what))])
+
+    def _whole_number(self, text: str) -> int | _Liberty:
+        if len(text) > _MAX_DIGITS:
+            return self._noted(f"a number has {len(text)} digits; at most {_MAX_DIGITS} are read")
+        return int(text)
+
+    def _float(self, text: str) -> _Liberty:
+        return self._noted(
+            f"{text[:40]} is not a whole number; write it without point and exponent"
+        )
+
+    def _constant(self, text: str) -> _Liberty:
+        return self._noted(f"{text} is not JSON; write a whole number")
 
 
-def _first_liberty(value: Any, path: str) -> tuple[str, _NotStrictError] | None:
-    """Walk through what `_LENIENT_DECODER` read, in the order of the text."""
-    if isinstance(value, _NotStrictError):
-        return path, value
-    inner: Iterable[tuple[str, Any]] = ()
+def _path_to(liberty: _Liberty, value: object, path: str = "") -> str | None:
+    """The path of a liberty within what was read; None if it is elsewhere."""
+    if value is liberty:
+        return path
+    if isinstance(value, dict):
+        value = _Pairs(value.items())
     if isinstance(value, _Pairs):
-        inner = ((f"{path}.{shown_key(key)}".removeprefix("."), held) for key, held in value.pairs)
+        inner = [(f"{path}.{shown_key(key)}".removeprefix("."), held) for key, held in value]
     elif isinstance(value, list):
-        inner = ((f"{path}[{index}]", held) for index, held in enumerate(value))
-    for place, held in inner:
-        found = _first_liberty(held, place)
-        if found is not None:
-            return found
-    if isinstance(value, _Pairs) and value.twice is not None:
-        return f"{path}.{shown_key(value.twice)}".removeprefix("."), _stands_twice(value.twice)
-    return None
-
-
-class _Pairs:
-    """An object as it stands in the text, keys that stand twice included."""
-
-    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
-        self.pairs = pairs
-        self.twice = _twice(pairs)
-
-
-def _twice(pairs: list[tuple[str, Any]]) -> str | None:
-    """The first key that stands twice in an object."""
-    seen: set[str] = set()
-    for key, _ in pairs:
-        if key in seen:
-            return key
-        seen.add(key)
-    return None
-
-
-def _stands_twice(key: str) -> _NotStrictError:
-    return _NotStrictError(f'the key "{shown_key(key)}" stands twice in one object; keep one')
-
-
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result = dict(pairs)
-    if len(result) < len(pairs):
-        twice = _twice(pairs)
-        if twice is not None:
-            raise _stands_twice(twice)
-    return result
-
-
-def _whole_number(text: str) -> int:
-    if len(text) > _MAX_DIGITS:
-        raise _NotStrictError(f"a number has {len(text)} digits; at most {_MAX_DIGITS} are read")
-    return int(text)
-
-
-def _no_float(text: str) -> NoReturn:
-    raise _NotStrictError(f"{text[:40]} is not a whole number; write it without point and exponent")
-
-
-def _no_constant(text: str) -> NoReturn:
-    raise _NotStrictError(f"{text} is not JSON; write a whole number")
-
-
-_DECODER = json.JSONDecoder(
-    object_pairs_hook=_unique_keys,
-    parse_int=_whole_number,
-    parse_float=_no_float,
-    parse_constant=_no_constant,
-)
-
-
-def _noted(read: Callable[[str], Any]) -> Callable[[str], Any]:
-    """A hook that gives back its objection instead of raising it."""
-
-    def read_or_note(text: str) -> Any:
-        try:
-            return read(text)
-        except _NotStrictError as error:
-            return error
-
-    return read_or_note
-
-
-_LENIENT_DECODER = json.JSONDecoder(
-    object_pairs_hook=_Pairs,
-    parse_int=_noted(_whole_number),
-    parse_float=_noted(_no_float),
-    parse_constant=_noted(_no_constant),
-)
+        inner = [(f"{path}[{index}]", held) for index, held in enumerate(value)]
+    else:
+        inner = []
+    found = (_path_to(liberty, held, place) for place, held in inner)
+    return next((place for place in found if place is not None), None)
