@@ -104,7 +104,7 @@ def orders(
     if sum([order is not None, to_ship, user is not None]) != 1:
         raise typer.BadParameter("name an order, or give one of --to-ship and --user")
     aws = aws_of(account, aside if as_json else screen)
-    from inventory_orders.domain.events import plain_number  # noqa: PLC0415 - the layer is slow to import
+    from inventory_orders.domain.events import in_json  # noqa: PLC0415 - the layer is slow to import
     from inventory_orders.errors import InventoryOrdersError  # noqa: PLC0415
     from operations.orders import (  # noqa: PLC0415
         OrderList,
@@ -128,7 +128,7 @@ def orders(
         problem = f"order {escape(order_id)} breaks the table's contract; repair the item"
         aside.print(f"[bold red]Left out:[/] {problem}", soft_wrap=True)
     if as_json:
-        print_json(found if order is None else found[0], plain_number)
+        print_json(found if order is None else found[0], in_json)
         return
     table = table_of("order", "status", "since", "user", "items", times={"since"})
     for one in found:

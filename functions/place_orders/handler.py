@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from inventory_orders.domain.change import OrderKey, OrderRecord
+from inventory_orders.engine.outcomes import ChangeOutcome
 from inventory_orders.errors import Verdict
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.sqs_batch import (
@@ -53,12 +55,21 @@ def _place(event: object, context: LambdaContext) -> direct.Answer:
     report = engine.apply([order], deadline)
     emit_orders(report)
     outcome = report.outcome_of_one()
-    result = direct.of_outcome(outcome)
     if outcome.verdict is Verdict.POISON:
-        return result
+        return direct.of_outcome(outcome)
     if outcome.verdict is Verdict.RETURNED:
-        return result | {"orderId": order.order_id}
+        return direct.of_outcome(outcome) | {"orderId": order.order_id}
     if outcome.applied is order:
         # What has just been written need not be read.
-        return result | direct.of_order(order.placed(outcome.after, outcome.at))
-    return result | direct.of_row(order.order_id, engine.client, deadline)
+        stands = order.placed(outcome.after, outcome.at)
+    else:
+        key, client = OrderKey(order.order_id), engine.client
+        stands = client.call(lambda: client.store.get_record(key), deadline)
+        if isinstance(stands, OrderRecord) and stands.reason is not None:
+            # The same answer as the first time: who repeats it must not take it for placed.
+            outcome = ChangeOutcome(Verdict.REJECTED, cause=stands.reason, detail=_STAYS)
+    row = direct.of_order(stands) if isinstance(stands, OrderRecord) else {}
+    return direct.of_outcome(outcome) | {"orderId": order.order_id} | row
+
+
+_STAYS = "the order was rejected before, and stays rejected"

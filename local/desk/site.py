@@ -22,7 +22,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from inventory_orders.domain.events import plain_number
+from inventory_orders.domain.events import in_json
 from inventory_orders.errors import InventoryOrdersError
 from local import ROOT
 from local.dashboard.service import LATEST, Service
@@ -226,7 +226,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _answer_or_say_why(self, work: Callable[[], object]) -> None:
         try:
-            content = json.dumps(work(), allow_nan=False, default=plain_number).encode()
+            content = json.dumps(work(), allow_nan=False, default=in_json).encode()
         except NotFoundError as error:
             self._say(HTTPStatus.NOT_FOUND, str(error))
         except (UserError, InventoryOrdersError, ClientError) as error:

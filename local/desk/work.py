@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 
 from inventory_orders.api.products import shown_level
-from inventory_orders.domain.events import plain_number
+from inventory_orders.domain.events import in_json
 from inventory_orders.store.rows import Table
 from operations import orders, queues, redrive
 from operations.audit import read_history
@@ -128,7 +128,7 @@ class Desk:
             raise NotFoundError(f"there is no order {order_id}")
         # As text: a browser rounds numbers of more than 53 bits.
         attributes = {
-            name: value if isinstance(value, str) else json.dumps(value, default=plain_number)
+            name: value if isinstance(value, str) else json.dumps(value, default=in_json)
             for name, value in found.get("attributes", {}).items()
         }
         return found | {"names": _names(aws, [found]), "attributes": attributes}

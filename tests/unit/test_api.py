@@ -869,8 +869,10 @@ PLACE = ListPosition("2026-01-01T00:00:00.000000+00:00", "o-1")
 
 
 def test_a_cursor_leads_back_to_its_place_in_its_list_only():
-    cursor = encode_cursor("u-7", PLACE)
-    assert place_after("u-7", {"cursor": cursor}) == PLACE
+    # Another program may have written the second one.
+    for place in (PLACE, ListPosition("2099-01-01 00:00:00", "Earl Grey")):
+        cursor = encode_cursor("u-7", place)
+        assert place_after("u-7", {"cursor": cursor}) == place
     assert "o-1" not in cursor
     with pytest.raises(ProblemError):
         place_after("u-8", {"cursor": cursor})

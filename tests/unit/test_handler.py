@@ -91,6 +91,16 @@ def test_the_sample_of_the_standard_queue_is_placed(handle, shop_environment):
     assert dead_letters(shop_environment) == []
 
 
+def test_an_order_that_was_rejected_is_refused_again(handle):
+    for quantity, answer in ((1, ("APPLIED", None)), (999_999, ("REFUSED", "INSUFFICIENT_STOCK"))):
+        order = order_body(f"till-{quantity}", {"tea-earl-grey": quantity})
+        first, again = handle(order), handle(order)
+        assert (first["result"], first.get("code")) == answer
+        assert again["result"] == ("REPLAYED" if first["result"] == "APPLIED" else "REFUSED")
+        told = ("code", "status", "version", "shortages")
+        assert [first.get(name) for name in told] == [again.get(name) for name in told]
+
+
 @pytest.mark.aws(
     "The ARN of a FIFO queue ends with `.fifo`.",
     "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-fifo.html",

@@ -15,7 +15,7 @@ from typing import Any, TypeGuard
 from urllib.parse import quote, unquote
 
 from inventory_orders.clock import Clock, Deadline
-from inventory_orders.domain.events import plain_number
+from inventory_orders.domain.events import in_json
 from inventory_orders.engine.outcomes import ChangeOutcome, UnsuccessfulError, outcome_of
 from inventory_orders.errors import InventoryOrdersError, Verdict, VerdictError
 from inventory_orders.messages.strict_json import shown_key, strict_json
@@ -163,7 +163,7 @@ class HttpAnswer:
         return {
             "statusCode": self.status,
             "headers": {**self.headers, "Content-Type": kind},
-            "body": json.dumps(self.document, default=plain_number),
+            "body": json.dumps(self.document, default=in_json),
         }
 
     @classmethod
@@ -298,7 +298,7 @@ def check_path_can_name(name: str, value: str) -> None:
     Raises:
         ProblemError: Its path would name something else, because it is decoded.
     """
-    if _decoded(value) != value:
+    if unquote(value) != value:
         raise malformed(
             f"{name}: has a percent sign before two hexadecimal digits, so that no path could name it; choose another id",
             name,
@@ -325,7 +325,7 @@ _DIGEST = 16
 
 def encode_cursor(list_name: str, place: ListPosition) -> str:
     """The cursor for what comes after a place in a list; a list of a user's orders is named after its user."""
-    content = f"{place.at} {place.id}".encode()
+    content = f"{len(place.at)} {place.at}{place.id}".encode()
     digest = hashlib.sha256(list_name.encode() + b" " + content).digest()[:_DIGEST]
     return base64.urlsafe_b64encode(digest + content).rstrip(b"=").decode()
 
@@ -346,8 +346,8 @@ def place_after(list_name: str, query: Mapping[str, str]) -> ListPosition | None
     cursor = query["cursor"]
     with suppress(ValueError):
         raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
-        at, place_id = raw[_DIGEST:].decode().split(" ")
-        place = ListPosition(at, place_id)
+        length, _, both = raw[_DIGEST:].decode().partition(" ")
+        place = ListPosition(both[: int(length)], both[int(length) :])
         # Written again it must be the same: two texts for one place would be one too many.
         if encode_cursor(list_name, place) == cursor:
             return place

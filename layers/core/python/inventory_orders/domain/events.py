@@ -5,6 +5,7 @@ They follow from these two alone, so the same change makes the same events, howe
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -365,8 +366,10 @@ _KINDS: Mapping[type, str] = {
 }
 
 
-def plain_number(value: object) -> float:
-    """A number that is not whole, as JSON has it: for `json.dumps`, which calls it with what it does not know."""
+def in_json(value: object) -> float | str:
+    """A number that is not whole, or bytes (in Base64): for `json.dumps`, which calls it with what it does not know."""
     if isinstance(value, Decimal):
         return float(value)
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
     raise TypeError(f"{type(value).__name__} has no place in an event")

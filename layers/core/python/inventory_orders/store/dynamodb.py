@@ -446,7 +446,8 @@ class Store:
 
         Raises:
             ConditionFailedError: With the product as stored.
-            CorruptItemError: It was written, but breaks the table's contract in a way that no condition can tell.
+            CorruptItemError: DynamoDB does not take the row; or it was written, but breaks the table's contract in a way
+                that no condition can tell.
             StoreError: The request failed.
         """
         sound = replace(
@@ -455,7 +456,14 @@ class Store:
             values={**write.values, "number": "N", "text": "S"},
         )
         request = self.product_action(product_id, sound).request["Update"]
-        response = call(self._client.update_item, **request, ReturnValues="ALL_NEW")
+        try:
+            response = call(self._client.update_item, **request, ReturnValues="ALL_NEW")
+        except RequestInvalidError as error:
+            # Such as a row that somebody else has filled up to 400 KB.
+            raise CorruptItemError(
+                f"DynamoDB does not take the row of product {product_id} ({error}); repair the item",
+                "CORRUPT_PRODUCT",
+            ) from error
         return read_product(response["Attributes"])
 
     def lease_lane(
