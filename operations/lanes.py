@@ -12,8 +12,7 @@ from typing import Any
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.allotments import DEPOT, LaneLease, Page, PageKey
-from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.engine.stats import CommitStats
+from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import CorruptItemError
 from inventory_orders.lanes.recall import reclaim
 from inventory_orders.retry import RetryPolicy

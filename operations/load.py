@@ -32,8 +32,7 @@ from inventory_orders.domain.product import DETAILS, CatalogueEvent, NewProduct,
 from inventory_orders.engine.committer import Committer
 from inventory_orders.engine.outcomes import ChangeOutcome
 from inventory_orders.engine.reader import read_all
-from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.engine.stats import CommitStats
+from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import (
     ContentionError,
     CorruptItemError,

@@ -19,8 +19,7 @@ from inventory_orders.domain.change import OrderKey
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.planner import Transaction
 from inventory_orders.domain.product import stock_status
-from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.engine.stats import CommitStats
+from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import Verdict
 from inventory_orders.lanes.lane import LANE_SECONDS
 from inventory_orders.products.catalogue import ProductCatalogue

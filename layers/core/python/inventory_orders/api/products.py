@@ -18,8 +18,7 @@ from inventory_orders.api.requests import (
 )
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.engine.reader import read_all
-from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.engine.stats import CommitStats
+from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import CorruptItemError
 from inventory_orders.invocation import direct
 from inventory_orders.invocation.telemetry import logger

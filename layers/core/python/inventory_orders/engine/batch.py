@@ -11,8 +11,7 @@ from inventory_orders.domain.product import Product
 from inventory_orders.engine.memory import ProductCache
 from inventory_orders.engine.pending import PendingChanges
 from inventory_orders.engine.reader import read
-from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.engine.stats import CommitStats
+from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import (
     CorruptItemError,
     StoreError,

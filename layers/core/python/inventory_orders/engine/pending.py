@@ -12,7 +12,7 @@ from inventory_orders.engine.outcomes import (
     rejected,
     returned,
 )
-from inventory_orders.engine.stats import CommitStats
+from inventory_orders.engine.retrying_client import CommitStats
 from inventory_orders.errors import (
     CorruptItemError,
     OutcomeUnknownError,

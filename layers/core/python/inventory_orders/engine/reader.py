@@ -3,34 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
 from dataclasses import replace
 from typing import TypeVar
 
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.change import OrderKey, OrderRecord
 from inventory_orders.domain.product import Product
-from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.engine.stats import CommitStats
+from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import ThrottledError, UnpublishableError
 from inventory_orders.store.actions import existing
 from inventory_orders.store.dynamodb import BATCH_GET_LIMIT, ListPosition, Snapshot
 from inventory_orders.store.rows import Key
 
 A = TypeVar("A")
-B = TypeVar("B")
 
 # Requests for keys that DynamoDB leaves out: it reads 16 MB at a time, and a throttled product holds up the others.
 _ANSWERS = 8
-
-
-def side_by_side(
-    executor: Executor | None, function: Callable[[A], B], arguments: Sequence[A]
-) -> list[B]:
-    """Call a function on each argument, at the same time where there is an executor."""
-    if executor is None or len(arguments) == 1:
-        return [function(argument) for argument in arguments]
-    return list(executor.map(function, arguments))
 
 
 def read(
@@ -83,7 +71,7 @@ def read(
     chunks = [
         keys[start : start + BATCH_GET_LIMIT] for start in range(0, len(keys), BATCH_GET_LIMIT)
     ]
-    snapshots = side_by_side(client.executor, read_chunk, chunks)
+    snapshots = client.side_by_side(read_chunk, chunks)
     snapshot = Snapshot(unprocessed=tuple(key for each in snapshots for key in each.unprocessed))
     for each in snapshots:
         snapshot.add(each)

@@ -1,16 +1,16 @@
-"""Sends one request, and repeats it as long as the same request may still succeed."""
+"""Sends one request, repeats it as long as the same request may still succeed, and notes what it took."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TypeVar
 
 from inventory_orders.clock import Clock, Deadline, SystemClock
+from inventory_orders.domain.product import Product
 from inventory_orders.engine.contention import DepotLine, Pace, Rivals
-from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import OutcomeUnknownError, StoreError, ThrottledError
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.actions import (
@@ -25,7 +25,46 @@ from inventory_orders.store.actions import (
 )
 from inventory_orders.store.dynamodb import Store
 
+A = TypeVar("A")
 T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class CommitStats:
+    """The cost of writes: attempts, conflicts, waits. Times are in seconds.
+
+    Attributes:
+        version_conflicts: One for each attempt to commit: whether a version had moved.
+        transaction_conflicts: One for each attempt: whether a rival's transaction was in flight.
+        backoffs: One for each wait before a request was repeated, or a plan was made again.
+        commit_latencies: One for each committed transaction: how long its last request took.
+        changes_per_transaction: One for each committed transaction.
+        lease_wait: Time spent waiting for the leases of others.
+        low_stock: Products that ceased to be `ACTIVE` because of their stock.
+        draws_lost: One for each row that the depot drew from: whether a rival had the transaction cancelled.
+        units_lent: Units that the depot drew from rows.
+        recalls: How often units were moved from lanes to the depot or to their rows, because they were needed there.
+        depot_waits: One for each visit of the depot, and each that was given up: how long the line was.
+        from_lanes: One for each placed order of a process that uses lanes: whether all of it came from its own.
+    """
+
+    version_conflicts: list[bool] = field(default_factory=list)
+    transaction_conflicts: list[bool] = field(default_factory=list)
+    backoffs: list[float] = field(default_factory=list)
+    commit_latencies: list[float] = field(default_factory=list)
+    changes_per_transaction: list[int] = field(default_factory=list)
+    lease_wait: float = 0.0
+    low_stock: list[Product] = field(default_factory=list)
+    draws_lost: list[bool] = field(default_factory=list)
+    units_lent: int = 0
+    recalls: int = 0
+    depot_waits: list[float] = field(default_factory=list)
+    from_lanes: list[bool] = field(default_factory=list)
+
+    def add(self, other: CommitStats) -> None:
+        """Add the cost of another part of the work."""
+        for part in fields(self):
+            setattr(self, part.name, getattr(self, part.name) + getattr(other, part.name))
 
 
 class RetryingClient:
@@ -142,6 +181,12 @@ class RetryingClient:
         """
         return self._repeat(request, deadline, stats or CommitStats(), _if_transient, attempts)
 
+    def side_by_side(self, function: Callable[[A], T], arguments: Sequence[A]) -> list[T]:
+        """Call a function on each argument, at the same time where there is an executor."""
+        if self.executor is None or len(arguments) == 1:
+            return [function(argument) for argument in arguments]
+        return list(self.executor.map(function, arguments))
+
     def _within(self, deadline: Deadline) -> None:
         if deadline.remaining() <= 0:
             raise ThrottledError("OUT_OF_TIME", "no time was left to write")
@@ -199,14 +244,13 @@ class _Attempts:
             error.in_doubt = self.is_unknown
             if isinstance(error, TransactionCancelledError):
                 error.label(self.actions)
-            if self._is_short_of_capacity(error):
-                self.client.pace.observe_throttle()
-            if isinstance(error, TransactionCancelledError):
                 moved = any(
                     reason.code == CONDITION_FAILED and reason.by_version
                     for reason in error.reasons
                 )
                 rival = RIVAL in error.codes
+            if self._is_short_of_capacity(error):
+                self.client.pace.observe_throttle()
             raise
         finally:
             stats.version_conflicts.append(moved)

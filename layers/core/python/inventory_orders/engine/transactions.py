@@ -8,9 +8,7 @@ from dataclasses import dataclass, field
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.planner import Chain, Transaction
 from inventory_orders.domain.product import ProductStatus
-from inventory_orders.engine.reader import side_by_side
-from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.engine.stats import CommitStats
+from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import StoreError, Verdict
 from inventory_orders.store.actions import (
     CONDITION_FAILED,
@@ -62,7 +60,7 @@ def send(
     going_on, wave = list(chains), 0
     while going_on:
         now = [[Attempt(transaction) for transaction in chain[wave]] for chain in going_on]
-        side_by_side(client.executor, send_one, [attempt for some in now for attempt in some])
+        client.side_by_side(send_one, [attempt for some in now for attempt in some])
         attempts += [attempt for some in now for attempt in some]
         wave += 1
         going_on = [

@@ -12,7 +12,6 @@ from datetime import datetime, timedelta
 
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.engine.memory import BoundedDict
-from inventory_orders.engine.reader import side_by_side
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import OutcomeUnknownError, StoreError, ThrottledError
 from inventory_orders.retry import RetryPolicy
@@ -113,7 +112,7 @@ class EndingHolds:
         # Where to go on in each shard.
         places: dict[int, ListPosition | None] = dict.fromkeys(range(EXPIRY_SHARDS))
         while places and self.deadline.remaining() > 0:
-            pages = side_by_side(self.client.executor, look, list(places.items()))
+            pages = self.client.side_by_side(look, list(places.items()))
             holds: list[ListPosition] = []
             left: dict[int, ListPosition | None] = {}
             for shard, page in zip(places, pages, strict=True):
@@ -150,7 +149,7 @@ class EndingHolds:
             return self.send(some) if self.deadline.remaining() > 0 else None
 
         chunks = [due[start : start + _TOGETHER] for start in range(0, len(due), _TOGETHER)]
-        results = side_by_side(self.client.executor, send_some, chunks)
+        results = self.client.side_by_side(send_some, chunks)
         for chunk, taken in zip(chunks, results, strict=True):
             if taken is None:
                 self.report.unfinished = "no time was left to send all holds"

@@ -10,8 +10,7 @@ import uuid
 
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.allotments import DEPOT, LaneLease
-from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.engine.stats import CommitStats
+from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import OutcomeUnknownError, StoreError, ThrottledError
 
 VISIT_SECONDS = 2.0

@@ -16,8 +16,7 @@ from inventory_orders.domain.allotments import DEPOT, MAX_LANES, PAGES, LaneLeas
 from inventory_orders.domain.planner import Transaction
 from inventory_orders.domain.product import Product, ProductsById
 from inventory_orders.engine.reader import read, read_all
-from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.engine.stats import CommitStats
+from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import (
     CorruptItemError,
     InventoryOrdersError,

@@ -10,8 +10,7 @@ from inventory_orders.domain.allotments import PAGES, LaneLease, Page, PageKey
 from inventory_orders.domain.planner import Transaction
 from inventory_orders.domain.product import Product
 from inventory_orders.engine.memory import BoundedDict
-from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.engine.stats import CommitStats
+from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import CorruptItemError
 from inventory_orders.lanes.demand import Demand
 

@@ -10,8 +10,7 @@ from inventory_orders.clock import Deadline
 from inventory_orders.domain.allotments import PageKey
 from inventory_orders.domain.product import Product
 from inventory_orders.engine.reader import read_all
-from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.engine.stats import CommitStats
+from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import CorruptItemError, ThrottledError
 from inventory_orders.store.dynamodb import Snapshot
 
