@@ -672,7 +672,7 @@ MUTANTS = (
         (
             (
                 f"{_PACKAGE}/lanes/depot.py",
-                "there.reach < self._lane\n",
+                "there.reach < lane\n",
                 "there.reach < 0\n",
             ),
             (

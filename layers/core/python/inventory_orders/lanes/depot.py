@@ -56,8 +56,7 @@ class Visit:
 
     Args:
         client: Sends the requests.
-        lanes: What it knows of lanes.
-        lane: Its lane; None if it has none, and all is sold at the depot.
+        lanes: What this process knows of lanes. If it has none of its own, all is sold at the depot.
         batch: What the batch knows. Rows that are read here, and what is wrong with items, are noted there.
         need: Units that open orders want from lanes, by product.
         commit: Commits chains of moves. Returns whether all of them are durable.
@@ -67,14 +66,12 @@ class Visit:
         self,
         client: RetryingClient,
         lanes: Lanes,
-        lane: int | None,
         batch: Batch,
         need: Mapping[str, int],
         commit: Callable[[Sequence[Chain]], bool],
     ) -> None:
         self._client = client
         self._lanes = lanes
-        self._lane = lane
         self._batch = batch
         self._need = need
         self._to_reclaim = batch.to_reclaim.intersection(batch.pending.product_ids)
@@ -130,15 +127,11 @@ class Visit:
 
     def _read_and_draw(self) -> set[str] | None:
         """Read pages and rows, and draw. Returns the products that are short; None if draws were lost or changes returned."""
-        own = [] if self._lane is None else self._lanes.keys
         shelves = [PageKey(DEPOT, number) for number in range(PAGES)]
-        pages = self._read([*own, *shelves]).pages
-        self._lanes.remember(pages[key] for key in own)
-        if not self._lanes.keys:
-            # It was given up.
-            self._lane, own = None, []
+        pages = self._read([*self._lanes.keys, *shelves]).pages
+        self._lanes.remember(pages[key] for key in self._lanes.keys)
         self._allocation = Allocation(
-            {}, [self._sound(key, pages[key]) for key in (*own, *shelves)]
+            {}, [self._sound(key, pages[key]) for key in (*self._lanes.keys, *shelves)]
         )
         corrupt = {
             p: why
@@ -205,12 +198,13 @@ class Visit:
         return found
 
     def _own(self, product_id: str) -> int:
-        return 0 if self._lane is None else self._allocation.units(self._lane, product_id)
+        lane = self._lanes.lane
+        return 0 if lane is None else self._allocation.units(lane, product_id)
 
     def _has_mixed_incarnations(self, product_id: str) -> bool:
         """Whether row, depot and lane hold different incarnations of a product, which was listed again meanwhile."""
         allocation = self._allocation
-        places = [allocation.entry(lane, product_id) for lane in {DEPOT, self._lane or DEPOT}]
+        places = [allocation.entry(lane, product_id) for lane in {DEPOT, self._lanes.lane or DEPOT}]
         units_of = (*places, allocation.rows.get(product_id))
         return len({units.created_at for units in units_of if units is not None}) > 1
 
@@ -325,7 +319,7 @@ class Visit:
 
     def _distribute(self) -> dict[str, int]:
         """Fill the lane, and give back what is too scarce for lanes. Returns the lane that sells each product."""
-        allocation, lane = self._allocation, self._lane
+        allocation, lane = self._allocation, self._lanes.lane
         if lane is None:
             return {
                 product_id: DEPOT
@@ -347,7 +341,7 @@ class Visit:
                 ):
                     continue
                 have = mine.units if mine is not None else 0
-                target = self._target(product_id, have, there)
+                target = self._target(product_id, lane, have, there)
                 if there is not None and target > have:
                     allocation.fill(lane, product_id, min(target - have, there.units))
                 elif target < have:
@@ -356,12 +350,12 @@ class Visit:
                     sources[product_id] = lane if target else DEPOT
         return sources
 
-    def _target(self, product_id: str, have: int, there: PageEntry | None) -> int:
-        """Units that the lane shall hold; 0 if the depot sells the product."""
+    def _target(self, product_id: str, lane: int, have: int, there: PageEntry | None) -> int:
+        """Units that the lane, which has some, shall hold; 0 if the depot sells the product."""
         demand, need = self._lanes.demand, self._need.get(product_id, 0)
         use = demand.last_quantity(product_id)
         share = (have + (there.units if there is not None else 0)) / (_SPARE * self._in_use)
-        is_narrow = there is not None and self._lane is not None and there.reach < self._lane
+        is_narrow = there is not None and there.reach < lane
         if demand.is_idle(product_id):
             return 0
         if not is_narrow and share >= max(use, need):

@@ -50,24 +50,26 @@ class Lanes:
 
     # ------------------------------------------------------------------ the lease
 
-    def take(self, deadline: Deadline, stats: CommitStats) -> int | None:
-        """The lane of this process: taken now, if it has none; None if all are in use.
+    def take(self, deadline: Deadline, stats: CommitStats) -> None:
+        """Take a lane, unless all are in use, or keep that of this process for longer.
 
         Raises:
             StoreError: DynamoDB failed.
         """
         now = self._client.clock.now().timestamp()
         if self._lease is not None and self._lease.ends_at - now > LANE_SECONDS / 2:
-            return self._lease.lane
+            return
         if self._lease is not None:
             self._take_lane(self._lease.lane, deadline, stats)
         if self._lease is None and self.most and self._is_refresh_due():
-            for lane in self._free_lanes(deadline, stats):
-                if self._take_lane(lane, deadline, stats):
-                    break
-        return self._lease.lane if self._lease is not None else None
+            taken = self._live_lanes(deadline, stats) | self._corrupt
+            free = [lane for lane in range(1, self.most + 1) if lane not in taken]
+            # In random order, so that two processes seldom take the same one.
+            free.sort(key=lambda _: self._client.policy.random())
+            while free and self._lease is None:
+                self._take_lane(free.pop(0), deadline, stats)
 
-    def _take_lane(self, lane: int, deadline: Deadline, stats: CommitStats) -> bool:
+    def _take_lane(self, lane: int, deadline: Deadline, stats: CommitStats) -> None:
         now = self._client.clock.now()
         until = now.timestamp() + LANE_SECONDS
         lease = self._client.call(
@@ -78,17 +80,6 @@ class Lanes:
         # Once the lease had ended, others may have used the lane, or an operator may have restored its table.
         if not kept or self._lease is None:
             self.forget()
-        return self._lease is not None
-
-    def _free_lanes(self, deadline: Deadline, stats: CommitStats) -> list[int]:
-        """The lanes without a live lease, in random order, so that two processes seldom take the same one."""
-        taken = self._live_lanes(deadline, stats)
-        free = [
-            lane
-            for lane in range(1, self.most + 1)
-            if lane not in taken and lane not in self._corrupt
-        ]
-        return sorted(free, key=lambda _: self._client.policy.random())
 
     def _live_lanes(self, deadline: Deadline, stats: CommitStats) -> set[int]:
         self._refreshed_at = self._client.clock.monotonic()
@@ -114,13 +105,18 @@ class Lanes:
             self._live_lanes(deadline, stats)
         return self._in_use
 
+    @property
+    def lane(self) -> int | None:
+        """The lane of this process; None if it has none."""
+        return self._lease.lane if self._lease is not None else None
+
     # ------------------------------------------------------------------ its pages
 
     @property
     def keys(self) -> list[PageKey]:
         """The pages of this lane."""
-        lease = self._lease
-        return [] if lease is None else [PageKey(lease.lane, number) for number in range(PAGES)]
+        lane = self.lane
+        return [] if lane is None else [PageKey(lane, number) for number in range(PAGES)]
 
     @property
     def pages(self) -> list[Page] | None:
@@ -143,7 +139,7 @@ class Lanes:
     def observe_commit(self, committed: Transaction) -> None:
         """Take over the pages and rows of an applied transaction."""
         for update in committed.pages:
-            if self._lease is not None and update.after.key.lane == self._lease.lane:
+            if update.after.key.lane == self.lane:
                 self._pages[update.after.key.number] = update.after
         for product_id, product in committed.after.items():
             self.observe_row(product_id, product)

@@ -45,17 +45,16 @@ def supply(
     """
     need = batch.pending.need if lanes.most else {}
     # A process takes a lane when it has a use for it: slow sellers stay in their rows.
-    lane = lanes.take(batch.deadline, batch.stats) if lanes.keys else None
-    if lane is not None and lanes.pages is None:
+    if lanes.lane is not None:
+        lanes.take(batch.deadline, batch.stats)
+    if lanes.pages is None:
         lanes.remember(read_all(client, lanes.keys, batch.deadline, batch.stats).pages.values())
-        # A lane that cannot be read is given up.
-        lane = lane if lanes.keys else None
-    found = _without_a_visit(client, lanes, lane, batch, need)
+    found = _without_a_visit(client, lanes, batch, need)
     if found is not None or not batch.pending:
         return found
     if need:
-        lane = lane or lanes.take(batch.deadline, batch.stats)
-    return Visit(client, lanes, lane, batch, need, commit).prepare()
+        lanes.take(batch.deadline, batch.stats)
+    return Visit(client, lanes, batch, need, commit).prepare()
 
 
 def end_visit(client: RetryingClient, lanes: Lanes, batch: Batch) -> None:
@@ -68,12 +67,11 @@ def end_visit(client: RetryingClient, lanes: Lanes, batch: Batch) -> None:
 def _without_a_visit(
     client: RetryingClient,
     lanes: Lanes,
-    lane: int | None,
     batch: Batch,
     need: dict[str, int],
 ) -> Supply | None:
     """The supply, if the own lane has all, or what it lacks is better sold from rows; else None."""
-    allocation = Allocation({}, lanes.pages or ())
+    allocation, lane = Allocation({}, lanes.pages or ()), lanes.lane
     own = {p: allocation.units(lane, p) if lane is not None else 0 for p in need}
     sources = {p: lane for p, units in need.items() if lane is not None and own[p] >= units}
     lacks = [p for p in need if p not in sources and not lanes.is_sold_out(p)]
