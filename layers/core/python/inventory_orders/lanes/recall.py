@@ -188,7 +188,8 @@ class _Recall:
             ]
             hints = _pages_of(concerned)
             self._read(hints)
-            allocation = Allocation(self._known.rows, self._known.pages.values())
+            pages = self._known.pages.values()
+            allocation = Allocation(self._known.rows, pages, self._owner)
             problems, sound, stale = [], [], set[Key]()
             for row in concerned:
                 if (problem := self._problem(row, stale)) is None:
@@ -327,23 +328,15 @@ class _Recall:
         """Send them one after the other, and end the lease with the last. Returns False after the first that is lost."""
         for transaction in transactions:
             release = self.release if transaction is transactions[-1] else None
-            # The allocation keeps no locks: the fence of a lease comes from the rows.
-            known = (self._known.rows[update.before.product_id] for update in transaction.updates)
-            updates = tuple(
-                replace(update, before=row or update.before)
-                for update, row in zip(transaction.updates, known, strict=True)
-            )
-            sent = replace(transaction, updates=updates, release=release)
+            actions = self._actions(replace(transaction, release=release))
             try:
-                self._client.write(
-                    self._actions(sent), self._deadline, self._stats, plans_around=THROTTLED
-                )
+                self._client.write(actions, self._deadline, self._stats, plans_around=THROTTLED)
             except TransactionCancelledError as cancelled:
                 self._learn(cancelled)
                 return False
-            for update in sent.updates:
-                self._note(update.after.product_id, self._as_left(update))
-            for page in sent.pages:
+            for update in transaction.updates:
+                self._note(update.after.product_id, update.after)
+            for page in transaction.pages:
                 self._note(page.after.key, page.after)
             if release is not None:
                 self.release = None
@@ -351,21 +344,13 @@ class _Recall:
 
     def _actions(self, transaction: Transaction) -> list[Action]:
         """The actions of a transaction, with the caller's own for the rows that reclaim their units."""
-        now = self._client.clock.now()
-        actions = self._client.store.transaction_actions(transaction, now, self._owner)
+        actions = self._client.store.transaction_actions(transaction, self._client.clock.now())
         if self._to_row is None or self._to_row.change is None:
             return actions
         reclaimed = [update for update in transaction.updates if not update.after.lent_to]
         own = [action for update in reclaimed for action in self._to_row.change(update)]
         replaced = {update.after.product_id for update in reclaimed}
         return [action for action in actions if action.subject not in replaced] + own
-
-    def _as_left(self, update: Update) -> Product:
-        """A row as a transaction of this recall has left it: its owner's fence goes along."""
-        after = update.after
-        if update.before.is_fenced_by(self._owner):
-            return replace(after, lock_version=after.version)
-        return after
 
     def _learn(self, cancelled: TransactionCancelledError) -> None:
         """Take over what came back with a lost transaction.
