@@ -222,7 +222,7 @@ def empty_lanes(
         now, left = left[:_BROUGHT_TOGETHER], left[_BROUGHT_TOGETHER:]
         deadline, stats = Deadline.after(_PATIENCE, clock), CommitStats()
         snapshot = store.read(now)
-        problems += snapshot.unreadable.values()
+        problems += map(str, snapshot.unreadable.values())
         left += [key for key in snapshot.unprocessed if isinstance(key, str)]
         rows = [row for row in snapshot.products.values() if row is not None]
         try:

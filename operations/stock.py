@@ -38,7 +38,7 @@ def list_stock(aws: Aws) -> tuple[list[StockLevel], Mapping[str, str]]:
     while has_more:
         found, after = client.store.list_products(_PAGE, after)
         levels += estimate_levels(client, found, Deadline.after(PATIENCE, SystemClock())).values()
-        unreadable |= found.unreadable
+        unreadable |= {name: str(error) for name, error in found.unreadable.items()}
         has_more = after is not None
     levels.sort(key=lambda level: (_URGENCY.index(level.product.status), level.product.product_id))
     return levels, unreadable

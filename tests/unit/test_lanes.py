@@ -654,6 +654,19 @@ def test_a_page_that_dynamodb_does_not_take_is_not_the_fault_of_its_orders(shop,
     assert shop.statuses(worker, *orders) == [APPLIED] * 2
 
 
+def test_a_page_of_another_lane_that_dynamodb_does_not_take_is_called_a_page(shop):
+    shop.create("p", 40)
+    shop.lend("p", {1: 10, 2: 15}, depot=2)
+    worker = shop.worker(lanes=1)
+    page = of_page(PageKey.of(2, "p"))
+    shop.on(WRITE, refuses_action(page), page)
+    order = shop.order("p", units=38)
+    report = shop.sell(worker, order)
+    assert [(o.verdict, o.cause) for o in report.outcomes] == [(RETURNED, "CORRUPT_PAGE")]
+    shop.calm()
+    assert shop.statuses(worker, order) == [APPLIED]
+
+
 def test_units_of_a_product_that_was_listed_again_hold_up_nobody(shop):
     """Somebody deleted the row with units in lanes, and made it again."""
     shop.create("p")

@@ -59,7 +59,7 @@ class Batch:
         self.age = age
         self.stats = CommitStats()
         self.rows: dict[str, Product | None] = {}
-        self.unreadable: dict[str, str] = {}
+        self.unreadable: dict[str, CorruptItemError] = {}
         self.limits = limits
         self.losses = 0
         self.throttled: set[str] = set()
@@ -157,7 +157,7 @@ class Batch:
         self.forget(product_id)
         self.unreadable.pop(product_id, None)
         if isinstance(found, CorruptItemError):
-            self.unreadable[product_id] = str(found)
+            self.unreadable[product_id] = found
         else:
             self.rows[product_id] = found
 
@@ -171,10 +171,9 @@ class Batch:
 
         The note also keeps the depot from drawing from that row again and again.
         """
-        self.unreadable[product_id] = (
-            f"DynamoDB does not take the row of product {product_id} ({why}); repair the item"
-        )
-        self.pending.give_up_product(product_id, "CORRUPT_PRODUCT", self.unreadable[product_id])
+        problem = f"DynamoDB does not take the row of product {product_id} ({why}); repair the item"
+        self.unreadable[product_id] = CorruptItemError(problem, "CORRUPT_PRODUCT")
+        self.pending.give_up_product(product_id, "CORRUPT_PRODUCT", problem)
 
     # ------------------------------------------------------------------ leases
 
@@ -196,10 +195,7 @@ class Batch:
             problems = [self.unreadable[p] for p in change.product_ids if p in self.unreadable]
             left = self.lease_left(change)
             if problems:
-                # An error about an item begins with what the item is.
-                is_page = problems[0].startswith("page ")
-                cause = "CORRUPT_PAGE" if is_page else "CORRUPT_PRODUCT"
-                self.pending.give_up([change], cause, problems[0])
+                self.pending.give_up([change], problems[0].code, str(problems[0]))
             elif left > self.deadline.remaining():
                 detail = f"a product is under a lease for another {left:.1f} s"
                 self.pending.give_up([change], "LEASED", detail, left)

@@ -103,7 +103,7 @@ class Visit:
             short = self._read_and_draw()
             if problem is not None:
                 left = {p for p in short or () if self._is_in_lanes(p)}
-                batch.unreadable.update(dict.fromkeys(left, str(problem)))
+                batch.unreadable.update(dict.fromkeys(left, problem))
         if short is None:
             return None
         to_reclaim = [
@@ -158,7 +158,9 @@ class Visit:
             # It may have been listed again between the two reads.
             self._has_looked_again = True
             return self._read_and_draw()
-        self._batch.unreadable.update((p, _MIXED.format(p)) for p in mixed)
+        self._batch.unreadable.update(
+            (p, CorruptItemError(_MIXED.format(p), "CORRUPT_PRODUCT")) for p in mixed
+        )
         draws = {
             product_id: draw
             for product_id, row in rows.items()

@@ -180,8 +180,7 @@ class _IdleReturn:
             )
             if not _is_unwritten(found, snapshot.pages.get(page.key)):
                 return
-            for problem in snapshot.unreadable.values():
-                self.problems.append(problem)
+            self.problems += map(str, snapshot.unreadable.values())
             idle = [row for row in self._known(found, snapshot.products) if self._is_idle(row)]
             try:
                 done = reclaim(self._client, idle, self._deadline, self._stats)

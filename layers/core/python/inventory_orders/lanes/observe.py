@@ -63,7 +63,7 @@ def estimate_levels(
         try:
             levels[row.product_id] = _level(row, found, is_exact=not row.lent_to)
         except CorruptItemError as error:
-            snapshot.unreadable[row.product_id] = str(error)
+            snapshot.unreadable[row.product_id] = CorruptItemError(str(error), "CORRUPT_PRODUCT")
     return levels
 
 
@@ -83,8 +83,11 @@ def read_level(
     """
     found = read_all(client, [product_id], deadline, stats)
     estimate = estimate_levels(client, found, deadline).get(product_id)
-    row, pages = _readable_row(found, product_id), list[PageKey]()
+    pages: list[PageKey] = []
     for _ in range(_TRIES):
+        if product_id in found.unreadable:
+            raise found.unreadable[product_id]
+        row = found.products[product_id]
         if row is None:
             return None
         if set(_pages_of(row)) <= set(pages):
@@ -95,15 +98,8 @@ def read_level(
                 partial(client.store.read_together, [product_id, *pages]), deadline, stats
             )
         except ThrottledError:
-            return estimate
-        row = _readable_row(found, product_id)
+            break
     return estimate
-
-
-def _readable_row(found: Snapshot, product_id: str) -> Product | None:
-    if product_id in found.unreadable:
-        raise CorruptItemError(found.unreadable[product_id], "CORRUPT_PRODUCT")
-    return found.products[product_id]
 
 
 def _pages_of(row: Product) -> list[PageKey]:

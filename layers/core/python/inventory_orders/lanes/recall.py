@@ -247,12 +247,9 @@ class _Recall:
         if not wanted:
             return
         snapshot = read_all(self._client, wanted, self._deadline, self._stats)
-        for product_id, why in snapshot.unreadable.items():
-            self._corrupt[product_id] = CorruptItemError(why, "CORRUPT_PRODUCT")
-        for product_id, row in snapshot.products.items():
-            self._note(product_id, row)
-        for key, page in snapshot.pages.items():
-            self._note(key, page)
+        for found in (snapshot.products, snapshot.unreadable, snapshot.pages):
+            for key, item in found.items():
+                self._note(key, item)
 
     def _note(self, key: Key, found: object) -> None:
         """Take over what is stored under a key."""

@@ -133,7 +133,7 @@ class Snapshot:
     """
 
     products: dict[str, Product | None] = field(default_factory=dict)
-    unreadable: dict[str, str] = field(default_factory=dict)
+    unreadable: dict[str, CorruptItemError] = field(default_factory=dict)
     records: dict[RecordKey, Record | CorruptItemError] = field(default_factory=dict)
     pages: dict[PageKey, Page | CorruptItemError] = field(default_factory=dict)
     unprocessed: tuple[Key, ...] = ()
@@ -254,7 +254,7 @@ class Store:
             case str():
                 product = _found(read_product, item) if item else None
                 if isinstance(product, CorruptItemError):
-                    snapshot.unreadable[key] = str(product)
+                    snapshot.unreadable[key] = product
                 else:
                     snapshot.products[key] = product
             case _ if item:
