@@ -190,16 +190,11 @@ class _Recall:
             self._read(hints)
             pages = self._known.pages.values()
             allocation = Allocation(self._known.rows, pages, self._owner)
-            problems, sound, stale = [], [], set[Key]()
-            for row in concerned:
-                if (problem := self._problem(row, stale)) is None:
-                    sound.append(row)
-                else:
-                    problems.append(problem)
+            found = {row.product_id: self._problem(row, allocation) for row in concerned}
+            problems = [problem for problem in found.values() if problem is not None]
+            sound = [row for row in concerned if found[row.product_id] is None]
             avoid = self._busy if attempt % 2 else frozenset[int]()
             transactions = list(self._transactions(allocation, sound, avoid, problems))
-            for key in stale:
-                self._forget(key)
             if transactions and not self._commit(transactions):
                 self._client.pause(self._client.policy.backoff(1), self._deadline)
             elif not transactions and not problems and not avoid:
@@ -218,19 +213,20 @@ class _Recall:
         lanes = row.lent_to if self._to_row is not None else row.lent_to - {DEPOT}
         return bool(lanes) and row.product_id not in self._throttled and self.is_free(row)
 
-    def _problem(self, row: Product, stale: set[Key]) -> CorruptItemError | None:
+    def _problem(self, row: Product, allocation: Allocation) -> CorruptItemError | None:
         """The reason why a product cannot be recalled: a corrupt item, or a page with units of another incarnation.
 
-        Such a page may be older than the row, or the row than the page: then both are `stale`, to be read again.
+        Such a page may be older than the row, or the row than the page: then both are read again.
         """
         pages = _pages_of([row])
         for place in (row.product_id, *pages):
             if place in self._corrupt:
                 return self._corrupt[place]
         for key in pages:
-            held = self._known.pages[key].entries.get(row.product_id)
+            held = allocation.entry(key.lane, row.product_id)
             if held is not None and held.created_at != row.created_at:
-                stale.update((key, row.product_id))
+                self._forget(key)
+                self._forget(row.product_id)
                 return CorruptItemError(
                     f"page {key} holds {held.units} of the incarnation of {row.product_id} that was created at "
                     f"{held.created_at} and is gone; repair the item",
@@ -280,8 +276,7 @@ class _Recall:
     ) -> Iterator[Transaction]:
         """The transactions of a recall, each built on those before it and filled as far as it takes whole products."""
         limits = Limits()
-        places: set[str | PageKey] = set()
-        for product_id, lanes in self._pieces(rows, avoid):
+        for product_id, lanes in _pieces(allocation, rows, avoid):
             row = allocation.row(product_id)
             mine = sorted(row.lent_to.intersection(lanes))
             is_reclaimed = self._to_row is not None and row.lent_to <= {DEPOT, *lanes}
@@ -290,36 +285,17 @@ class _Recall:
             if not is_reclaimed and not row.may_be_lent:
                 problems.append(CorruptItemError(_TOO_LOW.format(row), "CORRUPT_PRODUCT"))
                 continue
-            new: set[str | PageKey] = {PageKey.of(lane, product_id) for lane in (DEPOT, *mine)}
-            new.add(product_id)
-            actions = len(places | new) + (self.release is not None)
-            is_full = actions > limits.actions or allocation.size(places | new) > limits.size
-            if places and is_full:
+            pages = (PageKey.of(lane, product_id) for lane in (DEPOT, *mine))
+            places = {*allocation.touched, product_id, *pages}
+            actions = len(places) + (self.release is not None)
+            is_full = actions > limits.actions or allocation.size(places) > limits.size
+            if allocation.touched and is_full:
                 yield Transaction.of(allocation)
-                places = set()
-            places |= new
             allocation.recall(product_id, mine)
             if is_reclaimed:
                 allocation.reclaim(product_id)
-        if places:
+        if allocation.touched:
             yield Transaction.of(allocation)
-
-    def _pieces(
-        self, rows: Sequence[Product], avoid: Collection[int]
-    ) -> Iterator[tuple[str, Collection[int]]]:
-        """Products with lanes, page by page, so many lanes at a time that their pages leave room for the depot's and rows."""
-        by_number: dict[int, list[Product]] = {}
-        for row in rows:
-            by_number.setdefault(PageKey.of(DEPOT, row.product_id).number, []).append(row)
-        for number, of_page in by_number.items():
-            lent_to = frozenset[int]().union(*(row.lent_to for row in of_page))
-            sizes = {
-                lane: self._known.pages[PageKey(lane, number)].size
-                for lane in sorted(lent_to - {DEPOT, *avoid})
-            }
-            portions = in_portions(sizes, _MAX_LANES, sizes.__getitem__, Limits().size // 2)
-            for lanes in portions or [[]]:
-                yield from ((row.product_id, lanes) for row in of_page)
 
     def _commit(self, transactions: Sequence[Transaction]) -> bool:
         """Send them one after the other, and end the lease with the last. Returns False after the first that is lost."""
@@ -385,6 +361,24 @@ class _Recall:
                 self.release = None
             if isinstance(place, PageKey) and place.lane != DEPOT:
                 self._busy.add(place.lane)
+
+
+def _pieces(
+    allocation: Allocation, rows: Sequence[Product], avoid: Collection[int]
+) -> Iterator[tuple[str, Collection[int]]]:
+    """Products with lanes, page by page, so many lanes at a time that their pages leave room for the depot's and rows."""
+    by_number: dict[int, list[Product]] = {}
+    for row in rows:
+        by_number.setdefault(PageKey.of(DEPOT, row.product_id).number, []).append(row)
+    for number, of_page in by_number.items():
+        lent_to = frozenset[int]().union(*(row.lent_to for row in of_page))
+        sizes = {
+            lane: allocation.size([PageKey(lane, number)])
+            for lane in sorted(lent_to - {DEPOT, *avoid})
+        }
+        portions = in_portions(sizes, _MAX_LANES, sizes.__getitem__, Limits().size // 2)
+        for lanes in portions or [[]]:
+            yield from ((row.product_id, lanes) for row in of_page)
 
 
 def _pages_of(rows: Iterable[Product]) -> list[PageKey]:
