@@ -238,15 +238,9 @@ class Visit:
 
     def _running_low(self, known: Collection[str], most: int) -> list[str]:
         """Products that lanes hold and the depot has too few of: to draw before a lane gets a small share."""
-        if most <= 0:
-            return []
-        demand = self._lanes.demand
-        low = (
-            p
-            for p in demand.recent()
-            if p not in known and not demand.is_slow_seller(p) and self._should_read(p, 0)
-        )
-        return list(islice(low, most))
+        fast_sellers = self._lanes.demand.fast_sellers()
+        low = (p for p in fast_sellers if p not in known and self._should_read(p, 0))
+        return list(islice(low, max(0, most)))
 
     def _to_draw(self, row: Product, lacks: int) -> tuple[int, int] | None:
         """Units to draw from a row, and the last lane that may hold them: all it can lend, or at most half of a large stock."""
