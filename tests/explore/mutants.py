@@ -254,8 +254,8 @@ MUTANTS = (
                 ("retrying_client.py", "return deadline.remaining() > 0", "return True"),
                 (
                     "committer.py",
-                    "return is_in_time and batch.deadline.remaining() > 0",
-                    "return is_in_time",
+                    "if is_late or batch.deadline.remaining() <= 0:",
+                    "if is_late:",
                 ),
                 ("reader.py", "    if deadline.remaining() <= 0:\n", "    if False:\n"),
                 (
