@@ -856,7 +856,7 @@ MUTANTS = (
         "decided by remembered stock",
         *(
             "engine/committer.py",
-            "if batch.rests_on_cache and (planned.short or rejections):",
+            "if batch.from_cache and (planned.short or rejections):",
         ),
         "if False:",
         REMEMBERED,

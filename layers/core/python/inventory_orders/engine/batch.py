@@ -38,6 +38,7 @@ class Batch:
         age: As given.
         stats: What it took. All that sends requests adds to it.
         rows: Products by id; None where there is none. Reads, and what comes back with other requests.
+        from_cache: Those of them that are known from the cache alone.
         unreadable: What is wrong, by id, with products that break the table's contract. The same.
         limits: As given. The loop lowers them to find a change that DynamoDB will not accept.
         losses: Rounds that came to nothing. The loop.
@@ -66,7 +67,7 @@ class Batch:
         self.to_reclaim: set[str] = set()
         self._client = client
         self._cache = cache
-        self._from_cache: set[str] = set()
+        self.from_cache: set[str] = set()
         self._has_read_records = False
         self._read_consistently: set[RecordKey] = set()
 
@@ -77,22 +78,17 @@ class Batch:
 
     # ------------------------------------------------------------------ the cache
 
-    @property
-    def rests_on_cache(self) -> bool:
-        """Whether some of the products are known from the cache alone."""
-        return bool(self._from_cache)
-
     def take_from_cache(self, product_ids: Iterable[str]) -> None:
         """Take over products that only this process seems to write, as it left them."""
         for product_id in product_ids:
             cached = self._cache.get(product_id)
             if cached is not None and not self._client.rivals.are_met_on(product_id):
                 self.rows[product_id] = cached
-                self._from_cache.add(product_id)
+                self.from_cache.add(product_id)
 
     def read_cached(self) -> None:
         """Read the products that were taken from the cache."""
-        cached, self._from_cache = sorted(self._from_cache), set()
+        cached, self.from_cache = sorted(self.from_cache), set()
         self.read(cached)
 
     # ------------------------------------------------------------------ reading
@@ -101,10 +97,9 @@ class Batch:
         """Read products that are not known yet. The first read includes the records, as a hint which changes are replays."""
         known = self.rows.keys() | self.unreadable.keys()
         unknown = [product_id for product_id in product_ids if product_id not in known]
-        if unknown and self._has_read_records:
-            self.read(unknown)
-        elif unknown:
-            self.read([*unknown, *(change.record_key for change in self.pending)])
+        if unknown:
+            hints = [] if self._has_read_records else [c.record_key for c in self.pending]
+            self.read([*unknown, *hints])
 
     def read_records(self, keys: Iterable[RecordKey]) -> bool:
         """Read those records with strong consistency that were not read so before. Returns whether there were any."""
@@ -164,7 +159,7 @@ class Batch:
     def forget(self, product_id: str) -> None:
         """Forget a product that a rival is writing: the next plan reads it again."""
         self.rows.pop(product_id, None)
-        self._from_cache.discard(product_id)
+        self.from_cache.discard(product_id)
 
     def mark_unwritable(self, product_id: str, why: str) -> None:
         """Return the changes of a product whose row DynamoDB does not take.

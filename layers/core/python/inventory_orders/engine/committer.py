@@ -207,7 +207,7 @@ class Committer:
                     for decision in transaction.decisions
                     if decision.rejection is not None
                 ]
-                if batch.rests_on_cache and (planned.short or rejections):
+                if batch.from_cache and (planned.short or rejections):
                     # Before it rejects or reclaims anything, the engine reads cached products.
                     batch.read_cached()
                     return

@@ -257,8 +257,21 @@ class _Attempts:
             stats.transaction_conflicts.append(rival)
 
     def repeat_after(self, error: StoreError) -> float | None:
-        """Seconds to wait at the least before the same request may succeed; None if it cannot."""
-        if not self._may_repeat(error):
+        """Seconds to wait at the least before the same request may succeed; None if it cannot.
+
+        Renews the token, unless an attempt may still be in flight: that one is recognised by its token only.
+        """
+        if not isinstance(error, TransactionCancelledError):
+            may_repeat = _is_transient(error)
+        elif self.is_unknown:
+            may_repeat = error.codes <= TRANSIENT
+        else:
+            self.token = uuid.uuid4().hex
+            may_repeat = error.codes <= TRANSIENT and not any(
+                _is_of_hot_row(reason) and reason.code in self.plans_around
+                for reason in error.reasons
+            )
+        if not may_repeat:
             return None
         return self.client.pace.wait if self._is_short_of_capacity(error) else 0.0
 
@@ -268,20 +281,6 @@ class _Attempts:
             return isinstance(error, ThrottledError)
         return any(
             reason.code in THROTTLED and not _is_of_hot_row(reason) for reason in error.reasons
-        )
-
-    def _may_repeat(self, error: StoreError) -> bool:
-        """Whether the same request may succeed, and under which token it has to be sent."""
-        if not isinstance(error, TransactionCancelledError):
-            return _is_transient(error)
-        if not error.codes <= TRANSIENT:
-            return False
-        if self.is_unknown:
-            # An earlier attempt that may still be in flight is recognised by its token only.
-            return True
-        self.token = uuid.uuid4().hex
-        return not any(
-            _is_of_hot_row(reason) and reason.code in self.plans_around for reason in error.reasons
         )
 
 
