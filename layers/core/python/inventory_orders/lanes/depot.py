@@ -78,7 +78,6 @@ class Visit:
         self._commit = commit
         self._in_use = 1
         self._allocation = Allocation({})
-        self._has_looked_again = False
         # What is wrong with pages of the depot, by their numbers. Products that belong there are left alone.
         self._corrupt: dict[int, CorruptItemError] = {}
 
@@ -109,9 +108,7 @@ class Visit:
         to_reclaim = [
             p
             for p in short
-            if (row := self._allocation.row(p)).lent_to
-            and not self._is_in_lanes(p)
-            and self._is_free(row)
+            if (row := self._allocation.row(p)).lent_to == {DEPOT} and not row.lease_left(batch.now)
         ]
         for product_id in next(iter(self._in_portions(to_reclaim, _FEW_DRAWS)), ()):
             self._allocation.reclaim(product_id)
@@ -125,7 +122,7 @@ class Visit:
 
     # ------------------------------------------------------------------ looking, and drawing
 
-    def _read_and_draw(self) -> set[str] | None:
+    def _read_and_draw(self, *, again: bool = False) -> set[str] | None:
         """Read pages and rows, and draw. Returns the products that are short; None if draws were lost or changes returned."""
         shelves = [PageKey(DEPOT, number) for number in range(PAGES)]
         pages = self._read([*self._lanes.keys, *shelves]).pages
@@ -154,10 +151,9 @@ class Visit:
             self._allocation.add_row(product_id, row)
             self._lanes.observe_row(product_id, row)
         mixed = [p for p in {*self._need, *rows} if self._has_mixed_incarnations(p)]
-        if mixed and not self._has_looked_again:
+        if mixed and not again:
             # It may have been listed again between the two reads.
-            self._has_looked_again = True
-            return self._read_and_draw()
+            return self._read_and_draw(again=True)
         self._batch.unreadable.update(
             (p, CorruptItemError(_MIXED.format(p), "CORRUPT_PRODUCT")) for p in mixed
         )
@@ -214,10 +210,6 @@ class Visit:
         """Whether lanes may hold some of a product."""
         return bool(self._allocation.row(product_id).lent_to - {DEPOT})
 
-    def _is_free(self, row: Product) -> bool:
-        """Whether a row is under no live lease."""
-        return row.lease_left(self._client.clock.now().timestamp()) <= 0
-
     def _should_read(self, product_id: str, units: int) -> bool:
         """Whether to read a row: the depot has too little, and the row may have more."""
         if self._is_avoided(product_id) or PageKey.of(DEPOT, product_id).number in self._corrupt:
@@ -248,7 +240,7 @@ class Visit:
         key = PageKey.of(DEPOT, product_id)
         stored, low = self._allocation.units(DEPOT, product_id), self._low(product_id)
         is_full = not stored and len(self._allocation.entries(key)) >= MAX_PRODUCTS
-        if row.status is not ProductStatus.ACTIVE or is_full or not self._is_free(row):
+        if row.status is not ProductStatus.ACTIVE or is_full or row.lease_left(self._batch.now):
             return None
         surplus = row.stock_count - max(0, row.low_stock_threshold) - 1
         if surplus <= low:
