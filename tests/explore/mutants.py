@@ -527,7 +527,7 @@ MUTANTS = (
     Mutant(
         "other commands of an order in a batch taken for duplicates",
         tuple(
-            (f"{_PACKAGE}/engine/pending.py", old, new)
+            (f"{_PACKAGE}/engine/batch.py", old, new)
             for old, new in (
                 ("next_turn[change.record_key] = turn + 1", "next_turn[change.record_key] = turn"),
                 (

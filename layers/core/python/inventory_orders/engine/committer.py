@@ -29,7 +29,7 @@ from inventory_orders.domain.allotments import DEPOT
 from inventory_orders.domain.change import Change, RecordKey
 from inventory_orders.domain.planner import Chain, Limits, Plan, Transaction, plan
 from inventory_orders.domain.product import PageStock
-from inventory_orders.engine.batch import Batch
+from inventory_orders.engine.batch import Batch, PendingChanges, split_into_turns
 from inventory_orders.engine.memory import ProductCache
 from inventory_orders.engine.outcomes import (
     ChangeOutcome,
@@ -38,7 +38,6 @@ from inventory_orders.engine.outcomes import (
     rejected,
     returned,
 )
-from inventory_orders.engine.pending import PendingChanges, split_into_turns
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.transactions import Attempt, send, verdict_of
 from inventory_orders.errors import StoreError, Verdict
