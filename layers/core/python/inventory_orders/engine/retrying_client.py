@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from inventory_orders.clock import Clock, Deadline, SystemClock
 from inventory_orders.domain.product import Product
-from inventory_orders.engine.contention import DepotLine, Pace, Rivals
+from inventory_orders.engine.memory import DepotLine, Pace, Rivals
 from inventory_orders.errors import OutcomeUnknownError, StoreError, ThrottledError
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.actions import (

@@ -22,7 +22,7 @@ from inventory_orders.domain.allotments import (
 from inventory_orders.domain.planner import Chain, Limits, Supply, Transaction
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.engine.batch import Batch
-from inventory_orders.engine.contention import FIRST_WAIT
+from inventory_orders.engine.memory import FIRST_WAIT
 from inventory_orders.engine.reader import read
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import CorruptItemError, ThrottledError
