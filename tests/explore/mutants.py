@@ -641,7 +641,7 @@ MUTANTS = (
     ),
     _mutant(
         "draw that ignores the threshold",
-        *("lanes/depot.py", "surplus = row.stock_count - max(0, row.low_stock_threshold) - 1"),
+        *("lanes/supply.py", "surplus = row.stock_count - max(0, row.low_stock_threshold) - 1"),
         "surplus = row.stock_count - 1",
         DRAW,
     ),
@@ -671,7 +671,7 @@ MUTANTS = (
         "fill beyond the reach",
         (
             (
-                f"{_PACKAGE}/lanes/depot.py",
+                f"{_PACKAGE}/lanes/supply.py",
                 "there.reach < lane\n",
                 "there.reach < 0\n",
             ),
@@ -736,7 +736,7 @@ MUTANTS = (
     _mutant(
         "row as a source that leaves units at the depot",
         *(
-            "lanes/depot.py",
+            "lanes/supply.py",
             "for product_id in next(iter(self._in_portions(to_reclaim, _FEW_DRAWS)), ()):",
         ),
         "for product_id in ():",
@@ -744,7 +744,7 @@ MUTANTS = (
     ),
     _mutant(
         "depot as a source that leaves units in the lane",
-        *("lanes/depot.py", "                allocation.give_back(lane, product_id)\n"),
+        *("lanes/supply.py", "                allocation.give_back(lane, product_id)\n"),
         "                pass\n",
         LAST_IN_LANE,
     ),
