@@ -24,7 +24,7 @@ from inventory_orders.errors import (
     StoreError,
     ThrottledError,
 )
-from inventory_orders.lanes.depot_lease import acquire_depot, release_depot
+from inventory_orders.lanes.lane import acquire_depot, release_depot
 from inventory_orders.lanes.recall import reclaim
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.actions import CONDITION_FAILED, TRANSIENT, TransactionCancelledError

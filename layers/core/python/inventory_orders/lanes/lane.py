@@ -1,17 +1,27 @@
-"""The lane of this process: its lease, its pages as this process left them, and what it knows of the demand."""
+"""The lane of this process with its pages, as this process left them, and the lease of the depot.
+
+Only the owner of the depot's lease moves units between rows, depot and lanes; the others wait in line. Versions and epochs
+keep the units safe: leases only keep processes out of each other's way.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Iterable
 
 from inventory_orders.clock import Deadline
-from inventory_orders.domain.allotments import PAGES, LaneLease, Page, PageKey
+from inventory_orders.domain.allotments import DEPOT, PAGES, LaneLease, Page, PageKey
 from inventory_orders.domain.planner import Transaction
 from inventory_orders.domain.product import Product
 from inventory_orders.engine.memory import BoundedDict
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
-from inventory_orders.errors import CorruptItemError
+from inventory_orders.errors import (
+    CorruptItemError,
+    OutcomeUnknownError,
+    StoreError,
+    ThrottledError,
+)
 from inventory_orders.lanes.demand import Demand
 
 LANE_SECONDS = 60.0
@@ -19,6 +29,13 @@ LANE_SECONDS = 60.0
 
 # How long the number of lanes in use counts as known, in seconds.
 _LOOK_AROUND_SECONDS = 10.0
+
+VISIT_SECONDS = 2.0
+"""How long the depot's lease lasts when its owner dies: ten times what a long visit takes."""
+
+# Time until the next look at a visit, as a part of its duration so far: the longer it lasts, the more likely its owner
+# is dead.
+_DOUBT = 0.1
 
 
 class Lanes:
@@ -170,3 +187,63 @@ class Lanes:
     def is_drained(self, product_id: str) -> bool:
         """Whether a row had nothing left to lend a moment ago."""
         return self._client.clock.monotonic() < (self._drained_until.get(product_id, 0.0))
+
+
+def acquire_depot(
+    client: RetryingClient,
+    deadline: Deadline,
+    stats: CommitStats,
+    age: float = 0.0,
+) -> LaneLease:
+    """Wait in line for the depot, and take its lease.
+
+    Args:
+        client: Sends the requests.
+        deadline: When to give up.
+        stats: Where to note what it took.
+        age: Seconds for which the changes have waited before; the longer, the more often this asks.
+
+    Raises:
+        ThrottledError: No time was left to wait.
+        StoreError: DynamoDB failed.
+    """
+    clock, line, owner = client.clock, client.line, f"visit-{uuid.uuid4().hex}"
+    began, dead, failures = clock.monotonic(), "", 0
+    seen: LaneLease | None = None
+    seen_at = began
+    delay = line.next_delay(age)
+    while client.pause(delay, deadline):
+        waited, now = clock.monotonic() - began, clock.now()
+        try:
+            lease = client.store.lease_lane(
+                DEPOT, owner, now, now.timestamp() + VISIT_SECONDS, waited, dead
+            )
+        except (ThrottledError, OutcomeUnknownError) as error:
+            # A transaction that releases the depot is in flight: it will be free in a moment.
+            failures = 2 if error.code == "TransactionConflictException" else failures + 1
+            delay = client.policy.backoff(failures)
+            continue
+        if lease.owner == owner:
+            stats.depot_waits.append(waited)
+            if waited or line.average_wait:
+                line.observe(waited)
+            return lease
+        line.observe(lease.wait)
+        if lease != seen:
+            seen, seen_at = lease, clock.monotonic()
+        watched = clock.monotonic() - seen_at
+        if watched > VISIT_SECONDS:
+            # By the clock of its owner or of this process it would last for as long as that clock is wrong.
+            dead = lease.owner
+        lasted = max(VISIT_SECONDS - (lease.ends_at - now.timestamp()), watched)
+        delay = max(line.next_delay(age + waited), lasted * _DOUBT)
+    stats.depot_waits.append(clock.monotonic() - began)
+    raise ThrottledError("CONTENTION", "no time was left to wait for the depot")
+
+
+def release_depot(
+    client: RetryingClient, lease: LaneLease, deadline: Deadline, stats: CommitStats
+) -> None:
+    """End the lease of the depot, unless a transaction has. A lease that cannot be released ends by itself."""
+    with contextlib.suppress(StoreError):
+        client.call(lambda: client.store.release_lane(lease), deadline, stats, attempts=3)

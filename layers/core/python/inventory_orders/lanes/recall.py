@@ -19,7 +19,7 @@ from inventory_orders.domain.product import Product
 from inventory_orders.engine.reader import read_all
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import CorruptItemError, ThrottledError
-from inventory_orders.lanes.depot_lease import acquire_depot, release_depot
+from inventory_orders.lanes.lane import acquire_depot, release_depot
 from inventory_orders.portions import in_portions
 from inventory_orders.store.actions import (
     CONDITION_FAILED,

@@ -28,8 +28,7 @@ from inventory_orders.engine.memory import FIRST_WAIT
 from inventory_orders.engine.reader import read, read_all
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import CorruptItemError, ThrottledError
-from inventory_orders.lanes.depot_lease import VISIT_SECONDS, acquire_depot, release_depot
-from inventory_orders.lanes.lane import Lanes
+from inventory_orders.lanes.lane import VISIT_SECONDS, Lanes, acquire_depot, release_depot
 from inventory_orders.lanes.recall import Reclaim, recall
 from inventory_orders.portions import in_portions
 from inventory_orders.store.dynamodb import Snapshot
