@@ -114,24 +114,22 @@ class PendingChanges:
         change = self._pending.get(key)
         if change is None or record is None:
             return change is not None
-        if isinstance(record, CorruptItemError):
-            self.give_up([change], record.code, str(record))
-            return False
+        meaning: IdempotencyMatch | Rejection | Change | CorruptItemError
         try:
-            meaning = change.match(record)
+            meaning = record if isinstance(record, CorruptItemError) else change.match(record)
         except CorruptItemError as error:
-            self.give_up([change], error.code, str(error))
-            return False
-        if isinstance(meaning, IdempotencyMatch):
-            if meaning is IdempotencyMatch.SAME_REQUEST:
-                self.settle(change, ChangeOutcome(Verdict.REPLAYED))
-            else:
-                self.settle(change, outcome_of(id_reused_error(change.id_reused_code)))
+            meaning = error
+        if isinstance(meaning, CorruptItemError):
+            self.give_up([change], meaning.code, str(meaning))
+        elif meaning is IdempotencyMatch.SAME_REQUEST:
+            self.settle(change, ChangeOutcome(Verdict.REPLAYED))
+        elif meaning is IdempotencyMatch.OTHER_REQUEST:
+            self.settle(change, outcome_of(id_reused_error(change.id_reused_code)))
         elif isinstance(meaning, Rejection):
             self.settle(change, rejected(meaning))
         elif meaning == change:
             # Planned from this very record, it failed: planned again it would fail again.
-            self.give_up([change], "CORRUPT_RECORD", f"{record.key} contradicts itself: {_REPAIR}")
+            self.give_up([change], "CORRUPT_RECORD", f"{key} contradicts itself: {_REPAIR}")
         else:
             self._pending[key] = meaning
             return True

@@ -24,7 +24,7 @@ from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any
 
-from inventory_orders.clock import Clock, Deadline, SystemClock
+from inventory_orders.clock import Clock, Deadline
 from inventory_orders.domain.allotments import DEPOT
 from inventory_orders.domain.change import Change, RecordKey
 from inventory_orders.domain.planner import Chain, Limits, Plan, Transaction, plan
@@ -93,10 +93,9 @@ class Committer:
         *,
         patient: bool = True,
     ) -> None:
-        policy = policy or RetryPolicy()
         if not patient:
-            policy = replace(policy, max_attempts=1)
-        self.client = RetryingClient(store, policy, clock or SystemClock(), executor)
+            policy = replace(policy or RetryPolicy(), max_attempts=1)
+        self.client = RetryingClient(store, policy, clock, executor)
         self.lanes = Lanes(self.client, lanes)
         self.limits = Limits()
         self._patient = patient

@@ -240,8 +240,7 @@ class ProductCache:
             return
         before = self._entries.get(product.product_id)
         is_sole_writer = before is not None and before.sole_writer
-        entry = _Entry(product, self._clock.monotonic(), is_sole_writer)
-        self._entries[product.product_id] = entry
+        self._entries[product.product_id] = _Entry(product, self._clock.monotonic(), is_sole_writer)
 
     def forget(self, product_id: str) -> None:
         """Forget a product that another process wrote, or whose write has an unknown outcome."""

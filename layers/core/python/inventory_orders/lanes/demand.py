@@ -105,11 +105,8 @@ class Demand:
 
     def depot_target(self, product_id: str, lanes: int) -> float:
         """Units that the depot holds when stock is plentiful, for so many lanes in use."""
-        return _DEPOT_ORDERS * lanes * self.rate(product_id)
-
-    def rate(self, product_id: str) -> float:
-        """Units of a product in an average order."""
-        return self._of(product_id).units / self._orders if self._orders else 0.0
+        wanted = self._of(product_id)
+        return _DEPOT_ORDERS * lanes * wanted.units / self._orders if self._orders else 0.0
 
     def _of(self, product_id: str) -> _ProductDemand:
         return self._products.get(product_id, _UNKNOWN)
