@@ -31,8 +31,7 @@ from inventory_orders.domain.change import (
 from inventory_orders.domain.product import DETAILS, CatalogueEvent, NewProduct, Product
 from inventory_orders.engine.committer import Committer
 from inventory_orders.engine.outcomes import ChangeOutcome
-from inventory_orders.engine.reader import read_all
-from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
+from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
 from inventory_orders.errors import (
     ContentionError,
     CorruptItemError,

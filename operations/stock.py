@@ -6,8 +6,7 @@ from collections.abc import Collection, Mapping
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.product import ProductStatus
-from inventory_orders.engine.reader import read_all
-from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
+from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
 from inventory_orders.lanes.observe import StockLevel, estimate_levels, read_level
 from operations.aws import Aws
 

@@ -257,10 +257,14 @@ MUTANTS = (
                     "if is_late or batch.deadline.remaining() <= 0:",
                     "if is_late:",
                 ),
-                ("reader.py", "    if deadline.remaining() <= 0:\n", "    if False:\n"),
+                (
+                    "retrying_client.py",
+                    'raise ThrottledError("OUT_OF_TIME", "the invocation had no time left to read")',
+                    "pass",
+                ),
                 (
                     *(
-                        "reader.py",
+                        "retrying_client.py",
                         "answer = client.store.read(missing, consistent_records=consistent_records)",
                     ),
                     "if deadline.remaining() <= 0: raise ThrottledError('OUT_OF_TIME', '')\n"
@@ -764,7 +768,7 @@ MUTANTS = (
         "row and pages of one read taken for one moment",
         *("engine/committer.py", "            batch.to_reclaim |= short\n"),
         "            from inventory_orders.domain.allotments import PageKey\n"
-        "            from inventory_orders.engine.reader import read\n"
+        "            from inventory_orders.engine.retrying_client import read\n"
         "            pages = [PageKey.of(lane, p) for lane in range(3) for p in short]\n"
         "            found = read(self.client, [*short, *pages], batch.deadline, batch.stats)\n"
         "            for product_id in short:\n"

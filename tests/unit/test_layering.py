@@ -33,8 +33,7 @@ MAY_IMPORT = {
     ),
     "inventory_orders.lanes": (
         *(*BASICS, "inventory_orders.store", "inventory_orders.engine.batch"),
-        *("inventory_orders.engine.memory", "inventory_orders.engine.reader"),
-        "inventory_orders.engine.retrying_client",
+        *("inventory_orders.engine.memory", "inventory_orders.engine.retrying_client"),
     ),
     "inventory_orders.holds": (
         *(*BASICS, "inventory_orders.store"),

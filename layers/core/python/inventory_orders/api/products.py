@@ -17,8 +17,7 @@ from inventory_orders.api.requests import (
     read_deadline,
 )
 from inventory_orders.domain.product import Product, ProductStatus
-from inventory_orders.engine.reader import read_all
-from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
+from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
 from inventory_orders.invocation import direct
 from inventory_orders.invocation.telemetry import logger
 from inventory_orders.lanes.observe import StockLevel, estimate_levels, read_level

@@ -16,8 +16,7 @@ from inventory_orders.engine.outcomes import (
     rejected,
     returned,
 )
-from inventory_orders.engine.reader import read
-from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
+from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read
 from inventory_orders.errors import (
     CorruptItemError,
     OutcomeUnknownError,

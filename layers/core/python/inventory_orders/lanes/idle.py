@@ -15,8 +15,7 @@ from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.allotments import DEPOT, MAX_LANES, PAGES, Page, PageKey
 from inventory_orders.domain.planner import Transaction
 from inventory_orders.domain.product import Product, ProductsById
-from inventory_orders.engine.reader import read, read_all
-from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
+from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read, read_all
 from inventory_orders.errors import (
     CorruptItemError,
     InventoryOrdersError,

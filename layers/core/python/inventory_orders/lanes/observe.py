@@ -9,8 +9,7 @@ from functools import partial
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.allotments import PageKey
 from inventory_orders.domain.product import Product
-from inventory_orders.engine.reader import read_all
-from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
+from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
 from inventory_orders.errors import CorruptItemError, ThrottledError
 from inventory_orders.store.dynamodb import Snapshot
 

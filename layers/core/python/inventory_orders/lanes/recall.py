@@ -16,8 +16,7 @@ from inventory_orders.domain.allocation import Allocation, Update
 from inventory_orders.domain.allotments import DEPOT, LaneLease, Page, PageKey
 from inventory_orders.domain.planner import Limits, Transaction
 from inventory_orders.domain.product import Product
-from inventory_orders.engine.reader import read_all
-from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
+from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
 from inventory_orders.errors import CorruptItemError, ThrottledError
 from inventory_orders.lanes.lane import acquire_depot, release_depot
 from inventory_orders.portions import in_portions

@@ -25,8 +25,7 @@ from inventory_orders.domain.planner import Chain, Limits, Supply, Transaction
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.engine.batch import Batch
 from inventory_orders.engine.memory import FIRST_WAIT
-from inventory_orders.engine.reader import read, read_all
-from inventory_orders.engine.retrying_client import RetryingClient
+from inventory_orders.engine.retrying_client import RetryingClient, read, read_all
 from inventory_orders.errors import CorruptItemError, ThrottledError
 from inventory_orders.lanes.lane import VISIT_SECONDS, Lanes, acquire_depot, release_depot
 from inventory_orders.lanes.recall import Reclaim, recall
