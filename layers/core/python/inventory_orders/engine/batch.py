@@ -175,20 +175,18 @@ class PendingChanges:
     def report(self, stats: CommitStats) -> CommitReport:
         """The outcome of every change, once nothing is pending."""
         decided = (Verdict.APPLIED, Verdict.REJECTED)
-        tried = [
-            self._retries.get(key, 0)
-            for key in self.by_key
-            if key in self._retries or self._outcomes[key].verdict in decided
-        ]
-        exhausted = [
-            self._outcomes[key].verdict is Verdict.RETURNED
-            for key in self.by_key
-            if self._retries.get(key)
-        ]
         return CommitReport(
             outcomes=tuple(self._outcomes[key] for key in self.by_key),
-            retries=tuple(tried),
-            exhausted=tuple(exhausted),
+            retries=tuple(
+                self._retries.get(key, 0)
+                for key in self.by_key
+                if key in self._retries or self._outcomes[key].verdict in decided
+            ),
+            exhausted=tuple(
+                self._outcomes[key].verdict is Verdict.RETURNED
+                for key in self.by_key
+                if self._retries.get(key)
+            ),
             stats=stats,
             failure=self._failure,
         )
@@ -351,14 +349,12 @@ class Batch:
     @property
     def leased(self) -> set[str]:
         """Products under a live lease."""
-        now = self.now
-        return {p for p, row in self.rows.items() if row is not None and row.lease_left(now) > 0}
+        return {p for p, row in self.rows.items() if row is not None and row.lease_left(self.now)}
 
     def lease_left(self, change: Change) -> float:
         """Seconds until all products of a change are free."""
-        now = self.now
         rows = (self.rows.get(product_id) for product_id in change.product_ids)
-        return max((row.lease_left(now) for row in rows if row is not None), default=0.0)
+        return max((row.lease_left(self.now) for row in rows if row is not None), default=0.0)
 
     def return_undecidable(self, deferred: Iterable[Change]) -> None:
         """Return deferred changes for which there is nothing to wait for, with those behind them in their group."""

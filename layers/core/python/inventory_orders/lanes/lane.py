@@ -138,9 +138,7 @@ class Lanes:
     @property
     def pages(self) -> list[Page] | None:
         """The pages as this process left them; None if that is not known."""
-        if len(self._pages) < len(self.keys):
-            return None
-        return list(self._pages.values())
+        return list(self._pages.values()) if len(self._pages) == len(self.keys) else None
 
     def remember(self, pages: Iterable[Page | CorruptItemError]) -> None:
         """Take over the lane's pages as read. Gives the lane up for another one if a page cannot be read."""

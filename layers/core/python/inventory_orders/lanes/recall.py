@@ -126,14 +126,13 @@ def reclaim(
     wanted = {product.product_id: product for product in products if product.lent_to}
     visits = 0
     while wanted:
-        lease = acquire_depot(client, deadline, stats)
-        visit = _Recall(client, deadline, stats, to_row, lease)
+        visit = _Recall(client, deadline, stats, to_row, acquire_depot(client, deadline, stats))
         try:
             lanes = {lane for product in wanted.values() for lane in product.lent_to}
             recalled = visit.run(list(wanted), lanes)
         finally:
             if visit.release is not None:
-                release_depot(client, lease, deadline, stats)
+                release_depot(client, visit.release, deadline, stats)
         done.rows |= recalled.rows
         done.pages |= recalled.pages
         wanted = {
