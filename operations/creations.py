@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.product import NewProduct, Product
-from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.engine.stats import CommitStats
+from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import (
     CorruptItemError,
     RequestInvalidError,

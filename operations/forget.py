@@ -12,8 +12,7 @@ from typing import Any
 
 from inventory_orders.clock import Clock, Deadline, SystemClock, timestamp
 from inventory_orders.domain.change import OrderRecord, OrderUpdate
-from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.engine.stats import CommitStats
+from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import CorruptItemError
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.actions import CONDITION_FAILED, TransactionCancelledError

@@ -12,8 +12,7 @@ from typing import Any
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.allotments import DEPOT, LaneLease, Page, PageKey
-from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.engine.stats import CommitStats
+from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import CorruptItemError
 from inventory_orders.lanes.recall import reclaim
 from inventory_orders.retry import RetryPolicy
@@ -223,7 +222,7 @@ def empty_lanes(
         now, left = left[:_BROUGHT_TOGETHER], left[_BROUGHT_TOGETHER:]
         deadline, stats = Deadline.after(_PATIENCE, clock), CommitStats()
         snapshot = store.read(now)
-        problems += snapshot.unreadable.values()
+        problems += map(str, snapshot.unreadable.values())
         left += [key for key in snapshot.unprocessed if isinstance(key, str)]
         rows = [row for row in snapshot.products.values() if row is not None]
         try:

@@ -31,9 +31,7 @@ from inventory_orders.domain.change import (
 from inventory_orders.domain.product import DETAILS, CatalogueEvent, NewProduct, Product
 from inventory_orders.engine.committer import Committer
 from inventory_orders.engine.outcomes import ChangeOutcome
-from inventory_orders.engine.reader import read_all
-from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.engine.stats import CommitStats
+from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
 from inventory_orders.errors import (
     ContentionError,
     CorruptItemError,
@@ -239,7 +237,7 @@ class _Worker:
         snapshot = self.read([line.content.product_id for line in batch])
         found = {i: product for i, product in snapshot.products.items() if product is not None}
         answers: dict[str, Done | Problem] = {
-            i: Problem("CORRUPT_PRODUCT", why) for i, why in snapshot.unreadable.items()
+            i: _problem(i, error) for i, error in snapshot.unreadable.items()
         }
         known = found.keys() | answers.keys()
         new = [line.content for line in batch if line.content.product_id not in known]
@@ -336,7 +334,7 @@ class _Check:
     def __init__(self, worker: _Worker) -> None:
         self._worker = worker
         self._products: dict[str, Product | None] = {}
-        self._unreadable: dict[str, str] = {}
+        self._unreadable: dict[str, CorruptItemError] = {}
 
     def create(self, batch: Batch[NewProduct]) -> Answers:
         self._read([line.content.product_id for line in batch])
@@ -426,7 +424,7 @@ class _Check:
             (
                 line.number,
                 line.content.product_id,
-                Problem("CORRUPT_PRODUCT", self._unreadable[line.content.product_id])
+                _problem(line.content.product_id, self._unreadable[line.content.product_id])
                 if line.content.product_id in self._unreadable
                 else answer(line.content),
             )

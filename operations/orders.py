@@ -9,8 +9,7 @@ from typing import Any
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.change import OrderKey, OrderRecord, OrderStatus
 from inventory_orders.domain.events import public_order
-from inventory_orders.engine.reader import read_orders
-from inventory_orders.engine.retrying_client import RetryingClient
+from inventory_orders.engine.retrying_client import RetryingClient, read_orders
 from inventory_orders.store.dynamodb import ListPosition, Store
 from inventory_orders.store.rows import record_row
 from operations.aws import Aws

@@ -6,9 +6,7 @@ from collections.abc import Collection, Mapping
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.product import ProductStatus
-from inventory_orders.engine.reader import read_all
-from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.engine.stats import CommitStats
+from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
 from inventory_orders.lanes.observe import StockLevel, estimate_levels, read_level
 from operations.aws import Aws
 
@@ -39,7 +37,7 @@ def list_stock(aws: Aws) -> tuple[list[StockLevel], Mapping[str, str]]:
     while has_more:
         found, after = client.store.list_products(_PAGE, after)
         levels += estimate_levels(client, found, Deadline.after(PATIENCE, SystemClock())).values()
-        unreadable |= found.unreadable
+        unreadable |= {name: str(error) for name, error in found.unreadable.items()}
         has_more = after is not None
     levels.sort(key=lambda level: (_URGENCY.index(level.product.status), level.product.product_id))
     return levels, unreadable

@@ -84,7 +84,7 @@ def _send_holds(deadline: Deadline, context: LambdaContext) -> tuple[HoldsReport
     share = Deadline.after(deadline.remaining() * _SHARE_OF_HOLDS, SystemClock())
 
     def send(some: Sequence[DueHold]) -> set[int]:
-        return calls.send([(json.dumps({"orderId": each.hold.id}), each.at) for each in some])
+        return calls.send([(json.dumps({"orderId": hold.id}), at) for hold, at in some])
 
     client = RetryingClient(runtime.process().store, POLICY, executor=runtime.executor())
     grace = runtime.process().hold_grace_seconds

@@ -254,13 +254,17 @@ MUTANTS = (
                 ("retrying_client.py", "return deadline.remaining() > 0", "return True"),
                 (
                     "committer.py",
-                    "return is_in_time and batch.deadline.remaining() > 0",
-                    "return is_in_time",
+                    "if is_late or batch.deadline.remaining() <= 0:",
+                    "if is_late:",
                 ),
-                ("reader.py", "    if deadline.remaining() <= 0:\n", "    if False:\n"),
+                (
+                    "retrying_client.py",
+                    'raise ThrottledError("OUT_OF_TIME", "the invocation had no time left to read")',
+                    "pass",
+                ),
                 (
                     *(
-                        "reader.py",
+                        "retrying_client.py",
                         "answer = client.store.read(missing, consistent_records=consistent_records)",
                     ),
                     "if deadline.remaining() <= 0: raise ThrottledError('OUT_OF_TIME', '')\n"
@@ -527,7 +531,7 @@ MUTANTS = (
     Mutant(
         "other commands of an order in a batch taken for duplicates",
         tuple(
-            (f"{_PACKAGE}/engine/pending.py", old, new)
+            (f"{_PACKAGE}/engine/batch.py", old, new)
             for old, new in (
                 ("next_turn[change.record_key] = turn + 1", "next_turn[change.record_key] = turn"),
                 (
@@ -641,7 +645,7 @@ MUTANTS = (
     ),
     _mutant(
         "draw that ignores the threshold",
-        *("lanes/depot.py", "surplus = row.stock_count - max(0, row.low_stock_threshold) - 1"),
+        *("lanes/supply.py", "surplus = row.stock_count - max(0, row.low_stock_threshold) - 1"),
         "surplus = row.stock_count - 1",
         DRAW,
     ),
@@ -671,8 +675,8 @@ MUTANTS = (
         "fill beyond the reach",
         (
             (
-                f"{_PACKAGE}/lanes/depot.py",
-                "there.reach < self._lane\n",
+                f"{_PACKAGE}/lanes/supply.py",
+                "there.reach < lane\n",
                 "there.reach < 0\n",
             ),
             (
@@ -736,7 +740,7 @@ MUTANTS = (
     _mutant(
         "row as a source that leaves units at the depot",
         *(
-            "lanes/depot.py",
+            "lanes/supply.py",
             "for product_id in next(iter(self._in_portions(to_reclaim, _FEW_DRAWS)), ()):",
         ),
         "for product_id in ():",
@@ -744,7 +748,7 @@ MUTANTS = (
     ),
     _mutant(
         "depot as a source that leaves units in the lane",
-        *("lanes/depot.py", "                allocation.give_back(lane, product_id)\n"),
+        *("lanes/supply.py", "                allocation.give_back(lane, product_id)\n"),
         "                pass\n",
         LAST_IN_LANE,
     ),
@@ -764,7 +768,7 @@ MUTANTS = (
         "row and pages of one read taken for one moment",
         *("engine/committer.py", "            batch.to_reclaim |= short\n"),
         "            from inventory_orders.domain.allotments import PageKey\n"
-        "            from inventory_orders.engine.reader import read\n"
+        "            from inventory_orders.engine.retrying_client import read\n"
         "            pages = [PageKey.of(lane, p) for lane in range(3) for p in short]\n"
         "            found = read(self.client, [*short, *pages], batch.deadline, batch.stats)\n"
         "            for product_id in short:\n"
@@ -856,7 +860,7 @@ MUTANTS = (
         "decided by remembered stock",
         *(
             "engine/committer.py",
-            "if batch.rests_on_cache and (planned.short or rejections):",
+            "if batch.from_cache and (planned.short or rejections):",
         ),
         "if False:",
         REMEMBERED,

@@ -12,7 +12,7 @@ from infra.api import LOGGED
 from inventory_orders.clock import SystemClock
 from inventory_orders.domain.allotments import DEPOT, PageKey
 from inventory_orders.domain.change import RejectionReason
-from inventory_orders.engine.contention import Rivals
+from inventory_orders.engine.memory import Rivals
 from inventory_orders.errors import ThrottledError
 from inventory_orders.invocation import runtime
 from inventory_orders.publishing.bus import Bus, Refusal

@@ -11,8 +11,7 @@ from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.order import Order
 from inventory_orders.engine.committer import Committer
-from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.engine.stats import CommitStats
+from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import Verdict
 from inventory_orders.invocation.telemetry import emit_stats, metrics
 from inventory_orders.products.catalogue import ProductCatalogue

@@ -14,7 +14,7 @@ import pytest
 
 from inventory_orders.domain.allotments import DEPOT, PageKey
 from inventory_orders.engine.committer import Committer
-from inventory_orders.engine.contention import Rivals
+from inventory_orders.engine.memory import Rivals
 from inventory_orders.errors import ConfigurationError
 from inventory_orders.invocation import runtime
 from inventory_orders.invocation.runtime import Process

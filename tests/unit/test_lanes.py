@@ -19,8 +19,7 @@ from inventory_orders.domain.change import OrderKey
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.planner import Transaction
 from inventory_orders.domain.product import stock_status
-from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.engine.stats import CommitStats
+from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import Verdict
 from inventory_orders.lanes.lane import LANE_SECONDS
 from inventory_orders.products.catalogue import ProductCatalogue
@@ -655,6 +654,19 @@ def test_a_page_that_dynamodb_does_not_take_is_not_the_fault_of_its_orders(shop,
     assert shop.statuses(worker, *orders) == [APPLIED] * 2
 
 
+def test_a_page_of_another_lane_that_dynamodb_does_not_take_is_called_a_page(shop):
+    shop.create("p", 40)
+    shop.lend("p", {1: 10, 2: 15}, depot=2)
+    worker = shop.worker(lanes=1)
+    page = of_page(PageKey.of(2, "p"))
+    shop.on(WRITE, refuses_action(page), page)
+    order = shop.order("p", units=38)
+    report = shop.sell(worker, order)
+    assert [(o.verdict, o.cause) for o in report.outcomes] == [(RETURNED, "CORRUPT_PAGE")]
+    shop.calm()
+    assert shop.statuses(worker, order) == [APPLIED]
+
+
 def test_units_of_a_product_that_was_listed_again_hold_up_nobody(shop):
     """Somebody deleted the row with units in lanes, and made it again."""
     shop.create("p")
@@ -1206,7 +1218,8 @@ def test_a_lane_with_a_corrupt_page_is_given_up_for_another(shop):
     worker = shop.worker(lanes=2)
     for _ in range(4):
         assert shop.statuses(worker, shop.order("p")) == [APPLIED]
-    assert worker.lanes.take(Deadline.after(1.0, worker.client.clock), CommitStats()) == 2
+    worker.lanes.take(Deadline.after(1.0, worker.client.clock), CommitStats())
+    assert worker.lanes.lane == 2
     shop.set("Allotments", key, units=sound)
 
 

@@ -33,12 +33,10 @@ MAY_IMPORT = {
     ),
     "inventory_orders.lanes": (
         *(*BASICS, "inventory_orders.store", "inventory_orders.engine.batch"),
-        *("inventory_orders.engine.contention", "inventory_orders.engine.reader"),
         *("inventory_orders.engine.memory", "inventory_orders.engine.retrying_client"),
-        "inventory_orders.engine.stats",
     ),
     "inventory_orders.holds": (
-        *(*BASICS, "inventory_orders.store", "inventory_orders.engine.reader"),
+        *(*BASICS, "inventory_orders.store"),
         *("inventory_orders.engine.memory", "inventory_orders.engine.retrying_client"),
     ),
     "inventory_orders.products": (
@@ -49,7 +47,7 @@ MAY_IMPORT = {
     "inventory_orders.publishing": BASICS,
     "inventory_orders.publishing.stock": (
         *(*BASICS, "inventory_orders.store", "inventory_orders.engine.retrying_client"),
-        *("inventory_orders.engine.stats", "inventory_orders.lanes.observe"),
+        "inventory_orders.lanes.observe",
         *("inventory_orders.publishing.bus", "inventory_orders.publishing.publisher"),
     ),
     "inventory_orders.invocation": (

@@ -15,7 +15,7 @@ from cli.main import app
 from inventory_orders.clock import Deadline, SystemClock, timestamp
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import CatalogueEvent, NewProduct
-from inventory_orders.engine import contention
+from inventory_orders.engine import memory
 from inventory_orders.engine.committer import Committer
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import StoreUnavailableError, ThrottledError
@@ -269,7 +269,7 @@ class Refusing(Store):
 )
 def test_a_throttled_load_goes_on(shelf, monkeypatch):
     monkeypatch.setattr(loading, "_POLICY", replace(loading._POLICY, cap=0.001))
-    monkeypatch.setattr(contention, "_MAX", 0.001)
+    monkeypatch.setattr(memory, "_MAX_PACE", 0.001)
     shelf.store.__class__ = Refusing
     shelf.store.errors = [ThrottledError("ThrottlingException", "slow down")] * 12
     load = shelf.load(MIXED)

@@ -20,9 +20,7 @@ from inventory_orders.domain.order_command import OrderCommand
 from inventory_orders.domain.planner import Limits, Transaction
 from inventory_orders.domain.product import CatalogueEvent, NewProduct, ProductStatus
 from inventory_orders.engine.committer import Committer
-from inventory_orders.engine.reader import read
-from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.engine.stats import CommitStats
+from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read
 from inventory_orders.errors import (
     CorruptItemError,
     LeaseLostError,

@@ -12,7 +12,7 @@ from inventory_orders.domain.allotments import DEPOT, PageKey
 from inventory_orders.domain.change import OrderAction
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand, Part
-from inventory_orders.engine.stats import CommitStats
+from inventory_orders.engine.retrying_client import CommitStats
 from inventory_orders.errors import CorruptItemError, ThrottledError
 from inventory_orders.lanes.observe import estimate_levels, read_level
 from operations.errors import UserError

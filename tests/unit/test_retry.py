@@ -6,8 +6,7 @@ import pytest
 
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.change import OrderKey
-from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.engine.stats import CommitStats
+from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import ThrottledError
 from inventory_orders.retry import (
     EARLY_DELIVERIES,

@@ -7,7 +7,7 @@ from infra.watched import BASIC_METRICS
 from inventory_orders.domain.change import OrderRecord, Rejection, RejectionReason
 from inventory_orders.domain.order import CancelledBeforehand, Order
 from inventory_orders.engine.outcomes import ChangeOutcome, CommitReport, rejected
-from inventory_orders.engine.stats import CommitStats
+from inventory_orders.engine.retrying_client import CommitStats
 from inventory_orders.errors import Verdict
 from inventory_orders.invocation import telemetry
 from operations import emf

@@ -34,8 +34,7 @@ from inventory_orders.domain.change import (
 )
 from inventory_orders.domain.events import public_order
 from inventory_orders.domain.order import Order
-from inventory_orders.engine.reader import read_orders
-from inventory_orders.engine.retrying_client import RetryingClient
+from inventory_orders.engine.retrying_client import RetryingClient, read_orders
 from inventory_orders.errors import (
     CorruptItemError,
     StoreError,

@@ -17,10 +17,7 @@ from inventory_orders.api.requests import (
     read_deadline,
 )
 from inventory_orders.domain.product import Product, ProductStatus
-from inventory_orders.engine.reader import read_all
-from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.engine.stats import CommitStats
-from inventory_orders.errors import CorruptItemError
+from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
 from inventory_orders.invocation import direct
 from inventory_orders.invocation.telemetry import logger
 from inventory_orders.lanes.observe import StockLevel, estimate_levels, read_level
@@ -45,7 +42,7 @@ def get_product(
     checked_id("productId", product_id)
     levels, found = _read([product_id], client, settings)
     if product_id in found.unreadable:
-        raise CorruptItemError(found.unreadable[product_id], "CORRUPT_PRODUCT")
+        raise found.unreadable[product_id]
     level = levels.get(product_id)
     if level is None:
         raise _unknown_product(product_id)
@@ -79,7 +76,10 @@ def get_products(request: Request, client: RetryingClient, settings: ApiSettings
     ids = list(dict.fromkeys(ids))
     levels, found = _read(ids, client, settings)
     if found.unreadable:
-        logger.error("products cannot be read", extra={"products": found.unreadable})
+        logger.error(
+            "products cannot be read",
+            extra={"products": {name: str(error) for name, error in found.unreadable.items()}},
+        )
     answer = {
         "products": [
             shown_product(levels[product_id], settings)

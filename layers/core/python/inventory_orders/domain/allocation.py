@@ -43,9 +43,11 @@ class Allocation:
     Args:
         rows: Products by id, as they are stored; None where there is none.
         pages: Pages as they are stored.
+        owner: Of leases on products: whoever writes them. The leases' fences go along.
     """
 
-    def __init__(self, rows: ProductsById, pages: Iterable[Page] = ()) -> None:
+    def __init__(self, rows: ProductsById, pages: Iterable[Page] = (), owner: str = "") -> None:
+        self._owner = owner
         self._rows_stored = dict(rows)
         self._pages_stored = {page.key: page for page in pages}
         self.rows: dict[str, Product | None] = dict(rows)
@@ -238,6 +240,8 @@ class Allocation:
             if before is None:
                 raise ValueError(f"there is no product {product_id}")
             after = wanted.with_stock(wanted.stock_count, before.version + 1)
+            if before.is_fenced_by(self._owner):
+                after = replace(after, lock_version=after.version)
             if after.lent_to and not after.may_be_lent:
                 raise ValueError(f"too little of {product_id} would be left in its row: {after}")
             updates.append(Update(before, after))

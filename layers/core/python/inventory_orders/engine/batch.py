@@ -1,22 +1,195 @@
-"""The state of one batch: one object, which the loop passes to all that work for it."""
+"""The state of one batch: its pending changes, and one object that the loop passes to all that work for it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from inventory_orders.clock import Deadline
-from inventory_orders.domain.change import Change, RecordKey
+from inventory_orders.domain.change import Change, IdempotencyMatch, Record, RecordKey, Rejection
 from inventory_orders.domain.planner import Limits
 from inventory_orders.domain.product import Product
 from inventory_orders.engine.memory import ProductCache
-from inventory_orders.engine.pending import PendingChanges
-from inventory_orders.engine.reader import read
-from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.engine.stats import CommitStats
+from inventory_orders.engine.outcomes import (
+    ChangeOutcome,
+    CommitReport,
+    outcome_of,
+    rejected,
+    returned,
+)
+from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read
 from inventory_orders.errors import (
     CorruptItemError,
+    OutcomeUnknownError,
     StoreError,
+    ThrottledError,
+    Verdict,
+    id_reused_error,
 )
+
+_REPAIR = "it fails a condition on what was read from it; repair the item"
+
+
+def split_into_turns(changes: Iterable[Change]) -> list[list[int]]:
+    """Give each of several changes of one record a turn of its own, by their order, so that it finds what the one before left.
+
+    In its group, what follows a change has its turn with it, or later.
+
+    Returns:
+        For each turn the numbers of its changes.
+    """
+    turns: list[list[int]] = []
+    next_turn: dict[RecordKey | str, int] = {}
+    for number, change in enumerate(changes):
+        turn = max(next_turn.get(key, 0) for key in (change.record_key, change.group or ""))
+        next_turn[change.record_key] = turn + 1
+        if change.group is not None:
+            next_turn[change.group] = turn
+        if turn == len(turns):
+            turns.append([])
+        turns[turn].append(number)
+    return turns
+
+
+class PendingChanges:
+    """Changes without an outcome, in the order of arrival. An outcome is final: the first one stands.
+
+    Args:
+        changes: In the order in which they arrived, with distinct record keys.
+
+    Attributes:
+        by_key: All changes as they came, whether they are decided or not.
+    """
+
+    def __init__(self, changes: Sequence[Change]) -> None:
+        self.by_key: Mapping[RecordKey, Change] = {c.record_key: c for c in changes}
+        self._pending = dict(self.by_key)
+        self._outcomes: dict[RecordKey, ChangeOutcome] = {}
+        self._retries: dict[RecordKey, int] = {}
+        self._failure: StoreError | None = None
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def __iter__(self) -> Iterator[Change]:
+        return iter(list(self._pending.values()))
+
+    # ------------------------------------------------------------------ what they are about
+
+    @property
+    def product_ids(self) -> list[str]:
+        """The products of all pending changes."""
+        ids = (product_id for change in self._pending.values() for product_id in change.product_ids)
+        return list(dict.fromkeys(ids))
+
+    @property
+    def need(self) -> dict[str, int]:
+        """Units of each product that pending changes take, and that may be sold from lanes.
+
+        A product of a change that needs its row is left out: in one round a product has one source.
+        """
+        need: dict[str, int] = {}
+        by_row: set[str] = set()
+        for change in self._pending.values():
+            if not change.decrements:
+                by_row.update(change.product_ids)
+            for product_id, units in change.decrements.items():
+                need[product_id] = need.get(product_id, 0) + units
+        return {product_id: units for product_id, units in need.items() if product_id not in by_row}
+
+    def still_pending(self, changes: Iterable[Change]) -> list[Change]:
+        """The changes among these that have no outcome yet."""
+        return [change for change in changes if change.record_key in self._pending]
+
+    # ------------------------------------------------------------------ deciding
+
+    def settle(self, change: Change, outcome: ChangeOutcome) -> None:
+        """Give a change its outcome, unless it has one."""
+        key = change.record_key
+        if self._pending.pop(key, None) is not None:
+            self._outcomes[key] = outcome
+
+    def match(self, key: RecordKey, record: Record | CorruptItemError | None) -> bool:
+        """Match a change with its record. Returns whether it, or one that takes its place, has to be planned again."""
+        change = self._pending.get(key)
+        if change is None or record is None:
+            return change is not None
+        meaning: IdempotencyMatch | Rejection | Change | CorruptItemError
+        try:
+            meaning = record if isinstance(record, CorruptItemError) else change.match(record)
+        except CorruptItemError as error:
+            meaning = error
+        if isinstance(meaning, CorruptItemError):
+            self.give_up([change], meaning.code, str(meaning))
+        elif meaning is IdempotencyMatch.SAME_REQUEST:
+            self.settle(change, ChangeOutcome(Verdict.REPLAYED))
+        elif meaning is IdempotencyMatch.OTHER_REQUEST:
+            self.settle(change, outcome_of(id_reused_error(change.id_reused_code)))
+        elif isinstance(meaning, Rejection):
+            self.settle(change, rejected(meaning))
+        elif meaning == change:
+            # Planned from this very record, it failed: planned again it would fail again.
+            self.give_up([change], "CORRUPT_RECORD", f"{key} contradicts itself: {_REPAIR}")
+        else:
+            self._pending[key] = meaning
+            return True
+        return False
+
+    # ------------------------------------------------------------------ giving up
+
+    def give_up(
+        self, changes: Iterable[Change], cause: str, detail: str, retry_after: float = 0.0
+    ) -> None:
+        """Return changes to their sender, and those that arrived after them in their groups."""
+        keys = {change.record_key for change in changes}
+        stopped: set[str | None] = set()
+        for change in self:
+            if change.record_key in keys or (change.group in stopped and change.group is not None):
+                self.settle(change, returned(cause, detail, retry_after))
+                stopped.add(change.group)
+
+    def give_up_product(self, product_id: str, cause: str, detail: str) -> None:
+        """Return all changes of a product."""
+        self.give_up((c for c in self if product_id in c.product_ids), cause, detail)
+
+    def give_up_all(self, cause: str, detail: str) -> None:
+        """Return all that is left."""
+        self.give_up(self._pending.values(), cause, detail)
+
+    def fail(self, error: StoreError) -> None:
+        """Return all that is left; loudly, unless the error may pass."""
+        if not isinstance(error, ThrottledError | OutcomeUnknownError):
+            self._failure = error
+        self.give_up_all(error.code, str(error))
+
+    def count_retries(self, change: Change, retries: int) -> None:
+        """Count how often a change was planned or sent again."""
+        self._retries[change.record_key] = self._retries.get(change.record_key, 0) + retries
+
+    def return_out_of_attempts(self, most: int) -> None:
+        """Give up changes that were retried so often or more."""
+        out = (c for key, c in self._pending.items() if self._retries.get(key, 0) >= most)
+        self.give_up(out, "CONTENTION", "lost against rivals, or was throttled, in every attempt")
+
+    # ------------------------------------------------------------------ the answer
+
+    def report(self, stats: CommitStats) -> CommitReport:
+        """The outcome of every change, once nothing is pending."""
+        decided = (Verdict.APPLIED, Verdict.REJECTED)
+        return CommitReport(
+            outcomes=tuple(self._outcomes[key] for key in self.by_key),
+            retries=tuple(
+                self._retries.get(key, 0)
+                for key in self.by_key
+                if key in self._retries or self._outcomes[key].verdict in decided
+            ),
+            exhausted=tuple(
+                self._outcomes[key].verdict is Verdict.RETURNED
+                for key in self.by_key
+                if self._retries.get(key)
+            ),
+            stats=stats,
+            failure=self._failure,
+        )
 
 
 class Batch:
@@ -39,6 +212,7 @@ class Batch:
         age: As given.
         stats: What it took. All that sends requests adds to it.
         rows: Products by id; None where there is none. Reads, and what comes back with other requests.
+        from_cache: Those of them that are known from the cache alone.
         unreadable: What is wrong, by id, with products that break the table's contract. The same.
         limits: As given. The loop lowers them to find a change that DynamoDB will not accept.
         losses: Rounds that came to nothing. The loop.
@@ -60,14 +234,14 @@ class Batch:
         self.age = age
         self.stats = CommitStats()
         self.rows: dict[str, Product | None] = {}
-        self.unreadable: dict[str, str] = {}
+        self.unreadable: dict[str, CorruptItemError] = {}
         self.limits = limits
         self.losses = 0
         self.throttled: set[str] = set()
         self.to_reclaim: set[str] = set()
         self._client = client
         self._cache = cache
-        self._from_cache: set[str] = set()
+        self.from_cache: set[str] = set()
         self._has_read_records = False
         self._read_consistently: set[RecordKey] = set()
 
@@ -78,22 +252,17 @@ class Batch:
 
     # ------------------------------------------------------------------ the cache
 
-    @property
-    def rests_on_cache(self) -> bool:
-        """Whether some of the products are known from the cache alone."""
-        return bool(self._from_cache)
-
     def take_from_cache(self, product_ids: Iterable[str]) -> None:
         """Take over products that only this process seems to write, as it left them."""
         for product_id in product_ids:
             cached = self._cache.get(product_id)
             if cached is not None and not self._client.rivals.are_met_on(product_id):
                 self.rows[product_id] = cached
-                self._from_cache.add(product_id)
+                self.from_cache.add(product_id)
 
     def read_cached(self) -> None:
         """Read the products that were taken from the cache."""
-        cached, self._from_cache = sorted(self._from_cache), set()
+        cached, self.from_cache = sorted(self.from_cache), set()
         self.read(cached)
 
     # ------------------------------------------------------------------ reading
@@ -102,10 +271,9 @@ class Batch:
         """Read products that are not known yet. The first read includes the records, as a hint which changes are replays."""
         known = self.rows.keys() | self.unreadable.keys()
         unknown = [product_id for product_id in product_ids if product_id not in known]
-        if unknown and self._has_read_records:
-            self.read(unknown)
-        elif unknown:
-            self.read([*unknown, *(change.record_key for change in self.pending)])
+        if unknown:
+            hints = [] if self._has_read_records else [c.record_key for c in self.pending]
+            self.read([*unknown, *hints])
 
     def read_records(self, keys: Iterable[RecordKey]) -> bool:
         """Read those records with strong consistency that were not read so before. Returns whether there were any."""
@@ -158,38 +326,35 @@ class Batch:
         self.forget(product_id)
         self.unreadable.pop(product_id, None)
         if isinstance(found, CorruptItemError):
-            self.unreadable[product_id] = str(found)
+            self.unreadable[product_id] = found
         else:
             self.rows[product_id] = found
 
     def forget(self, product_id: str) -> None:
         """Forget a product that a rival is writing: the next plan reads it again."""
         self.rows.pop(product_id, None)
-        self._from_cache.discard(product_id)
+        self.from_cache.discard(product_id)
 
     def mark_unwritable(self, product_id: str, why: str) -> None:
         """Return the changes of a product whose row DynamoDB does not take.
 
         The note also keeps the depot from drawing from that row again and again.
         """
-        self.unreadable[product_id] = (
-            f"DynamoDB does not take the row of product {product_id} ({why}); repair the item"
-        )
-        self.pending.give_up_product(product_id, "CORRUPT_PRODUCT", self.unreadable[product_id])
+        problem = f"DynamoDB does not take the row of product {product_id} ({why}); repair the item"
+        self.unreadable[product_id] = CorruptItemError(problem, "CORRUPT_PRODUCT")
+        self.pending.give_up_product(product_id, "CORRUPT_PRODUCT", problem)
 
     # ------------------------------------------------------------------ leases
 
     @property
     def leased(self) -> set[str]:
         """Products under a live lease."""
-        now = self.now
-        return {p for p, row in self.rows.items() if row is not None and row.lease_left(now) > 0}
+        return {p for p, row in self.rows.items() if row is not None and row.lease_left(self.now)}
 
     def lease_left(self, change: Change) -> float:
         """Seconds until all products of a change are free."""
-        now = self.now
         rows = (self.rows.get(product_id) for product_id in change.product_ids)
-        return max((row.lease_left(now) for row in rows if row is not None), default=0.0)
+        return max((row.lease_left(self.now) for row in rows if row is not None), default=0.0)
 
     def return_undecidable(self, deferred: Iterable[Change]) -> None:
         """Return deferred changes for which there is nothing to wait for, with those behind them in their group."""
@@ -197,10 +362,7 @@ class Batch:
             problems = [self.unreadable[p] for p in change.product_ids if p in self.unreadable]
             left = self.lease_left(change)
             if problems:
-                # An error about an item begins with what the item is.
-                is_page = problems[0].startswith("page ")
-                cause = "CORRUPT_PAGE" if is_page else "CORRUPT_PRODUCT"
-                self.pending.give_up([change], cause, problems[0])
+                self.pending.give_up([change], problems[0].code, str(problems[0]))
             elif left > self.deadline.remaining():
                 detail = f"a product is under a lease for another {left:.1f} s"
                 self.pending.give_up([change], "LEASED", detail, left)

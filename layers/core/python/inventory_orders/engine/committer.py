@@ -24,12 +24,12 @@ from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any
 
-from inventory_orders.clock import Clock, Deadline, SystemClock
+from inventory_orders.clock import Clock, Deadline
 from inventory_orders.domain.allotments import DEPOT
 from inventory_orders.domain.change import Change, RecordKey
-from inventory_orders.domain.planner import Chain, Decision, Limits, Plan, Transaction, plan
+from inventory_orders.domain.planner import Chain, Limits, Plan, Transaction, plan
 from inventory_orders.domain.product import PageStock
-from inventory_orders.engine.batch import Batch
+from inventory_orders.engine.batch import Batch, PendingChanges, split_into_turns
 from inventory_orders.engine.memory import ProductCache
 from inventory_orders.engine.outcomes import (
     ChangeOutcome,
@@ -38,7 +38,6 @@ from inventory_orders.engine.outcomes import (
     rejected,
     returned,
 )
-from inventory_orders.engine.pending import PendingChanges, split_into_turns
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.transactions import Attempt, send, verdict_of
 from inventory_orders.errors import StoreError, Verdict
@@ -94,10 +93,9 @@ class Committer:
         *,
         patient: bool = True,
     ) -> None:
-        policy = policy or RetryPolicy()
         if not patient:
-            policy = replace(policy, max_attempts=1)
-        self.client = RetryingClient(store, policy, clock or SystemClock(), executor)
+            policy = replace(policy or RetryPolicy(), max_attempts=1)
+        self.client = RetryingClient(store, policy, clock, executor)
         self.lanes = Lanes(self.client, lanes)
         self.limits = Limits()
         self._patient = patient
@@ -184,7 +182,10 @@ class Committer:
     def _round(self, batch: Batch) -> None:
         """Plan the pending changes, commit the plan, and apply the results."""
         pending = batch.pending
-        if not self._keep_pace(batch):
+        # While a table is short of capacity, this process slows down.
+        pace = self.client.pace.wait if self._patient else 0.0
+        is_late = pace > 0 and not self.client.pause(pace, batch.deadline)
+        if is_late or batch.deadline.remaining() <= 0:
             pending.give_up_all("OUT_OF_TIME", "no time was left for another round")
             return
         if not any(batch.throttled.isdisjoint(change.product_ids) for change in pending):
@@ -198,8 +199,13 @@ class Committer:
                 out_of_reach = (batch.leased | unknown) - found.sources.keys()
                 blocked = out_of_reach | batch.unreadable.keys() | batch.throttled
                 planned = plan(list(pending), found, blocked, batch.limits)
-                rejections = _rejections(planned)
-                if batch.rests_on_cache and (planned.short or rejections):
+                rejections = [
+                    decision
+                    for transaction in planned.transactions
+                    for decision in transaction.decisions
+                    if decision.rejection is not None
+                ]
+                if batch.from_cache and (planned.short or rejections):
                     # Before it rejects or reclaims anything, the engine reads cached products.
                     batch.read_cached()
                     return
@@ -219,17 +225,9 @@ class Committer:
         elif not any(attempt.transaction.decisions for attempt in attempts):
             self._unblock(batch, planned)
 
-    def _keep_pace(self, batch: Batch) -> bool:
-        """Slow down while a table is short of capacity. Returns whether time is left."""
-        pace = self.client.pace.wait if self._patient else 0.0
-        is_in_time = not pace or self.client.pause(pace, batch.deadline)
-        return is_in_time and batch.deadline.remaining() > 0
-
     def _unblock(self, batch: Batch, planned: Plan | None) -> None:
         """Act where nothing could be decided: mark short products for reclaiming, or wait for what is in the way."""
         pending = batch.pending
-        if not pending:
-            return
         short = planned.short - batch.to_reclaim if planned is not None else frozenset()
         if not self._patient:
             pending.give_up_all("CONTENTION", "it would have to wait for others")
@@ -342,8 +340,12 @@ class Committer:
             return False
         for change in undecided:
             pending.count_retries(change, 1)
-        if verdict is Verdict.POISON:
-            self._isolate(batch, undecided, code, str(error))
+        if verdict is Verdict.POISON and len(undecided) > 1:
+            # Halve the transactions until the offending change stands alone.
+            batch.limits = replace(batch.limits, changes=(len(undecided) + 1) // 2)
+        elif verdict is Verdict.POISON:
+            for change in undecided:
+                pending.settle(change, ChangeOutcome(Verdict.POISON, cause=code, detail=str(error)))
         return any(has_lost)
 
     def _apply_reason(self, batch: Batch, reason: CancellationReason) -> bool:
@@ -364,14 +366,6 @@ class Committer:
                 batch.mark_unwritable(product_id, reason.message)
         return code in _LOST
 
-    def _isolate(self, batch: Batch, changes: Sequence[Change], code: str, detail: str) -> None:
-        """Halve the transactions until the offending change stands alone."""
-        if len(changes) == 1:
-            outcome = ChangeOutcome(Verdict.POISON, cause=code, detail=detail)
-            batch.pending.settle(changes[0], outcome)
-        elif changes:
-            batch.limits = replace(batch.limits, changes=(len(changes) + 1) // 2)
-
 
 def _held_back(change: Change, unfinished: Mapping[Any, Verdict]) -> ChangeOutcome | None:
     """The outcome of a change that has to wait for one before it, of its id or its group; None if it may go on."""
@@ -384,12 +378,3 @@ def _held_back(change: Change, unfinished: Mapping[Any, Verdict]) -> ChangeOutco
     if is_behind or (change.group is not None and change.group in unfinished):
         return returned("BEHIND_A_RETURNED_MESSAGE")
     return None
-
-
-def _rejections(planned: Plan) -> list[Decision]:
-    return [
-        decision
-        for transaction in planned.transactions
-        for decision in transaction.decisions
-        if decision.rejection is not None
-    ]

@@ -8,7 +8,7 @@ from typing import Any
 
 from inventory_orders.domain.change import Change, Rejection, RejectionReason
 from inventory_orders.domain.product import Stock
-from inventory_orders.engine.stats import CommitStats
+from inventory_orders.engine.retrying_client import CommitStats
 from inventory_orders.errors import (
     PoisonMessageError,
     StoreError,

@@ -1,17 +1,23 @@
-"""Sends one request, and repeats it as long as the same request may still succeed."""
+"""Sends requests and reads, each again as long as the same request may still succeed, and notes what it took."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import TypeVar
 
 from inventory_orders.clock import Clock, Deadline, SystemClock
-from inventory_orders.engine.contention import DepotLine, Pace, Rivals
-from inventory_orders.engine.stats import CommitStats
-from inventory_orders.errors import OutcomeUnknownError, StoreError, ThrottledError
+from inventory_orders.domain.change import OrderKey, OrderRecord
+from inventory_orders.domain.product import Product
+from inventory_orders.engine.memory import DepotLine, Pace, Rivals
+from inventory_orders.errors import (
+    OutcomeUnknownError,
+    StoreError,
+    ThrottledError,
+    UnpublishableError,
+)
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.actions import (
     CONDITION_FAILED,
@@ -22,10 +28,54 @@ from inventory_orders.store.actions import (
     ActionKind,
     CancellationReason,
     TransactionCancelledError,
+    existing,
 )
-from inventory_orders.store.dynamodb import Store
+from inventory_orders.store.dynamodb import BATCH_GET_LIMIT, ListPosition, Snapshot, Store
+from inventory_orders.store.rows import Key
 
+A = TypeVar("A")
 T = TypeVar("T")
+
+# Requests for keys that DynamoDB leaves out: it reads 16 MB at a time, and a throttled product holds up the others.
+_ANSWERS = 8
+
+
+@dataclass(slots=True)
+class CommitStats:
+    """The cost of writes: attempts, conflicts, waits. Times are in seconds.
+
+    Attributes:
+        version_conflicts: One for each attempt to commit: whether a version had moved.
+        transaction_conflicts: One for each attempt: whether a rival's transaction was in flight.
+        backoffs: One for each wait before a request was repeated, or a plan was made again.
+        commit_latencies: One for each committed transaction: how long its last request took.
+        changes_per_transaction: One for each committed transaction.
+        lease_wait: Time spent waiting for the leases of others.
+        low_stock: Products that ceased to be `ACTIVE` because of their stock.
+        draws_lost: One for each row that the depot drew from: whether a rival had the transaction cancelled.
+        units_lent: Units that the depot drew from rows.
+        recalls: How often units were moved from lanes to the depot or to their rows, because they were needed there.
+        depot_waits: One for each visit of the depot, and each that was given up: how long the line was.
+        from_lanes: One for each placed order of a process that uses lanes: whether all of it came from its own.
+    """
+
+    version_conflicts: list[bool] = field(default_factory=list)
+    transaction_conflicts: list[bool] = field(default_factory=list)
+    backoffs: list[float] = field(default_factory=list)
+    commit_latencies: list[float] = field(default_factory=list)
+    changes_per_transaction: list[int] = field(default_factory=list)
+    lease_wait: float = 0.0
+    low_stock: list[Product] = field(default_factory=list)
+    draws_lost: list[bool] = field(default_factory=list)
+    units_lent: int = 0
+    recalls: int = 0
+    depot_waits: list[float] = field(default_factory=list)
+    from_lanes: list[bool] = field(default_factory=list)
+
+    def add(self, other: CommitStats) -> None:
+        """Add the cost of another part of the work."""
+        for part in fields(self):
+            setattr(self, part.name, getattr(self, part.name) + getattr(other, part.name))
 
 
 class RetryingClient:
@@ -142,6 +192,12 @@ class RetryingClient:
         """
         return self._repeat(request, deadline, stats or CommitStats(), _if_transient, attempts)
 
+    def side_by_side(self, function: Callable[[A], T], arguments: Sequence[A]) -> list[T]:
+        """Call a function on each argument, at the same time where there is an executor."""
+        if self.executor is None or len(arguments) == 1:
+            return [function(argument) for argument in arguments]
+        return list(self.executor.map(function, arguments))
+
     def _within(self, deadline: Deadline) -> None:
         if deadline.remaining() <= 0:
             raise ThrottledError("OUT_OF_TIME", "no time was left to write")
@@ -199,22 +255,34 @@ class _Attempts:
             error.in_doubt = self.is_unknown
             if isinstance(error, TransactionCancelledError):
                 error.label(self.actions)
-            if self._is_short_of_capacity(error):
-                self.client.pace.observe_throttle()
-            if isinstance(error, TransactionCancelledError):
                 moved = any(
                     reason.code == CONDITION_FAILED and reason.by_version
                     for reason in error.reasons
                 )
                 rival = RIVAL in error.codes
+            if self._is_short_of_capacity(error):
+                self.client.pace.observe_throttle()
             raise
         finally:
             stats.version_conflicts.append(moved)
             stats.transaction_conflicts.append(rival)
 
     def repeat_after(self, error: StoreError) -> float | None:
-        """Seconds to wait at the least before the same request may succeed; None if it cannot."""
-        if not self._may_repeat(error):
+        """Seconds to wait at the least before the same request may succeed; None if it cannot.
+
+        Renews the token, unless an attempt may still be in flight: that one is recognised by its token only.
+        """
+        if not isinstance(error, TransactionCancelledError):
+            may_repeat = _is_transient(error)
+        elif self.is_unknown:
+            may_repeat = error.codes <= TRANSIENT
+        else:
+            self.token = uuid.uuid4().hex
+            may_repeat = error.codes <= TRANSIENT and not any(
+                _is_of_hot_row(reason) and reason.code in self.plans_around
+                for reason in error.reasons
+            )
+        if not may_repeat:
             return None
         return self.client.pace.wait if self._is_short_of_capacity(error) else 0.0
 
@@ -224,20 +292,6 @@ class _Attempts:
             return isinstance(error, ThrottledError)
         return any(
             reason.code in THROTTLED and not _is_of_hot_row(reason) for reason in error.reasons
-        )
-
-    def _may_repeat(self, error: StoreError) -> bool:
-        """Whether the same request may succeed, and under which token it has to be sent."""
-        if not isinstance(error, TransactionCancelledError):
-            return _is_transient(error)
-        if not error.codes <= TRANSIENT:
-            return False
-        if self.is_unknown:
-            # An earlier attempt that may still be in flight is recognised by its token only.
-            return True
-        self.token = uuid.uuid4().hex
-        return not any(
-            _is_of_hot_row(reason) and reason.code in self.plans_around for reason in error.reasons
         )
 
 
@@ -252,3 +306,129 @@ def _if_transient(error: StoreError) -> float | None:
 
 def _is_transient(error: StoreError) -> bool:
     return isinstance(error, ThrottledError | OutcomeUnknownError)
+
+
+def read(
+    client: RetryingClient,
+    keys: Sequence[Key],
+    deadline: Deadline,
+    stats: CommitStats,
+    *,
+    consistent_records: bool = False,
+) -> Snapshot:
+    """Read products (by their ids), records and pages (by their keys), and again what was left out or failed.
+
+    Args:
+        client: Sends the requests.
+        keys: What to read.
+        deadline: No request begins after it.
+        stats: What it takes is added here.
+        consistent_records: Whether records are read with strong consistency, too.
+
+    Returns:
+        What was found; `unprocessed` is what DynamoDB left out of every answer.
+
+    Raises:
+        StoreError: A request failed.
+    """
+    if deadline.remaining() <= 0:
+        raise ThrottledError("OUT_OF_TIME", "the invocation had no time left to read")
+
+    def read_chunk(chunk: Sequence[Key]) -> Snapshot:
+        found, missing, answers = Snapshot(), tuple(chunk), 0
+
+        def request() -> None:
+            nonlocal missing, answers
+            try:
+                answer = client.store.read(missing, consistent_records=consistent_records)
+            except ThrottledError:
+                # DynamoDB leaves keys out in this way, too, if all that are left are throttled.
+                if not answers:
+                    raise
+            else:
+                found.add(answer)
+                missing = answer.unprocessed
+            answers += 1
+            if missing and answers < _ANSWERS:
+                raise ThrottledError("UNPROCESSED_KEYS", "reads were left out")
+
+        client.call(request, deadline, stats)
+        return replace(found, unprocessed=missing)
+
+    chunks = [
+        keys[start : start + BATCH_GET_LIMIT] for start in range(0, len(keys), BATCH_GET_LIMIT)
+    ]
+    snapshots = client.side_by_side(read_chunk, chunks)
+    snapshot = Snapshot(unprocessed=tuple(key for each in snapshots for key in each.unprocessed))
+    for each in snapshots:
+        snapshot.add(each)
+    return snapshot
+
+
+def read_all(
+    client: RetryingClient,
+    keys: Sequence[Key],
+    deadline: Deadline,
+    stats: CommitStats,
+    *,
+    consistent_records: bool = False,
+) -> Snapshot:
+    """Read as `read` does, for a caller that needs every answer.
+
+    Raises:
+        ThrottledError: DynamoDB left some of it out of every answer.
+        StoreError: A request failed.
+    """
+    snapshot = read(client, keys, deadline, stats, consistent_records=consistent_records)
+    if snapshot.unprocessed:
+        raise ThrottledError("UNPROCESSED_KEYS", f"no read answered for {snapshot.unprocessed[0]}")
+    return snapshot
+
+
+def read_product(
+    client: RetryingClient, product_id: str, deadline: Deadline, stats: CommitStats
+) -> Product:
+    """Read one product, strongly consistent.
+
+    Raises:
+        ProductNotFoundError: There is none.
+        CorruptItemError: It breaks the table's contract.
+        StoreError: DynamoDB failed.
+    """
+    found = client.call(lambda: client.store.get_product(product_id), deadline, stats)
+    return existing(found, product_id)
+
+
+def read_orders(
+    client: RetryingClient,
+    places: Sequence[ListPosition],
+    deadline: Deadline,
+    show: Callable[[OrderRecord], A],
+) -> tuple[list[A], list[str]]:
+    """Read the orders of a list, strongly consistent.
+
+    Args:
+        client: Sends the requests.
+        places: Of the list.
+        deadline: No request begins after it.
+        show: What to make of an order. Raises UnpublishableError if its row does not allow it.
+
+    Returns:
+        What was made of the orders, and the ids of those that cannot be read.
+
+    Raises:
+        StoreError: DynamoDB failed, or left one out.
+    """
+    keys = [OrderKey(place.id) for place in places]
+    found = read_all(client, keys, deadline, CommitStats(), consistent_records=True).records
+    shown, unreadable = list[A](), list[str]()
+    for key in keys:
+        order = found.get(key)
+        try:
+            if isinstance(order, OrderRecord):
+                shown.append(show(order))
+            elif order is not None:
+                unreadable.append(key.order_id)
+        except UnpublishableError:
+            unreadable.append(key.order_id)
+    return shown, unreadable

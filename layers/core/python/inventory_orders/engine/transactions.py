@@ -8,9 +8,7 @@ from dataclasses import dataclass, field
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.planner import Chain, Transaction
 from inventory_orders.domain.product import ProductStatus
-from inventory_orders.engine.reader import side_by_side
-from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.engine.stats import CommitStats
+from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import StoreError, Verdict
 from inventory_orders.store.actions import (
     CONDITION_FAILED,
@@ -59,16 +57,15 @@ def send(
         _send(client, attempt, deadline, skips_throttled=skips_throttled)
 
     attempts: list[Attempt] = []
-    going_on, wave = list(chains), 0
+    going_on = list(chains)
     while going_on:
-        now = [[Attempt(transaction) for transaction in chain[wave]] for chain in going_on]
-        side_by_side(client.executor, send_one, [attempt for some in now for attempt in some])
+        now = [[Attempt(transaction) for transaction in chain[0]] for chain in going_on]
+        client.side_by_side(send_one, [attempt for some in now for attempt in some])
         attempts += [attempt for some in now for attempt in some]
-        wave += 1
         going_on = [
-            chain
+            chain[1:]
             for chain, some in zip(going_on, now, strict=True)
-            if len(chain) > wave and all(attempt.error is None for attempt in some)
+            if len(chain) > 1 and all(attempt.error is None for attempt in some)
         ]
     return attempts
 

@@ -12,7 +12,6 @@ from datetime import datetime, timedelta
 
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.engine.memory import BoundedDict
-from inventory_orders.engine.reader import side_by_side
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import OutcomeUnknownError, StoreError, ThrottledError
 from inventory_orders.retry import RetryPolicy
@@ -38,18 +37,8 @@ POLICY = RetryPolicy(max_attempts=4)
 """For the requests of a sweep: the next sweep does what is left."""
 
 
-@dataclass(frozen=True, slots=True)
-class DueHold:
-    """A hold, and when to look at it.
-
-    Attributes:
-        hold: The hold.
-        at: Unix second.
-    """
-
-    hold: ListPosition
-    at: float
-
+DueHold = tuple[ListPosition, float]
+"""A hold, and the Unix second at which to look at it."""
 
 _HoldPage = tuple[list[ListPosition], ListPosition | None]
 """Some of the holds of a shard, and where to go on."""
@@ -113,21 +102,19 @@ class EndingHolds:
         # Where to go on in each shard.
         places: dict[int, ListPosition | None] = dict.fromkeys(range(EXPIRY_SHARDS))
         while places and self.deadline.remaining() > 0:
-            pages = side_by_side(self.client.executor, look, list(places.items()))
-            holds: list[ListPosition] = []
-            left: dict[int, ListPosition | None] = {}
-            for shard, page in zip(places, pages, strict=True):
-                if isinstance(page, tuple):
-                    some, last = page
-                    holds += some
-                    if last is not None:
-                        left[shard] = last
-                elif isinstance(page, ThrottledError | OutcomeUnknownError):
-                    self.report.unfinished = str(page)
-                else:
-                    self.report.problems[str(page)] = None
-            self._send(holds)
-            places = left
+            answers = self.client.side_by_side(look, list(places.items()))
+            for answer in answers:
+                if isinstance(answer, ThrottledError | OutcomeUnknownError):
+                    self.report.unfinished = str(answer)
+                elif isinstance(answer, StoreError):
+                    self.report.problems[str(answer)] = None
+            pages = {
+                shard: page
+                for shard, page in zip(places, answers, strict=True)
+                if isinstance(page, tuple)
+            }
+            self._send([hold for holds, _ in pages.values() for hold in holds])
+            places = {shard: last for shard, (_, last) in pages.items() if last is not None}
         if places:
             self.report.unfinished = f"no time was left for the holds of {len(places)} shards"
         return self.report
@@ -135,29 +122,25 @@ class EndingHolds:
     def _send(self, holds: Sequence[ListPosition]) -> None:
         now = self.client.clock.now().timestamp()
         due: list[DueHold] = []
-        for hold in sorted(holds):
-            if self.sent.get(hold, 0.0) > now:
-                continue
+        unsent = [hold for hold in holds if self.sent.get(hold, 0.0) <= now]
+        for hold in sorted(unsent):
             try:
                 end = datetime.fromisoformat(hold.at).timestamp()
+                due.append((hold, end + self.grace))
             except ValueError:
                 problem = f"order {hold.id} has an expiresAt that is no time; repair the item"
                 self.report.problems[problem] = None
-            else:
-                due.append(DueHold(hold, end + self.grace))
 
         def send_some(some: Sequence[DueHold]) -> set[int] | None:
             return self.send(some) if self.deadline.remaining() > 0 else None
 
         chunks = [due[start : start + _TOGETHER] for start in range(0, len(due), _TOGETHER)]
-        results = side_by_side(self.client.executor, send_some, chunks)
+        results = self.client.side_by_side(send_some, chunks)
         for chunk, taken in zip(chunks, results, strict=True):
             if taken is None:
                 self.report.unfinished = "no time was left to send all holds"
                 continue
             self.report.sent += len(taken)
             self.report.refused += len(chunk) - len(taken)
-            for number in taken:
-                one = chunk[number]
-                later = max(_REMEMBERED_SECONDS, now - one.at)
-                self.sent[one.hold] = max(one.at, now) + later
+            for hold, at in (chunk[number] for number in taken):
+                self.sent[hold] = max(at, now) + max(_REMEMBERED_SECONDS, now - at)

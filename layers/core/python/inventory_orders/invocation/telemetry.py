@@ -21,7 +21,7 @@ from inventory_orders.domain.change import OrderAction
 from inventory_orders.domain.order import CancelledBeforehand, Order
 from inventory_orders.domain.order_command import OrderCommand, Transition
 from inventory_orders.engine.outcomes import CommitReport
-from inventory_orders.engine.stats import CommitStats
+from inventory_orders.engine.retrying_client import CommitStats
 from inventory_orders.errors import Verdict
 from inventory_orders.invocation.sqs_batch import MessageResult, SqsBatch
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from inventory_orders.clock import Clock
 
-# After so many orders, an order weighs 1/e.
-_FORGOTTEN = 2_000.0
+# How much more each order weighs than the one before it: after 2,000 others, an order weighs 1/e.
+_GROWTH = math.exp(1 / 2_000)
 
 # A lane is filled up for so many orders, 20 full batches.
 _LANE_ORDERS = 2_000
@@ -60,18 +60,15 @@ class Demand:
     def observe_orders(self, orders: Iterable[Mapping[str, int]]) -> None:
         """Learn from a batch: the units of each product in each order."""
         now, products = self._clock.monotonic(), self._products
-        count = 0
         for order in orders:
-            count += 1
-            weight = self._weight * math.exp(count / _FORGOTTEN)
-            self._orders += weight
+            self._weight *= _GROWTH
+            self._orders += self._weight
             for product_id, units in order.items():
                 wanted = products.setdefault(product_id, _ProductDemand())
-                wanted.units += units * weight
+                wanted.units += units * self._weight
                 wanted.use = units
                 if wanted.last < now:
                     wanted.before, wanted.last = wanted.last, now
-        self._weight *= math.exp(count / _FORGOTTEN)
         if self._weight > 1e100:
             for wanted in products.values():
                 wanted.units /= self._weight
@@ -87,18 +84,14 @@ class Demand:
             if product_id not in self._products:
                 self._products[product_id] = _ProductDemand(last=now)
 
-    def recent(self) -> Iterator[str]:
-        """The products that were in a batch lately."""
+    def fast_sellers(self) -> Iterator[str]:
+        """The products that were in two batches lately, or more: lent units of others would lie unused."""
         since = self._clock.monotonic() - _REMEMBERED
-        return (p for p, wanted in self._products.items() if wanted.last > since)
+        return (p for p, wanted in self._products.items() if wanted.before >= since)
 
     def is_idle(self, product_id: str) -> bool:
         """Whether a product was in no batch lately."""
         return self._of(product_id).last <= self._clock.monotonic() - _REMEMBERED
-
-    def is_slow_seller(self, product_id: str) -> bool:
-        """Whether a product was in fewer than two batches lately: lent units would lie unused."""
-        return self._of(product_id).before < self._clock.monotonic() - _REMEMBERED
 
     def last_quantity(self, product_id: str) -> int:
         """Units in the last order of a product."""
@@ -112,11 +105,8 @@ class Demand:
 
     def depot_target(self, product_id: str, lanes: int) -> float:
         """Units that the depot holds when stock is plentiful, for so many lanes in use."""
-        return _DEPOT_ORDERS * lanes * self.rate(product_id)
-
-    def rate(self, product_id: str) -> float:
-        """Units of a product in an average order."""
-        return self._of(product_id).units / self._orders if self._orders else 0.0
+        wanted = self._of(product_id)
+        return _DEPOT_ORDERS * lanes * wanted.units / self._orders if self._orders else 0.0
 
     def _of(self, product_id: str) -> _ProductDemand:
         return self._products.get(product_id, _UNKNOWN)

@@ -12,12 +12,10 @@ from datetime import timedelta
 
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.allocation import Allocation
-from inventory_orders.domain.allotments import DEPOT, MAX_LANES, PAGES, LaneLease, Page, PageKey
+from inventory_orders.domain.allotments import DEPOT, MAX_LANES, PAGES, Page, PageKey
 from inventory_orders.domain.planner import Transaction
 from inventory_orders.domain.product import Product, ProductsById
-from inventory_orders.engine.reader import read, read_all
-from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.engine.stats import CommitStats
+from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read, read_all
 from inventory_orders.errors import (
     CorruptItemError,
     InventoryOrdersError,
@@ -25,7 +23,7 @@ from inventory_orders.errors import (
     StoreError,
     ThrottledError,
 )
-from inventory_orders.lanes.depot_lease import acquire_depot, release_depot
+from inventory_orders.lanes.lane import acquire_depot, release_depot
 from inventory_orders.lanes.recall import reclaim
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.actions import CONDITION_FAILED, TRANSIENT, TransactionCancelledError
@@ -118,12 +116,23 @@ class _IdleReturn:
                 self.report.lanes.append(lane)
 
     def _empty_lane(self, keys: Sequence[PageKey]) -> bool:
-        """Move the units of a lane's pages to the depot, in one transaction. Returns whether it was written."""
+        """Move the units of a lane's pages to the depot, in one transaction.
+
+        Returns whether it was written: not if there was nothing to write, or a rival or a throttle came in between.
+        """
         visit = acquire_depot(self._client, self._deadline, self._stats)
         is_written = False
         try:
             allocation = self._given_back(keys)
-            is_written = bool(allocation.touched) and self._write(allocation, visit)
+            if allocation.touched:
+                transaction = replace(Transaction.of(allocation), release=visit)
+                now = self._client.clock.now()
+                actions = self._client.store.transaction_actions(transaction, now)
+                self._client.write(actions, self._deadline, self._stats)
+                is_written = True
+        except TransactionCancelledError as lost:
+            if not lost.codes <= TRANSIENT | {CONDITION_FAILED}:
+                raise
         finally:
             if not is_written:
                 release_depot(self._client, visit, self._deadline, self._stats)
@@ -145,18 +154,6 @@ class _IdleReturn:
                         f"{key} and {target} hold different incarnations of {product_id}"
                     )
         return allocation
-
-    def _write(self, allocation: Allocation, visit: LaneLease) -> bool:
-        """Write what was moved, and end the visit. Returns False if a rival or a throttle came in between."""
-        transaction = replace(Transaction.of(allocation), release=visit)
-        actions = self._client.store.transaction_actions(transaction, self._client.clock.now())
-        try:
-            self._client.write(actions, self._deadline, self._stats)
-        except TransactionCancelledError as lost:
-            if not lost.codes <= TRANSIENT | {CONDITION_FAILED}:
-                raise
-            return False
-        return True
 
     # ------------------------------------------------------------------ the depot
 
@@ -181,9 +178,9 @@ class _IdleReturn:
             )
             if not _is_unwritten(found, snapshot.pages.get(page.key)):
                 return
-            for problem in snapshot.unreadable.values():
-                self.problems.append(problem)
-            idle = [row for row in self._known(found, snapshot.products) if self._is_idle(row)]
+            self.problems += map(str, snapshot.unreadable.values())
+            known = self._known(found, snapshot.products)
+            idle = [row for row in known if row.lent_to.isdisjoint(self._lanes_in_use)]
             try:
                 done = reclaim(self._client, idle, self._deadline, self._stats)
             except CorruptItemError as error:
@@ -208,10 +205,6 @@ class _IdleReturn:
                 held = page.entries[product_id].units
                 self.problems.append(f"{page.key} holds {held} of {product_id} unknown to its row")
         return known
-
-    def _is_idle(self, row: Product) -> bool:
-        is_locked = row.lease_left(self._client.clock.now().timestamp()) > 0
-        return not is_locked and not row.lent_to & self._lanes_in_use
 
     # ------------------------------------------------------------------ pages
 

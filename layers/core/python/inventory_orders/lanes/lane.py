@@ -1,18 +1,27 @@
-"""The lane of this process: its lease, its pages as this process left them, and what it knows of the demand."""
+"""The lane of this process with its pages, as this process left them, and the lease of the depot.
+
+Only the owner of the depot's lease moves units between rows, depot and lanes; the others wait in line. Versions and epochs
+keep the units safe: leases only keep processes out of each other's way.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Iterable
 
 from inventory_orders.clock import Deadline
-from inventory_orders.domain.allotments import PAGES, LaneLease, Page, PageKey
+from inventory_orders.domain.allotments import DEPOT, PAGES, LaneLease, Page, PageKey
 from inventory_orders.domain.planner import Transaction
 from inventory_orders.domain.product import Product
 from inventory_orders.engine.memory import BoundedDict
-from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.engine.stats import CommitStats
-from inventory_orders.errors import CorruptItemError
+from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
+from inventory_orders.errors import (
+    CorruptItemError,
+    OutcomeUnknownError,
+    StoreError,
+    ThrottledError,
+)
 from inventory_orders.lanes.demand import Demand
 
 LANE_SECONDS = 60.0
@@ -20,6 +29,13 @@ LANE_SECONDS = 60.0
 
 # How long the number of lanes in use counts as known, in seconds.
 _LOOK_AROUND_SECONDS = 10.0
+
+VISIT_SECONDS = 2.0
+"""How long the depot's lease lasts when its owner dies: ten times what a long visit takes."""
+
+# Time until the next look at a visit, as a part of its duration so far: the longer it lasts, the more likely its owner
+# is dead.
+_DOUBT = 0.1
 
 
 class Lanes:
@@ -51,24 +67,26 @@ class Lanes:
 
     # ------------------------------------------------------------------ the lease
 
-    def take(self, deadline: Deadline, stats: CommitStats) -> int | None:
-        """The lane of this process: taken now, if it has none; None if all are in use.
+    def take(self, deadline: Deadline, stats: CommitStats) -> None:
+        """Take a lane, unless all are in use, or keep that of this process for longer.
 
         Raises:
             StoreError: DynamoDB failed.
         """
         now = self._client.clock.now().timestamp()
         if self._lease is not None and self._lease.ends_at - now > LANE_SECONDS / 2:
-            return self._lease.lane
+            return
         if self._lease is not None:
             self._take_lane(self._lease.lane, deadline, stats)
         if self._lease is None and self.most and self._is_refresh_due():
-            for lane in self._free_lanes(deadline, stats):
-                if self._take_lane(lane, deadline, stats):
-                    break
-        return self._lease.lane if self._lease is not None else None
+            taken = self._live_lanes(deadline, stats) | self._corrupt
+            free = [lane for lane in range(1, self.most + 1) if lane not in taken]
+            # In random order, so that two processes seldom take the same one.
+            free.sort(key=lambda _: self._client.policy.random())
+            while free and self._lease is None:
+                self._take_lane(free.pop(0), deadline, stats)
 
-    def _take_lane(self, lane: int, deadline: Deadline, stats: CommitStats) -> bool:
+    def _take_lane(self, lane: int, deadline: Deadline, stats: CommitStats) -> None:
         now = self._client.clock.now()
         until = now.timestamp() + LANE_SECONDS
         lease = self._client.call(
@@ -79,17 +97,6 @@ class Lanes:
         # Once the lease had ended, others may have used the lane, or an operator may have restored its table.
         if not kept or self._lease is None:
             self.forget()
-        return self._lease is not None
-
-    def _free_lanes(self, deadline: Deadline, stats: CommitStats) -> list[int]:
-        """The lanes without a live lease, in random order, so that two processes seldom take the same one."""
-        taken = self._live_lanes(deadline, stats)
-        free = [
-            lane
-            for lane in range(1, self.most + 1)
-            if lane not in taken and lane not in self._corrupt
-        ]
-        return sorted(free, key=lambda _: self._client.policy.random())
 
     def _live_lanes(self, deadline: Deadline, stats: CommitStats) -> set[int]:
         self._refreshed_at = self._client.clock.monotonic()
@@ -115,20 +122,23 @@ class Lanes:
             self._live_lanes(deadline, stats)
         return self._in_use
 
+    @property
+    def lane(self) -> int | None:
+        """The lane of this process; None if it has none."""
+        return self._lease.lane if self._lease is not None else None
+
     # ------------------------------------------------------------------ its pages
 
     @property
     def keys(self) -> list[PageKey]:
         """The pages of this lane."""
-        lease = self._lease
-        return [] if lease is None else [PageKey(lease.lane, number) for number in range(PAGES)]
+        lane = self.lane
+        return [] if lane is None else [PageKey(lane, number) for number in range(PAGES)]
 
     @property
     def pages(self) -> list[Page] | None:
         """The pages as this process left them; None if that is not known."""
-        if len(self._pages) < len(self.keys):
-            return None
-        return list(self._pages.values())
+        return list(self._pages.values()) if len(self._pages) == len(self.keys) else None
 
     def remember(self, pages: Iterable[Page | CorruptItemError]) -> None:
         """Take over the lane's pages as read. Gives the lane up for another one if a page cannot be read."""
@@ -144,7 +154,7 @@ class Lanes:
     def observe_commit(self, committed: Transaction) -> None:
         """Take over the pages and rows of an applied transaction."""
         for update in committed.pages:
-            if self._lease is not None and update.after.key.lane == self._lease.lane:
+            if update.after.key.lane == self.lane:
                 self._pages[update.after.key.number] = update.after
         for product_id, product in committed.after.items():
             self.observe_row(product_id, product)
@@ -175,3 +185,63 @@ class Lanes:
     def is_drained(self, product_id: str) -> bool:
         """Whether a row had nothing left to lend a moment ago."""
         return self._client.clock.monotonic() < (self._drained_until.get(product_id, 0.0))
+
+
+def acquire_depot(
+    client: RetryingClient,
+    deadline: Deadline,
+    stats: CommitStats,
+    age: float = 0.0,
+) -> LaneLease:
+    """Wait in line for the depot, and take its lease.
+
+    Args:
+        client: Sends the requests.
+        deadline: When to give up.
+        stats: Where to note what it took.
+        age: Seconds for which the changes have waited before; the longer, the more often this asks.
+
+    Raises:
+        ThrottledError: No time was left to wait.
+        StoreError: DynamoDB failed.
+    """
+    clock, line, owner = client.clock, client.line, f"visit-{uuid.uuid4().hex}"
+    began, dead, failures = clock.monotonic(), "", 0
+    seen: LaneLease | None = None
+    seen_at = began
+    delay = line.next_delay(age)
+    while client.pause(delay, deadline):
+        waited, now = clock.monotonic() - began, clock.now()
+        try:
+            lease = client.store.lease_lane(
+                DEPOT, owner, now, now.timestamp() + VISIT_SECONDS, waited, dead
+            )
+        except (ThrottledError, OutcomeUnknownError) as error:
+            # A transaction that releases the depot is in flight: it will be free in a moment.
+            failures = 2 if error.code == "TransactionConflictException" else failures + 1
+            delay = client.policy.backoff(failures)
+            continue
+        if lease.owner == owner:
+            stats.depot_waits.append(waited)
+            if waited or line.average_wait:
+                line.observe(waited)
+            return lease
+        line.observe(lease.wait)
+        if lease != seen:
+            seen, seen_at = lease, clock.monotonic()
+        watched = clock.monotonic() - seen_at
+        if watched > VISIT_SECONDS:
+            # By the clock of its owner or of this process it would last for as long as that clock is wrong.
+            dead = lease.owner
+        lasted = max(VISIT_SECONDS - (lease.ends_at - now.timestamp()), watched)
+        delay = max(line.next_delay(age + waited), lasted * _DOUBT)
+    stats.depot_waits.append(clock.monotonic() - began)
+    raise ThrottledError("CONTENTION", "no time was left to wait for the depot")
+
+
+def release_depot(
+    client: RetryingClient, lease: LaneLease, deadline: Deadline, stats: CommitStats
+) -> None:
+    """End the lease of the depot, unless a transaction has. A lease that cannot be released ends by itself."""
+    with contextlib.suppress(StoreError):
+        client.call(lambda: client.store.release_lane(lease), deadline, stats, attempts=3)

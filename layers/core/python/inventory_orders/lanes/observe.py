@@ -9,9 +9,7 @@ from functools import partial
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.allotments import PageKey
 from inventory_orders.domain.product import Product
-from inventory_orders.engine.reader import read_all
-from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.engine.stats import CommitStats
+from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
 from inventory_orders.errors import CorruptItemError, ThrottledError
 from inventory_orders.store.dynamodb import Snapshot
 
@@ -64,7 +62,7 @@ def estimate_levels(
         try:
             levels[row.product_id] = _level(row, found, is_exact=not row.lent_to)
         except CorruptItemError as error:
-            snapshot.unreadable[row.product_id] = str(error)
+            snapshot.unreadable[row.product_id] = CorruptItemError(str(error), "CORRUPT_PRODUCT")
     return levels
 
 
@@ -84,8 +82,11 @@ def read_level(
     """
     found = read_all(client, [product_id], deadline, stats)
     estimate = estimate_levels(client, found, deadline).get(product_id)
-    row, pages = _readable_row(found, product_id), list[PageKey]()
+    pages: list[PageKey] = []
     for _ in range(_TRIES):
+        if product_id in found.unreadable:
+            raise found.unreadable[product_id]
+        row = found.products[product_id]
         if row is None:
             return None
         if set(_pages_of(row)) <= set(pages):
@@ -96,15 +97,8 @@ def read_level(
                 partial(client.store.read_together, [product_id, *pages]), deadline, stats
             )
         except ThrottledError:
-            return estimate
-        row = _readable_row(found, product_id)
+            break
     return estimate
-
-
-def _readable_row(found: Snapshot, product_id: str) -> Product | None:
-    if product_id in found.unreadable:
-        raise CorruptItemError(found.unreadable[product_id], "CORRUPT_PRODUCT")
-    return found.products[product_id]
 
 
 def _pages_of(row: Product) -> list[PageKey]:

@@ -16,11 +16,9 @@ from inventory_orders.domain.allocation import Allocation, Update
 from inventory_orders.domain.allotments import DEPOT, LaneLease, Page, PageKey
 from inventory_orders.domain.planner import Limits, Transaction
 from inventory_orders.domain.product import Product
-from inventory_orders.engine.reader import read_all
-from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.engine.stats import CommitStats
+from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
 from inventory_orders.errors import CorruptItemError, ThrottledError
-from inventory_orders.lanes.depot_lease import acquire_depot, release_depot
+from inventory_orders.lanes.lane import acquire_depot, release_depot
 from inventory_orders.portions import in_portions
 from inventory_orders.store.actions import (
     CONDITION_FAILED,
@@ -128,14 +126,13 @@ def reclaim(
     wanted = {product.product_id: product for product in products if product.lent_to}
     visits = 0
     while wanted:
-        lease = acquire_depot(client, deadline, stats)
-        visit = _Recall(client, deadline, stats, to_row, lease)
+        visit = _Recall(client, deadline, stats, to_row, acquire_depot(client, deadline, stats))
         try:
             lanes = {lane for product in wanted.values() for lane in product.lent_to}
             recalled = visit.run(list(wanted), lanes)
         finally:
             if visit.release is not None:
-                release_depot(client, lease, deadline, stats)
+                release_depot(client, visit.release, deadline, stats)
         done.rows |= recalled.rows
         done.pages |= recalled.pages
         wanted = {
@@ -189,17 +186,13 @@ class _Recall:
             ]
             hints = _pages_of(concerned)
             self._read(hints)
-            allocation = Allocation(self._known.rows, self._known.pages.values())
-            problems, sound, stale = [], [], set[Key]()
-            for row in concerned:
-                if (problem := self._problem(row, stale)) is None:
-                    sound.append(row)
-                else:
-                    problems.append(problem)
+            pages = self._known.pages.values()
+            allocation = Allocation(self._known.rows, pages, self._owner)
+            found = {row.product_id: self._problem(row, allocation) for row in concerned}
+            problems = [problem for problem in found.values() if problem is not None]
+            sound = [row for row in concerned if found[row.product_id] is None]
             avoid = self._busy if attempt % 2 else frozenset[int]()
             transactions = list(self._transactions(allocation, sound, avoid, problems))
-            for key in stale:
-                self._forget(key)
             if transactions and not self._commit(transactions):
                 self._client.pause(self._client.policy.backoff(1), self._deadline)
             elif not transactions and not problems and not avoid:
@@ -218,19 +211,20 @@ class _Recall:
         lanes = row.lent_to if self._to_row is not None else row.lent_to - {DEPOT}
         return bool(lanes) and row.product_id not in self._throttled and self.is_free(row)
 
-    def _problem(self, row: Product, stale: set[Key]) -> CorruptItemError | None:
+    def _problem(self, row: Product, allocation: Allocation) -> CorruptItemError | None:
         """The reason why a product cannot be recalled: a corrupt item, or a page with units of another incarnation.
 
-        Such a page may be older than the row, or the row than the page: then both are `stale`, to be read again.
+        Such a page may be older than the row, or the row than the page: then both are read again.
         """
         pages = _pages_of([row])
         for place in (row.product_id, *pages):
             if place in self._corrupt:
                 return self._corrupt[place]
         for key in pages:
-            held = self._known.pages[key].entries.get(row.product_id)
+            held = allocation.entry(key.lane, row.product_id)
             if held is not None and held.created_at != row.created_at:
-                stale.update((key, row.product_id))
+                self._forget(key)
+                self._forget(row.product_id)
                 return CorruptItemError(
                     f"page {key} holds {held.units} of the incarnation of {row.product_id} that was created at "
                     f"{held.created_at} and is gone; repair the item",
@@ -247,12 +241,9 @@ class _Recall:
         if not wanted:
             return
         snapshot = read_all(self._client, wanted, self._deadline, self._stats)
-        for product_id, why in snapshot.unreadable.items():
-            self._corrupt[product_id] = CorruptItemError(why, "CORRUPT_PRODUCT")
-        for product_id, row in snapshot.products.items():
-            self._note(product_id, row)
-        for key, page in snapshot.pages.items():
-            self._note(key, page)
+        for found in (snapshot.products, snapshot.unreadable, snapshot.pages):
+            for key, item in found.items():
+                self._note(key, item)
 
     def _note(self, key: Key, found: object) -> None:
         """Take over what is stored under a key."""
@@ -283,8 +274,7 @@ class _Recall:
     ) -> Iterator[Transaction]:
         """The transactions of a recall, each built on those before it and filled as far as it takes whole products."""
         limits = Limits()
-        places: set[str | PageKey] = set()
-        for product_id, lanes in self._pieces(rows, avoid):
+        for product_id, lanes in _pieces(allocation, rows, avoid):
             row = allocation.row(product_id)
             mine = sorted(row.lent_to.intersection(lanes))
             is_reclaimed = self._to_row is not None and row.lent_to <= {DEPOT, *lanes}
@@ -293,58 +283,31 @@ class _Recall:
             if not is_reclaimed and not row.may_be_lent:
                 problems.append(CorruptItemError(_TOO_LOW.format(row), "CORRUPT_PRODUCT"))
                 continue
-            new: set[str | PageKey] = {PageKey.of(lane, product_id) for lane in (DEPOT, *mine)}
-            new.add(product_id)
-            actions = len(places | new) + (self.release is not None)
-            is_full = actions > limits.actions or allocation.size(places | new) > limits.size
-            if places and is_full:
+            pages = (PageKey.of(lane, product_id) for lane in (DEPOT, *mine))
+            places = {*allocation.touched, product_id, *pages}
+            actions = len(places) + (self.release is not None)
+            is_full = actions > limits.actions or allocation.size(places) > limits.size
+            if allocation.touched and is_full:
                 yield Transaction.of(allocation)
-                places = set()
-            places |= new
             allocation.recall(product_id, mine)
             if is_reclaimed:
                 allocation.reclaim(product_id)
-        if places:
+        if allocation.touched:
             yield Transaction.of(allocation)
-
-    def _pieces(
-        self, rows: Sequence[Product], avoid: Collection[int]
-    ) -> Iterator[tuple[str, Collection[int]]]:
-        """Products with lanes, page by page, so many lanes at a time that their pages leave room for the depot's and rows."""
-        by_number: dict[int, list[Product]] = {}
-        for row in rows:
-            by_number.setdefault(PageKey.of(DEPOT, row.product_id).number, []).append(row)
-        for number, of_page in by_number.items():
-            lent_to = frozenset[int]().union(*(row.lent_to for row in of_page))
-            sizes = {
-                lane: self._known.pages[PageKey(lane, number)].size
-                for lane in sorted(lent_to - {DEPOT, *avoid})
-            }
-            portions = in_portions(sizes, _MAX_LANES, sizes.__getitem__, Limits().size // 2)
-            for lanes in portions or [[]]:
-                yield from ((row.product_id, lanes) for row in of_page)
 
     def _commit(self, transactions: Sequence[Transaction]) -> bool:
         """Send them one after the other, and end the lease with the last. Returns False after the first that is lost."""
         for transaction in transactions:
             release = self.release if transaction is transactions[-1] else None
-            # The allocation keeps no locks: the fence of a lease comes from the rows.
-            known = (self._known.rows[update.before.product_id] for update in transaction.updates)
-            updates = tuple(
-                replace(update, before=row or update.before)
-                for update, row in zip(transaction.updates, known, strict=True)
-            )
-            sent = replace(transaction, updates=updates, release=release)
+            actions = self._actions(replace(transaction, release=release))
             try:
-                self._client.write(
-                    self._actions(sent), self._deadline, self._stats, plans_around=THROTTLED
-                )
+                self._client.write(actions, self._deadline, self._stats, plans_around=THROTTLED)
             except TransactionCancelledError as cancelled:
                 self._learn(cancelled)
                 return False
-            for update in sent.updates:
-                self._note(update.after.product_id, self._as_left(update))
-            for page in sent.pages:
+            for update in transaction.updates:
+                self._note(update.after.product_id, update.after)
+            for page in transaction.pages:
                 self._note(page.after.key, page.after)
             if release is not None:
                 self.release = None
@@ -352,21 +315,13 @@ class _Recall:
 
     def _actions(self, transaction: Transaction) -> list[Action]:
         """The actions of a transaction, with the caller's own for the rows that reclaim their units."""
-        now = self._client.clock.now()
-        actions = self._client.store.transaction_actions(transaction, now, self._owner)
+        actions = self._client.store.transaction_actions(transaction, self._client.clock.now())
         if self._to_row is None or self._to_row.change is None:
             return actions
         reclaimed = [update for update in transaction.updates if not update.after.lent_to]
         own = [action for update in reclaimed for action in self._to_row.change(update)]
         replaced = {update.after.product_id for update in reclaimed}
         return [action for action in actions if action.subject not in replaced] + own
-
-    def _as_left(self, update: Update) -> Product:
-        """A row as a transaction of this recall has left it: its owner's fence goes along."""
-        after = update.after
-        if update.before.is_fenced_by(self._owner):
-            return replace(after, lock_version=after.version)
-        return after
 
     def _learn(self, cancelled: TransactionCancelledError) -> None:
         """Take over what came back with a lost transaction.
@@ -404,6 +359,24 @@ class _Recall:
                 self.release = None
             if isinstance(place, PageKey) and place.lane != DEPOT:
                 self._busy.add(place.lane)
+
+
+def _pieces(
+    allocation: Allocation, rows: Sequence[Product], avoid: Collection[int]
+) -> Iterator[tuple[str, Collection[int]]]:
+    """Products with lanes, page by page, so many lanes at a time that their pages leave room for the depot's and rows."""
+    by_number: dict[int, list[Product]] = {}
+    for row in rows:
+        by_number.setdefault(PageKey.of(DEPOT, row.product_id).number, []).append(row)
+    for number, of_page in by_number.items():
+        lent_to = frozenset[int]().union(*(row.lent_to for row in of_page))
+        sizes = {
+            lane: allocation.size([PageKey(lane, number)])
+            for lane in sorted(lent_to - {DEPOT, *avoid})
+        }
+        portions = in_portions(sizes, _MAX_LANES, sizes.__getitem__, Limits().size // 2)
+        for lanes in portions or [[]]:
+            yield from ((row.product_id, lanes) for row in of_page)
 
 
 def _pages_of(rows: Iterable[Product]) -> list[PageKey]:

@@ -22,9 +22,7 @@ from inventory_orders.domain.product import (
     ProductStatus,
     stock_status,
 )
-from inventory_orders.engine.reader import read_product
-from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.engine.stats import CommitStats
+from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_product
 from inventory_orders.errors import (
     ContentionError,
     CorruptItemError,

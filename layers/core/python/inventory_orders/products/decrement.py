@@ -12,8 +12,7 @@ from inventory_orders.domain.product import Product
 from inventory_orders.engine.committer import Committer
 from inventory_orders.engine.memory import BoundedDict
 from inventory_orders.engine.outcomes import CommitReport, returned
-from inventory_orders.engine.reader import read_product
-from inventory_orders.engine.stats import CommitStats
+from inventory_orders.engine.retrying_client import CommitStats, read_product
 from inventory_orders.errors import StoreError, Verdict, VerdictError
 from inventory_orders.store.actions import Action, ActionKind, TransactionCancelledError
 from inventory_orders.store.expressions import decrement_write

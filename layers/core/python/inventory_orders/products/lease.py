@@ -26,9 +26,7 @@ from decimal import Decimal
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.change import NO_NOTES, AdjustmentKey, AdjustmentRecord, NewRecord
 from inventory_orders.domain.product import Product, ProductStatus
-from inventory_orders.engine.reader import read_product
-from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.engine.stats import CommitStats
+from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_product
 from inventory_orders.errors import (
     ContentionError,
     InventoryOrdersError,

@@ -14,8 +14,7 @@ from functools import partial
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.allotments import Level, StockPart
 from inventory_orders.domain.events import of_stock
-from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.engine.stats import CommitStats
+from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import StoreUnavailableError, ThrottledError
 from inventory_orders.lanes.observe import StockLevel, estimate_levels, read_level
 from inventory_orders.publishing.bus import Bus

@@ -133,7 +133,7 @@ class Snapshot:
     """
 
     products: dict[str, Product | None] = field(default_factory=dict)
-    unreadable: dict[str, str] = field(default_factory=dict)
+    unreadable: dict[str, CorruptItemError] = field(default_factory=dict)
     records: dict[RecordKey, Record | CorruptItemError] = field(default_factory=dict)
     pages: dict[PageKey, Page | CorruptItemError] = field(default_factory=dict)
     unprocessed: tuple[Key, ...] = ()
@@ -254,7 +254,7 @@ class Store:
             case str():
                 product = _found(read_product, item) if item else None
                 if isinstance(product, CorruptItemError):
-                    snapshot.unreadable[key] = str(product)
+                    snapshot.unreadable[key] = product
                 else:
                     snapshot.products[key] = product
             case _ if item:
@@ -603,21 +603,15 @@ class Store:
         holds = [_position(item, "expiresAt") for item in response["Items"]]
         return holds, _position(last, "expiresAt") if last else None
 
-    def transaction_actions(
-        self,
-        transaction: Transaction,
-        now: datetime,
-        owner: str = "",
-    ) -> list[Action]:
+    def transaction_actions(self, transaction: Transaction, now: datetime) -> list[Action]:
         """The actions of a transaction: its updates, its pages, the release of a lane, and its records, in their order.
 
         Args:
             transaction: What to write.
             now: The moment.
-            owner: Of leases on updated products: its sender. Their fences go along.
         """
         at, after = timestamp(now), transaction.stock_after
-        actions = [self._row_update(u.before, u.after, now, owner) for u in transaction.updates]
+        actions = [self._row_update(u.before, u.after, now) for u in transaction.updates]
         actions += [self._page_action(update, at) for update in transaction.pages]
         if transaction.release is not None:
             actions.append(self._release_action(transaction.release))
@@ -731,16 +725,12 @@ class Store:
             ClientRequestToken=token,
         )
 
-    def _row_update(
-        self, before: Product, after: Product, now: datetime, owner: str = ""
-    ) -> Action:
-        """The action that changes a row as it was read; a lease of this owner's goes along."""
-        is_owner = before.is_fenced_by(owner)
+    def _row_update(self, before: Product, after: Product, now: datetime) -> Action:
+        """The action that changes a row as it was read. Only a lease's owner takes its fence along."""
+        is_owner = after.lock_version != before.lock_version
         row = product_row(after) | {"lastUpdatedAt": timestamp(now)}
-        if is_owner:
-            row["lockVersion"] = after.version
         update, values = difference(product_row(before), row)
-        condition, read = as_read(before, now, owner if is_owner else "")
+        condition, read = as_read(before, now, before.locked_by if is_owner else None)
         return self.product_action(
             before.product_id, Write(update, condition, values | read), by_version=True
         )

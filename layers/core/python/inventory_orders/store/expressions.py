@@ -46,10 +46,12 @@ def unix(moment: datetime) -> Decimal:
     return Decimal(f"{moment.timestamp():.6f}")
 
 
-def as_read(product: Product, now: datetime, owner: str = "") -> tuple[str, dict[str, Any]]:
+def as_read(
+    product: Product, now: datetime, owner: str | None = None
+) -> tuple[str, dict[str, Any]]:
     """Condition, with its values: the product is unwritten since it was read, and no other holds a lease on it."""
     values: dict[str, Any] = {"version": product.version, "createdAt": product.created_at}
-    if not owner:
+    if owner is None:
         return f"{AS_READ} AND {NO_LIVE_LEASE}", values | {"now": unix(now)}
     return f"{AS_READ} AND {OWNED}", values | {"owner": owner}
 
