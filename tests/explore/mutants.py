@@ -521,12 +521,17 @@ MUTANTS = (
         "",
         ONE_BATCH,
     ),
-    _mutant(
+    Mutant(
         "refused on the word of a stale copy",
-        *("engine/committer.py", "consistent_records=is_recent"),
-        "consistent_records=False",
-        *(ONE_BATCH, RETURNS),
-        kind="stale",
+        tuple(
+            (f"{_PACKAGE}/engine/committer.py", old, new)
+            for old, new in (
+                ("consistent_records=is_recent", "consistent_records=False"),
+                ("if batch.read_records(unwritten):", "if False:"),
+            )
+        ),
+        (ONE_BATCH, RETURNS),
+        "stale",
     ),
     Mutant(
         "other commands of an order in a batch taken for duplicates",

@@ -408,8 +408,22 @@ main.main()
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_command_ends_like_by_ctrl_c_also_where_that_is_ignored(number):
-    with in_the_background(sys.executable, "-c", A_LONG_COMMAND) as command:
+    # Under `nohup` these tests would hand on that SIGHUP is ignored, and the command would keep that.
+    inherited = signal.signal(number, signal.SIG_DFL)
+    try:
+        with in_the_background(sys.executable, "-c", A_LONG_COMMAND) as command:
+            assert command.stdout.readline() == "SIG_IGN\n"
+            command.send_signal(number)
+            assert command.stdout.read() == "tidied up\n"
+            assert command.wait() == 0
+    finally:
+        signal.signal(number, inherited)
+
+
+def test_a_command_under_nohup_outlives_its_terminal():
+    with in_the_background("nohup", sys.executable, "-c", A_LONG_COMMAND) as command:
         assert command.stdout.readline() == "SIG_IGN\n"
-        command.send_signal(number)
+        command.send_signal(signal.SIGHUP)
+        assert command.poll() is None
+        command.send_signal(signal.SIGTERM)
         assert command.stdout.read() == "tidied up\n"
-        assert command.wait() == 0
