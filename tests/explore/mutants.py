@@ -522,18 +522,6 @@ MUTANTS = (
         ONE_BATCH,
     ),
     Mutant(
-        "refused on the word of a stale copy",
-        tuple(
-            (f"{_PACKAGE}/engine/committer.py", old, new)
-            for old, new in (
-                ("consistent_records=is_recent", "consistent_records=False"),
-                ("if batch.read_records(unwritten):", "if False:"),
-            )
-        ),
-        (ONE_BATCH, RETURNS),
-        "stale",
-    ),
-    Mutant(
         "other commands of an order in a batch taken for duplicates",
         tuple(
             (f"{_PACKAGE}/engine/batch.py", old, new)

@@ -174,7 +174,8 @@ class Committer:
         if self.lanes.most:
             self.lanes.demand.observe_orders(change.decrements for change in changes.values())
         batch.take_from_cache(pending.product_ids)
-        # A command depends on the status of its order, a duplicate on what the first has written: no stale copy will do.
+        # A command depends on the status of its order, a duplicate on what the first has written. Nothing is written or
+        # rejected on the word of a stale copy, but it would cost another round.
         is_recent = again or not all(change.product_ids for change in changes.values())
         if is_recent or self._replays_expected_for:
             batch.read([*changes], consistent_records=is_recent)
