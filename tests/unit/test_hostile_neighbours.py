@@ -17,8 +17,8 @@ from inventory_orders.domain.order_command import OrderCommand, Part
 from inventory_orders.domain.product import CatalogueEvent, NewProduct
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import (
+    CorruptItemError,
     LeaseLostError,
-    RequestInvalidError,
     StoreError,
     StoreUnavailableError,
     Verdict,
@@ -173,7 +173,7 @@ def test_a_row_without_room_refuses_other_changes_and_stays_as_it_is(tables, cha
             event, deadline
         ),
     }
-    with pytest.raises(RequestInvalidError, match="maximum allowed size"):
+    with pytest.raises(CorruptItemError, match="row of product full .*maximum allowed size"):
         changes[change]()
     assert tables.row("full") == before
 
