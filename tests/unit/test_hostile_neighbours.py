@@ -173,7 +173,7 @@ def test_a_row_without_room_refuses_other_changes_and_stays_as_it_is(tables, cha
             event, deadline
         ),
     }
-    with pytest.raises(CorruptItemError, match="row of product full .*maximum allowed size"):
+    with pytest.raises(CorruptItemError, match=r"row of product full .*maximum allowed size"):
         changes[change]()
     assert tables.row("full") == before
 
