@@ -61,15 +61,15 @@ def _place(event: object, context: LambdaContext) -> direct.Answer:
         return direct.of_outcome(outcome) | {"orderId": order.order_id}
     if outcome.applied is order:
         # What has just been written need not be read.
-        stands = order.placed(outcome.after, outcome.at)
-    else:
-        key, client = OrderKey(order.order_id), engine.client
-        stands = client.call(lambda: client.store.get_record(key), deadline)
-        if isinstance(stands, OrderRecord) and stands.reason is not None:
-            # The same answer as the first time: who repeats it must not take it for placed.
-            outcome = ChangeOutcome(Verdict.REJECTED, cause=stands.reason, detail=_STAYS)
-    row = direct.of_order(stands) if isinstance(stands, OrderRecord) else {}
-    return direct.of_outcome(outcome) | {"orderId": order.order_id} | row
+        return direct.of_outcome(outcome) | direct.of_order(order.placed(outcome.after, outcome.at))
+    key, client = OrderKey(order.order_id), engine.client
+    record = client.call(lambda: client.store.get_record(key), deadline)
+    if not isinstance(record, OrderRecord):
+        return direct.of_outcome(outcome) | {"orderId": order.order_id}
+    if record.reason is not None:
+        # The same answer as the first time: who repeats it must not take it for placed.
+        outcome = ChangeOutcome(Verdict.REJECTED, cause=record.reason, detail=_STAYS)
+    return direct.of_outcome(outcome) | direct.of_order(record)
 
 
 _STAYS = "the order was rejected before, and stays rejected"
