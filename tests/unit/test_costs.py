@@ -205,6 +205,16 @@ def test_each_life_takes_these_units_and_this_log(life, shop, capsys):
         ]
         assert len(logged) == step.batch
         assert max(logged) == pytest.approx(costs.LOG_BYTES_OF_AN_EVENT, rel=0.15)
+    if life is costs.LIVES[0]:
+        assert stored_bytes(orders, orders.items["cost-0",]) == costs.STORED_BYTES
+
+
+def stored_bytes(orders, row):
+    """Bytes of an order's row, and of its entry in byUser; it must be in no other index."""
+    entries = {name: orders.entry(index, row) for name, index in orders.indexes.items()}
+    (kept,) = [name for name, entry in entries.items() if entry is not None]
+    assert kept == "byUser"
+    return size_of_item(row), size_of_item(entries[kept])
 
 
 def published(shop, before, after, capsys):
@@ -234,8 +244,15 @@ def consumed(shop):
     "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/GSI.html",
 )
 def test_what_a_kept_order_costs():
-    (said,) = re.findall(r"\$(\d+\.\d\d) a month for each million orders kept", PAGE)
-    assert float(said) == round(costs.storage_dollars(*costs.STORED_BYTES), 2)
+    short, row, entry, long = re.search(
+        r"\$(\S+) a month for each million orders kept, .* (\d+) bytes in the row and (\d+) in the index "
+        r"`byUser`; with UUIDs for order and user \$(\S+)\. ",
+        PAGE.replace("\n ", ""),
+    ).groups()
+    assert (int(row), int(entry)) == costs.STORED_BYTES
+    assert float(short) == round(costs.storage_dollars(*costs.STORED_BYTES), 2)
+    with_uuids = (size + costs.BYTES_OF_UUIDS for size in costs.STORED_BYTES)
+    assert float(long) == round(costs.storage_dollars(*with_uuids), 2)
 
 
 def test_what_the_api_costs(shop, monkeypatch):
