@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table as RichTable
 
@@ -48,7 +49,6 @@ from operations.words import counted
 
 ORDERS = 2000
 _QUIET_SECONDS = 90
-_SILENT_SECONDS = 30
 _COLUMNS = 40
 _LOG_GROUP = "PlaceOrdersLogGroupName"
 
@@ -92,7 +92,7 @@ class DemoResult:
         books: The tables at the end.
         dead_letters: The dead letters of this workload, without duplicates.
         samples: The handlers' metrics of this run.
-        lost: Number of messages that led neither to an order nor to a dead letter.
+        lost: Number of messages of valid orders that are not stored, and of others that are no dead letters.
         shop: The shop, with the events that it heard.
     """
 
@@ -136,8 +136,13 @@ class DemoResult:
 
     @property
     def balance(self) -> bool:
-        """Whether every unit of these products is explained."""
-        return all(account.difference == 0 for account in self.accounts)
+        """Whether every row can be read, and the accounts of these products are settled and show nothing wrong."""
+        return not self.books.corrupt and all(account.balances for account in self.accounts)
+
+    @property
+    def missing(self) -> int:
+        """Number of events that did not come."""
+        return max(0, self.shop.awaited - len(self.shop.heard))
 
     @property
     def sold(self) -> Counter[tuple[str, str]]:
@@ -194,7 +199,7 @@ class DemoResult:
             "eventsDelivered": events.total(),
             "eventsByType": {kind: events[kind] for kind in EventType if kind in events},
             "eventsRepeated": self.shop.repeated,
-            "eventsMissing": max(0, self.shop.awaited - events.total()),
+            "eventsMissing": self.missing,
             "eventDifferences": len(self.differences),
             "eventDelayP50": round(percentile(delays, 0.50), 3),
             "eventDelayP99": round(percentile(delays, 0.99), 3),
@@ -202,8 +207,8 @@ class DemoResult:
 
     @property
     def good(self) -> bool:
-        """Whether no message was lost, the books balance, and events and rows agree."""
-        return self.lost == 0 and self.balance and not self.differences
+        """Whether no message was lost, the books balance, each event came, and events and rows agree."""
+        return self.lost == self.missing == 0 and self.balance and not self.differences
 
 
 def tea_shop_day(run: str, count: int) -> Workload:
@@ -295,10 +300,7 @@ def _run(aws: Aws, emulator: Emulator, console: Console, baskets: Path | None) -
         books=books,
         dead_letters=list(dead_letters.values()),
         samples=samples,
-        lost=sum(
-            message_id not in dead_letters and not _is_stored(message, books)
-            for message_id, message in ids.items()
-        ),
+        lost=count_lost(ids, dead_letters, books),
         shop=shop,
     )
 
@@ -329,16 +331,13 @@ def _live_on(
     shop: Shop,
     listen: Callable[[float], Iterable[Heard]],
 ) -> None:
-    """Hear the orders' events, pay, ship and take back, until all expected events have come."""
+    """Hear the orders' events, pay, ship and take back, until all expected events have come or nothing moves any more."""
+    patience = Patience()
     with progress_bar(console) as progress:
         bar = progress.add_task("Outcomes", total=shop.awaited, note="")
-        news = time.monotonic()
-        while len(shop.heard) < shop.awaited and time.monotonic() - news < _SILENT_SECONDS:
+        while len(shop.heard) < shop.awaited:
             emulator.check()
-            known = len(shop.heard)
             queues.send(aws, queues.COMMANDS, shop.hear(listen(0.5)))
-            if len(shop.heard) > known:
-                news = time.monotonic()
             last = next(reversed(shop.heard.values()), None)
             progress.update(
                 bar,
@@ -346,6 +345,18 @@ def _live_on(
                 total=shop.awaited,
                 note="" if last is None else last.event["detail-type"],
             )
+            # Totals: a message that is delivered again and again without success does not move.
+            commands = queues.depth(aws, queues.COMMANDS).total
+            holds = queues.depth(aws, queues.EXPIRIES).total
+            if patience.is_over((len(shop.heard), shop.repeated, commands, holds)):
+                missing = shop.awaited - len(shop.heard)
+                console.print(
+                    f"[bold red]Nothing has moved for {_QUIET_SECONDS} s, so the demo waits no longer for "
+                    f"{counted(missing, 'event')}. In the queues: {counted(commands, 'command')}, "
+                    f"{counted(holds, 'hold')} to end.[/] {_where_to_look()}",
+                    soft_wrap=True,
+                )
+                return
 
 
 def _samples_since(since: int, found: Iterable[emf.Sample]) -> list[emf.Sample]:
@@ -356,14 +367,44 @@ def _samples_since(since: int, found: Iterable[emf.Sample]) -> list[emf.Sample]:
     return [sample for sample in found if sample.timestamp >= since]
 
 
-def _is_stored(message: OrderMessage, books: Books) -> bool:
-    """Whether the order of a message is stored with the same content."""
+def count_lost(
+    messages: Mapping[str, OrderMessage],
+    dead_letters: Mapping[str, queues.DeadLetter],
+    books: Books,
+) -> int:
+    """Count the messages of valid orders that are not stored, and the others that are no dead letters.
+
+    A valid order may be a dead letter only if another message under its id was first.
+
+    Args:
+        messages: The messages that were sent, by SQS message id.
+        dead_letters: Their dead letters, by SQS message id.
+        books: The tables afterwards.
+    """
+    stored = {key: _stored_id(message, books) for key, message in messages.items()}
+    stored_ids = set(stored.values())
+
+    def is_lost(key: str, message: OrderMessage) -> bool:
+        dead_letter = dead_letters.get(key)
+        if dead_letter is None:
+            return stored[key] is None
+        if message.order_id is None:
+            return False
+        is_second = stored[key] is None and message.order_id in stored_ids
+        return not (is_second and dead_letter.code == Order.id_reused_code)
+
+    return sum(is_lost(key, message) for key, message in messages.items())
+
+
+def _stored_id(message: OrderMessage, books: Books) -> str | None:
+    """The id of a message's order if it is stored with the same content, else None."""
     try:
         order = parse_order(message.body)
     except PoisonMessageError:
-        return False
+        return None
     row = books.orders.get(order.order_id)
-    return row is not None and order.match(read_order(row)) is IdempotencyMatch.SAME_REQUEST
+    is_stored = row is not None and order.match(read_order(row)) is IdempotencyMatch.SAME_REQUEST
+    return order.order_id if is_stored else None
 
 
 def stock_up(aws: Aws, products: Sequence[NewProduct], run: str) -> None:
@@ -397,12 +438,23 @@ def progress_bar(console: Console) -> Progress:
     )
 
 
+def _where_to_look() -> str:
+    return f"See `.venv/bin/inventory-orders status` and {os.path.relpath(LOGS / 'emulator.log')}"
+
+
 class Patience:
-    """Gives up if a figure does not change for a while."""
+    """Gives up if figures do not change for a while."""
 
     def __init__(self) -> None:
-        self._seen: int | None = None
+        self._seen: object = None
         self._since = time.monotonic()
+
+    def is_over(self, value: object) -> bool:
+        """Look at figures that change while messages move. Returns whether they have not changed for too long."""
+        now = time.monotonic()
+        if value != self._seen:
+            self._seen, self._since = value, now
+        return now - self._since > _QUIET_SECONDS
 
     def look(self, value: int, waiting: int) -> None:
         """Look at a figure that changes while messages move.
@@ -410,13 +462,9 @@ class Patience:
         Raises:
             UserError: It has not changed for too long.
         """
-        now = time.monotonic()
-        if value != self._seen:
-            self._seen, self._since = value, now
-        elif now - self._since > _QUIET_SECONDS:
+        if self.is_over(value):
             raise UserError(
-                f"{counted(waiting, 'message')} waiting for {_QUIET_SECONDS} s; see `.venv/bin/inventory-orders status` "
-                f"and {os.path.relpath(LOGS / 'emulator.log')}"
+                f"{counted(waiting, 'message')} waiting for {_QUIET_SECONDS} s. {_where_to_look()}"
             )
 
 
@@ -513,7 +561,8 @@ def _show_orders(summary: dict[str, Any], console: Console) -> None:
         "dead letters", f"{summary['deadLetters']:,}", _counts(summary["deadLettersByCode"])
     )
     lost = summary["ordersLost"]
-    table.add_row("lost", f"{lost:,}", "" if lost else "every message is accounted for")
+    note = "valid orders that are not stored, or others that are no dead letters"
+    table.add_row("lost", f"{lost:,}", note if lost else "every message is accounted for")
     console.print(table)
 
 
@@ -572,7 +621,9 @@ def _show_outcomes(result: DemoResult, console: Console) -> None:
     table.add_row(
         "missing",
         f"{summary['eventsMissing']:,}",
-        "each once, those of an order in order, as in the tables" if not result.differences else "",
+        ""
+        if result.missing or result.differences
+        else "each once, those of an order in order, as in the tables",
     )
     table.add_row(
         "delay",
@@ -632,7 +683,7 @@ def _show_books(result: DemoResult, console: Console) -> None:
     def order_of_interest(account: Account) -> tuple[bool, bool, bool, int]:
         is_hot = account.product_id == sample_orders.HOT_PRODUCT
         own = sold[account.product_id, account.created_at]
-        return (account.difference == 0, not is_hot, account.on_hand > 0, -own)
+        return (account.balances, not is_hot, account.on_hand > 0, -own)
 
     shown = sorted(result.accounts, key=order_of_interest)[:8]
     table = RichTable(
@@ -661,10 +712,23 @@ def _show_books(result: DemoResult, console: Console) -> None:
         console.print(f"[dim]... and {rest:,} more, all explained to the last unit.[/]")
         console.print("[bold green]The books balance.[/]")
     else:
-        wrong = [account for account in result.accounts if account.difference]
+        wrong = [f"{a.product_id} {_finding(a)}" for a in result.accounts if not a.balances]
+        wrong += result.books.corrupt
         console.print(
-            f"[bold red]The books do not balance: {counted(len(wrong), 'product')} off.[/]"
+            f"[bold red]The books do not balance: {counted(len(wrong), 'finding')}. See "
+            "`.venv/bin/inventory-orders audit`[/]",
+            soft_wrap=True,
         )
+        for one in wrong[:5]:
+            console.print(f"  {escape(one)}", soft_wrap=True)
+
+
+def _finding(account: Account) -> str:
+    """What is wrong with an account, in words."""
+    if not account.settled:
+        return "changed during every read"
+    units = [f"{account.unexplained:+,} unexplained"] if account.unexplained else []
+    return "; ".join([*units, *account.problems])
 
 
 def _counts(counts: Mapping[str, int]) -> str:

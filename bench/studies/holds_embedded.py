@@ -206,11 +206,11 @@ def _left(aws: Aws) -> int:
 
 
 def is_clean(books: Books, unpaid: Iterable[Order]) -> bool:
-    """Whether each hold has expired once, and every unit is explained."""
+    """Whether each hold has expired once, every row can be read, and the books balance."""
     rows = [books.orders.get(order.order_id, {}) for order in unpaid]
     return all(
         (row.get("status"), row.get("_version")) == (OrderStatus.EXPIRED, 2) for row in rows
-    ) and all(account.difference == 0 for account in books.accounts)
+    ) and not (books.corrupt or any(not account.balances for account in books.accounts))
 
 
 def _moment(text: object) -> float:

@@ -72,3 +72,9 @@ def test_it_is_clean_if_each_hold_has_expired_once_and_the_books_balance(
     orders = holds.never_paid(zipf(5, 1), 2, 60, 0, seed=1)
     assert holds.is_clean(books, orders[:1]) is clean
     assert not holds.is_clean(books, orders), "one has no row"
+    for wrong in (
+        replace(books, accounts=(replace(account, settled=False),)),
+        replace(books, accounts=(replace(account, problems=("below its floor",)),)),
+        replace(books, corrupt_rows={"Orders o-9": "o-9 breaks the contract"}),
+    ):
+        assert not holds.is_clean(wrong, orders[:1])

@@ -22,7 +22,7 @@ from operations.emf import Sample
 from operations.errors import UserError
 from operations.follow import Heard
 from operations.lanes import read_all
-from operations.orders_file import order_message
+from operations.orders_file import OrderMessage, order_message
 from operations.queues import DeadLetter, Depth
 from tests.support.lanes import lend
 from tests.support.tables_in_memory import tables_in_memory
@@ -42,7 +42,10 @@ def heard_of(after, delay=0.0, before=None):
 
 
 def result_of(**changes):
-    """The second of two runs for one product: 5 units of 100 were sold before, 3 are sold by this one."""
+    """The second of two runs for one product: 5 units of 100 were sold before, 3 are sold by this one.
+
+    Of its two orders one is rejected, and paid all the same.
+    """
     orders = {
         "earlier-1": {"status": "PENDING", "items": [line("tea", 5)]},
         "earlier-2": {"status": "REJECTED", "reason": "UNKNOWN_PRODUCT", "items": []},
@@ -59,6 +62,9 @@ def result_of(**changes):
     shop.hear(
         heard_of(order, delay) for order, delay in zip(orders.values(), range(4), strict=True)
     )
+    before, late = orders["own-2"], {"at": BORN, "reason": "ORDER_REJECTED"}
+    orders["own-2"] = before | {"_version": 2, "confirmationRejected": late}
+    shop.hear([heard_of(orders["own-2"], 4.0, before)])
     values = {
         "VersionConflict": (1.0, 0.0, 0.0, 0.0),
         "Retries": (1.0, 0.0),
@@ -111,15 +117,100 @@ def test_the_file_holds_every_figure_of_this_run_and_none_of_another():
         "conflictRate": 0.25,
         "retriesOnAverage": 0.5,
         "retriesAtMost": 1,
-        "eventsDelivered": 2,
-        "eventsByType": {"OrderPlaced": 1, "OrderRejected": 1},
+        "eventsDelivered": 3,
+        "eventsByType": {"OrderPlaced": 1, "OrderRejected": 1, "ConfirmationRejected": 1},
         "eventsRepeated": 0,
-        # The one who pays for the rejected order has not been answered.
-        "eventsMissing": 1,
+        "eventsMissing": 0,
         "eventDifferences": 0,
-        "eventDelayP50": 2.0,
-        "eventDelayP99": 3.0,
+        "eventDelayP50": 3.0,
+        "eventDelayP99": 4.0,
     }
+
+
+def printed(result):
+    screen = Console(file=io.StringIO(), width=200)
+    demo.show(result, screen)
+    return screen.file.getvalue()
+
+
+def books_with(*, corrupt=(), **account):
+    good = result_of().books
+    changed = (replace(good.accounts[0], **account),)
+    return replace(good, accounts=changed, corrupt_rows=dict.fromkeys(corrupt, "o-9 breaks it"))
+
+
+def test_a_run_in_which_nothing_is_missing_is_a_success():
+    assert result_of().good
+    (row,) = [row for row in printed(result_of()).splitlines() if row.startswith("missing")]
+    assert row.split()[1:4] == ["0", "each", "once,"]
+    assert "The books balance." in printed(result_of())
+
+
+@pytest.mark.parametrize(
+    ("books", "said"),
+    [
+        (books_with(stock=91), "tea -1 unexplained"),
+        (books_with(problems=("its row has -3, below its floor of 0",)), "tea its row has -3"),
+        (books_with(settled=False), "tea changed during every read"),
+        (books_with(corrupt=["Orders o-9"]), "o-9 breaks it"),
+    ],
+)
+def test_books_with_any_finding_are_no_success_and_it_is_printed(books, said):
+    result = result_of(books=books)
+    assert (result.balance, result.good, result.summary["booksBalance"]) == (False, False, False)
+    assert "The books do not balance: 1 finding." in printed(result)
+    assert f"\n  {said}" in printed(result)
+
+
+def test_a_payment_that_is_never_answered_is_no_success():
+    shop = result_of().shop
+    shop.heard = dict(list(shop.heard.items())[:-1])
+    rows = result_of().books.orders
+    unpaid = {name: v for name, v in rows["own-2"].items() if name != "confirmationRejected"}
+    books = replace(books_with(), orders=rows | {"own-2": unpaid | {"_version": 1}})
+    result = result_of(shop=shop, books=books)
+    assert result.differences == []
+    assert (result.summary["eventsMissing"], result.good) == (1, False)
+    assert "each once" not in printed(result)
+
+
+GOOD, SAME = (order_message("own-1", "u", [("tea", 3)]) for _ in range(2))
+STRANGE = OrderMessage(order_message("own-1", "mallory", [("tea", 1)]).body, None, "", "")
+POISON = OrderMessage("{", None, "", "")
+
+
+@pytest.mark.parametrize(
+    ("stored", "codes", "lost"),
+    [
+        (GOOD, {STRANGE: "ORDER_ID_REUSED", POISON: "INVALID_JSON"}, 0),
+        # The planted order was first. Then the others under its id are the ones that reuse it.
+        (STRANGE, {GOOD: "ORDER_ID_REUSED", POISON: "INVALID_JSON"}, 0),
+        (STRANGE, {GOOD: "TOO_MANY_DELIVERIES", POISON: "INVALID_JSON"}, 2),
+        (None, {GOOD: "SCHEMA_VIOLATION", STRANGE: "X", POISON: "INVALID_JSON"}, 2),
+        (None, {GOOD: "ORDER_ID_REUSED", STRANGE: "X", POISON: "INVALID_JSON"}, 2),
+        (GOOD, {GOOD: "ORDER_ID_REUSED", STRANGE: "X", POISON: "INVALID_JSON"}, 2),
+        (GOOD, {STRANGE: "ORDER_ID_REUSED"}, 1),
+        (GOOD, {POISON: "INVALID_JSON"}, 1),
+    ],
+)
+def test_a_valid_order_that_is_a_dead_letter_or_nowhere_is_lost(stored, codes, lost):
+    orders = {}
+    if stored is not None:
+        row = {"status": "PENDING", "_version": 1, "createdAt": BORN, "lastUpdatedAt": BORN}
+        orders = {"own-1": json.loads(stored.body) | row}
+    sent = {str(number): each for number, each in enumerate((GOOD, SAME, STRANGE, POISON))}
+    dead_letters = {
+        key: DeadLetter(key, codes[message], "", message.body)
+        for key, message in sent.items()
+        if message in codes
+    }
+    assert demo.count_lost(sent, dead_letters, Books((), orders, [])) == lost
+
+
+def test_a_run_that_lost_an_order_is_no_success_and_says_so():
+    result = result_of(lost=1)
+    assert not result.good
+    assert "valid orders that are not stored" in printed(result)
 
 
 def test_a_run_without_figures_in_the_logs_still_has_a_file():
@@ -136,7 +227,7 @@ def test_the_books_that_are_printed_are_those_of_this_run():
     assert row.split() == ["tea", "95", "3", "92", "92", "ACTIVE"]
     assert "4/s" in printed
     (row,) = [row for row in printed.splitlines() if row.startswith("Events")]
-    assert row.split()[1] == "2"
+    assert row.split()[1] == "3"
 
 
 def test_lines_of_an_earlier_run_that_are_written_late_do_not_count():
@@ -276,18 +367,45 @@ def test_an_order_that_did_not_expire_is_a_difference_and_no_success():
     result = result_of(workload=replace(good.workload, unpaid=unpaid))
     assert [d.split(": ")[0] for d in result.differences] == ["own-unpaid-0"]
     assert not result.good
-    screen = Console(file=io.StringIO(), width=120)
-    demo.show(result, screen)
-    assert "own-unpaid-0: unpaid, and not expired" in screen.file.getvalue()
+    assert "own-unpaid-0: unpaid, and not expired" in printed(result)
 
 
-def test_the_shop_stops_listening_when_nothing_comes_any_more(monkeypatch):
-    seconds = iter(range(0, 10_000, 10))
-    clock = SimpleNamespace(monotonic=lambda: float(next(seconds)))
-    monkeypatch.setattr(demo, "time", clock)
+def wait_for(monkeypatch, shop, listen, depths):
+    """Let the shop hear, 10 s for each look at the clock. Returns the seconds, and what is printed."""
+    now = [0]
+
+    def monotonic():
+        now[0] += 10
+        return float(now[0])
+
+    screen = Console(file=io.StringIO(), width=200)
+    monkeypatch.setattr(demo, "time", SimpleNamespace(monotonic=monotonic))
     monkeypatch.setattr(demo.queues, "send", lambda *_: None)
-    emulator = SimpleNamespace(check=lambda: None)
+    monkeypatch.setattr(demo.queues, "depth", lambda _, queue: Depth(0, depths(queue)))
+    demo._live_on(None, SimpleNamespace(check=lambda: None), screen, shop, listen)
+    return now[0], screen.file.getvalue()
+
+
+def test_the_shop_stops_listening_when_nothing_moves_any_more(monkeypatch):
     shop = Shop("d1", 1, frozenset())
-    demo._live_on(None, emulator, Console(file=io.StringIO()), shop, lambda _: [])
-    assert next(seconds) < 100
+    seconds, said = wait_for(monkeypatch, shop, lambda _: [], lambda queue: 3)
+    assert 90 < seconds < 130
     assert shop.heard == {}
+    assert "Nothing has moved for 90 s, so the demo waits no longer for 1 event." in said
+    assert "In the queues: 3 commands, 3 holds to end." in said
+
+
+@pytest.mark.parametrize("queue", [demo.queues.COMMANDS, demo.queues.EXPIRIES])
+def test_events_that_are_late_are_waited_for_while_a_queue_moves(monkeypatch, queue):
+    row = {"orderId": "d1-1", "userId": "u", "status": "PENDING", "items": [line("tea", 1)]}
+    late = heard_of(row | {"_version": 1, "createdAt": BORN, "lastUpdatedAt": BORN})
+    depths = iter(range(100, 0, -1))
+    news = iter([[]] * 50 + [[late]])
+    seconds, said = wait_for(
+        monkeypatch,
+        Shop("d1", 1, frozenset()),
+        lambda _: next(news),
+        lambda of: next(depths) if of == queue else 1,
+    )
+    assert seconds >= 500
+    assert "Nothing has moved" not in said
