@@ -23,6 +23,7 @@ from typing import Any, Literal
 
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.allotments import DEPOT, Page, PageKey
+from inventory_orders.domain.change import OrderAction, OrderStatus
 from inventory_orders.domain.product import ProductStatus, stock_status
 from inventory_orders.store.rows import KEYS, Table, decode
 from operations.aws import Aws, get_items, scan
@@ -58,7 +59,7 @@ class Account:
         settled: Whether the figures belong together; false if the product changes too fast to be read.
         in_lanes: Units in lanes, by lane.
         lent_to: The lanes that its row names: those that may hold more of it.
-        problems: Broken invariants of the row and the pages, in words.
+        problems: Broken invariants of the row, the pages and the orders, in words.
         pages: The pages that were read with the row, by name.
     """
 
@@ -341,9 +342,11 @@ def _check(table: Table, row: Row) -> None:
         numbers, texts = [row["stockCount"], row["_version"]], [row["createdAt"], row["status"]]
         list(_problems(row, {}))
     else:
-        found = [_adjustment(row)] if table is Table.STOCK_ADJUSTMENTS else list(_sales(row))
+        is_order = table is Table.ORDERS
+        found = list(_sales(row)) if is_order else [_adjustment(row)]
         numbers = [number for each in found for number in (each.delta, each.version or 0)]
         texts = [text for each in found for text in (*each.incarnation, each.at)]
+        texts += [fault.product_id for fault in _faults(row)] if is_order else []
     for value, kind in (*((n, int) for n in numbers), *((text, str) for text in texts)):
         if not isinstance(value, kind):
             raise TypeError(f"{value!r} is no {'number' if kind is int else 'text'}")
@@ -418,6 +421,11 @@ def _add_up(
         for product_id, read in places.items()
         if (row := read.rows.get(product_id)) is not None
     }
+    wrong_orders = _wrong_orders(
+        orders := list(orders),
+        {key[0]: key[1] for key in rows},
+        product_ids,
+    )
     adjusted: dict[_Incarnation, int] = {}
     sold: dict[_Incarnation, int] = {}
     # Units sold from a page between its two reads.
@@ -457,10 +465,10 @@ def _add_up(
             settled=key[0] not in unsettled and key[0] not in moved,
             in_lanes=in_lanes.get(key, {}),
             lent_to=_lent_to(row),
-            problems=tuple(_problems(row, in_lanes.get(key, {}))),
+            problems=(*_problems(row, in_lanes.get(key, {})), *wrong_orders.get(key, ())),
             pages=places[key[0]].before.by_name if key in rows else {},
         )
-        for key in sorted(rows.keys() | adjusted.keys() | sold.keys() | in_lanes.keys())
+        for key in sorted({*rows, *adjusted, *sold, *in_lanes, *wrong_orders})
     ]
 
 
@@ -504,6 +512,104 @@ def _problems(row: Row, in_lanes: Mapping[int, int]) -> Iterator[str]:
             f"it is lent to {_list(lent_to)}, but its row is {status} with {stock:,}: it must be ACTIVE with at least "
             f"{least:,}"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Fault:
+    """What is wrong with a line of an order, though its units may be explained.
+
+    Attributes:
+        product_id: The line's product.
+        created_at: The incarnation that the line took units from; empty if it names none.
+        what: The fault, to follow the orders that have it.
+        if_it_stands: Whether it is none if the incarnation is gone: what is delisted takes no units back.
+    """
+
+    product_id: str
+    created_at: str
+    what: str
+    if_it_stands: bool = False
+
+
+_HOLDS_UNITS = {OrderStatus.PENDING, OrderStatus.CONFIRMED, OrderStatus.FULFILLED}
+_GAVE_ALL_BACK = {OrderStatus.CANCELLED, OrderStatus.EXPIRED}
+
+
+def _faults(order: Row) -> Iterator[_Fault]:
+    """Lines that took nothing for an order that is placed, and lines whose units did not come back or came twice.
+
+    A `CANCELLED` line without incarnation is none: its cancellation came first, or a restore undid the order. A restore
+    leaves such an `EXPIRED` line, too.
+    """
+    status = order.get("status")
+    for line in order.get("items", ()):
+        product_id, created_at = line["productId"], line.get("productCreatedAt")
+        if created_at is None:
+            if status in _HOLDS_UNITS:
+                yield _Fault(product_id, "", "took no units for it (no productCreatedAt)")
+            continue
+        if status == OrderStatus.REJECTED:
+            yield _Fault(product_id, created_at, "took units of it, and is rejected")
+            continue
+        due, back = 0, 0
+        for step in order.get("steps", ()):
+            gives_back = _gives_back(step)
+            for item in step.get("items", ()):
+                if item["productId"] == product_id:
+                    due += item["quantity"] if gives_back else 0
+                    back += item["quantity"] if "returnedVersion" in item else 0
+        if status in _GAVE_ALL_BACK:
+            due = line["quantity"]
+        if back > line["quantity"]:
+            yield _Fault(product_id, created_at, "gave back more of it than it took")
+        elif back < due:
+            what = "did not give back what was cancelled, expired or returned to stock"
+            yield _Fault(product_id, created_at, what, if_it_stands=True)
+
+
+def _gives_back(step: Row) -> bool:
+    """Whether a step gives the units of its items back to stock."""
+    action = step.get("action")
+    ends = action in (OrderAction.CANCEL, OrderAction.EXPIRE)
+    return ends or (action == OrderAction.RETURN and step.get("restock") is True)
+
+
+def _wrong_orders(
+    orders: Iterable[Row],
+    standing: Mapping[str, str],
+    product_ids: Collection[str] | None,
+) -> dict[_Incarnation, list[str]]:
+    """The faults of orders, in words, by incarnation.
+
+    Args:
+        orders: The orders.
+        standing: The incarnation of each product that has a row.
+        product_ids: Only these products; all if not given.
+    """
+    found: dict[_Incarnation, dict[str, list[str]]] = {}
+    for order in orders:
+        for fault in _faults(order):
+            is_other = product_ids is not None and fault.product_id not in product_ids
+            row_of = standing.get(fault.product_id, "")
+            if is_other or (fault.if_it_stands and fault.created_at != row_of):
+                continue
+            name = f"{order['orderId']} ({order.get('status', 'no status')})"
+            key = fault.product_id, fault.created_at or row_of
+            found.setdefault(key, {}).setdefault(fault.what, []).append(name)
+    return {
+        key: [_of_orders(sorted(names), what) for what, names in sorted(by_fault.items())]
+        for key, by_fault in found.items()
+    }
+
+
+_NAMED = 3
+
+
+def _of_orders(names: Sequence[str], what: str) -> str:
+    """A fault with the first orders that have it. Each of a million of them would be no help."""
+    more = len(names) - _NAMED
+    named = ", ".join(names[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+    return f"{'order' if len(names) == 1 else 'each of the orders'} {named} {what}"
 
 
 def _lent_to(row: Row) -> tuple[int, ...]:
@@ -560,7 +666,8 @@ def _adjustment(row: Row) -> _Movement:
 def _sales(order: Row) -> Iterator[_Movement]:
     """The units that the lines of an order took and gave back.
 
-    A line whose incarnation was already delisted gave nothing back when its order was cancelled or expired.
+    A line whose incarnation was already delisted gave nothing back when its order was cancelled or expired. `_faults`
+    finds the other lines that gave or took nothing.
     """
     name = f"order {order['orderId']}"
     for line in order.get("items", ()):

@@ -625,6 +625,7 @@ def _check_books(world: World, every_page: Iterable[Page]) -> None:
             + f", but adjustments of {account.adjusted} and sales of {account.sold} leave "
             f"{account.adjusted - account.sold}",
         )
+        _require(not account.problems, f"{account.product_id}: {'; '.join(account.problems)}")
 
 
 def _check_answer(

@@ -117,6 +117,122 @@ def test_a_delisted_incarnation_comes_to_nothing():
     assert (account.status, account.stock, account.difference) == ("DELISTED", 0, 0)
 
 
+def of(status, lines=None, steps=()):
+    """An order o-1 for 4 units of the product."""
+    line = {"productId": "p", "quantity": 4}
+    made = {"productCreatedAt": BORN, "productVersion": 2}
+    at = "2026-01-01T00:00:02"
+    return {
+        "orderId": "o-1",
+        "items": [line | made] if lines is None else [line | each for each in lines],
+        "status": status,
+        "createdAt": at,
+        "steps": [{"action": action, "at": at, **more} for action, more in steps],
+    }
+
+
+def moved(action, quantity, version=None, **more):
+    """A step that moves units, and gives them back with a version."""
+    back = {} if version is None else {"returnedVersion": version}
+    return action, {"items": [{"productId": "p", "quantity": quantity, **back}], **more}
+
+
+FULFILLED = moved("fulfil", 4)
+
+
+@pytest.mark.parametrize(
+    ("found", "problem"),
+    [
+        (of("PENDING", [{}]), "order o-1 (PENDING) took no units for it"),
+        (of("CONFIRMED", [{}], [("confirm", {})]), "order o-1 (CONFIRMED) took no units for it"),
+        (of("FULFILLED", [{}], [("fulfil", {})]), "order o-1 (FULFILLED) took no units for it"),
+        (of("REJECTED"), "order o-1 (REJECTED) took units of it, and is rejected"),
+        (of("CANCELLED", None, [moved("cancel", 4)]), "o-1 (CANCELLED) did not give back"),
+        (of("CANCELLED"), "o-1 (CANCELLED) did not give back"),
+        (of("EXPIRED", None, [moved("expire", 4)]), "o-1 (EXPIRED) did not give back"),
+        (of("EXPIRED", None, [moved("cancel", 1, 3)]), "o-1 (EXPIRED) did not give back"),
+        (of("CONFIRMED", None, [moved("cancel", 1)]), "o-1 (CONFIRMED) did not give back"),
+        (
+            of("FULFILLED", None, [FULFILLED, moved("return", 1, restock=True)]),
+            "o-1 (FULFILLED) did not give back",
+        ),
+        (
+            of("CANCELLED", None, [moved("cancel", 4, 3), moved("cancel", 4, 4)]),
+            "o-1 (CANCELLED) gave back more of it than it took",
+        ),
+    ],
+)
+def test_units_that_balance_though_an_order_took_or_gave_none_are_a_problem(found, problem):
+    sums = [movement.delta for movement in audit._sales(found)]
+    (account,) = add_up([product(10 + sum(sums), 9)], [OPENING], [found])
+    assert (account.difference, account.is_wrong, account.balances) == (0, True, False)
+    (said,) = account.problems
+    assert problem in said
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        of("REJECTED", [{}]),
+        of("CANCELLED", [], [("cancel", {})]),
+        of("CANCELLED", [{}], [("cancel", {})]),
+        # A restore left them so: they came after the moment to which it went back.
+        *(of("CANCELLED", [{}]), of("EXPIRED", [{}])),
+        of("CANCELLED", None, [moved("cancel", 1, 3), moved("cancel", 3, 4)]),
+        of("EXPIRED", None, [moved("cancel", 1, 3), ("extend", {}), moved("expire", 3, 4)]),
+        of("FULFILLED", None, [moved("cancel", 1, 3), ("fulfil", {})]),
+        of("FULFILLED", None, [FULFILLED, moved("return", 4, restock=False)]),
+        of("FULFILLED", None, [FULFILLED, moved("return", 4, 3, restock=True)]),
+        of("FULFILLED", None, [FULFILLED, moved("exchange", 4)]),
+        # Of an earlier incarnation, which took nothing back when it was gone.
+        of("CANCELLED", [{"productCreatedAt": "2025"}], [moved("cancel", 4)]),
+        *(of("SHIPPED", [{}]), {"orderId": "odd"}),
+    ],
+)
+def test_no_life_of_an_order_is_a_problem(found):
+    sums = [movement.delta for movement in audit._sales(found)]
+    accounts = add_up([product(10 + sum(sums), 9)], [OPENING], [found])
+    assert [account.problems for account in accounts] == [()] * len(accounts)
+    assert sum(account.difference for account in accounts) == 0
+
+
+def test_of_many_orders_that_took_nothing_three_are_named(shop):
+    shop.put(Table.PRODUCTS, product(10, 1))
+    shop.put(Table.STOCK_ADJUSTMENTS, OPENING)
+    nothing = [of("PENDING", [{}]) | {"orderId": f"o-{n}"} for n in range(5)]
+    shop.put(Table.ORDERS, *nothing, of("PENDING", [{"productId": "none"}]))
+    found = shop.audit()
+    (said,) = found["p"].problems
+    assert said == (
+        "each of the orders o-0 (PENDING), o-2 (PENDING), o-3 (PENDING) and 1 more took no units for it (no "
+        "productCreatedAt)"
+    )
+    assert not any(account.balances for account in found.values())
+    assert found["none"].problems == (
+        "order o-1 (PENDING) took no units for it (no productCreatedAt)",
+    )
+
+
+def test_units_that_a_product_could_not_take_back_are_none_once_it_is_gone(shop):
+    sold = order("a", 2, 2)
+    shop.put(Table.PRODUCTS, product(8, 2))
+    shop.put(Table.STOCK_ADJUSTMENTS, OPENING)
+    shop.put(Table.ORDERS, sold)
+
+    def delist(operation, tables):
+        if tables == {Table.STOCK_ADJUSTMENTS}:
+            shop.meanwhile = lambda *_: None
+            shop.client.delete_item(TableName=Table.PRODUCTS, Key={"productId": {"S": "p"}})
+            shop.put(Table.STOCK_ADJUSTMENTS, adjustment("closing", -8, 3, "CLOSING"))
+            item = {"productId": "p", "quantity": 2}
+            step = {"action": "cancel", "at": "2026-01-01T00:01", "items": [item]}
+            shop.put(Table.ORDERS, sold | {"status": "CANCELLED", "steps": [step]})
+
+    shop.meanwhile = delist
+    account = shop.audit()["p"]
+    assert (account.status, account.balances) == ("DELISTED", True)
+
+
 def test_a_history_ends_at_the_version_that_was_read():
     orders = {"a": order("a", 2, 2), "later": order("later", 5, 3)}
     account = Account("p", BORN, "ACTIVE", 2, 8, 10, 2)
