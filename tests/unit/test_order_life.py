@@ -8,7 +8,7 @@ from zlib import crc32
 
 import pytest
 
-from inventory_orders.clock import timestamp
+from inventory_orders.clock import Deadline, SystemClock, timestamp
 from inventory_orders.domain.change import (
     ConfirmationRejection,
     OrderAction,
@@ -21,9 +21,11 @@ from inventory_orders.domain.change import (
 )
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import MAX_ROW_SIZE, OrderCommand, Part
+from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import ConfigurationError, Verdict
 from inventory_orders.invocation import runtime
 from inventory_orders.invocation.runtime import Process
+from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.retry import EARLY_DELIVERIES, LONGEST_DELAY_SECONDS
 from inventory_orders.store.rows import Table, decode, encode, record_row
 from local.invoke import FakeContext, load_handler
@@ -779,6 +781,34 @@ def test_what_others_have_added_to_an_order_stays(tables):
     item = {"productId": "p", "quantity": 1, "returnedVersion": 3}
     assert row["steps"][-1]["items"] == [item]
     assert row["confirmedAt"] <= row["fulfilledAt"] <= row["lastUpdatedAt"]
+
+
+@pytest.mark.parametrize("calls", [0, 1, 2])
+def test_units_go_back_into_a_product_that_was_made_again_meanwhile(tables, calls):
+    """A batch knows an older row of the product, from another order, when it learns that the order has come."""
+    worker, rival = tables.worker(), tables.worker()
+    products, deadline = (
+        ProductCatalogue(RetryingClient(tables.store)),
+        Deadline.after(60, SystemClock()),
+    )
+
+    def make_again(stock):
+        products.delist("p", decode(tables.row("p"))["createdAt"], deadline)
+        tables.create("p", stock)
+
+    tables.apply(worker, Order("older", "u", {"p": 1}))
+    make_again(7)
+    left = iter(range(calls, -1, -1))
+
+    def before(operation, request):
+        if next(left, None) == 0:
+            make_again(5)
+            tables.apply(rival, Order("o", "u", {"p": 3}))
+
+    tables.before = before
+    asked = [OrderCommand(order_id, OrderAction.CANCEL) for order_id in ("older", "o")]
+    assert statuses(tables.apply(worker, *asked)) == [APPLIED] * 2
+    assert tables.stock("p") == 5
 
 
 def test_the_books_balance_after_every_way_that_an_order_can_go(tables):

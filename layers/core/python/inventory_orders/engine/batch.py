@@ -108,11 +108,11 @@ class PendingChanges:
         if self._pending.pop(key, None) is not None:
             self._outcomes[key] = outcome
 
-    def match(self, key: RecordKey, record: Record | CorruptItemError | None) -> bool:
-        """Match a change with its record. Returns whether it, or one that takes its place, has to be planned again."""
+    def match(self, key: RecordKey, record: Record | CorruptItemError | None) -> Change | None:
+        """Match a change with its record. Returns the change, or the one that takes its place, if it has to be planned again."""
         change = self._pending.get(key)
         if change is None or record is None:
-            return change is not None
+            return change
         meaning: IdempotencyMatch | Rejection | Change | CorruptItemError
         try:
             meaning = record if isinstance(record, CorruptItemError) else change.match(record)
@@ -131,8 +131,8 @@ class PendingChanges:
             self.give_up([change], "CORRUPT_RECORD", f"{key} contradicts itself: {_REPAIR}")
         else:
             self._pending[key] = meaning
-            return True
-        return False
+            return meaning
+        return None
 
     # ------------------------------------------------------------------ giving up
 
