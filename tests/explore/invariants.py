@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from inventory_orders.domain.allotments import DEPOT, Page, PageEntry
@@ -538,7 +538,7 @@ def _happened(world: World) -> dict[str, list[str]]:
         before, after = change.before or {}, change.after
         if table not in world.streams or after is None:
             continue
-        names = _news(before, after) if table == "Orders" else _product_news(before, after)
+        names = _news(before, after) if table == "Orders" else product_news(before, after)
         of = subject if table == "Orders" else f"{subject}@{after['createdAt']}"
         found.setdefault(subject, []).extend(f"{of}#{after['_version']}#{name}" for name in names)
     return found
@@ -566,7 +566,8 @@ _PARTLY = {"fulfil": "OrderPartlyFulfilled", "cancel": "OrderPartlyCancelled"}
 _ENDS_AS = {"fulfil": "FULFILLED", "cancel": "CANCELLED"}
 
 
-def _product_news(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
+def product_news(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+    """The types of the events that a change of a product's row demands, by a rule of the tests' own."""
     steps = [order.get("status") for order in (before, after)]
     ranks = ["OUT_OF_STOCK", "LOW_STOCK", "ACTIVE"]
     if steps[0] in ranks and steps[1] in ranks and steps[0] != steps[1]:

@@ -283,7 +283,8 @@ def read_ledger(
             *(Sent(queues.COMMANDS, message.body) for message in customers.commands),
         ],
         tables,
-        (Sent(queue, dead.body) for (queue, _), dead in dead_letters.items()),
+        ((Sent(queue, dead.body), dead.code) for (queue, _), dead in dead_letters.items()),
+        (Sent(queue, body) for queue, bodies in work.poison.items() for body in bodies),
     )
     return ledger, Counter(dead.code for dead in dead_letters.values())
 
@@ -352,6 +353,7 @@ def summary(
         "inBoth": [message.body for message in ledger.both],
         "missing": [message.body for message in ledger.missing],
         "fromNowhere": list(ledger.strangers),
+        "wronglyEnded": list(ledger.wrong),
         "stillWaiting": run.waiting,
         "orderRows": dict(Counter(str(row["status"]) for row in books.orders.values())),
         "unexplainedUnits": unexplained,
@@ -377,7 +379,7 @@ def show(result: dict[str, Any], console: Console) -> None:
     faults = ", ".join(f"{count:,} {name}" for name, count in result["faults"].items())
     rows = ", ".join(f"{count:,} {status}" for status, count in result["orderRows"].items())
     causes = ", ".join(f"{n:,} {code}" for code, n in result["deadLettersByCause"].items())
-    wrong = len(result["inBoth"]) + len(result["fromNowhere"])
+    wrong = sum(len(result[name]) for name in ("inBoth", "fromNowhere", "wronglyEnded"))
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold")
     table.add_column(justify="right")
@@ -388,7 +390,7 @@ def show(result: dict[str, Any], console: Console) -> None:
         ("in the tables", stored, f"orders: {rows}"),
         ("dead letters", dead, causes),
         ("lost", len(result["missing"]), "neither in the tables nor dead-lettered"),
-        ("doubled or unexpected", wrong, "in both places, or never sent"),
+        ("doubled or unexpected", wrong, "in both places, in the wrong one, or never sent"),
         (
             "Workers killed",
             result["workersKilled"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -61,7 +62,8 @@ class Ledger:
         dead: Dead letters, by queue.
         both: Messages that are in the tables and dead-lettered.
         missing: Messages that are neither.
-        strangers: Rows and dead letters that belong to no message.
+        strangers: Rows, dead letters and details of products that belong to no message.
+        wrong: Poison that was applied, and dead letters whose cause is not right for them.
     """
 
     stored: Mapping[str, int]
@@ -69,33 +71,79 @@ class Ledger:
     both: Sequence[Sent]
     missing: Sequence[Sent]
     strangers: Sequence[str]
+    wrong: Sequence[str]
 
     @property
     def is_clean(self) -> bool:
-        """Whether every message ended in exactly one place, and there is nothing else."""
-        return not (self.both or self.missing or self.strangers)
+        """Whether every message ended in the one place that is right for it, and there is nothing else."""
+        return not (self.both or self.missing or self.strangers or self.wrong)
 
 
-def account(sent: Iterable[Sent], tables: Tables, dead_letters: Iterable[Sent]) -> Ledger:
+def account(
+    sent: Iterable[Sent],
+    tables: Tables,
+    dead_letters: Iterable[tuple[Sent, str]],
+    poison: Iterable[Sent] = (),
+) -> Ledger:
     """Find each distinct message in the tables or among the dead letters.
 
+    Poison is a dead letter and leaves no trace. But poison that is wrong only because it uses the id of a good message is
+    its rival: the first of them is stored, and the others are dead letters.
+
     Args:
-        sent: The messages; duplicates count once.
+        sent: The messages, the poison among them; duplicates count once.
         tables: The rows of the tables.
-        dead_letters: The dead letters, under the queue that each came from; copies count once.
+        dead_letters: The dead letters, under the queue that each came from, and their causes; copies count once.
+        poison: Those of the messages that are to be dead-lettered.
     """
     distinct, dead = dict.fromkeys(sent), dict.fromkeys(dead_letters)
     stored = {message for message in distinct if _is_stored(message, tables)}
+    dead_messages = dict.fromkeys(message for message, _ in dead)
+    bad = set(poison)
+    names = {name for m in distinct if m not in bad and (name := _name(m)) is not None}
+    hopeless = {message for message in bad if _name(message) not in names}
+    taken = {_name(message): message for message in stored - hopeless}
+
+    def is_right(message: Sent, cause: str) -> bool:
+        if message in hopeless:
+            return (message.queue, cause) in _CAUSES_OF_POISON
+        first = taken.get(_name(message))
+        return cause == _ID_REUSED.get(message.queue) and first not in (None, message)
+
     return Ledger(
         stored=Counter(message.queue for message in stored),
-        dead=Counter(message.queue for message in dead),
-        both=[message for message in distinct if message in stored and message in dead],
-        missing=[m for m in distinct if m not in stored and m not in dead],
+        dead=Counter(message.queue for message in dead_messages),
+        both=[message for message in distinct if message in stored and message in dead_messages],
+        missing=[
+            message
+            for message in distinct
+            if message not in dead_messages and (message in hopeless or message not in stored)
+        ],
         strangers=[
-            *(f"dead letter {m.body[:80]}" for m in dead if m not in distinct),
-            *_strangers(distinct, tables),
+            *(f"dead letter {m.body[:80]}" for m in dead_messages if m not in distinct),
+            *_strangers([message for message in distinct if message not in hopeless], tables),
+        ],
+        wrong=[
+            *(f"applied {m.body[:80]}" for m in distinct if m in hopeless and m in stored),
+            *(
+                f"{cause} {message.body[:80]}"
+                for message, cause in dead
+                if message in distinct and not is_right(message, cause)
+            ),
         ],
     )
+
+
+def _name(message: Sent) -> tuple[object, ...] | None:
+    """What makes a message exactly-once, if that is a row of its own. Reads it without the parser, which is on trial."""
+    fields = _NAMED_BY.get(message.queue)
+    try:
+        document = json.loads(message.body)
+    except ValueError:
+        return None
+    if fields is None or not isinstance(document, dict):
+        return None
+    return tuple(document.get(field) for field in fields)
 
 
 def _is_stored(message: Sent, tables: Tables) -> bool:
@@ -153,13 +201,44 @@ def _strangers(distinct: Iterable[Sent], tables: Tables) -> list[str]:
             known.add(_KEY[message.queue](message.body))
         except PoisonMessageError:
             continue
+    events = {
+        json.loads(message.body)["eventId"]
+        for message in distinct
+        if message.queue == queues.CATALOGUE
+    }
     return [
-        f"row {'/'.join(key)}" for key in (*tables.orders, *tables.adjustments) if key not in known
+        *(
+            f"row {'/'.join(key)}"
+            for key in (*tables.orders, *tables.adjustments)
+            if key not in known
+        ),
+        *(
+            f"event {row['detailsEventId']} in {'/'.join(key)}"
+            for key, row in tables.products.items()
+            if row.get("detailsEventId") not in {None, *events}
+        ),
     ]
 
 
 _OVER = ("REJECTED", "CANCELLED", "EXPIRED")
 _LATER_THAN_ALL = datetime(9000, 1, 1, tzinfo=UTC)
+
+_CAUSES_OF_POISON = {
+    *((queue, cause) for queue in queues.QUEUES for cause in ("INVALID_JSON", "SCHEMA_VIOLATION")),
+    *((queue, "TOO_MANY_PRODUCTS") for queue in (queues.STANDARD, queues.FIFO)),
+    (queues.CATALOGUE, "EVENT_FROM_THE_FUTURE"),
+}
+_NAMED_BY = {
+    queues.STANDARD: ("orderId",),
+    queues.FIFO: ("orderId",),
+    queues.STOCK: ("productId", "adjustmentId"),
+}
+_ID_REUSED = {
+    queues.STANDARD: "ORDER_ID_REUSED",
+    queues.FIFO: "ORDER_ID_REUSED",
+    queues.STOCK: "ADJUSTMENT_ID_REUSED",
+}
+"""The only cause for which a good message, or its rival, may be a dead letter. No command of the soak waits in vain."""
 
 _STORED: Mapping[str, Callable[[str, Tables], bool]] = {
     queues.STANDARD: _order_is_stored,

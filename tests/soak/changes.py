@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from inventory_orders.domain.events import of_product
 from inventory_orders.store.rows import Item, Row, Table, decode
 from operations.aws import Aws
+from tests.explore.invariants import product_news
 
 Change = Mapping[str, Any]
 
@@ -31,12 +31,12 @@ def read_changes(aws: Aws) -> Iterator[Change]:
 
 
 def demanded(changes: Iterable[Change]) -> set[str]:
-    """The ids of the events that changes demand."""
-    images = (change["dynamodb"] for change in changes)
+    """The ids of the events that changes demand, without the code that makes the service's events."""
     return {
-        event.id
-        for image in images
-        for event in of_product(_row(image.get("OldImage")), _row(image.get("NewImage")))
+        f"{after['productId']}@{after['createdAt']}#{after['_version']}#{name}"
+        for image in (change["dynamodb"] for change in changes)
+        if (after := _row(image.get("NewImage"))) is not None
+        for name in product_news(_row(image.get("OldImage")) or {}, after)
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
@@ -36,9 +36,15 @@ _OTHER_POISON = {
 
 @dataclass(frozen=True)
 class Workload:
-    """The messages of each queue, in order."""
+    """The messages of each queue, in order.
+
+    Attributes:
+        messages: By queue, the poison among them.
+        poison: The bodies of the poison, by queue.
+    """
 
     messages: Mapping[str, Sequence[OrderMessage]]
+    poison: Mapping[str, Collection[str]]
 
     @property
     def count(self) -> int:
@@ -95,6 +101,7 @@ def workload(run: str, seed: int, now: datetime) -> Workload:
             for number in range(_OTHER_POISON[queues.CATALOGUE])
         ],
     }
+    poison = {queue: {message.body for message in messages} for queue, messages in extra.items()}
     all_good = [(queue, message) for queue, messages in good.items() for message in messages]
     for queue, message in chance.sample(all_good, DUPLICATES):
         # With another deduplication id, because the FIFO queue would drop the duplicate.
@@ -103,7 +110,7 @@ def workload(run: str, seed: int, now: datetime) -> Workload:
     for queue, messages in extra.items():
         for message in messages:
             good[queue].insert(chance.randrange(len(good[queue]) + 1), message)
-    return Workload(good)
+    return Workload(good, poison)
 
 
 def _message(document: Mapping[str, object]) -> OrderMessage:

@@ -80,7 +80,8 @@ def test_every_kind_of_message_is_found_where_it_ended():
         *(ORDER, ORDER, POISONED, CANCELLATION, sent(queues.STOCK, RECEIPT)),
         *(event("e-1", EARLY), event("e-2", LATE), OTHER),
     ]
-    allocation = account(messages, state, [POISONED, OTHER, OTHER])
+    dead_letters = [(POISONED, "INVALID_JSON"), (OTHER, "ORDER_ID_REUSED")]
+    allocation = account(messages, state, [*dead_letters, *dead_letters], [POISONED, OTHER])
     assert allocation.is_clean
     assert allocation.stored == {
         queues.STANDARD: 1,
@@ -123,9 +124,57 @@ def test_a_cancellation_of_a_rejected_order_is_not_missing():
 
 
 def test_a_message_that_is_stored_and_dead_lettered_is_found():
-    allocation = account([ORDER], tables(orders=[order_row("o-1", {"tea": 1})]), [ORDER])
+    state = tables(orders=[order_row("o-1", {"tea": 1})])
+    allocation = account([ORDER], state, [(ORDER, "ORDER_ID_REUSED")])
     assert allocation.both == [ORDER]
     assert not allocation.is_clean
+
+
+@pytest.mark.parametrize("message", [ORDER, CANCELLATION, sent(queues.STOCK, RECEIPT)])
+@pytest.mark.parametrize(
+    "cause", ["SCHEMA_VIOLATION", "ORDER_ID_REUSED", queues.TOO_MANY_DELIVERIES]
+)
+def test_a_good_message_that_is_only_a_dead_letter_is_found(message, cause):
+    ledger = account([message], tables(), [(message, cause)])
+    assert ledger.wrong == [f"{cause} {message.body[:80]}"]
+    assert not ledger.is_clean
+
+
+@pytest.mark.parametrize("lines", [{"tea": 1}, {"tea": 2}])
+def test_of_a_good_order_and_its_rival_the_first_is_stored(lines):
+    state = tables(orders=[order_row("o-1", lines)])
+    later = OTHER if lines == {"tea": 1} else ORDER
+    ledger = account([ORDER, OTHER], state, [(later, "ORDER_ID_REUSED")], [OTHER])
+    assert ledger.is_clean
+    assert account([ORDER, OTHER], state, [], [OTHER]).missing == [later]
+    assert not account([ORDER, OTHER], state, [(later, "INVALID_JSON")], [OTHER]).is_clean
+
+
+FUTURE = event("e-bad", "2999-01-01T00:00:00.000000+00:00")
+
+
+@pytest.mark.parametrize("dead_letters", [[], [(FUTURE, "EVENT_FROM_THE_FUTURE")]])
+def test_poison_that_was_applied_is_found_though_a_good_event_was_shut_out(dead_letters):
+    bad = json.loads(FUTURE.body)
+    newest = {"detailsEventTime": bad["eventTime"], "detailsEventId": bad["eventId"]}
+    state = tables(products=[{"productId": "tea"} | newest])
+    ledger = account([event("e-2", LATE), FUTURE], state, dead_letters, [FUTURE])
+    assert ledger.wrong == [f"applied {FUTURE.body[:80]}"]
+    assert ledger.strangers == ["event e-bad in tea"]
+    assert ledger.missing == ([] if dead_letters else [FUTURE])
+    assert not ledger.is_clean
+
+
+def test_poison_without_a_dead_letter_or_with_the_cause_of_another_is_found():
+    assert account([POISONED], tables(), [], [POISONED]).missing == [POISONED]
+    cause = queues.TOO_MANY_DELIVERIES
+    assert account([POISONED], tables(), [(POISONED, cause)], [POISONED]).wrong == [
+        f"{cause} poison"
+    ]
+    readable = sent(queues.STANDARD, order_body("o-bad", {"tea": 1}))
+    state = tables(orders=[order_row("o-bad", {"tea": 1})])
+    ledger = account([readable], state, [(readable, "SCHEMA_VIOLATION")], [readable])
+    assert ledger.strangers == ["row o-bad"]
 
 
 @pytest.mark.parametrize(
@@ -133,7 +182,7 @@ def test_a_message_that_is_stored_and_dead_lettered_is_found():
     [
         (tables(orders=[order_row("o-9", {"tea": 1})]), []),
         (tables(adjustments=[RECEIPT]), []),
-        (tables(), [POISONED]),
+        (tables(), [(POISONED, "INVALID_JSON")]),
     ],
 )
 def test_a_row_or_dead_letter_without_a_message_is_found(state, dead):
@@ -146,13 +195,15 @@ def test_the_workload_has_the_promised_messages_and_the_same_for_a_seed():
     made = workload("run", 1, NOW)
     assert made == workload("run", 1, NOW)
     assert made.count == MESSAGES
-    assert set(made.messages) == set(queues.QUEUES) - {queues.EXPIRIES}
+    assert set(made.messages) == set(made.poison) == set(queues.QUEUES) - {queues.EXPIRIES}
     bodies = Counter((queue, m.body) for queue, ms in made.messages.items() for m in ms)
     repeated = sum(count - 1 for count in bodies.values())
     # Some kinds of poison have no id, so they are equal to one another.
     assert DUPLICATES <= repeated <= DUPLICATES + POISON // 5
     orders = [order_id_of(m.body) for q in (queues.STANDARD, queues.FIFO) for m in made.messages[q]]
     assert orders.count(None) > POISON * 6 // 10
+    poison = {(queue, body) for queue, bodies_of in made.poison.items() for body in bodies_of}
+    assert sum(count for message, count in bodies.items() if message in poison) == POISON
     # Poison that can be read has the id of a good order.
     ids = set(orders) - {None}
     assert len(ids) == ORDERS == 10_000
@@ -282,20 +333,26 @@ CREATED = TEA["createdAt"]
 LOW = product_row("LOW_STOCK", stockCount=5, _version=8)
 STILL_LOW = product_row("LOW_STOCK", stockCount=4, _version=9)
 OUT = product_row("OUT_OF_STOCK", stockCount=0, _version=10)
+BACK = product_row("LOW_STOCK", stockCount=5, _version=11)
+RECOVERED = product_row(stockCount=9, _version=12)
+ENDED = product_row("DISCONTINUED", stockCount=9, _version=13)
 ITS_CHANGES = [
     *(change(None, TEA), change(TEA, LOW), change(LOW, STILL_LOW), change(STILL_LOW, OUT)),
-    change(OUT, None),
+    *(change(OUT, BACK), change(BACK, RECOVERED), change(RECOVERED, ENDED), change(ENDED, None)),
 ]
-LOW_NEWS, OUT_NEWS = (
-    product_told(8, "ProductLowOnStock"),
-    product_told(10, "ProductOutOfStock"),
-)
+ITS_NEWS = {
+    8: "ProductLowOnStock",
+    10: "ProductOutOfStock",
+    11: "ProductBackInStock",
+    12: "ProductStockRecovered",
+}
 
 
 def test_changes_of_products_demand_what_customers_hear_of_them():
     customers = Customers(1)
-    customers.hear([LOW_NEWS, Heard(told(1, "OrderPlaced"), None), OUT_NEWS, LOW_NEWS])
-    ids = {f"tea@{CREATED}#8#ProductLowOnStock", f"tea@{CREATED}#10#ProductOutOfStock"}
+    news = [product_told(version, kind) for version, kind in ITS_NEWS.items()]
+    customers.hear([*news[:1], Heard(told(1, "OrderPlaced"), None), *news])
+    ids = {f"tea@{CREATED}#{version}#{kind}" for version, kind in ITS_NEWS.items()}
     assert demanded(ITS_CHANGES) == customers.news_of_products == ids
 
 
