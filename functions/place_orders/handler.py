@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from inventory_orders.domain.change import OrderKey, OrderRecord
 from inventory_orders.engine.outcomes import ChangeOutcome
 from inventory_orders.errors import Verdict
 from inventory_orders.invocation import direct, runtime
@@ -62,14 +61,11 @@ def _place(event: object, context: LambdaContext) -> direct.Answer:
     if outcome.applied is order:
         # What has just been written need not be read.
         return direct.of_outcome(outcome) | direct.of_order(order.placed(outcome.after, outcome.at))
-    key, client = OrderKey(order.order_id), engine.client
-    record = client.call(lambda: client.store.get_record(key), deadline)
-    if not isinstance(record, OrderRecord):
-        return direct.of_outcome(outcome) | {"orderId": order.order_id}
-    if record.reason is not None:
+    record = direct.read_order(order.order_id, engine.client, deadline)
+    if record is not None and record.reason is not None:
         # The same answer as the first time: who repeats it must not take it for placed.
         outcome = ChangeOutcome(Verdict.REJECTED, cause=record.reason, detail=_STAYS)
-    return direct.of_outcome(outcome) | direct.of_order(record)
+    return direct.of_outcome(outcome) | {"orderId": order.order_id} | direct.of_order(record)
 
 
 _STAYS = "the order was rejected before, and stays rejected"

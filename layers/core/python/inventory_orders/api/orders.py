@@ -277,8 +277,8 @@ def change_order(
     if outcome.verdict not in (Verdict.APPLIED, Verdict.REPLAYED):
         raise problem_of(outcome)
     client = runtime.process().committer.client
-    row = direct.of_row(order_id, client, read_deadline(client.clock))
-    return HttpAnswer(200, order_commands.answer(command, outcome) | row)
+    record = direct.read_order(order_id, client, read_deadline(client.clock))
+    return HttpAnswer(200, order_commands.answer(command, outcome) | direct.of_order(record))
 
 
 def _shown(record: OrderRecord, caller: Caller) -> dict[str, Any]:

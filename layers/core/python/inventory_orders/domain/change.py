@@ -304,7 +304,7 @@ class OrderRecord:
         hold_seconds: How long its stock is held without payment, as the sender said; None if it did not.
         expires_at: When its hold ends, while it is `PENDING` under one.
         confirmed_at: When it was confirmed.
-        fulfilled_at: When the last of it was handed over.
+        fulfilled_at: When it became `FULFILLED`.
         steps: The commands that changed it, in their order.
         confirmation_rejected: Of the first late payment, and so of all later ones; None if there is none.
         attributes: The shop's own.

@@ -196,7 +196,8 @@ class Batch:
     """One batch of changes, from its first read to its last outcome.
 
     Every plan starts from the rows that it knows, and every write is conditioned on them. So they may be stale: that
-    costs an attempt, and never a wrong result.
+    costs an attempt, and never a wrong result. What is decided without a write needs more: see `read_cached`,
+    `read_records` and `learn`.
 
     Args:
         client: Sends the requests.
@@ -329,6 +330,17 @@ class Batch:
             self.unreadable[product_id] = found
         else:
             self.rows[product_id] = found
+
+    def learn(self, key: RecordKey, record: Record | CorruptItemError | None) -> bool:
+        """Take over a record that a rival wrote. Returns whether its change, or one that takes its place, is planned again.
+
+        That change gives back into a product only if the product is the one that its units came from, so it is planned from
+        rows that are younger than the record.
+        """
+        again = self.pending.match(key, record)
+        for product_id in again.product_ids if again is not None else ():
+            self.forget(product_id)
+        return again is not None
 
     def forget(self, product_id: str) -> None:
         """Forget a product that a rival is writing: the next plan reads it again."""

@@ -353,11 +353,7 @@ class Committer:
         """Take over why one action was cancelled. Returns whether it lost, and its change has to be planned again."""
         code, product_id = reason.code, reason.product_id
         if code == CONDITION_FAILED and reason.kind is ActionKind.RECORD:
-            again = batch.pending.match(reason.action.subject, reason.found)  # type: ignore[union-attr,arg-type]
-            # The rows may be older than this record: units of a product that was made again would not find their way back.
-            for product_id in again.product_ids if again is not None else ():
-                batch.forget(product_id)
-            return again is not None
+            return batch.learn(reason.action.subject, reason.found)  # type: ignore[union-attr,arg-type]
         if reason.kind is ActionKind.PRODUCT:
             if code in _LOST:
                 self.client.rivals.observe(product_id)

@@ -65,18 +65,20 @@ def of_outcome(outcome: ChangeOutcome) -> Answer:
     }
 
 
-def of_row(order_id: str, client: RetryingClient, deadline: Deadline) -> Answer:
-    """Where an order stands, read with strong consistency.
+def read_order(order_id: str, client: RetryingClient, deadline: Deadline) -> OrderRecord | None:
+    """Read an order with strong consistency; None if there is none.
 
     Raises:
         InventoryOrdersError: For `answer`.
     """
     record = client.call(lambda: client.store.get_record(OrderKey(order_id)), deadline)
-    return of_order(record) if isinstance(record, OrderRecord) else {"orderId": order_id}
+    return record if isinstance(record, OrderRecord) else None
 
 
-def of_order(order: OrderRecord) -> Answer:
-    """Where an order stands, as the answers show it."""
+def of_order(order: OrderRecord | None) -> Answer:
+    """Where an order stands, as the answers show it; nothing of none."""
+    if order is None:
+        return {}
     row = record_row(order)
     shown = {"orderId": order.order_id, "status": order.status, "version": order.version}
     return shown | {name: row[name] for name in ("expiresAt", "shortages") if name in row}
