@@ -69,8 +69,8 @@ def decrements(tables: Mapping[Table, str], product_id: str, mode: str) -> Cost:
 
     def decrement(committer: Committer, atomic: AtomicDecrement, adjustment_id: str) -> bool:
         if mode == "atomic":
-            done = atomic.apply(product_id, adjustment_id, 1, _soon())
-            if done.report is None:
+            (outcome,) = atomic.apply(product_id, adjustment_id, 1, _soon()).outcomes
+            if outcome.verdict is Verdict.APPLIED:
                 return True
         return _deliver(committer, [Adjustment(product_id, adjustment_id, -1, REASON)]) == 1
 

@@ -18,13 +18,7 @@ from inventory_orders.invocation.sqs_batch import (
     read_messages,
     refuse_unsupported_events,
 )
-from inventory_orders.invocation.telemetry import (
-    emit_messages,
-    emit_report,
-    emit_stats,
-    logger,
-    metrics,
-)
+from inventory_orders.invocation.telemetry import emit_messages, emit_report, logger, metrics
 from inventory_orders.messages.parse import notes_in, parse_adjustment, parse_command
 from inventory_orders.products.decrement import REASON
 
@@ -70,13 +64,9 @@ def _command(event: object, deadline: Deadline) -> direct.Answer:
     command = parse_command(event, "adjust_stock", default="adjust")
     product_id, notes = command["productId"], notes_in(command, NOTES_OF_ADJUSTMENT)
     if command.get("mode") == "atomic":
-        done = runtime.process().atomic_decrement.apply(
+        report = runtime.process().atomic_decrement.apply(
             product_id, command["adjustmentId"], command["quantity"], deadline, notes
         )
-        emit_stats(done.stats, (len(done.stats.backoffs),) if done.report is None else ())
-        if done.report is None:
-            return {"result": "APPLIED", "productId": product_id, "path": "atomic"}
-        report = done.report
     else:
         delta = command["delta"] if "delta" in command else -command["quantity"]
         change = Adjustment(
@@ -87,6 +77,8 @@ def _command(event: object, deadline: Deadline) -> direct.Answer:
     outcome = report.outcome_of_one()
     if outcome.verdict is Verdict.POISON:
         raise UnsuccessfulError(outcome)
+    if outcome.verdict is Verdict.APPLIED and outcome.applied is None:
+        return {"result": "APPLIED", "productId": product_id, "path": "atomic"}
     path = {"path": "optimistic"} if command["action"] == "decrement" else {}
     facts = path | _stock_after(outcome, product_id, deadline)
     if outcome.verdict not in (Verdict.APPLIED, Verdict.REPLAYED):

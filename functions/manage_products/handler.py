@@ -86,7 +86,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
             _ROUTES,
             lambda command, deadline: _command(command, deadline, products),
         )
-        emit_stats(products.stats, products.retries, products.exhausted)
+        emit_stats(products.stats)
         return result
     deadline = runtime.deadline(context)
     batch: SqsBatch[CatalogueEvent] = SqsBatch(

@@ -46,7 +46,7 @@ def test_without_rivals_a_batch_costs_one_read_and_one_write():
     assert statuses(report) == [Verdict.APPLIED] * 99
     assert (len(bench.reads), len(bench.writes)) == (1, 1)
     assert (bench.stock(), bench.product("p").version) == (401, 2)
-    assert report.retries == (0,) * 99
+    assert report.stats.retries == [0] * 99
     assert report.stats.version_conflicts == [False]
     assert report.stats.changes_per_transaction == [99]
 
@@ -63,8 +63,8 @@ def test_a_moved_version_is_planned_again_from_the_returned_item():
     assert bench.stock() == 0
     assert len(bench.reads) == 1, "no second read"
     assert report.stats.version_conflicts == [True, False]
-    assert report.retries == (1, 1)
-    assert report.exhausted == (False, False)
+    assert report.stats.retries == [1, 1]
+    assert report.stats.exhausted == [False, False]
 
 
 @pytest.mark.aws(
@@ -194,7 +194,7 @@ def test_after_a_transaction_conflict_the_row_is_read_again():
     assert bench.clock.slept == [0.005, 0.01, 0.02], "half of 10, 20 and 40 ms"
     assert report.stats.transaction_conflicts == [True, True, True, False]
     assert report.stats.version_conflicts == [False] * 4
-    assert report.retries == (3,)
+    assert report.stats.retries == [3]
     assert len(bench.reads) == 1 + 3, "no item came back with the conflict"
 
 
@@ -205,7 +205,7 @@ def test_contention_is_given_up_after_the_last_attempt():
     assert statuses(report) == [Verdict.RETURNED]
     assert report.outcomes[0].cause == "CONTENTION"
     assert len(bench.writes) == 3
-    assert report.exhausted == (True,)
+    assert report.stats.exhausted == [True]
     assert bench.stock() == 10
 
 
@@ -215,7 +215,7 @@ def test_a_version_that_keeps_moving_is_given_up_after_the_last_attempt():
     report = bench.apply(order())
     assert statuses(report) == [Verdict.RETURNED]
     assert len(bench.writes) == 3
-    assert report.exhausted == (True,)
+    assert report.stats.exhausted == [True]
 
 
 @pytest.mark.aws(
@@ -433,7 +433,7 @@ def test_a_chain_that_loses_does_not_delay_other_chains():
         bench.faults.append(Fault(error=CONFLICT))
         report = bench.apply(*(order(n, product_id=f"p{n}") for n in range(4)))
     assert statuses(report) == [Verdict.APPLIED] * 4
-    assert sum(report.retries) == 1
+    assert sum(report.stats.retries) == 1
 
 
 def test_a_transaction_that_loses_delays_only_those_that_depend_on_it():
@@ -445,7 +445,7 @@ def test_a_transaction_that_loses_delays_only_those_that_depend_on_it():
     bench.faults.append(Fault(rival=lambda bench: bench.sell("p0", 4)))
     report = bench.apply(left, joint, right)
     assert statuses(report) == [Verdict.APPLIED, Verdict.REJECTED, Verdict.APPLIED]
-    assert report.retries == (1, 0, 0), (
+    assert report.stats.retries == [1, 0, 0], (
         "the joint one was not tried on what the lost one left behind"
     )
     assert [bench.stock("p0"), bench.stock("p4")] == [0, 4]

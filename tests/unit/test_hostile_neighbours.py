@@ -492,8 +492,8 @@ def test_an_atomic_decrement_frozen_for_an_hour_is_booked_once(tables, stop):
     frozen, other = tables.worker(), tables.worker()
     soon = Deadline.after(2 * HOUR, SystemClock())
     stop(tables, lambda: AtomicDecrement(other).apply("p", "d", 2, soon))
-    outcome = AtomicDecrement(frozen).apply("p", "d", 2, soon)
-    assert statuses(outcome.report) == [REPLAYED]
+    report = AtomicDecrement(frozen).apply("p", "d", 2, soon)
+    assert statuses(report) == [REPLAYED]
     assert (tables.stock("p"), tables.unexplained()) == (8, {"p": 0})
 
 

@@ -23,7 +23,7 @@ def new_process():
 
 def test_only_the_metrics_that_the_stack_names_are_emitted(monkeypatch, capsys):
     unknown = rejected(Rejection(RejectionReason.UNKNOWN_PRODUCT, "p"))
-    report = CommitReport((unknown,), (1,), (False,), CommitStats([True]), None)
+    report = CommitReport((unknown,), CommitStats([True], retries=[1], exhausted=[False]), None)
     batch = SimpleNamespace(results=(), queue_errors=(), age=3.0)
 
     def emitted():
@@ -43,7 +43,7 @@ def test_an_order_that_was_cancelled_before_it_came_counts_as_cancelled(capsys):
     order = CancelledBeforehand(Order("o", "u", {"p": 1}), tombstone)
     done = ChangeOutcome(Verdict.APPLIED, applied=order)
     process = new_process()
-    process.emit_orders(CommitReport((done,), (0,), (), CommitStats([False]), None))
+    process.emit_orders(CommitReport((done,), CommitStats([False], retries=[0]), None))
     process.metrics.flush_metrics()
     samples = list(emf.parse(capsys.readouterr().out.splitlines()))
     totals = {

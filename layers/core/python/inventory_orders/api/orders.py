@@ -91,7 +91,8 @@ def _place_now(order: Order, body: str, seconds: int, caller: Caller, context: A
     deadline = Deadline.after(min(seconds, left), engine.client.clock)
     report = engine.apply([order], deadline)
     # An order that goes on to the queue was not given up.
-    emit_orders(replace(report, exhausted=()))
+    report.stats.exhausted.clear()
+    emit_orders(report)
     (outcome,) = report.outcomes
     if outcome.verdict is Verdict.POISON:
         raise problem_of(outcome)

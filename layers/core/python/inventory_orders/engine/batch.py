@@ -173,23 +173,15 @@ class PendingChanges:
     # ------------------------------------------------------------------ the answer
 
     def report(self, stats: CommitStats) -> CommitReport:
-        """The outcome of every change, once nothing is pending."""
-        decided = (Verdict.APPLIED, Verdict.REJECTED)
-        return CommitReport(
-            outcomes=tuple(self._outcomes[key] for key in self.by_key),
-            retries=tuple(
-                self._retries.get(key, 0)
-                for key in self.by_key
-                if key in self._retries or self._outcomes[key].verdict in decided
-            ),
-            exhausted=tuple(
-                self._outcomes[key].verdict is Verdict.RETURNED
-                for key in self.by_key
-                if self._retries.get(key)
-            ),
-            stats=stats,
-            failure=self._failure,
-        )
+        """The outcome of every change, once nothing is pending; and what that took, with the retries of each."""
+        for key in self.by_key:
+            verdict, retries = self._outcomes[key].verdict, self._retries.get(key)
+            if retries is not None or verdict in (Verdict.APPLIED, Verdict.REJECTED):
+                stats.retries.append(retries or 0)
+            if retries:
+                stats.exhausted.append(verdict is Verdict.RETURNED)
+        outcomes = tuple(self._outcomes[key] for key in self.by_key)
+        return CommitReport(outcomes, stats, self._failure)
 
 
 class Batch:

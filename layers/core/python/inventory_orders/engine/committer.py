@@ -34,11 +34,10 @@ from inventory_orders.engine.memory import ProductCache
 from inventory_orders.engine.outcomes import (
     ChangeOutcome,
     CommitReport,
-    merge_reports,
     rejected,
     returned,
 )
-from inventory_orders.engine.retrying_client import RetryingClient
+from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.engine.transactions import Attempt, send, verdict_of
 from inventory_orders.errors import StoreError, Verdict
 from inventory_orders.lanes.lane import Lanes
@@ -116,9 +115,10 @@ class Committer:
             What became of each. Never raises; DynamoDB errors become outcomes in the report.
         """
         outcomes: dict[int, ChangeOutcome] = {}
-        reports: list[CommitReport] = []
+        stats = CommitStats()
+        failure: StoreError | None = None
         unfinished: dict[RecordKey | str | None, Verdict] = {}
-        for turn in split_into_turns(changes):
+        for index, turn in enumerate(split_into_turns(changes)):
             now = []
             for number in turn:
                 if (outcome := _held_back(changes[number], unfinished)) is None:
@@ -126,14 +126,15 @@ class Committer:
                 else:
                     outcomes[number] = outcome
                     unfinished[changes[number].group] = outcome.verdict
-            report = self._apply([changes[n] for n in now], deadline, age, again=bool(reports))
-            reports.append(report)
+            report = self._apply([changes[n] for n in now], deadline, age, again=index > 0)
+            stats.add(report.stats)
+            failure = failure or report.failure
             for number, outcome in zip(now, report.outcomes, strict=True):
                 outcomes[number] = outcome
                 if outcome.is_open:
                     keys = (changes[number].record_key, changes[number].group)
                     unfinished |= dict.fromkeys(keys, outcome.verdict)
-        return merge_reports(outcomes, reports)
+        return CommitReport(tuple(outcomes[n] for n in sorted(outcomes)), stats, failure)
 
     # ------------------------------------------------------------------ the loop
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -104,15 +104,11 @@ class CommitReport:
 
     Attributes:
         outcomes: One for each change, in the order in which they were handed in.
-        retries: One for each distinct change that was tried: how often its transaction was repeated.
-        exhausted: One for each change that was retried: whether it was given up.
         stats: What it took.
         failure: The error for which every request fails until an operator repairs it; None if there was none.
     """
 
     outcomes: tuple[ChangeOutcome, ...]
-    retries: tuple[int, ...]
-    exhausted: tuple[bool, ...]
     stats: CommitStats
     failure: StoreError | None
 
@@ -126,19 +122,3 @@ class CommitReport:
             raise StoreUnavailableError(self.failure.code, str(self.failure)) from self.failure
         (outcome,) = self.outcomes
         return outcome
-
-
-def merge_reports(
-    outcomes: Mapping[int, ChangeOutcome], reports: Sequence[CommitReport]
-) -> CommitReport:
-    """Merge the reports of several turns; outcomes by the numbers of their changes."""
-    stats = CommitStats()
-    for report in reports:
-        stats.add(report.stats)
-    return CommitReport(
-        outcomes=tuple(outcomes[number] for number in sorted(outcomes)),
-        retries=tuple(count for report in reports for count in report.retries),
-        exhausted=tuple(given_up for report in reports for given_up in report.exhausted),
-        stats=stats,
-        failure=next((r.failure for r in reports if r.failure is not None), None),
-    )

@@ -48,6 +48,8 @@ class CommitStats:
         version_conflicts: One for each attempt to commit: whether a version had moved.
         transaction_conflicts: One for each attempt: whether a rival's transaction was in flight.
         backoffs: One for each wait before a request was repeated, or a plan was made again.
+        retries: One for each distinct change that was tried: how often it was planned or sent again.
+        exhausted: One for each of them that was retried: whether it was given up.
         commit_latencies: One for each committed transaction: how long its last request took.
         changes_per_transaction: One for each committed transaction.
         lease_wait: Time spent waiting for the leases of others.
@@ -62,6 +64,8 @@ class CommitStats:
     version_conflicts: list[bool] = field(default_factory=list)
     transaction_conflicts: list[bool] = field(default_factory=list)
     backoffs: list[float] = field(default_factory=list)
+    retries: list[int] = field(default_factory=list)
+    exhausted: list[bool] = field(default_factory=list)
     commit_latencies: list[float] = field(default_factory=list)
     changes_per_transaction: list[int] = field(default_factory=list)
     lease_wait: float = 0.0

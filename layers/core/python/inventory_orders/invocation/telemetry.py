@@ -186,7 +186,7 @@ def emit_stale_delete(product_id: str, created_at: str) -> None:
 
 def emit_report(report: CommitReport) -> None:
     """Count the attempts and retries for a batch of changes."""
-    emit_stats(report.stats, report.retries, report.exhausted)
+    emit_stats(report.stats)
     if report.failure is not None:
         logger.critical(
             "nothing can be written: repair access, tables or configuration; all messages are returned",
@@ -194,9 +194,7 @@ def emit_report(report: CommitReport) -> None:
         )
 
 
-def emit_stats(
-    stats: CommitStats, retries: Sequence[int] = (), exhausted: Sequence[bool] = ()
-) -> None:
+def emit_stats(stats: CommitStats) -> None:
     """Count the cost of writes: attempts, conflicts, waits; how often each change was retried, and with which end."""
     _add_any("ConditionalWrites", len(stats.version_conflicts))
     _add_any("Recalls", stats.recalls)
@@ -207,8 +205,8 @@ def emit_stats(
     each: dict[str, Sequence[float]] = {
         "VersionConflict": stats.version_conflicts,
         "TransactionConflict": stats.transaction_conflicts,
-        "Retries": retries,
-        "RetriesExhausted": exhausted,
+        "Retries": stats.retries,
+        "RetriesExhausted": stats.exhausted,
         "RetryBackoffTime": [seconds * 1000 for seconds in stats.backoffs],
         "CommitLatency": [seconds * 1000 for seconds in stats.commit_latencies],
         "DrawsLost": stats.draws_lost,

@@ -61,14 +61,10 @@ class ProductCatalogue:
     Attributes:
         client: Sends the requests.
         stats: What all calls took, for the metrics.
-        retries: One for each optimistic call: how often it was retried.
-        exhausted: One for each that was retried: whether it was given up.
     """
 
     client: RetryingClient
     stats: CommitStats = field(default_factory=CommitStats)
-    retries: list[int] = field(default_factory=list)
-    exhausted: list[bool] = field(default_factory=list)
 
     def get(self, product_id: str, deadline: Deadline) -> Product:
         """Read a product, strongly consistent.
@@ -244,9 +240,9 @@ class ProductCatalogue:
 
     def _settle(self, retries: int, *, given_up: bool = False) -> None:
         """Note how an optimistic call ended."""
-        self.retries.append(retries)
+        self.stats.retries.append(retries)
         if retries:
-            self.exhausted.append(given_up)
+            self.stats.exhausted.append(given_up)
 
     def _after_conflict(
         self, product_id: str, error: StoreError, retries: int, deadline: Deadline

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.adjustment import Adjustment
@@ -11,7 +11,7 @@ from inventory_orders.domain.change import NO_NOTES, AdjustmentRecord, NewRecord
 from inventory_orders.domain.product import Product
 from inventory_orders.engine.committer import Committer
 from inventory_orders.engine.memory import BoundedDict
-from inventory_orders.engine.outcomes import CommitReport, returned
+from inventory_orders.engine.outcomes import ChangeOutcome, CommitReport, returned
 from inventory_orders.engine.retrying_client import CommitStats, read_product
 from inventory_orders.errors import StoreError, Verdict, VerdictError
 from inventory_orders.store.actions import Action, ActionKind, TransactionCancelledError
@@ -23,19 +23,6 @@ REASON = "DECREMENT"
 _DOUBT_SECONDS = 10.0
 
 _IN_DOUBT = "an attempt got no answer and may still be booked; send the same command again"
-
-
-@dataclass(frozen=True, slots=True)
-class Decrement:
-    """The result of a decrement.
-
-    Attributes:
-        report: The engine's, if it was asked; None for a decrement that was done atomically.
-        stats: What the atomic attempts took.
-    """
-
-    report: CommitReport | None
-    stats: CommitStats
 
 
 class AtomicDecrement:
@@ -64,7 +51,7 @@ class AtomicDecrement:
         quantity: int,
         deadline: Deadline,
         notes: Mapping[str, str] = NO_NOTES,
-    ) -> Decrement:
+    ) -> CommitReport:
         """Take units away, exactly once.
 
         Args:
@@ -73,6 +60,9 @@ class AtomicDecrement:
             quantity: Units, 1 or more.
             deadline: When to give up.
             notes: Who does it, and what for.
+
+        Returns:
+            What became of it. Without an applied change it was done atomically, or is no success.
         """
         stats = CommitStats()
         client = self._committer.client
@@ -83,7 +73,8 @@ class AtomicDecrement:
             )
             # Not conditioned on a version: that too little is left is no conflict.
             client.write(self._actions(product, adjustment_id, quantity, notes), deadline, stats)
-            return Decrement(None, stats)
+            stats.retries.append(len(stats.backoffs))
+            return CommitReport((ChangeOutcome(Verdict.APPLIED),), stats, None)
         except VerdictError as error:
             in_doubt = isinstance(error, StoreError) and error.in_doubt
             if isinstance(error, TransactionCancelledError):
@@ -95,7 +86,8 @@ class AtomicDecrement:
         if in_doubt and report.outcomes[0].verdict is Verdict.REJECTED:
             # Instead of a rejection, while an attempt may still be booked.
             report = replace(report, outcomes=(returned("IN_DOUBT", _IN_DOUBT, _DOUBT_SECONDS),))
-        return Decrement(report, stats)
+        report.stats.add(stats)
+        return report
 
     def _actions(
         self, product: Product, adjustment_id: str, quantity: int, notes: Mapping[str, str]
