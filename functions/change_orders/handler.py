@@ -63,8 +63,9 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
         commands = batch.parse(lambda message: parse_expiry(message.body, ended_by))
     else:
         commands = batch.parse(lambda message: parse_order_command(message.body))
-    returned_too = batch.age < _RETURNED_COUNT_SECONDS
-    if expires and _commands_waiting(context, returned_too=returned_too) > _MAX_WAITING:
+    # What was returned is hidden, or was sent again as a copy for later.
+    hidden = ("NotVisible", "Delayed") if batch.age < _RETURNED_COUNT_SECONDS else ()
+    if expires and _commands_waiting(context, *hidden) > _MAX_WAITING:
         wait = returned("COMMANDS_WAITING", "a confirmation may be among them", _WAIT_SECONDS)
         batch.settle([wait] * len(commands), RULES)
     else:
@@ -75,10 +76,10 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     return batch.response
 
 
-def _commands_waiting(context: LambdaContext, *, returned_too: bool) -> float:
+def _commands_waiting(context: LambdaContext, *hidden: str) -> float:
     """About how many commands are not done with; infinite if SQS does not say."""
     calls = SqsCalls(runtime.process().queues, runtime.end_of(context))
-    waiting = calls.count_waiting(returned_too=returned_too)
+    waiting = calls.count_waiting(*hidden)
     if calls.errors:
         logger.error("SQS did not carry out requests", extra={"errors": calls.errors})
     return waiting

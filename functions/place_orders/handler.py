@@ -62,7 +62,8 @@ def _place(event: object, context: LambdaContext) -> direct.Answer:
         # What has just been written need not be read.
         return direct.of_outcome(outcome) | direct.of_order(order.placed(outcome.after, outcome.at))
     record = direct.read_order(order.order_id, engine.client, deadline)
-    if record is not None and record.reason is not None:
+    is_replay = outcome.verdict is Verdict.REPLAYED
+    if is_replay and record is not None and record.reason is not None:
         # The same answer as the first time: who repeats it must not take it for placed.
         outcome = ChangeOutcome(Verdict.REJECTED, cause=record.reason, detail=_STAYS)
     return direct.of_outcome(outcome) | {"orderId": order.order_id} | direct.of_order(record)

@@ -79,7 +79,7 @@ def _send_holds(deadline: Deadline, context: LambdaContext) -> tuple[HoldsReport
     """Send the holds that are about to end. Returns what became of them, and what has to be repaired."""
     calls = SqsCalls(runtime.process().expiry_queue, runtime.end_of(context))
     # If SQS does not say, sending will: silence would be taken for a sweep without holds.
-    if _MAX_WAITING < calls.count_waiting() < inf:
+    if _MAX_WAITING < calls.count_waiting("NotVisible") < inf:
         return HoldsReport(unfinished="many holds that have ended wait to expire already"), []
     share = Deadline.after(deadline.remaining() * _SHARE_OF_HOLDS, SystemClock())
 

@@ -92,10 +92,19 @@ def test_the_sample_of_the_standard_queue_is_placed(handle, shop_environment):
 
 
 def test_an_order_that_was_rejected_is_refused_again(handle):
-    for quantity, answer in ((1, ("APPLIED", None)), (999_999, ("REFUSED", "INSUFFICIENT_STOCK"))):
+    for quantity, answer in (
+        (1, ("APPLIED", None, None)),
+        (
+            999_999,
+            (
+                *("REFUSED", "INSUFFICIENT_STOCK"),
+                "there is not enough of tea-earl-grey: 999,999 wanted, 59 available",
+            ),
+        ),
+    ):
         order = order_body(f"till-{quantity}", {"tea-earl-grey": quantity})
         first, again = handle(order), handle(order)
-        assert (first["result"], first.get("code")) == answer
+        assert (first["result"], first.get("code"), first.get("message")) == answer
         assert again["result"] == ("REPLAYED" if first["result"] == "APPLIED" else "REFUSED")
         told = ("code", "status", "version", "shortages")
         assert [first.get(name) for name in told] == [again.get(name) for name in told]

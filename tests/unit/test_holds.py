@@ -13,6 +13,7 @@ from inventory_orders.holds import ending as holds
 from inventory_orders.holds.ending import AHEAD_SECONDS
 from inventory_orders.invocation import runtime
 from inventory_orders.lanes.idle import RepairNeededError
+from inventory_orders.retry import EARLY_DELIVERIES
 from inventory_orders.store import dynamodb, rows
 from inventory_orders.store.rows import EXPIRY_SHARDS, Table, encode, record_row
 from local.invoke import FakeContext, create_table, load_handler
@@ -408,6 +409,27 @@ def test_who_pays_before_the_hold_expires_keeps_the_units_though_it_was_sent(sho
     deliver(shop, shop.expiries)
     assert statuses(shop) == {"paid": "CONFIRMED", "late": "CONFIRMED", "unpaid": "EXPIRED"}
     assert shop.stock("tea") == 98
+
+
+def test_no_hold_expires_while_many_payments_are_hidden_as_copies_for_later(shop, monkeypatch):
+    """Looked at for the last time before they are sent again, they are acknowledged, and hidden for up to 15 minutes."""
+    monkeypatch.setattr(shop.handlers["change_orders"], "_MAX_WAITING", 5)
+    shop.create("tea", 100)
+    shop.invoke("place_orders", order_body("o-1", {"tea": 1}) | {"holdSeconds": 60})
+    for number in range(6):
+        pay(shop, f"not-here-yet-{number}")
+    for message in shop.commands.messages:
+        message.receive_count = EARLY_DELIVERIES - 1
+    deliver_once(shop, shop.commands)
+    assert {message.receive_count for message in shop.commands.messages} == {0}, "copies"
+    shop.sweep()
+    shop.clock.sleep(65 + GRACE_SECONDS)
+    deliver_once(shop, shop.expiries)
+    assert order_status(shop, "o-1") == "PENDING"
+    shop.commands.messages.clear()
+    shop.clock.sleep(60)
+    deliver(shop, shop.expiries)
+    assert order_status(shop, "o-1") == "EXPIRED"
 
 
 @pytest.mark.aws(

@@ -1126,6 +1126,21 @@ def test_a_receipt_a_correction_and_an_order_of_one_product_have_one_source(shop
     shop.opening["p"] += 2
 
 
+def test_a_visit_that_draws_from_a_row_beside_a_receipt_for_it_makes_no_unit(shop):
+    """The depot runs low of a fast seller, whose row another change of the batch needs."""
+    for product_id in ("p", "fast"):
+        shop.create(product_id, 400)
+    worker = shop.worker()
+    shop.quiet |= {"p", "fast"}
+    for _ in range(2):
+        shop.sell(worker, shop.order("p"), shop.order("fast"))
+    shop.quiet -= {"p", "fast"}
+    changes = [shop.order("p"), shop.order("fast"), Adjustment("fast", "r", 5, "RECEIPT")]
+    assert shop.statuses(worker, *changes) == [APPLIED] * 3
+    shop.opening["fast"] += 5
+    assert shop.held("fast"), "it was drawn from"
+
+
 @pytest.mark.parametrize(("lanes", "depot", "writes"), [({}, 90, 1), ({1: 20, 2: 30}, 40, 2)])
 def test_a_correction_that_needs_what_is_lent_is_written_as_it_comes_home(
     shop, lanes, depot, writes

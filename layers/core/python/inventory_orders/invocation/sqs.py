@@ -131,15 +131,14 @@ class SqsCalls:
         self._end = end
         self.errors: list[str] = []
 
-    def count_waiting(self, *, returned_too: bool = True) -> float:
+    def count_waiting(self, *hidden: str) -> float:
         """About how many messages of the standard queue are not done with; infinite if SQS does not say.
 
         Args:
-            returned_too: Whether those count that are hidden: they are with the function, or were returned by it.
+            hidden: Which hidden ones count, too: `NotVisible`, which are with the function, or were returned by it; and
+                `Delayed`, which were sent for later.
         """
-        names = ["ApproximateNumberOfMessages"]
-        if returned_too:
-            names.append("ApproximateNumberOfMessagesNotVisible")
+        names = [f"ApproximateNumberOfMessages{which}" for which in ("", *hidden)]
         answer = self._call("get_queue_attributes", self._queues.standard.url, AttributeNames=names)
         if answer is None:
             return inf

@@ -186,8 +186,10 @@ class Visit:
         for product_id in next(iter(self._in_portions(to_reclaim, _FEW_DRAWS)), ()):
             self._allocation.reclaim(product_id)
         sources = self._distribute()
+        # A row that this visit has read it may have drawn from.
+        known = self._need.keys() | self._to_reclaim | self._allocation.rows.keys()
         for product_id in batch.pending.product_ids:
-            if product_id not in self._need and product_id in batch.rows.keys() - self._to_reclaim:
+            if product_id in batch.rows.keys() - known:
                 self._allocation.add_row(product_id, batch.rows[product_id])
         # Where every visit takes too long, no transaction would be applied that ends a lease which may be over by then.
         is_live = lease.ends_at - batch.now > VISIT_SECONDS / 4
