@@ -29,7 +29,7 @@ NO_FAULT = "no fault"
 CLOCKS = "clocks"
 KINDS = (
     *(NO_FAULT, "throttled", "conflict", "lost", "lost-twice", "late", "crash", "crash-after"),
-    *("refused", "stale", "torn", "again", "time", CLOCKS),
+    *("refused", "stale", "torn", "parted", "again", "time", CLOCKS),
 )
 # AWS refuses requests that were signed more than five minutes ago, or ahead: a clock that is further off does nothing.
 # https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-troubleshooting.html

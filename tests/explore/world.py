@@ -50,6 +50,9 @@ ARRIVES = "arrives"
 TOKEN = "ClientRequestToken"
 # The half of a BatchGetItem that is read first; the other one is read later.
 TORN = {"torn": 0, "torn-back": 1}
+# The half of a transaction's writes that is seen first; the other one is seen later. Only a transaction is sure to see none
+# or both: docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html
+PARTED = {"parted": 0, "parted-back": 1}
 
 # Who waits for a depot whose lease nobody will release any more asks seldom, so that runs are short.
 SECONDS_IN_LINE = 1.0
@@ -200,6 +203,21 @@ class Torn:
 
 
 @dataclass(slots=True)
+class Parted:
+    """A transaction of which one half is seen.
+
+    Attributes:
+        unseen: The items of the other half, as they were before it.
+        outcome: The answer to it.
+        since: Number of writes before it.
+    """
+
+    unseen: dict[Place, dict[str, Any] | None]
+    outcome: Any
+    since: int
+
+
+@dataclass(slots=True)
 class Process:
     """An event source or a client, which invokes functions one after the other.
 
@@ -217,6 +235,7 @@ class Process:
         batch: The queue and the messages, for an event source.
         clock: Seconds by which its clock is ahead.
         torn: What it has read of a batch whose other half is its next call.
+        parted: Its transaction, which is seen as a whole with its next step.
     """
 
     name: str
@@ -236,6 +255,7 @@ class Process:
     duplicated: bool = False
     clock: float = 0.0
     torn: Torn | None = None
+    parted: Parted | None = None
 
     @property
     def is_over(self) -> bool:
@@ -776,7 +796,7 @@ class World:
     def _faults(self, process: Process, step: Step) -> Iterator[Step]:
         call = process.call
         assert call is not None
-        if call.service == "streams" or process.torn is not None:
+        if call.service == "streams" or process.torn or process.parted:
             return
 
         def fault(action: str, *, applied: bool, takes_time: bool = False) -> Step:
@@ -802,8 +822,13 @@ class World:
                 yield fault("late", applied=False, takes_time=True)
         elif self._changed_since(call):
             yield fault("stale", applied=True)
-        if self._may_tear(call) and self._has_rivals(process):
-            for action in TORN:
+        if self._has_rivals(process):
+            several = (
+                call.operation == "TransactWriteItems"
+                and len(call.writes) > 1
+                and self._makes_a_change(call)
+            )
+            for action in (*(TORN if self._may_tear(call) else ()), *(PARTED if several else ())):
                 yield fault(action, applied=True)
 
     def _may_tear(self, call: Call) -> bool:
@@ -871,7 +896,10 @@ class World:
         call, forced = process.call, process.forced
         assert call is not None
         if process.begun is None:
-            process.begun = len(self.history)
+            # Who reads beside a transaction may see what was before it.
+            process.begun = min(
+                (parted.since for parted in self._parted()), default=len(self.history)
+            )
         if self._is_in_line(process):
             self.clock.seconds += SECONDS_IN_LINE
         process.call = process.forced = None
@@ -882,8 +910,15 @@ class World:
         if choice.action in TORN:
             self._tear(process, call, TORN[choice.action])
             return
+        if choice.action in PARTED:
+            self._part(process, call, PARTED[choice.action])
+            return
         before = len(self.history)
-        outcome = self._outcome(process, call, choice.action, repeated=forced is not None)
+        if process.parted is not None:
+            outcome, process.parted = process.parted.outcome, None
+            self._note(process, call, "is seen as a whole")
+        else:
+            outcome = self._outcome(process, call, choice.action, repeated=forced is not None)
         asked = (str(call), before) if len(self.history) == before else None
         process.refusals = process.refusals + 1 if asked and asked == process.asked else 0
         process.asked = asked
@@ -953,6 +988,17 @@ class World:
         process.call = halves[1 - first]
         self._note(process, halves[first], "reads these first")
 
+    def _part(self, process: Process, call: Call, first: int) -> None:
+        """Apply a transaction of which others see one half. That they see the other one is the next call of the process."""
+        before, since = self._items(call.writes), len(self.history)
+        outcome = self._apply(process, call)
+        written = [p for p, item in self._items(before).items() if item != before[p]]
+        middle = (len(written) + 1) // 2
+        unseen = written[:middle] if first else written[middle:]
+        process.parted = Parted({place: before[place] for place in sorted(unseen)}, outcome, since)
+        process.call = replace(call, reads=frozenset(), writes=frozenset(unseen))
+        self._note(process, call, f"{_short(outcome)}, but {unseen} is not seen yet")
+
     def _note(self, process: Process, call: Call, what: str, outcome: Any = None) -> Any:
         self.trace.append(f"{process.name:4} {call}: {what}")
         return outcome
@@ -977,7 +1023,7 @@ class World:
         if call.service == "events":
             return self._put_events(call.request["Entries"])
         try:
-            outcome: Any = self.model.answer(call.service, call.operation, call.request)
+            outcome: Any = self._answer(call)
         except ServiceError as error:
             return error
         if TOKEN in call.request:
@@ -1000,6 +1046,53 @@ class World:
                 self._note(process, call, "breaks an invariant")
                 raise
         return outcome
+
+    def _answer(self, call: Call) -> dict[str, Any]:
+        """Let the simulated AWS answer a call. Of a transaction that is seen in part, reads miss the rest; all else conflicts."""
+        unseen: dict[Place, dict[str, Any] | None] = {}
+        for parted in self._parted():
+            unseen |= parted.unseen
+        mine = {
+            p: unseen[p] for p in unseen if p in call.writes or _meet(frozenset({p}), call.reads)
+        }
+        if not mine:
+            return self.model.answer(call.service, call.operation, call.request)
+        if "TransactItems" in call.request:
+            raise ServiceError(
+                "TransactionCanceledException",
+                extra={"CancellationReasons": self._reasons(call, mine)},
+            )
+        if call.writes:
+            raise ServiceError("TransactionConflictException", "a transaction is in flight")
+        now = self._items(mine)
+        self._put_back(mine)
+        try:
+            return self.model.answer(call.service, call.operation, call.request)
+        finally:
+            self._put_back(now)
+
+    def _parted(self) -> list[Parted]:
+        return [p.parted for p in self.processes.values() if p.parted is not None]
+
+    def _reasons(self, call: Call, unseen: Mapping[Place, Any]) -> list[dict[str, Any]]:
+        """Why a transaction is cancelled that meets another one in flight: that, and whatever else it fails at."""
+        actions = call.request["TransactItems"]
+        reasons: list[dict[str, Any]] = [{"Code": "None"} for _ in actions]
+        before = self._items(call.writes)
+        without_token = {name: call.request[name] for name in call.request if name != TOKEN}
+        try:
+            self.model.answer(call.service, call.operation, without_token)
+        except ServiceError as error:
+            reasons = error.extra.get("CancellationReasons", reasons)
+        self._put_back(before)
+        touched = (
+            self.model.dynamodb.touched(call.operation, {"TransactItems": [action]})
+            for action in actions
+        )
+        return [
+            reason if unseen.keys().isdisjoint(reads | writes) else {"Code": "TransactionConflict"}
+            for reason, (reads, writes) in zip(reasons, touched, strict=True)
+        ]
 
     def _put_events(self, entries: list[dict[str, Any]]) -> dict[str, Any]:
         """Put events on the bus, but for those that it refuses."""
@@ -1044,7 +1137,7 @@ class World:
         for process in list(self.processes.values()):
             if not process.is_over and self.clock.seconds >= process.ends_at:
                 self.trace.append(f"{process.name:4} has run out of time, so its invocation ends")
-                process.call = process.forced = process.torn = None
+                process.call = process.forced = process.torn = process.parted = None
                 self._run(process, self._crash(process))
 
     def _again(self, process: Process) -> None:
