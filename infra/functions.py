@@ -75,7 +75,7 @@ _FUNCTIONS = {
         "Applies receipts, corrections, returns and plain decrements",
         {
             "Products": "BatchGetItem GetItem UpdateItem",
-            "StockAdjustments": "BatchGetItem PutItem",
+            "StockAdjustments": "BatchGetItem GetItem PutItem",
             "Allotments": _USE_LANES,
         },
         fed_by=("StockQueue",),

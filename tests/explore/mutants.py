@@ -866,9 +866,23 @@ MUTANTS = (
     ),
     _mutant(
         "a repetition answered with a want of stock",
-        *("engine/committer.py", "if batch.read_records(unwritten):"),
+        *("engine/committer.py", "if batch.read_to_reject(unwritten):"),
         "if False:",
         "decrement of the last unit, repeated",
+    ),
+    _mutant(
+        "stock and record read one after the other",
+        *("engine/batch.py", "partial(self._client.store.read_together, keys)"),
+        "partial(self._client.store.read, keys[-1:], consistent_records=True)",
+        "decrement of the last unit, repeated",
+        kind="parted",
+    ),
+    _mutant(
+        "a count looked up without its product",
+        *("products/lease.py", "read_together([key.product_id, key])"),
+        "read([key], consistent_records=True)",
+        "one count, committed twice at once",
+        kind="parted",
     ),
     _mutant(
         "lane remembered after a transaction that was not applied",

@@ -155,6 +155,18 @@ def _counts(adjustment_id: str, found: int, seconds: int) -> Callable[[Client], 
     return script
 
 
+def _count_twice(world: World, rivals: int) -> None:
+    world.product("p", 5)
+    acquire = {"action": "acquire", "productId": "p", "seconds": 20, "outliveInvocation": True}
+    acquired: dict[str, Any] = {}
+    world.client_before("A", lambda client: acquired.update(client("count_stock", acquire)))
+    commit = {"action": "commit", "lease": acquired["lease"], "adjustmentId": "c", "counted": 3}
+    for name in ("A", "A'"):
+        world.client(name, "commits", _asks("count_stock", commit))
+    if rivals > 2:
+        world.deliver("C", "adjust_stock", receipt("r", "p", 1))
+
+
 def _lease_and_order(world: World, rivals: int) -> None:
     world.product("p", 1)
     world.client("A", "counts and finds one more", _counts("count", 1, seconds=3))
@@ -1121,6 +1133,7 @@ SCENARIOS = {
         ),
         Scenario("receipt twice against order", _receipt_twice),
         Scenario("lease against order", _lease_and_order, jumps=(4.0, WORKING_SECONDS - 0.1)),
+        Scenario("one count, committed twice at once", _count_twice),
         Scenario("expired lease against its successor", _lease_and_successor, jumps=(4.0,)),
         Scenario("delist and relist against order", _relisted),
         Scenario("delist and relist against cancellation", _relisted_and_cancelled),

@@ -507,6 +507,13 @@ class World:
         """Start a client, which invokes functions directly."""
         self._add(Process(name, what, lambda process: script(Client(self, process))))
 
+    def client_before(self, name: str, script: Callable[[Client], None]) -> None:
+        """Let a client invoke functions before the run, without a rival."""
+        self.client(name, "", script)
+        while not self.processes[name].is_over:
+            self.take(Choice(name))
+        del self.processes[name]
+
     def follow(self, name: str, table: str) -> None:
         """Start the event source of a table's stream, which passes all changes from now on to `publish_events`."""
         self.streams[table] = []

@@ -116,7 +116,7 @@ PlaceOrders    | dynamodb:BatchGetItem dynamodb:UpdateItem                      
 PlaceOrders    | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:UpdateItem    | Orders           | role
 PlaceOrders    | USE_LANES                                                                      | Allotments       | role
 AdjustStock    | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:UpdateItem                     | Products         | role
-AdjustStock    | dynamodb:BatchGetItem dynamodb:PutItem                                         | StockAdjustments | role
+AdjustStock    | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem                        | StockAdjustments | role
 AdjustStock    | USE_LANES                                                                      | Allotments       | role
 ChangeOrders   | dynamodb:BatchGetItem dynamodb:UpdateItem                                      | Products         | role
 ChangeOrders   | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:UpdateItem    | Orders           | role

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.change import Change, IdempotencyMatch, Record, RecordKey, Rejection
@@ -25,6 +26,7 @@ from inventory_orders.errors import (
     Verdict,
     id_reused_error,
 )
+from inventory_orders.store.dynamodb import Snapshot
 
 _REPAIR = "it fails a condition on what was read from it; repair the item"
 
@@ -189,7 +191,7 @@ class Batch:
 
     Every plan starts from the rows that it knows, and every write is conditioned on them. So they may be stale: that
     costs an attempt, and never a wrong result. What is decided without a write needs more: see `read_cached`,
-    `read_records` and `learn`.
+    `read_to_reject` and `learn`.
 
     Args:
         client: Sends the requests.
@@ -236,7 +238,8 @@ class Batch:
         self._cache = cache
         self.from_cache: set[str] = set()
         self._has_read_records = False
-        self._read_consistently: set[RecordKey] = set()
+        # The rows that were read in one moment with a record.
+        self._seen_with: dict[RecordKey, list[Product | None]] = {}
 
     @property
     def now(self) -> float:
@@ -268,12 +271,26 @@ class Batch:
             hints = [] if self._has_read_records else [c.record_key for c in self.pending]
             self.read([*unknown, *hints])
 
-    def read_records(self, keys: Iterable[RecordKey]) -> bool:
-        """Read those records with strong consistency that were not read so before. Returns whether there were any."""
-        unread = [key for key in keys if key not in self._read_consistently]
-        if unread:
-            self.read(unread, consistent_records=True)
+    def read_to_reject(self, changes: Iterable[Change]) -> bool:
+        """Read the records of changes that are about to be rejected without one. Returns whether any was read.
+
+        That of a change of stock is read in one moment with its product, again whenever that has changed. Read one after the
+        other, the two may show a part of a transaction: the stock after it, and no record yet.
+        docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html
+        """
+        unread = [c for c in changes if self._seen_with.get(c.record_key) != self._rows_of(c)]
+        if alone := [change.record_key for change in unread if not change.product_ids]:
+            self.read(alone, consistent_records=True)
+        for change in unread:
+            if change.product_ids:
+                keys = (*change.product_ids, change.record_key)
+                request = partial(self._client.store.read_together, keys)
+                self._take_over(self._client.call(request, self.deadline, self.stats))
+                self._seen_with[change.record_key] = self._rows_of(change)
         return bool(unread)
+
+    def _rows_of(self, change: Change) -> list[Product | None]:
+        return [self.rows.get(product_id) for product_id in change.product_ids]
 
     def read(self, keys: Sequence[str | RecordKey], *, consistent_records: bool = False) -> None:
         """Read products and records, and take them over. Returns the changes of products that cannot be read.
@@ -284,7 +301,7 @@ class Batch:
         """
         pending = self.pending
         if consistent_records:
-            self._read_consistently |= {key for key in keys if not isinstance(key, str)}
+            self._seen_with |= {key: [] for key in keys if not isinstance(key, str)}
         try:
             snapshot = read(
                 self._client, keys, self.deadline, self.stats, consistent_records=consistent_records
@@ -295,13 +312,7 @@ class Batch:
         self._has_read_records = self._has_read_records or any(
             not isinstance(key, str) for key in keys
         )
-        for product_id, product in snapshot.products.items():
-            self.observe(product_id, product)
-            if product is not None:
-                self._cache.observe_read(product)
-        self.unreadable.update(snapshot.unreadable)
-        for key, record in snapshot.records.items():
-            pending.match(key, record)
+        self._take_over(snapshot)
         for left_out in snapshot.unprocessed:
             if isinstance(left_out, str):
                 pending.give_up_product(
@@ -311,6 +322,15 @@ class Batch:
                 change = pending.by_key[left_out]  # type: ignore[index]  # no page
                 pending.give_up([change], "UNPROCESSED_KEYS", f"no read answered for {left_out}")
             # Elsewhere records are a hint, and go without.
+
+    def _take_over(self, snapshot: Snapshot) -> None:
+        for product_id, product in snapshot.products.items():
+            self.observe(product_id, product)
+            if product is not None:
+                self._cache.observe_read(product)
+        self.unreadable.update(snapshot.unreadable)
+        for key, record in snapshot.records.items():
+            self.pending.match(key, record)
 
     # ------------------------------------------------------------------ what came back with other requests
 

@@ -212,8 +212,8 @@ class Committer:
                     batch.read_cached()
                     return
                 # No write of a record would tell that it is there already.
-                unwritten = [d.change.record_key for d in rejections if not d.has_record]
-                if batch.read_records(unwritten):
+                unwritten = [d.change for d in rejections if not d.has_record]
+                if batch.read_to_reject(unwritten):
                     return
                 attempts = self._send(batch, planned.chains)
                 has_lost = self._apply_results(batch, attempts)
