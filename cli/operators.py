@@ -1053,12 +1053,16 @@ def destroy(stage: _Stage) -> None:
 
 
 def _show_what_is_left(account: AwsAccount, stack_id: str) -> None:
-    try:
-        left = remains.kept(account, stack_id)
-    except (BotoCoreError, ClientError) as error:
-        left = [
-            f"the tables, queues and logs of a production stage; they cannot be listed: {error}"
-        ]
+    left = list[str]()
+    for look, what in (
+        (remains.kept, "the tables, queues and logs of a production stage"),
+        (remains.copies, "tables that restores made"),
+        (remains.exports, "exports, with customers' ids"),
+    ):
+        try:
+            left += look(account, stack_id)
+        except (BotoCoreError, ClientError) as error:
+            left.append(f"{what}; they cannot be listed: {error}")
     left += [
         "backups that DynamoDB makes of tables as they are deleted, for 35 days",
         "metrics, for 15 months",

@@ -86,8 +86,13 @@ def start(aws: Aws, bucket: str | None) -> list[Export]:
     return exports
 
 
+def bucket_name(region: str, account: str) -> str:
+    """Name the bucket of exports for which no other one is given. All stages share it."""
+    return f"inventory-orders-exports-{account}-{region}"
+
+
 def _own_bucket(aws: Aws, region: str, account: str) -> str:
-    bucket = f"inventory-orders-exports-{account}-{region}"
+    bucket = bucket_name(region, account)
     s3 = aws.session.client("s3")
     # In us-east-1 S3 refuses the region's name, and takes a bucket of one's own again.
     elsewhere = {"CreateBucketConfiguration": {"LocationConstraint": region}}

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from inventory_orders.clock import Deadline, SystemClock
-from inventory_orders.domain.change import OrderKey, OrderRecord, OrderStatus
+from inventory_orders.domain.change import OrderRecord, OrderStatus
 from inventory_orders.domain.events import public_order
 from inventory_orders.engine.retrying_client import RetryingClient, read_orders
-from inventory_orders.store.dynamodb import ListPosition, Store
+from inventory_orders.invocation import direct
+from inventory_orders.store.dynamodb import ListPosition
 from inventory_orders.store.rows import record_row
 from operations.aws import Aws
 
@@ -42,11 +44,9 @@ def read_order(aws: Aws, order_id: str) -> dict[str, Any] | None:
     Raises:
         InventoryOrdersError: The order cannot be read.
     """
-    record = aws.store().get_record(OrderKey(order_id))
+    order = direct.read_order(order_id, RetryingClient(aws.store()), _deadline())
     # A cancellation that came before its order leaves a row without a user.
-    if not isinstance(record, OrderRecord) or record.user_id is None:
-        return None
-    return _shown(record)
+    return None if order is None or order.user_id is None else _shown(order)
 
 
 def orders_to_ship(aws: Aws, limit: int) -> OrderList:
@@ -55,9 +55,9 @@ def orders_to_ship(aws: Aws, limit: int) -> OrderList:
     Raises:
         InventoryOrdersError: DynamoDB failed.
     """
-    store = aws.store()
+    client = RetryingClient(aws.store())
     # The index may show an order that was fulfilled a moment ago.
-    return _listed(store, store.list_to_fulfil, limit, {OrderStatus.CONFIRMED})
+    return _listed(client, client.store.list_to_fulfil, limit, {OrderStatus.CONFIRMED})
 
 
 def orders_of(aws: Aws, user_id: str, limit: int) -> OrderList:
@@ -66,22 +66,28 @@ def orders_of(aws: Aws, user_id: str, limit: int) -> OrderList:
     Raises:
         InventoryOrdersError: DynamoDB failed.
     """
-    store = aws.store()
-    return _listed(store, lambda most, after: store.list_orders(user_id, most, after), limit)
+    client = RetryingClient(aws.store())
+    return _listed(client, partial(client.store.list_orders, user_id), limit)
 
 
-def _listed(store: Store, page: _List, limit: int, only: Collection[str] = ()) -> OrderList:
+def _listed(
+    client: RetryingClient, page: _List, limit: int, only: Collection[str] = ()
+) -> OrderList:
     """Orders of a list with their lines, of some statuses only if these are given."""
-    client, orders, unreadable = RetryingClient(store), list[dict[str, Any]](), list[str]()
+    orders, unreadable = list[dict[str, Any]](), list[str]()
     after, has_more = None, True
     while has_more and len(orders) < limit:
-        places, has_more = page(_PAGE, after)
-        deadline = Deadline.after(_PATIENCE, SystemClock())
+        deadline = _deadline()
+        places, has_more = client.call(partial(page, _PAGE, after), deadline)
         shown, broken = read_orders(client, places, deadline, _shown)
         orders += (order for order in shown if not only or order["status"] in only)
         unreadable += broken
         after = places[-1] if places else None
     return OrderList(orders[:limit], has_more or len(orders) > limit, unreadable)
+
+
+def _deadline() -> Deadline:
+    return Deadline.after(_PATIENCE, SystemClock())
 
 
 def _shown(order: OrderRecord) -> dict[str, Any]:

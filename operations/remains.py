@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
+
+from operations.export import bucket_name
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudformation import CloudFormationClient
+    from mypy_boto3_cloudformation.type_defs import StackResourceSummaryTypeDef
+    from mypy_boto3_dynamodb import DynamoDBClient
 
     from operations.account import AwsAccount
 
@@ -23,19 +28,50 @@ def stack_id(account: AwsAccount, stack_name: str) -> str:
 def kept(account: AwsAccount, deleted: str) -> list[str]:
     """Name the resources that the deletion of a stack left: those with `DeletionPolicy: Retain`.
 
-    docs.aws.amazon.com/AWSCloudFormation/latest/APIReference/API_ListStackResources.html
-
     Args:
         account: The account and region of the stack.
         deleted: The stack's id.
     """
-    cloudformation: CloudFormationClient = account.client("cloudformation")
-    pages = cloudformation.get_paginator("list_stack_resources").paginate(StackName=deleted)
     return [
         f"{resource['ResourceType']} {resource.get('PhysicalResourceId', '')}"
-        for page in pages
-        for resource in page["StackResourceSummaries"]
+        for resource in _resources(account, deleted)
         if resource["ResourceStatus"] == "DELETE_SKIPPED"
         # Versions go with their function.
         and resource["ResourceType"] != "AWS::Lambda::Version"
     ]
+
+
+def copies(account: AwsAccount, deleted: str) -> list[str]:
+    """Name the tables that restores made beside those of a deleted stack, whose names theirs begin with."""
+    tables = tuple(
+        f"{resource['PhysicalResourceId']}-"
+        for resource in _resources(account, deleted)
+        if resource["ResourceType"] == "AWS::DynamoDB::GlobalTable"
+        and "PhysicalResourceId" in resource
+    )
+    dynamodb: DynamoDBClient = account.client("dynamodb")
+    names = (
+        name
+        for page in dynamodb.get_paginator("list_tables").paginate()
+        for name in page["TableNames"]
+    )
+    return [f"the table {name}, which a restore made" for name in names if name.startswith(tables)]
+
+
+def exports(account: AwsAccount, deleted: str) -> list[str]:
+    """Name the place of a deleted stack's exports in the account's own bucket, if there are any."""
+    _, _, _, region, number, stack = deleted.split(":")
+    bucket, prefix = bucket_name(region, number), f"{stack.split('/')[1]}/"
+    s3 = account.client("s3")
+    try:
+        found = s3.list_objects_v2(Bucket=bucket, Prefix=prefix, MaxKeys=1)
+    except s3.exceptions.NoSuchBucket:
+        return []
+    return [f"s3://{bucket}/{prefix}: exports, with customers' ids"] if found["KeyCount"] else []
+
+
+def _resources(account: AwsAccount, deleted: str) -> Iterator[StackResourceSummaryTypeDef]:
+    """The resources of a deleted stack: docs.aws.amazon.com/AWSCloudFormation/latest/APIReference/API_ListStackResources.html."""
+    cloudformation: CloudFormationClient = account.client("cloudformation")
+    pages = cloudformation.get_paginator("list_stack_resources").paginate(StackName=deleted)
+    return (resource for page in pages for resource in page["StackResourceSummaries"])

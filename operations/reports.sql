@@ -2,7 +2,8 @@
 -- in which the places are filled in. Athena runs one statement at a time: first the tables and views, then any query.
 --
 -- The form of the files:  https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/S3DataExport.Output.html
--- What reads them:        https://docs.aws.amazon.com/athena/latest/ug/openx-json-serde.html (names without upper case)
+-- What reads them:        https://docs.aws.amazon.com/athena/latest/ug/hive-json-serde.html (names without upper case). The
+--                         OpenX SerDe would refuse a line on which two attributes of an order differ in case alone.
 -- Lists of maps:          https://docs.aws.amazon.com/athena/latest/ug/filtering-with-unnest.html
 -- What attributes mean:   docs/data-model.md
 --
@@ -21,7 +22,7 @@ CREATE EXTERNAL TABLE $database.products (
     productid: struct<s: string>,
     name: struct<s: string>>
 )
-ROW FORMAT SERDE 'org.openx.data.jsonserde.JsonSerDe'
+ROW FORMAT SERDE 'org.apache.hive.hcatalog.data.JsonSerDe'
 LOCATION '$Products';
 
 DROP TABLE IF EXISTS $database.orders;
@@ -47,7 +48,7 @@ CREATE EXTERNAL TABLE $database.orders (
         quantity: struct<n: string>,
         returnedversion: struct<n: string>>>>>>>>>>
 )
-ROW FORMAT SERDE 'org.openx.data.jsonserde.JsonSerDe'
+ROW FORMAT SERDE 'org.apache.hive.hcatalog.data.JsonSerDe'
 LOCATION '$Orders';
 
 DROP TABLE IF EXISTS $database.stock_adjustments;
@@ -58,7 +59,7 @@ CREATE EXTERNAL TABLE $database.stock_adjustments (
     delta: struct<n: string>,
     appliedat: struct<s: string>>
 )
-ROW FORMAT SERDE 'org.openx.data.jsonserde.JsonSerDe'
+ROW FORMAT SERDE 'org.apache.hive.hcatalog.data.JsonSerDe'
 LOCATION '$StockAdjustments';
 
 -- View: a row for each line of an order, but for those of `make verify`. `taken_from` is null where no units were taken.

@@ -226,8 +226,9 @@ class Restore:
                     f"it as {name}, and run the same command again"
                 ) from error
         for table, name in self.beside.tables.items():
-            while (found := self._describe(name)) and found["TableStatus"] != "ACTIVE":
-                on_progress(f"{table.value} is {found['TableStatus']}")
+            # A table that was just made may not be found yet.
+            while (status := (self._describe(name) or {}).get("TableStatus")) != "ACTIVE":
+                on_progress(f"{table.value} is {status or 'not there yet'}")
                 self._clock.sleep(_PAUSE)
 
     def _describe(self, name: str) -> Mapping[str, Any] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import partial
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.product import ProductStatus
@@ -35,8 +36,9 @@ def list_stock(aws: Aws) -> tuple[list[StockLevel], Mapping[str, str]]:
     unreadable: dict[str, str] = {}
     after, has_more = None, True
     while has_more:
-        found, after = client.store.list_products(_PAGE, after)
-        levels += estimate_levels(client, found, Deadline.after(PATIENCE, SystemClock())).values()
+        deadline = Deadline.after(PATIENCE, SystemClock())
+        found, after = client.call(partial(client.store.list_products, _PAGE, after), deadline)
+        levels += estimate_levels(client, found, deadline).values()
         unreadable |= {name: str(error) for name, error in found.unreadable.items()}
         has_more = after is not None
     levels.sort(key=lambda level: (_URGENCY.index(level.product.status), level.product.product_id))

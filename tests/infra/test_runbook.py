@@ -74,6 +74,12 @@ def test_every_command_exists_with_these_options():
         check(inline)
 
 
+def test_a_restored_table_is_waited_for_before_it_is_read():
+    found = commands(sections()["CorruptPage"])
+    names = [shlex.split(command)[2] for command in found if command.startswith("aws dynamodb ")]
+    assert names[:3] == ["restore-table-to-point-in-time", "wait", "get-item"]
+
+
 @pytest.mark.parametrize(
     "command",
     [
@@ -82,6 +88,8 @@ def test_every_command_exists_with_these_options():
         ".venv/bin/inventory-orders redirve",
         "aws sqs purge-queues --queue-url u",
         "aws sqs purge-queue --queue u",
+        "aws dynamodb wait table-there --table-name t",
+        "aws dynamodb wait table-exists --table t",
         "rm -r x",
     ],
 )

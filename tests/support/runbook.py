@@ -35,7 +35,7 @@ def commands(text: str) -> list[str]:
 
 
 def aws_call(command: str) -> tuple[str, str, dict[str, Any]]:
-    """Translate an AWS CLI command for the SDK: service, operation, parameters.
+    """Translate an AWS CLI command for the SDK: service, operation, parameters. A `wait` becomes what it repeats.
 
     Raises:
         ValueError: There is no such operation, or it has no such option.
@@ -43,7 +43,15 @@ def aws_call(command: str) -> tuple[str, str, dict[str, Any]]:
     """
     _, service, name, *options = shlex.split(command)
     model: Any = get_session().get_service_model(service)
-    operation = next((o for o in model.operation_names if xform_name(o, "-") == name), None)
+    operations = {xform_name(operation, "-"): operation for operation in model.operation_names}
+    if name == "wait":
+        waiters = get_session().get_waiter_model(service)
+        operations = {
+            xform_name(waiter, "-"): waiters.get_waiter(waiter).operation
+            for waiter in waiters.waiter_names
+        }
+        name, *options = options
+    operation = operations.get(name)
     if operation is None:
         raise ValueError(f"{service} has no {name}")
     members = model.operation_model(operation).input_shape.members

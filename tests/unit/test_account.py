@@ -3,11 +3,14 @@
 import os
 import subprocess
 from collections import defaultdict
+from contextlib import ExitStack
 from types import SimpleNamespace
 
+import boto3
 import pytest
 from botocore.client import BaseClient
 from botocore.exceptions import ClientError, EndpointConnectionError
+from botocore.stub import Stubber
 from typer.testing import CliRunner
 
 from cli import operators
@@ -417,10 +420,36 @@ def test_destroy_asks_first_and_says_what(cdk, account, answer, called):
     assert "These stay" not in done.stdout, "nothing was there"
 
 
-def destroyed(monkeypatch, cloudformation):
-    monkeypatch.setattr(AwsAccount, "number", lambda self: "123456789012")
-    monkeypatch.setattr(AwsAccount, "client", lambda self, service: cloudformation)
+LIVE = "arn:aws:cloudformation:eu-west-1:123456789012:stack/InventoryOrders-live/4f1d"
+EXPORTS = "inventory-orders-exports-123456789012-eu-west-1"
+
+
+@pytest.fixture
+def destroyed(monkeypatch):
+    """Clients of AWS, whose requests botocore checks against AWS's models, for a stack that is there."""
+    services = ("cloudformation", "dynamodb", "s3")
+    clients = {name: boto3.client(name, region_name="eu-west-1") for name in services}
+    with ExitStack() as stack:
+        stubs = {name: stack.enter_context(Stubber(client)) for name, client in clients.items()}
+        found = {"StackName": "", "CreationTime": 0, "StackStatus": "", "StackId": LIVE}
+        stubs["cloudformation"].add_response("describe_stacks", {"Stacks": [found]})
+        monkeypatch.setattr(AwsAccount, "number", lambda self: "123456789012")
+        monkeypatch.setattr(AwsAccount, "client", lambda self, service: clients[service])
+        yield SimpleNamespace(**stubs)
+
+
+def destroy():
     return CliRunner().invoke(app, ["destroy", "--stage", "live"], input="y\n")
+
+
+def expect_resources(aws, status):
+    """Both requests for the resources of the deleted stack, whose name finds nothing any more."""
+    table = {"ResourceType": "AWS::DynamoDB::GlobalTable", "PhysicalResourceId": "live-Orders"}
+    version = {"ResourceType": "AWS::Lambda::Version", "PhysicalResourceId": "live-Api:1"}
+    more = {"LogicalResourceId": "", "LastUpdatedTimestamp": 0, "ResourceStatus": status}
+    listed = {"StackResourceSummaries": [one | more for one in (table, version)]}
+    for _ in range(2):
+        aws.cloudformation.add_response("list_stack_resources", listed, {"StackName": LIVE})
 
 
 @pytest.mark.aws(
@@ -429,36 +458,43 @@ def destroyed(monkeypatch, cloudformation):
     "https://docs.aws.amazon.com/AWSCloudFormation/latest/APIReference/API_ListStackResources.html",
 )
 @pytest.mark.parametrize("status", ["DELETE_SKIPPED", "DELETE_COMPLETE"])
-def test_destroy_says_at_the_end_what_stays(cdk, monkeypatch, status):
-    def resources(*, StackName):
-        assert StackName == "arn:live", "the name of a deleted stack finds nothing"
-        table = {"ResourceType": "AWS::DynamoDB::GlobalTable", "PhysicalResourceId": "live-Orders"}
-        version = {"ResourceType": "AWS::Lambda::Version", "PhysicalResourceId": "live-Api:1"}
-        return [
-            {
-                "StackResourceSummaries": [
-                    {**one, "ResourceStatus": status} for one in (table, version)
-                ]
-            }
-        ]
-
-    cloudformation = SimpleNamespace(
-        describe_stacks=lambda **_: {"Stacks": [{"StackId": "arn:live"}]},
-        get_paginator=lambda _: SimpleNamespace(paginate=resources),
-    )
-    done = destroyed(monkeypatch, cloudformation)
+def test_destroy_says_at_the_end_what_stays(cdk, destroyed, status):
+    expect_resources(destroyed, status)
+    copy = "live-Orders-20260101T090000Z"
+    destroyed.dynamodb.add_response("list_tables", {"TableNames": ["live-Orders", copy, "other"]})
+    request = {"Bucket": EXPORTS, "Prefix": "InventoryOrders-live/", "MaxKeys": 1}
+    destroyed.s3.add_response("list_objects_v2", {"KeyCount": 1}, request)
+    done = destroy()
     assert done.exit_code == 0
-    said = done.stdout.partition("These stay on the account:\n")[2]
-    assert ("  AWS::DynamoDB::GlobalTable live-Orders\n" in said) is (status == "DELETE_SKIPPED")
-    assert "live-Api:1" not in said, "it goes with its function"
-    assert "  backups that DynamoDB makes of tables as they are deleted, for 35 days\n" in said
+    said = done.stdout.partition("These stay on the account:\n")[2].splitlines()
+    assert ("  AWS::DynamoDB::GlobalTable live-Orders" in said) is (status == "DELETE_SKIPPED")
+    assert "live-Api:1" not in done.stdout, "it goes with its function"
+    assert f"  the table {copy}, which a restore made" in said
+    assert f"  s3://{EXPORTS}/InventoryOrders-live/: exports, with customers' ids" in said
+    assert "  backups that DynamoDB makes of tables as they are deleted, for 35 days" in said
 
 
-def test_a_destroy_that_fails_says_nothing_of_what_stays(monkeypatch):
+def test_destroy_names_no_copies_and_exports_that_are_not_there(cdk, destroyed):
+    expect_resources(destroyed, "DELETE_COMPLETE")
+    destroyed.dynamodb.add_response("list_tables", {"TableNames": ["other"]})
+    destroyed.s3.add_client_error("list_objects_v2", "NoSuchBucket")
+    said = destroy().stdout.partition("These stay on the account:\n")[2]
+    assert said.startswith("  backups")
+
+
+def test_what_destroy_may_not_list_is_named_by_its_kind(cdk, destroyed):
+    for _ in range(2):
+        destroyed.cloudformation.add_client_error("list_stack_resources", "AccessDenied")
+    destroyed.s3.add_client_error("list_objects_v2", "AccessDenied")
+    said = destroy().stdout
+    for kind in ("logs of a production stage", "tables that restores made", "customers' ids"):
+        assert f"{kind}; they cannot be listed: An error occurred (AccessDenied)" in said
+
+
+def test_a_destroy_that_fails_says_nothing_of_what_stays(destroyed, monkeypatch):
     failed = subprocess.CompletedProcess([], 3)
     monkeypatch.setattr(operators.subprocess, "run", lambda *_, **__: failed)
-    found = SimpleNamespace(describe_stacks=lambda **_: {"Stacks": [{"StackId": "arn:live"}]})
-    done = destroyed(monkeypatch, found)
+    done = destroy()
     assert done.exit_code == 3
     assert "These stay" not in done.stdout
 

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, ReadTimeoutError
 from typer.testing import CliRunner
 
 from cli import main, operators, reports
@@ -16,6 +16,7 @@ from inventory_orders.engine.retrying_client import CommitStats
 from inventory_orders.errors import CorruptItemError, ThrottledError
 from inventory_orders.lanes.observe import estimate_levels, read_level
 from operations.errors import UserError
+from simulated_aws import ServiceError
 from tests.support.lanes import lend
 from tests.support.tables_in_memory import tables_in_memory
 
@@ -237,6 +238,31 @@ def test_a_product_that_was_not_read_is_an_error(shop):
     )
     with pytest.raises(ThrottledError, match="UNPROCESSED_KEYS"):
         level(shop, "mug")
+
+
+def lost(_):
+    raise ReadTimeoutError(endpoint_url="https://dynamodb")
+
+
+def throttled(_):
+    raise ServiceError("ThrottlingException", "Rate exceeded")
+
+
+@pytest.mark.parametrize("failure", [lost, throttled])
+@pytest.mark.parametrize(
+    ("operation", "report"),
+    [
+        ("Scan", ["stock"]),
+        ("GetItem", ["orders", "o-1"]),
+        ("Query", ["orders", "--to-ship"]),
+        ("Query", ["orders", "--user", "u-7"]),
+    ],
+)
+def test_a_failure_that_passes_does_not_end_a_report(shop, placed, operation, report, failure):
+    expected = CliRunner().invoke(main.app, report).stdout
+    shop.once(operation, failure)
+    done = CliRunner().invoke(main.app, report)
+    assert (done.exit_code, done.stdout) == (0, expected), done.exception
 
 
 @pytest.fixture

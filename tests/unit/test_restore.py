@@ -316,7 +316,11 @@ def test_a_page_that_did_not_exist_is_emptied_and_never_deleted():
     "RestoreTableToPointInTime takes the parameters that `restore` sends.",
     "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_RestoreTableToPointInTime.html",
 )
-def test_the_request_is_one_that_aws_takes():
+@pytest.mark.aws(
+    "DescribeTable may not find a table that was made a moment ago.",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_DescribeTable.html",
+)
+def test_the_request_is_one_that_aws_takes_and_its_tables_are_waited_for():
     """Botocore checks it against AWS's model."""
     client = boto3.client("dynamodb")
     tables = Tables()
@@ -336,12 +340,13 @@ def test_the_request_is_one_that_aws_takes():
                     "RestoreDateTime": THEN,
                 },
             )
+        stub.add_client_error("describe_table", "ResourceNotFoundException")
         for status in ("CREATING", "ACTIVE", "ACTIVE", "ACTIVE", "ACTIVE"):
             stub.add_response("describe_table", {"Table": {"TableStatus": status}})
         said = []
         work.make_tables(said.append)
         stub.assert_no_pending_responses()
-    assert said == ["Products is CREATING"]
+    assert said == ["Products is not there yet", "Products is CREATING"]
 
 
 class Lambda:
