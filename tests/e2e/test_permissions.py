@@ -184,6 +184,12 @@ def a_loss_of_more_than_the_row_has(shop):
     return {"adjustmentId": shop.new_id, **loss}
 
 
+def a_loss_of_more_than_there_is(shop):
+    shop.product()
+    loss = {"productId": shop.new_id, "delta": -11, "reason": "CORRECTION"}
+    return {"adjustmentId": shop.new_id, **loss}
+
+
 def a_receipt_that_is_booked_already(shop):
     receipt = a_receipt(shop)
     shop.call("adjust_stock", receipt)
@@ -373,6 +379,7 @@ NEEDED_FOR = {
     ("adjust_stock", "dynamodb:GetItem", "ProductsTable"): a_receipt_that_is_booked_already,
     ("adjust_stock", "dynamodb:UpdateItem", "ProductsTable"): a_receipt,
     ("adjust_stock", "dynamodb:BatchGetItem", "StockAdjustmentsTable"): a_receipt,
+    ("adjust_stock", "dynamodb:GetItem", "StockAdjustmentsTable"): a_loss_of_more_than_there_is,
     ("adjust_stock", "dynamodb:PutItem", "StockAdjustmentsTable"): a_receipt,
     ("adjust_stock", "sqs:SendMessage", "StockDeadLetterQueue"): poison,
     ("adjust_stock", "sqs:SendMessage", "StockQueue"): a_receipt_long_before_its_product,

@@ -497,6 +497,46 @@ def test_an_atomic_decrement_frozen_for_an_hour_is_booked_once(tables, stop):
     assert (tables.stock("p"), tables.unexplained()) == (8, {"p": 0})
 
 
+def see_half(tables, *adjustment):
+    """Let a transaction be seen without its record, until somebody reads that with all that it changed: then as a whole."""
+    rows = tables.aws.dynamodb.tables["StockAdjustments"].items
+    unseen = rows.pop(adjustment)
+    conflict = {"Code": "TransactionConflict"}
+
+    def before(operation, request):
+        if "TransactItems" not in request:
+            return
+        if operation == "TransactGetItems":
+            rows[adjustment], tables.before = unseen, lambda *_: None
+        reasons = {"CancellationReasons": [{"Code": "ConditionalCheckFailed"}, conflict]}
+        raise ServiceError("TransactionCanceledException", extra=reasons)
+
+    tables.before = before
+
+
+@pytest.mark.aws(
+    "Beside a transaction, single reads may see one item as it was before and another as it is after. A "
+    "TransactGetItems sees all or nothing, or is cancelled.",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html",
+)
+def test_a_repeated_correction_that_meets_half_of_the_first_one_is_not_refused(tables):
+    tables.create("p", stock=3)
+    all_of_it = Adjustment("p", "c", -3, "CORRECTION")
+    tables.apply(tables.worker(), all_of_it)
+    see_half(tables, "p", "c")
+    assert statuses(tables.apply(tables.worker(), all_of_it)) == [REPLAYED]
+
+
+def test_a_repeated_count_that_meets_half_of_the_first_one_is_not_lost(tables):
+    tables.create("p", stock=3)
+    client, soon = RetryingClient(tables.store), Deadline.after(20, SystemClock())
+    lease = Lease.acquire(client, "p", 20, soon)
+    again = Lease(client, lease.product, lease.owner)
+    count = lease.commit(2, "c", soon)
+    see_half(tables, "p", "c")
+    assert again.commit(2, "c", soon) == count
+
+
 def test_a_product_delisted_while_its_creator_was_frozen_stays_so(tables):
     products = ProductCatalogue(RetryingClient(tables.store))
 
