@@ -545,7 +545,7 @@ def test_units_that_move_while_they_are_counted_are_no_difference(shop):
 
 
 @pytest.mark.aws(
-    "TransactGetItems reads up to 100 items as of one moment.",
+    "TransactGetItems reads up to 100 items, of at most 4 MB together, as of one moment.",
     "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactGetItems.html",
 )
 @pytest.mark.parametrize("busy", [False, True])
@@ -554,6 +554,16 @@ def test_a_unit_taken_from_a_lane_by_hand_is_found(shop, busy):
     shop.busy = busy
     account = shop.audit()["p"]
     assert account.unexplained == -1
+    assert "TransactGetItems" in shop.operations
+
+
+def test_a_difference_on_pages_too_large_for_a_transaction_is_found(shop):
+    lend(shop, 4, **{f"L{lane}": 1 for lane in range(11)})
+    for lane in range(11):
+        large = {"othersAttribute": "x" * 400_000}
+        shop.put(Table.ALLOTMENTS, page_row(page(lane, 1, p=1)) | large)
+    account = shop.audit()["p"]
+    assert (account.unexplained, account.settled) == (5, True)
     assert "TransactGetItems" in shop.operations
 
 
