@@ -138,6 +138,7 @@ def moved(action, quantity, version=None, **more):
 
 
 FULFILLED = moved("fulfil", 4)
+TWO_WAYS = "handed over, cancelled, let expire or took back more of it than it has"
 
 
 @pytest.mark.parametrize(
@@ -160,6 +161,18 @@ FULFILLED = moved("fulfil", 4)
             of("CANCELLED", None, [moved("cancel", 4, 3), moved("cancel", 4, 4)]),
             "o-1 (CANCELLED) gave back more of it than it took",
         ),
+        # Shipped, and yet back in stock.
+        *(
+            (of(status, None, steps), f"o-1 ({status}) {TWO_WAYS}")
+            for status, steps in [
+                ("FULFILLED", [("fulfil", {}), moved("cancel", 4, 3)]),
+                ("CANCELLED", [FULFILLED, moved("cancel", 4, 3)]),
+                ("CONFIRMED", [moved("fulfil", 2), moved("cancel", 3, 3)]),
+                ("EXPIRED", [moved("fulfil", 1), moved("expire", 4, 3)]),
+                ("FULFILLED", [FULFILLED] + [moved("return", 3, restock=False)] * 2),
+                ("CONFIRMED", [moved("return", 1, 3, restock=True)]),
+            ]
+        ),
     ],
 )
 def test_units_that_balance_though_an_order_took_or_gave_none_are_a_problem(found, problem):
@@ -168,6 +181,14 @@ def test_units_that_balance_though_an_order_took_or_gave_none_are_a_problem(foun
     assert (account.difference, account.is_wrong, account.balances) == (0, True, False)
     (said,) = account.problems
     assert problem in said
+
+
+def test_a_step_that_moves_a_product_without_a_line_is_a_problem():
+    found = of("CONFIRMED", [{"productId": "q", "productCreatedAt": BORN}], [moved("fulfil", 1)])
+    (account,) = add_up([product(10, 1)], [OPENING], [found])[:1]
+    assert account.problems == (
+        "order o-1 (CONFIRMED) has a step that moves units of it, and no line of it",
+    )
 
 
 @pytest.mark.parametrize(
