@@ -1,5 +1,4 @@
-"""The changes of rows, as their tables' streams have them: what customers have to hear of products, and which rejections
-of orders a row is a reason for."""
+"""The changes of rows, as streams have them: what demands news of products, and which rejections have a reason."""
 
 from __future__ import annotations
 
