@@ -42,7 +42,7 @@ def stock(
 ) -> None:
     """Show how many units of each product there are, in its row and in lanes. Products that are out or low come first.
 
-    A list is an estimate, because units move while it is read. The figure of one product is exact.
+    A list is an estimate, because units move while it is read. The figure of one product is exact, unless it says `about`.
     """
     aws = aws_of(account, aside if as_json else screen)
     if product is not None:

@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.allotments import DEPOT, Page, PageKey
-from inventory_orders.domain.change import OrderAction, OrderStatus
+from inventory_orders.domain.change import OrderAction, OrderStatus, units_by_line
 from inventory_orders.domain.product import ProductStatus, stock_status
 from inventory_orders.store.rows import KEYS, Table, decode
 from operations.aws import Aws, get_items, scan
@@ -536,12 +536,18 @@ _GAVE_ALL_BACK = {OrderStatus.CANCELLED, OrderStatus.EXPIRED}
 
 
 def _faults(order: Row) -> Iterator[_Fault]:
-    """Lines that took nothing for an order that is placed, and lines whose units did not come back or came twice.
+    """Lines that took nothing for an order that is placed, whose units did not come back or came twice, or went two ways.
 
     A `CANCELLED` line without incarnation is none: its cancellation came first, or a restore undid the order. A restore
     leaves such an `EXPIRED` line, too.
     """
     status = order.get("status")
+    quantities = {line["productId"]: line["quantity"] for line in order.get("items", ())}
+    moves = [(step.get("action", ""), _moved_by(step)) for step in order.get("steps", ())]
+    strangers = {name for _, moved in moves for name in moved or ()} - quantities.keys()
+    for name in sorted(strangers):
+        yield _Fault(name, "", "has a step that moves units of it, and no line of it")
+    units = units_by_line(quantities | dict.fromkeys(strangers, 0), moves)
     for line in order.get("items", ()):
         product_id, created_at = line["productId"], line.get("productCreatedAt")
         if created_at is None:
@@ -551,7 +557,7 @@ def _faults(order: Row) -> Iterator[_Fault]:
         if status == OrderStatus.REJECTED:
             yield _Fault(product_id, created_at, "took units of it, and is rejected")
             continue
-        due, back = 0, 0
+        here, due, back = units[product_id], 0, 0
         for step in order.get("steps", ()):
             gives_back = _gives_back(step)
             for item in step.get("items", ()):
@@ -562,9 +568,19 @@ def _faults(order: Row) -> Iterator[_Fault]:
             due = line["quantity"]
         if back > line["quantity"]:
             yield _Fault(product_id, created_at, "gave back more of it than it took")
+        elif min(here.open - here.moved[OrderAction.EXPIRE], here.delivered) < 0:
+            what = "handed over, cancelled, let expire or took back more of it than it has"
+            yield _Fault(product_id, created_at, what)
         elif back < due:
             what = "did not give back what was cancelled, expired or returned to stock"
             yield _Fault(product_id, created_at, what, if_it_stands=True)
+
+
+def _moved_by(step: Row) -> dict[str, int] | None:
+    """Units that a step names, by product id; None if it names none."""
+    if "items" not in step:
+        return None
+    return {item["productId"]: item["quantity"] for item in step["items"]}
 
 
 def _gives_back(step: Row) -> bool:

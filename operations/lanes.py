@@ -10,6 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from botocore.exceptions import ClientError
+
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.allotments import DEPOT, LaneLease, Page, PageKey
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
@@ -27,6 +29,7 @@ _LEASE = re.compile(r"\d+/lease")
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactGetItems.html
 _MAX_IN_TRANSACTION = 100
+_NOT_TOGETHER = {"TransactionCanceledException", "ValidationException"}
 # Products reclaimed in one visit of the depot, so that orders get their turn; and the longest visit, in seconds.
 _BROUGHT_TOGETHER = 50
 _PATIENCE = 60.0
@@ -114,9 +117,11 @@ def read_places(aws: Aws, product_ids: Collection[str], page_names: Iterable[str
         ]
         try:
             answer: Any = aws.dynamodb.transact_get_items(TransactItems=wanted)  # type: ignore[arg-type]
-        except aws.dynamodb.exceptions.TransactionCanceledException:
+        except ClientError as error:
             # A write of one of these items was in flight and cancelled this read, but not the write: usual in a busy shop.
-            pass
+            # Or they have more than 4 MB together, which makes the read invalid.
+            if error.response["Error"]["Code"] not in _NOT_TOGETHER:
+                raise
         else:
             items = [found["Item"] for found in answer["Responses"] if found.get("Item")]
             together = pages_of(item for item in items if "page" in item)

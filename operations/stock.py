@@ -46,7 +46,7 @@ def list_stock(aws: Aws) -> tuple[list[StockLevel], Mapping[str, str]]:
 
 
 def read_stock(aws: Aws, product_id: str) -> StockLevel | None:
-    """Read how many units of a product there are, at one moment; an estimate if rivals never pause.
+    """Read how many units of a product there are, at one moment, if `read_level` can.
 
     Returns:
         The level; None if there is no such product.

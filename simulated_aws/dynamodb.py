@@ -411,7 +411,7 @@ class DynamoDB:
 
     def _transact_get_items(self, request: dict[str, Any]) -> dict[str, Any]:
         _only(request, "TransactItems")
-        responses, consumed = [], []
+        responses, consumed, size = [], [], 0
         places = [self._place(action["Get"]) for action in request["TransactItems"]]
         if len(set(places)) < len(places):
             raise invalid("Transaction request cannot include multiple operations on one item")
@@ -420,9 +420,12 @@ class DynamoDB:
             table = self._table(get["TableName"])
             projection, scope = _projection(get)
             item = table.items.get(table.key_of(get["Key"]))
+            size += size_of_item(item or {})
             units = 2 * _read_units([item], consistent=True)
             consumed.append((table, Consumed(reads=units)))
             responses.append({"Item": _project(projection, scope, item)} if item else {})
+        if size > _MAX_TRANSACTION:
+            raise _too_large()
         return {"Responses": responses} | self._consume(request, consumed, as_list=True)
 
     def _query(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -575,7 +578,7 @@ class DynamoDB:
                 return self._consume(request, sizes, as_list=True)
         size = sum(max(write.sizes) for write in writes)
         if size > _MAX_TRANSACTION:
-            raise invalid("Transaction request cannot include items with aggregate size above 4 MB")
+            raise _too_large()
         consumed = []
         for write in writes:
             units = write.units()
@@ -852,6 +855,10 @@ def _failed_condition(
                 reason["Item"] = before
             return reason
     return None
+
+
+def _too_large() -> ServiceError:
+    return invalid("Transaction request cannot include items with aggregate size above 4 MB")
 
 
 def _read_units(items: Sequence[Item | None], consistent: bool) -> float:

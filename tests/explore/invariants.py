@@ -658,6 +658,11 @@ def _check_answer(
         elif result == "REFUSED" and command["action"] == "confirm" and row is not None:
             in_vain = "confirmationRejected" in row or answer["code"] == "UNKNOWN_ORDER"
             _require(in_vain, f"{command} was answered {answer}, which is not written down")
+    elif function == "manage_products":
+        # No scenario undoes what it has asked for.
+        row = world.row("Products", command["productId"])
+        if result in {"APPLIED", "REPLAYED", "STALE"}:
+            _require(_is_managed(row, command), f"{command} was answered {result}, and left {row}")
     elif function == "count_stock" and command["action"] == "commit":
         product_id = command["lease"]["productId"]
         row = world.row("StockAdjustments", product_id, command["adjustmentId"])
@@ -665,6 +670,16 @@ def _check_answer(
             _require(row is not None, f"{command} was answered COMMITTED, and is not booked")
         elif result == "REFUSED":
             _require(row is None, f"{command} was answered {answer}, but is booked")
+
+
+def _is_managed(row: dict[str, Any] | None, command: dict[str, Any]) -> bool:
+    """Whether a product's row shows that a command was carried out."""
+    if command["action"] == "delist":
+        return row is None or bool(row["createdAt"] != command["createdAt"])
+    wanted = {name: command[name] for name in command.keys() - {"action", "openingStock"}}
+    if command["action"] == "discontinue":
+        wanted["status"] = "DISCONTINUED"
+    return row is not None and wanted.items() <= row.items()
 
 
 def _require(holds: bool, message: str) -> None:

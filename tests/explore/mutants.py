@@ -835,6 +835,12 @@ MUTANTS = (
         (DISCONTINUED,),
     ),
     _mutant(
+        "reclaimed without the change that needs it",
+        *("products/catalogue.py", "self._actions(update.before, whole, change(whole))"),
+        "self._actions(update.before, whole, whole)",
+        DISCONTINUED,
+    ),
+    _mutant(
         "loss that takes what must stay in the row",
         *("domain/planner.py", "        and not product.may_change_by(delta)\n"),
         "        and product.stock_count + delta < 0\n",

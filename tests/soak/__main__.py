@@ -4,7 +4,8 @@ Workers are killed, and the clocks of most are two minutes off. DynamoDB throttl
 requests after their repetition, and reads a batch in halves. EventBridge has brown-outs. Customers hear what is announced
 and answer with commands. The exit status is 0 only if every message ended in exactly one place, the books balance, each
 row's every status and each change of a product's status was announced and nothing else, no event was parked or overtaken by
-a later one of its order, and faults did happen, to publishers and sweepers too.
+a later one of its order, each rejected order lacked units when it was rejected, and faults did happen, to publishers and
+sweepers too.
 """
 
 import os
@@ -48,7 +49,7 @@ from operations.errors import UserError  # noqa: E402
 from operations.follow import listening  # noqa: E402
 from tests.soak.accounting import Ledger, Sent, Tables, account  # noqa: E402
 from tests.soak.auditor import Auditor  # noqa: E402
-from tests.soak.changes import Change, demanded, read_changes  # noqa: E402
+from tests.soak.changes import Change, demanded, read_changes, unfounded  # noqa: E402
 from tests.soak.customer import Customers, differences  # noqa: E402
 from tests.soak.workload import Workload, workload  # noqa: E402
 from tests.support.faults import BrownOut, Fault, FaultyBus, FaultyProxy, Shares  # noqa: E402
@@ -299,6 +300,7 @@ def summary(
     causes: Counter[str],
     books: Books,
     changes: Sequence[Change],
+    baseless: Sequence[str],
     aws: Aws,
 ) -> dict[str, Any]:
     """Make the content of `.local/soak.json`."""
@@ -329,6 +331,7 @@ def summary(
         and all((faults | brown_outs).values())
         and len(run.clocks) == 3
         and not unannounced
+        and not baseless
         and told == of_products != set()
         and undeliverable == on_hold == len(run.overtaken) == 0
         and auditor.is_right,
@@ -340,6 +343,7 @@ def summary(
         "eventsHeard": dict(sorted(customers.events.items())),
         "eventsRepeated": customers.repeated,
         "notAnnounced": unannounced,
+        "rejectedWithoutReason": list(baseless),
         "productChanges": len(changes),
         "productEventsDemanded": len(of_products),
         "productEventsMissing": sorted(of_products - told),
@@ -379,6 +383,8 @@ def show(result: dict[str, Any], console: Console) -> None:
     faults = ", ".join(f"{count:,} {name}" for name, count in result["faults"].items())
     rows = ", ".join(f"{count:,} {status}" for status, count in result["orderRows"].items())
     causes = ", ".join(f"{n:,} {code}" for code, n in result["deadLettersByCause"].items())
+    rejected = result["orderRows"].get("REJECTED", 0)
+    baseless = len(result["rejectedWithoutReason"])
     wrong = sum(len(result[name]) for name in ("inBoth", "fromNowhere", "wronglyEnded"))
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold")
@@ -409,6 +415,7 @@ def show(result: dict[str, Any], console: Console) -> None:
             + f" failed; {result['undeliverableEvents']} events parked, {len(result['overtakenEvents'])} overtaken",
         ),
         ("Returned", result["messagesReturned"], "and delivered again"),
+        ("Orders rejected", rejected, f"{baseless} of them though no row was short"),
         (
             "Events heard",
             sum(result["eventsHeard"].values()),
@@ -436,7 +443,8 @@ def show(result: dict[str, Any], console: Console) -> None:
         table.add_row(name, f"{value:,}", note)
     console.print(table)
     console.print(
-        "[bold green]Clean:[/] every message ended in exactly one place, the books balance, and what was announced is what happened."
+        "[bold green]Clean:[/] every message ended in exactly one place, the books balance, what was announced is what happened, and no order "
+        "was rejected without reason."
         if result["clean"]
         else f"[bold red]Not clean.[/] See {os.path.relpath(SUMMARY)} and {os.path.relpath(LOGS)}."
     )
@@ -475,9 +483,13 @@ def main() -> int:
             with Auditor(aws, most.product_id) as auditor:
                 run = soak(aws, emulator, proxy, bus, clocks, work, customers, seed, console)
         report("Reading the books")
-        books, changes = read_books(aws), list(read_changes(aws))
+        books, changes = read_books(aws), list(read_changes(aws, rows.Table.PRODUCTS))
+        baseless = unfounded(read_changes(aws, rows.Table.ORDERS), changes)
         ledger, causes = read_ledger(aws, work, customers, books)
-        result = summary(seed, work, customers, run, auditor, ledger, causes, books, changes, aws)
+        result = summary(
+            *(seed, work, customers, run, auditor),
+            *(ledger, causes, books, changes, baseless, aws),
+        )
     except UserError as error:
         console.print(f"[bold red]Error:[/] {error}", soft_wrap=True)
         return 1

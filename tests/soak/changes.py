@@ -1,26 +1,34 @@
-"""The changes of products, as their table's stream has them: what the soak's customers have to hear of products."""
+"""The changes of rows, as streams have them: what demands news of products, and which rejections have a reason."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
+from inventory_orders.domain.change import RejectionReason
 from inventory_orders.store.rows import Item, Row, Table, decode
 from operations.aws import Aws
 from tests.explore.invariants import product_news
 
 Change = Mapping[str, Any]
 
+# The longest time from the read of a row until a rejection that rests on it is durable: an invocation, which lasts 10 s,
+# and a late request, with room for a busy machine.
+_REMEMBERED = timedelta(seconds=60)
+# The times in a stream are whole seconds. A transaction writes rows and rejections in any order.
+_TOGETHER = timedelta(seconds=2)
+_END = datetime.max.replace(tzinfo=UTC)
 
-def read_changes(aws: Aws) -> Iterator[Change]:
-    """Yield all changes of products, also those that the publisher's filters hold back.
+
+def read_changes(aws: Aws, table: Table) -> Iterator[Change]:
+    """Yield all changes of a table, also those that the publisher's filters hold back.
 
     The embedded AWS keeps them for 24 hours, as AWS does. There an empty page is the end: nobody writes any more.
     """
     streams = aws.session.client("dynamodbstreams")
-    arn = aws.dynamodb.describe_table(TableName=aws.tables[Table.PRODUCTS])["Table"][
-        "LatestStreamArn"
-    ]
+    arn = aws.dynamodb.describe_table(TableName=aws.tables[table])["Table"]["LatestStreamArn"]
     for shard in streams.describe_stream(StreamArn=arn)["StreamDescription"]["Shards"]:
         iterator = streams.get_shard_iterator(
             StreamArn=arn, ShardId=shard["ShardId"], ShardIteratorType="TRIM_HORIZON"
@@ -38,6 +46,43 @@ def demanded(changes: Iterable[Change]) -> set[str]:
         if (after := _row(image.get("NewImage"))) is not None
         for name in product_news(_row(image.get("OldImage")) or {}, after)
     }
+
+
+def unfounded(orders: Iterable[Change], products: Iterable[Change]) -> list[str]:
+    """The rejections of orders for which no row is a reason, in words.
+
+    For each product that an order lacked, a row must have been short shortly before or when the rejection was written,
+    without `lentTo`: docs/lanes.md, "The rules". There is no other good reason, because the soak's products stay on sale.
+    """
+    images: dict[str, list[tuple[datetime, Row]]] = {}
+    for image in (change["dynamodb"] for change in products):
+        if (row := _row(image.get("NewImage"))) is not None:
+            written = image["ApproximateCreationDateTime"], row
+            images.setdefault(row["productId"], []).append(written)
+    found = []
+    for image in (change["dynamodb"] for change in orders if change["eventName"] == "INSERT"):
+        order, at = decode(image["NewImage"]), image["ApproximateCreationDateTime"]
+        if order["status"] != "REJECTED":
+            continue
+        shortages = order.get("shortages", ())
+        is_founded = order["reason"] == RejectionReason.INSUFFICIENT_STOCK and shortages
+        if not is_founded or not all(
+            _was_short(images.get(short["productId"], []), short["wanted"], at)
+            for short in shortages
+        ):
+            found.append(f"{order['orderId']}: {order['reason']} {shortages}")
+    return found
+
+
+def _was_short(images: Iterable[tuple[datetime, Row]], wanted: int, at: datetime) -> bool:
+    """Whether one of a product's rows that may be known to a rejection has too few units, and names no lanes."""
+    return any(
+        since <= at + _TOGETHER
+        and until >= at - _REMEMBERED
+        and "lentTo" not in row
+        and row["stockCount"] + row.get("backorderLimit", 0) < wanted
+        for (since, row), (until, _) in pairwise([*images, (_END, {})])
+    )
 
 
 def _row(image: Item | None) -> Row | None:

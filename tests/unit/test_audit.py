@@ -138,6 +138,7 @@ def moved(action, quantity, version=None, **more):
 
 
 FULFILLED = moved("fulfil", 4)
+TWO_WAYS = "handed over, cancelled, let expire or took back more of it than it has"
 
 
 @pytest.mark.parametrize(
@@ -160,6 +161,18 @@ FULFILLED = moved("fulfil", 4)
             of("CANCELLED", None, [moved("cancel", 4, 3), moved("cancel", 4, 4)]),
             "o-1 (CANCELLED) gave back more of it than it took",
         ),
+        # Shipped, and yet back in stock.
+        *(
+            (of(status, None, steps), f"o-1 ({status}) {TWO_WAYS}")
+            for status, steps in [
+                ("FULFILLED", [("fulfil", {}), moved("cancel", 4, 3)]),
+                ("CANCELLED", [FULFILLED, moved("cancel", 4, 3)]),
+                ("CONFIRMED", [moved("fulfil", 2), moved("cancel", 3, 3)]),
+                ("EXPIRED", [moved("fulfil", 1), moved("expire", 4, 3)]),
+                ("FULFILLED", [FULFILLED] + [moved("return", 3, restock=False)] * 2),
+                ("CONFIRMED", [moved("return", 1, 3, restock=True)]),
+            ]
+        ),
     ],
 )
 def test_units_that_balance_though_an_order_took_or_gave_none_are_a_problem(found, problem):
@@ -168,6 +181,14 @@ def test_units_that_balance_though_an_order_took_or_gave_none_are_a_problem(foun
     assert (account.difference, account.is_wrong, account.balances) == (0, True, False)
     (said,) = account.problems
     assert problem in said
+
+
+def test_a_step_that_moves_a_product_without_a_line_is_a_problem():
+    found = of("CONFIRMED", [{"productId": "q", "productCreatedAt": BORN}], [moved("fulfil", 1)])
+    (account,) = add_up([product(10, 1)], [OPENING], [found])[:1]
+    assert account.problems == (
+        "order o-1 (CONFIRMED) has a step that moves units of it, and no line of it",
+    )
 
 
 @pytest.mark.parametrize(
@@ -545,7 +566,7 @@ def test_units_that_move_while_they_are_counted_are_no_difference(shop):
 
 
 @pytest.mark.aws(
-    "TransactGetItems reads up to 100 items as of one moment.",
+    "TransactGetItems reads up to 100 items, of at most 4 MB together, as of one moment.",
     "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactGetItems.html",
 )
 @pytest.mark.parametrize("busy", [False, True])
@@ -554,6 +575,16 @@ def test_a_unit_taken_from_a_lane_by_hand_is_found(shop, busy):
     shop.busy = busy
     account = shop.audit()["p"]
     assert account.unexplained == -1
+    assert "TransactGetItems" in shop.operations
+
+
+def test_a_difference_on_pages_too_large_for_a_transaction_is_found(shop):
+    lend(shop, 4, **{f"L{lane}": 1 for lane in range(11)})
+    for lane in range(11):
+        large = {"othersAttribute": "x" * 400_000}
+        shop.put(Table.ALLOTMENTS, page_row(page(lane, 1, p=1)) | large)
+    account = shop.audit()["p"]
+    assert (account.unexplained, account.settled) == (5, True)
     assert "TransactGetItems" in shop.operations
 
 

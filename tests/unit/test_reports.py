@@ -87,6 +87,29 @@ def test_a_product_that_rivals_never_leave_alone_is_estimated(shop):
     assert (found.on_hand, found.is_exact) == (1000, False)
 
 
+def test_a_product_whose_pages_exceed_a_transaction_is_estimated(shop):
+    fill_pages(shop, range(12))
+    found = level(shop, "tea")
+    assert (found.on_hand, found.is_exact) == (1000, False)
+    assert "TransactGetItems" not in shop.calls
+    assert "tea: about 1,000 on hand, ACTIVE" in show("tea").stdout
+
+
+def test_a_product_whose_pages_grow_between_the_reads_is_estimated(shop):
+    shop.once("TransactGetItems", lambda _: fill_pages(shop, range(12)))
+    found = level(shop, "tea")
+    assert (found.on_hand, found.is_exact) == (1000, False)
+
+
+def fill_pages(shop, lanes):
+    """Lend the product to lanes, and make each of its pages nearly as large as an item may be."""
+    pages = shop.aws.dynamodb.tables["Allotments"].items
+    lend(shop.store, "tea", 0, dict.fromkeys(lanes, 1) | {DEPOT: 0})
+    for lane in lanes:
+        key = (str(PageKey.of(lane, "tea")),)
+        pages[key] = pages[key] | {"othersAttribute": {"S": "x" * 400_000}}
+
+
 def test_units_of_another_incarnation_do_not_count(shop):
     row = shop.aws.dynamodb.tables["Products"].items["tea",]
     row["createdAt"] = {"S": "2020-01-01T00:00:00.000000+00:00"}

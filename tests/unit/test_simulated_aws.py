@@ -135,24 +135,25 @@ def test_a_token_is_forgotten_after_ten_minutes(aws, clock):
     assert aws.dynamodb.tables["T"].items["n",]["n"] == {"N": "2"}
 
 
-def test_a_transaction_has_a_limit_of_actions_and_size(aws):
+@pytest.mark.parametrize(
+    ("operation", "kind"), [("TransactWriteItems", "Delete"), ("TransactGetItems", "Get")]
+)
+def test_a_transaction_has_a_limit_of_size(aws, operation, kind):
+    keys = [{"TableName": "T", "Key": {"p": {"S": f"{number:02}"}}} for number in range(11)]
+    for key in keys:
+        put(aws, key["Key"]["p"]["S"], 400_000)
+    items = [{kind: key} for key in keys]
+    with pytest.raises(ServiceError, match="4 MB") as caught:
+        aws.dynamodb.answer(operation, {"TransactItems": items})
+    assert caught.value.code == "ValidationException"
+    aws.dynamodb.answer(operation, {"TransactItems": items[:10]})
+
+
+def test_a_transaction_has_a_limit_of_actions(aws):
     many = [{"Delete": {"TableName": "T", "Key": {"p": {"S": str(n)}}}} for n in range(101)]
     with pytest.raises(ServiceError) as caught:
         aws.dynamodb.answer("TransactWriteItems", {"TransactItems": many})
     assert caught.value.code == "ValidationException"
-    for number in range(11):
-        put(aws, f"{number:02}", 400_000)
-    with pytest.raises(ServiceError) as caught:
-        aws.dynamodb.answer(
-            "TransactWriteItems",
-            {
-                "TransactItems": [
-                    {"Delete": {"TableName": "T", "Key": {"p": {"S": f"{number:02}"}}}}
-                    for number in range(11)
-                ]
-            },
-        )
-    assert "4 MB" in caught.value.message
 
 
 def test_an_item_has_a_limit_of_size(aws):

@@ -2,22 +2,26 @@
 
 import json
 from collections import Counter
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import pytest
 
+from inventory_orders.domain.adjustment import Adjustment
+from inventory_orders.domain.order import Order
 from inventory_orders.errors import PoisonMessageError
 from inventory_orders.messages.parse import parse_order
-from inventory_orders.store.rows import Table
+from inventory_orders.store.rows import Table, decode
 from operations import queues
 from operations.follow import Heard
 from tests.soak.accounting import Sent, Tables, account
-from tests.soak.changes import demanded, read_changes
+from tests.soak.changes import demanded, read_changes, unfounded
 from tests.soak.customer import Customers, differences
 from tests.soak.workload import DUPLICATES, MESSAGES, ORDERS, POISON, workload
+from tests.support.lanes import lend
 from tests.support.messages import order_body
 from tests.support.streams import change, product_row
+from tests.support.tables_in_memory import tables_in_memory
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 EARLY, LATE = "2026-11-21T09:00:00.000000+00:00", "2026-11-21T10:00:00.000000+00:00"
@@ -387,4 +391,89 @@ class FakeStreams:
 def test_all_changes_are_read_from_all_shards():
     streams = FakeStreams()
     aws = SimpleNamespace(session=streams, dynamodb=streams, tables={Table.PRODUCTS: "Products"})
-    assert list(read_changes(aws)) == ITS_CHANGES
+    assert list(read_changes(aws, Table.PRODUCTS)) == ITS_CHANGES
+
+
+def written(second, before, after):
+    """A change at a second, as a stream has it."""
+    record = change(before, after)
+    record["dynamodb"]["ApproximateCreationDateTime"] = NOW + timedelta(seconds=second)
+    return record
+
+
+def rejection(second, reason="INSUFFICIENT_STOCK", **wanted):
+    row = order_row("o-1", wanted, "REJECTED") | {"reason": reason}
+    lacks = [{"productId": p, "wanted": n, "available": 0} for p, n in wanted.items()]
+    return written(second, None, row | ({"shortages": lacks} if lacks else {}))
+
+
+def stream_of(*stock, product_id="tea", **more):
+    """The changes of a product that had so much stock from each second on."""
+    rows = [product_row(productId=product_id, stockCount=units, **more) for _, units in stock]
+    seconds = [second for second, _ in stock]
+    return list(map(written, seconds, [None, *rows], rows))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        stream_of((0, 9), (40, 2)),
+        stream_of((0, 2)),
+        # Sold by the same transaction, whose changes may have times of their own.
+        stream_of((0, 9), (101, 2)),
+        # More came while the rejection was under way.
+        stream_of((0, 9), (40, 2), (70, 9)),
+    ],
+)
+def test_a_rejection_by_a_row_of_its_time_that_is_short_is_founded(changes):
+    assert unfounded([rejection(100, tea=3)], changes) == []
+
+
+@pytest.mark.parametrize(
+    ("order", "changes"),
+    [
+        (rejection(100, tea=3), stream_of((0, 9), (40, 3))),
+        (rejection(100, tea=3), stream_of((0, 2), lentTo=frozenset({"0"}))),
+        (rejection(100, tea=3), stream_of((0, 2), backorderLimit=1)),
+        (rejection(100, tea=3), stream_of((0, 9), (110, 2))),
+        (rejection(100, tea=3), stream_of((0, 2), (30, 9))),
+        (rejection(100, tea=3), stream_of((0, 2), product_id="mug")),
+        (rejection(100, tea=3, mug=1), stream_of((0, 2)) + stream_of((0, 9), product_id="mug")),
+        (rejection(100, "UNKNOWN_PRODUCT"), stream_of((0, 9))),
+        (rejection(100), stream_of((0, 2))),
+    ],
+)
+def test_a_rejection_without_a_row_that_is_short_is_found(order, changes):
+    assert len(unfounded([order], changes)) == 1
+
+
+def test_no_rejection_of_the_engine_is_unfounded_and_a_planted_one_is_found():
+    """Two workers sell from lanes until all is sold, and again after a receipt."""
+    known, streams = {Table.PRODUCTS: {}, Table.ORDERS: {}}, {Table.PRODUCTS: [], Table.ORDERS: []}
+    with tables_in_memory() as shop:
+
+        def watch(*_):
+            for table, rows in known.items():
+                for key, item in shop.aws.dynamodb.tables[table].items.items():
+                    if (before := rows.get(key)) is not item:
+                        old, rows[key] = before and decode(before), item
+                        streams[table].append(written(shop.clock.now(), old, decode(item)))
+
+        for product_id, stock in (("tea", 300), ("mug", 5_000)):
+            shop.create(product_id, stock)
+        shop.before = watch
+        lend(shop.store, "tea", 150, {1: 20, 2: 20})
+        workers = [shop.worker(lanes=2) for _ in range(2)]
+        for turn in range(8):
+            if turn == 5:
+                shop.apply(shop.worker(), Adjustment("tea", "r-1", 40, "RECEIPT"))
+            batch = [Order(f"o-{turn}-{n}", "u", {"tea": 1 + n % 3, "mug": 1}) for n in range(30)]
+            shop.clock.sleep(20)
+            shop.apply(workers[turn % 2], *batch)
+        watch()
+    orders, products = streams[Table.ORDERS], streams[Table.PRODUCTS]
+    assert any("lentTo" in change["dynamodb"]["NewImage"] for change in products)
+    assert any(change["dynamodb"]["NewImage"]["status"]["S"] == "REJECTED" for change in orders)
+    assert unfounded(orders, products) == []
+    began = (orders[0]["dynamodb"]["ApproximateCreationDateTime"] - NOW).total_seconds()
+    assert len(unfounded([*orders, rejection(began, tea=1)], products)) == 1

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from inventory_orders.clock import Deadline
-from inventory_orders.domain.allotments import PageKey
+from inventory_orders.domain.allotments import Page, PageKey
+from inventory_orders.domain.planner import Limits
 from inventory_orders.domain.product import Product
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
-from inventory_orders.errors import CorruptItemError, ThrottledError
+from inventory_orders.errors import CorruptItemError, RequestInvalidError, ThrottledError
 from inventory_orders.store.dynamodb import Snapshot
 
 # How often row and pages are looked at: the row may name another lane each time.
@@ -45,7 +46,8 @@ def estimate_levels(
 
     Args:
         client: Sends the requests.
-        snapshot: The rows. Products with a page that cannot be read are added to those that are unreadable.
+        snapshot: The rows. The pages are added to it, and products with a page that cannot be read to those that are
+            unreadable.
         deadline: No request begins after it.
 
     Returns:
@@ -56,11 +58,11 @@ def estimate_levels(
     """
     rows = [row for row in snapshot.products.values() if row is not None]
     keys = list(dict.fromkeys(key for row in rows for key in _pages_of(row)))
-    found = read_all(client, keys, deadline, CommitStats())
+    snapshot.add(read_all(client, keys, deadline, CommitStats()))
     levels = {}
     for row in rows:
         try:
-            levels[row.product_id] = _level(row, found, is_exact=not row.lent_to)
+            levels[row.product_id] = _level(row, snapshot, is_exact=not row.lent_to)
         except CorruptItemError as error:
             snapshot.unreadable[row.product_id] = CorruptItemError(str(error), "CORRUPT_PRODUCT")
     return levels
@@ -71,7 +73,8 @@ def read_level(
 ) -> StockLevel | None:
     """Read how many units of a product there are, at one moment.
 
-    While rivals keep writing the product and no moment is free of them, the answer is an estimate.
+    While rivals keep writing the product and no moment is free of them, the answer is an estimate. So it is if row and
+    pages have more than one transaction reads, which is 4 MB.
 
     Returns:
         The level; None if there is no such product.
@@ -92,11 +95,15 @@ def read_level(
         if set(_pages_of(row)) <= set(pages):
             return _level(row, found, is_exact=True)
         pages = _pages_of(row)
+        known = (page.size for page in found.pages.values() if isinstance(page, Page))
+        if sum(known) > Limits().size:
+            break
         try:
             found = client.call(
                 partial(client.store.read_together, [product_id, *pages]), deadline, stats
             )
-        except ThrottledError:
+        except (ThrottledError, RequestInvalidError):
+            # Invalid: pages that are new since then make it too large.
             break
     return estimate
 

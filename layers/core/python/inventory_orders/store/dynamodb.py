@@ -220,10 +220,11 @@ class Store:
         return snapshot
 
     def read_together(self, keys: Sequence[Key]) -> Snapshot:
-        """Read products and pages as they are at one moment, at most 100 together. It costs twice as much.
+        """Read products and pages as they are at one moment, at most 100 and 4 MB together. It costs twice as much.
 
         Raises:
             ThrottledError: A rival is writing one of them.
+            RequestInvalidError: They are more than that.
             StoreError: The request failed.
         """
         gets = [
