@@ -757,22 +757,33 @@ MUTANTS = (
         "is_partial: ClassVar = False",
         LEASED,
     ),
-    _mutant(
+    Mutant(
         "row and pages of one read taken for one moment",
-        *("engine/committer.py", "            batch.to_reclaim |= short\n"),
-        "            from inventory_orders.domain.allotments import PageKey\n"
-        "            from inventory_orders.engine.retrying_client import read\n"
-        "            pages = [PageKey.of(lane, p) for lane in range(3) for p in short]\n"
-        "            found = read(self.client, [*short, *pages], batch.deadline, batch.stats)\n"
-        "            for product_id in short:\n"
-        "                row = found.products[product_id]\n"
-        "                units = row.stock_count + sum(page.units(product_id) for page in found.pages.values())\n"
-        "                if units < max(-change.delta for change in pending):\n"
-        "                    at_home = replace(row, stock_count=units, lent_to=frozenset())\n"
-        "                    batch.observe(product_id, at_home)\n"
-        "                    return\n"
-        "            batch.to_reclaim |= short\n",
-        TWO_LOSSES,
+        (
+            (
+                f"{_PACKAGE}/engine/committer.py",
+                "            batch.to_reclaim |= short\n",
+                "            from inventory_orders.domain.allotments import PageKey\n"
+                "            from inventory_orders.engine.retrying_client import read\n"
+                "            pages = [PageKey.of(lane, p) for lane in range(3) for p in short]\n"
+                "            found = read(self.client, [*short, *pages], batch.deadline, batch.stats)\n"
+                "            for product_id in short:\n"
+                "                row = found.products[product_id]\n"
+                "                units = row.stock_count + sum(page.units(product_id) for page in found.pages.values())\n"
+                "                if units < max(-change.delta for change in pending):\n"
+                "                    at_home = replace(row, stock_count=units, lent_to=frozenset())\n"
+                "                    batch.observe(product_id, at_home)\n"
+                "                    return\n"
+                "            batch.to_reclaim |= short\n",
+            ),
+            # The product that is read again with the record would tell.
+            (
+                f"{_PACKAGE}/engine/batch.py",
+                "partial(self._client.store.read_together, keys)",
+                "partial(self._client.store.read, keys[-1:], consistent_records=True)",
+            ),
+        ),
+        (TWO_LOSSES,),
         kind="torn",
     ),
     Mutant(
