@@ -491,9 +491,7 @@ class World:
         """Let messages be taken in the environment that a process is going to have: before the run, without a rival."""
         process = f"{name}{len(self.sent)}-"
         self.deliver(process, function, *bodies, environment=name)
-        while not self.processes[process].is_over:
-            self.take(Choice(process))
-        del self.processes[process]
+        self._finish(process)
         if any(queue.messages for queue in self.model.sqs.queues.values()):
             raise ViolationError(f"the messages that warm {name} up were not answered")
 
@@ -510,6 +508,10 @@ class World:
     def client_before(self, name: str, script: Callable[[Client], None]) -> None:
         """Let a client invoke functions before the run, without a rival."""
         self.client(name, "", script)
+        self._finish(name)
+
+    def _finish(self, name: str) -> None:
+        """Let a process go on to its end, without a rival, and forget it."""
         while not self.processes[name].is_over:
             self.take(Choice(name))
         del self.processes[name]

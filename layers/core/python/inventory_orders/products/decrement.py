@@ -62,7 +62,7 @@ class AtomicDecrement:
             notes: Who does it, and what for.
 
         Returns:
-            What became of it. Without an applied change it was done atomically, or is no success.
+            The report on it. An outcome that is `APPLIED` and names no change was reached without the engine.
         """
         stats = CommitStats()
         client = self._committer.client
