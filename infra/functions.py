@@ -126,7 +126,7 @@ _FUNCTIONS = {
         "Answers the HTTP API",
         {
             "Products": "BatchGetItem GetItem Scan UpdateItem",
-            "Orders": _WRITE_ORDERS,
+            "Orders": f"{_WRITE_ORDERS} Scan",
             "Orders/byUser": "Query",
             "Orders/byToFulfil": "Query",
             "StockAdjustments": "Query",

@@ -52,6 +52,9 @@ _ROUTES: Mapping[str, _Answer] = {
     "GET /products/{productId}/adjustments": lambda request, caller, _: products.list_adjustments(
         request, caller, request.path["productId"], _client()
     ),
+    "GET /products/{productId}/history": lambda request, caller, _: products.list_history(
+        request, caller, request.path["productId"], _client()
+    ),
     "GET /stock": lambda request, caller, _: products.list_stock(request, caller, _client()),
     "GET /stock/{productId}": lambda request, caller, _: products.get_stock(
         request, caller, request.path["productId"], _client()

@@ -351,6 +351,11 @@ def the_adjustments_of_a_product(shop):
     return asked("GET", f"/products/{shop.new_id}/adjustments")
 
 
+def the_history_of_a_product(shop):
+    shop.product()
+    return asked("GET", f"/products/{shop.new_id}/history")
+
+
 def a_confirmation_that_is_asked_for(shop):
     shop.call("place_orders", an_order(shop))
     return asked("POST", f"/orders/{shop.new_id}/confirm")
@@ -458,6 +463,7 @@ NEEDED_FOR = {
     ("api", "dynamodb:GetItem", "ProductsTable"): the_stock_of_a_product_that_is_lent,
     ("api", "dynamodb:GetItem", "AllotmentsTable"): the_stock_of_a_product_that_is_lent,
     ("api", "dynamodb:BatchGetItem", "AllotmentsTable"): the_stock_of_a_product_that_is_lent,
+    ("api", "dynamodb:Scan", "OrdersTable"): the_history_of_a_product,
     ("api", "dynamodb:Query", "StockAdjustmentsTable"): the_adjustments_of_a_product,
     ("api", "sqs:SendMessage", "OrderQueue"): an_order_that_nobody_waits_for,
     ("publish_events", "events:PutEvents", "EventBus"): an_outcome,

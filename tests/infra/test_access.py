@@ -54,6 +54,7 @@ everybody with a signature  | execute-api:Invoke   | POST /products/{productId}/
 everybody with a signature  | execute-api:Invoke   | POST /products/{productId}/list-again | route to ManageProducts live
 everybody with a signature  | execute-api:Invoke   | GET /products/{productId}/adjustments | route to Api live
 everybody with a signature  | execute-api:Invoke   | POST /products/{productId}/adjustments | route to AdjustStock live
+everybody with a signature  | execute-api:Invoke   | GET /products/{productId}/history | route to Api live
 everybody with a signature  | execute-api:Invoke   | GET /stock | route to Api live
 everybody with a signature  | execute-api:Invoke   | GET /stock/{productId} | route to Api live
 everybody with a signature  | execute-api:Invoke   | POST /counts | route to CountStock live
@@ -123,7 +124,7 @@ ChangeOrders   | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamod
 Api            | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:Scan dynamodb:UpdateItem        | Products         | role
 Api            | dynamodb:Query                                                                 | StockAdjustments | role
 Api            | dynamodb:BatchGetItem dynamodb:GetItem                                         | Allotments       | role
-Api            | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:UpdateItem    | Orders           | role
+Api            | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:Scan dynamodb:UpdateItem | Orders | role
 ManageProducts | dynamodb:BatchGetItem CHANGE_ROWS                                              | Products         | role
 ManageProducts | dynamodb:PutItem                                                               | StockAdjustments | role
 ManageProducts | USE_LANES                                                                      | Allotments       | role

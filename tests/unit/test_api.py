@@ -7,6 +7,7 @@ import random
 import re
 import sys
 import time
+from collections import Counter
 from urllib.parse import quote
 
 import boto3
@@ -14,6 +15,7 @@ import jsonschema
 import pytest
 import yaml
 
+from inventory_orders.api import products
 from inventory_orders.api.access import ApiSettings, Caller
 from inventory_orders.api.products import availability
 from inventory_orders.api.requests import (
@@ -32,7 +34,8 @@ from inventory_orders.invocation import runtime
 from inventory_orders.invocation.sqs import SqsCalls
 from inventory_orders.invocation.telemetry import logger
 from inventory_orders.messages.parse import json_schema
-from inventory_orders.store.dynamodb import ListPosition
+from inventory_orders.store.dynamodb import ListPosition, Store
+from inventory_orders.store.rows import encode
 from local import ROOT
 from local.invoke import FakeContext, load_handler
 from local.sample_orders import catalogue
@@ -340,7 +343,14 @@ LIFE = [
     *("placeOrder", "getOrder", "listOrders", "extendHold", "confirmOrder", "fulfilOrder"),
     "takeBack",
     *("getProducts", "getProduct", "cancelOrder", "createProduct", "changeProduct", "adjustStock"),
-    *("listAdjustments", "listStock", "getStock", "discontinueProduct", "listProductAgain"),
+    *(
+        "listAdjustments",
+        "listHistory",
+        "listStock",
+        "getStock",
+        "discontinueProduct",
+        "listProductAgain",
+    ),
     *("countStock", "delistProduct"),
 ]
 
@@ -421,7 +431,8 @@ def statuses_seen(api, monkeypatch):
             see("POST", f"/orders/o-1/{command}", bodies.get(command))
         for method, path, body in OPERATORS_REQUESTS:
             see(method, path, body, query=QUERIES.get(method))
-        for path in ("/stock", f"/stock/{TEA}", f"/products/{TEA}/adjustments"):
+        of_product = (f"/products/{TEA}/adjustments", f"/products/{TEA}/history")
+        for path in ("/stock", f"/stock/{TEA}", *of_product):
             see("GET", path)
     return seen
 
@@ -461,12 +472,14 @@ def see_operators_requests(see):
     see("POST", "/counts", {"action": "acquire", "productId": "cup", "seconds": 1})
     see("POST", "/counts", {"action": "release", "lease": LOST})
     see("POST", "/counts", {"action": "renew", "lease": LOST, "seconds": 9})
-    for path in ("/stock", "/stock/mug", "/products/mug/adjustments"):
+    history = "/products/mug/history"
+    for path in ("/stock", "/stock/mug", "/products/mug/adjustments", history):
         see("GET", path)
         see("GET", path, claims={"sub": "u-7"})
         see("GET", path, query={"limit": "no"})
     see("GET", "/stock/cup")
     see("GET", "/products/cup/adjustments")
+    see("GET", "/products/cup/history")
 
 
 def broken(monkeypatch, error):
@@ -1098,6 +1111,51 @@ def test_operators_list_change_adjust_and_delist_a_product(api):
     assert api("GET", "/stock/cup").code == (404, "UNKNOWN_PRODUCT")
 
 
+def test_the_history_of_a_product_adds_up_to_its_stock(api, monkeypatch):
+    for number in range(4):
+        place(api, f"o-{number}")
+    api("POST", "/orders/o-1/cancel")
+    api("POST", "/orders/o-2/confirm")
+    api("POST", "/orders/o-2/fulfil")
+    api("POST", "/orders/o-2/returns", BACK)
+    place(api, "o-9", items=[{"productId": TEA, "quantity": 10_000}])
+    for row in (
+        {"orderId": {"S": "bad-1"}, "items": {"S": "?"}},
+        {
+            "orderId": {"S": "bad-2"},
+            "items": {"L": [{"M": encode({"productId": TEA, "quantity": "2"})}]},
+        },
+    ):
+        boto3.client("dynamodb").put_item(TableName="Orders", Item=row)
+    api(
+        "POST", f"/products/{TEA}/adjustments", {"adjustmentId": "r", "delta": 4, "reason": "FOUND"}
+    )
+    path = f"/products/{TEA}/history"
+    (whole,) = pages(api, path)
+    assert sum(entry["delta"] for entry in whole["entries"]) == stock()
+    assert sorted(whole["unreadable"]) == ["bad-1", "bad-2"]
+    actions = Counter(entry["action"] for entry in whole["entries"])
+    assert actions == {"adjust": 2, "place": 4, "cancel": 1, "return": 1}
+    returned = next(entry for entry in whole["entries"] if entry["action"] == "return")
+    assert (returned["orderId"], returned["stepId"], returned["delta"]) == ("o-2", "rt-1", 1)
+
+    monkeypatch.setattr(products, "MAX_LISTED", 1)
+    scan = runtime.process().committer.client.store._scan
+    monkeypatch.setattr(Store, "_scan", lambda _, *given, **more: scan(*given, Limit=2, **more))
+    parts = pages(api, path)
+    assert len(parts) > 3
+    seen = [entry for part in parts for entry in part["entries"]]
+    assert sorted(map(str, seen)) == sorted(map(str, whole["entries"]))
+
+
+def pages(api, path):
+    """All pages of a list."""
+    found = [api("GET", path).document]
+    while "next" in found[-1]:
+        found.append(api("GET", path, query={"cursor": found[-1]["next"]}).document)
+    return found
+
+
 def test_a_count_over_http_goes_on_with_the_lease_of_its_answer(api):
     acquire = {"action": "acquire", "productId": TEA, "seconds": 60, "outliveInvocation": True}
     granted = api("POST", "/counts", acquire).document
@@ -1137,7 +1195,8 @@ def test_customers_do_nothing_that_operators_do(customers):
     for method, path, body in OPERATORS_REQUESTS:
         said = customers(method, path, body, query=QUERIES.get(method), claims={"sub": "u-7"})
         assert said.code == (403, "OPERATORS_ONLY")
-    for path in ("/stock", f"/stock/{TEA}", f"/products/{TEA}/adjustments", "/orders"):
+    of_product = (f"/products/{TEA}/adjustments", f"/products/{TEA}/history")
+    for path in ("/stock", f"/stock/{TEA}", *of_product, "/orders"):
         assert customers("GET", path, claims={"sub": "u-7"}).code == (403, "OPERATORS_ONLY")
 
 

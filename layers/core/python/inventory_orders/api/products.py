@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from inventory_orders.api.access import ApiSettings, Caller
 from inventory_orders.api.requests import (
+    MAX_LISTED,
     HttpAnswer,
     ProblemError,
     Request,
@@ -16,13 +18,14 @@ from inventory_orders.api.requests import (
     place_after,
     read_deadline,
 )
+from inventory_orders.domain.change import OrderRecord
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
 from inventory_orders.invocation import direct
 from inventory_orders.invocation.telemetry import logger
 from inventory_orders.lanes.observe import StockLevel, estimate_levels, read_level
 from inventory_orders.messages.parse import checked_id
-from inventory_orders.store.dynamodb import BATCH_GET_LIMIT, Snapshot
+from inventory_orders.store.dynamodb import BATCH_GET_LIMIT, ListPosition, Snapshot
 
 Shown = dict[str, Any]
 
@@ -172,6 +175,13 @@ def list_adjustments(
     checked_id("productId", product_id)
     name = f"#ADJUSTMENTS {product_id}"
     after, limit = place_after(name, query), limit_of(query)
+    adjustments, last = _adjustments(product_id, limit, after, client)
+    return HttpAnswer(200, {"adjustments": adjustments} | next_page(name, last))
+
+
+def _adjustments(
+    product_id: str, limit: int, after: ListPosition | None, client: RetryingClient
+) -> tuple[list[Shown], ListPosition | None]:
     rows, last = client.call(
         lambda: client.store.list_adjustments(product_id, limit, after),
         read_deadline(client.clock),
@@ -179,16 +189,75 @@ def list_adjustments(
     if not rows and after is None:
         # Each incarnation has its opening.
         raise _unknown_product(product_id)
-    shown = {
-        "adjustments": [{name: row[name] for name in _ADJUSTMENT if name in row} for row in rows]
-    }
-    return HttpAnswer(200, shown | next_page(name, last))
+    return [{name: row[name] for name in _ADJUSTMENT if name in row} for row in rows], last
 
 
 _ADJUSTMENT = (
     *("adjustmentId", "delta", "reason", "appliedAt", "counted", "actor", "reference"),
     *("productCreatedAt", "productVersion"),
 )
+
+
+def list_history(
+    request: Request, caller: Caller, product_id: str, client: RetryingClient
+) -> HttpAnswer:
+    """What changed the stock of a product, for operators: first its adjustments, then what orders took and gave back.
+
+    No index has orders by product: all are read, a megabyte for each page. A page without entries may have a `next`.
+
+    Raises:
+        InventoryOrdersError: Why it cannot be shown.
+    """
+    caller.check_may_operate()
+    query = request.parameters(("cursor",))
+    checked_id("productId", product_id)
+    name = f"#HISTORY {product_id}"
+    after = place_after(name, query)
+    entries: list[Shown] = []
+    unreadable: list[str] = []
+    last: ListPosition | None = None
+    if after is None or not after.at:
+        adjustments, last = _adjustments(product_id, MAX_LISTED, after, client)
+        entries += ({"action": "adjust", "at": a.pop("appliedAt", ""), **a} for a in adjustments)
+        after = None
+    if last is None:
+        orders, last = client.call(
+            lambda: client.store.list_all_orders(after), read_deadline(client.clock)
+        )
+        last = last and replace(last, at=_AMONG_ORDERS)
+        for order_id, order in orders.items():
+            # The units of a line are as they were stored.
+            if isinstance(order, OrderRecord) and all(
+                isinstance(line.quantity, int) for line in order.lines
+            ):
+                entries += _moved(order, product_id)
+            else:
+                unreadable.append(order_id)
+    return HttpAnswer(200, {"entries": entries, "unreadable": unreadable} | next_page(name, last))
+
+
+_AMONG_ORDERS = "orders"
+
+
+def _moved(order: OrderRecord, product_id: str) -> Iterator[Shown]:
+    """What an order took of a product, and what it gave back."""
+    for line in order.lines:
+        if line.product_id != product_id or line.product_created_at is None:
+            continue
+        of = {"orderId": order.order_id, "productCreatedAt": line.product_created_at}
+        taken = {"action": "place", "at": order.created_at, "delta": -line.quantity, **of}
+        source = {"productVersion": line.product_version, "lanePage": line.lane_page}
+        yield taken | {name: value for name, value in source.items() if value is not None}
+        for step in order.steps:
+            if product_id in step.returned_versions:
+                quantity = (step.quantities or {})[product_id]
+                given = {"action": step.action, "at": step.at, "delta": quantity, **of}
+                own = {"stepId": step.step_id} if step.step_id else {}
+                yield given | {
+                    "productVersion": step.returned_versions[product_id],
+                    **own,
+                    **step.notes,
+                }
 
 
 def shown_level(level: StockLevel) -> Shown:

@@ -325,19 +325,38 @@ class Store:
         Raises:
             StoreError: The request failed.
         """
-        more = {} if after is None else {"ExclusiveStartKey": key_item(after.id)}
-        response = call(
-            self._client.scan,
-            TableName=self._tables[Table.PRODUCTS],
-            ConsistentRead=True,
-            Limit=limit,
-            **more,
-        )
+        items, last = self._scan(Table.PRODUCTS, after, ConsistentRead=True, Limit=limit)
         snapshot = Snapshot()
-        for item in response["Items"]:
+        for item in items:
             self._add(snapshot, item["productId"]["S"], item)
+        return snapshot, last
+
+    def list_all_orders(
+        self, after: ListPosition | None
+    ) -> tuple[dict[str, Record | CorruptItemError], ListPosition | None]:
+        """List orders in no order, a megabyte of them. Eventually consistent.
+
+        Args:
+            after: Where to go on; None: at the beginning.
+
+        Returns:
+            The orders by id, or why one cannot be read, and where to go on; None at the end.
+
+        Raises:
+            StoreError: The request failed.
+        """
+        items, last = self._scan(Table.ORDERS, after)
+        return {item["orderId"]["S"]: _found(read_record, item) for item in items}, last
+
+    def _scan(
+        self, table: Table, after: ListPosition | None, **more: Any
+    ) -> tuple[Sequence[Item], ListPosition | None]:
+        (key,) = KEYS[table]
+        if after is not None:
+            more["ExclusiveStartKey"] = {key: {"S": after.id}}
+        response = call(self._client.scan, TableName=self._tables[table], **more)
         last = response.get("LastEvaluatedKey")
-        return snapshot, ListPosition("", last["productId"]["S"]) if last else None
+        return response["Items"], ListPosition("", last[key]["S"]) if last else None
 
     def list_adjustments(
         self, product_id: str, limit: int, after: ListPosition | None
