@@ -211,7 +211,7 @@ class Batch:
         unreadable: What is wrong, by id, with products that break the table's contract. The same.
         limits: As given. The loop lowers them to find a change that DynamoDB will not accept.
         losses: Rounds that came to nothing. The loop.
-        throttled: Products whose rows are throttled: set aside until all others are through. The loop.
+        throttled: Products whose rows are throttled: set aside until all others are through. The loop, and visits.
         to_reclaim: Products of which a change needs in the row what lies in lanes. The loop.
     """
 
