@@ -84,7 +84,11 @@ _FUNCTIONS = {
     "ChangeOrders": _Function(
         "change_orders",
         "Confirms, fulfils, cancels, returns and expires orders",
-        {"Products": "BatchGetItem UpdateItem", "Orders": _WRITE_ORDERS},
+        {
+            "Products": "BatchGetItem UpdateItem",
+            "Orders": _WRITE_ORDERS,
+            "Allotments": _USE_LANES,
+        },
         fed_by=("OrderCommandQueue", "ExpiryQueue"),
         settings=("HOLD_GRACE_SECONDS",),
     ),
@@ -130,7 +134,7 @@ _FUNCTIONS = {
             "Orders/byUser": "Query",
             "Orders/byToFulfil": "Query",
             "StockAdjustments": "Query",
-            "Allotments": "BatchGetItem GetItem",
+            "Allotments": f"{_USE_LANES} GetItem",
         },
         settings=("HOLD_SECONDS", "ORDER_QUEUE_URL", *_CALLERS),
     ),

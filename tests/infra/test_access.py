@@ -119,11 +119,12 @@ PlaceOrders    | USE_LANES                                                      
 AdjustStock    | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:UpdateItem                     | Products         | role
 AdjustStock    | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem                        | StockAdjustments | role
 AdjustStock    | USE_LANES                                                                      | Allotments       | role
+ChangeOrders   | USE_LANES                                                                      | Allotments       | role
 ChangeOrders   | dynamodb:BatchGetItem dynamodb:UpdateItem                                      | Products         | role
 ChangeOrders   | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:UpdateItem    | Orders           | role
 Api            | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:Scan dynamodb:UpdateItem        | Products         | role
 Api            | dynamodb:Query                                                                 | StockAdjustments | role
-Api            | dynamodb:BatchGetItem dynamodb:GetItem                                         | Allotments       | role
+Api            | USE_LANES dynamodb:GetItem                                                     | Allotments       | role
 Api            | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:Scan dynamodb:UpdateItem | Orders | role
 ManageProducts | dynamodb:BatchGetItem CHANGE_ROWS                                              | Products         | role
 ManageProducts | dynamodb:PutItem                                                               | StockAdjustments | role

@@ -527,6 +527,77 @@ def test_a_repeated_correction_that_meets_half_of_the_first_one_is_not_refused(t
     assert statuses(tables.apply(tables.worker(), all_of_it)) == [REPLAYED]
 
 
+def test_a_row_that_never_rests_does_not_hold_up_refusals_of_it_or_its_neighbours(tables):
+    """Each look at the row finds it written again: one moment has to do for all that is refused."""
+    tables.create("p", stock=5)
+    tables.create("q")
+
+    def before(operation, request):
+        if operation == "TransactGetItems":
+            version = str(int(tables.row("p")["_version"]["N"]) + 1)
+            row = tables.row("p") | {"_version": {"N": version}}
+            tables.aws.dynamodb.answer("PutItem", {"TableName": "Products", "Item": row})
+
+    tables.before = before
+    short = [Adjustment("p", f"c{number}", -50, "CORRECTION") for number in range(3)]
+    report = tables.apply(tables.worker(), *short, Adjustment("q", "r", 7, "RECEIPT"))
+    assert statuses(report) == [REJECTED] * 3 + [APPLIED]
+    assert tables.calls.count("TransactGetItems") == 1
+
+
+def test_where_a_refusal_cannot_be_read_its_neighbours_go_on(tables):
+    tables.create("p", stock=5)
+    tables.create("q")
+
+    def before(operation, request):
+        if operation == "TransactGetItems":
+            raise ServiceError("ThrottlingException")
+
+    tables.before = before
+    short, receipt = Adjustment("p", "c", -50, "CORRECTION"), Adjustment("q", "r", 7, "RECEIPT")
+    report = tables.apply(tables.worker(), short, receipt)
+    assert statuses(report) == [RETURNED, APPLIED]
+
+
+@pytest.mark.aws(
+    "TransactGetItems reads up to 100 items, of at most 4 MB together.",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactGetItems.html",
+)
+@pytest.mark.parametrize(("products", "size"), [(60, 0), (12, LARGEST_ROW)])
+def test_many_refusals_and_those_of_huge_rows_are_read_in_portions(tables, products, size):
+    for number in range(products):
+        tables.create(f"p{number}", stock=1, size=size)
+    short = [Adjustment(f"p{number}", "c", -2, "CORRECTION") for number in range(products)]
+    assert statuses(tables.apply(tables.worker(), *short)) == [REJECTED] * products
+    assert tables.calls.count("TransactGetItems") == 2
+
+
+def test_an_order_after_its_tombstone_is_no_corrupt_one_beside_a_conflict(tables):
+    """All products come from the cache, so that the tombstone is met by a write, and then comes again with a row."""
+    products = [f"p{number}" for number in range(10)]
+    for product_id in products:
+        tables.create(product_id)
+    worker = tables.worker()
+    for number in range(2):
+        tables.apply(worker, order(f"-warm{number}", *products))
+    tables.apply(tables.worker(), OrderCommand("o0", OrderAction.CANCEL))
+
+    def conflict(request):
+        """Another transaction is at the row of p5."""
+        keys = [action.get("Update", {}).get("Key") for action in request["TransactItems"]]
+        if {"productId": {"S": "p5"}} not in keys:
+            tables.once("TransactWriteItems", conflict)
+            return
+        met = ["TransactionConflict" if k == {"productId": {"S": "p5"}} else "None" for k in keys]
+        reasons = {"CancellationReasons": [{"Code": code} for code in met]}
+        raise ServiceError("TransactionCanceledException", extra=reasons)
+
+    tables.once("TransactWriteItems", conflict)
+    orders = [order(number, products[number % 10]) for number in range(96)]
+    assert statuses(tables.apply(worker, *orders)) == [APPLIED] * 96
+    assert decode(tables.aws.dynamodb.tables["Orders"].items["o0",])["status"] == "CANCELLED"
+
+
 def test_a_repeated_count_that_meets_half_of_the_first_one_is_not_lost(tables):
     tables.create("p", stock=3)
     client, soon = RetryingClient(tables.store), Deadline.after(20, SystemClock())

@@ -719,6 +719,17 @@ def test_a_row_that_lent_products_may_not_have_comes_home_before_it_changes(lane
     assert lanes.row("r").stock_count == 40 + delta
 
 
+def test_who_has_no_time_to_wait_brings_nothing_home(lanes):
+    """Not even where somebody wrote a row past all rules: the order goes on to those who wait."""
+    lanes.list_and_lend()
+    lanes.change("Products", "p", lowStockThreshold={"N": "60"})
+    hasty = Committer(lanes.tables.store, patient=False)
+    before = len(lanes.tables.calls)
+    report = lanes.tables.apply(hasty, Order("o", "u", {"p": 1}))
+    assert outcomes(report) == [(Verdict.RETURNED, "CONTENTION")]
+    assert lanes.tables.calls[before:] == ["BatchGetItem"]
+
+
 def test_receipts_and_cancellations_go_to_the_row_and_recall_nothing(lanes):
     lanes.list_and_lend()
     lanes.tables.apply(lanes.engine, Order("o", "u", {"p": 5}))

@@ -26,7 +26,13 @@ from inventory_orders.errors import (
     Verdict,
     id_reused_error,
 )
+from inventory_orders.portions import in_portions
 from inventory_orders.store.dynamodb import Snapshot
+
+# A TransactGetItems reads 4 MB and 100 items:
+# docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactGetItems.html
+_MAX_READ_BYTES = 4_000_000
+_LEAST_BYTES = _MAX_READ_BYTES // 100
 
 _REPAIR = "it fails a condition on what was read from it; repair the item"
 
@@ -268,7 +274,9 @@ class Batch:
         known = self.rows.keys() | self.unreadable.keys()
         unknown = [product_id for product_id in product_ids if product_id not in known]
         if unknown:
-            hints = [] if self._has_read_records else [c.record_key for c in self.pending]
+            # Of a change that took the place of another the record is known.
+            first = [c for c in self.pending if c is self.pending.by_key[c.record_key]]
+            hints = [] if self._has_read_records else [change.record_key for change in first]
             self.read([*unknown, *hints])
 
     def read_to_reject(self, changes: Iterable[Change]) -> bool:
@@ -281,13 +289,22 @@ class Batch:
         unread = [c for c in changes if self._seen_with.get(c.record_key) != self._rows_of(c)]
         if alone := [change.record_key for change in unread if not change.product_ids]:
             self.read(alone, consistent_records=True)
-        for change in unread:
-            if change.product_ids:
-                keys = (*change.product_ids, change.record_key)
-                request = partial(self._client.store.read_together, keys)
+        # Those of a product come together: read one by one on a busy row, each would be older than the next.
+        of_stock = sorted((c for c in unread if c.product_ids), key=lambda c: [*c.product_ids])
+        for portion in in_portions(of_stock, len(of_stock), self._size_of, _MAX_READ_BYTES):
+            keys = list(dict.fromkeys(k for c in portion for k in (*c.product_ids, c.record_key)))
+            request = partial(self._client.store.read_together, keys)
+            try:
                 self._take_over(self._client.call(request, self.deadline, self.stats))
-                self._seen_with[change.record_key] = self._rows_of(change)
+            except ThrottledError as error:
+                self.pending.give_up(portion, error.code, str(error))
+            self._seen_with |= {change.record_key: self._rows_of(change) for change in portion}
         return bool(unread)
+
+    def _size_of(self, change: Change) -> int:
+        """Bytes to allow for the items of a change, so that no more of them are read together than one request takes."""
+        sizes = (0 if row is None else row.size for row in self._rows_of(change))
+        return _LEAST_BYTES + sum(max(size, _LEAST_BYTES) for size in sizes)
 
     def _rows_of(self, change: Change) -> list[Product | None]:
         return [self.rows.get(product_id) for product_id in change.product_ids]

@@ -195,7 +195,8 @@ class Committer:
             batch.throttled.clear()
         planned, attempts, has_lost = None, list[Attempt](), True
         try:
-            found = supply(self.client, self.lanes, batch, lambda c: self._move(batch, c))
+            move = (lambda chains: self._move(batch, chains)) if self._patient else None
+            found = supply(self.client, self.lanes, batch, move)
             if found is not None:
                 unknown = set(pending.product_ids) - found.allocation.rows.keys()
                 out_of_reach = (batch.leased | unknown) - found.sources.keys()
@@ -222,18 +223,19 @@ class Committer:
             pending.fail(error)
         finally:
             end_visit(self.client, self.lanes, batch)
-        if has_lost:
+        has_decided = any(attempt.transaction.decisions for attempt in attempts)
+        if not self._patient and (has_lost or not has_decided):
+            pending.give_up_all("CONTENTION", "it would have to wait for others")
+        elif has_lost:
             self._back_off(batch)
-        elif not any(attempt.transaction.decisions for attempt in attempts):
+        elif not has_decided:
             self._unblock(batch, planned)
 
     def _unblock(self, batch: Batch, planned: Plan | None) -> None:
         """Act where nothing could be decided: mark short products for reclaiming, or wait for what is in the way."""
         pending = batch.pending
         short = planned.short - batch.to_reclaim if planned is not None else frozenset()
-        if not self._patient:
-            pending.give_up_all("CONTENTION", "it would have to wait for others")
-        elif short and not short.issubset(pending.need if self.lanes.most else {}):
+        if short and not short.issubset(pending.need if self.lanes.most else {}):
             batch.to_reclaim |= short
         elif batch.throttled:
             batch.throttled.clear()

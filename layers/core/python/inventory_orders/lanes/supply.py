@@ -58,7 +58,7 @@ def supply(
     client: RetryingClient,
     lanes: Lanes,
     batch: Batch,
-    commit: Callable[[Sequence[Chain]], bool],
+    commit: Callable[[Sequence[Chain]], bool] | None,
 ) -> Supply | None:
     """Find what is pending in the own lane, in rows or at the depot.
 
@@ -68,10 +68,10 @@ def supply(
         client: Sends the requests.
         lanes: What this process knows of lanes.
         batch: What is wanted, and the rows as they are known.
-        commit: Commits chains of moves. Returns whether all of them are durable.
+        commit: Commits chains of moves. Returns whether all of them are durable. None: the depot is not visited.
 
     Returns:
-        The supply; None if moves were lost or changes returned, and all has to be looked at again.
+        The supply; None if moves were lost or changes returned, and all has to be looked at again, or for want of a visit.
 
     Raises:
         StoreError: DynamoDB failed, or the wait for the depot was too long.
@@ -83,7 +83,7 @@ def supply(
     if lanes.pages is None:
         lanes.remember(read_all(client, lanes.keys, batch.deadline, batch.stats).pages.values())
     found = _without_a_visit(client, lanes, batch, need)
-    if found is not None or not batch.pending:
+    if found is not None or not batch.pending or commit is None:
         return found
     if need:
         lanes.take(batch.deadline, batch.stats)
