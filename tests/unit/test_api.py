@@ -15,7 +15,7 @@ import jsonschema
 import pytest
 import yaml
 
-from inventory_orders.api import products
+from inventory_orders.api import products, requests
 from inventory_orders.api.access import ApiSettings, Caller
 from inventory_orders.api.products import availability
 from inventory_orders.api.requests import (
@@ -813,6 +813,23 @@ def test_orders_are_listed_page_by_page_with_the_newest_first(api):
     assert api("GET", "/orders", query={"userId": "nobody"}).document == nothing
 
 
+@pytest.mark.aws(
+    "What a function answers has at most 6 MB.",
+    "https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html",
+)
+def test_a_page_holds_as_many_orders_as_an_answer_can(api, monkeypatch):
+    for number in range(5):
+        place(api, f"o-{number}", 1)
+    (whole,) = pages(api, "/orders", userId="u-7")
+    assert len(json.dumps(whole)) < requests._MAX_LISTED_BYTES
+    size = len(json.dumps(whole["orders"][0]))
+    for room, expected in ((2.5 * size, [2, 2, 1]), (1, [1] * 5)):
+        monkeypatch.setattr(requests, "_MAX_LISTED_BYTES", room)
+        found = pages(api, "/orders", userId="u-7")
+        assert [len(page["orders"]) for page in found] == expected
+        assert [order for page in found for order in page["orders"]] == whole["orders"]
+
+
 @pytest.mark.parametrize("broken", [{"items": {"S": "?"}}, {"_version": {"S": "1"}}])
 def test_an_order_that_cannot_be_read_does_not_hide_the_others_of_a_list(api, broken):
     place(api)
@@ -1148,11 +1165,11 @@ def test_the_history_of_a_product_adds_up_to_its_stock(api, monkeypatch):
     assert sorted(map(str, seen)) == sorted(map(str, whole["entries"]))
 
 
-def pages(api, path):
+def pages(api, path, **query):
     """All pages of a list."""
-    found = [api("GET", path).document]
+    found = [api("GET", path, query=query).document]
     while "next" in found[-1]:
-        found.append(api("GET", path, query={"cursor": found[-1]["next"]}).document)
+        found.append(api("GET", path, query={**query, "cursor": found[-1]["next"]}).document)
     return found
 
 
@@ -1271,6 +1288,7 @@ def test_the_order_of_a_forgotten_customer_is_nobodys(customers):
 def test_an_id_that_no_path_can_name_is_refused(api):
     for path, body, name in (
         ("/orders", ORDER | {"orderId": "o%2D5"}, "orderId"),
+        ("/orders", ORDER | {"orderId": ".."}, "orderId"),
         ("/products", {"productId": "p%2D5", "openingStock": 1}, "productId"),
     ):
         said = api("POST", path, body, JSON)

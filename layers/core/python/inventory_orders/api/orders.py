@@ -12,6 +12,7 @@ from inventory_orders.api.requests import (
     ProblemError,
     Request,
     check_path_can_name,
+    fitting,
     limit_of,
     malformed,
     next_page,
@@ -248,6 +249,10 @@ def list_orders(request: Request, caller: Caller) -> HttpAnswer:
     orders, unreadable = read_orders(client, places, deadline, lambda order: _shown(order, caller))
     if unreadable:
         logger.error("orders cannot be read", extra={"orders": unreadable})
+    if (most := fitting(orders)) < len(orders):
+        orders = orders[:most]
+        ids = [place.id for place in places]
+        places, has_more = places[: ids.index(orders[-1]["orderId"]) + 1], True
     # The index may show an order that was fulfilled a moment ago.
     only = user_id is None or "status" in query
     shown = {

@@ -7,7 +7,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -19,6 +19,7 @@ from inventory_orders.domain.events import in_json
 from inventory_orders.engine.outcomes import ChangeOutcome, UnsuccessfulError, outcome_of
 from inventory_orders.errors import InventoryOrdersError, Verdict, VerdictError
 from inventory_orders.messages.strict_json import shown_key, strict_json
+from inventory_orders.portions import in_portions
 from inventory_orders.store.dynamodb import ListPosition
 
 MAX_BODY_BYTES = 262_144
@@ -26,6 +27,10 @@ MAX_BODY_BYTES = 262_144
 
 MAX_LISTED = 100
 _LISTED = "20"
+
+# An answer of Lambda has at most 6 MB, and the body comes as a text in it, with a backslash before each quotation mark:
+# docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html
+_MAX_LISTED_BYTES = 4_000_000
 
 _READ_SECONDS = 3.0
 
@@ -296,11 +301,12 @@ def check_path_can_name(name: str, value: str) -> None:
     """Check that a path can name what has this id.
 
     Raises:
-        ProblemError: Its path would name something else, because it is decoded.
+        ProblemError: Its path would name something else, because it is decoded, or leads up.
     """
-    if unquote(value) != value:
+    if unquote(value) != value or value in (".", ".."):
         raise malformed(
-            f"{name}: has a percent sign before two hexadecimal digits, so that no path could name it; choose another id",
+            f"{name}: has a percent sign before two hexadecimal digits, or is dots alone, so that no path could name it; "
+            "choose another id",
             name,
         )
 
@@ -315,6 +321,14 @@ def limit_of(query: Mapping[str, str]) -> int:
     if given.isascii() and given.isdecimal() and len(given) <= 3 and 1 <= int(given) <= MAX_LISTED:
         return int(given)
     raise malformed(f"limit: must be a whole number from 1 to {MAX_LISTED}", "limit")
+
+
+def fitting(entries: Sequence[Mapping[str, Any]]) -> int:
+    """How many of the entries of a page one answer can hold."""
+    portions = in_portions(
+        entries, len(entries), lambda one: len(json.dumps(one, default=in_json)), _MAX_LISTED_BYTES
+    )
+    return len(portions[0]) if portions else 0
 
 
 # A cursor, the place in a list at which the next page begins, is no secret and opens nothing: what is listed is said by the
