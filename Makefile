@@ -27,7 +27,7 @@ OTHERS := $(filter-out $(OF_A_STAGE),$(or $(MAKECMDGOALS),$(.DEFAULT_GOAL)))
 $(if $(OTHERS),$(error make $(OTHERS) takes no STAGE; these do: $(OF_A_STAGE)))
 endif
 
-.PHONY: help setup demo dashboard desk up down env invoke audit lanes redrive example bootstrap synth diff deploy verify destroy lint format unit test newest explore soak bench browser docs screenshot lock
+.PHONY: help setup demo dashboard desk up down env invoke audit lanes redrive example bootstrap synth diff deploy verify destroy lint format unit test newest explore soak bench browser bytecode docs screenshot lock
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {gsub(/[$$][$$]/, "$$", $$2); printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -102,8 +102,13 @@ unit: setup ## run the unit tests only
 # Two of the processes wait for their embedded AWS a good part of the time, so three fill two cores.
 test: WORKERS = 3
 test: setup ## run all checks: lint, unit, infra, explore, integration, e2e
-	@$(MAKE) --no-print-directory --jobs=2 lint browser
+	@$(MAKE) --no-print-directory --jobs=3 lint browser bytecode
 	@$(TESTS)
+
+# On a fresh clone each of the processes would compile all that the tests import, while the others do the same. What does
+# not import is told by the tests.
+bytecode: setup
+	@$(VENV)/bin/python -m pytest --collect-only --quiet >/dev/null 2>&1 || true
 
 # Lambda's runtime brings boto3 and botocore, newer from time to time. The only installation here without hashes.
 NEWEST := .local/newest
