@@ -64,6 +64,7 @@ app = typer.Typer()
 PANEL = "Operators (the embedded AWS, or --stage STAGE)"
 _ACCOUNT_PANEL = "Your AWS account"
 _CDK = (str(ROOT / "node_modules" / ".bin" / "cdk"), "--no-notices")
+_QUALIFIER = "@aws-cdk/core:bootstrapQualifier"
 _Stage = Annotated[
     str,
     typer.Option(
@@ -955,6 +956,13 @@ def _show_event(heard: Heard, seen: set[str]) -> None:
 def bootstrap() -> None:
     """Prepare the account and region of your environment for the CDK, once. A repetition changes nothing."""
     account = AwsAccount.of_environment()
+    config = _cdk_json()
+    if _QUALIFIER in config["context"] and "toolkitStackName" not in config:
+        # The CDK would update the shared stack in place, and so replace the roles that other apps deploy with.
+        raise UserError(
+            f'cdk.json has a {_QUALIFIER}, but no name for its bootstrap stack: set "toolkitStackName" at the top level, '
+            'such as "CDKToolkit-shop"; "CDKToolkit" is the one that all apps of the account and region share'
+        )
     number = account.number()
     aside.print(f"bootstrap: account {number}, {account.region}")
     # An empty `--app`, because the CDK would otherwise synthesise the stack for this command too.
@@ -974,8 +982,7 @@ def synth(stage: _Stage = "dev") -> None:
     )
     if synthesised.returncode != 0:
         raise typer.Exit(synthesised.returncode)
-    output = json.loads((ROOT / "cdk.json").read_text("utf-8"))["output"]
-    screen.print(f"{output}/{stack_name(stage)}.template.json", soft_wrap=True)
+    screen.print(f"{_cdk_json()['output']}/{stack_name(stage)}.template.json", soft_wrap=True)
 
 
 @app.command(rich_help_panel=_ACCOUNT_PANEL)
@@ -1093,11 +1100,15 @@ def _account_for(command: str, stage: str, *, ask: bool = False) -> AwsAccount:
 
 def _settings(stage: str) -> Settings:
     """Read the settings as the CDK will read them."""
-    context = json.loads((ROOT / "cdk.json").read_text("utf-8"))["context"]
+    context = _cdk_json()["context"]
     try:
         return Settings.from_context(stage, context.get("settings"), context.get("stages"))
     except SettingsError as error:
         raise UserError(str(error)) from None
+
+
+def _cdk_json() -> dict[str, Any]:
+    return dict(json.loads((ROOT / "cdk.json").read_text("utf-8")))
 
 
 def _cdk(account: AwsAccount, *arguments: str) -> None:

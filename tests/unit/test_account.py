@@ -1,5 +1,6 @@
 """Commands for an account: what is missing is said in one line, before the CDK begins."""
 
+import json
 import os
 import subprocess
 from collections import defaultdict
@@ -409,6 +410,20 @@ def test_bootstrap_names_its_place_and_synthesises_nothing(cdk, account):
     assert CliRunner().invoke(app, ["bootstrap"]).exit_code == 0
     ((arguments, _),) = cdk
     assert arguments[1:] == ["bootstrap", "aws://123456789012/us-east-1", "--app", ""]
+
+
+def test_a_bootstrap_qualifier_needs_a_bootstrap_stack_of_its_own(
+    cdk, account, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(operators, "ROOT", tmp_path)
+    config = {"context": {"@aws-cdk/core:bootstrapQualifier": "shop"}}
+    (tmp_path / "cdk.json").write_text(json.dumps(config))
+    assert 'set "toolkitStackName" at the top level' in refused(["bootstrap"])
+    assert cdk == []
+    config["toolkitStackName"] = "CDKToolkit-shop"
+    (tmp_path / "cdk.json").write_text(json.dumps(config))
+    assert CliRunner().invoke(app, ["bootstrap"]).exit_code == 0
+    assert len(cdk) == 1
 
 
 @pytest.mark.parametrize(("answer", "called"), [("n\n", 0), ("y\n", 1)])
