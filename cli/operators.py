@@ -1052,7 +1052,7 @@ def destroy(stage: _Stage) -> None:
     try:
         stack_id = remains.stack_id(account, stack_name(stage))
     except (BotoCoreError, ClientError):
-        # Without a stack, or without access to it, the CDK prints the error.
+        # The roles of the CDK may have the access that these credentials lack; otherwise it prints the error.
         stack_id = None
     _cdk(account, "destroy", "-c", f"stage={stage}", "--force")
     if stack_id is not None:
