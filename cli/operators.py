@@ -436,7 +436,7 @@ def restore(
     ),
     account: OnAccount = None,
 ) -> None:
-    """Put all rows back to their state at an earlier second, and publish it. Counts the rows that differ, and asks first.
+    """Put all rows back to their state at an earlier second, and publish it. Counts the rows to write, and asks first.
 
     The service stands still meanwhile; messages wait in their queues. Orders that were placed since are cancelled. You
     may interrupt it and run it again. Exit status 1 if the books do not balance in the end.
@@ -485,7 +485,7 @@ def restore(
 
 
 def _show_differences(found: Differences) -> None:
-    table = table_of("table", "rows that go back", "rows made since, to be removed")
+    table = table_of("table", "rows that go back, and holds", "rows made since, to be removed")
     for kind in [*found.back, *(kind for kind in found.gone if kind not in found.back)]:
         table.add_row(kind.value, f"{found.back[kind]:,}", f"{found.gone[kind]:,}")
     screen.print(table if table.row_count else "No row differs.")
