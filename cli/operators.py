@@ -64,6 +64,7 @@ app = typer.Typer()
 PANEL = "Operators (the embedded AWS, or --stage STAGE)"
 _ACCOUNT_PANEL = "Your AWS account"
 _CDK = (str(ROOT / "node_modules" / ".bin" / "cdk"), "--no-notices")
+_QUALIFIER = "@aws-cdk/core:bootstrapQualifier"
 _Stage = Annotated[
     str,
     typer.Option(
@@ -435,7 +436,7 @@ def restore(
     ),
     account: OnAccount = None,
 ) -> None:
-    """Put all rows back to their state at an earlier second, and publish it. Counts the rows that differ, and asks first.
+    """Put all rows back to their state at an earlier second, and publish it. Counts the rows to write, and asks first.
 
     The service stands still meanwhile; messages wait in their queues. Orders that were placed since are cancelled. You
     may interrupt it and run it again. Exit status 1 if the books do not balance in the end.
@@ -484,7 +485,7 @@ def restore(
 
 
 def _show_differences(found: Differences) -> None:
-    table = table_of("table", "rows that go back", "rows made since, to be removed")
+    table = table_of("table", "rows that go back, and holds", "rows made since, to be removed")
     for kind in [*found.back, *(kind for kind in found.gone if kind not in found.back)]:
         table.add_row(kind.value, f"{found.back[kind]:,}", f"{found.gone[kind]:,}")
     screen.print(table if table.row_count else "No row differs.")
@@ -955,6 +956,13 @@ def _show_event(heard: Heard, seen: set[str]) -> None:
 def bootstrap() -> None:
     """Prepare the account and region of your environment for the CDK, once. A repetition changes nothing."""
     account = AwsAccount.of_environment()
+    config = _cdk_json()
+    if _QUALIFIER in config["context"] and "toolkitStackName" not in config:
+        # The CDK would update the shared stack in place, and so replace the roles that other apps deploy with.
+        raise UserError(
+            f'cdk.json has a {_QUALIFIER}, but no name for its bootstrap stack: set "toolkitStackName" at the top level, '
+            'such as "CDKToolkit-shop"; "CDKToolkit" is the one that all apps of the account and region share'
+        )
     number = account.number()
     aside.print(f"bootstrap: account {number}, {account.region}")
     # An empty `--app`, because the CDK would otherwise synthesise the stack for this command too.
@@ -974,8 +982,7 @@ def synth(stage: _Stage = "dev") -> None:
     )
     if synthesised.returncode != 0:
         raise typer.Exit(synthesised.returncode)
-    output = json.loads((ROOT / "cdk.json").read_text("utf-8"))["output"]
-    screen.print(f"{output}/{stack_name(stage)}.template.json", soft_wrap=True)
+    screen.print(f"{_cdk_json()['output']}/{stack_name(stage)}.template.json", soft_wrap=True)
 
 
 @app.command(rich_help_panel=_ACCOUNT_PANEL)
@@ -1045,7 +1052,7 @@ def destroy(stage: _Stage) -> None:
     try:
         stack_id = remains.stack_id(account, stack_name(stage))
     except (BotoCoreError, ClientError):
-        # Without a stack, or without access to it, the CDK prints the error.
+        # The roles of the CDK may have the access that these credentials lack; otherwise it prints the error.
         stack_id = None
     _cdk(account, "destroy", "-c", f"stage={stage}", "--force")
     if stack_id is not None:
@@ -1093,11 +1100,15 @@ def _account_for(command: str, stage: str, *, ask: bool = False) -> AwsAccount:
 
 def _settings(stage: str) -> Settings:
     """Read the settings as the CDK will read them."""
-    context = json.loads((ROOT / "cdk.json").read_text("utf-8"))["context"]
+    context = _cdk_json()["context"]
     try:
         return Settings.from_context(stage, context.get("settings"), context.get("stages"))
     except SettingsError as error:
         raise UserError(str(error)) from None
+
+
+def _cdk_json() -> dict[str, Any]:
+    return dict(json.loads((ROOT / "cdk.json").read_text("utf-8")))
 
 
 def _cdk(account: AwsAccount, *arguments: str) -> None:

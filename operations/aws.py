@@ -16,7 +16,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from inventory_orders.store.dynamodb import BATCH_GET_LIMIT, CLIENT_CONFIG, Store
 from inventory_orders.store.rows import Item, Table
-from operations.errors import UserError
+from operations.errors import LostAnswerError, UserError
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudformation import CloudFormationClient
@@ -136,14 +136,14 @@ class Aws:
         """Invoke a function, which is named as in the outputs, with a command. Returns its answer.
 
         Raises:
-            UserError: It raised an exception.
+            LostAnswerError: It raised an exception, timed out or died. It may have carried the command out.
         """
         done = self.functions.invoke(
             FunctionName=self.live(function), Payload=json.dumps(command).encode()
         )
         answer = json.loads(done["Payload"].read() or b"null")
         if "FunctionError" in done or not isinstance(answer, dict):
-            raise UserError(f"{function} failed: {answer}")
+            raise LostAnswerError(f"{function} failed: {answer}")
         return answer
 
     def store(self) -> Store:

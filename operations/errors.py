@@ -1,5 +1,9 @@
-"""The one error that the command line shows without a traceback."""
+"""The errors that the command line shows without a traceback."""
 
 
 class UserError(Exception):
     """An error that a person can fix; the message says how."""
+
+
+class LostAnswerError(UserError):
+    """A command was sent, and nothing says whether it was carried out."""

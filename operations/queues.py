@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from operations.aws import Aws
@@ -109,7 +110,7 @@ def send(
     rate: float | None = None,
     on_sent: Callable[[int], None] = lambda _: None,
 ) -> list[str]:
-    """Send messages in order.
+    """Send messages in order. After Ctrl-C it begins no further request.
 
     Args:
         aws: The stack that the queue belongs to.
@@ -126,9 +127,11 @@ def send(
     """
     fifo = queue == FIFO
     url = url_of(aws, queue)
-    started = time.monotonic()
+    started, stopped = time.monotonic(), Event()
 
     def deliver(batch: Sequence[OrderMessage]) -> list[str]:
+        if stopped.is_set():
+            return []
         ids = _send_batch(aws, url, batch, fifo=fifo)
         on_sent(len(batch))
         return ids
@@ -145,7 +148,12 @@ def send(
     if fifo or rate is not None:
         return [message_id for batch in paced() for message_id in deliver(batch)]
     with ThreadPoolExecutor(_SENDERS) as pool:
-        return [message_id for ids in pool.map(deliver, paced()) for message_id in ids]
+        try:
+            return [message_id for ids in pool.map(deliver, paced()) for message_id in ids]
+        except BaseException:
+            # The pool's end, and after a second Ctrl-C that of the process, waits for all that was submitted.
+            stopped.set()
+            raise
 
 
 def depth(aws: Aws, queue: str) -> Depth:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from botocore.exceptions import ClientError
+
+from operations.errors import UserError
 from operations.export import bucket_name
 
 if TYPE_CHECKING:
@@ -19,10 +22,19 @@ def stack_id(account: AwsAccount, stack_name: str) -> str:
     """Find the id of a stack, which names it after its deletion too.
 
     Raises:
-        ClientError: The stack does not exist, or access is denied.
+        UserError: The stack does not exist.
+        ClientError: Access is denied.
     """
     cloudformation: CloudFormationClient = account.client("cloudformation")
-    return cloudformation.describe_stacks(StackName=stack_name)["Stacks"][0]["StackId"]
+    try:
+        return cloudformation.describe_stacks(StackName=stack_name)["Stacks"][0]["StackId"]
+    except ClientError as error:
+        if "does not exist" not in error.response["Error"]["Message"]:
+            raise
+        raise UserError(
+            f"there is no stack {stack_name} on account {account.number()}, {account.region}: name the stage that you "
+            "deployed, and set its region (AWS_REGION)"
+        ) from error
 
 
 def kept(account: AwsAccount, deleted: str) -> list[str]:

@@ -75,7 +75,8 @@ def restored(table: Table, live: Item | None, then: Item | None, moment: Moment)
         return live
     if then is None:
         return live and _unknown_then(table, live, moment)
-    if live is not None and _content(live) == _content(then):
+    # A hold runs on while the service stands still, so it is written even if its order is as it was then.
+    if live is not None and "expiresAt" not in then and _content(live) == _content(then):
         return live
     if table is Table.ORDERS and live and "userId" in live and "userId" not in then:
         # An order that filled in the tombstone of then: it took no stock.
@@ -151,7 +152,7 @@ class Differences:
 
     Attributes:
         rows: How many rows were read.
-        back: How many rows go back to their content of then, by table.
+        back: How many rows go back to their content of then, or to the time that was left of their hold, by table.
         gone: How many rows did not exist then and are removed, or emptied, by table.
         cancelled: How many orders did not exist then and hold stock, by status.
     """
@@ -260,11 +261,11 @@ class Restore:
     # ------------------------------------------------------------------ rows
 
     def look(self, on_progress: Callable[[Differences], None]) -> Differences:
-        """Count the rows that differ, without writing."""
+        """Count the rows that `put_back` writes, without writing."""
         return self._compare(on_progress, lambda *_: None)
 
     def put_back(self, on_progress: Callable[[Differences], None]) -> Differences:
-        """Write all rows that differ. No other program may write meanwhile.
+        """Write all rows that differ, and all holds. No other program may write meanwhile.
 
         Raises:
             UserError: Another program has written a row.

@@ -28,7 +28,7 @@ from local import ROOT
 from local.dashboard.service import LATEST, Service
 from local.desk.trial import Trial
 from local.desk.work import Desk, NotFoundError
-from operations.errors import UserError
+from operations.errors import LostAnswerError, UserError
 
 _TOKEN = "X-Desk-Token"  # noqa: S105 - the name of a header
 
@@ -229,10 +229,18 @@ class Handler(BaseHTTPRequestHandler):
             content = json.dumps(work(), allow_nan=False, default=in_json).encode()
         except NotFoundError as error:
             self._say(HTTPStatus.NOT_FOUND, str(error))
-        except (UserError, InventoryOrdersError, ClientError) as error:
-            self._say(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
-        except BotoCoreError as error:
+        # The page says of a write with this status that it may have been done.
+        except (LostAnswerError, BotoCoreError) as error:
             self._say(HTTPStatus.GATEWAY_TIMEOUT, str(error))
+        except (UserError, InventoryOrdersError) as error:
+            self._say(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+        except ClientError as error:
+            status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+            is_lost = status >= HTTPStatus.INTERNAL_SERVER_ERROR
+            self._say(
+                HTTPStatus.GATEWAY_TIMEOUT if is_lost else HTTPStatus.SERVICE_UNAVAILABLE,
+                str(error),
+            )
         # Any other is an error of the desk: the page has to show it, and the log the rest.
         except Exception as error:
             traceback.print_exc()

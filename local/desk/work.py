@@ -187,7 +187,8 @@ class Desk:
             Whether it is `done`; with `result`, or with the `code` and `message` of what failed.
 
         Raises:
-            UserError: The desk has no such command, or the function failed.
+            UserError: The desk has no such command.
+            LostAnswerError: The function failed.
         """
         action = command.get("action")
         if action not in _FUNCTIONS:

@@ -1,5 +1,6 @@
 """Commands for an account: what is missing is said in one line, before the CDK begins."""
 
+import json
 import os
 import subprocess
 from collections import defaultdict
@@ -411,13 +412,36 @@ def test_bootstrap_names_its_place_and_synthesises_nothing(cdk, account):
     assert arguments[1:] == ["bootstrap", "aws://123456789012/us-east-1", "--app", ""]
 
 
+def test_a_bootstrap_qualifier_needs_a_bootstrap_stack_of_its_own(
+    cdk, account, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(operators, "ROOT", tmp_path)
+    config = {"context": {"@aws-cdk/core:bootstrapQualifier": "shop"}}
+    (tmp_path / "cdk.json").write_text(json.dumps(config))
+    assert 'set "toolkitStackName" at the top level' in refused(["bootstrap"])
+    assert cdk == []
+    config["toolkitStackName"] = "CDKToolkit-shop"
+    (tmp_path / "cdk.json").write_text(json.dumps(config))
+    assert CliRunner().invoke(app, ["bootstrap"]).exit_code == 0
+    assert len(cdk) == 1
+
+
 @pytest.mark.parametrize(("answer", "called"), [("n\n", 0), ("y\n", 1)])
 def test_destroy_asks_first_and_says_what(cdk, account, answer, called):
-    account["describe_stacks"] = refusal("ValidationError", "Stack with id X does not exist")
+    account["describe_stacks"] = refusal("AccessDenied")
     done = CliRunner().invoke(app, ["destroy", "--stage", "live"], input=answer)
     assert "Destroy InventoryOrders-live on account 123456789012, us-east-1?" in done.stdout
     assert len(cdk) == called
-    assert "These stay" not in done.stdout, "nothing was there"
+    assert "These stay" not in done.stdout, "what was there is not known"
+
+
+def test_destroy_says_that_a_stage_does_not_exist(cdk, account):
+    """The CDK says of it that it is destroyed."""
+    account["describe_stacks"] = refusal("ValidationError", "Stack with id X does not exist")
+    assert refused(["destroy", "--stage", "lvie"], input="y\n").startswith(
+        "there is no stack InventoryOrders-lvie on account 123456789012, us-east-1"
+    )
+    assert cdk == []
 
 
 LIVE = "arn:aws:cloudformation:eu-west-1:123456789012:stack/InventoryOrders-live/4f1d"

@@ -9,6 +9,8 @@ import os
 import re
 import signal
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from types import SimpleNamespace
 
 import pytest
@@ -178,6 +180,34 @@ def test_a_message_of_a_group_is_not_sent_beside_one_before_it(queue, calls):
     messages = [OrderMessage(body, None, group, body) for body, group in groups.items()]
     assert queues.send(aws, queue, messages) == list("abcde")
     assert sent == calls
+
+
+def test_after_ctrl_c_only_requests_in_flight_end(monkeypatch):
+    may_end, sent = Event(), []
+
+    class Pool(ThreadPoolExecutor):
+        """Its requests take until it is shut down."""
+
+        def shutdown(self, wait=True, **how):
+            super().shutdown(wait=False, **how)
+            may_end.set()
+            super().shutdown(wait)
+
+    def send_message_batch(QueueUrl, Entries):
+        sent.extend(Entries)
+        assert may_end.wait(60)
+        return {"Successful": [{"Id": e["Id"], "MessageId": e["MessageBody"]} for e in Entries]}
+
+    def interrupted():
+        yield from (OrderMessage("{}", None, "", "") for _ in range(1000))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(queues, "ThreadPoolExecutor", Pool)
+    sqs = SimpleNamespace(send_message_batch=send_message_batch)
+    aws = SimpleNamespace(outputs={queues.STANDARD: "https://sqs.example/1/Q"}, sqs=sqs)
+    with pytest.raises(KeyboardInterrupt):
+        queues.send(aws, queues.STANDARD, interrupted())
+    assert len(sent) <= 40, "four senders, ten messages each"
 
 
 def test_the_readme_is_no_file_of_orders():

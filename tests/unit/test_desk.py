@@ -2,12 +2,15 @@
 
 import contextlib
 import http.client
+import io
 import json
 from dataclasses import replace
+from unittest.mock import Mock
 from urllib.parse import urlsplit
 
 import psutil
 import pytest
+from botocore.exceptions import ClientError
 from typer.testing import CliRunner
 
 from cli import main, operators, this_machine
@@ -253,6 +256,24 @@ def test_a_fifo_group_may_hold_more_dead_letters_than_sqs_shows(shop, monkeypatc
         )
     assert found() == (False, False)
     assert "at least 10" in CliRunner().invoke(main.app, ["status"]).stdout
+
+
+def test_what_may_have_been_done_is_no_plain_failure(shop, monkeypatch):
+    def failed(status):
+        response = {"Error": {"Code": "X"}, "ResponseMetadata": {"HTTPStatusCode": status}}
+        return ClientError(response, "X")
+
+    died = {"FunctionError": "Unhandled", "Payload": io.BytesIO(b'{"errorMessage": "Timed out"}')}
+    letter = {"queue": "StockDeadLetterQueueUrl", "messageId": "m", "action": "redrive"}
+    for name, where, path, body, came, status in (
+        ("invoke", shop.aws.functions, "command", RECEIPT, died, 504),
+        ("invoke", shop.aws.functions, "command", RECEIPT, failed(502), 504),
+        ("invoke", shop.aws.functions, "command", RECEIPT, failed(429), 503),
+        ("settle", work.redrive, "dead-letter", letter, failed(503), 504),
+        ("settle", work.redrive, "dead-letter", letter, failed(403), 503),
+    ):
+        monkeypatch.setattr(where, name, Mock(side_effect=[came]))
+        assert send(shop, "POST", f"/data/{path}", body)[0] == status, came
 
 
 def test_what_is_not_there_or_cannot_be_read_is_said_in_words(shop):

@@ -130,8 +130,9 @@ def test_rows_are_as_they_were_and_newer_than_all_that_was_written_since(shop):
 
 def test_what_was_put_back_once_is_not_written_again(shop):
     shop.place("o", tea=1)
-    shop.remember()
     shop.command(OrderAction.CONFIRM, "o")
+    shop.remember()
+    shop.command(OrderAction.CANCEL, "o")
     shop.place("since", tea=1)
     assert shop.restore.rows_are_back_since is None
     shop.put_back()
@@ -274,9 +275,11 @@ def row(version, **more):
     return encode({"orderId": "o", "_version": version, "createdAt": "c"} | more)
 
 
-def test_a_hold_has_as_much_time_left_as_it_had():
-    live = row(5, status="EXPIRED")
-    then = row(4, status="PENDING", expiresAt="2026-01-01T09:10:00.000000+00:00", expiryShard="07")
+@pytest.mark.parametrize("is_unchanged", [False, True])
+def test_a_hold_has_as_much_time_left_as_it_had(is_unchanged):
+    held = {"expiresAt": "2026-01-01T09:10:00.000000+00:00", "expiryShard": "07"}
+    then = row(4, status="PENDING", **held)
+    live = row(5, status="PENDING", **held) if is_unchanged else row(5, status="EXPIRED")
     after = decode(restored(Table.ORDERS, live, then, MOMENT))
     assert after["expiresAt"] == "2026-01-01T12:10:00.000000+00:00"
     assert (after["status"], after["_version"], after["expiryShard"]) == ("PENDING", 6, "07")
