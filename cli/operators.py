@@ -1073,7 +1073,7 @@ def _show_what_is_left(account: AwsAccount, stack_id: str) -> None:
     left += [
         "backups that DynamoDB makes of tables as they are deleted, for 35 days",
         "metrics, for 15 months",
-        "CDKToolkit with the code that was deployed, for other stacks too",
+        "the stack of the bootstrap, with the code that was deployed, for other stacks too",
     ]
     screen.print("These stay on the account:")
     for one in left:
