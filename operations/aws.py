@@ -14,7 +14,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from inventory_orders.store.dynamodb import BATCH_GET_LIMIT, CLIENT_CONFIG, Store
+from inventory_orders.store.dynamodb import CLIENT_CONFIG, READ_LIMIT, Store
 from inventory_orders.store.rows import Item, Table
 from operations.errors import LostAnswerError, UserError
 
@@ -172,7 +172,7 @@ def get_items(aws: Aws, table: Table, keys: Iterable[Mapping[str, Any]]) -> Iter
     name = aws.tables[table]
     left = list(keys)
     while left:
-        now, left = left[:BATCH_GET_LIMIT], left[BATCH_GET_LIMIT:]
+        now, left = left[:READ_LIMIT], left[READ_LIMIT:]
         answer: Any = aws.dynamodb.batch_get_item(
             RequestItems={name: {"Keys": now, "ConsistentRead": True}}
         )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Mapping
 from threading import Condition
 from typing import Any
 
-from inventory_orders.store.dynamodb import BATCH_GET_LIMIT
+from inventory_orders.store.dynamodb import READ_LIMIT
 from inventory_orders.store.rows import Table
 from local.sample_orders import catalogue
 from operations.aws import Aws
@@ -48,10 +48,10 @@ class Trial:
         found = aws.dynamodb.scan(
             TableName=aws.tables[Table.PRODUCTS],
             ProjectionExpression="productId",
-            Limit=BATCH_GET_LIMIT,
+            Limit=READ_LIMIT,
         )["Items"]
         others = {item["productId"]["S"] for item in found} - set(samples)
-        return [*samples, *sorted(others)][:BATCH_GET_LIMIT]
+        return [*samples, *sorted(others)][:READ_LIMIT]
 
     def events(self) -> Generator[dict[str, Any] | None, None, None]:
         """Listen until the caller closes this, or `close` is called. What it takes on AWS is removed then.

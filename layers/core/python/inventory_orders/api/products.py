@@ -25,7 +25,7 @@ from inventory_orders.invocation import direct
 from inventory_orders.invocation.telemetry import logger
 from inventory_orders.lanes.observe import StockLevel, estimate_levels, read_level
 from inventory_orders.messages.parse import checked_id
-from inventory_orders.store.dynamodb import BATCH_GET_LIMIT, ListPosition, Snapshot
+from inventory_orders.store.dynamodb import READ_LIMIT, ListPosition, Snapshot
 
 Shown = dict[str, Any]
 
@@ -70,10 +70,8 @@ def get_products(request: Request, client: RetryingClient, settings: ApiSettings
     if not given:
         raise malformed("ids: is missing; name products, such as ids=tea-earl-grey,milk", "ids")
     ids = given.split(",")
-    if len(ids) > BATCH_GET_LIMIT:
-        raise malformed(
-            f"ids: may name at most {BATCH_GET_LIMIT} products, but names {len(ids)}", "ids"
-        )
+    if len(ids) > READ_LIMIT:
+        raise malformed(f"ids: may name at most {READ_LIMIT} products, but names {len(ids)}", "ids")
     for product_id in ids:
         checked_id("productId", product_id)
     ids = list(dict.fromkeys(ids))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import groupby
 
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.change import Change, IdempotencyMatch, Record, RecordKey, Rejection
@@ -26,13 +27,7 @@ from inventory_orders.errors import (
     Verdict,
     id_reused_error,
 )
-from inventory_orders.portions import in_portions
-from inventory_orders.store.dynamodb import Snapshot
-
-# A TransactGetItems reads 4 MB and 100 items:
-# docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactGetItems.html
-_MAX_READ_BYTES = 4_000_000
-_LEAST_BYTES = _MAX_READ_BYTES // 100
+from inventory_orders.store.dynamodb import READ_LIMIT, Snapshot
 
 _REPAIR = "it fails a condition on what was read from it; repair the item"
 
@@ -56,6 +51,10 @@ def split_into_turns(changes: Iterable[Change]) -> list[list[int]]:
             turns.append([])
         turns[turn].append(number)
     return turns
+
+
+def _products_of(change: Change) -> tuple[str, ...]:
+    return tuple(change.product_ids)
 
 
 class PendingChanges:
@@ -289,25 +288,21 @@ class Batch:
         unread = [c for c in changes if self._seen_with.get(c.record_key) != self._rows_of(c)]
         if alone := [change.record_key for change in unread if not change.product_ids]:
             self.read(alone, consistent_records=True)
-        # Those of a product come together: read one by one on a busy row, each would be older than the next.
-        of_stock = sorted((c for c in unread if c.product_ids), key=lambda c: [*c.product_ids])
-        for portion in in_portions(of_stock, len(of_stock), self._size_of, _MAX_READ_BYTES):
-            keys = list(dict.fromkeys(k for c in portion for k in (*c.product_ids, c.record_key)))
+        # Those of a product come together: one by one, on a busy row, each would be older than the next.
+        of_stock = sorted((c for c in unread if c.product_ids), key=_products_of)
+        for product_ids, found in groupby(of_stock, key=_products_of):
+            group = list(found)[: READ_LIMIT - len(product_ids)]
+            keys = [*product_ids, *(change.record_key for change in group)]
             request = partial(self._client.store.read_together, keys)
             try:
                 self._take_over(self._client.call(request, self.deadline, self.stats))
             except ThrottledError as error:
-                self.pending.give_up(portion, error.code, str(error))
-            self._seen_with |= {change.record_key: self._rows_of(change) for change in portion}
+                self.pending.give_up(group, error.code, str(error))
+            self._seen_with |= {change.record_key: self._rows_of(change) for change in group}
         return bool(unread)
 
-    def _size_of(self, change: Change) -> int:
-        """Bytes to allow for the items of a change, so that no more of them are read together than one request takes."""
-        sizes = (0 if row is None else row.size for row in self._rows_of(change))
-        return _LEAST_BYTES + sum(max(size, _LEAST_BYTES) for size in sizes)
-
     def _rows_of(self, change: Change) -> list[Product | None]:
-        return [self.rows.get(product_id) for product_id in change.product_ids]
+        return [self.rows.get(product_id) for product_id in _products_of(change)]
 
     def read(self, keys: Sequence[str | RecordKey], *, consistent_records: bool = False) -> None:
         """Read products and records, and take them over. Returns the changes of products that cannot be read.

@@ -30,7 +30,7 @@ from inventory_orders.store.actions import (
     TransactionCancelledError,
     existing,
 )
-from inventory_orders.store.dynamodb import BATCH_GET_LIMIT, ListPosition, Snapshot, Store
+from inventory_orders.store.dynamodb import READ_LIMIT, ListPosition, Snapshot, Store
 from inventory_orders.store.rows import Key
 
 A = TypeVar("A")
@@ -359,9 +359,7 @@ def read(
         client.call(request, deadline, stats)
         return replace(found, unprocessed=missing)
 
-    chunks = [
-        keys[start : start + BATCH_GET_LIMIT] for start in range(0, len(keys), BATCH_GET_LIMIT)
-    ]
+    chunks = [keys[start : start + READ_LIMIT] for start in range(0, len(keys), READ_LIMIT)]
     snapshots = client.side_by_side(read_chunk, chunks)
     snapshot = Snapshot(unprocessed=tuple(key for each in snapshots for key in each.unprocessed))
     for each in snapshots:

@@ -94,7 +94,8 @@ CLIENT_CONFIG = Config(
 )
 WORST_CASE_SECONDS_OF_ONE_CALL = 4.0
 
-BATCH_GET_LIMIT = 100
+READ_LIMIT = 100
+"""Most items that a BatchGetItem or a TransactGetItems names."""
 
 _HOLDS_OF_A_PAGE = 1000
 
@@ -184,7 +185,7 @@ class Store:
         return described["LatestStreamArn"] if enabled else None
 
     def read(self, keys: Sequence[Key], *, consistent_records: bool = False) -> Snapshot:
-        """Read products (by their ids), records and pages (by their keys), at most `BATCH_GET_LIMIT` together.
+        """Read products (by their ids), records and pages (by their keys), at most `READ_LIMIT` together.
 
         Args:
             keys: What to read.
@@ -220,7 +221,7 @@ class Store:
         return snapshot
 
     def read_together(self, keys: Sequence[Key]) -> Snapshot:
-        """Read products and pages as they are at one moment, at most 100 and 4 MB together. It costs twice as much.
+        """Read products and pages as they are at one moment, at most `READ_LIMIT` and 4 MB together. It costs twice as much.
 
         Raises:
             ThrottledError: A rival is writing one of them.
@@ -545,7 +546,7 @@ class Store:
             call(self._client.update_item, **action.request["Update"])
 
     def read_lane_leases(self, lanes: Sequence[int]) -> list[LaneLease]:
-        """The leases that were ever taken on lanes, at most `BATCH_GET_LIMIT`. Eventually consistent, so a hint.
+        """The leases that were ever taken on lanes, at most `READ_LIMIT`. Eventually consistent, so a hint.
 
         Raises:
             StoreError: The request failed.
