@@ -217,25 +217,28 @@ def soak(
             for queue, messages in work.messages.items()
         ]
         total = work.count
-        while True:
-            emulator.check()
-            all_sent = all(future.done() for future in sending)
-            waiting = sum(queues.depth(aws, queue).total for queue in queues.QUEUES)
-            now = time.monotonic()
-            if max(0, sent - waiting) != settled:
-                settled, last_change = max(0, sent - waiting), now
-            total = work.count + len(customers.commands)
-            if settled < KILL_UNTIL * total:
-                killer.strike(settled)
-            note = f"{killer.kills.total()} workers killed, {proxy.counts.total():,} faults"
-            bar.update(task, completed=settled, total=total, note=note)
-            is_silent = now - customers.last_news > SILENT_SECONDS
-            if (all_sent and not waiting and is_silent and not holds(aws)) or (
-                now - max(last_change, customers.last_news) > QUIET_SECONDS
-            ):
-                break
-            time.sleep(0.2)
-        over.set()
+        try:
+            while True:
+                emulator.check()
+                all_sent = all(future.done() for future in sending)
+                waiting = sum(queues.depth(aws, queue).total for queue in queues.QUEUES)
+                now = time.monotonic()
+                if max(0, sent - waiting) != settled:
+                    settled, last_change = max(0, sent - waiting), now
+                total = work.count + len(customers.commands)
+                if settled < KILL_UNTIL * total:
+                    killer.strike(settled)
+                note = f"{killer.kills.total()} workers killed, {proxy.counts.total():,} faults"
+                bar.update(task, completed=settled, total=total, note=note)
+                is_silent = now - customers.last_news > SILENT_SECONDS
+                if (all_sent and not waiting and is_silent and not holds(aws)) or (
+                    now - max(last_change, customers.last_news) > QUIET_SECONDS
+                ):
+                    break
+                time.sleep(0.2)
+        finally:
+            # After Ctrl-C, too: the pool waits for what runs beside.
+            over.set()
         for work_beside in beside:
             work_beside.result()
         for future in sending:
