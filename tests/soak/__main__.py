@@ -68,8 +68,9 @@ VISIBILITY_SECONDS = 30
 MESSAGES_BETWEEN_KILLS = (50, 350)
 # The share of messages after which no more workers are killed, so that the rest can end.
 KILL_UNTIL = 0.9
-# Longer than a hold lasts whose sweeper is two minutes ahead and whose worker two minutes behind.
-QUIET_SECONDS = 300
+# Longer than a hold lasts whose sweeper is two minutes ahead and whose worker two minutes behind: that one takes its expiry
+# for early, and the sweeper sends it again ten minutes after it was due.
+QUIET_SECONDS = 900
 
 FED_FUNCTIONS = ("PlaceOrders", "AdjustStock", "ManageProducts", "ChangeOrders")
 FUNCTIONS = (*FED_FUNCTIONS, "PublishEvents", "Sweep")
