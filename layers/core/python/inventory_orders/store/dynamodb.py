@@ -221,7 +221,7 @@ class Store:
         return snapshot
 
     def read_together(self, keys: Sequence[Key]) -> Snapshot:
-        """Read products and pages as they are at one moment, at most `READ_LIMIT` and 4 MB together. It costs twice as much.
+        """Read what keys name as it is at one moment, at most `READ_LIMIT` and 4 MB together. It costs twice as much.
 
         Raises:
             ThrottledError: A rival is writing one of them.
