@@ -132,12 +132,13 @@ bench: setup $(VENV)/bench-installed ## benchmark the service and its alternativ
 	@$(VENV)/bin/python -m bench $(if $(FULL),--full) $(if $(ANEW),--anew) $(if $(ORDERS),orders=$(ORDERS))
 
 # The pages of the desk are tested in a real browser. Without one those tests are skipped, with a message.
+browser: INSTALL = apt-get install --yes --no-install-recommends
 browser: setup
 	@$(VENV)/bin/python -m local.dashboard.browser || { \
 		[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || exit 0; \
-		echo "Installing Debian's chromium for the tests of the desk's pages"; \
+		echo "Installing Debian's chromium-headless-shell for the tests of the desk's pages"; \
 		mkdir -p .local/logs; \
-		{ apt-get update && apt-get install --yes --no-install-recommends chromium; } \
+		{ apt-get update && { $(INSTALL) chromium-headless-shell || $(INSTALL) chromium; }; } \
 			>.local/logs/browser-install.log 2>&1 || echo "It failed: see .local/logs/browser-install.log"; }
 
 docs: setup ## write the generated pages: docs/generated, and the AsyncAPI document of the events

@@ -1,6 +1,7 @@
 """Fixtures that all tests share, and how tests are shared out among several processes (`pytest -n 2`)."""
 
 import os
+from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any
 
@@ -11,9 +12,11 @@ import tests.support.environment  # noqa: F401 - drops the caller's AWS settings
 
 # isort: split
 from local import stack as local_stack
+from local.dashboard import browser
 from local.emulator import Emulator
 from local.endpoint import use_embedded
 from operations.aws import Aws
+from operations.errors import UserError
 from tests.support import dynoxide as second_engine
 from tests.support.roles import name_actions_as_the_embedded_aws_does
 
@@ -54,8 +57,38 @@ def away_from_the_embedded_aws(monkeypatch: Any) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    try:
+        browser.find()
+    except UserError as error:
+        pytest.skip(f"THE PAGES OF THE DESK ARE NOT TESTED: {error}")
+    with browser.launched() as launched:
+        yield launched
+
+
+@pytest.fixture
+def page(chromium: Any) -> Iterator[Any]:
+    """A page that must not complain."""
+    opened = chromium.new_page(viewport={"width": 1360, "height": 1000})
+    complaints: list[str] = []
+    opened.on("console", lambda said: complaints.append(f"{said.type}: {said.text}"))
+    opened.on("pageerror", lambda error: complaints.append(str(error)))
+    # Who leaves a page ends what it was waiting for.
+    opened.on(
+        "requestfailed",
+        lambda request: (
+            request.failure == "net::ERR_ABORTED" or complaints.append(f"failed: {request.url}")
+        ),
+    )
+    yield opened
+    opened.unroute_all(behavior="wait")
+    opened.close()
+    assert complaints == []
+
+
 ON_THE_EMBEDDED_AWS = ("e2e", "integration")
-LONGEST_FIRST = (*ON_THE_EMBEDDED_AWS, "explore", "infra", "world", "unit")
+LONGEST_FIRST = (*ON_THE_EMBEDDED_AWS, "explore", "infra", "pages", "world", "unit")
 
 
 class FewProcessesForTheEmbeddedAws(LoadScopeScheduling):

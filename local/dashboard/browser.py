@@ -14,8 +14,10 @@ from playwright.sync_api import Error as PlaywrightError
 
 from operations.errors import UserError
 
+# The first one draws the same pages without a browser's windows, for half of the work.
 _NAMES = (
-    *("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "microsoft-edge"),
+    *("chromium-headless-shell", "chromium", "chromium-browser"),
+    *("google-chrome", "google-chrome-stable", "microsoft-edge"),
     "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
     "/Applications/Chromium.app/Contents/MacOS/Chromium",
 )

@@ -16,7 +16,6 @@ from inventory_orders.domain.allotments import DEPOT, MAX_LANES, PageKey
 from inventory_orders.retry import EARLY_DELIVERIES
 from inventory_orders.store.rows import Table, key_item
 from local.invoke import function_names, invoke_deployed
-from operations import queues
 from tests.support.lanes import lend
 from tests.support.messages import order_body, sqs_event
 from tests.support.roles import EMBEDDED_NAMES, allow, name_of, permissions
@@ -505,11 +504,9 @@ def aws(embedded_aws):
 
 @pytest.fixture(scope="module", autouse=True)
 def no_other_sweep(aws):
-    """What is to be swept here stays until it is. In the end nobody has to wait for holds, or for copies of early messages."""
+    """What is to be swept here stays until it is."""
     with unscheduled(aws):
         yield
-        for queue in queues.QUEUES:
-            aws.sqs.purge_queue(QueueUrl=aws.outputs[queue])
 
 
 @pytest.fixture(scope="module")

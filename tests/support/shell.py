@@ -20,7 +20,7 @@ NOT_RUN = {
     r"make demo": "tests/e2e/test_deployed_stack.py runs it",
     r"make verify": "tests/e2e/test_verify.py runs it with fewer orders",
     r"make test": "it runs this test",
-    r"make (dashboard|desk)": "opens a browser; tests/e2e/test_dashboard_page.py opens one",
+    r"make (dashboard|desk)": "opens a browser; tests/pages/test_dashboard_page.py opens one",
     r"npx cdk .*|make (setup|bootstrap|synth|diff|deploy|verify|destroy)\b.*": "needs an account",
     r"\.venv/bin/inventory-orders .* --(?:account|stage) \S+": "needs an account",
     r"\.venv/bin/python -m pytest .*": "tests of their own, all run by `make test`",
