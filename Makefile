@@ -9,7 +9,8 @@ VENV := .venv
 RUN := $(VENV)/bin/inventory-orders
 STAGED = $(if $(STAGE),,echo "name a stage: make $@ STAGE=dev" >&2; exit 2;) $(RUN)
 OF_STAGE = $(if $(STAGE),--stage '$(STAGE)')
-# Processes that share the tests. Each of the first two starts an embedded AWS.
+# Processes that share the tests. Each of the first two starts an embedded AWS. A third one on two cores ends them no sooner,
+# for a third more of CPU.
 WORKERS ?= 2
 TESTS = $(VENV)/bin/python -m pytest --numprocesses=$(WORKERS)
 
@@ -99,8 +100,6 @@ format: setup ## format the code
 unit: setup ## run the unit tests only
 	@$(TESTS) tests/unit
 
-# Two of the processes wait for their embedded AWS a good part of the time, so three fill two cores.
-test: WORKERS = 3
 test: setup ## run all checks: lint, unit, infra, explore, integration, e2e
 	@$(MAKE) --no-print-directory --jobs=3 lint browser bytecode
 	@$(TESTS)
