@@ -100,7 +100,7 @@ format: setup ## format the code
 unit: setup ## run the unit tests only
 	@$(TESTS) tests/unit
 
-test: setup ## run all checks: lint, unit, infra, explore, integration, e2e
+test: setup ## run all checks: lint, unit, world, pages, infra, explore, integration, e2e
 	@$(MAKE) --no-print-directory --jobs=3 lint browser bytecode
 	@$(TESTS)
 

@@ -28,7 +28,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 _BUILD = ROOT / ".local" / "assets"
 _CORE = ROOT / "layers" / "core"
-# Over half of the layer's files. Lambda would load them, and the embedded AWS unpack them, at each cold start.
+# Over half of the layer's files, and pages for a browser. The embedded AWS unpacks all files at each cold start.
 _UNUSED_OF_POWERTOOLS = re.compile(
     r"aws_lambda_powertools/(event_handler|middleware_factory|utilities/(?!jmespath_utils/|typing/)\w+)/"
 )
@@ -104,8 +104,7 @@ def _files_of(found: importlib.metadata.Distribution, prefix: str) -> dict[str, 
         skipped = {"RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json"}
         if ".." in file.parts or "__pycache__" in file.parts or file.name in skipped:
             continue
-        # Powertools carries pages for a browser, too. No function serves one.
-        if file.suffix in (".js", ".css") or _UNUSED_OF_POWERTOOLS.match(file.as_posix()):
+        if _UNUSED_OF_POWERTOOLS.match(file.as_posix()):
             continue
         files[f"{prefix}{file.as_posix()}"] = Path(str(found.locate_file(file)))
     return files
