@@ -118,7 +118,11 @@ def status(as_json: AsJson = False, account: OnAccount = None) -> None:
             {
                 "items": items,
                 "queues": {
-                    name: {"waiting": depth.waiting, "inFlight": depth.in_flight}
+                    name: {
+                        "waiting": depth.waiting,
+                        "inFlight": depth.in_flight,
+                        "later": depth.later,
+                    }
                     for name, depth in depths.items()
                 },
                 "deadLetters": {
@@ -134,10 +138,10 @@ def status(as_json: AsJson = False, account: OnAccount = None) -> None:
     for kind, count in items.items():
         tables.add_row(kind, f"{count:,}", note)
     screen.print(tables, "")
-    counts = ("waiting", "in flight")
+    counts = ("waiting", "in flight", "for later")
     waiting = table_of("queue", *counts, right=counts)
     for name, depth in depths.items():
-        waiting.add_row(name, f"{depth.waiting:,}", f"{depth.in_flight:,}")
+        waiting.add_row(name, f"{depth.waiting:,}", f"{depth.in_flight:,}", f"{depth.later:,}")
     screen.print(waiting)
     if causes:
         least = "" if is_all else "at least "

@@ -74,15 +74,22 @@ _TRIES = 5
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """How many messages a queue holds."""
+    """How many messages a queue holds.
+
+    Attributes:
+        waiting: Those that can be received.
+        in_flight: Those that somebody has received and not yet deleted.
+        later: Those that were sent for later, such as the end of a hold.
+    """
 
     waiting: int
     in_flight: int
+    later: int = 0
 
     @property
     def total(self) -> int:
-        """Waiting and in flight."""
-        return self.waiting + self.in_flight
+        """All of them."""
+        return self.waiting + self.in_flight + self.later
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,9 +179,9 @@ def depth_of(sqs: SQSClient, url: str) -> Depth:
         ],
     )["Attributes"]
     return Depth(
-        int(attributes["ApproximateNumberOfMessages"])
-        + int(attributes["ApproximateNumberOfMessagesDelayed"]),
+        int(attributes["ApproximateNumberOfMessages"]),
         int(attributes["ApproximateNumberOfMessagesNotVisible"]),
+        int(attributes["ApproximateNumberOfMessagesDelayed"]),
     )
 
 

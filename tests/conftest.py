@@ -1,10 +1,14 @@
 """Fixtures that all tests share, and how tests are shared out among several processes (`pytest -n 2`)."""
 
+import gc
 import os
 from collections.abc import Iterator
+from functools import cache
 from pathlib import PurePath
 from typing import Any
+from unittest.mock import patch
 
+import botocore.session
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
@@ -15,10 +19,18 @@ from local import stack as local_stack
 from local.dashboard import browser
 from local.emulator import Emulator
 from local.endpoint import use_embedded
+from operations import queues, redrive
 from operations.aws import Aws
 from operations.errors import UserError
 from tests.support import dynoxide as second_engine
 from tests.support.roles import name_actions_as_the_embedded_aws_does
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_loader() -> Iterator[None]:
+    """Every session of boto3 would read the same descriptions of AWS anew: most of the time of many a short test."""
+    with patch.object(botocore.session, "create_loader", cache(botocore.session.create_loader)):
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -39,6 +51,14 @@ def embedded_aws() -> Any:
         os.environ.update(before)
     finally:
         local_stack.down()
+
+
+@pytest.fixture(autouse=True)
+def no_long_polling(request: Any, monkeypatch: Any) -> None:
+    """The embedded AWS has one server, so an empty answer means an empty queue."""
+    if folder_of(request.path) in ON_THE_EMBEDDED_AWS:
+        monkeypatch.setattr(queues, "POLL_SECONDS", 0)
+        monkeypatch.setattr(redrive, "POLL_SECONDS", 0)
 
 
 @pytest.fixture(scope="session")
@@ -92,7 +112,7 @@ LONGEST_FIRST = (*ON_THE_EMBEDDED_AWS, "explore", "infra", "pages", "world", "un
 
 
 class FewProcessesForTheEmbeddedAws(LoadScopeScheduling):
-    """Hands out unit tests one by one, others by file, and a folder that needs the embedded AWS to one process.
+    """Hands out tests by file, and a folder that needs the embedded AWS to one process.
 
     A process starts its embedded AWS once, and all tests of the folder meet the same stack.
     """
@@ -105,9 +125,7 @@ class FewProcessesForTheEmbeddedAws(LoadScopeScheduling):
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
         folder = folder_of(file)
-        if folder in ON_THE_EMBEDDED_AWS:
-            return folder
-        return nodeid if folder == "unit" else file
+        return folder if folder in ON_THE_EMBEDDED_AWS else file
 
 
 def folder_of(path: str | PurePath) -> str:
@@ -118,6 +136,15 @@ def folder_of(path: str | PurePath) -> str:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: Any, log: Any) -> FewProcessesForTheEmbeddedAws:
     return FewProcessesForTheEmbeddedAws(config, log)
+
+
+def pytest_collection_finish() -> None:
+    # All that was imported stays. The garbage collector would look at it again and again.
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    gc.unfreeze()
 
 
 def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:

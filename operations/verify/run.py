@@ -378,15 +378,14 @@ class _Hidden:
                 )
 
     def receive(self) -> Sequence[Mapping[str, Any]]:
-        """Receive messages; none if none comes within a second."""
+        """Receive messages; none if none comes in `POLL_SECONDS`."""
         messages = self._aws.sqs.receive_message(
             QueueUrl=self._url,
             MaxNumberOfMessages=_BATCH,
             MessageAttributeNames=["All"],
             MessageSystemAttributeNames=["SentTimestamp"],
             VisibilityTimeout=_HIDDEN_SECONDS,
-            # A request that waits asks all servers of SQS, and returns with the first messages.
-            WaitTimeSeconds=1,
+            WaitTimeSeconds=queues.POLL_SECONDS,
         ).get("Messages", [])
         self._handles |= {message["MessageId"]: message["ReceiptHandle"] for message in messages}
         return messages

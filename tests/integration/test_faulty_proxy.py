@@ -10,6 +10,7 @@ from inventory_orders.domain.order import Order
 from inventory_orders.engine.committer import Committer
 from inventory_orders.errors import Verdict
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
+from tests.support import faults
 from tests.support.faults import Fault, FaultyProxy, Shares
 from tests.support.shop import HurriedClock
 
@@ -17,7 +18,8 @@ ONCE = Config(retries={"total_max_attempts": 1})
 
 
 @pytest.fixture
-def proxy(embedded_aws):
+def proxy(embedded_aws, monkeypatch):
+    monkeypatch.setattr(faults, "_LATE_SECONDS", (0.2, 1.0))
     with FaultyProxy(embedded_aws[1].endpoint, Shares(), seed=3) as proxy:
         yield proxy
 

@@ -68,12 +68,6 @@ class Pair:
         return [message["Body"] for message in self.take(url)]
 
 
-@pytest.fixture(autouse=True)
-def no_long_polling(monkeypatch):
-    """Skip long polling: the embedded AWS has one server, so an empty response means an empty queue."""
-    monkeypatch.setattr(redrive, "POLL_SECONDS", 0)
-
-
 @pytest.fixture(params=[False, True], ids=["standard", "fifo"])
 def pair(request, embedded_aws):
     return Pair(embedded_aws[0].sqs, fifo=request.param)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from local import ROOT
@@ -60,15 +61,27 @@ class Assumption:
         return f"| {self.says} | {links} | [{self.test}](../../{self.file.as_posix()}) |"
 
 
-def assumptions() -> Iterator[Assumption]:
+MARKER = "pytest.mark.aws"
+
+
+@cache
+def assumptions() -> tuple[Assumption, ...]:
     """Read the `aws` markers of all tests."""
-    for path in sorted((ROOT / "tests").rglob("test_*.py")):
-        tree = ast.walk(ast.parse(path.read_text("utf-8")))
-        for test in (node for node in tree if isinstance(node, ast.FunctionDef)):
-            for marker in test.decorator_list:
-                if isinstance(marker, ast.Call) and ast.unparse(marker.func) == "pytest.mark.aws":
-                    says, *pages = map(ast.literal_eval, marker.args)
-                    yield Assumption(says, tuple(pages), test.name, path.relative_to(ROOT))
+    return tuple(
+        assumption
+        for path in sorted((ROOT / "tests").rglob("test_*.py"))
+        if MARKER in (text := path.read_text("utf-8"))
+        for assumption in _assumptions_of(path, text)
+    )
+
+
+def _assumptions_of(path: Path, text: str) -> Iterator[Assumption]:
+    nodes = ast.walk(ast.parse(text))
+    for test in (node for node in nodes if isinstance(node, ast.FunctionDef)):
+        for marker in test.decorator_list:
+            if isinstance(marker, ast.Call) and ast.unparse(marker.func) == MARKER:
+                says, *pages = map(ast.literal_eval, marker.args)
+                yield Assumption(says, tuple(pages), test.name, path.relative_to(ROOT))
 
 
 def tables() -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shlex
 import subprocess
 from typing import Any
+from unittest.mock import patch
 
 import boto3
 import jmespath
@@ -15,6 +17,7 @@ from local import ROOT, shelf
 from operations import queues
 from operations.aws import Aws
 from tests.support.runbook import aws_call, commands
+from tests.support.stack import cli
 
 NOT_RUN = {
     r"make demo": "tests/e2e/test_deployed_stack.py runs it",
@@ -32,6 +35,10 @@ NOT_RUN = {
 }
 """Commands that are not run, and why not."""
 
+OURS = ".venv/bin/inventory-orders "
+# The reader says yes to whatever is asked.
+YES = "y\n"
+
 
 def is_run(command: str) -> bool:
     return not any(re.fullmatch(pattern, command) for pattern in NOT_RUN)
@@ -46,7 +53,7 @@ def commands_of(name: str, begin: str = "", end: str = "") -> list[str]:
 
 
 class Shell:
-    """Runs commands of the documents: `aws` as calls of the SDK, the others as they are.
+    """Runs commands of the documents: `aws` as calls of the SDK, the project's own in this process, the others as they are.
 
     Args:
         aws: The tests' stack.
@@ -82,6 +89,8 @@ class Shell:
         known |= {f"${name}": value for name, value in (os.environ | self.variables).items()}
         for spelt in sorted(known, key=len, reverse=True):
             command = command.replace(spelt, known[spelt])
+        if command.startswith(OURS):
+            return self._ours(command.removeprefix(OURS))
         if not command.startswith("aws "):
             return self._program(command)
         service, method, parameters = aws_call(command)
@@ -96,14 +105,17 @@ class Shell:
         """Run the commands of a document from top to bottom, but for those that `NOT_RUN` names."""
         return [self.run(command) for command in page if is_run(command)]
 
+    def _ours(self, arguments: str) -> str:
+        with patch("sys.stdin", io.StringIO(YES)):
+            return cli(*shlex.split(arguments)).stdout
+
     def _program(self, command: str) -> str:
         done = subprocess.run(
             shlex.split(command),
             cwd=ROOT,
             # curl trusts what the other clients trust.
             env={**os.environ, "COLUMNS": "200", "CURL_CA_BUNDLE": os.environ["AWS_CA_BUNDLE"]},
-            # The reader says yes to whatever is asked.
-            input="y\n",
+            input=YES,
             capture_output=True,
             text=True,
             check=False,

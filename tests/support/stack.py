@@ -80,8 +80,13 @@ def wait_until(aws: Aws, condition: Callable[[], object]) -> None:
 
 
 def wait_until_settled(aws: Aws) -> None:
-    """Wait until the queues are empty, as long as messages move."""
-    wait_until(aws, lambda: not any(queues.depth(aws, name).total for name in queues.QUEUES))
+    """Wait until the queues hold nothing but ends of holds that last, as long as messages move."""
+
+    def is_due(name: str) -> bool:
+        depth = queues.depth(aws, name)
+        return depth.total > depth.later
+
+    wait_until(aws, lambda: not any(map(is_due, queues.QUEUES)))
 
 
 def _depths(aws: Aws) -> dict[str, queues.Depth]:

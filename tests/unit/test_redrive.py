@@ -73,7 +73,7 @@ def test_a_stack_without_the_fifo_queue_is_looked_at_all_the_same(monkeypatch):
     aws = stack_with(EmptyQueues(QUEUES[1:]), *without)
     monkeypatch.setattr(operators, "aws_of", lambda *_: aws)
     found = json.loads(run("status", "--json").stdout)
-    assert found["queues"]["OrderQueue"] == {"waiting": 0, "inFlight": 0}
+    assert found["queues"]["OrderQueue"] == {"waiting": 0, "inFlight": 0, "later": 0}
     assert not any("Fifo" in name for name in found["queues"])
     assert run("redrive").exit_code == 0
     for arguments in (

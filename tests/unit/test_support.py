@@ -32,6 +32,12 @@ def test_who_waits_does_not_give_up_while_messages_move(monkeypatch, clock):
     assert clock.now == 30 * 60
 
 
+def test_who_waits_for_empty_queues_does_not_wait_for_what_was_sent_for_later(monkeypatch, clock):
+    queues_at(monkeypatch, lambda: Depth(0, int(clock.now) < 60, later=1))
+    stack.wait_until_settled(None)
+    assert clock.now == 60
+
+
 def test_a_delivery_is_a_movement_too(monkeypatch, clock):
     queues_at(monkeypatch, lambda: Depth(1, 0) if int(clock.now) // 60 % 2 else Depth(0, 1))
     stack.wait_until(None, lambda: clock.now >= 600)
