@@ -187,18 +187,16 @@ def test_after_the_demonstration_the_page_agrees_with_tables_and_logs(
     aws, page, url, demonstration
 ):
     open_dashboard(page, url)
-    placed, rejected = demonstration.before["OrdersPlaced"], demonstration.before["OrdersRejected"]
-    wait_for_number(aws, page, "placed", placed + demonstration.result["ordersPlaced"])
-    wait_for_number(aws, page, "rejected", rejected + demonstration.result["ordersRejected"])
-
+    give_every_worker_nothing_to_do(aws)
     wait_for_more_looks(page)
     metrics, durations, errors = values_in_logs(aws)
 
     def all_of(name):
         return metrics[name, None]
 
-    assert number(page, "placed") == sum(all_of("OrdersPlaced"))
-    assert number(page, "rejected") == sum(all_of("OrdersRejected"))
+    result = demonstration.result
+    assert number(page, "placed") == sum(all_of("OrdersPlaced")) >= result["ordersPlaced"] > 0
+    assert number(page, "rejected") == sum(all_of("OrdersRejected")) >= result["ordersRejected"] > 0
     assert number(page, "replayed") == sum(all_of("OrdersReplayed"))
     assert number(page, "dead-lettered") == sum(all_of("MessagesDeadLettered"))
     expected = {
@@ -238,7 +236,7 @@ def test_after_the_demonstration_the_page_agrees_with_tables_and_logs(
         for label, value in values.items():
             assert found[label] == pytest.approx(value, rel=1e-6), (title, label)
     waiting = legend(page, "Waiting")["OrderQueue"]
-    assert 0 < waiting <= demonstration.result["messagesSent"]
+    assert 0 < waiting <= result["messagesSent"]
     assert 1 <= legend(page, "Concurrent invocations")["PlaceOrders"] <= 60
     assert 0 < legend(page, "Age of the oldest message")["OrderQueue"] < 600
 
