@@ -83,6 +83,15 @@ def test_a_stack_without_the_fifo_queue_is_looked_at_all_the_same(monkeypatch):
         assert "`fifoQueue` is false" in str(run(*arguments).exception)
 
 
+def test_the_status_counts_apart_what_was_sent_for_later(monkeypatch):
+    of_each, found = EmptyQueues(), "ApproximateNumberOfMessages"
+    counts = {found: "1", f"{found}NotVisible": "2", f"{found}Delayed": "3"}
+    of_each.get_queue_attributes = lambda **_: {"Attributes": counts}
+    monkeypatch.setattr(operators, "aws_of", lambda *_: stack_with(of_each))
+    shown = json.loads(run("status", "--json").stdout)["queues"]
+    assert shown["ExpiryQueue"] == {"waiting": 1, "inFlight": 2, "later": 3}
+
+
 class Dead:
     """Every queue holds one dead letter with the longest texts that there are."""
 
