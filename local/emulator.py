@@ -330,7 +330,11 @@ def _install() -> None:
     )
     run_logged(
         "emulator-install",
-        [uv, "pip", "sync", "--require-hashes", "--python", str(VENV), str(_REQUIREMENTS)],
+        # Compiled, because each Lambda worker imports it anew, also where Python may write no bytecode.
+        [
+            *(uv, "pip", "sync", "--require-hashes", "--compile-bytecode"),
+            *("--python", str(VENV), str(_REQUIREMENTS)),
+        ],
         environment,
     )
     stamp.write_text(digest, "utf-8")
