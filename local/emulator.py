@@ -330,7 +330,7 @@ def _install() -> None:
     )
     run_logged(
         "emulator-install",
-        # Compiled, because each Lambda worker imports it anew, also where Python may write no bytecode.
+        # Where Python may write no bytecode, each Lambda worker would compile what it imports.
         [
             *(uv, "pip", "sync", "--require-hashes", "--compile-bytecode"),
             *("--python", str(VENV), str(_REQUIREMENTS)),

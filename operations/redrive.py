@@ -11,8 +11,9 @@ from enum import Enum
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from operations import queues
 from operations.codes import DEAD_LETTERS
-from operations.queues import POLL_SECONDS, DeadLetter, pairs, read_dead_letter
+from operations.queues import DeadLetter, pairs, read_dead_letter
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
@@ -334,7 +335,7 @@ class _Reader:
             MessageAttributeNames=["All"],
             MessageSystemAttributeNames=["MessageGroupId"],
             VisibilityTimeout=_HIDDEN_SECONDS,
-            WaitTimeSeconds=POLL_SECONDS,
+            WaitTimeSeconds=queues.POLL_SECONDS,
         )
         batch = [Delivery.of(message) for message in answer.get("Messages", [])]
         self._hidden |= {delivery.message_id: delivery.receipt_handle for delivery in batch}

@@ -19,7 +19,7 @@ from local import stack as local_stack
 from local.dashboard import browser
 from local.emulator import Emulator
 from local.endpoint import use_embedded
-from operations import queues, redrive
+from operations import queues
 from operations.aws import Aws
 from operations.errors import UserError
 from tests.support import dynoxide as second_engine
@@ -58,7 +58,6 @@ def no_long_polling(request: Any, monkeypatch: Any) -> None:
     """The embedded AWS has one server, so an empty answer means an empty queue."""
     if folder_of(request.path) in ON_THE_EMBEDDED_AWS:
         monkeypatch.setattr(queues, "POLL_SECONDS", 0)
-        monkeypatch.setattr(redrive, "POLL_SECONDS", 0)
 
 
 @pytest.fixture(scope="session")
@@ -144,6 +143,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_unconfigure() -> None:
+    # Extension modules would report what is frozen as leaked.
     gc.unfreeze()
 
 

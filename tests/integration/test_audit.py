@@ -106,8 +106,10 @@ def test_an_audit_under_traffic_is_true(shop):
 
     def audits():
         try:
-            while len(seen) < AUDITS or not (gone.is_set() or len(seen) == MOST_AUDITS):
+            for number in range(1, MOST_AUDITS + 1):
                 audit()
+                if number >= AUDITS and gone.is_set():
+                    break
             assert not any(seen)
             add_by_hand(shop.aws, "audit-sold", -1)
             add_to_page_by_hand(shop.aws, shop.store, DEPOT_PAGE, "audit-idle", -1)

@@ -80,7 +80,7 @@ def wait_until(aws: Aws, condition: Callable[[], object]) -> None:
 
 
 def wait_until_settled(aws: Aws) -> None:
-    """Wait until the queues hold nothing but ends of holds that last, as long as messages move."""
+    """Wait until the queues hold only what was sent for later, as long as messages move."""
 
     def is_due(name: str) -> bool:
         depth = queues.depth(aws, name)
