@@ -1108,6 +1108,21 @@ def _lane_and_row(world: World, rivals: int) -> None:
         world.deliver("C", "place_orders", order("c", p=1, q=1))
 
 
+def _row_beside_lane(world: World, rivals: int) -> None:
+    world.product("p", 20_000)
+    world.product("q", 5)
+    # A's visit for q also fills its lane with some p, on whose row it has met nobody.
+    _lent(world, "B", p=1)
+    _lent(world, "A", q=1)
+    units = world.units_in_lane(2, "p")
+    require(0 < units < 100, f"the lane holds {units} units, and the row shall sell one more")
+    # There is one unit too few for both.
+    world.deliver("A", "place_orders", order("a", p=units + 1))
+    world.deliver("B", "place_orders", order("b", p=19_999 - units))
+    if rivals > 2:
+        world.deliver("C", "place_orders", order("c", p=1))
+
+
 def _with_lanes(
     name: str,
     set_up: Callable[[World, int], None],
@@ -1244,6 +1259,7 @@ SCENARIOS = {
         _with_lanes("page made again", _page_made_again),
         _with_lanes("page restored while its owner slept", _page_restored, faults=()),
         _with_lanes("order from lane and row against recall", _lane_and_row),
+        _with_lanes("order from the row beside a lane with too few", _row_beside_lane),
         _with_lanes("sweep against visit", _swept),
         _with_lanes("sweep against a lane in use", _swept_in_use),
         _with_lanes(
