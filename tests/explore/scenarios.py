@@ -1114,6 +1114,7 @@ def _row_beside_lane(world: World, rivals: int) -> None:
     # A's visit for q also fills its lane with some p, on whose row it has met nobody.
     _lent(world, "B", p=1)
     _lent(world, "A", q=1)
+    world.wait_in_line("A")
     units = world.units_in_lane(2, "p")
     require(0 < units < 100, f"the lane holds {units} units, and the row shall sell one more")
     # There is one unit too few for both.

@@ -501,6 +501,12 @@ class World:
         self._add(process, name)
         del self.processes[process.name]
 
+    def wait_in_line(self, name: str) -> None:
+        """Let an environment have waited for the depot just now: it avoids visits."""
+        process = Process(f"{name}-", "", lambda _: self.handlers.wait_in_line())
+        self._add(process, name)
+        del self.processes[process.name]
+
     def client(self, name: str, what: str, script: Callable[[Client], None]) -> None:
         """Start a client, which invokes functions directly."""
         self._add(Process(name, what, lambda process: script(Client(self, process))))
@@ -1367,6 +1373,11 @@ class Handlers:
         self._function_of[self._world_of_now().environment] = "place_orders"
         for product_id in product_ids:
             self._process_of_now().committer.client.rivals.observe(product_id)
+
+    def wait_in_line(self) -> None:
+        """Note a wait for the depot in the engine of the environment that is running."""
+        self._function_of[self._world_of_now().environment] = "place_orders"
+        self._process_of_now().committer.client.line.observe(1.0)
 
     def _random_bytes(self, count: int) -> bytes:
         return bytes(count) if self._world is None else self._world.random_bytes(count)

@@ -304,12 +304,13 @@ def test_a_few_products_that_the_lane_lacks_are_sold_from_rows_and_more_at_the_d
     }
 
 
-def test_a_row_sells_what_the_lane_has_too_few_of_if_it_can_spare_it(shop):
+def test_where_others_wait_a_row_sells_what_the_lane_has_too_few_of(shop):
     shop.create("p")
     worker = shop.worker()
     shop.lend("p", {worker.lanes.lane: 5})
     worker.lanes.forget()
     shop.quiet.add("p")
+    worker.client.line.observe(1.0)
     assert shop.statuses(worker, shop.order("p", units=6)) == [APPLIED]
     assert shop.tables.calls == [READ, READ, WRITE]
     assert shop.source(f"o{shop.orders}") is None
@@ -323,8 +324,19 @@ def test_an_order_of_more_than_the_row_can_spare_gets_what_the_lane_has(shop):
     shop.lend("p", {worker.lanes.lane: 5})
     worker.lanes.forget()
     shop.quiet.add("p")
+    worker.client.line.observe(1.0)
     assert shop.statuses(worker, shop.order("p", units=1000)) == [APPLIED]
     assert shop.row("p").stock_count == 0
+
+
+def test_where_nobody_waits_the_lane_is_filled_with_what_it_has_too_few_of(shop):
+    shop.create("p")
+    worker = shop.worker()
+    shop.lend("p", {worker.lanes.lane: 5})
+    worker.lanes.forget()
+    shop.quiet.add("p")
+    assert shop.statuses(worker, shop.order("p", units=6)) == [APPLIED]
+    assert shop.source(f"o{shop.orders}") is not None
 
 
 def test_a_batch_from_the_lane_is_one_transaction(shop):

@@ -108,6 +108,9 @@ def _without_a_visit(
     own = {p: allocation.units(lane, p) if lane is not None else 0 for p in need}
     sources = {p: lane for p, units in need.items() if lane is not None and own[p] >= units}
     lacks = [p for p in need if p not in sources and not lanes.is_sold_out(p)]
+    # Where nobody waits for the depot, a visit that fills the lane is better than rows batch after batch.
+    if client.line.average_wait < FIRST_WAIT and any(own[p] for p in lacks):
+        return None
     if len(lacks) > _FEW_ROWS or any(client.rivals.are_met_on(p) for p in lacks):
         return None
     batch.read_unknown(p for p in batch.pending.product_ids if p not in sources)
