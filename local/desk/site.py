@@ -275,5 +275,8 @@ def serving(site: Site) -> Iterator[int]:
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, site)) as server:
         server.daemon_threads = True
         Thread(target=partial(server.serve_forever, 0.05), daemon=True).start()
-        yield server.server_address[1]
-        server.shutdown()
+        try:
+            yield server.server_address[1]
+        finally:
+            # Also after Ctrl-C: its thread would ask the closed socket again and again.
+            server.shutdown()

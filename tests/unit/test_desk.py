@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import io
 import json
+import threading
 from dataclasses import replace
 from unittest.mock import Mock
 from urllib.parse import urlsplit
@@ -128,9 +129,13 @@ def test_the_command_serves_an_account_until_ctrl_c_under_a_secret_address(shop,
 
     monkeypatch.setattr(this_machine, "aws_of", lambda stage, console: shop.aws)
     monkeypatch.setattr(this_machine, "_open", interrupt)
+    before = set(threading.enumerate())
     for _ in range(2):
         done = CliRunner().invoke(main.app, ["desk", "--stage", "shop"], catch_exceptions=False)
         assert done.exit_code == 0
+    for thread in set(threading.enumerate()) - before:
+        thread.join(timeout=10)
+        assert not thread.is_alive(), "a server goes on after Ctrl-C"
     first, second = (address.split("#token=")[1] for address in addresses)
     assert first != second
     assert len(first) >= 43, "256 bits"
