@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,6 +23,9 @@ from operations.queues import DEAD_LETTERS, QUEUES, UNDELIVERABLE_EVENTS
 from tests.support.tea_shop import tea_shop
 
 TOKEN = "a-secret"
+
+# Each would load botocore's handlers anew.
+_session = cache(boto3.Session)
 
 
 class Functions:
@@ -86,7 +90,7 @@ class DeskOfShop:
 def desk_of_shop(*, is_embedded: bool = True, is_production: bool = False) -> Iterator[DeskOfShop]:
     """Serve the desk of a new tea shop."""
     with tea_shop() as shop:
-        session = boto3.Session("test", "test", region_name="us-east-1")
+        session = _session("test", "test", region_name="us-east-1")
         every = (*QUEUES, *DEAD_LETTERS, UNDELIVERABLE_EVENTS)
         names = [name.removesuffix("Url") for name in every]
         functions = ("adjust-stock", "change-orders", "manage-products", "place-orders")

@@ -46,6 +46,10 @@ def client() -> Any:
     return boto3.client("dynamodb", config=CLIENT_CONFIG)
 
 
+# Each would load botocore's handlers anew.
+_session = cache(boto3.Session)
+
+
 class Tables:
     """The tables in memory, and workers on them.
 
@@ -124,9 +128,8 @@ class Tables:
     def operated(self) -> Aws:
         """The tables as commands for operators know them: there is nothing else of the stack."""
         outputs = {f"{table.value}TableName": table.value for table in Table}
-        session = boto3.Session()
         nothing: Any = None
-        return Aws(outputs, session, client(), sqs=nothing, logs=nothing, functions=nothing)
+        return Aws(outputs, _session(), client(), sqs=nothing, logs=nothing, functions=nothing)
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """Fixtures: a store on the simulated AWS and on Dynoxide, and the tea shop."""
 
+import os
 from functools import cache
 from unittest.mock import patch
 
@@ -29,6 +30,24 @@ settings.load_profile("unit")
 def one_command_line():
     """typer makes the whole command line anew for each call: most of the time of its tests."""
     with patch("typer.testing._get_command", cache(typer.testing._get_command)):
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_client_of_a_kind():
+    """To make a client takes longer than most tests, and it keeps nothing of one test for the next."""
+    make = boto3.Session.client
+
+    @cache
+    def made(session, _settings, *service, **options):
+        return make(session, *service, **options)
+
+    def client(session, *service, **options):
+        # A client follows the environment in what nobody named: moto and Dynoxide have clients of their own.
+        settings = frozenset(item for item in os.environ.items() if item[0].startswith("AWS_"))
+        return made(session, settings, *service, **options)
+
+    with patch.object(boto3.Session, "client", client):
         yield
 
 
