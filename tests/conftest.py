@@ -16,7 +16,6 @@ import tests.support.environment  # noqa: F401 - drops the caller's AWS settings
 
 # isort: split
 from local import stack as local_stack
-from local.dashboard import browser
 from local.emulator import Emulator
 from local.endpoint import use_embedded
 from operations import queues
@@ -78,6 +77,9 @@ def away_from_the_embedded_aws(monkeypatch: Any) -> None:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
+    # Playwright is slow to import, and most folders have no pages.
+    from local.dashboard import browser
+
     try:
         browser.find()
     except UserError as error:

@@ -8,6 +8,7 @@ from inventory_orders.invocation import telemetry
 from local import ROOT
 from operations import codes
 from operations.metrics import METRICS
+from tests.support.sources import nodes_of, tree_of
 
 ALL_CODES = (
     *(codes.DEAD_LETTERS.keys(), codes.REFUSED.keys(), codes.LATER.keys()),
@@ -23,7 +24,7 @@ def modules():
     for room in ("layers/core/python", "functions", "operations"):
         for file in sorted((ROOT / room).rglob("*.py")):
             if file.name != "codes.py":
-                yield file, ast.parse(file.read_text("utf-8"))
+                yield file, nodes_of(file)
 
 
 def is_code(node):
@@ -35,17 +36,17 @@ def is_code(node):
 
 
 def test_every_code_of_the_lists_is_in_the_code():
-    used = {node.value for _, tree in modules() for node in ast.walk(tree) if is_code(node)}
+    used = {node.value for _, nodes in modules() for node in nodes if is_code(node)}
     assert set().union(*ALL_CODES) <= used
 
 
 def test_every_code_that_the_code_says_is_in_a_list():
     said = {
         node.args[0].value
-        for file, tree in modules()
+        for file, nodes in modules()
         # The API's own codes are in openapi.yaml.
         if "/api/" not in str(file)
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Call)
         and getattr(node.func, "attr", getattr(node.func, "id", "")) in SAYS_A_CODE
         and node.args
@@ -57,7 +58,7 @@ def test_every_code_that_the_code_says_is_in_a_list():
 
 
 def test_every_metric_has_its_meaning():
-    tree = ast.parse((ROOT / telemetry.__file__).read_text("utf-8"))
+    tree = tree_of(ROOT / telemetry.__file__)
     named = {
         node.value
         for function in tree.body

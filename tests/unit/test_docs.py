@@ -8,6 +8,7 @@ import pytest
 from local import ROOT
 from tests.support.assumptions import AWS, assumptions
 from tests.support.generated_pages import FOLDER, NEED_THE_CDK, PAGES, text_of
+from tests.support.sources import tree_of
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
@@ -83,7 +84,7 @@ def test_the_calls_on_the_way_of_an_order_exist():
     package = ROOT / "layers" / "core" / "python" / "inventory_orders"
     for file, name in calls:
         path = (ROOT if file.startswith("functions/") else package) / file
-        assert name in names_in(ast.parse(path.read_text("utf-8"))), f"{file} has no {name}"
+        assert name in names_in(tree_of(path)), f"{file} has no {name}"
 
 
 def test_every_assumption_about_aws_cites_a_page_of_its_documentation():

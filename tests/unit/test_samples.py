@@ -5,7 +5,6 @@ import re
 import sys
 
 import pytest
-from moto import mock_aws
 
 from local import ROOT
 from local.invoke import FakeContext, function_names, load_handler, make_stack
@@ -46,6 +45,9 @@ def texts_of(event):
 @pytest.fixture(scope="module")
 def moto():
     """One shop for all samples, in whatever order they come."""
+    # Slow to import, and each process would do so. Clients made within have its hooks.
+    from moto import mock_aws
+
     with pytest.MonkeyPatch.context() as patch, mock_aws():
         # moto answers for AWS's own addresses only; the tests' embedded AWS may run meanwhile.
         patch.delenv("AWS_ENDPOINT_URL", raising=False)

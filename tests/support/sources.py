@@ -1,0 +1,19 @@
+"""Python files of this project as trees, for tests that look at code."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+
+
+@cache
+def tree_of(file: Path) -> ast.Module:
+    """Parse a file, once for all tests of a process: to parse takes longer than most of what they ask."""
+    return ast.parse(file.read_text("utf-8"))
+
+
+@cache
+def nodes_of(file: Path) -> tuple[ast.AST, ...]:
+    """All nodes of a file."""
+    return tuple(ast.walk(tree_of(file)))
