@@ -103,7 +103,7 @@ def answered_directly_by(answer: Answer) -> Iterator[None]:
     def call(client: BaseClient, operation: str, parameters: dict[str, Any]) -> dict[str, Any]:
         service = client.meta.service_model.service_name
         try:
-            reply = answer(service, operation, json.loads(json.dumps(parameters, default=_in_json)))
+            reply = answer(service, operation, json.loads(_request_text(parameters)))
         except ServiceError as error:
             code = error.code if service != "sqs" else _QUERY_CODES.get(error.code, error.code)
             response = {
@@ -124,9 +124,14 @@ def _in_json(value: Any) -> Any:
     return base64.b64encode(value).decode() if isinstance(value, bytes) else list(value)
 
 
+# Requests and responses are no circles. To look for some takes as long as to write the text.
+_request_text = json.JSONEncoder(check_circular=False, default=_in_json).encode
+_text = json.JSONEncoder(check_circular=False).encode
+
+
 def _from_json(reply: Any) -> dict[str, Any]:
     """Copy a response as the SDK returns it, so that the caller owns all of it."""
-    text = json.dumps(reply)
+    text = _text(reply)
     hook = _with_bytes if '"B": "' in text else None
     decoded: dict[str, Any] = json.loads(text, object_hook=hook)
     return decoded

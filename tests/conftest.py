@@ -144,9 +144,9 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-def pytest_unconfigure() -> None:
-    # Extension modules would report what is frozen as leaked.
-    gc.unfreeze()
+def pytest_configure(config: Any) -> None:
+    # Extension modules would report what is frozen as leaked. Pytest closes what came first last, after its own collection.
+    config.add_cleanup(gc.unfreeze)
 
 
 def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
