@@ -3,6 +3,7 @@
 import json
 import random
 import sys
+from functools import cache
 from types import SimpleNamespace
 
 import boto3
@@ -387,6 +388,7 @@ def test_delays_are_from_the_change_until_it_is_taken():
 # ---------------------------------------------------------------------- in the large
 
 
+@cache
 def records_of(*order_ids, at="2026-01-01T00:00:00.000000+00:00"):
     """A stream of the lives of orders, each in its order, all of them mixed."""
     chance, left = random.Random(5), {order_id: life(order_id, at) for order_id in order_ids}
@@ -398,7 +400,7 @@ def records_of(*order_ids, at="2026-01-01T00:00:00.000000+00:00"):
         before[order_id] = row
         if not left[order_id]:
             del left[order_id]
-    return records
+    return tuple(records)
 
 
 class Killed(BaseException):
