@@ -52,11 +52,13 @@ def embedded_aws() -> Any:
         local_stack.down()
 
 
-@pytest.fixture(autouse=True)
-def no_long_polling(request: Any, monkeypatch: Any) -> None:
+@pytest.fixture(scope="module", autouse=True)
+def no_long_polling(request: Any) -> Iterator[None]:
     """The embedded AWS has one server, so an empty answer means an empty queue."""
-    if folder_of(request.path) in ON_THE_EMBEDDED_AWS:
-        monkeypatch.setattr(queues, "POLL_SECONDS", 0)
+    with pytest.MonkeyPatch.context() as patched:
+        if folder_of(request.path) in ON_THE_EMBEDDED_AWS:
+            patched.setattr(queues, "POLL_SECONDS", 0)
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -68,11 +70,13 @@ def dynoxide() -> Any:
         yield server
 
 
-@pytest.fixture
-def away_from_the_embedded_aws(monkeypatch: Any) -> None:
+@pytest.fixture(scope="module")
+def away_from_the_embedded_aws() -> Iterator[None]:
     """Do without the embedded AWS that other tests of this process may have: moto answers for AWS's own addresses only."""
-    for name in ("AWS_ENDPOINT_URL", "AWS_REGION"):
-        monkeypatch.delenv(name, raising=False)
+    with pytest.MonkeyPatch.context() as patched:
+        for name in ("AWS_ENDPOINT_URL", "AWS_REGION"):
+            patched.delenv(name, raising=False)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -145,6 +149,8 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_configure(config: Any) -> None:
+    # Most of what is made during tests lives until the end, so looking for garbage as often as a server does costs a tenth.
+    gc.set_threshold(20_000, 20)
     # Extension modules would report what is frozen as leaked. Pytest closes what came first last, after its own collection.
     config.add_cleanup(gc.unfreeze)
 

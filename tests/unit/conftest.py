@@ -51,7 +51,7 @@ def one_client_of_a_kind():
         yield
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def on_their_own(away_from_the_embedded_aws):
     """All tests here do without the embedded AWS."""
 

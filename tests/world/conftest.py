@@ -3,6 +3,6 @@
 import pytest
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def on_their_own(away_from_the_embedded_aws):
     """All tests here do without the embedded AWS."""
