@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import boto3
-import duckdb
 import pytest
 from botocore.stub import Stubber
 from typer.testing import CliRunner
@@ -281,6 +280,8 @@ def shop():
 @pytest.fixture(scope="module")
 def athena(shop):
     """An engine with the tables and views, and the paths of the tables' columns that no row has."""
+    import duckdb  # each process would load it
+
     engine, missing = duckdb.connect(), set()
     for statement in STATEMENTS:
         created = re.match(r"CREATE EXTERNAL TABLE ([\w.]+)", statement)
