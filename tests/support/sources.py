@@ -9,11 +9,11 @@ from pathlib import Path
 
 @cache
 def tree_of(file: Path) -> ast.Module:
-    """Parse a file, once for all tests of a process: to parse takes longer than most of what they ask."""
+    """Parse a file, once for all tests of a process."""
     return ast.parse(file.read_text("utf-8"))
 
 
 @cache
 def nodes_of(file: Path) -> tuple[ast.AST, ...]:
-    """All nodes of a file."""
+    """List all nodes of a file."""
     return tuple(ast.walk(tree_of(file)))

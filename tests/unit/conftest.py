@@ -35,7 +35,7 @@ def one_command_line():
 
 @pytest.fixture(scope="session", autouse=True)
 def one_client_of_a_kind():
-    """To make a client takes longer than most tests, and it keeps nothing of one test for the next."""
+    """Make a client once for all tests that ask for the same: it takes longer than most tests, and clients keep no data."""
     make = boto3.Session.client
 
     @cache
@@ -43,7 +43,7 @@ def one_client_of_a_kind():
         return make(session, *service, **options)
 
     def client(session, *service, **options):
-        # A client follows the environment in what nobody named: moto and Dynoxide have clients of their own.
+        # A client takes address, region and credentials from the environment: moto and Dynoxide get clients of their own.
         settings = frozenset(item for item in os.environ.items() if item[0].startswith("AWS_"))
         return made(session, settings, *service, **options)
 
