@@ -339,6 +339,19 @@ def test_where_nobody_waits_the_lane_is_filled_with_what_it_has_too_few_of(shop)
     assert shop.source(f"o{shop.orders}") is not None
 
 
+def test_a_lane_gets_a_part_of_what_only_others_have_sold(shop):
+    for product_id in ("tea", "cup"):
+        shop.create(product_id, 10_000)
+    one, other = shop.worker(), shop.worker()
+    shop.sell(one, shop.order("tea"))
+    at_depot = shop.held("tea")[DEPOT]
+    assert at_depot > 1_000
+    # By now it knows that two lanes are in use.
+    shop.tables.clock.sleep(11.0)
+    shop.sell(other, shop.order("cup"))
+    assert shop.held("tea")[other.lanes.lane] == at_depot // 2 // 20
+
+
 def test_a_batch_from_the_lane_is_one_transaction(shop):
     shop.create("p")
     worker = shop.worker()

@@ -97,9 +97,16 @@ class Demand:
         """Units in the last order of a product."""
         return self._of(product_id).use
 
-    def lane_target(self, product_id: str) -> float:
-        """Units that a lane holds when stock is plentiful: its mean demand, and a margin for its variance."""
+    def lane_target(self, product_id: str, at_depot: float = 0.0) -> float:
+        """Units that a lane holds when stock is plentiful: its mean demand, and a margin for its variance.
+
+        Args:
+            product_id: The product.
+            at_depot: Units at the depot for each lane. They tell the demand for a product that only other processes sold.
+        """
         wanted = self._of(product_id)
+        if not wanted.units:
+            return max(_LANE_ORDERS * at_depot / _DEPOT_ORDERS, 3 * wanted.use)
         mean = _LANE_ORDERS * wanted.units / self._orders if self._orders else 0.0
         return mean + 3 * math.sqrt(mean * wanted.use) + 3 * wanted.use
 

@@ -420,10 +420,12 @@ class Visit:
         """Units that the lane, which has some, shall hold; 0 if the depot sells the product."""
         demand, need = self._lanes.demand, self._need.get(product_id, 0)
         use = demand.last_quantity(product_id)
-        share = (have + (there.units if there is not None else 0)) / (_SPARE * self._in_use)
+        at_depot = there.units if there is not None else 0
+        share = (have + at_depot) / (_SPARE * self._in_use)
         is_narrow = there is not None and there.reach < lane
         if demand.is_idle(product_id):
             return 0
         if not is_narrow and share >= max(use, need):
-            return max(need, have, math.floor(min(demand.lane_target(product_id), share)))
+            most = min(demand.lane_target(product_id, at_depot / self._in_use), share)
+            return max(need, have, math.floor(most))
         return have if need <= have <= 2 * use + need else 0
