@@ -203,10 +203,13 @@ class Visit:
     def _read_and_draw(self, *, again: bool = False) -> set[str] | None:
         """Read pages and rows, and draw. Returns the products that are short; None if draws were lost or changes returned."""
         shelves = [PageKey(DEPOT, number) for number in range(PAGES)]
-        pages = self._read([*self._lanes.keys, *shelves]).pages
-        self._lanes.remember(pages[key] for key in self._lanes.keys)
+        few = [p for p in self._need if not self._is_avoided(p)]
+        # So few rows are read along with the pages: that is quicker, even if the depot has enough.
+        along = few if len(few) <= _FEW_ROWS else []
+        found = self._read([*self._lanes.keys, *shelves, *along])
+        self._lanes.remember(found.pages[key] for key in self._lanes.keys)
         self._allocation = Allocation(
-            {}, [self._sound(key, pages[key]) for key in (*self._lanes.keys, *shelves)]
+            {}, [self._sound(key, found.pages[key]) for key in (*self._lanes.keys, *shelves)]
         )
         corrupt = {
             p: why
@@ -224,7 +227,9 @@ class Visit:
         look = [p for p, units in lacks.items() if self._should_read(p, units)]
         look += self._to_reclaim - self._batch.unreadable.keys()
         look += self._running_low(lacks, _FEW_DRAWS - len(look))
-        rows = self._read(look).products if look else {}
+        rows = {p: found.products[p] for p in look if p in found.products}
+        if more := [p for p in look if p not in rows]:
+            rows |= self._read(more).products
         for product_id, row in rows.items():
             self._allocation.add_row(product_id, row)
             self._lanes.observe_row(product_id, row)
