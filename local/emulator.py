@@ -14,6 +14,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,8 +39,6 @@ _LOG = LOGS / "emulator.log"
 _START_SECONDS = 120
 # Another program can take the free port first, and of two emulators that start at once one does not get port 443.
 _ATTEMPTS = 3
-# Without data to keep it is killed: otherwise it waits for its clients to hang up.
-_STOP_SECONDS = 1
 _KEEP_SECONDS = 600
 _NOT_KEPT = re.compile(r" ERROR \[\w+\] (.*persist.*)", re.IGNORECASE)
 
@@ -167,7 +166,8 @@ def stop(*, keep: bool = False, report: Callable[[str], None] = lambda _: None) 
         if keep:
             missing = _stop_and_keep(emulator, report)
         else:
-            emulator.stop(_STOP_SECONDS)
+            # Killed at once: otherwise it waits for its clients to hang up.
+            emulator.stop(0)
     # Each worker leaves the code of its function there: thousands of files.
     report("Removing its temporary files")
     _clean()
@@ -187,7 +187,7 @@ def _stop_and_keep(emulator: Emulator, report: Callable[[str], None]) -> list[st
     try:
         held = _held(emulator)
     except OSError as error:
-        emulator.stop(_STOP_SECONDS)
+        emulator.stop(0)
         return [f"its data cannot be counted ({error})"]
     began = time.monotonic()
 
@@ -342,6 +342,10 @@ def _install() -> None:
 
 def _clean() -> None:
     _STATE_FILE.unlink(missing_ok=True)
+    # Side by side: a disk takes a while for each file, and can do several at once.
+    with ThreadPoolExecutor(8) as pool:
+        for path in _TEMPORARY.glob("*"):
+            pool.submit(shutil.rmtree, path, ignore_errors=True)
     shutil.rmtree(_TEMPORARY, ignore_errors=True)
 
 

@@ -98,6 +98,10 @@ class Server:
             process = psutil.Process(self.pid)
         except psutil.NoSuchProcess:
             return True
+        if not seconds:
+            # So that it starts no child that would outlive it.
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.suspend()
         children = _children_of(process, freeze=freeze)
         give_up_at = time.monotonic() + seconds
         try:
@@ -112,8 +116,12 @@ class Server:
             for survivor in family:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     survivor.kill()
-            # Its ports are free when its last thread has ended. A zombie would never be gone.
-            psutil.wait_procs(family, timeout=1)
+            # Its ports are free when its last thread has ended.
+            psutil.wait_procs([process], timeout=1)
+            # A container may have no process that takes leave of its children, which then stay zombies.
+            give_up_at = time.monotonic() + 1
+            while not all(map(_has_ended, children)) and time.monotonic() < give_up_at:
+                time.sleep(0.01)
             _STARTED[:] = [started for started in _STARTED if started.poll() is None]
         return ended
 
