@@ -41,7 +41,7 @@ def next_version(tmp_path, monkeypatch):
         file.write_text(re.sub(r"\bruntime\b", "renamed", file.read_text("utf-8")), "utf-8")
     monkeypatch.setattr(assets, "ROOT", source)
     monkeypatch.setattr(assets, "_CORE", source / "layers" / "core")
-    assemble(tmp_path / "assembly", "dev", lanes=4)
+    assemble(tmp_path / "assembly", "dev", **stack.SETTINGS, lanes=4)
     return tmp_path / "assembly"
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import psutil
+
+from local import emulator
 from local.invoke import invoke_deployed
 from operations.aws import Aws
 
@@ -56,5 +60,19 @@ def give_every_worker_nothing_to_do(aws: Aws) -> None:
 
     On a busy machine the embedded AWS hands the last lines of an invocation in with the next one of the same worker.
     """
-    with ThreadPoolExecutor(16) as pool:
-        list(pool.map(lambda _: invoke_deployed(aws, "place_orders", {"Records": []}), range(32)))
+    function, running = aws.outputs["PlaceOrdersFunctionName"], emulator.running()
+    assert running is not None
+    processes = psutil.Process(running.pid).children()
+    # More invocations at once than workers would start workers that nobody needs.
+    workers = max(1, sum(_serves(process, function) for process in processes))
+    with ThreadPoolExecutor(workers) as pool:
+        invoked = pool.map(
+            lambda _: invoke_deployed(aws, "place_orders", {"Records": []}), range(2 * workers)
+        )
+        list(invoked)
+
+
+def _serves(process: psutil.Process, function: str) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return process.environ().get("AWS_LAMBDA_FUNCTION_NAME") == function
+    return False
