@@ -89,8 +89,8 @@ def listed(aws):
 
 
 def end_the_hold(aws, run):
-    """Let the hold of a run end now, and not in a minute; and sweep."""
-    end = timestamp(SystemClock().now())
+    """Let the hold of a run have ended, so that its grace is over now, and not in a minute; and sweep."""
+    end = timestamp(SystemClock().now() - timedelta(seconds=traffic._grace(run)))
     aws.dynamodb.update_item(
         TableName=aws.outputs["OrdersTableName"],
         Key={"orderId": {"S": run.held["orderId"]}},

@@ -48,8 +48,8 @@ def interrupt(shop, path, by, after):
 
 
 def test_a_load_that_is_interrupted_twice_is_complete_and_exact(shop, catalogue):
-    assert interrupt(shop, catalogue, signal.SIGTERM, 20) == 130
-    assert interrupt(shop, catalogue, signal.SIGKILL, 110) == -signal.SIGKILL
+    assert interrupt(shop, catalogue, signal.SIGTERM, 10) == 130
+    assert interrupt(shop, catalogue, signal.SIGKILL, 50) == -signal.SIGKILL
     assert shop.product(f"load-{COUNT - 1:04}") is None
     done = cli("load", str(catalogue))
     assert f"{COUNT + COUNT // 2 + COUNT // 40:,} lines done" in done.stdout

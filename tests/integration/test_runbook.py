@@ -156,6 +156,8 @@ def test_oldest_message_for_an_unknown_product_is_booked_once_it_is_listed(aws):
 
     wait_until(aws, returned)
     assert returned() == {"UNKNOWN_PRODUCT"}
+    create(aws, "rb-early", 1)
+    wait_until_settled(aws)
     # Its first delay is at least a second.
     wait_until(
         aws,
@@ -163,8 +165,6 @@ def test_oldest_message_for_an_unknown_product_is_booked_once_it_is_listed(aws):
             age >= 1 for age in emitted(aws, "AdjustStock", "TimeSinceFirstReceive", since)
         ),
     )
-    create(aws, "rb-early", 1)
-    wait_until_settled(aws)
     (account,) = [a for a in read_books(aws).accounts if a.product_id == "rb-early"]
     assert (account.on_hand, account.difference) == (4, 0)
 
