@@ -337,7 +337,8 @@ def _live_on(
         bar = progress.add_task("Outcomes", total=shop.awaited, note="")
         while len(shop.heard) < shop.awaited:
             emulator.check()
-            queues.send(aws, queues.COMMANDS, shop.hear(listen(0.5)))
+            # Not for longer: it answers what it has heard when it has listened.
+            queues.send(aws, queues.COMMANDS, shop.hear(listen(0.1)))
             last = next(reversed(shop.heard.values()), None)
             progress.update(
                 bar,
