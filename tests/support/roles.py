@@ -22,19 +22,27 @@ Permission = tuple[str, str]
 """An action and the ARN of its resource."""
 
 
+_policies: dict[str, Any] = {}
+
+
 def _policy_of(aws: Aws, function: str) -> Any:
+    """Find the only policy of a function's role. It is the same as long as there is the function, so it is looked up once."""
     output = "".join(part.capitalize() for part in function.split("_")) + "FunctionName"
-    configuration = aws.functions.get_function_configuration(FunctionName=aws.outputs[output])
-    role = boto3.resource("iam").Role(configuration["Role"].rsplit("/", 1)[-1])
-    assert list(role.attached_policies.all()) == []
-    (policy,) = role.policies.all()
-    return policy
+    name = aws.outputs[output]
+    if name not in _policies:
+        configuration = aws.functions.get_function_configuration(FunctionName=name)
+        role = boto3.resource("iam").Role(configuration["Role"].rsplit("/", 1)[-1])
+        assert list(role.attached_policies.all()) == []
+        (_policies[name],) = role.policies.all()
+    return _policies[name]
 
 
 def permissions(aws: Aws, function: str) -> set[Permission]:
     """List a function's permissions: one pair for each action on each resource."""
     found = set()
-    for statement in _policy_of(aws, function).policy_document["Statement"]:
+    policy = _policy_of(aws, function)
+    policy.reload()
+    for statement in policy.policy_document["Statement"]:
         assert statement["Effect"] == "Allow"
         actions, resources = (
             [value] if isinstance(value, str) else value
