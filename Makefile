@@ -106,8 +106,11 @@ test: setup ## run all checks: lint, unit, world, pages, infra, explore, integra
 
 # On a fresh clone each of the processes would compile all that the tests import, while the others do the same. What does
 # not import is told by the tests.
-bytecode: setup
+bytecode: setup $(VENV)/bytecode
+
+$(VENV)/bytecode: $(VENV)/installed
 	@$(VENV)/bin/python -m pytest --collect-only --quiet >/dev/null 2>&1 || true
+	@touch $@
 
 # Lambda's runtime brings boto3 and botocore, newer from time to time. The only installation here without hashes.
 NEWEST := .local/newest
