@@ -5,7 +5,7 @@ import re
 import pytest
 
 from local import ROOT
-from tests.support.template import resources, stack_of, synthesise
+from tests.support.template import resources, shared_stack_of, stack_of, synthesise
 
 
 def findings(stage, **changes):
@@ -84,9 +84,11 @@ def test_no_role_has_a_wildcard_for_actions_or_resources(template):
     "https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/using-cfn-protect-stacks.html",
 )
 def test_production_is_protected_against_deletion():
-    assert stack_of("prod").termination_protection
-    assert not stack_of("dev").termination_protection
-    held = synthesise("prod").to_json()["Resources"].values()
+    # The stacks that the tests before have.
+    settings = {"alarmEmail": "ops@example.com"}
+    assert shared_stack_of("prod", **settings).termination_protection
+    assert not shared_stack_of("dev", **settings).termination_protection
+    held = synthesise("prod", **settings).to_json()["Resources"].values()
     tables = [resource for resource in held if resource["Type"] == "AWS::DynamoDB::GlobalTable"]
     assert len(tables) == 4
     assert all(table["UpdateReplacePolicy"] == "Retain" for table in tables)

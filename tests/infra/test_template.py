@@ -21,9 +21,12 @@ from inventory_orders.store.rows import KEYS, Table
 from local import ROOT
 from operations.aws import LIVE
 from tests.support.streams import product_row
-from tests.support.template import resources, stack_of, synthesise
+from tests.support.template import resources, shared_stack_of, stack_of, synthesise
 
 SETTINGS = Settings.from_context("dev")
+
+
+LONGEST = "live-shop-20-letters"
 
 
 @pytest.fixture(scope="module")
@@ -541,8 +544,8 @@ def test_the_api_can_be_left_out():
     functions = [r for r in template["Resources"].values() if r["Type"] == "AWS::Lambda::Function"]
     assert len(functions) == len(SETTINGS.functions) - 1
     # Production keeps a log that leaves its stack, and another of its name cannot be made.
-    kept = resources(Template.from_stack(stack_of("live", production=True)), "AWS::Logs::LogGroup")
-    without = Template.from_stack(stack_of("live", production=True, api=False))
+    kept = resources(synthesise(LONGEST, production=True), "AWS::Logs::LogGroup")
+    without = synthesise(LONGEST, production=True, api=False)
     named = {name for name, log in kept.items() if "LogGroupName" in log["Properties"]}
     assert named
     assert named <= resources(without, "AWS::Logs::LogGroup").keys()
@@ -594,17 +597,14 @@ def test_production_keeps_queues_and_logs_but_not_those_of_a_deployment_that_fai
             assert resource["UpdateReplacePolicy"] == "Retain"
 
 
-LONGEST = "live-shop-20-letters"
-
-
 @pytest.fixture(scope="module")
 def live():
-    return stack_of(LONGEST, production=True)
+    return shared_stack_of(LONGEST, production=True)
 
 
 @pytest.fixture(scope="module")
-def template_of_live(live):
-    return Template.from_stack(live)
+def template_of_live():
+    return synthesise(LONGEST, production=True)
 
 
 def without_the_stage(template, stage):

@@ -40,15 +40,31 @@ def assemble(folder: Path, stage: str, **changes: Any) -> None:
     app.synth()
 
 
+def shared_stack_of(
+    stage: str, context: Mapping[str, Any] | None = None, **changes: Any
+) -> InventoryOrdersStack:
+    """Make a stack, or find the one that a process has of the same settings: look at it only."""
+    return _stack_of(_key_of(stage, context, changes))
+
+
 def synthesise(stage: str, context: Mapping[str, Any] | None = None, **changes: Any) -> Template:
     """Synthesise a template; the same again is the one that a process has, so change a copy only."""
-    return _synthesised(json.dumps([stage, dict(context or {}), changes], sort_keys=True))
+    return _synthesised(_key_of(stage, context, changes))
+
+
+def _key_of(stage: str, context: Mapping[str, Any] | None, changes: Mapping[str, Any]) -> str:
+    return json.dumps([stage, dict(context or {}), changes], sort_keys=True)
+
+
+@cache
+def _stack_of(settings: str) -> InventoryOrdersStack:
+    stage, context, changes = json.loads(settings)
+    return stack_of(stage, context, **changes)
 
 
 @cache
 def _synthesised(settings: str) -> Template:
-    stage, context, changes = json.loads(settings)
-    return Template.from_stack(stack_of(stage, context, **changes))
+    return Template.from_stack(_stack_of(settings))
 
 
 def resources(template: Template, kind: str) -> Mapping[str, Mapping[str, Any]]:
