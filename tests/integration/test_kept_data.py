@@ -107,7 +107,6 @@ def test_kept_data_comes_back_at_the_same_port_and_is_forgotten_otherwise(data, 
     first = emulator.start()
     url = fill(first)
     wait_until_heard(first, ITEMS - 1)
-    monkeypatch.setattr(emulator, "_STOP_SECONDS", 0.1)
     said = []
 
     def keep_it_busy(doing):
