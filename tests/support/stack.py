@@ -67,7 +67,7 @@ def cli(*arguments: str, check: bool = True) -> Ended:
 
 def wait_until(aws: Aws, condition: Callable[[], object]) -> None:
     """Wait for a condition, however long it takes: on a busy machine messages are slow. Fails when none moves any more."""
-    seen, since, look_at, pause = None, time.monotonic(), 0.0, 0.1
+    seen, since, look_at, pause = None, time.monotonic(), 0.0, 0.05
     while not condition():
         if (now := time.monotonic()) >= look_at:
             look_at = now + LOOK_SECONDS
@@ -76,7 +76,7 @@ def wait_until(aws: Aws, condition: Callable[[], object]) -> None:
             quiet = now - since
             assert quiet < QUIET_SECONDS, f"it did not happen, and no message moves: {depths}"
         time.sleep(pause)
-        pause = min(0.5, 1.2 * pause)
+        pause = min(0.25, 1.2 * pause)
 
 
 def wait_until_settled(aws: Aws) -> None:
