@@ -113,11 +113,13 @@ def page(chromium: Any) -> Iterator[Any]:
 
 
 ON_THE_EMBEDDED_AWS = ("e2e", "integration")
+# Each room in one process: with one embedded AWS, or with templates that many of its files look at.
+IN_ONE_PROCESS = (*ON_THE_EMBEDDED_AWS, "infra")
 LONGEST_FIRST = (*ON_THE_EMBEDDED_AWS, "explore", "infra", "pages", "world", "unit")
 
 
 class FewProcessesForTheEmbeddedAws(LoadScopeScheduling):
-    """Hands out tests by file, and a folder that needs the embedded AWS to one process.
+    """Hands out tests by file, and a folder of `IN_ONE_PROCESS` to one process.
 
     A process starts its embedded AWS once, and all tests of the folder meet the same stack.
     """
@@ -130,7 +132,7 @@ class FewProcessesForTheEmbeddedAws(LoadScopeScheduling):
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
         folder = folder_of(file)
-        return folder if folder in ON_THE_EMBEDDED_AWS else file
+        return folder if folder in IN_ONE_PROCESS else file
 
 
 def folder_of(path: str | PurePath) -> str:
