@@ -1116,7 +1116,7 @@ def _row_beside_lane(world: World, rivals: int) -> None:
     _lent(world, "A", q=1)
     world.wait_in_line("A")
     units = world.units_in_lane(2, "p")
-    require(0 < units < 100, f"the lane holds {units} units, and the row shall sell one more")
+    require(0 < units < 1_000, f"the lane holds {units} units, and the row shall sell one more")
     # There is one unit too few for both.
     world.deliver("A", "place_orders", order("a", p=units + 1))
     world.deliver("B", "place_orders", order("b", p=19_999 - units))
