@@ -22,7 +22,6 @@ _THREE_OF_WORKERS = (1, 4, 8)
 _ON_ALL_WORKLOADS = ("textbook", "ours_10", "ours_99", "ours_lanes")
 # 200 rivals with small batches take a minute of CPU or more.
 _SIMULATED_IN_SHORT = (1, 10, 50)
-_OUR_SIMULATED_IN_SHORT = (1, 10, 50, 200)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +109,7 @@ def _workers(engine_name: str, workload: str, contender: str, size: str) -> Sequ
         return _WORKERS if workload == "hot" or full else _THREE_OF_WORKERS
     if workload != "hot":
         return _THREE_OF_WORKERS
-    if full:
-        return _SIMULATED_WORKERS
-    return _OUR_SIMULATED_IN_SHORT if contender == "ours_99" else _SIMULATED_IN_SHORT
+    return _SIMULATED_WORKERS if full else _SIMULATED_IN_SHORT
 
 
 def measure(**parameters: Any) -> Result:

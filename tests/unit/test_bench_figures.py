@@ -201,7 +201,7 @@ def test_a_goal_is_met_or_missed_or_not_measured():
     theirs = replace(reduce(observed()), workers=8, requests=2.0, orders_per_second=50.0)
     ours = replace(
         theirs,
-        contender="ours_99",
+        contender="ours_lanes",
         requests=0.02,
         orders_per_second=1000.0,
         write_units=2.6,
@@ -211,16 +211,16 @@ def test_a_goal_is_met_or_missed_or_not_measured():
     overhead = Overhead(
         {"place_orders": 50.0, "usual": 100.0},
         9_000_000,
-        {"ours_99": 10.0, "powertools_batch": 100.0},
+        {"ours_lanes": 10.0, "powertools_batch": 100.0},
     )
     stands = {goal.figure: goal.met for goal in goals.check([theirs, ours], overhead)}
-    assert stands["hot product, batches of 99, requests per order, 8 workers"] is True
-    assert stands["hot product, batches of 99, requests per order, no rivals"] is None
-    assert stands["hot product, 8 workers, orders/s, batches of 99"] is False
-    assert stands["hot product, batches of 99, 8 workers: write units per order, no index"] is False
-    assert stands["hot product, batches of 99, 8 workers: conflict rate"] is True
+    assert stands["hot product, requests per order, 8 workers"] is True
+    assert stands["hot product, requests per order, no rivals"] is None
+    assert stands["hot product, 8 workers, orders/s"] is False
+    assert stands["hot product, 8 workers: write units per order, no index"] is False
+    assert stands["hot product, 8 workers: conflict rate"] is True
     assert stands["the layer, MB"] is False
-    assert stands["warm CPU per order, batches of 99, share of Powertools'"] is True
+    assert stands["warm CPU per order, share of Powertools'"] is True
     assert stands["never oversold, lost or applied twice"] is True
     unmeasured = goals.check([], None)
     assert all(goal.met is None for goal in unmeasured)
