@@ -153,7 +153,12 @@ class _Proxy:
             disable_nagle_algorithm = True
 
             def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                length = int(self.headers.get("Content-Length", 0))
+                body = self.rfile.read(length)
+                if len(body) < length:
+                    # Its sender was killed. AWS would not know of the request either.
+                    self.close_connection = True
+                    return
                 answer = proxy.respond(self.path, dict(self.headers), body)
                 if answer is None:
                     self.close_connection = True

@@ -1,8 +1,10 @@
 """The faulty bus produces each kind of brown-out, as seen by the publisher's own client."""
 
 import json
+import socket
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
+from urllib.parse import urlsplit
 
 import boto3
 import pytest
@@ -63,3 +65,13 @@ def test_each_kind_of_brown_out_comes_with_a_healthy_time_after_it(proxy):
     assert seen[BrownOut.CONNECTION] == {(code,) * 3 for code in (None, "ConnectionClosedError")}
     assert set(taken) <= set(proxy.taken)
     assert proxy.counts.keys() == set(BrownOut)
+
+
+def test_a_request_of_a_killed_publisher_is_none(proxy, capfd):
+    address = urlsplit(proxy.endpoint)
+    with socket.create_connection((address.hostname, address.port)) as connection:
+        connection.sendall(b"POST / HTTP/1.1\r\nContent-Length: 100\r\n\r\n{")
+        connection.shutdown(socket.SHUT_WR)
+        assert connection.recv(1) == b""
+    assert proxy.taken == []
+    assert capfd.readouterr().err == ""

@@ -1,1 +1,1 @@
-"""Announces outcomes on the event bus: none lost, those of one order in their order."""
+"""Publishes outcomes on the event bus: none lost, those of one order in their order."""
