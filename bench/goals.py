@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from rich.console import Console
 
 from bench import report
+from bench.contenders import OURS
 from bench.figures import Figures
 from bench.studies.overhead import USUAL, Overhead
-
-OURS = "ours_lanes"
-"""The service's own handler, as it is deployed."""
 
 _MEGABYTE = 1_000_000
 
@@ -142,8 +140,9 @@ def _waste(found: Results) -> Iterator[Goal]:
 
 def _simulated(found: Results) -> Iterator[Goal]:
     cells = found.all("simulated", "hot", OURS)
-    figure = "simulated hot product, 1 to 50 workers"
-    complete = cells and cells[-1].workers >= 50
+    most = cells[-1].workers if cells else 0
+    figure = f"simulated hot product, 1 to {most} workers"
+    complete = most >= 50
     peak = max((cell.orders_per_second for cell in cells), default=0.0)
     last = cells[-1].orders_per_second / peak if complete else None
     yield Goal(

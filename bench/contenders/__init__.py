@@ -37,6 +37,9 @@ NAMES = (
     *("ours_10", "ours_99", "ours_lanes"),
 )
 
+OURS = "ours_lanes"
+"""The service's own handler of orders, as it is deployed."""
+
 # The DynamoDB team's advice for latency-sensitive clients: short timeouts, few retries, connections kept alive.
 CLIENT_CONFIG = Config(
     connect_timeout=1,

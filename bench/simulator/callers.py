@@ -14,6 +14,7 @@ from functools import partial
 from math import inf, nan
 from typing import Any
 
+from bench.contenders import OURS
 from bench.figures import Observed, Tally, percentile
 from bench.simulator.engine import (
     Conditions,
@@ -124,7 +125,7 @@ class Callers(Simulation):
         self._limit = TokenBucket(limits.requestsPerSecond, limits.burst)
         self._event = read_event(ROOT / "events" / "api.json", "api")
         self._event["headers"]["prefer"] = "wait=25"
-        super().__init__("ours_lanes", workload, queue.maximumConcurrency, seed, conditions)
+        super().__init__(OURS, workload, queue.maximumConcurrency, seed, conditions)
         self._queue = Queue(self._scheduler, (), stays=True, gather=float(queue.batchWindowSeconds))
         self._counted = self.observed
 

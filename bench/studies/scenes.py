@@ -24,6 +24,7 @@ from rich.console import Console
 from bench import report, workloads
 from bench.capacity import Exchange
 from bench.cells import Found, Kept, Result, Study, Value
+from bench.contenders import OURS
 from bench.figures import Audit, Observed, percentile
 from bench.simulator.callers import Callers
 from bench.simulator.engine import (
@@ -41,9 +42,6 @@ from bench.workloads import REAL_ORDERS, Workload, endless, make, with_depth
 from local.invoke import is_good
 from operations.errors import UserError
 from simulated_aws.latency import INVOCATION_SECONDS
-
-CONTENDER = "ours_lanes"
-"""The service's own handler of orders, as it is deployed."""
 
 FIFO_BATCH = 10
 FIFO_DEPTH = 5_000
@@ -104,7 +102,7 @@ class Selling(Simulation):
         conditions: Conditions,
     ) -> None:
         conditions = replace(conditions, lanes=lanes, partitions=_PARTITIONS)
-        super().__init__(CONTENDER, workload, standard, seed, conditions)
+        super().__init__(OURS, workload, standard, seed, conditions)
         self._fifo_workers = fifo
         if fifo:
             self._fifo = FifoQueue(self._scheduler, self._grouped(), FIFO_DEPTH)
@@ -375,7 +373,7 @@ class Run:
             partitions=_PARTITIONS,
         )
         count, end = int(holds * self.scale), 5.0 * self.scale
-        sales = kind(CONTENDER, made, workers, count, 2, end, self.seed, conditions)
+        sales = kind(OURS, made, workers, count, 2, end, self.seed, conditions)
         sales.run()
         found = sales.result()
         return _seen(

@@ -7,11 +7,8 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from types import SimpleNamespace
 from typing import Any
-
-import boto3
 
 from inventory_orders.store.rows import Table
 from local.desk.site import Site, serving
@@ -20,12 +17,10 @@ from local.desk.work import Desk
 from local.invoke import FakeContext, load_handler
 from operations.aws import Aws
 from operations.queues import DEAD_LETTERS, QUEUES, UNDELIVERABLE_EVENTS
+from tests.support.tables_in_memory import session
 from tests.support.tea_shop import tea_shop
 
 TOKEN = "a-secret"
-
-# Each would load botocore's handlers anew.
-_session = cache(boto3.Session)
 
 
 class Functions:
@@ -90,7 +85,7 @@ class DeskOfShop:
 def desk_of_shop(*, is_embedded: bool = True, is_production: bool = False) -> Iterator[DeskOfShop]:
     """Serve the desk of a new tea shop."""
     with tea_shop() as shop:
-        session = _session("test", "test", region_name="us-east-1")
+        of_shop = session("test", "test", region_name="us-east-1")
         every = (*QUEUES, *DEAD_LETTERS, UNDELIVERABLE_EVENTS)
         names = [name.removesuffix("Url") for name in every]
         functions = ("adjust-stock", "change-orders", "manage-products", "place-orders")
@@ -104,9 +99,9 @@ def desk_of_shop(*, is_embedded: bool = True, is_production: bool = False) -> It
         }
         aws = Aws(
             outputs,
-            session,
-            session.client("dynamodb"),
-            session.client("sqs"),
+            of_shop,
+            of_shop.client("dynamodb"),
+            of_shop.client("sqs"),
             logs=None,  # type: ignore[arg-type]  # nothing reads it
             functions=Functions(),  # type: ignore[arg-type]
             stack_id="arn:aws:cloudformation:us-east-1:123456789012:stack/InventoryOrders-shop/1",

@@ -46,8 +46,8 @@ def client() -> Any:
     return boto3.client("dynamodb", config=CLIENT_CONFIG)
 
 
-# Each would load botocore's handlers anew.
-_session = cache(boto3.Session)
+session = cache(boto3.Session)
+"""Makes a session, or finds it: each would load botocore's handlers anew."""
 
 
 class Tables:
@@ -129,7 +129,7 @@ class Tables:
         """The tables as commands for operators know them: there is nothing else of the stack."""
         outputs = {f"{table.value}TableName": table.value for table in Table}
         nothing: Any = None
-        return Aws(outputs, _session(), client(), sqs=nothing, logs=nothing, functions=nothing)
+        return Aws(outputs, session(), client(), sqs=nothing, logs=nothing, functions=nothing)
 
 
 @contextmanager

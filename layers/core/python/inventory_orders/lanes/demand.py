@@ -97,17 +97,17 @@ class Demand:
         """Units in the last order of a product."""
         return self._of(product_id).use
 
-    def lane_target(self, product_id: str, at_depot: float = 0.0) -> float:
+    def lane_target(self, product_id: str, for_each_lane: float = 0.0) -> float:
         """Units that a lane holds when stock is plentiful: its mean demand, and a margin for its variance.
 
         Args:
             product_id: The product.
-            at_depot: Units at the depot for each lane. They tell the demand for a product that only other processes sold.
+            for_each_lane: Units at the depot for each lane in use: they tell the demand for what only other processes sold.
         """
         wanted = self._of(product_id)
         if not wanted.units:
-            return max(_LANE_ORDERS * at_depot / _DEPOT_ORDERS, 3 * wanted.use)
-        mean = _LANE_ORDERS * wanted.units / self._orders if self._orders else 0.0
+            return max(_LANE_ORDERS * for_each_lane / _DEPOT_ORDERS, 3 * wanted.use)
+        mean = _LANE_ORDERS * wanted.units / self._orders
         return mean + 3 * math.sqrt(mean * wanted.use) + 3 * wanted.use
 
     def depot_target(self, product_id: str, lanes: int) -> float:

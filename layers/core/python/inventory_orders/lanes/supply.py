@@ -33,7 +33,7 @@ from inventory_orders.portions import in_portions
 from inventory_orders.store.dynamodb import Snapshot
 from inventory_orders.store.rows import Key
 
-# If a batch lacks no more than so many products in its lane, they are sold from their rows.
+# If a batch lacks no more than so many products in its lane, they are sold from their rows. A visit reads so few rows at once.
 _FEW_ROWS = 10
 
 # A product is lent to lanes while there are so many times the lanes' need of it.
@@ -204,7 +204,7 @@ class Visit:
         """Read pages and rows, and draw. Returns the products that are short; None if draws were lost or changes returned."""
         shelves = [PageKey(DEPOT, number) for number in range(PAGES)]
         few = [p for p in self._need if not self._is_avoided(p)]
-        # So few rows are read along with the pages: that is quicker, even if the depot has enough.
+        # Read along with the pages, even if the depot has enough: that is quicker.
         along = few if len(few) <= _FEW_ROWS else []
         found = self._read([*self._lanes.keys, *shelves, *along])
         self._lanes.remember(found.pages[key] for key in self._lanes.keys)
