@@ -149,7 +149,10 @@ def test_a_role_without_the_permission_gets_nothing(aws, api):
 def test_the_running_api_keeps_its_contract(aws, api, monkeypatch):
     """Schemathesis, signed: no answer that the contract does not know, nothing wrong accepted, nothing good refused."""
     seconds = os.environ.get("API_SECONDS")
-    most = ("--max-time", seconds, "--max-examples", "1000") if seconds else ("--max-examples", "5")
+    # The long run of `make explore` looks for what is new; the short one is the same each time.
+    most = ("--max-examples", "5", "--seed", "1")
+    if seconds:
+        most = ("--max-time", seconds, "--max-examples", "1000")
 
     def tested(paths):
         done = subprocess.run(

@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote
 from inventory_orders.clock import Clock, Deadline
 from inventory_orders.domain.events import in_json
 from inventory_orders.engine.outcomes import ChangeOutcome, UnsuccessfulError, outcome_of
-from inventory_orders.errors import InventoryOrdersError, Verdict, VerdictError
+from inventory_orders.errors import InventoryOrdersError, LeaseHeldError, Verdict, VerdictError
 from inventory_orders.messages.strict_json import shown_key, strict_json
 from inventory_orders.portions import in_portions
 from inventory_orders.store.dynamodb import ListPosition
@@ -258,8 +258,13 @@ def problem_of(outcome: ChangeOutcome) -> ProblemError:
             return ProblemError(500, code, detail)
         case Verdict.RETURNED:
             # DynamoDB's words are not for callers.
-            detail = "the service could not answer in time; send the same again"
-            return retry_later(code, detail, outcome.retry_after)
+            is_leased = code == LeaseHeldError.code
+            why = (
+                "a product is being counted"
+                if is_leased
+                else "the service could not answer in time"
+            )
+            return retry_later(code, f"{why}; send the same again", outcome.retry_after)
     return ProblemError(
         500, "UNAVAILABLE", "the service cannot use its tables; an operator has to repair that"
     )
