@@ -543,7 +543,9 @@ def test_an_order_that_was_cancelled_before_it_came_takes_nothing(shop):
     tombstone = {"orderId": "o", "items": [], "status": "CANCELLED", "_version": 1}
     item = encode(tombstone | {"createdAt": "then", "lastUpdatedAt": "then"})
     shop.tables.aws.dynamodb.answer("PutItem", {"TableName": "Orders", "Item": item})
-    assert shop.statuses(worker, shop.order("p", name="o"), shop.order("p")) == [APPLIED, APPLIED]
+    report = shop.sell(worker, shop.order("p", name="o"), shop.order("p"))
+    assert [outcome.verdict for outcome in report.outcomes] == [APPLIED, APPLIED]
+    assert report.stats.from_lanes == [True], "it was not sold at all"
     assert shop.placed("o")["status"] == "CANCELLED"
     assert shop.placed("o")["userId"] == "u"
 

@@ -1074,6 +1074,27 @@ def test_what_stays_early_is_dead_lettered_in_the_end(desk, early, code):
     assert desk.status() == "PENDING"
 
 
+@pytest.mark.parametrize(("is_early", "received"), [(False, 30), (True, 30 - EARLY_DELIVERIES)])
+def test_what_cannot_be_dead_lettered_is_not_sent_again(desk, is_early, received):
+    """A copy would count from 1 again, and never reach the queue's own limit of deliveries."""
+    desk.place()
+    if not is_early:
+        items = desk.tables.aws.dynamodb.tables["Orders"].items
+        items["o",] = items["o",] | {"status": {"S": "PACKED"}}
+    desk.send("OrderCommand", asked("fulfil"))
+
+    def refuse(operation, request):
+        if request.get("QueueUrl") == desk.sqs.queues["OrderCommandDead"].url:
+            raise ServiceError("AccessDenied", "not authorized")
+
+    desk.tables.before = refuse
+    for _ in range(30):
+        desk.deliver("OrderCommand")
+        desk.wait(LONGEST_DELAY_SECONDS)
+    (message,) = desk.sqs.queues["OrderCommand"].messages
+    assert message.receive_count == received
+
+
 def test_copies_of_early_commands_count_in_the_order_of_the_commands(desk):
     desk.send("OrderCommand", asked("confirm"))
     desk.wait(1)

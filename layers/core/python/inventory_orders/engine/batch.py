@@ -155,15 +155,15 @@ class PendingChanges:
                 stopped.add(change.group)
 
     def give_up_product(self, product_id: str, cause: str, detail: str) -> None:
-        """Return all changes of a product."""
+        """Give up all changes of a product."""
         self.give_up((c for c in self if product_id in c.product_ids), cause, detail)
 
     def give_up_all(self, cause: str, detail: str) -> None:
-        """Return all that is left."""
+        """Give up all that is left."""
         self.give_up(self._pending.values(), cause, detail)
 
     def fail(self, error: StoreError) -> None:
-        """Return all that is left; loudly, unless the error may pass."""
+        """Give up all that is left; loudly, unless the error may pass."""
         if not isinstance(error, ThrottledError | OutcomeUnknownError):
             self._failure = error
         self.give_up_all(error.code, str(error))
@@ -207,17 +207,18 @@ class Batch:
         limits: What one transaction may hold.
 
     Attributes:
-        pending: As given. The loop and the reads here settle its changes.
+        pending: As given. Reads here, the loop and visits give its changes their outcomes.
         deadline: As given.
         age: As given.
         stats: What it took. All that sends requests adds to it.
-        rows: Products by id; None where there is none. Reads, and what comes back with other requests.
-        from_cache: Those of them that are known from the cache alone.
-        unreadable: What is wrong, by id, with products that break the table's contract. The same.
+        rows: Products by id; None where there is none. Written by `observe`, `forget` and `take_from_cache`.
+        from_cache: Those of them that are known from the cache alone. Written by the same.
+        unreadable: What is wrong, by id, with products that break the table's contract. Written by `note_unreadable`, and
+            taken back by `observe`.
         limits: As given. The loop lowers them to find a change that DynamoDB will not accept.
-        losses: Rounds that came to nothing. The loop.
-        throttled: Products whose rows are throttled: set aside until all others are through. The loop, and visits.
-        to_reclaim: Products of which a change needs in the row what lies in lanes. The loop.
+        losses: Rounds that came to nothing. Written by the loop.
+        throttled: Products whose rows are throttled. Written by `set_aside`, and cleared by the loop.
+        to_reclaim: Products of which a change needs in the row what lies in lanes. Written by the loop.
     """
 
     def __init__(
@@ -295,7 +296,7 @@ class Batch:
             keys = [*product_ids, *(change.record_key for change in group)]
             request = partial(self._client.store.read_together, keys)
             try:
-                self._take_over(self._client.call(request, self.deadline, self.stats))
+                self._observe_snapshot(self._client.call(request, self.deadline, self.stats))
             except ThrottledError as error:
                 self.pending.give_up(group, error.code, str(error))
             self._seen_with |= {change.record_key: self._rows_of(change) for change in group}
@@ -305,7 +306,7 @@ class Batch:
         return [self.rows.get(product_id) for product_id in _products_of(change)]
 
     def read(self, keys: Sequence[str | RecordKey], *, consistent_records: bool = False) -> None:
-        """Read products and records, and take them over. Returns the changes of products that cannot be read.
+        """Read products and records, and take them over. Gives up the changes of products that cannot be read.
 
         Args:
             keys: What to read.
@@ -324,7 +325,7 @@ class Batch:
         self._has_read_records = self._has_read_records or any(
             not isinstance(key, str) for key in keys
         )
-        self._take_over(snapshot)
+        self._observe_snapshot(snapshot)
         for left_out in snapshot.unprocessed:
             if isinstance(left_out, str):
                 pending.give_up_product(
@@ -335,12 +336,12 @@ class Batch:
                 pending.give_up([change], "UNPROCESSED_KEYS", f"no read answered for {left_out}")
             # Elsewhere records are a hint, and go without.
 
-    def _take_over(self, snapshot: Snapshot) -> None:
+    def _observe_snapshot(self, snapshot: Snapshot) -> None:
         for product_id, product in snapshot.products.items():
             self.observe(product_id, product)
             if product is not None:
                 self._cache.observe_read(product)
-        self.unreadable.update(snapshot.unreadable)
+        self.note_unreadable(snapshot.unreadable)
         for key, record in snapshot.records.items():
             self.pending.match(key, record)
 
@@ -351,7 +352,7 @@ class Batch:
         self.forget(product_id)
         self.unreadable.pop(product_id, None)
         if isinstance(found, CorruptItemError):
-            self.unreadable[product_id] = found
+            self.note_unreadable({product_id: found})
         else:
             self.rows[product_id] = found
 
@@ -371,13 +372,21 @@ class Batch:
         self.rows.pop(product_id, None)
         self.from_cache.discard(product_id)
 
-    def mark_unwritable(self, product_id: str, why: str) -> None:
-        """Return the changes of a product whose row DynamoDB does not take.
+    def note_unreadable(self, problems: Mapping[str, CorruptItemError]) -> None:
+        """Take note of what is wrong with products, by id."""
+        self.unreadable.update(problems)
 
-        The note also keeps the depot from drawing from that row again and again.
+    def set_aside(self, product_ids: Iterable[str]) -> None:
+        """Let throttled products wait until all others are through."""
+        self.throttled.update(product_ids)
+
+    def mark_unwritable(self, product_id: str, why: str) -> None:
+        """Give up the changes of a product whose row DynamoDB does not take.
+
+        The note also keeps the row from lending to the depot again and again.
         """
         problem = f"DynamoDB does not take the row of product {product_id} ({why}); repair the item"
-        self.unreadable[product_id] = CorruptItemError(problem, "CORRUPT_PRODUCT")
+        self.note_unreadable({product_id: CorruptItemError(problem, "CORRUPT_PRODUCT")})
         self.pending.give_up_product(product_id, "CORRUPT_PRODUCT", problem)
 
     # ------------------------------------------------------------------ leases
@@ -393,7 +402,7 @@ class Batch:
         return max((row.lease_left(self.now) for row in rows if row is not None), default=0.0)
 
     def return_undecidable(self, deferred: Iterable[Change]) -> None:
-        """Return deferred changes for which there is nothing to wait for, with those behind them in their group."""
+        """Give up deferred changes for which there is nothing to wait for, with those behind them in their group."""
         for change in deferred:
             problems = [self.unreadable[p] for p in change.product_ids if p in self.unreadable]
             left = self.lease_left(change)

@@ -25,10 +25,8 @@ from dataclasses import replace
 from typing import Any
 
 from inventory_orders.clock import Clock, Deadline
-from inventory_orders.domain.allotments import DEPOT
 from inventory_orders.domain.change import Change, RecordKey
 from inventory_orders.domain.planner import Chain, Limits, Plan, Transaction, plan
-from inventory_orders.domain.product import PageStock
 from inventory_orders.engine.batch import Batch, PendingChanges, split_into_turns
 from inventory_orders.engine.memory import ProductCache
 from inventory_orders.engine.outcomes import (
@@ -235,6 +233,7 @@ class Committer:
         """Act where nothing could be decided: mark short products for reclaiming, or wait for what is in the way."""
         pending = batch.pending
         short = planned.short - batch.to_reclaim if planned is not None else frozenset()
+        # What orders lack is recalled by the next visit. Only what has to be in the row is reclaimed.
         if short and not short.issubset(pending.need if self.lanes.most else {}):
             batch.to_reclaim |= short
         elif batch.throttled:
@@ -260,7 +259,7 @@ class Committer:
             batch.read(sorted(leased))
 
     def _back_off(self, batch: Batch) -> None:
-        """Wait after a lost round, longer each time. Returns changes that were tried too often to their sender."""
+        """Wait after a lost round, longer each time. Gives up changes that were tried too often."""
         batch.losses += 1
         batch.pending.return_out_of_attempts(self.client.policy.max_attempts)
         if not batch.pending:
@@ -317,11 +316,8 @@ class Committer:
             else:
                 changed = {product_id: stock_after[product_id] for product_id in decision.deltas}
                 outcome = ChangeOutcome(Verdict.APPLIED, applied=change, after=changed, at=at)
-                if self.lanes.most:
-                    own = (
-                        isinstance(s, PageStock) and s.page.lane != DEPOT for s in changed.values()
-                    )
-                    batch.stats.from_lanes.append(all(own))
+                if self.lanes.most and changed:
+                    batch.stats.from_lanes.append(all(map(self.lanes.is_own, changed.values())))
             batch.pending.settle(change, outcome)
 
     def _apply_failure(self, batch: Batch, failed: Transaction, error: StoreError) -> bool:
@@ -329,9 +325,7 @@ class Committer:
         pending = batch.pending
         for product_id in failed.after:
             self._cache.forget(product_id)
-        if failed.pages:
-            # A rival has written a page, or the outcome of this write is unknown.
-            self.lanes.forget()
+        self.lanes.observe_failure(failed)
         reasons = error.reasons if isinstance(error, TransactionCancelledError) else ()
         has_lost = [self._apply_reason(batch, reason) for reason in reasons]
         undecided = pending.still_pending(decision.change for decision in failed.decisions)
@@ -365,7 +359,7 @@ class Committer:
             elif code == RIVAL:
                 batch.forget(product_id)
             elif code in THROTTLED:
-                batch.throttled.add(product_id)
+                batch.set_aside([product_id])
             elif code in INVALID:
                 batch.mark_unwritable(product_id, reason.message)
         return code in _LOST

@@ -170,7 +170,8 @@ class SqsBatch(Generic[T]):
                 stopped.add(message.sequence)
             content = self._contents.get(message)
             self.results.append(MessageResult(message, verdict, outcome, content))
-        self._delay_returned()
+        rejected = {m for m, out in self._outcomes.items() if out.verdict is Verdict.REJECTED}
+        self._delay_returned({m for m in rejected if verdicts[m] is Verdict.RETURNED})
 
     def _send_dead_letters(
         self,
@@ -196,7 +197,7 @@ class SqsBatch(Generic[T]):
                 key: line[1:] for key, line in lines.items() if line[0] not in failed and line[1:]
             }
 
-    def _delay_returned(self) -> None:
+    def _delay_returned(self, early: Collection[Message]) -> None:
         """Hide returned messages for a backoff, at least for what a lease has left. What came together comes back together.
 
         A group has the delay of the first: SQS delivers nothing of a group while any message of it is hidden.
@@ -212,10 +213,7 @@ class SqsBatch(Generic[T]):
                 delay = max(ceil(outcome.retry_after), backoff(message.receive_count))
                 delay = of_sequence.setdefault(message.sequence, min(LONGEST_DELAY_SECONDS, delay))
                 seconds[message] = delay
-                if (
-                    outcome.verdict is Verdict.REJECTED
-                    and message.receive_count >= EARLY_DELIVERIES
-                ):
+                if message in early and message.receive_count >= EARLY_DELIVERIES:
                     again.append(message)
         self._copied = self._calls.send_copies({m: seconds[m] for m in again})
         self._calls.delay({m: delay for m, delay in seconds.items() if m not in self._copied})

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.allotments import DEPOT, PAGES, LaneLease, Page, PageKey
 from inventory_orders.domain.planner import Transaction
-from inventory_orders.domain.product import Product
+from inventory_orders.domain.product import PageStock, Product, Stock
 from inventory_orders.engine.memory import BoundedDict
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import (
@@ -113,7 +113,7 @@ class Lanes:
         return self._client.clock.monotonic() - self._refreshed_at > _LOOK_AROUND_SECONDS
 
     def count_in_use(self, deadline: Deadline, stats: CommitStats) -> int:
-        """How many lanes are in use, this one included.
+        """How many lanes were in use when this process last looked, at least one: that of a new process may be missing.
 
         Raises:
             StoreError: DynamoDB failed.
@@ -161,9 +161,18 @@ class Lanes:
         if committed.release is not None:
             self.depot_lease = None
 
+    def observe_failure(self, failed: Transaction) -> None:
+        """Take note of a transaction that failed: a rival has written a page of it, or its outcome is unknown."""
+        if failed.pages:
+            self.forget()
+
     def forget(self) -> None:
         """Forget the pages, so that they are read again."""
         self._pages = {}
+
+    def is_own(self, stock: Stock) -> bool:
+        """Whether this lane sold from it, and neither a row nor the depot."""
+        return isinstance(stock, PageStock) and stock.page.lane != DEPOT
 
     # ------------------------------------------------------------------ rows
 

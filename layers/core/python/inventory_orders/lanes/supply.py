@@ -77,7 +77,7 @@ def supply(
         StoreError: DynamoDB failed, or the wait for the depot was too long.
     """
     need = batch.pending.need if lanes.most else {}
-    # A process takes a lane when it has a use for it: slow sellers stay in their rows.
+    # A lane is kept in use; a first one is taken for a visit alone.
     if lanes.lane is not None:
         lanes.take(batch.deadline, batch.stats)
     if lanes.pages is None:
@@ -178,7 +178,7 @@ class Visit:
             short = self._read_and_draw()
             if problem is not None:
                 left = {p for p in short or () if self._is_in_lanes(p)}
-                batch.unreadable.update(dict.fromkeys(left, problem))
+                batch.note_unreadable(dict.fromkeys(left, problem))
         if short is None:
             return None
         to_reclaim = [
@@ -237,8 +237,8 @@ class Visit:
         if mixed and not again:
             # It may have been listed again between the two reads.
             return self._read_and_draw(again=True)
-        self._batch.unreadable.update(
-            (p, CorruptItemError(_MIXED.format(p), "CORRUPT_PRODUCT")) for p in mixed
+        self._batch.note_unreadable(
+            {p: CorruptItemError(_MIXED.format(p), "CORRUPT_PRODUCT") for p in mixed}
         )
         draws = {
             product_id: draw
@@ -272,8 +272,8 @@ class Visit:
         found = read(self._client, keys, self._batch.deadline, self._batch.stats)
         for product_id, row in found.products.items():
             self._batch.observe(product_id, row)
-        self._batch.unreadable.update(found.unreadable)
-        self._batch.throttled |= {key for key in found.unprocessed if isinstance(key, str)}
+        self._batch.note_unreadable(found.unreadable)
+        self._batch.set_aside(key for key in found.unprocessed if isinstance(key, str))
         if any(isinstance(key, PageKey) for key in found.unprocessed):
             raise ThrottledError("UNPROCESSED_KEYS", "no read answered for a page")
         return found
