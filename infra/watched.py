@@ -117,8 +117,8 @@ _OLDEST_MESSAGE_SECONDS = 1200
 # Events are published within a second or two, and given up after 23 hours: this is in between.
 _LATE_EVENTS_MS = 300_000
 
-# With more lost draws, 50 workers need more visits than the depot can have: 11 a second, repeated, of some 15. docs/lanes.md
-_MAX_DRAWS_LOST = 0.25
+# With more lost loans, 50 workers need more visits than the depot can have: 11 a second, repeated, of some 15. docs/lanes.md
+_MAX_LOANS_LOST = 0.25
 
 # Seconds after the grace of a hold.
 _MAX_EXPIRY_DELAY_SECONDS = 10
@@ -198,10 +198,10 @@ ALARMS = (
         "for throttled tables, then for a hot product (productId in the log).",
     ),
     Alarm(
-        "DrawsLost",
-        Metric("DrawsLost", "Average", minutes=5),
-        When(_MAX_DRAWS_LOST, periods=3),
-        "A rival was faster in more than 25 % of the draws from products' rows, so batches stand in line at the depot more "
+        "LoansLost",
+        Metric("LoansLost", "Average", minutes=5),
+        When(_MAX_LOANS_LOST, periods=3),
+        "A rival was faster in more than 25 % of the loans from products' rows, so batches stand in line at the depot more "
         "than once. First: find the other program that writes these rows, and let it send to the queues, which batch.",
     ),
     Alarm(
@@ -565,7 +565,7 @@ _CONTENTION = Section(
 _LANES = Section(
     "Do lanes help?",
     "Orders that find all units in **their worker's own lane** meet no rival. For missing units the worker visits the "
-    "**depot**, where one worker at a time draws from the rows. Healthy: most orders from lanes, next to no lost draws, "
+    "**depot**, where rows lend to one worker at a time. Healthy: most orders from lanes, next to no lost loans, "
     "short waits. **Recalls and long waits** show scarce stock.",
     (
         (
@@ -575,10 +575,10 @@ _LANES = Section(
                 "%",
             ),
             Graph(
-                "Draws lost to rivals",
-                [_rate("100 * lost", "of draws", RED, "DrawsLost")],
+                "Loans lost to rivals",
+                [_rate("100 * lost", "of loans", RED, "LoansLost")],
                 "%",
-                (100 * _MAX_DRAWS_LOST, "too many visits"),
+                (100 * _MAX_LOANS_LOST, "too many visits"),
             ),
             Graph(
                 "Wait in line at the depot", _spread("DepotWait", average=_BLUE, p99=_PURPLE), "ms"
@@ -589,7 +589,7 @@ _LANES = Section(
                 "Visits of the depot, and their reasons",
                 (
                     Line(Metric("DepotWait", "SampleCount"), "visits", _BLUE),
-                    _sum("Draws", "rows drawn from", _GREEN),
+                    _sum("Loans", "rows that lent", _GREEN),
                     _sum("Recalls", "recalls", _ORANGE),
                 ),
             ),

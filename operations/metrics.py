@@ -50,9 +50,9 @@ METRICS: Mapping[str, Metric] = {
         "order that `place_orders` placed", "1 if all of it came from the worker's own lane, else 0"
     ),
     "DepotWait": Metric("visit of the depot", "time in line, also of a worker that gave up"),
-    "Draws": Metric("batch that drew", "rows that lent units to the depot"),
-    "UnitsLent": Metric("batch that drew", "units that these rows lent"),
-    "DrawsLost": Metric("draw", "1 if a rival's write cancelled its transaction, else 0"),
+    "Loans": Metric("batch that borrowed", "rows that lent units to the depot"),
+    "UnitsLent": Metric("batch that borrowed", "units that these rows lent"),
+    "LoansLost": Metric("loan", "1 if a rival's write cancelled its transaction, else 0"),
     "Recalls": Metric("batch that recalled", "recalls of lent units, to the depot or to rows"),
     "LowStock": Metric("product", "1: it stopped being `ACTIVE` because of its stock"),
     "StaleEventsIgnored": Metric("event", "1: it was older than the newest one applied, a success"),

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from itertools import islice
 
 from inventory_orders.clock import Deadline, SystemClock, timestamp
-from inventory_orders.domain.events import Event, of_order
+from inventory_orders.domain.events import Event, order_events
 from inventory_orders.errors import UnpublishableError
 from inventory_orders.publishing.bus import CLIENT_CONFIG, Bus
 from inventory_orders.publishing.publisher import Publisher, Undeliverable
@@ -126,7 +126,7 @@ def republish(
 
 def _news(row: Row) -> tuple[Event | Undeliverable, ...]:
     try:
-        return of_order(None, row)
+        return order_events(None, row)
     except UnpublishableError as error:
         order_id = str(row["orderId"])
         return (Undeliverable.of_record(order_id, order_id, row, error),)

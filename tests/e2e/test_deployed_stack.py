@@ -55,7 +55,7 @@ def test_orders_through_both_queues_end_where_they_belong(aws, embedded_aws):
         assert "1.5 is not a whole number" in found[message_id].message
 
 
-def test_units_in_a_lane_that_nobody_uses_go_home(aws):
+def test_units_in_a_lane_that_nobody_uses_are_reclaimed(aws):
     create(aws, "idle", 100)
     store, now = aws.store(), SystemClock().now()
     # No function of this stack has so many lanes, so none uses this one.

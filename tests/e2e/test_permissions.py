@@ -121,7 +121,7 @@ def raise_the_threshold_past_all_rules(shop):
     )
 
 
-def a_cancellation_that_brings_units_home(shop):
+def a_cancellation_that_reclaims_units(shop):
     event = a_cancellation(shop)
     raise_the_threshold_past_all_rules(shop)
     return event
@@ -373,7 +373,7 @@ def the_history_of_a_product(shop):
 
 
 def a_cancellation_that_is_asked_for(shop):
-    a_cancellation_that_brings_units_home(shop)
+    a_cancellation_that_reclaims_units(shop)
     return asked("POST", f"/orders/{shop.new_id}/cancel")
 
 
@@ -459,7 +459,7 @@ NEEDED_FOR = {
             ("adjust_stock", a_loss_of_more_than_the_row_has),
             ("manage_products", the_end_of_a_product_that_is_lent),
             ("count_stock", a_lease_on_a_product_that_is_lent),
-            ("change_orders", a_cancellation_that_brings_units_home),
+            ("change_orders", a_cancellation_that_reclaims_units),
             ("api", a_cancellation_that_is_asked_for),
             ("sweep", units_that_nobody_uses),
         )

@@ -85,12 +85,12 @@ ONE_BATCH = "commands of one order in one batch"
 LIFE_TOLD = "announcing an order's life"
 TOMBSTONE_TOLD = "announcing a tombstone filled in"
 
-DRAW = "draw against order by row"
-LAST_DRAW = "last unit to draw"
+LOAN = "loan against order by row"
+LAST_LOAN = "last unit to lend"
 VISITS = "two visits that both have the depot"
 SALE_RECALL = "sale from a lane against recall"
 RECALLS = "recall against recall"
-RECALL_NOTHING = "recall of nothing against draw"
+RECALL_NOTHING = "recall of nothing against loan"
 RECALL_FILL = "recall against fill"
 LAST_IN_LANE = "last units in a lane"
 TAKEN_OVER = "lane taken over against its woken owner"
@@ -101,7 +101,7 @@ LANE_AND_ROW = "order from lane and row against recall"
 SWEEP = "sweep against visit"
 SWEEP_IN_USE = "sweep against a lane in use"
 FIFO_VISIT = "FIFO group against visit"
-COUNT_DRAW = "count against draw"
+COUNT_LOAN = "count against loan"
 LEASED = "lease on a row that is lent"
 COUNT_LANE = "count against lane"
 RELISTED_FILL = "delist and relist against fill"
@@ -637,10 +637,10 @@ MUTANTS = (
         VISITS,
     ),
     _mutant(
-        "draw that ignores the threshold",
+        "loan that ignores the threshold",
         *("lanes/supply.py", "surplus = row.stock_count - max(0, row.low_stock_threshold) - 1"),
         "surplus = row.stock_count - 1",
-        DRAW,
+        LOAN,
     ),
     Mutant(
         "row that is lent sold to the last unit",
@@ -656,13 +656,13 @@ MUTANTS = (
                 "if False:",
             ),
         ),
-        (DRAW,),
+        (LOAN,),
     ),
     _mutant(
-        "draw that names the depot alone",
+        "loan that names the depot alone",
         *("domain/allocation.py", "row.lent_to | frozenset(range(reach + 1))"),
         "row.lent_to | frozenset({DEPOT})",
-        DRAW,
+        LOAN,
     ),
     Mutant(
         "fill beyond the reach",
@@ -734,7 +734,7 @@ MUTANTS = (
         "row as a source that leaves units at the depot",
         *(
             "lanes/supply.py",
-            "for product_id in next(iter(self._in_portions(to_reclaim, _FEW_DRAWS)), ()):",
+            "for product_id in next(iter(self._in_portions(to_reclaim, _FEW_LOANS)), ()):",
         ),
         "for product_id in ():",
         *(SALE_RECALL, LAST_IN_LANE),
@@ -771,8 +771,8 @@ MUTANTS = (
                 "                row = found.products[product_id]\n"
                 "                units = row.stock_count + sum(page.units(product_id) for page in found.pages.values())\n"
                 "                if units < max(-change.delta for change in pending):\n"
-                "                    at_home = replace(row, stock_count=units, lent_to=frozenset())\n"
-                "                    batch.observe(product_id, at_home)\n"
+                "                    reclaimed = replace(row, stock_count=units, lent_to=frozenset())\n"
+                "                    batch.observe(product_id, reclaimed)\n"
                 "                    return\n"
                 "            batch.to_reclaim |= short\n",
             ),
@@ -920,7 +920,7 @@ MUTANTS = (
             "if self.entries(key) == page.entries and key not in self._sold_from:",
         ),
         "if self.entries(key) == page.entries:",
-        LAST_DRAW,
+        LAST_LOAN,
     ),
     Mutant(
         "the literature: read, then put",

@@ -752,9 +752,9 @@ def _lent(world: World, name: str, **units: int) -> None:
     world.warm_up(name, order(f"warm{name}", **units))
 
 
-def _draw_and_row(world: World, rivals: int) -> None:
+def _loan_and_row(world: World, rivals: int) -> None:
     world.product("p", 7, lowStockThreshold=2)
-    # A has met rivals, and so draws. B has not, so it sells from the row.
+    # A has met rivals, and so visits the depot. B has not, so it sells from the row.
     world.meet_rivals("A", "p")
     world.deliver("A", "place_orders", order("a", p=1))
     world.deliver("B", "place_orders", order("b", p=1))
@@ -762,9 +762,9 @@ def _draw_and_row(world: World, rivals: int) -> None:
         world.deliver("C", "adjust_stock", receipt("r", "p", 1))
 
 
-def _last_unit_to_draw(world: World, rivals: int) -> None:
+def _last_unit_to_lend(world: World, rivals: int) -> None:
     world.product("p", 2)
-    # One unit stays in the row. A draws the other one, and sells it at the depot in the same transaction.
+    # One unit stays in the row. A borrows the other one, and sells it at the depot in the same transaction.
     world.meet_rivals("A", "p")
     world.deliver("A", "place_orders", order("a", p=1))
     world.deliver("B", "place_orders", order("b", p=1))
@@ -815,7 +815,7 @@ def _recall_and_fill(world: World, rivals: int) -> None:
         world.deliver("C", "place_orders", order("c", p=1))
 
 
-def _draw_and_recall_of_nothing(world: World, rivals: int) -> None:
+def _loan_and_recall_of_nothing(world: World, rivals: int) -> None:
     world.product("p", 3)
     _lent(world, "A", p=1)
     # All that was lent is sold, and the row has got more.
@@ -947,7 +947,7 @@ def _swept_in_use(world: World, rivals: int) -> None:
         world.client("C", "sweeps", _asks("sweep", {"action": "sweep"}))
 
 
-def _count_and_draw(world: World, rivals: int) -> None:
+def _count_and_loan(world: World, rivals: int) -> None:
     world.product("p", 7)
     world.meet_rivals("A", "p")
     world.deliver("A", "place_orders", order("a", p=1))
@@ -1075,7 +1075,7 @@ def _expiry_and_recall(world: World, rivals: int) -> None:
         world.deliver("C", "place_orders", order("c", p=1))
 
 
-def _cancel_and_draw(world: World, rivals: int) -> None:
+def _cancel_and_loan(world: World, rivals: int) -> None:
     world.product("p", 8, lowStockThreshold=2)
     world.warm_up("A", order("warm", p=1))
     world.meet_rivals("A", "p")
@@ -1223,8 +1223,8 @@ SCENARIOS = {
         ),
         Scenario("announcing stock", _announced_stock, faults=_OF_A_PUBLISHER),
         Scenario("order by hand against itself from the queue", _by_hand_and_from_the_queue),
-        _with_lanes("draw against order by row", _draw_and_row, faults=(*_TORN, "late", "clocks")),
-        _with_lanes("last unit to draw", _last_unit_to_draw),
+        _with_lanes("loan against order by row", _loan_and_row, faults=(*_TORN, "late", "clocks")),
+        _with_lanes("last unit to lend", _last_unit_to_lend),
         _with_lanes("two visits that both have the depot", _two_visits, line_works=False),
         _with_lanes(
             "sale from a lane against recall", _sale_and_recall, faults=(*_TORN, "late", "clocks")
@@ -1238,8 +1238,8 @@ SCENARIOS = {
             faults=(*_TORN, "late"),
         ),
         _with_lanes(
-            "recall of nothing against draw",
-            _draw_and_recall_of_nothing,
+            "recall of nothing against loan",
+            _loan_and_recall_of_nothing,
             switches=2,
             line_works=False,
         ),
@@ -1272,8 +1272,8 @@ SCENARIOS = {
         ),
         _with_lanes("FIFO group against visit", _fifo_and_visit, switches=3),
         _with_lanes(
-            "count against draw",
-            _count_and_draw,
+            "count against loan",
+            _count_and_loan,
             jumps=(4.0,),
             switches=3,
             faults=(*_TORN, "time"),
@@ -1292,7 +1292,7 @@ SCENARIOS = {
         _with_lanes("loss against lane", _loss_and_lane, switches=3),
         _with_lanes("cancellation against recall", _cancellation_and_recall, switches=3),
         _with_lanes("end of holds against recall", _expiry_and_recall, switches=3),
-        _with_lanes("cancellation of a paid order against draw", _cancel_and_draw, switches=3),
+        _with_lanes("cancellation of a paid order against loan", _cancel_and_loan, switches=3),
         _with_lanes("return against recall", _return_and_recall, switches=3),
     )
 }

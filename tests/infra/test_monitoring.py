@@ -320,7 +320,7 @@ GOOD_AND_BAD = {
     "TimeSinceFirstReceive": ([0, 900], [0, 1500]),
     "VersionConflict": ([0] * 97 + [1] * 3, [0] * 9 + [1]),
     "RetriesExhausted": ([0] * 200 + [1], [0] * 20 + [1]),
-    "DrawsLost": ([0] * 9 + [1], [0, 0, 1]),
+    "LoansLost": ([0] * 9 + [1], [0, 0, 1]),
     "CorruptPage": ([], [1]),
     "IteratorAge": ([2_000], [400_000]),
     "Errors": ([0], [1]),

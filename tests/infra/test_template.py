@@ -13,7 +13,7 @@ from infra import assets
 from infra.api import ROUTES
 from infra.queues import MAX_RECEIVE_COUNT
 from infra.settings import Settings
-from inventory_orders.domain.events import of_product
+from inventory_orders.domain.events import product_events
 from inventory_orders.domain.product import ProductStatus
 from inventory_orders.publishing.publisher import RETRYABLE_SECONDS
 from inventory_orders.retry import EARLY_DELIVERIES, redelivery_delay
@@ -304,7 +304,7 @@ def test_products_are_filtered_to_the_changes_of_status_that_are_announced(dev):
     announced = {
         (before, after)
         for before, after in itertools.product(ProductStatus, repeat=2)
-        if of_product(product_row(before), product_row(after))
+        if product_events(product_row(before), product_row(after))
     }
     assert passed == announced
 

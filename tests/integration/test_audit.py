@@ -19,7 +19,7 @@ from tests.support.by_hand import add_by_hand
 from tests.support.lanes import add_to_page_by_hand, lend, reclaim
 from tests.support.parallel import in_threads
 
-# And more, until units have gone home from lanes meanwhile.
+# And more, until units were reclaimed from lanes meanwhile.
 AUDITS, MOST_AUDITS = 3, 60
 # Between the changes of one thread, in seconds: a longer table takes longer to read, and shows no more.
 PAUSE = 0.05
@@ -57,7 +57,7 @@ def sell_from_lanes(shop, worker, over):
     return number
 
 
-def take_home(shop, over, gone):
+def take_back(shop, over, gone):
     """Reclaim all units from lanes, now and then: lanes are filled again."""
     while not over.is_set():
         if reclaim(shop.store, "audit-lent"):
@@ -124,7 +124,7 @@ def test_an_audit_under_traffic_is_true(shop):
         lambda: list_again(shop, over),
         lambda: sell_from_lanes(shop, 0, over),
         lambda: sell_from_lanes(shop, 1, over),
-        lambda: take_home(shop, over, gone),
+        lambda: take_back(shop, over, gone),
         audits,
     ]
     counts = in_threads(lambda index: work[index](), len(work))

@@ -222,16 +222,16 @@ def test_retries_exhausted_by_endless_conflicts_end_with_them(aws, embedded_aws)
     wait_until_settled(aws)
 
 
-def test_draws_that_are_lost_to_endless_conflicts_end_with_them(aws, embedded_aws):
-    create(aws, "rb-drawn", 1000)
+def test_loans_that_are_lost_to_endless_conflicts_end_with_them(aws, embedded_aws):
+    create(aws, "rb-lent", 1000)
     since = int(time.time() * 1000)
     with visibility(aws, 5), faults(aws, embedded_aws, conflict=1.0) as proxy:
-        send_order(aws, "rb-drawn-1", "rb-drawn")
-        wait_until(aws, lambda: emitted(aws, "PlaceOrders", "DrawsLost", since))
-        assert set(emitted(aws, "PlaceOrders", "DrawsLost", since)) == {1}
-        assert status_of(aws, "rb-drawn-1") is None
+        send_order(aws, "rb-lent-1", "rb-lent")
+        wait_until(aws, lambda: emitted(aws, "PlaceOrders", "LoansLost", since))
+        assert set(emitted(aws, "PlaceOrders", "LoansLost", since)) == {1}
+        assert status_of(aws, "rb-lent-1") is None
         proxy.shares = Shares()
-        wait_until(aws, lambda: status_of(aws, "rb-drawn-1") == "PENDING")
+        wait_until(aws, lambda: status_of(aws, "rb-lent-1") == "PENDING")
     wait_until_settled(aws)
 
 

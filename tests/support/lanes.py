@@ -20,7 +20,7 @@ from operations.aws import Aws
 def lend(store: Store, product_id: str, depot: int, lanes: Mapping[int, int]) -> None:
     """Set units of a product aside, when nobody else is at work: in the depot, and so many in each lane."""
     allocation = _allocation(store, product_id, {DEPOT, *lanes})
-    allocation.draw(product_id, depot + sum(lanes.values()), reach=max(lanes, default=0))
+    allocation.lend(product_id, depot + sum(lanes.values()), reach=max(lanes, default=0))
     for lane, units in lanes.items():
         allocation.fill(lane, product_id, units)
     _write(store, allocation)

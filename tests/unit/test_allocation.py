@@ -46,7 +46,7 @@ def lent(product_id="p", stock=10, depot=5, lane=4, **more):
 moves = st.lists(
     st.tuples(
         st.sampled_from(
-            ["draw", "fill", "fill", "give back", "recall", "reclaim", "take", "write", "write"]
+            ["lend", "fill", "fill", "give back", "recall", "reclaim", "take", "write", "write"]
         ),
         st.sampled_from(PRODUCT_IDS),
         st.integers(0, 2),
@@ -115,7 +115,7 @@ class Books:
         """What was not written has not happened."""
         self.allocation = Allocation(self.rows, self.pages.values())
         self.taken = dict.fromkeys(PRODUCT_IDS, 0)
-        self.drawn = dict.fromkeys(PRODUCT_IDS, 0)
+        self.lent = dict.fromkeys(PRODUCT_IDS, 0)
         self.unwritten = set()
 
     def where(self, product_id):
@@ -140,9 +140,9 @@ class Books:
     def move(self, kind, product_id, lanes, number, units):
         allocation, lane = self.allocation, lanes[number % len(lanes)]
         match kind:
-            case "draw":
-                allocation.draw(product_id, units, lane)
-                self.drawn[product_id] += units
+            case "lend":
+                allocation.lend(product_id, units, lane)
+                self.lent[product_id] += units
             case "fill":
                 allocation.fill(lane, product_id, units)
             case "give back":
@@ -158,8 +158,8 @@ class Books:
                 self.taken[product_id] += units
 
     def write(self):
-        updates, written, drawn = self.allocation.changes()
-        assert dict.fromkeys(PRODUCT_IDS, 0) | drawn == self.drawn
+        updates, written, lent = self.allocation.changes()
+        assert dict.fromkeys(PRODUCT_IDS, 0) | lent == self.lent
         for update in updates:
             assert update.before == self.rows[update.before.product_id]
             assert update.after.version == update.before.version + 1
@@ -178,7 +178,7 @@ class Books:
         for product_id, units in self.taken.items():
             self.sold[product_id] += units
         self.taken = dict.fromkeys(PRODUCT_IDS, 0)
-        self.drawn = dict.fromkeys(PRODUCT_IDS, 0)
+        self.lent = dict.fromkeys(PRODUCT_IDS, 0)
         assert not self.allocation.touched, "what was written counts as stored"
         self.moved |= self.unwritten
         self.unwritten = set()
@@ -228,17 +228,17 @@ def test_no_sequence_of_moves_makes_or_loses_units_or_breaks_a_rule():
 
     run()
     # Otherwise the sequences have become too short or too odd to show anything.
-    for kind in ("draw", "fill", "give back", "recall", "reclaim", "take"):
+    for kind in ("lend", "fill", "give back", "recall", "reclaim", "take"):
         assert moved[kind], f"no {kind} moved a unit"
     assert {"fill", "take"} <= refused.keys()
 
 
 def test_a_row_keeps_more_than_its_threshold_while_lanes_hold_units():
     allocation = Allocation({"p": product("p", 10, low_stock_threshold=5)}, pages(DEPOT))
-    allocation.draw("p", 4, 0)
+    allocation.lend("p", 4, 0)
     (update,), _, _ = allocation.changes()
     assert (update.after.stock_count, update.after.lent_to) == (6, frozenset({DEPOT}))
-    allocation.draw("p", 1, 0)
+    allocation.lend("p", 1, 0)
     with pytest.raises(ValueError, match="too little of p"):
         allocation.changes()
 
@@ -257,14 +257,14 @@ def test_what_is_not_active_is_not_lent(status):
     threshold = 20 if status == "LOW_STOCK" else 0
     row = product("p", 10, status=status, low_stock_threshold=threshold)
     allocation = Allocation({"p": row}, pages(DEPOT))
-    allocation.draw("p", 1, 0)
+    allocation.lend("p", 1, 0)
     with pytest.raises(ValueError, match="too little of p"):
         allocation.changes()
 
 
 def test_a_backorder_limit_lends_nothing():
     allocation = Allocation({"p": product("p", 3, backorder_limit=10)}, pages(DEPOT))
-    allocation.draw("p", 3, 0)
+    allocation.lend("p", 3, 0)
     with pytest.raises(ValueError, match="too little of p"):
         allocation.changes()
 
@@ -287,7 +287,7 @@ def test_a_lane_that_may_not_hold_a_product_is_not_filled():
         allocation.fill(1, "p", 1)
 
 
-def test_a_product_does_not_go_home_while_lanes_may_hold_it():
+def test_a_product_is_not_reclaimed_while_lanes_may_hold_it():
     allocation = lent()
     with pytest.raises(ValueError, match="lanes may still hold p"):
         allocation.reclaim("p")
@@ -323,7 +323,7 @@ def test_units_of_another_incarnation_are_not_mixed():
     again = product("p", 100, created_at="2026-06-01T00:00:00.000000+00:00")
     old = holding_page(DEPOT, "p", 5)
     with pytest.raises(ValueError, match="cannot give"):
-        Allocation({"p": again}, [old]).draw("p", 5, 0)
+        Allocation({"p": again}, [old]).lend("p", 5, 0)
     allocation = Allocation({"p": replace(again, lent_to=frozenset({0}))}, [old])
     with pytest.raises(ValueError, match="another incarnation"):
         allocation.reclaim("p")

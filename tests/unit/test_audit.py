@@ -670,13 +670,13 @@ def test_a_history_is_right_though_the_first_page_is_written_meanwhile(shop):
     shop.put(Table.PRODUCTS, product(10, 1))
     shop.put(Table.STOCK_ADJUSTMENTS, OPENING)
 
-    def draw(operation, tables):
+    def lend(operation, tables):
         if tables == {Table.ALLOTMENTS}:
             shop.meanwhile = lambda *_: None
             shop.put_page(0, 1, p=8)
             shop.put(Table.PRODUCTS, product(2, 2, **LENT))
 
-    shop.meanwhile = draw
+    shop.meanwhile = lend
     with answered_directly_by(shop.answer):
         account, _ = audit.read_history(shop.aws, "p")
     assert (account.unexplained, account.on_hand, account.is_wrong) == (0, 10, False)

@@ -737,7 +737,7 @@ class TestOneAttempt:
         assert self.returned(bench) == "CONTENTION"
         assert bench.writes == []
 
-    def test_it_brings_nothing_home_and_sells_what_the_row_can_spare(self):
+    def test_it_reclaims_nothing_and_sells_what_the_row_can_spare(self):
         bench = self.bench(product("p", 10, lent_to=frozenset({0, 3})))
         assert self.returned(bench, order(1, quantity=10)) == "CONTENTION"
         assert statuses(bench.apply(order(2, quantity=9))) == [Verdict.APPLIED]

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from inventory_orders.domain.events import of_order
+from inventory_orders.domain.events import order_events
 from inventory_orders.domain.order import Order, added_up
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.messages.parse import parse_order_command
@@ -37,7 +37,7 @@ def line(product_id, quantity):
 
 def heard_of(after, delay=0.0, before=None):
     """The first event of a change of a row, as it arrives."""
-    event = of_order(before, after)[0]
+    event = order_events(before, after)[0]
     return Heard({"detail-type": str(event.type), "detail": event.detail()}, delay)
 
 

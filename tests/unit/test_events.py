@@ -12,9 +12,9 @@ from inventory_orders.clock import Deadline
 from inventory_orders.domain.events import (
     EventType,
     in_json,
-    of_order,
-    of_product,
-    of_stock,
+    order_events,
+    product_events,
+    stock_event,
 )
 from inventory_orders.domain.product import ProductStatus
 from inventory_orders.errors import UnpublishableError
@@ -117,7 +117,7 @@ ONE_BACK = with_returns(FULFILLED, "rt-1")
     ],
 )  # fmt: skip
 def test_a_change_of_an_order_makes_these_events(before, after, events):
-    made = of_order(before, after)
+    made = order_events(before, after)
     assert [event.type for event in made] == events
     for event in made:
         assert event.id == f"o-1#{after['_version']}#{event.type}"
@@ -132,7 +132,7 @@ def test_what_happened_in_one_version_is_told_in_the_order_of_a_life():
     after = with_returns(with_steps(PLACED, "FULFILLED", *steps), "rt-1", "rt-2") | {
         "confirmationRejected": REJECTED_CONFIRMATION
     }
-    ids = [event.id for event in of_order(PLACED, after)]
+    ids = [event.id for event in order_events(PLACED, after)]
     assert ids == [
         "o-1#3#OrderPartlyFulfilled",
         "o-1#3#OrderPartlyCancelled:c-1",
@@ -148,7 +148,7 @@ def test_an_event_of_a_step_tells_what_moved_now_and_each_line_what_moved_so_far
     two = [{"productId": p, "quantity": 5} for p in ("tea", "cup")]
     before = with_steps(PLACED | {"items": two}, "CONFIRMED", step("fulfil", "f-1", 2))
     back = step("return", "rt-1", 1, restock=False, actor="ann", reason="scratched")
-    (event,) = of_order(before, with_steps(before, "CONFIRMED", back))
+    (event,) = order_events(before, with_steps(before, "CONFIRMED", back))
     items = [{"productId": "tea", "quantity": 1}]
     told = {"action": "return", "at": LATER, "stepId": "rt-1", "items": items, "restock": False}
     assert event.data["step"] == told
@@ -158,7 +158,7 @@ def test_an_event_of_a_step_tells_what_moved_now_and_each_line_what_moved_so_far
 
 def test_an_event_holds_nothing_that_only_the_books_need_and_no_person_but_the_user():
     row = PLACED | {"expiryShard": "07", "address": "12 Tea Lane", "pseudonymisedAt": LATER}
-    (event,) = of_order(None, row)
+    (event,) = order_events(None, row)
     text = json.dumps(event.detail())
     assert not [name for name in ("expiryShard", "Tea Lane", "productCreatedAt") if name in text]
     assert event.data["userId"] == "u-1"
@@ -182,13 +182,13 @@ def test_an_event_holds_nothing_that_only_the_books_need_and_no_person_but_the_u
 )  # fmt: skip
 def test_a_row_that_breaks_the_contract_is_named_and_announces_nothing(changes, code, names):
     with pytest.raises(UnpublishableError, match=names) as refused:
-        of_order(None, order_row(**changes))
+        order_events(None, order_row(**changes))
     assert refused.value.code == code
 
 
 def test_a_row_that_was_repaired_is_announced():
     broken = order_row(items="tea", status="ON_HOLD")
-    assert [event.type for event in of_order(broken, PLACED)] == ["OrderPlaced"]
+    assert [event.type for event in order_events(broken, PLACED)] == ["OrderPlaced"]
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_a_row_that_was_repaired_is_announced():
 )
 def test_an_order_that_has_lost_its_user_is_no_tombstone(before, after):
     with pytest.raises(UnpublishableError, match="userId"):
-        of_order(before, {name: value for name, value in after.items() if value is not None})
+        order_events(before, {name: value for name, value in after.items() if value is not None})
 
 
 NEWS = {
@@ -216,7 +216,7 @@ NEWS = {
 
 @pytest.mark.parametrize(("before", "after"), list(itertools.product(ProductStatus, repeat=2)))
 def test_a_product_is_news_when_its_status_changes(before, after):
-    made = of_product(product_row(before), product_row(after))
+    made = product_events(product_row(before), product_row(after))
     kind = NEWS.get((before, after))
     assert [event.type for event in made] == ([kind] if kind else [])
     for event in made:
@@ -225,8 +225,8 @@ def test_a_product_is_news_when_its_status_changes(before, after):
 
 
 def test_a_product_that_is_listed_or_delisted_is_no_news():
-    assert of_product(None, product_row("OUT_OF_STOCK")) == ()
-    assert of_product(product_row("LOW_STOCK"), None) == ()
+    assert product_events(None, product_row("OUT_OF_STOCK")) == ()
+    assert product_events(product_row("LOW_STOCK"), None) == ()
 
 
 @pytest.mark.parametrize(
@@ -247,24 +247,26 @@ def test_a_product_that_is_listed_or_delisted_is_no_news():
 )
 def test_a_product_that_breaks_the_contract_is_named_and_announces_nothing(before, after, names):
     with pytest.raises(UnpublishableError, match=names) as refused:
-        of_product(product_row(**before), product_row("LOW_STOCK") | after)
+        product_events(product_row(**before), product_row("LOW_STOCK") | after)
     assert refused.value.code == "UNREADABLE_ROW"
 
 
 def test_a_status_that_stays_is_no_news_whatever_it_is():
-    assert of_product(product_row("ON_HOLD"), product_row("ON_HOLD", stockCount="?")) == ()
+    assert product_events(product_row("ON_HOLD"), product_row("ON_HOLD", stockCount="?")) == ()
 
 
 def test_a_product_without_limits_has_none():
     row = product_row("LOW_STOCK")
     del row["lowStockThreshold"], row["backorderLimit"]
-    (event,) = of_product(product_row(), row)
+    (event,) = product_events(product_row(), row)
     assert (event.data["lowStockThreshold"], event.data["backorderLimit"]) == (0, 0)
 
 
 def test_what_json_does_not_know_is_told_as_json_has_it():
     """Another program may write bytes; they hold up no other order of a list or a batch."""
-    (event,) = of_order(None, order_row(attributes={"weight": Decimal("0.25"), "photo": [b"\xff"]}))
+    (event,) = order_events(
+        None, order_row(attributes={"weight": Decimal("0.25"), "photo": [b"\xff"]})
+    )
     assert '"weight": 0.25, "photo": ["/w=="]' in json.dumps(event.detail(), default=in_json)
     with pytest.raises(TypeError, match="set"):
         in_json(set())
@@ -296,16 +298,16 @@ def validator():
 def all_events():
     returned = with_returns(ONE_BACK, "rt-2")
     held = PLACED | {"holdSeconds": 60, "expiresAt": LATER, "attributes": {"channel": "web"}}
-    yield from of_order(None, held)
-    yield from of_order(None, REJECTED)
+    yield from order_events(None, held)
+    yield from order_events(None, REJECTED)
     for before, after in (
         *((PLACED, CONFIRMED), (CONFIRMED, FULFILLED), (PLACED, FILLED_IN), (PLACED, EXPIRED)),
         *((EXPIRED, LATE), (ONE_BACK, returned), (CONFIRMED, IN_PART), (IN_PART, NO_REST)),
     ):
-        yield from of_order(before, after)
+        yield from order_events(before, after)
     for before, after in NEWS:
-        yield from of_product(product_row(before, name="Tea", price=1290), product_row(after))
-    yield of_stock("tea", (LATER, -3, "OUT_OF_STOCK"), LATER)
+        yield from product_events(product_row(before, name="Tea", price=1290), product_row(after))
+    yield stock_event("tea", (LATER, -3, "OUT_OF_STOCK"), LATER)
 
 
 def test_every_event_keeps_to_its_schema(validator):
@@ -319,7 +321,7 @@ def test_a_probe_keeps_to_its_schema(validator):
     clock = FakeClock()
     bridge = FakeBridge(clock, lambda _, kind: None if kind == PROBE else ("MalformedDetail", "no"))
     publisher = Publisher(Bus(bridge, "Bus"), lambda _: True, clock)
-    publisher.publish(of_order(None, PLACED), Deadline.after(60, clock))
+    publisher.publish(order_events(None, PLACED), Deadline.after(60, clock))
     probe = bridge.taken[0]
     assert probe["detail-type"] == PROBE
     validator(PROBE, probe["detail"])

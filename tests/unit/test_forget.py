@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from cli import main, operators
 from inventory_orders.domain.change import OrderAction
-from inventory_orders.domain.events import of_order
+from inventory_orders.domain.events import order_events
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand
 from inventory_orders.errors import Verdict
@@ -83,7 +83,7 @@ def test_a_users_orders_get_a_pseudonym_and_lose_their_attributes(shop):
     }
     assert after == before | changed
     assert after["lastUpdatedAt"] > before["lastUpdatedAt"]
-    assert of_order(before, after) == (), "it is no news to anybody"
+    assert order_events(before, after) == (), "it is no news to anybody"
     assert row(shop, "o-2")["userId"] == PSEUDONYM
     assert row(shop, "o-3") == others
     assert balances(shop)

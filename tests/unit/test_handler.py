@@ -191,7 +191,7 @@ def test_more_than_a_hundred_values_of_a_metric_are_all_emitted(handle, capsys):
     assert (placed, rejected) == (60, 90), "the catalogue has 60 packets of it"
 
 
-OF_LANES = ("Draws", "DrawsLost", "UnitsLent", "Recalls", "DepotWait", "OrdersFromLanes")
+OF_LANES = ("Loans", "LoansLost", "UnitsLent", "Recalls", "DepotWait", "OrdersFromLanes")
 TEA = "tea-earl-grey"
 
 
@@ -217,7 +217,7 @@ def test_a_lane_is_counted_when_it_is_filled_sold_from_and_asked_back(sell):
     assert filled.pop("DepotWait")[0] >= 0
     (lent,) = filled.pop("UnitsLent")
     assert 2 < lent < 59
-    assert filled == {"Draws": (1,), "DrawsLost": (0,), "OrdersFromLanes": (1, 1)}
+    assert filled == {"Loans": (1,), "LoansLost": (0,), "OrdersFromLanes": (1, 1)}
     assert sell(1, 1, 1) == {"OrdersFromLanes": (1, 1, 1)}
     recalled = sell(50)
     assert (recalled["Recalls"], recalled["OrdersFromLanes"]) == ((1,), (0,))
@@ -255,7 +255,7 @@ def test_a_draw_that_a_rival_has_cancelled_is_counted_as_lost(sell, monkeypatch)
 
     monkeypatch.setattr(store, "write", overtaken)
     counted = sell(1)
-    assert (counted["Draws"], counted["DrawsLost"]) == ((1,), (1, 0))
+    assert (counted["Loans"], counted["LoansLost"]) == ((1,), (1, 0))
     assert len(counted["DepotWait"]) == 2, "it had to come again"
 
 

@@ -133,7 +133,7 @@ def test_orders_that_others_made_huge_go_on_all_the_same(tables, action):
 
 @pytest.mark.parametrize("lanes", [0, 1])
 def test_a_row_without_room_returns_its_own_orders_by_name(tables, lanes):
-    """An order adds `lastUpdatedAt` to a row that has none, and a draw `lentTo`: neither fits."""
+    """An order adds `lastUpdatedAt` to a row that has none, and a loan `lentTo`: neither fits."""
     tables.create("other")
     tables.create("full")
     row = tables.row("full")

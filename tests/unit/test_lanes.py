@@ -42,7 +42,7 @@ class Shop:
         self.tables = tables
         self.opening = {}
         # The products on whose rows nobody meets rivals: sold from there.
-        self.quiet = {"warm-up"}
+        self.without_rivals = {"warm-up"}
         self.orders = 0
         self.store = tables.store
         self.create("warm-up", 1000)
@@ -69,9 +69,9 @@ class Shop:
         return worker
 
     def new_worker(self, lanes=2, **more):
-        """A worker that has met rivals on all rows but the quiet ones."""
+        """A worker that has met rivals on all rows but these."""
         worker = self.tables.worker(lanes=lanes, **more)
-        worker.client.rivals.are_met_on = lambda product_id: product_id not in self.quiet
+        worker.client.rivals.are_met_on = lambda product_id: product_id not in self.without_rivals
         return worker
 
     def order(self, *product_ids, units=1, name=""):
@@ -90,7 +90,7 @@ class Shop:
         keys = [PageKey.of(lane, product_id) for lane in (DEPOT, *lanes)]
         snapshot = self.store.read([product_id, *keys])
         allocation = Allocation(snapshot.products, snapshot.pages.values())
-        allocation.draw(product_id, depot + sum(lanes.values()), reach)
+        allocation.lend(product_id, depot + sum(lanes.values()), reach)
         for lane, units in lanes.items():
             allocation.fill(lane, product_id, units)
         self.write(allocation)
@@ -293,7 +293,7 @@ def test_a_few_products_that_the_lane_lacks_are_sold_from_rows_and_more_at_the_d
     names = [f"p{n:02}" for n in range(11)]
     for name in names:
         shop.create(name)
-    shop.quiet.update(names)
+    shop.without_rivals.update(names)
     worker = shop.worker()
     assert shop.statuses(worker, shop.order(*names[:10])) == [APPLIED]
     assert shop.tables.calls == [READ, WRITE]
@@ -309,7 +309,7 @@ def test_where_others_wait_a_row_sells_what_the_lane_has_too_few_of(shop):
     worker = shop.worker()
     shop.lend("p", {worker.lanes.lane: 5})
     worker.lanes.forget()
-    shop.quiet.add("p")
+    shop.without_rivals.add("p")
     worker.client.line.observe(1.0)
     assert shop.statuses(worker, shop.order("p", units=6)) == [APPLIED]
     assert shop.tables.calls == [READ, READ, WRITE]
@@ -323,7 +323,7 @@ def test_an_order_of_more_than_the_row_can_spare_gets_what_the_lane_has(shop):
     worker = shop.worker()
     shop.lend("p", {worker.lanes.lane: 5})
     worker.lanes.forget()
-    shop.quiet.add("p")
+    shop.without_rivals.add("p")
     worker.client.line.observe(1.0)
     assert shop.statuses(worker, shop.order("p", units=1000)) == [APPLIED]
     assert shop.row("p").stock_count == 0
@@ -334,7 +334,7 @@ def test_where_nobody_waits_the_lane_is_filled_with_what_it_has_too_few_of(shop)
     worker = shop.worker()
     shop.lend("p", {worker.lanes.lane: 5})
     worker.lanes.forget()
-    shop.quiet.add("p")
+    shop.without_rivals.add("p")
     assert shop.statuses(worker, shop.order("p", units=6)) == [APPLIED]
     assert shop.source(f"o{shop.orders}") is not None
 
@@ -558,7 +558,7 @@ def test_what_cannot_be_sold_is_rejected_for_the_right_reason(shop, batches):
     shop.create("empty", 0)
     shop.set("Products", "ended", status={"S": "DISCONTINUED"})
     if not batches:
-        shop.quiet |= {"p", "unknown", "ended", "empty"}
+        shop.without_rivals |= {"p", "unknown", "ended", "empty"}
     worker = shop.worker()
     for _ in range(max(1, batches)):
         wanted = ["p", "unknown", "ended", "empty", "p"]
@@ -630,7 +630,7 @@ def test_a_corrupt_row_beside_healthy_ones_holds_up_nobody(shop, batches):
         shop.create(product_id)
     shop.set("Products", "broken", stockCount={"S": "many"})
     if not batches:
-        shop.quiet |= {"p", "broken", "q"}
+        shop.without_rivals |= {"p", "broken", "q"}
     worker = shop.worker()
     for _ in range(max(1, batches)):
         wanted = [shop.order("p"), shop.order("broken"), shop.order("p", "broken"), shop.order("q")]
@@ -735,13 +735,13 @@ def test_units_of_a_product_that_was_listed_again_hold_up_nobody(shop):
 # ---------------------------------------------------------------------- throttles
 
 
-@pytest.mark.parametrize("is_quiet", [True, False])
-def test_a_row_whose_writes_are_throttled_delays_only_its_orders(shop, is_quiet):
+@pytest.mark.parametrize("without_rivals", [True, False])
+def test_a_row_whose_writes_are_throttled_delays_only_its_orders(shop, without_rivals):
     """Sold from their rows, and at the depot."""
     for product_id in ("slow", "p", "q"):
         shop.create(product_id)
-    if is_quiet:
-        shop.quiet |= {"slow", "p", "q"}
+    if without_rivals:
+        shop.without_rivals |= {"slow", "p", "q"}
     worker = shop.worker()
     began, since = shop.tables.clock.seconds, []
     slow = of_product("slow")
@@ -762,7 +762,7 @@ def test_a_row_whose_writes_are_throttled_delays_only_its_orders(shop, is_quiet)
 
 @pytest.mark.parametrize("fails", [throttles_action, refuses_action])
 def test_a_row_that_runs_low_and_takes_no_write_delays_no_orders_for_other_products(shop, fails):
-    """A visit draws what runs low beside what it needs. That draw must not keep the batch."""
+    """A visit lends what runs low beside what it needs. That loan must not keep the batch."""
     shop.create("slow")
     shop.create("p")
     worker = shop.worker()
@@ -940,7 +940,7 @@ def test_a_product_under_a_long_lease_returns_only_what_the_lane_does_not_have(s
     shop.create("p", 100)
     shop.create("q", 100)
     if not batches:
-        shop.quiet |= {"p", "q"}
+        shop.without_rivals |= {"p", "q"}
     worker = shop.worker()
     for _ in range(batches - 1):
         shop.sell(worker, shop.order("p"), shop.order("q"))
@@ -1181,10 +1181,10 @@ def test_a_visit_that_draws_from_a_row_beside_a_receipt_for_it_makes_no_unit(sho
     for product_id in ("p", "fast"):
         shop.create(product_id, 400)
     worker = shop.worker()
-    shop.quiet |= {"p", "fast"}
+    shop.without_rivals |= {"p", "fast"}
     for _ in range(2):
         shop.sell(worker, shop.order("p"), shop.order("fast"))
-    shop.quiet -= {"p", "fast"}
+    shop.without_rivals -= {"p", "fast"}
     changes = [shop.order("p"), shop.order("fast"), Adjustment("fast", "r", 5, "RECEIPT")]
     assert shop.statuses(worker, *changes) == [APPLIED] * 3
     shop.opening["fast"] += 5
@@ -1192,7 +1192,7 @@ def test_a_visit_that_draws_from_a_row_beside_a_receipt_for_it_makes_no_unit(sho
 
 
 @pytest.mark.parametrize(("lanes", "depot", "writes"), [({}, 90, 1), ({1: 20, 2: 30}, 40, 2)])
-def test_a_correction_that_needs_what_is_lent_is_written_as_it_comes_home(
+def test_a_correction_that_needs_what_is_lent_is_written_as_it_is_reclaimed(
     shop, lanes, depot, writes
 ):
     """Beside the reads of a visit it costs one transaction, and before that a recall of what other lanes hold."""

@@ -323,7 +323,7 @@ class Stock:
         for product_id, (place, _, is_moved) in spec.items():
             if not is_moved or place not in ("depot", "lane"):
                 continue
-            self.allocation.draw(product_id, 7, OWN)
+            self.allocation.lend(product_id, 7, OWN)
             if place == "lane":
                 self.allocation.fill(OWN, product_id, 3)
         self.rows = rows
@@ -548,17 +548,17 @@ def test_who_is_alone_at_the_depot_writes_all_orders_with_the_release(alone, tra
 
 
 def test_a_transaction_knows_what_it_draws_from_what_it_sells():
-    rows = {product_id: product(product_id, 90) for product_id in ("drawn", "sold", "returned")}
+    rows = {product_id: product(product_id, 90) for product_id in ("lent", "sold", "returned")}
     pages = [
         Page(PageKey(lane, number), 3, "e") for lane in (DEPOT, OWN) for number in range(PAGES)
     ]
     allocation = Allocation(rows, pages)
-    allocation.draw("returned", 5, reach=DEPOT)
+    allocation.lend("returned", 5, reach=DEPOT)
     allocation.changes()
     allocation.reclaim("returned")
-    allocation.draw("drawn", 40, reach=OWN)
-    allocation.fill(OWN, "drawn", 30)
-    orders = [Order(f"o{n}", "u", {"drawn": 2, "sold": 3, "returned": 1}) for n in range(4)]
-    (transaction,) = plan(orders, Supply(allocation, {"drawn": OWN})).transactions
+    allocation.lend("lent", 40, reach=OWN)
+    allocation.fill(OWN, "lent", 30)
+    orders = [Order(f"o{n}", "u", {"lent": 2, "sold": 3, "returned": 1}) for n in range(4)]
+    (transaction,) = plan(orders, Supply(allocation, {"lent": OWN})).transactions
     assert len(transaction.decisions) == 4
-    assert transaction.drawn == {"drawn": 40}
+    assert transaction.lent == {"lent": 40}

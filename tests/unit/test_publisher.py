@@ -16,7 +16,7 @@ from botocore.exceptions import (
 )
 
 from inventory_orders.clock import Deadline, SystemClock
-from inventory_orders.domain.events import SOURCE, of_order
+from inventory_orders.domain.events import SOURCE, order_events
 from inventory_orders.errors import UnpublishableError
 from inventory_orders.invocation.sqs import Queues, QueueUrls, SqsCalls
 from inventory_orders.invocation.stream_batch import read_changes
@@ -100,7 +100,9 @@ def stories(order_id, at):
     """The events of an order that happened at one time."""
     rows = life(order_id, at)
     return [
-        e for step, row in enumerate(rows) for e in of_order(rows[step - 1] if step else None, row)
+        e
+        for step, row in enumerate(rows)
+        for e in order_events(rows[step - 1] if step else None, row)
     ]
 
 
@@ -110,7 +112,7 @@ def events_of(*order_ids):
         event
         for step in range(len(STATUSES))
         for rows in lives
-        for event in of_order(rows[step - 1] if step else None, rows[step])
+        for event in order_events(rows[step - 1] if step else None, rows[step])
     ]
 
 
@@ -293,7 +295,7 @@ def undoing(bridge):
 def test_an_event_that_is_too_large_is_parked_and_never_sent():
     row = order_row("o-1", attributes={"note": "x" * MAX_BYTES})
     world = World()
-    report = world.publish(*of_order(None, row), *events_of("o-1")[1:])
+    report = world.publish(*order_events(None, row), *events_of("o-1")[1:])
     (parked,) = report.undeliverable
     assert (parked.code, parked.id) == (EVENT_TOO_LARGE, "o-1#1#OrderPlaced")
     assert len(json.loads(parked.body)["detail"]["data"]["attributes"]["note"]) == MAX_BYTES
@@ -379,9 +381,9 @@ def test_delays_are_from_the_change_until_it_is_taken():
     world = World()
     at = now_of(world.clock)
     world.clock.seconds += 1.5
-    (event, *_) = [e for rows in [life("o-1", at)] for e in of_order(None, rows[0])]
+    (event, *_) = [e for rows in [life("o-1", at)] for e in order_events(None, rows[0])]
     assert world.publish(event).delays == [pytest.approx(1.52, abs=0.001)]
-    (undated,) = of_order(None, order_row(lastUpdatedAt="yesterday"))
+    (undated,) = order_events(None, order_row(lastUpdatedAt="yesterday"))
     assert world.publish(undated).delays == []
 
 
@@ -578,7 +580,7 @@ def test_what_is_too_large_even_for_the_queue_leaves_its_id_there():
         client = SmallQueue(most)
         world = World()
         world.publisher = Publisher(Bus(world.bridge, "Bus"), calls_to(client).park, world.clock)
-        assert world.publish(*of_order(None, row)).left == 0
+        assert world.publish(*order_events(None, row)).left == 0
         ((body, attributes),) = client.messages
         assert ("detail" in json.loads(body)) is whole
         assert attributes["originalMessageId"]["StringValue"] == "o-1#1#OrderPlaced"
@@ -597,4 +599,4 @@ def test_the_attributes_of_what_is_parked_count_as_well():
 
 def world_event(row):
     world = World()
-    return world.publish(*of_order(None, row)).undeliverable[0]
+    return world.publish(*order_events(None, row)).undeliverable[0]

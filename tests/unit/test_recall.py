@@ -69,7 +69,7 @@ class Lanes:
 
     def lend(self, product_id, lanes, depot=10, reach=8):
         allocation = self.allocation(product_id, {DEPOT})
-        allocation.draw(product_id, depot + sum(lanes.values()), reach)
+        allocation.lend(product_id, depot + sum(lanes.values()), reach)
         self.write(allocation)
         for start in range(0, len(lanes), 99):
             some = list(lanes)[start : start + 99]
@@ -124,12 +124,12 @@ class Lanes:
             self.row(product_id).stock_count + sum(self.in_lanes(product_id).values()) + self.sold
         )
 
-    def recall(self, *product_ids, home=False, lanes=range(1, 9)):
+    def recall(self, *product_ids, reclaims=False, lanes=range(1, 9)):
         self.tables.calls.clear()
-        if not home:
+        if not reclaims:
             return recall(self.client, product_ids, self.soon(), self.stats, lanes)
-        home = recall_module._Recall(self.client, self.soon(), self.stats, Reclaim())
-        return home.run(product_ids, lanes)
+        whole = recall_module._Recall(self.client, self.soon(), self.stats, Reclaim())
+        return whole.run(product_ids, lanes)
 
     def reclaim(self, *product_ids, seconds=20.0):
         rows = [self.row(product_id) for product_id in product_ids]
@@ -213,9 +213,9 @@ def test_after_a_recall_the_depot_fills_no_lane_with_the_product(lanes):
         lanes.allocation("p", {DEPOT, 1}).fill(1, "p", 1)
 
 
-def test_what_is_brought_home_is_in_the_row_alone(lanes):
+def test_what_is_reclaimed_is_in_the_row_alone(lanes):
     lanes.list_and_lend()
-    recalled = lanes.recall("p", home=True)
+    recalled = lanes.recall("p", reclaims=True)
     assert lanes.tables.calls == ["BatchGetItem", "TransactWriteItems"]
     assert (recalled.still_lent, lanes.in_lanes()) == (set(), {})
     assert (lanes.row().stock_count, lanes.row().lent_to) == (100, frozenset())
@@ -227,16 +227,16 @@ def test_a_recall_of_what_only_the_depot_holds_writes_nothing(lanes):
     assert lanes.tables.calls == ["BatchGetItem"]
 
 
-@pytest.mark.parametrize("home", [False, True])
-def test_a_lane_that_sells_in_between_loses_its_units_in_a_later_attempt(lanes, home):
+@pytest.mark.parametrize("reclaims", [False, True])
+def test_a_lane_that_sells_in_between_loses_its_units_in_a_later_attempt(lanes, reclaims):
     lanes.list_and_lend()
     lanes.tables.once("TransactWriteItems", lambda _: lanes.sell(1))
-    recalled = lanes.recall("p", home=home)
+    recalled = lanes.recall("p", reclaims=reclaims)
     # The second attempt leaves the busy lane out, the third has it again. Neither reads.
     assert lanes.tables.calls.count("BatchGetItem") == 2
     assert in_lanes(recalled) == set()
     assert (lanes.total(), lanes.sold) == (100, 1)
-    assert lanes.in_lanes() == ({} if home else {DEPOT: 59})
+    assert lanes.in_lanes() == ({} if reclaims else {DEPOT: 59})
 
 
 def test_the_last_attempt_leaves_out_only_what_was_busy_in_the_one_before(lanes):
@@ -251,7 +251,7 @@ def test_the_last_attempt_leaves_out_only_what_was_busy_in_the_one_before(lanes)
 def test_a_lane_that_never_rests_keeps_its_units_and_stays_named(lanes):
     lanes.list_and_lend()
     lanes.before_each("TransactWriteItems", lambda _: lanes.sell(2))
-    recalled = lanes.recall("p", home=True)
+    recalled = lanes.recall("p", reclaims=True)
     lanes.tables.before = lambda *_: None
     assert in_lanes(recalled) == {"p"}
     assert lanes.row().lent_to == {DEPOT, 2}
@@ -262,7 +262,7 @@ def test_a_lane_that_never_rests_keeps_its_units_and_stays_named(lanes):
 def test_more_lanes_than_a_transaction_holds_are_recalled_step_by_step(lanes):
     lanes.list_and_lend(stock=200, lanes=dict.fromkeys(range(1, 121), 1), reach=120)
     written = lanes.requests("TransactWriteItems")
-    lanes.recall("p", home=True, lanes=range(1, 121))
+    lanes.recall("p", reclaims=True, lanes=range(1, 121))
     assert [len(request["TransactItems"]) for request in written] == [92, 32]
     assert (lanes.row().stock_count, lanes.row().lent_to, lanes.in_lanes()) == (
         200,
@@ -284,13 +284,13 @@ def test_between_the_steps_of_a_recall_the_lanes_that_are_left_are_named(lanes):
     assert (lanes.row().lent_to, lanes.in_lanes()) == ({DEPOT}, {DEPOT: 130})
 
 
-def test_more_products_than_a_transaction_holds_come_home_in_several(lanes, monkeypatch):
+def test_more_products_than_a_transaction_holds_are_reclaimed_in_several(lanes, monkeypatch):
     ids = [name for n in range(99) if PageKey.of(DEPOT, name := f"p{n}").number == 0][:11]
     for product_id in ids:
         lanes.list_and_lend(product_id, stock=10, lanes={}, depot=5, reach=1)
     monkeypatch.setattr(recall_module, "Limits", lambda: Limits(actions=10))
     written = lanes.requests("TransactWriteItems")
-    recalled = lanes.recall(*ids, home=True, lanes=[1])
+    recalled = lanes.recall(*ids, reclaims=True, lanes=[1])
     assert [len(request["TransactItems"]) for request in written] == [10, 5]
     assert recalled.still_lent == set()
     assert {lanes.row(product_id).stock_count for product_id in ids} == {10}
@@ -308,12 +308,12 @@ def test_pages_too_large_for_one_transaction_are_recalled_in_several(lanes, monk
     assert lanes.row().lent_to == {DEPOT}
 
 
-def test_rows_too_large_for_one_transaction_come_home_in_several(lanes):
+def test_rows_too_large_for_one_transaction_are_reclaimed_in_several(lanes):
     ids = [name for n in range(99) if PageKey.of(DEPOT, name := f"p{n}").number == 0][:12]
     for product_id in ids:
         lanes.list_and_lend(product_id, lanes={1: 5})
         lanes.change("Products", product_id, others={"S": "x" * 390_000})
-    assert lanes.recall(*ids, home=True, lanes=[1]).still_lent == set()
+    assert lanes.recall(*ids, reclaims=True, lanes=[1]).still_lent == set()
     assert {lanes.row(product_id).stock_count for product_id in ids} == {100}
 
 
@@ -328,7 +328,7 @@ def test_a_product_that_is_gone_or_leased_by_another_is_left_alone(lanes):
         lockTime={"N": "1900000000"},
         lockVersion={"N": "2"},
     )
-    recalled = lanes.recall("p", "t", "unknown", home=True)
+    recalled = lanes.recall("p", "t", "unknown", reclaims=True)
     assert (recalled.rows["unknown"], recalled.still_lent, in_lanes(recalled)) == (
         None,
         {"t"},
@@ -340,18 +340,18 @@ def test_a_product_that_is_gone_or_leased_by_another_is_left_alone(lanes):
 
 
 @pytest.mark.parametrize("lane", [DEPOT, 1])
-def test_a_corrupt_page_is_named_and_the_other_products_come_home(lanes, lane):
+def test_a_corrupt_page_is_named_and_the_other_products_are_reclaimed(lanes, lane):
     lanes.list_and_lend()
     lanes.list_and_lend("t")
     sound = lanes.tables.aws.dynamodb.tables["Allotments"].items[str(PageKey.of(lane, "p")),]
     lanes.change("Allotments", str(PageKey.of(lane, "p")), units={"B": "bm90IGEgcGFnZQ=="})
     with pytest.raises(CorruptItemError, match=f"page {PageKey.of(lane, 'p')} breaks") as raised:
-        lanes.recall("p", "t", home=True)
+        lanes.recall("p", "t", reclaims=True)
     assert raised.value.code == "CORRUPT_PAGE"
     assert (lanes.in_lanes("t"), lanes.row("t").stock_count) == ({}, 100)
     lanes.change("Allotments", str(PageKey.of(lane, "p")), **sound)
     assert lanes.total() == 100
-    assert lanes.recall("p", home=True).still_lent == set()
+    assert lanes.recall("p", reclaims=True).still_lent == set()
 
 
 def test_units_of_an_incarnation_that_is_gone_are_named_and_left_where_they_are(lanes):
@@ -360,7 +360,7 @@ def test_units_of_an_incarnation_that_is_gone_are_named_and_left_where_they_are(
     assert PageKey.of(DEPOT, "p") == PageKey.of(DEPOT, "r")
     lanes.change("Products", "p", createdAt={"S": "2026-01-01T00:00:00.000000+00:00"})
     with pytest.raises(CorruptItemError, match="of the incarnation of p that was created at 2027"):
-        lanes.recall("p", "r", home=True)
+        lanes.recall("p", "r", reclaims=True)
     assert lanes.in_lanes() == {DEPOT: 10, 1: 20, 2: 30}
     assert (lanes.in_lanes("r"), lanes.row("r").stock_count) == ({}, 100)
 
@@ -377,7 +377,7 @@ def test_a_row_that_is_only_older_than_the_pages_is_read_again(lanes):
     lanes.tables.once(
         "BatchGetItem", lambda _: lanes.tables.once("BatchGetItem", list_again) and None
     )
-    recalled = lanes.recall("p", home=True, lanes=())
+    recalled = lanes.recall("p", reclaims=True, lanes=())
     assert recalled.still_lent == set()
     assert (lanes.row().stock_count, lanes.in_lanes()) == (50, {})
 
@@ -385,7 +385,7 @@ def test_a_row_that_is_only_older_than_the_pages_is_read_again(lanes):
 @pytest.mark.parametrize(
     "broken", [{"lowStockThreshold": {"N": "60"}}, {"status": {"S": "DISCONTINUED"}}]
 )
-def test_a_row_that_lent_products_may_not_have_holds_up_no_other_and_can_come_home(lanes, broken):
+def test_a_row_that_lent_products_may_not_have_holds_up_no_other_and_is_reclaimed(lanes, broken):
     """Somebody wrote it past all rules."""
     lanes.list_and_lend()
     lanes.list_and_lend("r")
@@ -396,7 +396,7 @@ def test_a_row_that_lent_products_may_not_have_holds_up_no_other_and_can_come_ho
         lanes.recall("p", "r")
     assert raised.value.code == "CORRUPT_PRODUCT"
     assert (lanes.row("p").lent_to, lanes.row("r").lent_to) == (set(range(9)), {DEPOT})
-    assert lanes.recall("p", home=True).still_lent == set()
+    assert lanes.recall("p", reclaims=True).still_lent == set()
     assert lanes.row().stock_count == 100
 
 
@@ -416,7 +416,7 @@ def test_a_row_that_dynamodb_does_not_take_is_named(lanes):
 
 @pytest.mark.parametrize("number", range(6))
 @pytest.mark.parametrize("is_busy", [False, True])
-def test_bringing_home_survives_the_loss_of_any_response(lanes, number, is_busy):
+def test_reclaiming_survives_the_loss_of_any_response(lanes, number, is_busy):
     lanes.list_and_lend()
     row = lanes.row()
     lanes.lose_response(number)
@@ -454,7 +454,7 @@ def test_rivals_in_every_attempt_are_contention(lanes):
 
 def test_of_two_recalls_each_unit_arrives_once(lanes):
     lanes.list_and_lend()
-    lanes.tables.once("TransactWriteItems", lambda _: lanes.recall("p", home=True) and None)
+    lanes.tables.once("TransactWriteItems", lambda _: lanes.recall("p", reclaims=True) and None)
     recalled = lanes.recall("p")
     assert recalled.rows["p"].is_same_version(lanes.row())
     assert (lanes.row().stock_count, lanes.in_lanes()) == (100, {})
@@ -467,11 +467,11 @@ def test_a_fill_in_between_loses_a_recall_and_the_next_attempt_brings_its_units(
     assert (lanes.in_lanes(), lanes.row().lent_to) == ({DEPOT: 60}, {DEPOT})
 
 
-@pytest.mark.parametrize("home", [False, True])
-def test_a_fill_that_was_planned_before_a_recall_is_lost(lanes, home):
+@pytest.mark.parametrize("reclaims", [False, True])
+def test_a_fill_that_was_planned_before_a_recall_is_lost(lanes, reclaims):
     lanes.list_and_lend()
     fill = lanes.filled(3)
-    lanes.recall("p", home=home)
+    lanes.recall("p", reclaims=reclaims)
     with pytest.raises(TransactionCancelledError):
         lanes.write(fill)
     assert 3 not in lanes.in_lanes()
@@ -482,7 +482,7 @@ def test_a_lane_that_wakes_up_after_a_recall_cannot_sell_what_it_held(lanes):
     lanes.list_and_lend()
     woken = lanes.allocation("p", {1})
     woken.take("p", -1, 1)
-    lanes.recall("p", home=True)
+    lanes.recall("p", reclaims=True)
     with pytest.raises(TransactionCancelledError):
         lanes.write(woken)
     assert lanes.row().stock_count == 100
@@ -493,14 +493,14 @@ def test_a_lane_without_the_product_is_checked_as_well(lanes):
     lanes.list_and_lend(lanes={1: 20})
     filled = lanes.filled(2)
     lanes.tables.once("TransactWriteItems", lambda _: lanes.write(filled))
-    lanes.recall("p", home=True)
+    lanes.recall("p", reclaims=True)
     assert (lanes.row().stock_count, lanes.in_lanes()) == (100, {})
 
 
 # ---------------------------------------------------------------- the line at the depot
 
 
-def test_bringing_home_takes_three_requests_of_which_the_last_releases_the_depot(lanes):
+def test_reclaiming_takes_three_requests_of_which_the_last_releases_the_depot(lanes):
     lanes.list_and_lend()
     lanes.reclaim("p")
     assert lanes.tables.calls == ["UpdateItem", "BatchGetItem", "TransactWriteItems"]
@@ -509,22 +509,22 @@ def test_bringing_home_takes_three_requests_of_which_the_last_releases_the_depot
     assert (lanes.row().stock_count, lanes.in_lanes()) == (100, {})
 
 
-def test_bringing_home_what_is_not_lent_sends_nothing(lanes):
+def test_reclaiming_what_is_not_lent_sends_nothing(lanes):
     lanes.tables.create("p")
     lanes.reclaim("p")
     assert lanes.tables.calls == []
 
 
-def test_what_is_home_already_releases_the_depot_at_once(lanes):
+def test_what_is_reclaimed_already_releases_the_depot_at_once(lanes):
     lanes.list_and_lend()
     row = lanes.row()
-    lanes.recall("p", home=True)
+    lanes.recall("p", reclaims=True)
     lanes.tables.calls.clear()
     reclaim(lanes.client, [row], lanes.soon(), lanes.stats)
     assert lanes.tables.calls == ["UpdateItem", "BatchGetItem", "UpdateItem"]
 
 
-def test_bringing_home_waits_for_the_depot_and_gives_up_in_time(lanes):
+def test_reclaiming_waits_for_the_depot_and_gives_up_in_time(lanes):
     lanes.list_and_lend()
     store, clock = lanes.client.store, lanes.client.clock
 
@@ -550,7 +550,7 @@ def test_a_lane_that_never_rests_is_waited_for_until_the_deadline(lanes):
     assert lanes.total() == 2000
 
 
-def test_a_visitor_whose_lease_passed_on_brings_home_all_the_same(lanes):
+def test_a_visitor_whose_lease_passed_on_reclaims_all_the_same(lanes):
     lanes.list_and_lend()
     store, clock = lanes.client.store, lanes.client.clock
 
@@ -622,7 +622,7 @@ def test_a_batch_sells_everything_else_before_it_waits_for_the_depot(lanes):
     assert lanes.tables.calls.index("TransactWriteItems") < lanes.tables.calls.index("UpdateItem")
 
 
-def test_what_cannot_be_brought_home_in_time_is_returned_and_the_rest_is_served(lanes):
+def test_what_cannot_be_reclaimed_in_time_is_returned_and_the_rest_is_served(lanes):
     lanes.list_and_lend()
     lanes.tables.create("t")
     clock = lanes.client.clock
@@ -656,7 +656,7 @@ def test_a_denied_recall_returns_everything_loudly(lanes):
     assert outcomes(report) == [(RETURNED, "AccessDeniedException")]
 
 
-def test_a_product_that_is_leased_before_it_is_home_makes_its_order_wait(lanes):
+def test_a_product_that_is_leased_before_it_is_reclaimed_makes_its_order_wait(lanes):
     lanes.list_and_lend()
     until = {"N": str(lanes.client.clock.now().timestamp() + 600.0)}
     locked = {"lockedBy": {"S": "count-1"}, "lockTime": until, "_version": {"N": "9"}}
@@ -665,19 +665,19 @@ def test_a_product_that_is_leased_before_it_is_home_makes_its_order_wait(lanes):
     assert outcomes(report) == [(RETURNED, "LEASED")]
 
 
-def test_nothing_is_brought_home_on_the_word_of_a_cache(lanes):
+def test_nothing_is_reclaimed_on_the_word_of_a_cache(lanes):
     """A row that only this process wrote for a while is not read again, until something rests on it."""
     lanes.list_and_lend()
     for number in range(3):
         lanes.tables.apply(lanes.engine, Order(f"o{number}", "u", {"p": 1}))
-    lanes.recall("p", home=True)
+    lanes.recall("p", reclaims=True)
     lanes.tables.calls.clear()
     report = lanes.tables.apply(lanes.engine, Order("o", "u", {"p": 90}))
     assert outcomes(report) == [(APPLIED, "")]
     assert "UpdateItem" not in lanes.tables.calls
 
 
-def test_a_process_that_brings_home_what_its_own_lane_holds_knows_what_is_left_there(lanes):
+def test_a_process_that_reclaims_what_its_own_lane_holds_knows_what_is_left_there(lanes):
     lanes.list_and_lend(lanes={1: 20})
     lanes.list_and_lend("r", lanes={1: 20})
     engine = Committer(lanes.client.store, lanes.client.policy, SystemClock(), lanes=1)
@@ -707,7 +707,7 @@ def test_a_negative_adjustment_takes_what_the_row_can_spare_or_all_there_is(
 @pytest.mark.parametrize(
     "broken", [{"lowStockThreshold": {"N": "60"}}, {"status": {"S": "DISCONTINUED"}}]
 )
-def test_a_row_that_lent_products_may_not_have_comes_home_before_it_changes(lanes, broken, delta):
+def test_a_row_that_lent_products_may_not_have_is_reclaimed_before_it_changes(lanes, broken, delta):
     """Somebody wrote it past all rules. That returns neither its own changes nor those of others for ever."""
     lanes.list_and_lend()
     lanes.list_and_lend("r")
@@ -719,7 +719,7 @@ def test_a_row_that_lent_products_may_not_have_comes_home_before_it_changes(lane
     assert lanes.row("r").stock_count == 40 + delta
 
 
-def test_who_has_no_time_to_wait_brings_nothing_home(lanes):
+def test_who_has_no_time_to_wait_reclaims_nothing(lanes):
     """Not even where somebody wrote a row past all rules: the order goes on to those who wait."""
     lanes.list_and_lend()
     lanes.change("Products", "p", lowStockThreshold={"N": "60"})
@@ -914,7 +914,7 @@ def test_operators_changes_of_what_is_listed_again_meanwhile_touch_nothing(
 def test_what_is_listed_again_gets_no_units_of_its_former_life(lanes):
     lanes.list_and_lend()
     stale = [lanes.filled(3), lanes.allocation("p", {DEPOT})]
-    stale[1].draw("p", 5, 8)
+    stale[1].lend("p", 5, 8)
     assert lanes.products.delist("p", lanes.row().created_at, lanes.soon())
     lanes.tables.create("p", 7)
     for allocation in stale:
@@ -970,16 +970,16 @@ def test_a_count_begins_when_all_units_are_in_the_row(lanes):
     assert (count.delta, lanes.row().stock_count, lanes.row().locked_by) == (-1, 98, None)
 
 
-def test_nobody_draws_or_brings_home_what_is_about_to_be_counted(lanes):
+def test_nobody_lends_or_reclaims_what_is_about_to_be_counted(lanes):
     lanes.list_and_lend()
-    draw = lanes.allocation("p", {DEPOT})
-    draw.draw("p", 5, 8)
+    loan = lanes.allocation("p", {DEPOT})
+    loan.lend("p", 5, 8)
     row, refused = lanes.row(), []
 
     def rivals(_):
         with pytest.raises(TransactionCancelledError):
-            lanes.write(draw)
-        recalled = lanes.recall("p", home=True, lanes=())
+            lanes.write(loan)
+        recalled = lanes.recall("p", reclaims=True, lanes=())
         refused.append(recalled.still_lent)
 
     lanes.tables.once("BatchGetItem", rivals)
@@ -1024,7 +1024,7 @@ def test_a_count_that_died_while_it_recalled_leaves_a_lease_that_ends(lanes):
     lanes.tables.before = lambda *_: None
     assert lanes.row().lent_to == set(range(9))
     lanes.client.clock.sleep(31.0)
-    assert lanes.recall("p", home=True).still_lent == set()
+    assert lanes.recall("p", reclaims=True).still_lent == set()
     assert lanes.row().stock_count == 100
 
 
@@ -1035,10 +1035,10 @@ def test_an_owner_whose_lease_is_over_gets_no_fence_back(lanes):
     lanes.tables.apply(lanes.engine, Order("o", "u", {"p": 1}))
     lanes.lend("p", {1: 20})
     owner = lanes.row().locked_by
-    home = reclaim(lanes.client, [lanes.row()], lanes.soon(), lanes.stats, Reclaim(owner))
-    assert (owner, home.still_lent, lanes.row().stock_count) == (lease.owner, set(), 100)
+    reclaimed = reclaim(lanes.client, [lanes.row()], lanes.soon(), lanes.stats, Reclaim(owner))
+    assert (owner, reclaimed.still_lent, lanes.row().stock_count) == (lease.owner, set(), 100)
     assert lanes.row().lock_version != lanes.row().version
-    assert home.rows["p"].lock_version != home.rows["p"].version
+    assert reclaimed.rows["p"].lock_version != reclaimed.rows["p"].version
 
 
 def test_a_count_is_not_committed_while_lanes_may_hold_the_product(lanes):
@@ -1087,7 +1087,7 @@ def test_a_count_survives_the_loss_of_any_response(lanes, number):
 def test_an_atomic_decrement_leaves_in_the_row_what_lent_products_have(
     lanes, limits, quantity, is_atomic
 ):
-    """And what it cannot take there the engine brings home."""
+    """And what it cannot take there the engine reclaims."""
     lanes.list_and_lend(**limits)
     decrement = AtomicDecrement(lanes.engine)
     report = decrement.apply("p", "d1", quantity, lanes.soon())

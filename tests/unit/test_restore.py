@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from cli import main, operators
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.change import OrderAction
-from inventory_orders.domain.events import EventType, of_order
+from inventory_orders.domain.events import EventType, order_events
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand
 from inventory_orders.errors import Verdict
@@ -204,7 +204,7 @@ def test_a_consumer_that_keeps_the_greatest_version_agrees_with_the_rows(shop):
     newest = {}
     for key, before in live.items():
         after = shop.order(*key)
-        events = of_order(None, before) + of_order(before, after)
+        events = order_events(None, before) + order_events(before, after)
         newest[key[0]] = max(events, key=lambda event: event.data["version"]).type
     assert newest == {"o": EventType.ORDER_PLACED, "since": EventType.ORDER_CANCELLED}
 

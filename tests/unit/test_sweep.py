@@ -130,7 +130,7 @@ def test_a_lane_beyond_what_the_settings_allow_today_is_emptied(shop):
     assert shop.where("a") == (100, {}, set())
 
 
-def test_an_idle_depot_goes_home_in_as_many_transactions_as_it_takes(shop):
+def test_an_idle_depot_is_reclaimed_in_as_many_transactions_as_it_takes(shop):
     products = in_one_page(95)
     for number, product_id in enumerate(products):
         shop.create(product_id, 100)
@@ -159,7 +159,7 @@ def test_a_depot_that_is_in_use_stays_and_so_does_what_a_lane_in_use_may_hold(sh
     assert shop.where(elsewhere) == (50, {0: 49, 3: 1}, {0, 1, 2, 3})
 
 
-def test_a_leased_product_waits_and_the_others_go_home(shop):
+def test_a_leased_product_waits_and_the_others_are_reclaimed(shop):
     counted, other = in_one_page(2)
     for product_id in (counted, other):
         shop.create(product_id, 100)
@@ -198,7 +198,7 @@ def everything_idle(shop):
     return products
 
 
-def until_home(shop, sweeps=5):
+def until_reclaimed(shop, sweeps=5):
     for _ in range(sweeps):
         shop.sweep()
         shop.clock.sleep(60)
@@ -234,7 +234,7 @@ def interrupted_everywhere(shop, set_up, action):
         shop.open()
         products = set_up(shop)
         shop.before = interrupt = Interrupt(number, action)
-        until_home(shop)
+        until_reclaimed(shop)
         shop.before = lambda operation, request: None
         yield from products
         if not interrupt.happened:
@@ -314,7 +314,7 @@ def test_a_lane_that_is_filled_between_the_look_and_the_write_loses_no_unit(shop
     assert shop.where("a") == (100, {}, set())
 
 
-def test_a_page_that_somebody_uses_again_goes_home_no_further(shop):
+def test_a_page_that_somebody_uses_again_is_reclaimed_no_further(shop):
     products = sorted(in_one_page(95))
     for product_id in products:
         shop.create(product_id, 100)
@@ -358,7 +358,7 @@ def change(shop, table, key, **attributes):
     items[key,] = items[key,] | attributes
 
 
-def test_what_does_not_fit_together_stays_and_is_named_and_the_rest_goes_home(shop):
+def test_what_does_not_fit_together_stays_and_is_named_and_the_rest_is_reclaimed(shop):
     other, fine = in_one_page(2)
     for product_id in (other, fine):
         shop.create(product_id, 100)

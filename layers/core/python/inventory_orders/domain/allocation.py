@@ -55,7 +55,7 @@ class Allocation:
         self._touched_rows: dict[str, None] = {}
         self._touched_pages: dict[PageKey, None] = {}
         self._sold_from: set[PageKey] = set()
-        self._drawn: dict[str, int] = {}
+        self._lent: dict[str, int] = {}
 
     # ------------------------------------------------------------------ what is where
 
@@ -109,7 +109,7 @@ class Allocation:
 
     # ------------------------------------------------------------------ moves
 
-    def draw(self, product_id: str, units: int, reach: int) -> None:
+    def lend(self, product_id: str, units: int, reach: int) -> None:
         """Move units from the row to the depot.
 
         Args:
@@ -122,7 +122,7 @@ class Allocation:
         reach = max(reach, held.reach if held is not None else 0)
         self._set_row(replace(row, lent_to=row.lent_to | frozenset(range(reach + 1))))
         self._move(product_id, units, None, DEPOT)
-        self._drawn[product_id] = self._drawn.get(product_id, 0) + units
+        self._lent[product_id] = self._lent.get(product_id, 0) + units
         self._set_reach(product_id, reach)
 
     def fill(self, lane: int, product_id: str, units: int) -> None:
@@ -229,7 +229,7 @@ class Allocation:
         """Take what was changed since the last call, for one transaction; from now on it counts as stored.
 
         Returns:
-            The rows, the pages, and the units of each product that were drawn.
+            The rows, the pages, and the units of each product that were lent.
 
         Raises:
             ValueError: A row with `lent_to` would not stay above its threshold.
@@ -255,6 +255,6 @@ class Allocation:
                 written = replace(page, version=page.version + 1, entries=dict(self.entries(key)))
                 pages.append(PageUpdate(page, written))
                 self._pages_stored[key] = written
-        drawn, self._drawn = self._drawn, {}
+        lent, self._lent = self._lent, {}
         self._touched_rows, self._touched_pages, self._sold_from = {}, {}, set()
-        return tuple(updates), tuple(pages), drawn
+        return tuple(updates), tuple(pages), lent

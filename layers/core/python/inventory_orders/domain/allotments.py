@@ -1,6 +1,6 @@
 """Lanes of pages: each page holds units of many products, so that one write pays for orders of all of them.
 
-A lane is a set of pages that one execution environment sells from. Lane 0 is the depot: only it draws units from the
+A lane is a set of pages that one execution environment sells from. Lane 0 is the depot: only it takes units from the
 rows of products, and the other lanes are filled from it.
 """
 

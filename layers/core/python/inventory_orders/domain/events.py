@@ -17,7 +17,8 @@ from inventory_orders.domain.change import NOTES, OrderAction, OrderStatus, unit
 from inventory_orders.domain.product import ProductStatus
 from inventory_orders.errors import UnpublishableError
 
-Row = Mapping[str, Any]
+Image = Mapping[str, Any]
+"""A row as a stream shows it."""
 
 SOURCE = "inventory-orders"
 SCHEMA_VERSION = 1
@@ -95,7 +96,7 @@ _OF_PRODUCT_STATUSES = {
 """By status before and after. What begins or ends as DISCONTINUED is the shop's own doing, and no news to it."""
 
 
-def of_order(before: Row | None, after: Row | None) -> tuple[Event, ...]:
+def order_events(before: Image | None, after: Image | None) -> tuple[Event, ...]:
     """The events of one change of an order's row, in their order; without the row before it, of all that the row tells.
 
     A tombstone publishes nothing; an order that fills one in is new.
@@ -158,18 +159,18 @@ def _of_steps(
     ]
 
 
-def _steps_of(before: Row) -> int:
+def _steps_of(before: Image) -> int:
     """How many steps a row that was published before has. If it was not readable then, it says nothing now."""
     steps = before.get("steps")
     return len(steps) if isinstance(steps, list) else 0
 
 
-def _is_tombstone(row: Row) -> bool:
+def _is_tombstone(row: Image) -> bool:
     """Whether a cancellation left the row, which came before its order. Any other row without userId has lost it."""
     return "userId" not in row and row.get("status") == OrderStatus.CANCELLED
 
 
-def of_product(before: Row | None, after: Row | None) -> tuple[Event, ...]:
+def product_events(before: Image | None, after: Image | None) -> tuple[Event, ...]:
     """The events of one change of a product's row: at most one.
 
     Args:
@@ -201,7 +202,7 @@ def of_product(before: Row | None, after: Row | None) -> tuple[Event, ...]:
     return (Event(kind, product["productId"], event_id, product["lastUpdatedAt"], product),)
 
 
-def of_stock(product_id: str, level: Level, at: str) -> Event:
+def stock_event(product_id: str, level: Level, at: str) -> Event:
     """The event of a product of which there are more or fewer units, or whose status has changed.
 
     Args:
@@ -214,7 +215,7 @@ def of_stock(product_id: str, level: Level, at: str) -> Event:
     return Event(kind, product_id, f"{product_id}@{created_at}#{at}#{kind}", at, data)
 
 
-def _product_status(row: Row) -> ProductStatus:
+def _product_status(row: Image) -> ProductStatus:
     status = _take(row, "status", str)
     try:
         return ProductStatus(status)
@@ -259,7 +260,7 @@ _OPTIONAL_OF_PRODUCT = {
 }
 
 
-def public_order(row: Row, *, with_notes: bool = False) -> dict[str, Any]:
+def public_order(row: Image, *, with_notes: bool = False) -> dict[str, Any]:
     """An order as others may see it: without what only the books need.
 
     Args:
@@ -334,7 +335,7 @@ _COUNTS: Mapping[str, str] = {
 }
 
 
-def _version(row: Row) -> int:
+def _version(row: Image) -> int:
     version = _take(row, "_version", int)
     if version < 1:
         raise UnpublishableError(f"_version is {version}; it begins with 1")
@@ -353,7 +354,7 @@ def _take(row: object, name: str, kind: type[T]) -> T:
     return value
 
 
-def _optional(row: Row, kinds: Mapping[str, type]) -> dict[str, Any]:
+def _optional(row: Image, kinds: Mapping[str, type]) -> dict[str, Any]:
     return {name: _take(row, name, kind) for name, kind in kinds.items() if name in row}
 
 

@@ -65,7 +65,7 @@ class Transaction:
         decisions: The changes that it decides.
         pages: Updates and checks of pages.
         page_stock_after: The products that it sells from pages, by id, as it leaves them there.
-        drawn: Units by product id that it moves from rows to the depot.
+        lent: Units by product id that it moves from rows to the depot.
         release: A lane's lease that ends with it.
     """
 
@@ -73,7 +73,7 @@ class Transaction:
     decisions: tuple[Decision, ...]
     pages: tuple[PageUpdate, ...] = ()
     page_stock_after: Mapping[str, PageStock] = field(default_factory=dict)
-    drawn: Mapping[str, int] = field(default_factory=dict)
+    lent: Mapping[str, int] = field(default_factory=dict)
     release: LaneLease | None = None
 
     @property
@@ -89,8 +89,8 @@ class Transaction:
     @classmethod
     def of(cls, allocation: Allocation, decisions: Sequence[Decision] = ()) -> Transaction:
         """The transaction of all changes of an allocation since the one before."""
-        updates, pages, drawn = allocation.changes()
-        return cls(updates, tuple(decisions), pages, drawn=drawn)
+        updates, pages, lent = allocation.changes()
+        return cls(updates, tuple(decisions), pages, lent=lent)
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,8 +54,8 @@ class CommitStats:
         changes_per_transaction: One for each committed transaction.
         lease_wait: Time spent waiting for the leases of others.
         low_stock: Products that ceased to be `ACTIVE` because of their stock.
-        draws_lost: One for each row that the depot drew from: whether a rival had the transaction cancelled.
-        units_lent: Units that the depot drew from rows.
+        loans_lost: One for each row that lent to the depot: whether a rival had the transaction cancelled.
+        units_lent: Units that rows lent to the depot.
         recalls: How often units were moved from lanes to the depot or to their rows, because they were needed there.
         depot_waits: One for each visit of the depot, and each that was given up: how long the line was.
         from_lanes: One for each placed order of a process that uses lanes: whether all of it came from its own.
@@ -70,7 +70,7 @@ class CommitStats:
     changes_per_transaction: list[int] = field(default_factory=list)
     lease_wait: float = 0.0
     low_stock: list[Product] = field(default_factory=list)
-    draws_lost: list[bool] = field(default_factory=list)
+    loans_lost: list[bool] = field(default_factory=list)
     units_lent: int = 0
     recalls: int = 0
     depot_waits: list[float] = field(default_factory=list)

@@ -91,10 +91,10 @@ def _send(
     except StoreError as error:
         attempt.error = error
         if isinstance(error, TransactionCancelledError):
-            stats.draws_lost += [True] * len(transaction.drawn)
+            stats.loans_lost += [True] * len(transaction.lent)
         return
-    stats.draws_lost += [False] * len(transaction.drawn)
-    stats.units_lent += sum(transaction.drawn.values())
+    stats.loans_lost += [False] * len(transaction.lent)
+    stats.units_lent += sum(transaction.lent.values())
     if transaction.decisions:
         stats.changes_per_transaction.append(len(transaction.decisions))
     stats.low_stock += [

@@ -40,7 +40,7 @@ POLICY = RetryPolicy(max_attempts=4)
 DueHold = tuple[ListPosition, float]
 """A hold, and the Unix second at which to look at it."""
 
-_HoldPage = tuple[list[ListPosition], ListPosition | None]
+_Listed = tuple[list[ListPosition], ListPosition | None]
 """Some of the holds of a shard, and where to go on."""
 
 Send = Callable[[Sequence[DueHold]], set[int]]
@@ -91,7 +91,7 @@ class EndingHolds:
         """Send every one, unless this process has sent it lately. The oldest come first."""
         until = timestamp(self.client.clock.now() + timedelta(seconds=AHEAD_SECONDS))
 
-        def look(place: tuple[int, ListPosition | None]) -> _HoldPage | StoreError:
+        def look(place: tuple[int, ListPosition | None]) -> _Listed | StoreError:
             try:
                 return self.client.call(
                     lambda: self.client.store.list_holds(place[0], until, place[1]), self.deadline

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from inventory_orders.clock import SystemClock
-from inventory_orders.domain.events import Event, of_order, of_product
+from inventory_orders.domain.events import Event, order_events, product_events
 from inventory_orders.errors import UnpublishableError
 from inventory_orders.invocation import runtime
 from inventory_orders.invocation.sqs import SqsCalls
@@ -44,7 +44,7 @@ def read_changes(event: object) -> Iterator[Event | Undeliverable]:
             yield Undeliverable.of_record(_key(record), _id(record), record, error)
 
 
-_OF = {Table.ORDERS: of_order, Table.PRODUCTS: of_product}
+_OF = {Table.ORDERS: order_events, Table.PRODUCTS: product_events}
 
 
 def _events_of(record: object) -> tuple[Event, ...]:

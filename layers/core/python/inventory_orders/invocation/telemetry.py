@@ -77,9 +77,9 @@ METRICS = {
     "LeaseWait": MetricUnit.Milliseconds,
     "OrdersFromLanes": MetricUnit.Count,
     "DepotWait": MetricUnit.Milliseconds,
-    "Draws": MetricUnit.Count,
+    "Loans": MetricUnit.Count,
     "UnitsLent": MetricUnit.Count,
-    "DrawsLost": MetricUnit.Count,
+    "LoansLost": MetricUnit.Count,
     "Recalls": MetricUnit.Count,
     "LowStock": MetricUnit.Count,
     "StaleEventsIgnored": MetricUnit.Count,
@@ -199,8 +199,8 @@ def emit_stats(stats: CommitStats) -> None:
     _add_any("ConditionalWrites", len(stats.version_conflicts))
     _add_any("Recalls", stats.recalls)
     _add_any("LeaseWait", stats.lease_wait * 1000)
-    if stats.draws_lost:
-        _add("Draws", stats.draws_lost.count(False))
+    if stats.loans_lost:
+        _add("Loans", stats.loans_lost.count(False))
         _add("UnitsLent", stats.units_lent)
     each: dict[str, Sequence[float]] = {
         "VersionConflict": stats.version_conflicts,
@@ -209,7 +209,7 @@ def emit_stats(stats: CommitStats) -> None:
         "RetriesExhausted": stats.exhausted,
         "RetryBackoffTime": [seconds * 1000 for seconds in stats.backoffs],
         "CommitLatency": [seconds * 1000 for seconds in stats.commit_latencies],
-        "DrawsLost": stats.draws_lost,
+        "LoansLost": stats.loans_lost,
         "DepotWait": [seconds * 1000 for seconds in stats.depot_waits],
         "OrdersFromLanes": stats.from_lanes,
     }

@@ -14,7 +14,7 @@ _GROWTH = math.exp(1 / 2_000)
 # A lane is filled up for so many orders, 20 full batches.
 _LANE_ORDERS = 2_000
 
-# The depot draws for so many orders for each lane in use: 20 fillings.
+# The depot takes units for so many orders for each lane in use: 20 fillings.
 _DEPOT_ORDERS = 40_000
 
 # Seconds after which a product that no batch wanted is not lent any more.

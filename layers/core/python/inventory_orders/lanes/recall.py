@@ -36,7 +36,7 @@ _ATTEMPTS = 4
 _TOO_LOW = "product {0.product_id} is in lanes, with a row that is {0.status.value} at {0.stock_count} in stock; repair the item"
 
 # Lanes in one transaction, so that there is room for the rows of several products.
-_MAX_LANES = 90
+_LANES_TOGETHER = 90
 
 
 @dataclass(slots=True)
@@ -374,7 +374,7 @@ def _pieces(
             lane: allocation.size([PageKey(lane, number)])
             for lane in sorted(lent_to - {DEPOT, *avoid})
         }
-        portions = in_portions(sizes, _MAX_LANES, sizes.__getitem__, Limits().size // 2)
+        portions = in_portions(sizes, _LANES_TOGETHER, sizes.__getitem__, Limits().size // 2)
         for lanes in portions or [[]]:
             yield from ((row.product_id, lanes) for row in of_page)
 

@@ -1,6 +1,6 @@
 """Where the products of a batch are sold from: their rows, the lane of this process, or the depot.
 
-A product is sold from its row until rivals are met there, then from lanes. A visit of the depot fills the lane, draws from
+A product is sold from its row until rivals are met there, then from lanes. A visit of the depot fills the lane, lends from
 rows what runs low, and sells in line what is too scarce for lanes. The policy, with the reason for each number, is in
 docs/lanes.md. Each write is conditioned on what was read.
 """
@@ -39,14 +39,14 @@ _FEW_ROWS = 10
 # A product is lent to lanes while there are so many times the lanes' need of it.
 _SPARE = 2
 
-# So many draws at the most go into the transaction that fills the lane, and so many rows are looked at for it.
-_FEW_DRAWS = 40
+# So many loans at the most go into the transaction that fills the lane, and so many rows are looked at for it.
+_FEW_LOANS = 40
 
 # Further scarce products of the same pages that a recall brings back, so that it is done once for many.
 _RECALLED_TOGETHER = 60
 
-# Most draws of one transaction: one more action is the depot's page.
-_MAX_DRAWS = 99
+# Most loans of one transaction: one more action is the depot's page.
+_MAX_LOANS = 99
 
 # Seconds in line after which the batch is handed back.
 _PATIENCE = 20.0
@@ -172,10 +172,10 @@ class Visit:
         patience = Deadline.after(min(_PATIENCE, batch.deadline.remaining()), client.clock)
         lanes.depot_lease = lease = acquire_depot(client, patience, batch.stats, batch.age)
         alone = client.line.average_wait < FIRST_WAIT
-        short = self._read_and_draw()
+        short = self._read_and_lend()
         if short is not None and (lent := {p for p in short if self._is_in_lanes(p)}):
             problem = self._recall(lent)
-            short = self._read_and_draw()
+            short = self._read_and_lend()
             if problem is not None:
                 left = {p for p in short or () if self._is_in_lanes(p)}
                 batch.note_unreadable(dict.fromkeys(left, problem))
@@ -186,10 +186,10 @@ class Visit:
             for p in short
             if (row := self._allocation.row(p)).lent_to == {DEPOT} and not row.lease_left(batch.now)
         ]
-        for product_id in next(iter(self._in_portions(to_reclaim, _FEW_DRAWS)), ()):
+        for product_id in next(iter(self._in_portions(to_reclaim, _FEW_LOANS)), ()):
             self._allocation.reclaim(product_id)
         sources = self._distribute()
-        # A row that this visit has read it may have drawn from.
+        # A row that this visit has read may have lent.
         known = self._need.keys() | self._to_reclaim | self._allocation.rows.keys()
         for product_id in batch.pending.product_ids:
             if product_id in batch.rows.keys() - known:
@@ -198,10 +198,10 @@ class Visit:
         is_live = lease.ends_at - batch.now > VISIT_SECONDS / 4
         return Supply(self._allocation, sources, lease if is_live else None, alone)
 
-    # ------------------------------------------------------------------ looking, and drawing
+    # ------------------------------------------------------------------ looking, and lending
 
-    def _read_and_draw(self, *, again: bool = False) -> set[str] | None:
-        """Read pages and rows, and draw. Returns the products that are short; None if draws were lost or changes returned."""
+    def _read_and_lend(self, *, again: bool = False) -> set[str] | None:
+        """Read pages and rows, and lend. Returns the products that are short; None if loans were lost or changes returned."""
         shelves = [PageKey(DEPOT, number) for number in range(PAGES)]
         few = [p for p in self._need if not self._is_avoided(p)]
         # Read along with the pages, even if the depot has enough: that is quicker.
@@ -226,7 +226,7 @@ class Visit:
         lacks = {p: n - have for p, n in self._need.items() if (have := self._own(p)) < n}
         look = [p for p, units in lacks.items() if self._should_read(p, units)]
         look += self._to_reclaim - self._batch.unreadable.keys()
-        look += self._running_low(lacks, _FEW_DRAWS - len(look))
+        look += self._running_low(lacks, _FEW_LOANS - len(look))
         rows = {p: found.products[p] for p in look if p in found.products}
         if more := [p for p in look if p not in rows]:
             rows |= self._read(more).products
@@ -236,24 +236,24 @@ class Visit:
         mixed = [p for p in {*self._need, *rows} if self._has_mixed_incarnations(p)]
         if mixed and not again:
             # It may have been listed again between the two reads.
-            return self._read_and_draw(again=True)
+            return self._read_and_lend(again=True)
         self._batch.note_unreadable(
             {p: CorruptItemError(_MIXED.format(p), "CORRUPT_PRODUCT") for p in mixed}
         )
-        draws = {
-            product_id: draw
+        loans = {
+            product_id: loan
             for product_id, row in rows.items()
             if row is not None
             and product_id not in self._batch.unreadable
             and product_id not in self._to_reclaim
-            and (draw := self._to_draw(row, lacks.get(product_id, 0)))
+            and (loan := self._to_lend(row, lacks.get(product_id, 0)))
         }
-        if len(self._in_portions(draws, _FEW_DRAWS)) > 1:
-            if not self._commit(list(self._chains(draws))):
+        if len(self._in_portions(loans, _FEW_LOANS)) > 1:
+            if not self._commit(list(self._chains(loans))):
                 return None
         else:
-            for product_id, draw in draws.items():
-                self._allocation.draw(product_id, *draw)
+            for product_id, loan in loans.items():
+                self._allocation.lend(product_id, *loan)
         wanted = {p for p, units in lacks.items() if self._allocation.units(DEPOT, p) < units}
         return {
             p
@@ -312,13 +312,13 @@ class Visit:
         return _SPARE * self._in_use * self._lanes.demand.lane_target(product_id)
 
     def _running_low(self, known: Collection[str], most: int) -> list[str]:
-        """Products that lanes hold and the depot has too few of: to draw before a lane gets a small share."""
+        """Products that lanes hold and the depot has too few of: to lend before a lane gets a small share."""
         fast_sellers = self._lanes.demand.fast_sellers()
         low = (p for p in fast_sellers if p not in known and self._should_read(p, 0))
         return list(islice(low, max(0, most)))
 
-    def _to_draw(self, row: Product, lacks: int) -> tuple[int, int] | None:
-        """Units to draw from a row, and the last lane that may hold them: all it can lend, or at most half of a large stock."""
+    def _to_lend(self, row: Product, lacks: int) -> tuple[int, int] | None:
+        """Units to lend from a row, and the last lane that may hold them: all it can lend, or at most half of a large stock."""
         product_id, lanes, demand = row.product_id, self._lanes, self._lanes.demand
         key = PageKey.of(DEPOT, product_id)
         stored, low = self._allocation.units(DEPOT, product_id), self._low(product_id)
@@ -343,16 +343,16 @@ class Visit:
         rows = self._allocation
         return in_portions(product_ids, most, lambda p: rows.row(p).size, Limits().size // 4)
 
-    def _chains(self, draws: Mapping[str, tuple[int, int]]) -> Iterator[Chain]:
-        """Transactions of many draws: one after the other for each page of the depot."""
+    def _chains(self, loans: Mapping[str, tuple[int, int]]) -> Iterator[Chain]:
+        """Transactions of many loans: one after the other for each page of the depot."""
         pages: dict[PageKey, list[str]] = {}
-        for product_id in draws:
+        for product_id in loans:
             pages.setdefault(PageKey.of(DEPOT, product_id), []).append(product_id)
         for mine in pages.values():
             waves = []
-            for some in self._in_portions(mine, _MAX_DRAWS):
+            for some in self._in_portions(mine, _MAX_LOANS):
                 for product_id in some:
-                    self._allocation.draw(product_id, *draws[product_id])
+                    self._allocation.lend(product_id, *loans[product_id])
                 waves.append((Transaction.of(self._allocation),))
             yield tuple(waves)
 

@@ -8,7 +8,7 @@ owner that was paused past its expiry cannot write, even if its clock is wrong.
 Acquiring and renewing are conditioned on the version as read, too: a repeated request whose first attempt arrives late
 finds another version, however late it is, and cannot lock a product after its count has ended.
 
-Once the lease is taken, the row reclaims what lanes hold of the product. From then on no units are drawn, so what is counted
+Once the lease is taken, the row reclaims what lanes hold of the product. From then on no units are lent, so what is counted
 can be compared with the row: the units for sale, without those of orders that are not handed over yet.
 
 Sources: Gray and Cheriton, "Leases", SOSP 1989; Kleppmann, "How to do distributed locking", 2016, on fencing.

@@ -96,8 +96,8 @@ class _Pending:
     alone: bool = False
 
 
-_Chain = deque[_Pending | Undeliverable]
-"""What is left of the news of one subject: on its way to the bus, or to what is parked."""
+_Unsent = deque[_Pending | Undeliverable]
+"""What is left to be sent of one subject: to the bus, or to what is parked."""
 
 
 class Publisher:
@@ -133,13 +133,13 @@ class Publisher:
             deadline: No call begins after it.
         """
         report = PublishReport()
-        chains: dict[str, _Chain] = {}
+        unsent: dict[str, _Unsent] = {}
         for each in news:
             link = _pending(each) if isinstance(each, Event) else each
-            chains.setdefault(each.subject, deque()).append(link)
+            unsent.setdefault(each.subject, deque()).append(link)
         failures = fruitless = 0
-        while chains:
-            is_all, works = self._round(chains, deadline, report)
+        while unsent:
+            is_all, works = self._publish_first(unsent, deadline, report)
             fruitless = 0 if works else fruitless + 1
             if is_all:
                 failures = 0
@@ -149,14 +149,14 @@ class Publisher:
             if fruitless == MAX_FRUITLESS_ROUNDS or pause >= deadline.remaining():
                 break
             self._clock.sleep(pause)
-        report.left = sum(map(len, chains.values()))
+        report.left = sum(map(len, unsent.values()))
         return report
 
-    def _round(
-        self, chains: dict[str, _Chain], deadline: Deadline, report: PublishReport
+    def _publish_first(
+        self, unsent: dict[str, _Unsent], deadline: Deadline, report: PublishReport
     ) -> tuple[bool, bool]:
-        """Try the first of each chain once. Returns whether all were taken or parked, and whether some or a probe were."""
-        heads = [chain[0] for chain in chains.values()]
+        """Try the first of each subject once. Returns whether all were taken or parked, and whether some or a probe were."""
+        heads = [events[0] for events in unsent.values()]
         refused: list[tuple[_Pending, Refusal]] = []
         done: list[str] = []
         for head in heads:
@@ -176,17 +176,17 @@ class Publisher:
                 report.published.append(pending.event.id)
                 report.delays += _delay(pending.event, now)
         report.refusals += [refusal for _, refusal in refused]
-        works = self._blame(refused, chains, deadline)
+        works = self._blame(refused, unsent, deadline)
         for subject in done:
-            chains[subject].popleft()
-            if not chains[subject]:
-                del chains[subject]
+            unsent[subject].popleft()
+            if not unsent[subject]:
+                del unsent[subject]
         return len(done) == len(heads), bool(done) or works
 
     def _blame(
         self,
         refused: list[tuple[_Pending, Refusal]],
-        chains: dict[str, _Chain],
+        unsent: dict[str, _Unsent],
         deadline: Deadline,
     ) -> bool:
         """Count refusals against events that may be to blame. Returns whether the bus took a probe."""
@@ -204,8 +204,8 @@ class Publisher:
                 continue
             pending.refusals += 1
             if pending.refusals == MAX_REFUSALS:
-                verdict = _verdict(pending.event, refusal.code, refusal.message)
-                chains[verdict.subject][0] = verdict
+                parked = _undeliverable(pending.event, refusal.code, refusal.message)
+                unsent[parked.subject][0] = parked
         return True
 
     def _takes_a_probe(self, deadline: Deadline) -> bool:
@@ -232,10 +232,10 @@ def _pending(event: Event) -> _Pending | Undeliverable:
     if entry.size < MAX_BYTES:
         return _Pending(event, entry)
     message = f"the event has {entry.size:,} bytes; a bus takes less than {MAX_BYTES:,}. Read the row instead"
-    return _verdict(event, EVENT_TOO_LARGE, message)
+    return _undeliverable(event, EVENT_TOO_LARGE, message)
 
 
-def _verdict(event: Event, code: str, message: str) -> Undeliverable:
+def _undeliverable(event: Event, code: str, message: str) -> Undeliverable:
     whole = {"source": SOURCE, "detail-type": event.type, "detail": event.detail()}
     return Undeliverable(event.subject, event.id, _json(whole), code, message)
 

@@ -13,7 +13,7 @@ from functools import partial
 
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.allotments import Level, StockPart
-from inventory_orders.domain.events import of_stock
+from inventory_orders.domain.events import stock_event
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import StoreUnavailableError, ThrottledError
 from inventory_orders.lanes.observe import StockLevel, estimate_levels, read_level
@@ -108,7 +108,7 @@ class StockWatch:
         Raises:
             StoreError: The bus did not take all, or no time was left.
         """
-        news = [of_stock(name, part.levels[name], part.at) for name in part.pending]
+        news = [stock_event(name, part.levels[name], part.at) for name in part.pending]
         report = self._publisher.publish(news, deadline)
         if report.left and not report.refusals:
             raise ThrottledError("OUT_OF_TIME", "no time was left to publish stock")
