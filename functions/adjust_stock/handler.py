@@ -12,12 +12,7 @@ from inventory_orders.domain.product import Product
 from inventory_orders.engine.outcomes import ChangeOutcome, UnsuccessfulError
 from inventory_orders.errors import Verdict
 from inventory_orders.invocation import direct, runtime
-from inventory_orders.invocation.sqs_batch import (
-    QueueRules,
-    SqsBatch,
-    read_messages,
-    refuse_unsupported_events,
-)
+from inventory_orders.invocation.sqs_batch import QueueRules, SqsBatch, read_messages
 from inventory_orders.invocation.telemetry import emit_messages, emit_report, logger, metrics
 from inventory_orders.messages.parse import notes_in, parse_adjustment, parse_command
 from inventory_orders.products.decrement import REASON
@@ -38,7 +33,7 @@ RULES = QueueRules(
 
 @logger.inject_lambda_context
 @metrics.log_metrics
-@refuse_unsupported_events
+@runtime.refuse_unsupported_events
 def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     """Apply adjustments, each exactly once.
 

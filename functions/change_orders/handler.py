@@ -10,11 +10,7 @@ from inventory_orders.engine.outcomes import returned
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.order_commands import RULES, answer, carry_out
 from inventory_orders.invocation.sqs import SqsCalls
-from inventory_orders.invocation.sqs_batch import (
-    SqsBatch,
-    read_messages,
-    refuse_unsupported_events,
-)
+from inventory_orders.invocation.sqs_batch import SqsBatch, read_messages
 from inventory_orders.invocation.telemetry import emit_commands, emit_messages, logger, metrics
 from inventory_orders.messages.parse import (
     order_command,
@@ -44,7 +40,7 @@ _RETURNED_COUNT_SECONDS = 7200.0
 
 @logger.inject_lambda_context
 @metrics.log_metrics
-@refuse_unsupported_events
+@runtime.refuse_unsupported_events
 def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     """Carry out commands, each once, and expire holds.
 

@@ -27,12 +27,7 @@ from inventory_orders.errors import (
     VerdictError,
 )
 from inventory_orders.invocation import direct, runtime
-from inventory_orders.invocation.sqs_batch import (
-    QueueRules,
-    SqsBatch,
-    read_messages,
-    refuse_unsupported_events,
-)
+from inventory_orders.invocation.sqs_batch import QueueRules, SqsBatch, read_messages
 from inventory_orders.invocation.telemetry import (
     STALE,
     emit_messages,
@@ -70,7 +65,7 @@ MIN_AGE_OF_A_PRICE_MINUTES = 60
 
 @logger.inject_lambda_context
 @metrics.log_metrics
-@refuse_unsupported_events
+@runtime.refuse_unsupported_events
 def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     """Carry out one command, directly or over HTTP, or apply a batch of catalogue events.
 

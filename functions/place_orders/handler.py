@@ -7,12 +7,7 @@ from typing import TYPE_CHECKING, Any
 from inventory_orders.engine.outcomes import ChangeOutcome
 from inventory_orders.errors import Verdict
 from inventory_orders.invocation import direct, runtime
-from inventory_orders.invocation.sqs_batch import (
-    QueueRules,
-    SqsBatch,
-    read_messages,
-    refuse_unsupported_events,
-)
+from inventory_orders.invocation.sqs_batch import QueueRules, SqsBatch, read_messages
 from inventory_orders.invocation.telemetry import emit_messages, emit_orders, logger, metrics
 from inventory_orders.messages.parse import parse_order, parse_order_event
 
@@ -26,7 +21,7 @@ runtime.prepare("store", "queues", "committer")
 
 @logger.inject_lambda_context
 @metrics.log_metrics
-@refuse_unsupported_events
+@runtime.refuse_unsupported_events
 def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     """Place or reject orders, each once.
 

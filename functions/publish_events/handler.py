@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from inventory_orders.errors import InventoryOrdersError
 from inventory_orders.invocation import runtime, stream_batch
-from inventory_orders.invocation.sqs_batch import refuse_unsupported_events
 from inventory_orders.invocation.telemetry import emit_events, logger, metrics
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ class NotAllPublishedError(InventoryOrdersError):
 
 @logger.inject_lambda_context
 @metrics.log_metrics
-@refuse_unsupported_events
+@runtime.refuse_unsupported_events
 def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     """Publish the outcomes that a batch of changes holds.
 

@@ -8,15 +8,10 @@ from botocore.exceptions import ClientError, ConnectionClosedError
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.change import RejectionReason
+from inventory_orders.errors import UnsupportedEventError
+from inventory_orders.invocation.runtime import refuse_unsupported_events
 from inventory_orders.invocation.sqs import Queues, QueueUrls
-from inventory_orders.invocation.sqs_batch import (
-    QueueRules,
-    SqsBatch,
-    UnsupportedEventError,
-    Verdict,
-    read_messages,
-    refuse_unsupported_events,
-)
+from inventory_orders.invocation.sqs_batch import QueueRules, SqsBatch, Verdict, read_messages
 from inventory_orders.messages.parse import parse_order
 from inventory_orders.retry import EARLY_DELIVERIES
 from tests.support import bench as engine_bench

@@ -29,6 +29,10 @@ class ConfigurationError(InventoryOrdersError):
     """An environment variable is missing or wrong."""
 
 
+class UnsupportedEventError(InventoryOrdersError):
+    """The handler was invoked with something that is not a batch of what it takes."""
+
+
 class VerdictError(InventoryOrdersError):
     """An error that is an answer.
 

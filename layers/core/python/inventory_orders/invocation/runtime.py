@@ -1,18 +1,18 @@
-"""The settings of a handler, from its environment, and the objects that a process makes from them."""
+"""What handlers share: settings, the objects that a process makes from them, deadlines, and how events are refused."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
-from functools import cache, cached_property
+from functools import cache, cached_property, wraps
 from typing import TYPE_CHECKING, Any
 
 import boto3
 
 from inventory_orders.clock import Deadline, SystemClock
-from inventory_orders.errors import ConfigurationError
+from inventory_orders.errors import ConfigurationError, UnsupportedEventError
 from inventory_orders.invocation import sqs
 from inventory_orders.invocation.sqs import Queues, QueueUrls
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, WORST_CASE_SECONDS_OF_ONE_CALL, Store
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from inventory_orders.products.decrement import AtomicDecrement
     from inventory_orders.publishing.bus import Bus
     from inventory_orders.publishing.stock import StockWatch
+
+Handler = Callable[[Any, Any], dict[str, Any]]
 
 RESERVED_SECONDS = WORST_CASE_SECONDS_OF_ONE_CALL + 3.0
 """Seconds between the deadline and the end of an invocation: for the worst case of a call that began just before it, and
@@ -216,3 +218,28 @@ def deadline(context: Any) -> Deadline:
     """When to stop starting work, so that everything can still be answered before the invocation times out."""
     left = end_of(context).remaining()
     return Deadline.after(max(left - RESERVED_SECONDS, left / 2), SystemClock())
+
+
+def refuse_unsupported_events(handler: Handler) -> Handler:
+    """Decorate a handler that reads a batch: another event is answered with what to do, and nothing is done.
+
+    Should the event be a batch all the same, in a form that this code does not know, it must not be taken for done: an
+    empty item identifier tells Lambda that the whole batch failed.
+    Source: https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-errorhandling.html
+    """
+
+    @wraps(handler)
+    def handle(event: Any, context: Any) -> dict[str, Any]:
+        try:
+            return handler(event, context)
+        except UnsupportedEventError as error:
+            answer: dict[str, Any] = {
+                "result": "INVALID",
+                "code": "UNSUPPORTED_EVENT",
+                "message": str(error),
+            }
+            if isinstance(event, dict) and "Records" in event:
+                answer["batchItemFailures"] = [{"itemIdentifier": ""}]
+            return answer
+
+    return handle

@@ -16,18 +16,11 @@ from typing import Any, Generic, TypeVar
 
 from inventory_orders.clock import Deadline
 from inventory_orders.engine.outcomes import ChangeOutcome, outcome_of, returned
-from inventory_orders.errors import InventoryOrdersError, PoisonMessageError, Verdict
+from inventory_orders.errors import PoisonMessageError, UnsupportedEventError, Verdict
 from inventory_orders.invocation.sqs import Message, Queues, SqsCalls
 from inventory_orders.retry import EARLY_DELIVERIES, LONGEST_DELAY_SECONDS, redelivery_delay
 
 T = TypeVar("T")
-
-Handler = Callable[[Any, Any], dict[str, Any]]
-
-
-class UnsupportedEventError(InventoryOrdersError):
-    """The handler was invoked with something that is not a batch of what it takes."""
-
 
 _BEHIND = returned("BEHIND_A_RETURNED_MESSAGE")
 
@@ -296,28 +289,3 @@ def _number(attributes: Mapping[str, Any], name: str) -> int | None:
     """A number among a record's attributes; None without one, or if it is too long to be a time or a count."""
     text = str(attributes.get(name))
     return int(text) if re.fullmatch("[0-9]{1,15}", text) else None
-
-
-def refuse_unsupported_events(handler: Handler) -> Handler:
-    """Decorate a handler that reads a batch: another event is answered with what to do, and nothing is done.
-
-    Should the event be a batch all the same, in a form that this code does not know, it must not be taken for done: an
-    empty item identifier tells Lambda that the whole batch failed.
-    Source: https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-errorhandling.html
-    """
-
-    @functools.wraps(handler)
-    def handle(event: Any, context: Any) -> dict[str, Any]:
-        try:
-            return handler(event, context)
-        except UnsupportedEventError as error:
-            answer: dict[str, Any] = {
-                "result": "INVALID",
-                "code": "UNSUPPORTED_EVENT",
-                "message": str(error),
-            }
-            if isinstance(event, dict) and "Records" in event:
-                answer["batchItemFailures"] = [{"itemIdentifier": ""}]
-            return answer
-
-    return handle

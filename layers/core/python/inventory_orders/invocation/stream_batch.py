@@ -7,10 +7,9 @@ from typing import Any
 
 from inventory_orders.clock import SystemClock
 from inventory_orders.domain.events import Event, order_events, product_events
-from inventory_orders.errors import UnpublishableError
+from inventory_orders.errors import UnpublishableError, UnsupportedEventError
 from inventory_orders.invocation import runtime
 from inventory_orders.invocation.sqs import SqsCalls
-from inventory_orders.invocation.sqs_batch import UnsupportedEventError
 from inventory_orders.publishing.publisher import Publisher, Undeliverable
 from inventory_orders.store.rows import KEYS, Table, decode
 
