@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from inventory_orders.clock import SystemClock
 from inventory_orders.engine.outcomes import returned
 from inventory_orders.invocation import direct, runtime
-from inventory_orders.invocation.order_commands import RULES, answer, carry_out
+from inventory_orders.invocation.order_commands import RULES, answer, carry_out, emit_commands
 from inventory_orders.invocation.sqs import SqsCalls
 from inventory_orders.invocation.sqs_batch import SqsBatch, read_messages
-from inventory_orders.invocation.telemetry import emit_commands, emit_messages, logger, metrics
+from inventory_orders.invocation.telemetry import emit_messages, logger, metrics
 from inventory_orders.messages.parse import (
     order_command,
     parse_command,

@@ -1,17 +1,20 @@
-"""Commands on orders: the rules of their queues, and direct invocations."""
+"""Commands on orders: the rules of their queues, what is counted of them, and direct invocations."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from inventory_orders.clock import SystemClock
 from inventory_orders.domain.change import OrderAction, OrderKey, RejectionReason
 from inventory_orders.domain.order_command import OrderCommand, Transition
-from inventory_orders.engine.outcomes import ChangeOutcome
+from inventory_orders.engine.outcomes import ChangeOutcome, CommitReport
 from inventory_orders.errors import Verdict
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.sqs_batch import QueueRules
-from inventory_orders.invocation.telemetry import emit_commands
+from inventory_orders.invocation.telemetry import add, add_any, emit_report
 
 RULES = QueueRules(
     # The order, its confirmation or its fulfilment may be on its way.
@@ -25,6 +28,34 @@ RULES = QueueRules(
     # Acknowledged, the command would be lost; returned, it would come back again and again.
     poison=frozenset({RejectionReason.UNKNOWN_ORDER_STATUS}),
 )
+
+_REACHED = {
+    "CONFIRMED": "OrdersConfirmed",
+    "FULFILLED": "OrdersFulfilled",
+    "CANCELLED": "OrdersCancelled",
+    "EXPIRED": "OrdersExpired",
+}
+"""The metric that counts the orders that reached a status."""
+
+
+def emit_commands(commands: Sequence[OrderCommand], report: CommitReport, now: datetime) -> None:
+    """Count what commands did to orders, and say how late holds expired."""
+    done = (outcome.applied for outcome in report.outcomes)
+    transitions = [change for change in done if isinstance(change, Transition)]
+    reached = (change.status for change in transitions if change.status != change.order.status)
+    for status, count in Counter(reached).items():
+        add(_REACHED[status], count)
+    add_any("OrdersReturned", sum(c.command.action is OrderAction.RETURN for c in transitions))
+    late_payments = sum(
+        command.action is OrderAction.CONFIRM and outcome.is_written_rejection
+        for command, outcome in zip(commands, report.outcomes, strict=True)
+    )
+    add_any("ConfirmationsRejected", late_payments)
+    for change in transitions:
+        if change.command.action is OrderAction.EXPIRE and change.order.expires_at is not None:
+            late = now - datetime.fromisoformat(change.order.expires_at)
+            add("ExpiryDelay", late.total_seconds())
+    emit_report(report)
 
 
 def carry_out(command: OrderCommand, context: Any) -> ChangeOutcome:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from aws_lambda_powertools import Logger, Metrics
@@ -17,15 +16,13 @@ from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import (
     AmazonCloudWatchEMFProvider,
 )
 
-from inventory_orders.domain.change import OrderAction
 from inventory_orders.domain.order import CancelledBeforehand, Order
-from inventory_orders.domain.order_command import OrderCommand, Transition
-from inventory_orders.engine.outcomes import CommitReport
-from inventory_orders.engine.retrying_client import CommitStats
 from inventory_orders.errors import Verdict
-from inventory_orders.invocation.sqs_batch import MessageResult, SqsBatch
 
 if TYPE_CHECKING:
+    from inventory_orders.engine.outcomes import CommitReport
+    from inventory_orders.engine.retrying_client import CommitStats
+    from inventory_orders.invocation.sqs_batch import MessageResult, SqsBatch
     from inventory_orders.publishing.publisher import PublishReport
 
 NAMESPACE = "InventoryOrders"
@@ -95,64 +92,35 @@ METRICS = {
 _EMITTED = frozenset(os.environ.get("METRICS", "").split()) or METRICS.keys()
 
 
-_REACHED = {
-    "CONFIRMED": "OrdersConfirmed",
-    "FULFILLED": "OrdersFulfilled",
-    "CANCELLED": "OrdersCancelled",
-    "EXPIRED": "OrdersExpired",
-}
-"""The metric that counts the orders that reached a status."""
-
-
 def emit_orders(report: CommitReport) -> None:
     """Count orders by their outcomes."""
     outcomes = report.outcomes
-    _add("OrdersPlaced", sum(isinstance(outcome.applied, Order) for outcome in outcomes))
+    add("OrdersPlaced", sum(isinstance(outcome.applied, Order) for outcome in outcomes))
     beforehand = sum(isinstance(outcome.applied, CancelledBeforehand) for outcome in outcomes)
-    _add_any(_REACHED["CANCELLED"], beforehand)
-    _add("OrdersReplayed", sum(outcome.verdict is Verdict.REPLAYED for outcome in outcomes))
+    add_any("OrdersCancelled", beforehand)
+    add("OrdersReplayed", sum(outcome.verdict is Verdict.REPLAYED for outcome in outcomes))
     reasons = Counter(
         outcome.rejection.reason for outcome in outcomes if outcome.rejection is not None
     )
-    _add("OrdersRejected", reasons.total())
+    add("OrdersRejected", reasons.total())
     for reason, count in reasons.items() if "OrdersRejected" in _EMITTED else ():
         with single_metric(
             name="OrdersRejected", unit=MetricUnit.Count, value=count, namespace=NAMESPACE
         ) as metric:
             metric.add_dimension("service", os.environ.get("POWERTOOLS_SERVICE_NAME", "undefined"))
             metric.add_dimension("reason", reason.value)
-    _add("OrdersPerTransaction", *report.stats.changes_per_transaction)
-    emit_report(report)
-
-
-def emit_commands(commands: Sequence[OrderCommand], report: CommitReport, now: datetime) -> None:
-    """Count what commands did to orders, and say how late holds expired."""
-    done = (outcome.applied for outcome in report.outcomes)
-    transitions = [change for change in done if isinstance(change, Transition)]
-    reached = (change.status for change in transitions if change.status != change.order.status)
-    for status, count in Counter(reached).items():
-        _add(_REACHED[status], count)
-    _add_any("OrdersReturned", sum(c.command.action is OrderAction.RETURN for c in transitions))
-    late_payments = sum(
-        command.action is OrderAction.CONFIRM and outcome.is_written_rejection
-        for command, outcome in zip(commands, report.outcomes, strict=True)
-    )
-    _add_any("ConfirmationsRejected", late_payments)
-    for change in transitions:
-        if change.command.action is OrderAction.EXPIRE and change.order.expires_at is not None:
-            late = now - datetime.fromisoformat(change.order.expires_at)
-            _add("ExpiryDelay", late.total_seconds())
+    add("OrdersPerTransaction", *report.stats.changes_per_transaction)
     emit_report(report)
 
 
 def emit_messages(batch: SqsBatch[T]) -> None:
     """Count where the messages of any queue ended, say how old they are, and log every one that did not go through."""
     ends = Counter(result.verdict for result in batch.results)
-    _add("MessagesDeadLettered", ends[Verdict.POISON])
-    _add("MessagesReturned", ends[Verdict.RETURNED])
-    _add_any("CorruptPage", sum(result.outcome.cause == CORRUPT_PAGE for result in batch.results))
+    add("MessagesDeadLettered", ends[Verdict.POISON])
+    add("MessagesReturned", ends[Verdict.RETURNED])
+    add_any("CorruptPage", sum(result.outcome.cause == CORRUPT_PAGE for result in batch.results))
     # Of the whole service: a dimension for the queue would make five metrics of it, and the log knows the queue.
-    _add("TimeSinceFirstReceive", batch.age)
+    add("TimeSinceFirstReceive", batch.age)
     for result in batch.results:
         if result.outcome.cause == STALE:
             emit_stale_event(correlation_id=result.message.message_id, **_ids(result.content))
@@ -172,13 +140,13 @@ def emit_messages(batch: SqsBatch[T]) -> None:
 
 def emit_stale_event(**fields: str) -> None:
     """Count a catalogue event that was older than the newest one applied: a success, not an error."""
-    _add("StaleEventsIgnored", 1)
+    add("StaleEventsIgnored", 1)
     logger.info("stale event ignored", extra=fields)
 
 
 def emit_stale_delete(product_id: str, created_at: str) -> None:
     """Count a delete of an incarnation that was gone already: a success, not an error."""
-    _add("StaleDeletesIgnored", 1)
+    add("StaleDeletesIgnored", 1)
     logger.info(
         "stale delete ignored", extra={"productId": product_id, "productCreatedAt": created_at}
     )
@@ -196,12 +164,12 @@ def emit_report(report: CommitReport) -> None:
 
 def emit_stats(stats: CommitStats) -> None:
     """Count the cost of writes: attempts, conflicts, waits; how often each change was retried, and with which end."""
-    _add_any("ConditionalWrites", len(stats.version_conflicts))
-    _add_any("Recalls", stats.recalls)
-    _add_any("LeaseWait", stats.lease_wait * 1000)
+    add_any("ConditionalWrites", len(stats.version_conflicts))
+    add_any("Recalls", stats.recalls)
+    add_any("LeaseWait", stats.lease_wait * 1000)
     if stats.loans_lost:
-        _add("Loans", stats.loans_lost.count(False))
-        _add("UnitsLent", stats.units_lent)
+        add("Loans", stats.loans_lost.count(False))
+        add("UnitsLent", stats.units_lent)
     each: dict[str, Sequence[float]] = {
         "VersionConflict": stats.version_conflicts,
         "TransactionConflict": stats.transaction_conflicts,
@@ -214,9 +182,9 @@ def emit_stats(stats: CommitStats) -> None:
         "OrdersFromLanes": stats.from_lanes,
     }
     for name, values in each.items():
-        _add(name, *values)
+        add(name, *values)
     for product in stats.low_stock:
-        _add("LowStock", 1)
+        add("LowStock", 1)
         logger.info(
             "product is low in stock",
             extra={
@@ -229,10 +197,10 @@ def emit_stats(stats: CommitStats) -> None:
 
 def emit_events(report: PublishReport, queue_errors: Sequence[str]) -> None:
     """Count events by their ends, and log each that was parked."""
-    _add("EventsPublished", len(report.published))
-    _add_any("EventsRefused", len(report.refusals))
-    _add_any("EventsUndeliverable", len(report.undeliverable))
-    _add("EventDelay", *(seconds * 1000 for seconds in report.delays))
+    add("EventsPublished", len(report.published))
+    add_any("EventsRefused", len(report.refusals))
+    add_any("EventsUndeliverable", len(report.undeliverable))
+    add("EventDelay", *(seconds * 1000 for seconds in report.delays))
     for parked in report.undeliverable:
         # The message quotes the row, so it stays out of the log.
         logger.error("event parked", extra={"eventId": parked.id, "code": parked.code})
@@ -282,13 +250,18 @@ _IDS = {
 }
 
 
-def _add(name: str, *values: float) -> None:
+def add(name: str, *values: float) -> None:
+    """Add values to a metric, if this stage emits it.
+
+    Args:
+        name: One of `METRICS`.
+        values: In its unit. A truth counts 0 or 1.
+    """
     for value in values if name in _EMITTED else ():
-        # A truth counts 0 or 1.
         metrics.add_metric(name, METRICS[name], +value)
 
 
-def _add_any(name: str, value: float) -> None:
+def add_any(name: str, value: float) -> None:
     """Count what seldom happens, if it has happened."""
     if value:
-        _add(name, value)
+        add(name, value)
