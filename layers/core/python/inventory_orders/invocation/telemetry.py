@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit, single_metric
@@ -32,8 +32,6 @@ STALE = "STALE"
 
 # The cause of a return: a page of a lane cannot be read.
 CORRUPT_PAGE = "CORRUPT_PAGE"
-
-T = TypeVar("T")
 
 
 class _Provider(AmazonCloudWatchEMFProvider):
@@ -113,7 +111,7 @@ def emit_orders(report: CommitReport) -> None:
     emit_report(report)
 
 
-def emit_messages(batch: SqsBatch[T]) -> None:
+def emit_messages(batch: SqsBatch[Any]) -> None:
     """Count where the messages of any queue ended, say how old they are, and log every one that did not go through."""
     ends = Counter(result.verdict for result in batch.results)
     add("MessagesDeadLettered", ends[Verdict.POISON])
@@ -217,7 +215,7 @@ def emit_events(report: PublishReport, queue_errors: Sequence[str]) -> None:
         logger.info("events published", extra=fields)
 
 
-def _log_message(result: MessageResult[T]) -> None:
+def _log_message(result: MessageResult[Any]) -> None:
     fields: dict[str, object] = {
         "correlation_id": result.message.message_id,
         "receiveCount": result.message.receive_count,
