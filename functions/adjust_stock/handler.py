@@ -14,7 +14,8 @@ from inventory_orders.errors import Verdict
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.sqs_batch import QueueRules, SqsBatch, read_messages
 from inventory_orders.invocation.telemetry import emit_messages, emit_report, logger, metrics
-from inventory_orders.messages.parse import notes_in, parse_adjustment, parse_command
+from inventory_orders.messages.adjustments import parse_adjustment
+from inventory_orders.messages.parse import notes_in, parse_command
 from inventory_orders.products.decrement import REASON
 
 if TYPE_CHECKING:

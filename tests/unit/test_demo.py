@@ -13,7 +13,7 @@ from rich.console import Console
 from inventory_orders.domain.events import order_events
 from inventory_orders.domain.order import Order, added_up
 from inventory_orders.domain.product import NewProduct
-from inventory_orders.messages.parse import parse_order_command
+from inventory_orders.messages.order_commands import parse_order_command
 from inventory_orders.store.rows import decode
 from local import demo, sample_orders
 from local.shop import Shop

@@ -45,12 +45,8 @@ from inventory_orders.errors import (
 from inventory_orders.invocation import direct, order_commands, runtime
 from inventory_orders.invocation.sqs import SqsCalls
 from inventory_orders.invocation.telemetry import emit_orders, logger
-from inventory_orders.messages.parse import (
-    checked_id,
-    order_command,
-    parse_command,
-    parse_order_event,
-)
+from inventory_orders.messages.order_commands import order_command
+from inventory_orders.messages.parse import checked_id, parse_command, parse_order_event
 from inventory_orders.store.dynamodb import WORST_CASE_SECONDS_OF_ONE_CALL
 from inventory_orders.store.rows import record_row
 

@@ -1,4 +1,4 @@
-"""Reads the body of a message as a change, or says why it can never be one."""
+"""Reads what is sent, by its schema: orders, catalogue events and direct commands; or says why it can never be one."""
 
 from __future__ import annotations
 
@@ -13,15 +13,8 @@ import fastjsonschema
 from fastjsonschema import JsonSchemaValueException
 
 from inventory_orders.clock import timestamp
-from inventory_orders.domain.adjustment import Adjustment
-from inventory_orders.domain.change import (
-    MAX_ATTRIBUTES_SIZE,
-    NOTES,
-    NOTES_OF_ADJUSTMENT,
-    OrderAction,
-)
+from inventory_orders.domain.change import MAX_ATTRIBUTES_SIZE, NOTES
 from inventory_orders.domain.order import Order, added_up
-from inventory_orders.domain.order_command import OrderCommand, Part
 from inventory_orders.domain.product import CatalogueEvent
 from inventory_orders.errors import PoisonMessageError
 from inventory_orders.messages.strict_json import shown_key, strict_json
@@ -70,11 +63,11 @@ def parse_order_event(event: object, default_hold: int | None = None) -> Order:
 
 
 def _order(document: Any, group: str | None, default_hold: int | None) -> Order:
-    _validated(document, "order")
+    validated(document, "order")
     order = Order(
         document["orderId"],
         document["userId"],
-        _quantities(document),
+        quantities_in(document),
         group,
         document.get("holdSeconds"),
         default_hold,
@@ -91,8 +84,12 @@ def _order(document: Any, group: str | None, default_hold: int | None) -> Order:
     return order
 
 
-def _quantities(document: Mapping[str, Any]) -> Mapping[str, int]:
-    """Units by product id that the lines of a message add up to."""
+def quantities_in(document: Mapping[str, Any]) -> Mapping[str, int]:
+    """Units by product id that the lines of a message add up to.
+
+    Raises:
+        PoisonMessageError: They are more than a message may hold.
+    """
     quantities = added_up((line["productId"], line["quantity"]) for line in document["items"])
     for product_id, quantity in quantities.items():
         if quantity > MAX_QUANTITY:
@@ -123,66 +120,9 @@ def _check_size(attributes: Mapping[str, Any]) -> None:
         )
 
 
-def parse_adjustment(body: str) -> Adjustment:
-    """Read an adjustment.
-
-    Raises:
-        PoisonMessageError: It is none and never will be.
-    """
-    document = _validated(strict_json(body), "adjustment")
-    return Adjustment(
-        document["productId"],
-        document["adjustmentId"],
-        document["delta"],
-        document["reason"],
-        notes_in(document, NOTES_OF_ADJUSTMENT),
-    )
-
-
 def notes_in(document: Mapping[str, Any], names: Iterable[str] = NOTES) -> dict[str, str]:
     """Who gave a command, and what for."""
     return {name: document[name] for name in names if name in document}
-
-
-def parse_expiry(body: str, ended_by: datetime) -> OrderCommand:
-    """Read the message that an order's hold ends.
-
-    Args:
-        body: The message as it was sent.
-        ended_by: The hold ends if it ended at this moment or before.
-
-    Raises:
-        PoisonMessageError: It is none and never will be.
-    """
-    order_id = _validated(strict_json(body), "expiry")["orderId"]
-    return OrderCommand(order_id, OrderAction.EXPIRE, timestamp(ended_by))
-
-
-def parse_order_command(body: str) -> OrderCommand:
-    """Read a command that takes an order through its life.
-
-    Raises:
-        PoisonMessageError: It is none and never will be.
-    """
-    return order_command(_command(strict_json(body), "change_orders", None, of_message=True))
-
-
-def order_command(document: Mapping[str, Any]) -> OrderCommand:
-    """A validated document as a command.
-
-    Raises:
-        PoisonMessageError: Its lines add up to more than a message may hold.
-    """
-    part = None
-    if "items" in document:
-        part = Part(document["stepId"], _quantities(document), document.get("restock"))
-    return OrderCommand(
-        document["orderId"],
-        OrderAction(document["action"]),
-        part=part,
-        until=document.get("until", ""),
-        notes=notes_in(document),
-    )
 
 
 def parse_catalogue_event(body: str, now: datetime) -> CatalogueEvent:
@@ -191,7 +131,7 @@ def parse_catalogue_event(body: str, now: datetime) -> CatalogueEvent:
     Raises:
         PoisonMessageError: It is none and never will be, or it claims to be from the future.
     """
-    return catalogue_event(_validated(strict_json(body), "catalogue_event"), now)
+    return catalogue_event(validated(strict_json(body), "catalogue_event"), now)
 
 
 def catalogue_event(document: Mapping[str, Any], now: datetime) -> CatalogueEvent:
@@ -223,7 +163,7 @@ def parse_command(event: object, function: str, default: str | None = None) -> d
     Raises:
         PoisonMessageError: It is no such command; says what to fix.
     """
-    return _command(_as_json(event), function, default)
+    return command_in(_as_json(event), function, default)
 
 
 def _as_json(event: object) -> Any:
@@ -236,9 +176,20 @@ def _as_json(event: object) -> Any:
         ) from None
 
 
-def _command(
-    given: Any, function: str, default: str | None, *, of_message: bool = False
+def command_in(
+    given: Any, function: str, default: str | None = None, *, of_message: bool = False
 ) -> dict[str, Any]:
+    """A document as a command.
+
+    Args:
+        given: The document.
+        function: Which function's commands are understood.
+        default: The action that is meant when none is named.
+        of_message: Whether it came as a message: then it cannot have been meant for a batch of them.
+
+    Raises:
+        PoisonMessageError: It is no such command; says what to fix.
+    """
     commands = json_schema("commands")[function]
     document = {"action": default, **(given if isinstance(given, dict) else {})}
     action = document["action"]
@@ -251,7 +202,7 @@ def _command(
             f"{what}, or the event a batch of SQS messages; see events/ for samples",
             "action",
         )
-    _validated(document, f"commands/{function}/{action}", commands[action])
+    validated(document, f"commands/{function}/{action}", commands[action])
     return document
 
 
@@ -274,15 +225,24 @@ def checked_id(name: str, value: str) -> str:
         PoisonMessageError: It can be none.
     """
     types = json_schema("types")
-    _validated({name: value}, name, {"properties": {name: types.get(name, types["id"])}})
+    validated({name: value}, name, {"properties": {name: types.get(name, types["id"])}})
     return value
 
 
 _validators: dict[str, Any] = {}
 
 
-def _validated(document: Any, name: str, schema: dict[str, Any] | None = None) -> Any:
-    """A document that follows a schema, with its times in the form in which they are stored."""
+def validated(document: Any, name: str, schema: dict[str, Any] | None = None) -> Any:
+    """A document that follows a schema, with its times in the form in which they are stored.
+
+    Args:
+        document: The document. Its times are replaced.
+        name: Of the schema: of a file, or any other name for `schema`.
+        schema: A part of a file.
+
+    Raises:
+        PoisonMessageError: It does not follow the schema; says what to fix.
+    """
     schema = schema or json_schema(name)
     if name not in _validators:
         _validators[name] = fastjsonschema.compile(schema)
