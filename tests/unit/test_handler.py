@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 import re
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -82,6 +83,34 @@ def test_a_handler_can_be_imported_without_its_environment(name, monkeypatch):
     handler = load_handler(name)
     with pytest.raises(ConfigurationError, match=r"environment variable [A-Z_]+ is not set"):
         handler.lambda_handler(event, FakeContext(name))
+
+
+# Prints what of ours each function imports; each begins without what the others have imported.
+IMPORTS = """
+import json, runpy, sys
+found = {}
+for function in sys.argv[1:]:
+    runpy.run_path(f"functions/{function}/handler.py")
+    found[function] = [name for name in sys.modules if name.split(".")[0] == "inventory_orders"]
+    for name in found[function]:
+        del sys.modules[name]
+print(json.dumps(found))
+"""
+
+
+def test_handlers_import_no_more_than_they_need(shop_environment):
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTS, "publish_events", "place_orders"],
+        cwd=ROOT,
+        check=True,
+        stdout=subprocess.PIPE,
+    )
+    found = json.loads(done.stdout)
+    publishes, places = found["publish_events"], found["place_orders"]
+    assert "inventory_orders.publishing.bus" in publishes
+    assert [name for name in publishes if "engine" in name.split(".")] == []
+    assert "inventory_orders.engine.committer" in places
+    assert len(places) <= 38
 
 
 def test_the_sample_of_the_standard_queue_is_placed(handle, shop_environment):
