@@ -277,7 +277,7 @@ class _Attempts:
         Renews the token, unless an attempt may still be in flight: that one is recognised by its token only.
         """
         if not isinstance(error, TransactionCancelledError):
-            may_repeat = _is_transient(error)
+            may_repeat = _if_transient(error) is not None
         elif self.is_unknown:
             may_repeat = error.codes <= TRANSIENT
         else:
@@ -305,11 +305,7 @@ def _is_of_hot_row(reason: CancellationReason) -> bool:
 
 
 def _if_transient(error: StoreError) -> float | None:
-    return 0.0 if _is_transient(error) else None
-
-
-def _is_transient(error: StoreError) -> bool:
-    return isinstance(error, ThrottledError | OutcomeUnknownError)
+    return 0.0 if isinstance(error, ThrottledError | OutcomeUnknownError) else None
 
 
 def read(

@@ -18,7 +18,7 @@ from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import StoreUnavailableError, ThrottledError
 from inventory_orders.lanes.observe import StockLevel, estimate_levels, read_level
 from inventory_orders.publishing.bus import Bus
-from inventory_orders.publishing.publisher import Publisher, Undeliverable
+from inventory_orders.publishing.publisher import Publisher
 from inventory_orders.store.dynamodb import ListPosition
 
 # Products in one request.
@@ -38,7 +38,8 @@ class StockWatch:
 
     def __init__(self, client: RetryingClient, bus: Bus) -> None:
         self._client = client
-        self._publisher = Publisher(bus, _keep_pending, client.clock)
+        # Nothing is parked: a level that the bus never takes stays pending, and is a problem in every sweep.
+        self._publisher = Publisher(bus, lambda _: False, client.clock)
         # The part with which to begin: those that a sweep did not get to come first in the next one.
         self._first = 0
         # Where to go on in the list of products, and those seen since its beginning.
@@ -117,11 +118,6 @@ class StockWatch:
             error = ThrottledError if refusal.is_retryable else StoreUnavailableError
             raise error(refusal.code, f"the bus refuses events of stock: {refusal.message}")
         return len(news)
-
-
-def _keep_pending(_: Undeliverable) -> bool:
-    """Park nothing: a level that the bus never takes stays pending, and is a problem in every sweep."""
-    return False
 
 
 def _told(level: StockLevel) -> Level:

@@ -369,7 +369,9 @@ def read_order(row: Row) -> OrderRecord:
         confirmed_at=row.get("confirmedAt"),
         fulfilled_at=row.get("fulfilledAt"),
         steps=tuple(_read_step(step) for step in row.get("steps", ())),
-        confirmation_rejected=_read_confirmation(row.get("confirmationRejected")),
+        confirmation_rejected=ConfirmationRejection(refused["at"], refused["reason"])
+        if (refused := row.get("confirmationRejected")) is not None
+        else None,
         attributes=_mapping(row.get("attributes")),
         pseudonymised_at=row.get("pseudonymisedAt"),
     )
@@ -396,10 +398,6 @@ def shard_name(number: int) -> str:
 
 def _shard(order_id: str, shards: int) -> str:
     return shard_name(zlib.crc32(order_id.encode()) % shards)
-
-
-def _read_confirmation(row: Row | None) -> ConfirmationRejection | None:
-    return None if row is None else ConfirmationRejection(row["at"], row["reason"])
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
