@@ -309,10 +309,11 @@ def _known(deployed: Deployed) -> set[str]:
         known.add(properties["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"])
     for properties in deployed.of_type("AWS::DynamoDB::GlobalTable").values():
         known |= {index["IndexName"] for index in properties.get("GlobalSecondaryIndexes", [])}
-    return known | _REASONS
+    return known | REASONS
 
 
-_REASONS = {"INSUFFICIENT_STOCK", "UNKNOWN_PRODUCT", "DISCONTINUED_PRODUCT"}
+REASONS = {"INSUFFICIENT_STOCK", "UNKNOWN_PRODUCT", "DISCONTINUED_PRODUCT"}
+"""Why orders are rejected."""
 
 Metric = tuple[str, str, dict[str, str]]
 

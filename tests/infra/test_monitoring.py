@@ -11,7 +11,6 @@ from infra import watched
 from infra.api import LOGGED
 from inventory_orders.clock import SystemClock
 from inventory_orders.domain.allotments import DEPOT, PageKey
-from inventory_orders.domain.change import RejectionReason
 from inventory_orders.engine.memory import Rivals
 from inventory_orders.errors import ThrottledError
 from inventory_orders.invocation import runtime
@@ -22,6 +21,7 @@ from local.dashboard.body import evaluate
 from local.dashboard.metrics import Metric, Samples, Window
 from local.invoke import FakeContext, load_handler
 from operations import emf
+from operations.verify.stack import REASONS
 from tests.support.messages import order_body, sqs_event
 from tests.support.streams import change, order_row
 from tests.support.tea_shop import new_process, tea_shop
@@ -244,10 +244,7 @@ def test_every_metric_of_aws_exists_with_these_dimensions(template, widgets):
 
 def test_the_dashboard_shows_all_reasons_for_which_orders_are_rejected(widgets):
     shown = {dimensions.get("reason") for _, _, dimensions in metrics_of(widgets)} - {None}
-    assert shown == {
-        *(RejectionReason.UNKNOWN_PRODUCT, RejectionReason.DISCONTINUED_PRODUCT),
-        RejectionReason.INSUFFICIENT_STOCK,
-    }
+    assert shown == REASONS
 
 
 @pytest.mark.aws(

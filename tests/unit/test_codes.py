@@ -1,13 +1,17 @@
 """Codes and metrics: each that the code uses has its meaning, and none has one that the code does not use."""
 
 import ast
+import json
 import re
+
+import yaml
 
 from inventory_orders.domain.change import RejectionReason
 from inventory_orders.invocation import order_commands, telemetry
 from local import ROOT
 from operations import codes
 from operations.metrics import METRICS
+from operations.verify.stack import REASONS
 from tests.support.sources import nodes_of, tree_of
 
 ALL_CODES = (
@@ -55,6 +59,23 @@ def test_every_code_that_the_code_says_is_in_a_list():
     assert said
     # The only one of direct commands alone: docs/reference.md.
     assert said - {"UNSUPPORTED_EVENT"} <= set().union(*ALL_CODES, RejectionReason)
+
+
+def test_every_place_that_lists_the_reasons_of_rejected_orders_has_all_of_them():
+    reasons = {
+        node.attr
+        for node in nodes_of(ROOT / "layers/core/python/inventory_orders/domain/order.py")
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "RejectionReason"
+    }
+    assert len(reasons) >= 3
+    schema = json.loads((ROOT / "docs/events/order.schema.json").read_text("utf-8"))
+    contract = yaml.load((ROOT / "docs/openapi.yaml").read_text("utf-8"), yaml.CSafeLoader)
+    seen = contract["components"]["schemas"]["Order"]["properties"]["reason"]
+    assert set(schema["properties"]["reason"]["enum"]) == reasons
+    assert set(seen["enum"]) == reasons
+    assert reasons == REASONS
 
 
 def test_every_metric_has_its_meaning():

@@ -535,6 +535,18 @@ def test_another_body_under_a_used_id_takes_nothing_from_a_lane(shop):
     ) == [Verdict.POISON, REPLAYED, APPLIED]
 
 
+def test_a_product_without_rivals_goes_to_the_depot_with_its_batch(shop):
+    for product_id in ("hot", "slow"):
+        shop.create(product_id)
+    shop.without_rivals.add("slow")
+    worker = shop.new_worker()
+    assert shop.statuses(worker, shop.order("slow")) == [APPLIED]
+    assert shop.held("slow") == {}
+    assert shop.statuses(worker, shop.order("slow"), shop.order("hot")) == [APPLIED, APPLIED]
+    assert shop.held("slow")
+    assert shop.held("hot")
+
+
 def test_an_order_that_was_cancelled_before_it_came_takes_nothing(shop):
     shop.create("p")
     worker = shop.worker()

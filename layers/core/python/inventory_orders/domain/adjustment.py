@@ -1,4 +1,4 @@
-"""Adjustments: every change of stock that is neither an order nor its cancellation."""
+"""Adjustments: every change of stock that is neither an order nor a command for one."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class Limits:
         actions: Updates and records together. DynamoDB's quota for TransactWriteItems is 100.
         size: Bytes of all items together. DynamoDB's quota is 4 MB.
         changes: Changes. Lowered to find the one that DynamoDB will not accept among its neighbours.
-        side_by_side: Transactions of one chain at a time. With more of them they are less full.
+        side_by_side: Transactions of one chain that are filled at a time. With more of them they are less full.
 
     Source: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html
     """

@@ -10,8 +10,8 @@ One loop, until each change of a batch has its outcome:
 What the batch knows is in one object (`batch.py`). The rules:
 
 - Nothing is answered before it is durable. A rejection stands in or after the transaction that it depends on.
-- A transaction that lost is planned again from what came back with its cancellation, without another read; what was
-  committed before it stays committed.
+- A transaction that lost is planned again, in rows from what came back with its cancellation; what was committed before
+  it stays committed.
 - While the outcome of a request is unknown, the same request is repeated with the same token, before any new plan.
 - What is throttled waits until all others are through, and is tried without them.
 - Every wait is bounded by the number of attempts and by the time that the invocation has left.

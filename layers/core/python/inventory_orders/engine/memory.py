@@ -17,8 +17,8 @@ from inventory_orders.domain.product import Product
 K = TypeVar("K")
 V = TypeVar("V")
 
-FIRST_WAIT = 0.02
-"""Average wait in seconds that is assumed at the first conflict: about one commit of a rival."""
+# Average wait in seconds that is assumed at the first conflict: about one commit of a rival.
+_FIRST_WAIT = 0.02
 
 # How long a product counts as contested after a write of its row was lost.
 _CONTESTED_SECONDS = 10.0
@@ -121,7 +121,7 @@ class DepotLine:
 
     def observe(self, wait: float) -> None:
         """Take note that a process, perhaps this one, got the depot after so many seconds in line."""
-        average = self.average_wait or FIRST_WAIT
+        average = self.average_wait or _FIRST_WAIT
         weight = _WEIGHT_ABOVE if wait > average else _WEIGHT_BELOW
         self._wait, self._seen_at = average + weight * (wait - average), self._clock.monotonic()
 
@@ -130,6 +130,11 @@ class DepotLine:
         """Average wait in seconds; 0 if no process waited lately."""
         is_known = self._clock.monotonic() - self._seen_at <= _LINE_SECONDS
         return self._wait if is_known else 0.0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether next to nobody waits."""
+        return self.average_wait < _FIRST_WAIT
 
     def next_delay(self, age: float) -> float:
         """Seconds until the next request for the depot.

@@ -73,7 +73,7 @@ def send(
 def _send(
     client: RetryingClient, attempt: Attempt, deadline: Deadline, *, skips_throttled: bool
 ) -> None:
-    """Send a transaction. Runs beside others, so it changes nothing but the attempt."""
+    """Send a transaction. Runs beside others, and notes what comes of it in the attempt alone."""
     transaction, stats = attempt.transaction, attempt.stats
     now = client.clock.now()
     attempt.at = timestamp(now)
@@ -109,8 +109,8 @@ def verdict_of(error: StoreError) -> tuple[Verdict | None, str]:
     """Classify an error by what follows for the changes of the transaction that met it.
 
     Returns:
-        What becomes of them, and why, as a stable code. None if they are to be planned again from what came back. Poison
-        is one of them, which has to be found.
+        What becomes of them, and why, as a stable code. None if they are to be planned again from what came back. With
+        `POISON` one of them is to blame, and has to be found.
     """
     if not isinstance(error, TransactionCancelledError):
         return error.verdict, error.code

@@ -229,7 +229,7 @@ def read_messages(event: object) -> list[Message]:
     A standard queue hands them out in any order. A delivery must not be refused because its confirmation stands behind it.
 
     Raises:
-        UnsupportedEventError: The event is something else, or one of its records cannot be told from another.
+        UnsupportedEventError: The event is something else, or one of its records is no SQS message.
     """
     if not isinstance(event, dict) or not isinstance(event.get("Records"), list):
         raise UnsupportedEventError(

@@ -1,4 +1,4 @@
-"""Reclaims units from lanes: to the depot, and from there to the row.
+"""Recalls units from lanes to the depot, and reclaims them to their rows.
 
 A recall is a few transactions, each conditioned on the versions of all that it writes: the rows, the depot's pages,
 and the pages of every lane that loses the product. A lane that sells meanwhile makes one of them lose. Then the page

@@ -1,6 +1,6 @@
 """Where the products of a batch are sold from: their rows, the lane of this process, or the depot.
 
-A product is sold from its row until rivals are met there, then from lanes. A visit of the depot fills the lane, lends from
+A batch is sold from rows until rivals are met on one, then from lanes. A visit of the depot fills the lane, lends from
 rows what runs low, and sells in line what is too scarce for lanes. The policy, with the reason for each number, is in
 docs/lanes.md. Each write is conditioned on what was read.
 """
@@ -24,7 +24,6 @@ from inventory_orders.domain.allotments import (
 from inventory_orders.domain.planner import Chain, Limits, Supply, Transaction
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.engine.batch import Batch
-from inventory_orders.engine.memory import FIRST_WAIT
 from inventory_orders.engine.retrying_client import RetryingClient, read, read_all
 from inventory_orders.errors import CorruptItemError, ThrottledError
 from inventory_orders.lanes.lane import VISIT_SECONDS, Lanes, acquire_depot, release_depot
@@ -109,7 +108,7 @@ def _without_a_visit(
     sources = {p: lane for p, units in need.items() if lane is not None and own[p] >= units}
     lacks = [p for p in need if p not in sources and not lanes.is_sold_out(p)]
     # Where nobody waits for the depot, a visit that fills the lane is better than rows batch after batch.
-    if client.line.average_wait < FIRST_WAIT and any(own[p] for p in lacks):
+    if client.line.is_empty and any(own[p] for p in lacks):
         return None
     if len(lacks) > _FEW_ROWS or any(client.rivals.are_met_on(p) for p in lacks):
         return None
@@ -171,7 +170,7 @@ class Visit:
         self._in_use = lanes.count_in_use(batch.deadline, batch.stats)
         patience = Deadline.after(min(_PATIENCE, batch.deadline.remaining()), client.clock)
         lanes.depot_lease = lease = acquire_depot(client, patience, batch.stats, batch.age)
-        alone = client.line.average_wait < FIRST_WAIT
+        alone = client.line.is_empty
         short = self._read_and_lend()
         if short is not None and (lent := {p for p in short if self._is_in_lanes(p)}):
             problem = self._recall(lent)

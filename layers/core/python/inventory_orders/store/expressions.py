@@ -28,7 +28,7 @@ _MINE = "#lockedBy = :owner AND #_version = #lockVersion"
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A conditional write of a product's row. It raises `_version`.
+    """A conditional write of an item.
 
     Attributes:
         update: The update expression, each attribute as `#name`.
