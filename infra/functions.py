@@ -304,19 +304,7 @@ class Functions(Construct):
             ),
             # With it, the CDK lets the role send its segments: xray:PutTraceSegments, xray:PutTelemetryRecords.
             tracing=lambda_.Tracing.ACTIVE if self._settings.tracing else lambda_.Tracing.DISABLED,
-            environment={
-                "PRODUCTS_TABLE_NAME": self._tables.products.table_name,
-                "ORDERS_TABLE_NAME": self._tables.orders.table_name,
-                "STOCK_ADJUSTMENTS_TABLE_NAME": self._tables.stock_adjustments.table_name,
-                "ALLOTMENTS_TABLE_NAME": self._tables.allotments.table_name,
-                "POWERTOOLS_SERVICE_NAME": self._settings.service_name,
-                "POWERTOOLS_LOG_LEVEL": self._settings.log_level,
-                **{
-                    variable: self._environment[variable]
-                    for variable in ("METRICS", *declared.settings)
-                    if variable in self._environment
-                },
-            },
+            environment=self._variables(declared),
             # Earlier versions stay, so that an operator can go back. The version of a failed deployment has to go: Lambda
             # publishes no version that equals the last one, so the next attempt would fail.
             # docs.aws.amazon.com/lambda/latest/api/API_PublishVersion.html
@@ -338,6 +326,22 @@ class Functions(Construct):
                 )
             )
         return function
+
+    def _variables(self, declared: _Function) -> dict[str, str]:
+        """The environment variables that a function is made with."""
+        return {
+            "PRODUCTS_TABLE_NAME": self._tables.products.table_name,
+            "ORDERS_TABLE_NAME": self._tables.orders.table_name,
+            "STOCK_ADJUSTMENTS_TABLE_NAME": self._tables.stock_adjustments.table_name,
+            "ALLOTMENTS_TABLE_NAME": self._tables.allotments.table_name,
+            "POWERTOOLS_SERVICE_NAME": self._settings.service_name,
+            "POWERTOOLS_LOG_LEVEL": self._settings.log_level,
+            **{
+                variable: self._environment[variable]
+                for variable in ("METRICS", *declared.settings)
+                if variable in self._environment
+            },
+        }
 
     def _feed(
         self,

@@ -157,22 +157,7 @@ class Settings:
             raise SettingsError(
                 f"stage is {stage!r}; it must be 1 to 20 lowercase letters, digits or hyphens (-c stage=dev)"
             )
-        chosen: dict[str, Any] = {}
-        sources: dict[str, str] = {}
-        layers = {DEFAULT: _defaults(SCHEMA), "settings": {} if settings is None else settings}
-        for name, of_stage in _object("stages", {} if stages is None else stages).items():
-            if not _STAGE.fullmatch(name):
-                raise SettingsError(f"stages.{name}: no stage can have this name")
-            if name == stage:
-                layers[f"stages.{name}"] = of_stage
-        layers[_OVERRIDES] = {} if overrides is None else overrides
-        for source, layer in layers.items():
-            _merge(chosen, _object(source, layer), source, sources)
-        try:
-            _validate(chosen)
-        except JsonSchemaValueException as error:
-            raise _violation(error, sources) from None
-        _fill_in(chosen, stage, sources)
+        chosen, sources = _choose(stage, settings, stages, overrides)
         jwt, claim = chosen["jwt"], (chosen["jwt"] or {}).get("operatorsClaim")
         return cls(
             stage=stage,
@@ -209,6 +194,29 @@ class Settings:
             sources=sources,
             values=dict(_leaves(chosen)),
         )
+
+
+def _choose(
+    stage: str, settings: object, stages: object, overrides: object
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Choose the value of each setting of a stage. Returns the values and their sources."""
+    chosen: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    layers = {DEFAULT: _defaults(SCHEMA), "settings": {} if settings is None else settings}
+    for name, of_stage in _object("stages", {} if stages is None else stages).items():
+        if not _STAGE.fullmatch(name):
+            raise SettingsError(f"stages.{name}: no stage can have this name")
+        if name == stage:
+            layers[f"stages.{name}"] = of_stage
+    layers[_OVERRIDES] = {} if overrides is None else overrides
+    for source, layer in layers.items():
+        _merge(chosen, _object(source, layer), source, sources)
+    try:
+        _validate(chosen)
+    except JsonSchemaValueException as error:
+        raise _violation(error, sources) from None
+    _fill_in(chosen, stage, sources)
+    return chosen, sources
 
 
 def _defaults(schema: Mapping[str, Any]) -> Any:
