@@ -15,6 +15,7 @@ https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.Read
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -421,34 +422,17 @@ def _add_up(
         for product_id, read in places.items()
         if (row := read.rows.get(product_id)) is not None
     }
-    wrong_orders = _wrong_orders(
-        orders := list(orders),
-        {key[0]: key[1] for key in rows},
-        product_ids,
-    )
-    adjusted: dict[_Incarnation, int] = {}
-    sold: dict[_Incarnation, int] = {}
-    # Units sold from a page between its two reads.
-    between: dict[tuple[_Incarnation, str], int] = {}
-    for sums, movements in (
-        (adjusted, (_adjustment(row) for row in adjustments)),
-        (sold, (movement for order in orders for movement in _sales(order))),
-    ):
-        for movement in movements:
-            key = movement.incarnation
-            if product_ids is not None and key[0] not in product_ids:
-                continue
-            row = rows.get(key)
-            if row is None or movement.is_in(row["_version"], places[key[0]].before.by_name):
-                sums[key] = sums.get(key, 0) + movement.delta
-            elif movement.page and movement.is_in(0, places[key[0]].after.by_name):
-                between[key, movement.page] = between.get((key, movement.page), 0) + movement.delta
-
+    orders = list(orders)
+    standing = {key[0]: key[1] for key in rows}
+    wrong_orders = _wrong_orders(orders, standing, product_ids)
+    adjusted, _ = _sum_up(map(_adjustment, adjustments), rows, places, product_ids)
+    sales = (movement for order in orders for movement in _sales(order))
+    sold, between = _sum_up(sales, rows, places, product_ids)
     held, held_after = _held(places, "before"), _held(places, "after")
     moved = {
         place[0][0]
         for place in held.keys() | held_after.keys() | between.keys()
-        if held.get(place, 0) + between.get(place, 0) != held_after.get(place, 0)
+        if held.get(place, 0) + between[place] != held_after.get(place, 0)
     }
     in_lanes: dict[_Incarnation, dict[int, int]] = {}
     for (key, name), units in sorted(held.items(), key=lambda entry: _lane_of(entry[0][1])):
@@ -460,8 +444,8 @@ def _add_up(
             status=(row := rows.get(key, _GONE))["status"],
             version=row["_version"],
             stock=row["stockCount"],
-            adjusted=adjusted.get(key, 0),
-            sold=-sold.get(key, 0),
+            adjusted=adjusted[key],
+            sold=-sold[key],
             settled=key[0] not in unsettled and key[0] not in moved,
             in_lanes=in_lanes.get(key, {}),
             lent_to=_lent_to(row),
@@ -470,6 +454,30 @@ def _add_up(
         )
         for key in sorted({*rows, *adjusted, *sold, *in_lanes, *wrong_orders})
     ]
+
+
+def _sum_up(
+    movements: Iterable[_Movement],
+    rows: Mapping[_Incarnation, Row],
+    places: Mapping[str, Places],
+    product_ids: Collection[str] | None,
+) -> tuple[Counter[_Incarnation], Counter[tuple[_Incarnation, str]]]:
+    """Sum up the units of the movements that rows and pages show, and of the sales from a page between its two reads.
+
+    Returns:
+        The units by incarnation, and the others by incarnation and page.
+    """
+    shown, between = Counter[_Incarnation](), Counter[tuple[_Incarnation, str]]()
+    for movement in movements:
+        key = movement.incarnation
+        if product_ids is not None and key[0] not in product_ids:
+            continue
+        row = rows.get(key)
+        if row is None or movement.is_in(row["_version"], places[key[0]].before.by_name):
+            shown[key] += movement.delta
+        elif movement.page and movement.is_in(0, places[key[0]].after.by_name):
+            between[key, movement.page] += movement.delta
+    return shown, between
 
 
 def _held(
