@@ -54,8 +54,10 @@ from operations.redrive import MAY_SUCCEED_NOW
 from operations.words import counted
 
 if TYPE_CHECKING:
+    from inventory_orders.store.dynamodb import Store
     from operations.audit import Account, Books, Entry
     from operations.aws import Aws
+    from operations.catalogue_file import BadLine, CatalogueFile
     from operations.follow import Heard
     from operations.load import Load
     from operations.restore import Differences
@@ -782,9 +784,7 @@ def load(
     You may interrupt it and run it again: it creates and books nothing twice. It creates products first, then changes
     details, then books stock.
     """
-    from inventory_orders.errors import StoreError  # noqa: PLC0415 - the layer is slow to import
-    from operations.catalogue_file import read_catalogue, write_report  # noqa: PLC0415
-    from operations.load import Load  # noqa: PLC0415
+    from operations.catalogue_file import read_catalogue  # noqa: PLC0415 - the layer is slow to import
 
     report = errors or file.with_name(f"{file.name}.errors.csv")
     _check_report(report)
@@ -793,31 +793,10 @@ def load(
             catalogue = read_catalogue(file)
         except UserError as error:
             raise typer.BadParameter(str(error), param_hint="FILE") from error
-    store = aws_of(account).store()
-    columns = (
-        *(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()),
-        *(TimeElapsedColumn(), TextColumn("left:"), TimeRemainingColumn()),
-    )
-    began, failure, status = time.monotonic(), "", 1
-    with Progress(*columns, console=aside) as progress:
-        task = progress.add_task("Checking" if check else "Loading", total=catalogue.good)
-        work = Load(catalogue, store, rate, lambda lines: progress.advance(task, lines))
-        try:
-            (work.check if check else work.run)()
-        except KeyboardInterrupt:
-            failure, status = "it was interrupted", INTERRUPTED
-        except StoreError as error:
-            failure = f"DynamoDB failed ({error})"
+    store, began = aws_of(account).store(), time.monotonic()
+    work, failure, status = _carry_out(catalogue, store, rate, check=check)
     _show_load(work, time.monotonic() - began, check=check)
-    if work.bad:
-        write_report(report, work.bad)
-        screen.print(
-            f"[bold red]Bad lines: {len(work.bad):,}[/], with their reasons in {escape(str(report))}",
-            soft_wrap=True,
-        )
-    else:
-        # An earlier load's report would be mistaken for this one's.
-        report.unlink(missing_ok=True)
+    _report_bad_lines(work.bad, report)
     if failure:
         aside.print(
             f"[bold red]Not finished:[/] {escape(failure)}. The lines so far are written; run the same command again",
@@ -840,6 +819,29 @@ def _check_report(report: Path) -> None:
     raise typer.BadParameter(f"{problem}; name another file", param_hint="--errors")
 
 
+def _carry_out(
+    catalogue: CatalogueFile, store: Store, rate: float | None, *, check: bool
+) -> tuple[Load, str, int]:
+    """Load or check the lines. Returns the load, why it did not finish, and the exit status for that or for bad lines."""
+    from inventory_orders.errors import StoreError  # noqa: PLC0415
+    from operations.load import Load  # noqa: PLC0415
+
+    columns = (
+        *(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()),
+        *(TimeElapsedColumn(), TextColumn("left:"), TimeRemainingColumn()),
+    )
+    with Progress(*columns, console=aside) as progress:
+        task = progress.add_task("Checking" if check else "Loading", total=catalogue.good)
+        work = Load(catalogue, store, rate, lambda lines: progress.advance(task, lines))
+        try:
+            (work.check if check else work.run)()
+        except KeyboardInterrupt:
+            return work, "it was interrupted", INTERRUPTED
+        except StoreError as error:
+            return work, f"DynamoDB failed ({error})", 1
+    return work, "", 1
+
+
 def _show_load(work: Load, seconds: float, *, check: bool) -> None:
     counts = Table("lines", "", box=None, show_header=False)
     counts.columns[0].justify = "right"
@@ -851,6 +853,20 @@ def _show_load(work: Load, seconds: float, *, check: bool) -> None:
     screen.print(
         f"{counted(lines, 'line')} {what}. [dim]{seconds:.1f} s, {lines / seconds:,.0f} lines a second.[/]"
     )
+
+
+def _report_bad_lines(bad: Sequence[BadLine], report: Path) -> None:
+    from operations.catalogue_file import write_report  # noqa: PLC0415
+
+    if bad:
+        write_report(report, bad)
+        screen.print(
+            f"[bold red]Bad lines: {len(bad):,}[/], with their reasons in {escape(str(report))}",
+            soft_wrap=True,
+        )
+    else:
+        # An earlier load's report would be mistaken for this one's.
+        report.unlink(missing_ok=True)
 
 
 @app.command(rich_help_panel=PANEL)

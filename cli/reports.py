@@ -140,19 +140,17 @@ def orders(
     if listed.has_more:
         screen.print(f"[dim]The first {limit}; --limit shows more.[/]")
     if order is not None and "steps" in found[0]:
-        steps = table_of("when", "step", "units", "by", "for", times={"when"})
-        for step in found[0]["steps"]:
-            name = " ".join(filter(None, [step["action"], step.get("stepId")]))
-            why = ", ".join(step[note] for note in ("reference", "reason") if note in step)
-            cells = (
-                step["at"][:16],
-                name,
-                _units(step.get("items", ())),
-                step.get("actor", ""),
-                why,
-            )
-            steps.add_row(*map(escape, cells))
-        screen.print("", steps)
+        _show_steps(found[0]["steps"])
+
+
+def _show_steps(steps: Iterable[Mapping[str, Any]]) -> None:
+    table = table_of("when", "step", "units", "by", "for", times={"when"})
+    for step in steps:
+        name = " ".join(filter(None, [step["action"], step.get("stepId")]))
+        why = ", ".join(step[note] for note in ("reference", "reason") if note in step)
+        cells = (step["at"][:16], name, _units(step.get("items", ())), step.get("actor", ""), why)
+        table.add_row(*map(escape, cells))
+    screen.print("", table)
 
 
 def _still_open(order: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -29,6 +29,8 @@ from operations.errors import UserError
 from operations.words import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from operations.verify.report import Report
     from operations.verify.run import Run
 
@@ -69,8 +71,7 @@ def verify(
     embedded AWS too. Names of its products, orders and users begin with verify-. It delists its products at the end, also
     after Ctrl-C.
     """
-    from operations.verify import verify as run_checks  # noqa: PLC0415 - slow to import
-    from operations.verify.report import Report, what_went_wrong  # noqa: PLC0415
+    from operations.verify.report import Report, what_went_wrong  # noqa: PLC0415 - slow to import
 
     run, endpoint = _run_on(_account_of(stage))
     try:
@@ -95,16 +96,7 @@ def verify(
                 abort=True,
             )
     report = Report(place, run.name, run.started_at)
-    with aside.status("") as spinner:
-
-        def say(what: str) -> None:
-            spinner.update(f"{counted(len(report.lines), 'line')}; now: {what}")
-
-        run.say = say
-        try:
-            run_checks(run, report, only or ())
-        except KeyboardInterrupt:
-            aside.print("[bold red]Interrupted[/]")
+    _run_checks(run, report, only or ())
     show(report, screen)
     _FILE.parent.mkdir(exist_ok=True)
     _FILE.write_text(json.dumps(report.as_json(), indent=2) + "\n", "utf-8")
@@ -140,6 +132,22 @@ def _run_on(account: str | None) -> tuple[Run, str]:
     use_embedded(running.endpoint)
     aws = Aws.of_stack(stack.STACK_NAME)
     return Run(aws, stack.STACK_NAME, embedded=True), running.endpoint
+
+
+def _run_checks(run: Run, report: Report, only: Sequence[str]) -> None:
+    """Run the checks, all or only these, until Ctrl-C, and say meanwhile which line is next."""
+    from operations.verify import verify as run_checks  # noqa: PLC0415
+
+    with aside.status("") as spinner:
+
+        def say(what: str) -> None:
+            spinner.update(f"{counted(len(report.lines), 'line')}; now: {what}")
+
+        run.say = say
+        try:
+            run_checks(run, report, only)
+        except KeyboardInterrupt:
+            aside.print("[bold red]Interrupted[/]")
 
 
 _MARKS = {"passed": "[green]ok[/]", "failed": "[bold red]RED[/]", "not here": "[dim]--[/]"}
