@@ -26,7 +26,7 @@ from botocore.httpsession import URLLib3Session
 
 from bench import contenders, figures, workloads
 from bench.capacity import Exchange
-from bench.figures import Figures, Observed, Tally
+from bench.figures import Figures, Observed, Tally, Trial
 from bench.workloads import Workload
 from inventory_orders.domain.allotments import MAX_LANES
 from inventory_orders.store.rows import KEYS, Item, Table, decode
@@ -147,9 +147,8 @@ class Engine:
         finally:
             for name in tables.values():
                 self._dynamodb.delete_table(TableName=name)
-        return figures.reduce(
-            "embedded", contender, described.batch, workload, workers, seed, observed, audited
-        )
+        trial = Trial("embedded", contender, workload.name, workers, described.batch, seed)
+        return figures.reduce(trial, observed, audited)
 
     def _let_work(
         self,

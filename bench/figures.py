@@ -9,7 +9,7 @@ import math
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
 from bench.capacity import Call, Exchange, Usage
@@ -112,8 +112,8 @@ class Audit:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
-    """The figures of a contender with one workload and a number of workers. "Per order" means per placed order.
+class Trial:
+    """A contender with one workload and a number of workers.
 
     Attributes:
         engine: `embedded` or `simulated`.
@@ -122,6 +122,21 @@ class Figures:
         workers: Number of concurrent workers.
         batch: Most messages for one invocation.
         seed: Seed of the workload.
+    """
+
+    engine: str
+    contender: str
+    workload: str
+    workers: int
+    batch: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Figures(Trial):
+    """The figures of a trial. "Per order" means per placed order.
+
+    Attributes:
         orders: Orders that were delivered to workers.
         placed: Placed orders.
         refused: Rejected orders.
@@ -148,12 +163,6 @@ class Figures:
         lost: As in `Audit`.
     """
 
-    engine: str
-    contender: str
-    workload: str
-    workers: int
-    batch: int
-    seed: int
     orders: int
     placed: int
     refused: int
@@ -184,17 +193,8 @@ class Figures:
         return not (self.oversold or self.applied_twice or self.lost)
 
 
-def reduce(
-    engine: str,
-    contender: str,
-    batch: int,
-    workload: Workload,
-    workers: int,
-    seed: int,
-    observed: Observed,
-    audited: Audit,
-) -> Figures:
-    """Compute the figures of one cell."""
+def reduce(trial: Trial, observed: Observed, audited: Audit) -> Figures:
+    """Compute the figures of a trial."""
     tally = observed.tally
     answered = {
         order_id: at for order_id, at in tally.durable.items() if order_id in observed.received
@@ -214,7 +214,7 @@ def reduce(
         seconds=sum(observed.invocations),
         messages=len(observed.received),
         deliveries=observed.deliveries,
-        messages_per_poll=min(10, batch),
+        messages_per_poll=min(10, trial.batch),
         queue_requests=tally.others,
     )
 
@@ -222,12 +222,7 @@ def reduce(
         return total / audited.placed if audited.placed else math.nan
 
     return Figures(
-        engine=engine,
-        contender=contender,
-        workload=workload.name,
-        workers=workers,
-        batch=batch,
-        seed=seed,
+        **asdict(trial),
         orders=len(observed.received),
         placed=audited.placed,
         refused=audited.rejected,

@@ -33,7 +33,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from bench import contenders
 from bench.capacity import Exchange
-from bench.figures import Audit, Books, Figures, Observed, Tally, reduce
+from bench.figures import Audit, Books, Figures, Observed, Tally, Trial, reduce
 from bench.workloads import CREATED_AT, Workload, endless, product_rows, sqs_event
 from inventory_orders.clock import SystemClock
 from inventory_orders.domain.allotments import MAX_LANES, Page, PageEntry, PageKey
@@ -735,11 +735,11 @@ class Simulation:
             message = self._open(row["orderId"]["S"])
             if message is not None:
                 self._books.enter(row["status"]["S"], message.wanted)
-        return reduce(
-            *("simulated", self._contender.name, self._contender.batch),
-            *(self._workload, self._workers, self._seed),
-            *(self.observed, self._audit()),
+        trial = Trial(
+            *("simulated", self._contender.name, self._workload.name),
+            *(self._workers, self._contender.batch, self._seed),
         )
+        return reduce(trial, self.observed, self._audit())
 
     def _audit(self) -> Audit:
         """Compare the books with the tables."""

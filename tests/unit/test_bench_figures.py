@@ -8,7 +8,7 @@ import pytest
 
 from bench import figures, goals
 from bench.capacity import Exchange
-from bench.figures import Audit, Observed, Pace, Tally
+from bench.figures import Audit, Observed, Pace, Tally, Trial
 from bench.studies.overhead import Overhead
 from bench.workloads import Workload, hot_product, sqs_event
 from inventory_orders.domain.allotments import Page, PageEntry, PageKey
@@ -70,7 +70,7 @@ CLEAN = Audit(placed=2, rejected=0, oversold=0, applied_twice=0, lost=0)
 
 
 def reduce(seen, audited=CLEAN):
-    return figures.reduce("embedded", "textbook", 10, WORKLOAD, 2, 1, seen, audited)
+    return figures.reduce(Trial("embedded", "textbook", "hot", 2, 10, 1), seen, audited)
 
 
 def test_figures_are_counted_from_requests():
