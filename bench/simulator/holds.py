@@ -17,6 +17,7 @@ from typing import Any
 from zlib import crc32
 
 from bench.capacity import Exchange
+from bench.contenders import OURS
 from bench.figures import Pace
 from bench.simulator.engine import (
     Conditions,
@@ -36,6 +37,9 @@ from simulated_aws import DynamoDB
 
 EXPIRIES = 10
 """Holds of one invocation, as in the stack."""
+
+EXPIRERS = 2
+"""Invocations that expire holds at the same time, as in the stack."""
 
 SWEEP_EACH_SECONDS = 60.0
 SWEEP_SECONDS = 50.0
@@ -91,11 +95,9 @@ class Holds(Simulation):
     """Orders without end, and holds that end together.
 
     Args:
-        contender: Name of the module that places the orders.
         workload: The orders. Held orders are for the same products.
         workers: How many order workers.
         holds: How many orders are held.
-        expirers: How many invocations expire holds at the same time.
         end: When the holds end, in virtual seconds.
         seed: Seed of all randomness.
         conditions: Under which it runs.
@@ -103,23 +105,20 @@ class Holds(Simulation):
 
     def __init__(
         self,
-        contender: str,
         workload: Workload,
         workers: int,
         holds: int,
-        expirers: int,
         end: float,
         seed: int,
         conditions: Conditions,
     ) -> None:
         self._holds = holds
         self._end = end
-        self._expirers = expirers
         self._wanted_by_hold: dict[str, Mapping[str, int]] = {}
         self._ordered: list[float] = []
         self._expired: list[float] = []
         self._sent = 0
-        super().__init__(contender, workload, workers, seed, conditions)
+        super().__init__(OURS, workload, workers, seed, conditions)
         self._expiries = Queue(self._scheduler, (), stays=True)
         self._sqs.create("Orders")
 
@@ -193,7 +192,7 @@ class Holds(Simulation):
 
     def _start_workers(self) -> None:
         super()._start_workers()
-        for _ in range(self._expirers):
+        for _ in range(EXPIRERS):
             self._scheduler.start(
                 self._expire, Worker(partial(handler_of, "change_orders"), "Expiry")
             )

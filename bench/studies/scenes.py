@@ -373,7 +373,7 @@ class Run:
             partitions=_PARTITIONS,
         )
         count, end = int(holds * self.scale), 5.0 * self.scale
-        sales = kind(OURS, made, workers, count, 2, end, self.seed, conditions)
+        sales = kind(made, workers, count, end, self.seed, conditions)
         sales.run()
         found = sales.result()
         return _seen(

@@ -399,7 +399,7 @@ class TestHandlers:
 
     def test_holds_that_end_together_give_each_unit_back_once(self):
         conditions = engine.Conditions(window=1_000.0, batch=10, endless=True)
-        holds = Holds("ours_lanes", hot_product(50, 1), 1, 120, 2, 1.0, 1, conditions)
+        holds = Holds(hot_product(50, 1), 1, 120, 1.0, 1, conditions)
         holds.run()
         found = holds.result()
         assert found.clean
