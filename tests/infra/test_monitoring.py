@@ -29,6 +29,7 @@ from tests.support.template import alarms_of, resources, synthesise
 
 SERVICE = "inventory-orders-dev"
 NOW = 1_790_000_000
+TEA = "tea-earl-grey"
 
 # https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/metrics-dimensions.html
@@ -127,75 +128,99 @@ def emitted(monkeypatch, capsys, clock_that_skips_waits):
             monkeypatch.setattr(handler.metrics.provider, "service", SERVICE)
             return handler.lambda_handler(event, FakeContext(function))
 
-        tea = "tea-earl-grey"
-        product = {"action": "create", "productId": "gone", "openingStock": 5}
-        call("manage_products", product)
-        call("manage_products", {"action": "discontinue", "productId": "gone"})
-        call("manage_products", {"action": "delist", "productId": tea, "createdAt": _time(1)})
-        event = {"eventId": "e", "productId": tea, "details": {"price": 1}}
-        for moment in (_time(2), _time(1)):
-            call("manage_products", {"action": "changeDetails", **event, "eventTime": moment})
-        call("count_stock", {"action": "acquire", "productId": "tea-hojicha", "seconds": 15})
-        orders = [
-            order_body("placed", {tea: 40}),
-            order_body("waits", {"tea-hojicha": 1}),
-            order_body("short", {tea: 10_000}),
-            order_body("unknown", {"nothing": 1}),
-            order_body("discontinued", {"gone": 1}),
-        ]
-        store = runtime.process().store
-        write = store.write
-        failures = [
-            ThrottledError("ThrottlingException", "slow down"),
-            TransactionCancelledError([CancellationReason("TransactionConflict")]),
-        ]
-
-        def fought_over(actions, token):
-            if failures:
-                raise failures.pop()
-            write(actions, token)
-
-        monkeypatch.setattr(store, "write", fought_over)
-        call("place_orders", sqs_event("poison", *orders, orders[0]))
-        call("place_orders", sqs_event(order_body("low", {tea: 1})))
-        monkeypatch.setenv("LANES", "2")
-        new_process()
-        monkeypatch.setattr(Rivals, "are_met_on", lambda *_: True)
-        for number, quantity in enumerate((1, 1, 50)):
-            lent = order_body(f"lent-{number}", {"tea-dragonwell": quantity})
-            call("place_orders", sqs_event(lent))
-        # A new process remembers nothing of the pages and of the demand.
-        new_process()
-        corrupt = {"page": {"S": str(PageKey.of(DEPOT, "tea-hibiscus"))}}
-        store._client.put_item(TableName="Allotments", Item=corrupt)
-        call("place_orders", sqs_event(order_body("held-up", {"tea-hibiscus": 1})))
-        items = [{"productId": tea, "quantity": 1}]
-        for order_id in ("returned", "cancelled", "expired"):
-            call("place_orders", order_body(order_id, {tea: 1}) | {"holdSeconds": 60})
-        for action, order_id in (
-            *(("confirm", "returned"), ("fulfil", "returned"), ("cancel", "cancelled")),
-            ("confirm", "cancelled"),
-        ):
-            call("change_orders", {"action": action, "orderId": order_id})
-        came_back = {"stepId": "r", "items": items, "restock": True}
-        call("change_orders", {"action": "return", "orderId": "returned", **came_back})
-        store._client.update_item(
-            TableName="Orders",
-            Key={"orderId": {"S": "expired"}},
-            UpdateExpression="SET expiresAt = :then",
-            ExpressionAttributeValues={":then": {"S": _time(1)}},
-        )
-        call("change_orders", sqs_event({"orderId": "expired"}, queue="ExpiryQueue"))
-        put, refused = Bus.put, [Refusal("ThrottlingException", "slow down")]
-
-        def refusing_once(bus, entries):
-            return [refused.pop()] if refused else put(bus, entries)
-
-        monkeypatch.setattr(Bus, "put", refusing_once)
-        for row in (order_row(), order_row(status="ON_HOLD")):
-            call("publish_events", {"Records": [change(None, row)]})
+        change_products(call)
+        place_orders_among_rivals(call, monkeypatch)
+        sell_from_lanes(call, monkeypatch)
+        lead_orders_to_their_ends(call)
+        publish(call, monkeypatch)
         samples = list(emf.parse(capsys.readouterr().out.splitlines()))
     return {(sample.name, sample.dimensions) for sample in samples}
+
+
+def change_products(call):
+    """One is discontinued, one is delisted and changed too late, and one is counted."""
+    product = {"action": "create", "productId": "gone", "openingStock": 5}
+    call("manage_products", product)
+    call("manage_products", {"action": "discontinue", "productId": "gone"})
+    call("manage_products", {"action": "delist", "productId": TEA, "createdAt": _time(1)})
+    event = {"eventId": "e", "productId": TEA, "details": {"price": 1}}
+    for moment in (_time(2), _time(1)):
+        call("manage_products", {"action": "changeDetails", **event, "eventTime": moment})
+    call("count_stock", {"action": "acquire", "productId": "tea-hojicha", "seconds": 15})
+
+
+def place_orders_among_rivals(call, monkeypatch):
+    """Each has another answer, and the first attempts to write fail."""
+    orders = [
+        order_body("placed", {TEA: 40}),
+        order_body("waits", {"tea-hojicha": 1}),
+        order_body("short", {TEA: 10_000}),
+        order_body("unknown", {"nothing": 1}),
+        order_body("discontinued", {"gone": 1}),
+    ]
+    store = runtime.process().store
+    write = store.write
+    failures = [
+        ThrottledError("ThrottlingException", "slow down"),
+        TransactionCancelledError([CancellationReason("TransactionConflict")]),
+    ]
+
+    def fought_over(actions, token):
+        if failures:
+            raise failures.pop()
+        write(actions, token)
+
+    monkeypatch.setattr(store, "write", fought_over)
+    call("place_orders", sqs_event("poison", *orders, orders[0]))
+    call("place_orders", sqs_event(order_body("low", {TEA: 1})))
+
+
+def sell_from_lanes(call, monkeypatch):
+    """One has too few units, and one of the pages is corrupt."""
+    monkeypatch.setenv("LANES", "2")
+    new_process()
+    monkeypatch.setattr(Rivals, "are_met_on", lambda *_: True)
+    for number, quantity in enumerate((1, 1, 50)):
+        lent = order_body(f"lent-{number}", {"tea-dragonwell": quantity})
+        call("place_orders", sqs_event(lent))
+    # A new process remembers nothing of the pages and of the demand.
+    new_process()
+    corrupt = {"page": {"S": str(PageKey.of(DEPOT, "tea-hibiscus"))}}
+    runtime.process().store._client.put_item(TableName="Allotments", Item=corrupt)
+    call("place_orders", sqs_event(order_body("held-up", {"tea-hibiscus": 1})))
+
+
+def lead_orders_to_their_ends(call):
+    """One comes back, one is cancelled and then paid, and one expires."""
+    for order_id in ("returned", "cancelled", "expired"):
+        call("place_orders", order_body(order_id, {TEA: 1}) | {"holdSeconds": 60})
+    for action, order_id in (
+        *(("confirm", "returned"), ("fulfil", "returned"), ("cancel", "cancelled")),
+        ("confirm", "cancelled"),
+    ):
+        call("change_orders", {"action": action, "orderId": order_id})
+    items = [{"productId": TEA, "quantity": 1}]
+    came_back = {"stepId": "r", "items": items, "restock": True}
+    call("change_orders", {"action": "return", "orderId": "returned", **came_back})
+    runtime.process().store._client.update_item(
+        TableName="Orders",
+        Key={"orderId": {"S": "expired"}},
+        UpdateExpression="SET expiresAt = :then",
+        ExpressionAttributeValues={":then": {"S": _time(1)}},
+    )
+    call("change_orders", sqs_event({"orderId": "expired"}, queue="ExpiryQueue"))
+
+
+def publish(call, monkeypatch):
+    """The bus refuses once, and one row breaks its contract."""
+    put, refused = Bus.put, [Refusal("ThrottlingException", "slow down")]
+
+    def refusing_once(bus, entries):
+        return [refused.pop()] if refused else put(bus, entries)
+
+    monkeypatch.setattr(Bus, "put", refusing_once)
+    for row in (order_row(), order_row(status="ON_HOLD")):
+        call("publish_events", {"Records": [change(None, row)]})
 
 
 def _time(hour):

@@ -366,12 +366,20 @@ LIFE = [
 
 BACK = {"stepId": "rt-1", "items": [{"productId": TEA, "quantity": 1}], "restock": True}
 
+COMMANDS = {
+    "extend": {"until": "2031-01-01T00:00:00Z"},
+    "confirm": None,
+    "fulfil": None,
+    "cancel": None,
+    "returns": BACK,
+}
+"""Each with its body."""
+
+TOO_LARGE = "x" * 262_145
+
 
 def statuses_seen(api, monkeypatch):
     """Get each status from each route. Returns pairs of both."""
-    wait = JSON | {"prefer": "wait=5"}
-    commands = ("extend", "confirm", "fulfil", "cancel", "returns")
-    bodies = {"returns": BACK, "extend": {"until": "2031-01-01T00:00:00Z"}}
     seen = set()
 
     def see(method, path, *given, claims=OPERATOR, **more):
@@ -379,13 +387,25 @@ def statuses_seen(api, monkeypatch):
         route = re.sub("(?<=/products/)[^/]+|(?<=/stock/)[^/]+", "{productId}", route)
         seen.add(((method, route), api(method, path, *given, claims=claims, **more).status))
 
-    too_large = "x" * 262_145
+    see_orders_placed(see)
+    see_orders_and_products_read(see)
+    see_commands(see, api)
+    see_operators_requests(see)
+    see_failures(see, monkeypatch)
+    return seen
+
+
+def see_orders_placed(see):
+    wait = JSON | {"prefer": "wait=5"}
     for body, headers in (
         *((ORDER, wait), (ORDER, wait), (ORDER, JSON), (ORDER | {"userId": "u-8"}, wait)),
-        *(("{", JSON), (ORDER, {}), (too_large, JSON)),
+        *(("{", JSON), (ORDER, {}), (TOO_LARGE, JSON)),
     ):
         see("POST", "/orders", body, headers)
     see("POST", "/orders", ORDER, claims={"sub": "u-8"})
+
+
+def see_orders_and_products_read(see):
     for path in ("/orders/o-1", f"/products/{TEA}"):
         see("GET", path)
         see("GET", path, headers={"if-none-match": "*"})
@@ -400,14 +420,16 @@ def statuses_seen(api, monkeypatch):
     see("GET", "/products")
     for path in ("/orders/o-1", "/products", f"/products/{TEA}"):
         see("GET", path, claims={})
+
+
+def see_commands(see, api):
     see("POST", "/orders/o-1/fulfil")
-    for command in commands:
+    for command, body in COMMANDS.items():
         path = f"/orders/o-1/{command}"
-        body = bodies.get(command)
         see("POST", path, body, claims={"sub": "u-7"})
         see("POST", f"/orders/o-2/{command}", body)
         see("POST", path, "{")
-        see("POST", path, too_large)
+        see("POST", path, TOO_LARGE)
         see("POST", path, {"why": 1}, {})
         see("POST", path, BACK | {"stepId": "rt-2"} if body is BACK else body)
         if command == "fulfil":
@@ -415,35 +437,15 @@ def statuses_seen(api, monkeypatch):
             api("POST", "/orders/o-3/cancel", claims=OPERATOR)
     see("POST", "/orders/o-1/cancel")
     place(api, "o-6", claims=OPERATOR, holdSeconds=900)
-    see("POST", "/orders/o-6/extend", bodies["extend"])
+    see("POST", "/orders/o-6/extend", COMMANDS["extend"])
     place(api, "o-4", claims=OPERATOR)
     see("POST", "/orders/o-4/cancel")
     see("POST", "/orders/o-4/confirm")
     see("POST", "/orders/o-4/returns", BACK)
-    see_operators_requests(see)
     unreadable = {"orderId": {"S": "o-5"}, "userId": {"S": "u"}, "items": {"S": "?"}}
     boto3.client("dynamodb").put_item(TableName="Orders", Item=unreadable)
-    for command in commands:
-        see("POST", f"/orders/o-5/{command}", bodies.get(command))
-    for error in (
-        ThrottledError("ThrottlingException", "x"),
-        StoreUnavailableError("AccessDeniedException", "x"),
-    ):
-        broken(monkeypatch, error)
-        monkeypatch.setattr(SqsCalls, "send_one", lambda *_: False)
-        see("POST", "/orders", ORDER)
-        for path in ("/orders/o-1", f"/products/{TEA}"):
-            see("GET", path)
-        see("GET", "/orders", query={"userId": "u-7"})
-        see("GET", "/products", query={"ids": TEA})
-        for command in commands:
-            see("POST", f"/orders/o-1/{command}", bodies.get(command))
-        for method, path, body in OPERATORS_REQUESTS:
-            see(method, path, body, query=QUERIES.get(method))
-        of_product = (f"/products/{TEA}/adjustments", f"/products/{TEA}/history")
-        for path in ("/stock", f"/stock/{TEA}", *of_product):
-            see("GET", path)
-    return seen
+    for command, body in COMMANDS.items():
+        see("POST", f"/orders/o-5/{command}", body)
 
 
 OPERATORS_REQUESTS = (
@@ -467,7 +469,7 @@ def see_operators_requests(see):
         see(method, path, body, query=query, claims={"sub": "u-7"})
         see(method, path, body, query=query)
         see(method, path, "{", query=query)
-        see(method, path, "x" * 262_145, query=query)
+        see(method, path, TOO_LARGE, query=query)
         see(method, path, {"why": 1}, {}, query=query)
         see(method, path.replace("mug", "cup"), body, query=query)
     see(*OPERATORS_REQUESTS[0])
@@ -489,6 +491,27 @@ def see_operators_requests(see):
     see("GET", "/stock/cup")
     see("GET", "/products/cup/adjustments")
     see("GET", "/products/cup/history")
+
+
+def see_failures(see, monkeypatch):
+    for error in (
+        ThrottledError("ThrottlingException", "x"),
+        StoreUnavailableError("AccessDeniedException", "x"),
+    ):
+        broken(monkeypatch, error)
+        monkeypatch.setattr(SqsCalls, "send_one", lambda *_: False)
+        see("POST", "/orders", ORDER)
+        for path in ("/orders/o-1", f"/products/{TEA}"):
+            see("GET", path)
+        see("GET", "/orders", query={"userId": "u-7"})
+        see("GET", "/products", query={"ids": TEA})
+        for command, body in COMMANDS.items():
+            see("POST", f"/orders/o-1/{command}", body)
+        for method, path, body in OPERATORS_REQUESTS:
+            see(method, path, body, query=QUERIES.get(method))
+        of_product = (f"/products/{TEA}/adjustments", f"/products/{TEA}/history")
+        for path in ("/stock", f"/stock/{TEA}", *of_product):
+            see("GET", path)
 
 
 def broken(monkeypatch, error):

@@ -28,6 +28,12 @@ OUTPUTS = {
     "OrdersTableName": "the-orders",
     "PlaceOrdersFunctionName": "place",
 }
+METRICS = [
+    ["InventoryOrders", "OrdersPlaced", "service", "s", {}],
+    ["InventoryOrders", "LowStock", "service", "s"],
+    [{"expression": "a + b"}],
+]
+BOARD = json.dumps({"widgets": [{"properties": {"metrics": METRICS}}]})
 
 
 def template():
@@ -67,23 +73,7 @@ def template():
             },
             "Dashboard": {
                 "Type": "AWS::CloudWatch::Dashboard",
-                "Properties": {
-                    "DashboardBody": json.dumps(
-                        {
-                            "widgets": [
-                                {
-                                    "properties": {
-                                        "metrics": [
-                                            ["InventoryOrders", "OrdersPlaced", "service", "s", {}],
-                                            ["InventoryOrders", "LowStock", "service", "s"],
-                                            [{"expression": "a + b"}],
-                                        ]
-                                    }
-                                }
-                            ]
-                        }
-                    )
-                },
+                "Properties": {"DashboardBody": BOARD},
             },
         },
         physical={
