@@ -1,4 +1,4 @@
-"""Layering: which room may import which, what a module says first, and how tests are named."""
+"""Layering: which room may import which, what a module says first, how long functions are, and how tests are named."""
 
 import ast
 import re
@@ -254,6 +254,25 @@ def test_the_first_line_of_a_module_is_one_sentence_about_its_subject(room):
             if not re.fullmatch(r"(?!.*[.!?] [A-Z`]).+\.", first):
                 wrong.append(f"{name}: {first}")
     assert wrong == []
+
+
+def test_functions_have_at_most_60_lines_and_constructors_6_parameters():
+    """A test may tell a long story, and a data class may have many fields."""
+    functions = [
+        (f"{name}.{node.name}", node)
+        for name, file in MODULES.items()
+        if not is_within(name, ["tests"])
+        for node in nodes_of(file)
+        if isinstance(node, ast.FunctionDef)
+    ]
+    assert len(functions) > 1000
+    assert [name for name, node in functions if node.end_lineno - node.lineno >= 60] == []
+    wide = [
+        name
+        for name, node in functions
+        if node.name == "__init__" and len([*node.args.args, *node.args.kwonlyargs]) > 1 + 6
+    ]
+    assert wide == []
 
 
 def test_names_of_tests_have_at_most_80_characters():
