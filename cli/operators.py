@@ -870,7 +870,7 @@ def _report_bad_lines(bad: Sequence[BadLine], report: Path) -> None:
 
 
 @app.command(rich_help_panel=PANEL)
-def announce(
+def republish(
     order: Annotated[
         list[str] | None,
         typer.Option(metavar="ID", help="Publish this order; can be repeated."),

@@ -217,7 +217,7 @@ ALARMS = (
         _UNDELIVERABLE,
         _A_MESSAGE_STAYS,
         "Some events could not be published, so no consumer gets them. First: read errorCode and errorMessage in "
-        "UndeliverableEventsQueue. Repair what they say, then publish these orders again (inventory-orders announce).",
+        "UndeliverableEventsQueue. Repair what they say, then publish these orders again (inventory-orders republish).",
         basic=("undeliverable events",),
     ),
     Alarm(

@@ -56,7 +56,7 @@ def document() -> dict[str, Any]:
             }
         },
         "operations": {
-            "announce": {
+            "publish": {
                 "action": "send",
                 "channel": {"$ref": "#/channels/outcomes"},
                 "summary": "The events of the tables' changes.",

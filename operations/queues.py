@@ -36,7 +36,7 @@ DEAD_LETTERS = (
 """The dead-letter queues, in the order of `QUEUES`."""
 
 UNDELIVERABLE_EVENTS = "UndeliverableEventsQueueUrl"
-"""Events that the bus never takes. They are not redriven: `announce` publishes them again from the rows."""
+"""Events that the bus never takes. They are not redriven: `republish` publishes them again from the rows."""
 
 
 def pairs(aws: Aws) -> list[tuple[str, str]]:

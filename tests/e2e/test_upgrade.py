@@ -144,7 +144,7 @@ def test_an_upgrade_and_the_way_back_while_orders_flow(embedded_aws, next_versio
             if not waiting:
                 break
     assert customers.problems == []
-    assert waiting == set(), "not announced"
+    assert waiting == set(), "not published"
     back = version_of(aws)
     versions = [before[0], after[0], back[0]]
     assert customers.versions == set(versions)

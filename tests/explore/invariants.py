@@ -508,9 +508,9 @@ def check_event(world: World, event: dict[str, Any]) -> None:
     Raises:
         ViolationError: It does not.
     """
-    announced, happened = _announced(world), _happened(world)
+    published, happened = _published(world), _happened(world)
     event_id = event["metadata"]["eventId"]
-    for subject, ids in announced.items():
+    for subject, ids in published.items():
         expected = happened.get(subject, [])
         _require(
             ids == expected[: len(ids)],
@@ -518,7 +518,7 @@ def check_event(world: World, event: dict[str, Any]) -> None:
         )
 
 
-def _announced(world: World) -> dict[str, list[str]]:
+def _published(world: World) -> dict[str, list[str]]:
     """The ids of all events on the bus by what they are about, each where it was first."""
     found: dict[str, list[str]] = {}
     for event in world.bus:
@@ -532,7 +532,7 @@ def _announced(world: World) -> dict[str, list[str]]:
 
 
 def _happened(world: World) -> dict[str, list[str]]:
-    """The ids of the events that have to be announced, from the changes of the rows."""
+    """The ids of the events that have to be published, from the changes of the rows."""
     found: dict[str, list[str]] = {}
     for change in world.history:
         table, (subject, *_) = change.place
@@ -590,11 +590,11 @@ def check_end(world: World) -> None:
         end = end_of(world, message_id)
         _require(end is not None, f"{body} was lost")
         _require(end != "REFUSED_BY_DYNAMODB", f"{body} was taken for poison")
-    announced = _announced(world)
+    published = _published(world)
     for subject, expected in _happened(world).items():
         _require(
-            announced.get(subject, []) == expected,
-            f"of {subject} was announced {announced.get(subject)}, and what happened is {expected}",
+            published.get(subject, []) == expected,
+            f"of {subject} was published {published.get(subject)}, and what happened is {expected}",
         )
     for queue in world.model.sqs.queues.values():
         _require(

@@ -82,8 +82,8 @@ LINES = "lines of one order"
 CANCELLED_REST = "return against a cancelled rest"
 EARLY = "order against its early commands"
 ONE_BATCH = "commands of one order in one batch"
-LIFE_TOLD = "announcing an order's life"
-TOMBSTONE_TOLD = "announcing a tombstone filled in"
+LIFE_TOLD = "publishing an order's life"
+TOMBSTONE_TOLD = "publishing a tombstone filled in"
 
 LOAN = "loan against order by row"
 LAST_LOAN = "last unit to lend"
@@ -607,13 +607,13 @@ MUTANTS = (
         kind="time",
     ),
     _mutant(
-        "every change of an order announced as a new status",
+        "every change of an order published as a new status",
         *("domain/events.py", 'is_news = before.get("status") != order["status"]'),
         "is_news = True",
         LIFE_TOLD,
     ),
     _mutant(
-        "tombstone announced",
+        "tombstone published",
         *("domain/events.py", "if after is None or (_is_tombstone(after) and"),
         "if after is None or (False and",
         TOMBSTONE_TOLD,

@@ -707,7 +707,7 @@ def _is_paid(world: World) -> None:
     require("confirmedAt" in row or bool(is_late), f"it was paid in time, and ended as {row}")
 
 
-def _announced_life(world: World, rivals: int) -> None:
+def _published_life(world: World, rivals: int) -> None:
     world.product("p", 1)
     _held(world, 600.0)
     world.deliver("A", "change_orders", command("cancel"))
@@ -717,7 +717,7 @@ def _announced_life(world: World, rivals: int) -> None:
         world.deliver("C", "place_orders", order("c", p=1))
 
 
-def _announced_tombstone(world: World, rivals: int) -> None:
+def _published_tombstone(world: World, rivals: int) -> None:
     world.product("p", 2)
     world.deliver("A", "place_orders", order("o", p=2))
     world.deliver("B", "change_orders", command("cancel"))
@@ -726,7 +726,7 @@ def _announced_tombstone(world: World, rivals: int) -> None:
         world.deliver("C", "change_orders", command("confirm"))
 
 
-def _announced_stock(world: World, rivals: int) -> None:
+def _published_stock(world: World, rivals: int) -> None:
     world.product("p", 3, lowStockThreshold=1)
     world.deliver("A", "place_orders", order("a", p=3))
     world.deliver("B", "adjust_stock", receipt("r", "p", 1))
@@ -1209,19 +1209,19 @@ SCENARIOS = {
         Scenario("sweeper against sweeper", _two_sweepers, check=_is_swept),
         Scenario("sweeper against confirmation in time", _sweep_and_confirm, check=_is_paid),
         Scenario(
-            "announcing an order's life",
-            _announced_life,
+            "publishing an order's life",
+            _published_life,
             jumps=(WORKING_SECONDS + 1.0,),
             faults=_OF_A_PUBLISHER,
             switches=2,
         ),
         Scenario(
-            "announcing a tombstone filled in",
-            _announced_tombstone,
+            "publishing a tombstone filled in",
+            _published_tombstone,
             jumps=(WORKING_SECONDS + 1.0,),
             faults=_OF_A_PUBLISHER,
         ),
-        Scenario("announcing stock", _announced_stock, faults=_OF_A_PUBLISHER),
+        Scenario("publishing stock", _published_stock, faults=_OF_A_PUBLISHER),
         Scenario("order by hand against itself from the queue", _by_hand_and_from_the_queue),
         _with_lanes("loan against order by row", _loan_and_row, faults=(*_TORN, "late", "clocks")),
         _with_lanes("last unit to lend", _last_unit_to_lend),

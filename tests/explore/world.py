@@ -525,7 +525,7 @@ class World:
     def follow(self, name: str, table: str) -> None:
         """Start the event source of a table's stream, which passes all changes from now on to `publish_events`."""
         self.streams[table] = []
-        self._add(Process(name, f"announces {table}", lambda process: self._follow(process, table)))
+        self._add(Process(name, f"publishes {table}", lambda process: self._follow(process, table)))
 
     def _receive(self, queue: Queue) -> list[dict[str, Any]]:
         answer = self.model.sqs.answer(

@@ -290,7 +290,7 @@ def by_id(template, part):
     "invoke the function.",
     "https://docs.aws.amazon.com/lambda/latest/dg/with-ddb-filtering.html",
 )
-def test_products_are_filtered_to_the_changes_of_status_that_are_announced(dev):
+def test_products_are_filtered_to_the_changes_of_status_that_are_published(dev):
     (filtered,) = [source for source in mappings(dev, "StreamArn") if "FilterCriteria" in source]
     assert "Products" in filtered["EventSourceArn"]["Fn::GetAtt"][0]
     patterns = [json.loads(one["Pattern"]) for one in filtered["FilterCriteria"]["Filters"]]
@@ -301,12 +301,12 @@ def test_products_are_filtered_to_the_changes_of_status_that_are_announced(dev):
         assert {len(statuses) for statuses in images.values()} == {1}, "nothing but the status"
         before, after = (images[image]["status"]["S"] for image in ("OldImage", "NewImage"))
         passed |= set(itertools.product(before, after))
-    announced = {
+    published = {
         (before, after)
         for before, after in itertools.product(ProductStatus, repeat=2)
         if product_events(product_row(before), product_row(after))
     }
-    assert passed == announced
+    assert passed == published
 
 
 @pytest.mark.aws(

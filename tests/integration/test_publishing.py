@@ -1,4 +1,4 @@
-"""Outcomes on the embedded AWS: from a row's change to whoever listens, and announced again from the rows."""
+"""Outcomes on the embedded AWS: from a row's change to whoever listens, and published again from the rows."""
 
 import json
 import signal
@@ -86,7 +86,7 @@ def test_an_outcome_is_heard_and_nothing_is_left_of_the_listener(aws, new_id):
         heard = next_of(follower, new_id, 2)
         assert set(heard) == {"OrderCancelled", "ProductStockRecovered"}
         assert published(aws, new_id, send=False).events == 1
-        assert " published." in cli("announce", "--since", since, "--send").stdout
+        assert " published." in cli("republish", "--since", since, "--send").stdout
         again = next_of(follower, new_id)
         assert again == {"OrderCancelled": heard["OrderCancelled"]}, "the same id, the same content"
         follower.send_signal(signal.SIGTERM)
@@ -132,7 +132,7 @@ def test_a_status_of_somebody_else_is_parked_and_stops_nobody(aws, new_id):
         aws.sqs.purge_queue(QueueUrl=url)
 
 
-def test_what_happens_while_the_stream_is_not_read_is_announced_later(aws, new_id):
+def test_what_happens_while_the_stream_is_not_read_is_published_later(aws, new_id):
     create(aws, new_id, 5)
     found = aws.functions.list_event_source_mappings(
         FunctionName=aws.outputs["PublishEventsFunctionName"]

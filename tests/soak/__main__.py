@@ -1,9 +1,9 @@
 """The soak: ten thousand orders and other messages into the deployed stack while workers, DynamoDB and EventBridge fail.
 
 Workers are killed, and the clocks of most are two minutes off. DynamoDB throttles, conflicts, loses answers, executes
-requests after their repetition, and reads a batch in halves. EventBridge has brown-outs. Customers hear what is announced
+requests after their repetition, and reads a batch in halves. EventBridge has brown-outs. Customers hear what is published
 and answer with commands. The exit status is 0 only if every message ended in exactly one place, the books balance, each
-row's every status and each change of a product's status was announced and nothing else, no event was parked or overtaken by
+row's every status and each change of a product's status was published and nothing else, no event was parked or overtaken by
 a later one of its order, each rejected order lacked units when it was rejected, and faults did happen, to publishers and
 sweepers too.
 """
@@ -77,7 +77,7 @@ FUNCTIONS = (*FED_FUNCTIONS, "PublishEvents", "Sweep")
 
 # The stack sweeps each minute; here two sweeps begin together, so much more often.
 SECONDS_BETWEEN_SWEEPS = 10.0
-# So long nothing new is announced before the run ends. A publisher that was killed is invoked again much sooner.
+# So long nothing new is published before the run ends. A publisher that was killed is invoked again much sooner.
 SILENT_SECONDS = 10.0
 
 
@@ -323,7 +323,7 @@ def summary(
     brown_outs = {kind.value: run.brown_outs[kind] for kind in BrownOut}
     lost_one = {name for name in FUNCTIONS if run.kills[aws.outputs[f"{name}FunctionName"]]}
     harmed = {"PublishEvents", "Sweep"} <= lost_one and failed_invocations > 0
-    unannounced = differences(books.orders, (heard.event for heard in customers.heard.values()))
+    unpublished = differences(books.orders, (heard.event for heard in customers.heard.values()))
     of_products, told = demanded(changes), customers.news_of_products
     undeliverable = queues.depth(aws, "UndeliverableEventsQueueUrl").total
     on_hold = sum("expiresAt" in row for row in books.orders.values())
@@ -334,7 +334,7 @@ def summary(
         and harmed
         and all((faults | brown_outs).values())
         and len(run.clocks) == 3
-        and not unannounced
+        and not unpublished
         and not baseless
         and told == of_products != set()
         and undeliverable == on_hold == len(run.overtaken) == 0
@@ -346,7 +346,7 @@ def summary(
         "commandsSent": len(customers.commands),
         "eventsHeard": dict(sorted(customers.events.items())),
         "eventsRepeated": customers.repeated,
-        "notAnnounced": unannounced,
+        "notPublished": unpublished,
         "rejectedWithoutReason": list(baseless),
         "productChanges": len(changes),
         "productEventsDemanded": len(of_products),
@@ -423,7 +423,7 @@ def show(result: dict[str, Any], console: Console) -> None:
         (
             "Events heard",
             sum(result["eventsHeard"].values()),
-            f"{result['eventsRepeated']:,} came again; {len(result['notAnnounced'])} orders differ from their rows; "
+            f"{result['eventsRepeated']:,} came again; {len(result['notPublished'])} orders differ from their rows; "
             f"{result['commandsSent']:,} commands answered them",
         ),
         (
@@ -447,7 +447,7 @@ def show(result: dict[str, Any], console: Console) -> None:
         table.add_row(name, f"{value:,}", note)
     console.print(table)
     console.print(
-        "[bold green]Clean:[/] every message ended in exactly one place, the books balance, what was announced is what happened, and no order "
+        "[bold green]Clean:[/] every message ended in exactly one place, the books balance, what was published is what happened, and no order "
         "was rejected without reason."
         if result["clean"]
         else f"[bold red]Not clean.[/] See {os.path.relpath(SUMMARY)} and {os.path.relpath(LOGS)}."

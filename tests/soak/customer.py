@@ -114,7 +114,7 @@ def _message(action: str, order: Mapping[str, Any]) -> OrderMessage:
 def differences(
     rows: Mapping[str, Mapping[str, Any]], events: Iterable[Mapping[str, Any]]
 ) -> list[str]:
-    """What the rows say that has happened to their orders, against the events. Empty if each was announced once.
+    """What the rows say that has happened to their orders, against the events. Empty if each was published once.
 
     Args:
         rows: All orders, by id.

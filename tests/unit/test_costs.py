@@ -108,7 +108,7 @@ def test_stock_events_take_these_units(shop):
     assert consumed(shop)[0] - writes == stock.write_units
 
 
-def test_what_was_announced_takes_as_much_room_as_the_costs_say():
+def test_what_was_published_takes_as_much_room_as_the_costs_say():
     chance, products = random.Random(0), costs.STOCK_EVENTS[-1].products // STOCK_PARTS
     levels = {
         f"SKU-{chance.randrange(10**8):08}": (
@@ -129,7 +129,7 @@ class EventBridge:
         self.shop = shop
 
     def put_events(self, *, Entries):
-        self.shop.announced += Entries
+        self.shop.published += Entries
         return {"FailedEntryCount": 0, "Entries": [{"EventId": "e"}] * len(Entries)}
 
 
@@ -150,7 +150,7 @@ def shop(monkeypatch):
         monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "InventoryOrders")
         # Threads would not wait in virtual time.
         monkeypatch.setattr(runtime, "executor", lambda: None)
-        tables.announced = []
+        tables.published = []
         end = Deadline.after(math.inf, SystemClock())
         calls = SqsCalls(Queues(boto3.client("sqs"), QueueUrls("none")), end)
         publisher = Publisher(Bus(EventBridge(tables), "bus"), calls.park, SystemClock())
@@ -218,13 +218,13 @@ def stored_bytes(orders, row):
 
 
 def published(shop, before, after, capsys):
-    """Announce one change of an order, which must be one small event. Returns the bytes of the log."""
+    """Publish one change of an order, which must be one small event. Returns the bytes of the log."""
     handler = load_handler("publish_events")
     handler.logger.registered_handler.stream = sys.stdout
     record = change(decode(before) if before else None, decode(after))
-    shop.announced.clear()
+    shop.published.clear()
     handler.lambda_handler({"Records": [record]}, FakeContext("f"))
-    (entry,) = shop.announced
+    (entry,) = shop.published
     assert len(entry["Detail"]) < 65_536
     return len(capsys.readouterr().out)
 

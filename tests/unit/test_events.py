@@ -180,13 +180,13 @@ def test_an_event_holds_nothing_that_only_the_books_need_and_no_person_but_the_u
         ({"attributes": "web"}, "UNREADABLE_ROW", "attributes"),
     ],
 )  # fmt: skip
-def test_a_row_that_breaks_the_contract_is_named_and_announces_nothing(changes, code, names):
+def test_a_row_that_breaks_the_contract_is_named_and_publishes_nothing(changes, code, names):
     with pytest.raises(UnpublishableError, match=names) as refused:
         order_events(None, order_row(**changes))
     assert refused.value.code == code
 
 
-def test_a_row_that_was_repaired_is_announced():
+def test_a_row_that_was_repaired_is_published():
     broken = order_row(items="tea", status="ON_HOLD")
     assert [event.type for event in order_events(broken, PLACED)] == ["OrderPlaced"]
 
@@ -245,7 +245,7 @@ def test_a_product_that_is_listed_or_delisted_is_no_news():
         ({}, {"price": Decimal("12.9")}, "price"),
     ],
 )
-def test_a_product_that_breaks_the_contract_is_named_and_announces_nothing(before, after, names):
+def test_a_product_that_breaks_the_contract_is_named_and_publishes_nothing(before, after, names):
     with pytest.raises(UnpublishableError, match=names) as refused:
         product_events(product_row(**before), product_row("LOW_STOCK") | after)
     assert refused.value.code == "UNREADABLE_ROW"

@@ -531,7 +531,7 @@ def heard(monkeypatch):
     return entries
 
 
-def test_the_handler_announces_a_batch_and_counts_it(publish, heard, shop_environment, capsys):
+def test_the_handler_publishes_a_batch_and_counts_it(publish, heard, shop_environment, capsys):
     records = records_of("o-1")
     answer = publish(*records, change(None, order_row("o-2", status="ON_HOLD"), 9))
     assert answer == {"result": "PUBLISHED", "published": 3, "undeliverable": 1}

@@ -1,4 +1,4 @@
-"""Announcing again from the rows: which orders, what is said of each, and what if the bus does not take it."""
+"""Publishing again from the rows: which orders, what is said of each, and what if the bus does not take it."""
 
 import json
 from types import SimpleNamespace
@@ -50,7 +50,7 @@ def ids(entries):
     return [json.loads(entry.detail)["metadata"]["eventId"] for entry in entries]
 
 
-def test_orders_since_a_time_are_announced_as_they_stand(aws, taken):
+def test_orders_since_a_time_are_published_as_they_stand(aws, taken):
     progress = []
     for send in (False, True):
         rows = rows_since(aws, moment("2026-01-01T12:00"))
@@ -63,7 +63,7 @@ def test_orders_since_a_time_are_announced_as_they_stand(aws, taken):
     assert progress == [3, 3]
 
 
-def test_orders_are_announced_by_their_ids_and_an_unknown_one_stops_it(aws, taken):
+def test_orders_are_published_by_their_ids_and_an_unknown_one_stops_it(aws, taken):
     rows = rows_of(aws, ["o-2", "o-1", "o-2"])
     assert republish(aws, rows, send=True, on_progress=lambda _: None).events == 2
     assert sorted(ids(taken)) == ["o-1#1#OrderPlaced", "o-2#2#OrderCancelled"]
@@ -72,7 +72,7 @@ def test_orders_are_announced_by_their_ids_and_an_unknown_one_stops_it(aws, take
     assert len(taken) == 2
 
 
-def test_money_that_is_owed_is_announced_again(aws, taken):
+def test_money_that_is_owed_is_published_again(aws, taken):
     refund = {"at": LATER, "reason": "ORDER_EXPIRED"}
     items = [{"productId": "tea", "quantity": 1}]
     back = {"action": "return", "at": LATER, "items": items, "restock": False}

@@ -1,4 +1,4 @@
-"""The soak must find messages that are lost, doubled or unexpected, and what was announced wrongly or not at all."""
+"""The soak must find messages that are lost, doubled or unexpected, and what was published wrongly or not at all."""
 
 import json
 from collections import Counter
@@ -303,7 +303,7 @@ def test_events_that_say_what_the_row_says_make_no_difference(row, events):
         [*ITS_EVENTS, told(1, "OrderPlaced", "o-2")],
     ],
 )
-def test_an_outcome_that_was_not_announced_or_did_not_happen_is_found(events):
+def test_an_outcome_that_was_not_published_or_did_not_happen_is_found(events):
     assert len(differences({"o-1": EXPIRED_IN_VAIN}, events)) == 1
 
 

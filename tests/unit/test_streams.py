@@ -64,7 +64,7 @@ def test_a_mapping_or_a_stream_that_was_disabled_is_seen(looks, how):
     assert len(looks(**how)) == 2
 
 
-def test_where_nothing_is_announced_nothing_is_asked(looks):
+def test_where_nothing_is_published_nothing_is_asked(looks):
     assert looks(()) == []
 
 
