@@ -29,9 +29,8 @@ class Tally:
         calls: Number of requests to DynamoDB.
         others: Number of other requests.
         usage: Their capacity units.
-        attempts: Transactions that tried to write products or orders.
+        attempts: Requests that tried to write products or orders.
         conflicts: Those of them that lost against a rival.
-        claims_refused: Refused claims.
         tries: Number of attempts to write each order.
         durable: When each order was first written.
     """
@@ -40,7 +39,7 @@ class Tally:
         self._tables = products_table, orders_table
         self.calls = self.others = 0
         self.usage = Usage()
-        self.attempts = self.conflicts = self.claims_refused = 0
+        self.attempts = self.conflicts = 0
         self.tries: Counter[str] = Counter()
         self.durable: dict[str, float] = {}
 
@@ -52,12 +51,8 @@ class Tally:
         call = Call(exchange, *self._tables)
         self.calls += 1
         self.usage += call.usage
-        if call.operation == "UpdateItem":
-            # Claims are the only single updates of these tables.
-            self.claims_refused += call.is_conflict
-        else:
-            self.attempts += call.is_attempt
-            self.conflicts += call.is_conflict
+        self.attempts += call.is_attempt
+        self.conflicts += call.is_conflict
         for order_id in call.order_ids:
             self.tries[order_id] += 1
             if call.ok:
@@ -148,11 +143,9 @@ class Figures(Trial):
         write_units: Write units per order, without the index.
         index_units: Write units of the index `byUser`, per order.
         read_units: Read units per order.
-        attempts: Transactions on products and orders, per order.
+        attempts: Requests that tried to write products or orders, per order.
         conflicts: Attempts that failed because of a rival, per order.
         conflict_rate: Share of the attempts that failed because of a rival.
-        claims_refused: Refused claims, per order. Each is a single update that costs 1 unit, and counts in requests
-            and write units.
         retries: Attempts after the first, average over answered orders.
         retries_p95: Attempts after the first, 95th percentile.
         p50_ms: From receipt to durable, median, in milliseconds.
@@ -177,7 +170,6 @@ class Figures(Trial):
     attempts: float
     conflicts: float
     conflict_rate: float
-    claims_refused: float
     retries: float
     retries_p95: int
     p50_ms: float
@@ -237,7 +229,6 @@ def reduce(trial: Trial, observed: Observed, audited: Audit) -> Figures:
         attempts=per_order(tally.attempts),
         conflicts=per_order(tally.conflicts),
         conflict_rate=tally.conflicts / tally.attempts if tally.attempts else math.nan,
-        claims_refused=per_order(tally.claims_refused),
         retries=sum(retries) / len(retries) if retries else math.nan,
         retries_p95=int(percentile(retries, 95)) if retries else 0,
         p50_ms=percentile(waits, 50) * 1000,

@@ -49,17 +49,7 @@ def show_contenders(cells: Sequence[Figures], screen: Console) -> None:
         chosen = [cell for cell in cells if (cell.engine, cell.workload) == (engine, workload)]
         shown = table(f"{_TITLES[workload]}: {_ENGINES[engine]}", "contender")
         for heading in (
-            *(
-                "workers",
-                "orders/s",
-                "requests",
-                "writes",
-                "reads",
-                "conflicts",
-                "claims refused",
-                "retries",
-                "p95",
-            ),
+            *("workers", "orders/s", "requests", "writes", "reads", "conflicts", "retries", "p95"),
             *("p50 ms", "p99 ms", "USD", ""),
         ):
             shown.add_column(heading, justify="right", no_wrap=True)
@@ -82,7 +72,6 @@ def _row(cell: Figures) -> list[str]:
         f"{cell.write_units:.2f}",
         f"{cell.read_units:.2f}",
         f"{cell.conflicts:.3f}",
-        f"{cell.claims_refused:.3f}",
         f"{cell.retries:.2f}",
         str(cell.retries_p95),
         f"{cell.p50_ms:,.0f}",

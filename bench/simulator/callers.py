@@ -67,8 +67,8 @@ class Served:
         at_once: Share answered 200, 201 or 409 without the queue.
         queued: Share that went through the queue.
         accepted: Share answered 202.
-        conflicts: Transactions that lost against a rival, per order.
-        conflict_rate: Share of the transactions that lost.
+        conflicts: Attempts to write that lost against a rival, per order.
+        conflict_rate: Share of the attempts to write that lost.
         write_units: Write units per order, without the index.
         requests: Requests to DynamoDB and SQS, per order.
         clean: Whether no order was applied twice, oversold or lost.

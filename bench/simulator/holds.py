@@ -81,7 +81,7 @@ class Ended:
     Attributes:
         pace: The rates of orders and of expiries.
         sent: Messages sent to the queue of expiries.
-        conflicts: Share of the transactions that lost against a rival.
+        conflicts: Share of the attempts to write that lost against a rival.
         clean: Whether each unit came back once, and none was sold twice or lost.
     """
 

@@ -66,7 +66,7 @@ class Seen:
         requests: Requests to DynamoDB per order.
         write_units: Write units per order, without the index.
         p99: Seconds from receipt to durable, 99th percentile; for callers from the request to its answer.
-        conflicts: Share of the transactions that lost against a rival.
+        conflicts: Share of the attempts to write that lost against a rival.
         took: Mean seconds of an operator's command, or seconds until the last expiry; NaN in other scenes.
         clean: Whether the books balance.
     """

@@ -103,9 +103,9 @@ def test_a_failed_condition_costs_as_much_as_the_write_of_the_larger_item():
         "__type": "com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException",
         "Item": {"productId": {"S": "drop"}, "name": {"S": "x" * 1100}},
     }
-    claim = call("UpdateItem", UPDATE["Update"], answer, 400)
-    assert claim.usage.write == 2
-    assert claim.is_conflict
+    failed = call("UpdateItem", UPDATE["Update"], answer, 400)
+    assert failed.usage.write == 2
+    assert failed.is_conflict
     assert call("UpdateItem", UPDATE["Update"]).usage.write == 1
 
 

@@ -80,7 +80,6 @@ def test_figures_are_counted_from_requests():
     assert cell.requests == 4 / 2
     assert cell.attempts == 3 / 2
     assert cell.conflicts == 1 / 2
-    assert cell.claims_refused == 0
     assert cell.conflict_rate == pytest.approx(1 / 3)
     assert cell.retries == 1
     assert cell.retries_p95 == 1

@@ -102,7 +102,7 @@ def test_an_order_and_its_decrement_are_written_together(each_store):
 
 @pytest.mark.parametrize("code", ["ThrottlingException", "InternalServerError"])
 def test_the_client_leaves_every_retry_to_the_engine(code):
-    """The client would sleep for up to a second after a throttle, while the engine holds a claim."""
+    """The client would sleep for up to a second after a throttle, while others wait for the depot."""
     asked = []
 
     def answer(*call):
