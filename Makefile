@@ -143,7 +143,7 @@ browser: setup
 		{ apt-get update && { $(INSTALL) chromium-headless-shell || $(INSTALL) chromium; }; } \
 			>.local/logs/browser-install.log 2>&1 || echo "It failed: see .local/logs/browser-install.log"; }
 
-docs: setup ## write the generated pages: docs/generated, and the AsyncAPI document of the events
+docs: setup ## write what is generated in docs: docs/generated, the tables of costs.md, and the AsyncAPI document of the events
 	@$(VENV)/bin/python -m tests.support.generated_pages
 
 screenshot: demo ## run the demo, then take a new docs/dashboard.png

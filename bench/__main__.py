@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,7 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bench import RESULTS, studies
-from bench.cells import Cell, Kept, Result, choose
+from bench.cells import Cell, Kept, Result, Study, choose
 from operations.errors import UserError
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -47,6 +48,16 @@ def bench(
     anew: Annotated[
         bool, typer.Option("--anew", help="Measure again also the cells that have results.")
     ] = False,
+    files: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option(
+            "--compare",
+            metavar="BEFORE AFTER",
+            help="Compare the scenes of two checkouts (.local/bench.jsonl of each), and measure none.",
+            exists=True,
+            dir_okay=False,
+        ),
+    ] = None,
 ) -> None:
     """Compare the service with its alternatives, or study its parts.
 
@@ -55,6 +66,9 @@ def bench(
     """
     names = [word for word in what or [] if "=" not in word] or studies.USUAL
     given = dict(word.split("=", 1) for word in what or [] if "=" in word)
+    if files is not None:
+        compare(names, *files, screen)
+        return
     chosen = _choose(names, "full" if full else "short", given)
     if cells:
         for cell in chosen:
@@ -75,14 +89,31 @@ def _choose(names: Sequence[str], size: str, given: Mapping[str, str]) -> list[C
     """List the cells of some studies."""
     chosen: list[Cell] = []
     for name in names:
-        if name not in studies.NAMES:
-            raise UserError(f"{name} is not a study; the studies are {', '.join(studies.NAMES)}")
         values = {parameter: texts.split(",") for parameter, texts in given.items()}
-        chosen += choose(name, studies.study(name), size, values)
+        chosen += choose(name, _study(name), size, values)
     known = dict.fromkeys(parameter for cell in chosen for parameter in cell.values)
     for parameter in given.keys() - known.keys():
         raise UserError(f"{parameter} is not a parameter; the parameters are {', '.join(known)}")
     return chosen
+
+
+def compare(names: Sequence[str], before: Path, after: Path, console: Console) -> None:
+    """Print what two files of results say of some studies.
+
+    Raises:
+        UserError: A study compares none.
+    """
+    for name in names:
+        compares = _study(name).compare
+        if compares is None:
+            raise UserError(f"{name} compares no files of results")
+        compares(before, after, console)
+
+
+def _study(name: str) -> Study:
+    if name not in studies.NAMES:
+        raise UserError(f"{name} is not a study; the studies are {', '.join(studies.NAMES)}")
+    return studies.study(name)
 
 
 def measure(cells: Sequence[Cell], kept: Kept, console: Console) -> bool:

@@ -86,6 +86,7 @@ class Study:
         measure: Measures a cell. It takes the parameters by name, and returns the figures.
         show: Prints results. Returns whether they are right.
         plot: Draws the plots of a full run in docs/. Returns the files.
+        compare: Prints what two files of results say, one from before a change and one from after it; None if it cannot.
     """
 
     about: str
@@ -93,6 +94,7 @@ class Study:
     measure: Callable[..., Result]
     show: Callable[[Found, Console], bool]
     plot: Callable[[Found], Sequence[Path]] = lambda _: ()
+    compare: Callable[[Path, Path, Console], None] | None = None
 
 
 def choose(name: str, study: Study, size: str, given: Mapping[str, Sequence[str]]) -> list[Cell]:

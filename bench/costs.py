@@ -1,4 +1,4 @@
-"""Computes costs on AWS, of orders and of an idle month: the tables in docs/costs.md.
+"""Computes costs on AWS, of orders and of an idle month: the tables in docs/costs.md, which `make docs` writes.
 
 The units follow from DynamoDB's rules and from the service's writes; a test measures them and the log on the handler
 itself. Another test counts the resources of the template. Prices are those of `operations.prices`.
@@ -12,8 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from inventory_orders.domain.allotments import STOCK_PARTS
+from local import ROOT
 from operations import prices
 from operations.prices import Bill
+
+PAGE = ROOT / "docs" / "costs.md"
 
 MILLION = 1_000_000
 SECONDS_OF_AN_INVOCATION = 0.1
@@ -417,10 +420,3 @@ UNITS_OF_A_WAITED_ORDER = (5.0, 1.5)
 
 # DynamoDB adds these bytes to each item, and to each entry of an index.
 _OVERHEAD_BYTES = 100
-
-
-if __name__ == "__main__":
-    from local import ROOT
-
-    _PAGE = ROOT / "docs" / "costs.md"
-    _PAGE.write_text(updated(_PAGE.read_text("utf-8")), "utf-8")

@@ -159,7 +159,7 @@ def _cpu_of_process(program: str, path: list[Path]) -> float:
 def _warm(name: str) -> float:
     """Measure one contender's CPU per order in a new process, in microseconds."""
     done = subprocess.run(
-        [sys.executable, "-m", "bench.studies.overhead", name],
+        [sys.executable, "-c", f"from {__name__} import print_warm; print_warm({name!r})"],
         env=_plain_environment(),
         cwd=ROOT,
         check=True,
@@ -227,6 +227,14 @@ def _product(key: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def print_warm(name: str) -> None:
+    """Measure one contender's CPU per order in this process, and print it."""
+    # Handlers log to standard output, which should contain only the figure.
+    figure_output = os.dup(1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    os.write(figure_output, f"{_run_warm(name):.1f}".encode())
+
+
 def _run_warm(name: str) -> float:
     """Measure CPU per order in this process, in microseconds."""
     stub = _Stub()
@@ -257,10 +265,3 @@ def _run_warm(name: str) -> float:
 
 
 STUDY = Study("cold start, CPU of an order, size of the layer", cells, measure, show)
-
-if __name__ == "__main__":
-    # Handlers log to standard output, which should contain only the figure.
-    figure_output = os.dup(1)
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    figure = _run_warm(sys.argv[1])
-    os.write(figure_output, f"{figure:.1f}".encode())

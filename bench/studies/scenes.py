@@ -1,14 +1,13 @@
 """Simulated scenes with all kinds of traffic, to compare the engine before and after a change with the same seeds.
 
 A scene calls handlers with the messages and commands that other systems send, so it runs on any version of the engine.
-`python -m bench.studies.scenes BEFORE AFTER` prints the results of two checkouts (`.local/bench.jsonl`) side by side.
+`python -m bench scenes --compare BEFORE AFTER` prints the results of two checkouts (`.local/bench.jsonl`) side by side.
 """
 
 from __future__ import annotations
 
 import json
 import random
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -577,8 +576,4 @@ def _newest(path: Path) -> dict[tuple[Value, ...], tuple[Mapping[str, Any], Resu
     }
 
 
-STUDY = Study("scenes with all kinds of traffic", cells, measure, show)
-
-
-if __name__ == "__main__":
-    compare(Path(sys.argv[1]), Path(sys.argv[2]), Console(highlight=False, width=150))
+STUDY = Study("scenes with all kinds of traffic", cells, measure, show, compare=compare)

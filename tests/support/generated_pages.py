@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from html import unescape
 from typing import Any
 
+from bench import costs
 from infra.settings import SCHEMA, must_be
 from inventory_orders.domain.change import Rejection, RejectionReason, Shortage
 from inventory_orders.messages.parse import json_schema
@@ -288,3 +289,4 @@ if __name__ == "__main__":
     for name in PAGES:
         (FOLDER / name).write_text(text_of(name), "utf-8")
     asyncapi.PAGE.write_text(asyncapi.text(), "utf-8")
+    costs.PAGE.write_text(costs.updated(costs.PAGE.read_text("utf-8")), "utf-8")

@@ -146,3 +146,18 @@ def test_anew_forgets_and_other_code_does_not_count(thing, tmp_path, monkeypatch
     assert thing.measured == [0, 1, 2, 3, 0]
     monkeypatch.setattr(bench_cells, "_digest", lambda: "other")
     assert Kept(path).get(CELLS[0]) is None
+
+
+def test_the_scenes_of_two_checkouts_are_compared_where_both_have_them(tmp_path):
+    figures = dict.fromkeys(("rate", "requests", "write_units", "p99", "conflicts", "took"), 2.0)
+    paths = tmp_path / "before.jsonl", tmp_path / "after.jsonl"
+    for path, rate, lanes in zip(paths, (2.0, 3.0), (0, 5), strict=True):
+        for scene in ("standard hot 1", path.stem):
+            cell = Cell.of("scenes", scene=scene, lanes=lanes, seed=0)
+            Kept(path).add(cell, figures | {"rate": rate, "clean": True})
+    console = Console(file=io.StringIO(), width=150)
+    command.compare(["scenes"], *paths, console)
+    (shown,) = (line for line in console.file.getvalue().splitlines() if "2.00" in line)
+    assert shown.split() == ["standard", "hot", "1", "2.00", "3.00", "1.50", *["1.00"] * 4]
+    with pytest.raises(UserError, match="contenders compares no files of results"):
+        command.compare(studies.USUAL, *paths, console)

@@ -31,7 +31,7 @@ from tests.support.streams import change
 from tests.support.tables_in_memory import tables_in_memory
 from tests.support.tea_shop import forget_what_handlers_made, new_process, tea_shop
 
-PAGE = (ROOT / "docs" / "costs.md").read_text("utf-8")
+PAGE = costs.PAGE.read_text("utf-8")
 TEAS = [product.product_id for product in catalogue()]
 
 
@@ -41,7 +41,7 @@ TEAS = [product.product_id for product in catalogue()]
     "https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-scaling.html",
 )
 def test_the_tables_are_what_the_prices_say():
-    assert costs.updated(PAGE) == PAGE, "run .venv/bin/python -m bench.costs"
+    assert costs.updated(PAGE) == PAGE, "stale: run `make docs`"
     assert all(table in PAGE for table in costs.tables())
 
 
