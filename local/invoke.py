@@ -231,6 +231,7 @@ def make_queues() -> Mapping[str, str]:
         **{f"{table.name}_TABLE_NAME": table.value for table in Table},
         "POWERTOOLS_SERVICE_NAME": "inventory-orders-local",
         "SHOW_STOCK": "numbers",
+        "LANES": "2",
         "HOLD_GRACE_SECONDS": "60",
     }
     for variable, name in {

@@ -1,4 +1,7 @@
-"""This service's handler with batches of 10, the default of Lambda's event source mappings, and without lanes."""
+"""This service's handler with batches of 10, the default of Lambda's event source mappings, and without lanes.
+
+Nobody deploys it: it shows what lanes are for.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""This service's handler with batches of 99 and without lanes: one full transaction if all are for one product."""
+"""This service's handler with batches of 99 and without lanes: one full transaction if all are for one product.
+
+Nobody deploys it: it shows what lanes are for.
+"""
 
 from __future__ import annotations
 

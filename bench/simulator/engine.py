@@ -645,8 +645,8 @@ class Simulation:
     def _load(self) -> Callable[[Any, Any], Any]:
         """Import a copy of the contender. With warm conditions it knows the demand."""
         handler: Callable[[Any, Any], Any] = contenders.load(self._contender.name).lambda_handler
-        if self._demand is not None and (lanes := runtime.process().committer.lanes) is not None:
-            lanes.demand = deepcopy(self._demand)
+        if self._demand is not None:
+            runtime.process().committer_with_lanes.lanes.demand = deepcopy(self._demand)
         return handler
 
     def _invoke(self, worker: Worker) -> list[Message]:

@@ -47,6 +47,7 @@ _ENVIRONMENT = {
     "IDEMPOTENCY_TABLE_NAME": "Idempotency",
     "QUEUE_URL": "http://127.0.0.1:9/000000000000/bench",
     "DEAD_LETTER_QUEUE_URL": "http://127.0.0.1:9/000000000000/bench-dead",
+    "LANES": "1",
     "POWERTOOLS_SERVICE_NAME": "inventory-orders-bench",
 }
 
@@ -158,9 +159,10 @@ def _cpu_of_process(program: str, path: list[Path]) -> float:
 
 def _warm(name: str) -> float:
     """Measure one contender's CPU per order in a new process, in microseconds."""
+    has_lanes = name in contenders.NAMES and contenders.describe(name).has_lanes
     done = subprocess.run(
         [sys.executable, "-c", f"from {__name__} import print_warm; print_warm({name!r})"],
-        env=_plain_environment(),
+        env=_plain_environment() | {"LANES": str(int(has_lanes))},
         cwd=ROOT,
         check=True,
         stdout=subprocess.PIPE,

@@ -307,7 +307,8 @@ class Scenario:
         check: What must hold at the end, in addition to the invariants.
         faults: The kinds of which the complete search covers one fault; None: all. Random schedules have all.
         switches: In the complete search, most times that a process stops though it could go on; 0: no bound.
-        lanes: How many lanes the environments that place orders may use.
+        lanes: How many lanes the environments that place orders may use. With 0, as nobody deploys it, they sell from rows
+            whatever happens, so that every schedule of the rest can be searched.
         line_works: Whether the depot's lease keeps anybody out. If not, everybody gets it whenever they ask, as with
             clocks that are all wrong.
     """
@@ -1360,8 +1361,8 @@ class Handlers:
 
     def _variables_of(self, name: str) -> dict[str, str]:
         """The environment variables in which functions differ."""
-        lanes = self._world_of_now().scenario.lanes if name == "place_orders" else 0
-        variables = {"LANES": str(lanes)}
+        lanes = self._world_of_now().scenario.lanes
+        variables = {"LANES": str(lanes)} if name == "place_orders" else {}
         for prefix, queue in QUEUES.get(name, {}).items():
             variables[f"{prefix}QUEUE_URL"] = _url(queue)
             dead = f"{queue.removesuffix('.fifo')}Dead{_end(queue)}"
@@ -1372,12 +1373,12 @@ class Handlers:
         """Note rivals on products in the engine of the environment that is running."""
         self._function_of[self._world_of_now().environment] = "place_orders"
         for product_id in product_ids:
-            self._process_of_now().committer.client.rivals.observe(product_id)
+            self._process_of_now().committer_with_lanes.client.rivals.observe(product_id)
 
     def wait_in_line(self) -> None:
         """Note a wait for the depot in the engine of the environment that is running."""
         self._function_of[self._world_of_now().environment] = "place_orders"
-        self._process_of_now().committer.client.line.observe(1.0)
+        self._process_of_now().committer_with_lanes.client.line.observe(1.0)
 
     def _random_bytes(self, count: int) -> bytes:
         return bytes(count) if self._world is None else self._world.random_bytes(count)

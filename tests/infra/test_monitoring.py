@@ -177,8 +177,6 @@ def place_orders_among_rivals(call, monkeypatch):
 
 def sell_from_lanes(call, monkeypatch):
     """One has too few units, and one of the pages is corrupt."""
-    monkeypatch.setenv("LANES", "2")
-    new_process()
     monkeypatch.setattr(Rivals, "are_met_on", lambda *_: True)
     for number, quantity in enumerate((1, 1, 50)):
         lent = order_body(f"lent-{number}", {"tea-dragonwell": quantity})

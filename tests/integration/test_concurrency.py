@@ -47,40 +47,65 @@ def assert_books_balance(shop, prefix):
     "A transaction is serializable with every other write of its items.",
     "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html",
 )
-@pytest.mark.parametrize("lanes", ["0", "5"])
-def test_20_workers_with_10_orders_each_place_exactly_the_last_100(shop, lanes):
-    name = f"last-100-with-{lanes}"
-    shop.create(name, 100)
+def test_20_workers_with_10_orders_each_place_exactly_the_last_100(shop):
+    shop.create("last-100", 100)
     arguments = [
         placing(
-            shop.environment | {"LANES": lanes},
-            [[order_body(f"{name}-{worker}-{n}", {name: 1})] for n in range(10)],
+            shop.environment | {"LANES": "5"},
+            [[order_body(f"last-100-{worker}-{n}", {"last-100": 1})] for n in range(10)],
         )
         for worker in range(20)
     ]
     in_processes(call_handlers, arguments)
-    assert statuses(shop, f"{name}-") == {"PENDING": 100, "REJECTED": 100}
-    product = shop.product(name)
+    assert statuses(shop, "last-100-") == {"PENDING": 100, "REJECTED": 100}
+    product = shop.product("last-100")
     assert product.stock_count == 0
-    # One for each change that was applied, none for a rejection. The depot sells many for one write of the row.
-    assert product.version == 1 + 100 if lanes == "0" else product.version < 1 + 100
+    assert product.version < 1 + 100, "the depot sells many for one write of the row"
+    assert_books_balance(shop, "last-100")
+
+
+@pytest.mark.parametrize("batch", [1, 10])
+def test_20_workers_without_lanes_take_exactly_the_last_100_in_one_write_for_a_batch(shop, batch):
+    """Decrements come from the row. Its version counts each write, and a rejection is none."""
+    name = f"taken-by-{batch}"
+    shop.create(name, 100)
+
+    def take(worker):
+        committer, found = shop.new_committer(), Counter()
+        for first in range(0, 10, batch):
+            keys = (f"{name}-{worker}-{n}" for n in range(first, first + batch))
+            report = committer.apply([Adjustment(name, key, -1, "DAMAGE") for key in keys], soon())
+            found.update(outcome.verdict for outcome in report.outcomes)
+        return found
+
+    assert sum(in_threads(take, 20), Counter()) == {Verdict.APPLIED: 100, Verdict.REJECTED: 100}
+    product = shop.product(name)
+    assert (product.stock_count, product.version) == (0, 1 + 100 // batch)
     assert_books_balance(shop, name)
 
 
-def test_without_lanes_batches_take_one_write_of_the_product_each(shop):
-    shop.create("batch-100", 100)
-    arguments = [
-        placing(
-            shop.environment | {"LANES": "0"},
-            [[order_body(f"batch-100-{worker}-{n}", {"batch-100": 1}) for n in range(10)]],
-        )
-        for worker in range(20)
-    ]
-    in_processes(call_handlers, arguments)
-    assert statuses(shop, "batch-100-") == {"PENDING": 100, "REJECTED": 100}
-    product = shop.product("batch-100")
-    assert (product.stock_count, product.version) == (0, 1 + 10)
-    assert_books_balance(shop, "batch-100")
+def test_callers_who_make_one_attempt_and_workers_place_exactly_the_last_100(shop):
+    """The API sells from the row, and hands what meets rivals there to the workers, who sell from lanes."""
+    shop.create("both-100", 100)
+
+    def place(worker):
+        is_caller = worker % 2 == 0
+        committer = shop.new_committer(**({"patient": False} if is_caller else {"lanes": 5}))
+        handed_on = []
+        for n in range(10):
+            order = Order(f"both-100-{worker}-{n}", "u", {"both-100": 1})
+            (outcome,) = committer.apply([order], soon()).outcomes
+            assert is_caller or not outcome.is_open
+            if outcome.is_open:
+                handed_on.append(order)
+        return handed_on
+
+    left = [order for handed_on in in_threads(place, 20) for order in handed_on]
+    report = shop.new_committer(lanes=5).apply(left, soon())
+    assert not any(outcome.is_open for outcome in report.outcomes)
+    assert statuses(shop, "both-100-") == {"PENDING": 100, "REJECTED": 100}
+    assert shop.product("both-100").stock_count == 0
+    assert_books_balance(shop, "both-100")
 
 
 @pytest.mark.aws(

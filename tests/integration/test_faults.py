@@ -154,6 +154,7 @@ def test_a_disk_that_cannot_be_written_keeps_no_order_from_being_placed(tmp_path
             **os.environ,
             **{f"{table.name}_TABLE_NAME": table.value for table in Table},
             **nowhere,
+            "LANES": "2",
             "PRODUCT": json.dumps(stored(product("p", 10))),
             "EVENT": json.dumps(sqs_event(order_body("o1", {"p": 1}), order_body("o2", {"p": 2}))),
         },

@@ -227,8 +227,6 @@ TEA = "tea-earl-grey"
 @pytest.fixture
 def sell(handle, monkeypatch, capsys):
     """Sells tea, one order for each quantity, in a process with lanes that meets rivals. Returns what it counted."""
-    monkeypatch.setenv("LANES", "2")
-    new_process()
     monkeypatch.setattr(Rivals, "are_met_on", lambda *_: True)
     ids = itertools.count()
 
@@ -310,10 +308,13 @@ def test_pages_with_units_of_what_is_gone_can_be_deleted_while_a_worker_knows_th
     assert line["M"]["productCreatedAt"]["S"] == created
 
 
-def test_a_process_without_lanes_counts_nothing_of_them(sell, monkeypatch):
-    monkeypatch.setenv("LANES", "0")
-    new_process()
-    assert [sell(1), sell(1, 1), sell(1)] == [{}] * 3
+def test_an_order_that_the_api_places_at_once_is_not_counted_for_lanes(shop_environment, capsys):
+    event = sample("api") | {"body": json.dumps(order_body("o", {TEA: 1}))}
+    answer = load_handler("api").lambda_handler(event, FakeContext("api"))
+    assert answer["statusCode"] == 201
+    counted = {s.name for s in emf.parse(capsys.readouterr().out.splitlines())}
+    assert "OrdersPlaced" in counted
+    assert counted.isdisjoint(OF_LANES)
 
 
 def test_logs_name_the_message_and_the_order_and_never_quote_the_body(handle, capsys):
@@ -400,11 +401,18 @@ def test_the_error_for_a_missing_setting_names_it():
         _ = Process({"PRODUCTS_TABLE_NAME": "p"}).store
 
 
-def test_a_function_that_is_told_nothing_of_lanes_has_none(shop_environment, monkeypatch):
-    assert runtime.process().committer.lanes.most == 0
-    monkeypatch.setenv("LANES", "5")
+def test_a_worker_that_is_told_nothing_of_lanes_sells_nothing(handle, monkeypatch):
+    monkeypatch.delenv("LANES")
     new_process()
-    assert runtime.process().committer.lanes.most == 5
+    with pytest.raises(ConfigurationError, match="variable LANES is not set"):
+        handle(sqs_event(order_body("o", {TEA: 1})))
+    assert order_status("o") is None
+
+
+def test_workers_that_sell_orders_have_lanes_and_no_other_engine(shop_environment):
+    process = runtime.process()
+    assert process.committer_with_lanes.lanes.most == 2
+    assert process.committer.lanes.most == process.impatient_committer.lanes.most == 0
 
 
 @pytest.mark.parametrize("lanes", ["", "many", "-1", "1.5", "²"])
@@ -412,7 +420,7 @@ def test_a_number_of_lanes_that_is_none_is_named(shop_environment, monkeypatch, 
     monkeypatch.setenv("LANES", lanes)
     new_process()
     with pytest.raises(ConfigurationError, match="LANES"):
-        _ = runtime.process().committer
+        _ = runtime.process().committer_with_lanes
 
 
 @pytest.mark.parametrize("name", function_names())

@@ -52,6 +52,7 @@ class Shop(Tables):
             for name in ("Commands", "Expiries")
         )
         monkeypatch.setenv("HOLD_GRACE_SECONDS", str(GRACE_SECONDS))
+        monkeypatch.setenv("LANES", "2")
         for prefix, queue in (("", self.commands), ("EXPIRY_", self.expiries)):
             monkeypatch.setenv(f"{prefix}QUEUE_URL", queue.url)
             monkeypatch.setenv(f"{prefix}DEAD_LETTER_QUEUE_URL", queue.dead_letters.url)

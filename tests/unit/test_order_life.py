@@ -892,7 +892,7 @@ class Desk:
 
     def start_with(self, **variables):
         """Start the functions anew, with environment variables beside those of their tables and queues."""
-        variables |= {f"{table.name}_TABLE_NAME": table.value for table in Table}
+        variables |= {f"{table.name}_TABLE_NAME": table.value for table in Table} | {"LANES": "2"}
         self._processes = {
             function: Process(variables | self._urls_of(function)) for function in QUEUES_OF
         }

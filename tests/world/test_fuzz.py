@@ -265,6 +265,7 @@ def world():
             variable = re.sub("(?<=[a-z])(?=[A-Z])", "_", table.value).upper()
             patch.setenv(f"{variable}_TABLE_NAME", table.value)
         patch.setenv("HOLD_GRACE_SECONDS", "60")
+        patch.setenv("LANES", "2")
         patch.setattr(clock, "time", time)
         patch.setattr(runtime, "executor", lambda: None)
         patch.setattr(logger.registered_handler, "stream", logger.registered_handler.stream)

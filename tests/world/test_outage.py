@@ -1,5 +1,6 @@
 """Hours in which DynamoDB refuses everything: the real handlers on the simulated AWS, in virtual time."""
 
+import base64
 import json
 import logging
 from math import inf
@@ -12,7 +13,7 @@ from infra.queues import MAX_RECEIVE_COUNT
 from inventory_orders.invocation import runtime
 from inventory_orders.retry import LONGEST_DELAY_SECONDS
 from inventory_orders.store.dynamodb import CLIENT_CONFIG
-from inventory_orders.store.rows import KEYS, Table, decode
+from inventory_orders.store.rows import KEYS, Table, decode, read_page
 from local.invoke import FakeContext, load_handler
 from operations.audit import add_up
 from simulated_aws import ServiceError, SimulatedAws, answered_by, virtual_time
@@ -36,6 +37,9 @@ QUEUES = {
     "OrderCommand": ("change_orders", 10, 1, ""),
     "Expiry": ("change_orders", 10, 1, "EXPIRY_"),
 }
+
+# As in the stack: one for each worker of the orders' queues.
+LANES = 4
 
 # When orders are sent: before the outage, in it, and, once more, after it.
 MOMENTS = (0.0, BEGIN, BEGIN + 1500, BEGIN + 3000)
@@ -122,8 +126,8 @@ class World:
             self.queues[queue] = self.aws.sqs.create(
                 f"{name}-{queue}", VISIBILITY, dead, MAX_RECEIVE_COUNT
             )
-        self.processes = {function: self._process(function) for function in self.handlers}
-        self.invoked = {}
+        # Who feeds a queue has an environment of each function that it invokes.
+        self.processes, self.invoked = {}, {}
 
     def now(self):
         return 1_800_000_000.0 + self.scheduler.now
@@ -145,6 +149,14 @@ class World:
         items = self.aws.dynamodb.tables[self._table(table)].items.values()
         return [decode(item) for item in items]
 
+    def pages(self):
+        items = self.aws.dynamodb.tables[self._table(Table.ALLOTMENTS)].items.values()
+        return [
+            read_page(item | {"units": {"B": base64.b64decode(item["units"]["B"])}})
+            for item in items
+            if "epoch" in item
+        ]
+
     def send(self, queue, body, group=None, delay=0):
         request = {"QueueUrl": self.queues[queue].url, "MessageBody": json.dumps(body)}
         request["DelaySeconds"] = delay
@@ -162,7 +174,7 @@ class World:
 
     def _process(self, function):
         variables = {f"{table.name}_TABLE_NAME": self._table(table) for table in Table}
-        variables["HOLD_GRACE_SECONDS"] = str(GRACE)
+        variables |= {"HOLD_GRACE_SECONDS": str(GRACE), "LANES": str(LANES)}
         for name, (fed, _, _, prefix) in QUEUES.items():
             if fed == function:
                 variables[f"{prefix}QUEUE_URL"] = self.queues[name].url
@@ -170,7 +182,10 @@ class World:
         return runtime.Process(variables)
 
     def _process_of_now(self):
-        return self.processes[self.invoked[self.scheduler.current]]
+        environment = self.scheduler.current, self.invoked[self.scheduler.current]
+        if environment not in self.processes:
+            self.processes[environment] = self._process(environment[1])
+        return self.processes[environment]
 
     def create(self, product_id, stock):
         command = {"action": "create", "productId": product_id, "openingStock": stock}
@@ -302,14 +317,14 @@ def test_hours_without_dynamodb_lose_nothing_and_reorder_nothing(name, refusals,
     for place, order in enumerate(sent):
         expected[f"drop-{order}"] = "PENDING" if place < DROP_STOCK else "REJECTED"
     assert {order_id: row["status"] for order_id, row in orders.items()} == expected
-    versions = [orders[f"kettle-{order}"]["items"][0]["productVersion"] for order in sent]
-    assert versions == sorted(versions)
+    moments = [orders[f"kettle-{order}"]["createdAt"] for order in sent]
+    assert moments == sorted(moments)
 
     adjustments = world.rows(Table.STOCK_ADJUSTMENTS)
     assert {"r-1", "early"} < {row["adjustmentId"] for row in adjustments}
     products = world.rows(Table.PRODUCTS)
     assert {row["productId"]: row.get("price") for row in products}["tea"] == 540
-    accounts = list(add_up(products, adjustments, [*orders.values(), paid]))
+    accounts = list(add_up(products, adjustments, [*orders.values(), paid], world.pages()))
     assert [account.balances for account in accounts] == [True] * 4
 
     for times in world.deliveries.values():

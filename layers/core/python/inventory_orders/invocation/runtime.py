@@ -104,11 +104,17 @@ class Process:
 
     @cached_property
     def committer(self) -> Committer:
-        """The engine."""
+        """The engine, without a lane of its own."""
         from inventory_orders.engine.committer import Committer  # noqa: PLC0415 - not all functions need it
 
-        lanes = self._whole_number("LANES", "0")
-        return Committer(self.store, executor=executor(), lanes=lanes)
+        return Committer(self.store, executor=executor())
+
+    @cached_property
+    def committer_with_lanes(self) -> Committer:
+        """The engine of a worker that sells orders."""
+        from inventory_orders.engine.committer import Committer  # noqa: PLC0415
+
+        return Committer(self.store, executor=executor(), lanes=self._whole_number("LANES"))
 
     @cached_property
     def impatient_committer(self) -> Committer:
