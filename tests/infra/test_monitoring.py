@@ -120,7 +120,6 @@ def clock_that_skips_waits(monkeypatch):
 def emitted(monkeypatch, capsys, clock_that_skips_waits):
     """Collect the metrics that the handlers emit in all situations."""
     with tea_shop():
-        monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", SERVICE)
 
         def call(function, event):
             handler = load_handler(function)

@@ -81,17 +81,17 @@ class Process:
             self._text(f"{prefix}QUEUE_URL"), self._text(f"{prefix}DEAD_LETTER_QUEUE_URL")
         )
 
-    @property
+    @cached_property
     def hold_seconds(self) -> int | None:
         """How long the stock of an order that says nothing is held without payment; None if it is not."""
         return self._whole_number("HOLD_SECONDS", "0") or None
 
-    @property
+    @cached_property
     def hold_grace_seconds(self) -> int:
         """Seconds between the end of a hold and its expiry."""
         return self._whole_number("HOLD_GRACE_SECONDS")
 
-    @property
+    @cached_property
     def stream_mappings(self) -> list[str]:
         """UUIDs of the event source mappings that read the tables' streams."""
         return self._environment.get("STREAM_MAPPINGS", "").split()
