@@ -40,7 +40,8 @@ def read_changes(event: object) -> Iterator[Event | Undeliverable]:
         try:
             yield from _events_of(record)
         except UnpublishableError as error:
-            yield Undeliverable.of_record(_key(record), _id(record), record, error)
+            event_id = str(record.get("eventID", "")) if isinstance(record, Mapping) else ""
+            yield Undeliverable.of_record(_key(record), event_id, record, error)
 
 
 _OF = {Table.ORDERS: order_events, Table.PRODUCTS: product_events}
@@ -74,7 +75,3 @@ def _key(record: object) -> str:
         return " ".join(str(value["S"]) for value in keys.values())
     except (KeyError, TypeError, AttributeError):
         return ""
-
-
-def _id(record: object) -> str:
-    return str(record.get("eventID", "")) if isinstance(record, Mapping) else ""

@@ -188,8 +188,7 @@ class Lanes:
 
     def observe_drained(self, product_id: str) -> None:
         """Take note of a row that has nothing left to lend: for a while it is not read for more."""
-        now = self._client.clock.monotonic()
-        self._drained_until[product_id] = now + _LOOK_AROUND_SECONDS
+        self._drained_until[product_id] = self._client.clock.monotonic() + _LOOK_AROUND_SECONDS
 
     def is_drained(self, product_id: str) -> bool:
         """Whether a row had nothing left to lend a moment ago."""
