@@ -26,10 +26,11 @@ import threading  # noqa: E402
 import time  # noqa: E402
 import uuid  # noqa: E402
 from collections import Counter  # noqa: E402
-from collections.abc import Iterator, Sequence  # noqa: E402
+from collections.abc import Iterator, Mapping, Sequence  # noqa: E402
 from concurrent.futures import Future, ThreadPoolExecutor  # noqa: E402
 from dataclasses import dataclass  # noqa: E402
 from datetime import UTC, datetime  # noqa: E402
+from functools import partial  # noqa: E402
 from typing import Any  # noqa: E402
 
 import psutil  # noqa: E402
@@ -47,7 +48,7 @@ from operations.audit import Books, read_books, read_rows  # noqa: E402
 from operations.aws import Aws, holds  # noqa: E402
 from operations.errors import UserError  # noqa: E402
 from operations.follow import listening  # noqa: E402
-from tests.soak.accounting import Ledger, Sent, Tables, account  # noqa: E402
+from tests.soak.accounting import Ends, Sent, Tables, account  # noqa: E402
 from tests.soak.auditor import Auditor  # noqa: E402
 from tests.soak.changes import Change, demanded, read_changes, unfounded  # noqa: E402
 from tests.soak.customer import Customers, differences  # noqa: E402
@@ -79,6 +80,13 @@ FUNCTIONS = (*FED_FUNCTIONS, "PublishEvents", "Sweep")
 SECONDS_BETWEEN_SWEEPS = 10.0
 # So long nothing new is published before the run ends. A publisher that was killed is invoked again much sooner.
 SILENT_SECONDS = 10.0
+
+# Of this a clean run has none. The ends and the auditor judge the rest.
+WRONG = (
+    *("stillWaiting", "holdsLeft", "notPublished", "rejectedWithoutReason"),
+    *("productEventsMissing", "productEventsUnexpected", "undeliverableEvents", "overtakenEvents"),
+    *("unexplainedUnits", "wrongBooks"),
+)
 
 
 class Killer:
@@ -142,16 +150,30 @@ class Run:
     clocks: Counter[str]
 
 
-def prepare(aws: Aws, proxy: FaultyProxy, bus: FaultyBus, clocks: Path) -> None:
-    """Point the functions at the proxies, set their clocks, and shorten their timeouts.
+@dataclass(frozen=True)
+class Trouble:
+    """What fails, and counts what has failed.
 
-    Each worker leaves a file in the folder `clocks`.
+    Attributes:
+        killer: Kills workers.
+        proxy: DynamoDB, with faults.
+        bus: EventBridge, with brown-outs.
+        clocks: The folder in which each worker leaves a file that says how far its clock is ahead.
     """
+
+    killer: Killer
+    proxy: FaultyProxy
+    bus: FaultyBus
+    clocks: Path
+
+
+def prepare(aws: Aws, trouble: Trouble) -> None:
+    """Point the functions at the proxies, set their clocks, and shorten their timeouts."""
     faulty = {
-        "AWS_ENDPOINT_URL_DYNAMODB": proxy.endpoint,
-        "AWS_ENDPOINT_URL_EVENTBRIDGE": bus.endpoint,
+        "AWS_ENDPOINT_URL_DYNAMODB": trouble.proxy.endpoint,
+        "AWS_ENDPOINT_URL_EVENTBRIDGE": trouble.bus.endpoint,
         "PYTHONPATH": str(CLOCKS),
-        "SOAK_CLOCKS": str(clocks),
+        "SOAK_CLOCKS": str(trouble.clocks),
     }
     for name in FUNCTIONS:
         function = aws.outputs[f"{name}FunctionName"]
@@ -177,24 +199,15 @@ def sweep(aws: Aws, over: threading.Event) -> None:
 def soak(
     aws: Aws,
     emulator: Emulator,
-    proxy: FaultyProxy,
-    bus: FaultyBus,
-    clocks: Path,
+    trouble: Trouble,
     work: Workload,
     customers: Customers,
-    seed: int,
     console: Console,
 ) -> Run:
     """Send everything, kill workers meanwhile, and wait until every message has ended or nothing changes any more."""
-    sent = 0
-    counting = threading.Lock()
-
-    def count(more: int) -> None:
-        nonlocal sent
-        with counting:
-            sent += more
-
-    killer = Killer(emulator, seed)
+    sent: list[int] = []
+    send = partial(queues.send, aws, on_sent=sent.append)
+    killer, proxy, bus = trouble.killer, trouble.proxy, trouble.bus
     began = last_change = time.monotonic()
     settled = 0
     over = threading.Event()
@@ -203,29 +216,20 @@ def soak(
         ThreadPoolExecutor(len(work.messages) + 3) as pool,
         progress_bar(console) as bar,
     ):
-        beside = [pool.submit(sweep, aws, over) for _ in range(2)]
-        beside.append(
-            pool.submit(
-                customers.live,
-                listen,
-                lambda commands: queues.send(aws, queues.COMMANDS, commands, on_sent=count),
-                over,
-            )
-        )
-        task = bar.add_task("Messages", total=work.count, note="")
-        sending: list[Future[list[str]]] = [
-            pool.submit(queues.send, aws, queue, messages, on_sent=count)
-            for queue, messages in work.messages.items()
+        beside: list[Future[Any]] = [
+            *(pool.submit(sweep, aws, over) for _ in range(2)),
+            pool.submit(customers.live, listen, partial(send, queues.COMMANDS), over),
         ]
-        total = work.count
+        task = bar.add_task("Messages", total=work.count, note="")
+        sending = [pool.submit(send, queue, messages) for queue, messages in work.messages.items()]
         try:
             while True:
                 emulator.check()
                 all_sent = all(future.done() for future in sending)
                 waiting = sum(queues.depth(aws, queue).total for queue in queues.QUEUES)
-                now = time.monotonic()
-                if max(0, sent - waiting) != settled:
-                    settled, last_change = max(0, sent - waiting), now
+                now, ended = time.monotonic(), max(0, sum(sent) - waiting)
+                if ended != settled:
+                    settled, last_change = ended, now
                 total = work.count + len(customers.commands)
                 if settled < KILL_UNTIL * total:
                     killer.strike(settled)
@@ -240,16 +244,13 @@ def soak(
         finally:
             # After Ctrl-C, too: the pool waits for what runs beside.
             over.set()
-        for work_beside in beside:
-            work_beside.result()
-        for future in sending:
+        for future in (*beside, *sending):
             future.result()
-    seconds = time.monotonic() - began
     return Run(
-        *(seconds, waiting, killer.kills),
+        *(time.monotonic() - began, waiting, killer.kills),
         *(Counter(proxy.counts), proxy.requests),
         *(Counter(bus.counts), overtaken(bus.taken)),
-        Counter(file.name.split()[0] for file in clocks.iterdir()),
+        Counter(file.name.split()[0] for file in trouble.clocks.iterdir()),
     )
 
 
@@ -264,9 +265,9 @@ def take_dead_letters(aws: Aws, output: str) -> Iterator[queues.DeadLetter]:
             aws.sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
 
 
-def read_ledger(
+def read_ends(
     aws: Aws, work: Workload, customers: Customers, books: Books
-) -> tuple[Ledger, Counter[str]]:
+) -> tuple[Ends, Counter[str]]:
     """Account for every message. Also returns the dead letters by cause, without copies."""
     dead_letters = {
         (queue, dead_letter.original_message_id): dead_letter
@@ -282,7 +283,7 @@ def read_ledger(
             if row["reason"] != "OPENING"
         },
     )
-    ledger = account(
+    ends = account(
         [
             *(Sent(queue, m.body) for queue, messages in work.messages.items() for m in messages),
             *(Sent(queues.COMMANDS, message.body) for message in customers.commands),
@@ -291,98 +292,101 @@ def read_ledger(
         ((Sent(queue, dead.body), dead.code) for (queue, _), dead in dead_letters.items()),
         (Sent(queue, body) for queue, bodies in work.poison.items() for body in bodies),
     )
-    return ledger, Counter(dead.code for dead in dead_letters.values())
+    return ends, Counter(dead.code for dead in dead_letters.values())
 
 
-def summary(
-    seed: int,
-    work: Workload,
-    customers: Customers,
-    run: Run,
-    auditor: Auditor,
-    ledger: Ledger,
-    causes: Counter[str],
-    books: Books,
-    changes: Sequence[Change],
-    baseless: Sequence[str],
-    aws: Aws,
+def of_messages(
+    work: Workload, customers: Customers, ends: Ends, causes: Counter[str]
 ) -> dict[str, Any]:
-    """Make the content of `.local/soak.json`."""
+    """What the summary says about messages and where they ended."""
     distinct = {(queue, m.body) for queue, messages in work.messages.items() for m in messages}
     distinct |= {(queues.COMMANDS, message.body) for message in customers.commands}
-    unexplained = sum(abs(entry.difference) for entry in books.accounts)
+    return {
+        "messagesSent": work.count + len(customers.commands),
+        "distinctMessages": len(distinct),
+        "commandsSent": len(customers.commands),
+        "inTheTables": dict(sorted(ends.stored.items())),
+        "deadLetters": dict(sorted(ends.dead.items())),
+        "deadLettersByCause": dict(sorted(causes.items())),
+        "inBoth": [message.body for message in ends.both],
+        "missing": [message.body for message in ends.missing],
+        "fromNowhere": list(ends.strangers),
+        "wronglyEnded": list(ends.wrong),
+    }
+
+
+def of_events(
+    aws: Aws, customers: Customers, books: Books, changes: Sequence[Change]
+) -> dict[str, Any]:
+    """What the summary says about events."""
+    of_products, told = demanded(changes), customers.news_of_products
+    heard = (heard.event for heard in customers.heard.values())
+    return {
+        "eventsHeard": dict(sorted(customers.events.items())),
+        "eventsRepeated": customers.repeated,
+        "notPublished": differences(books.orders, heard),
+        "productChanges": len(changes),
+        "productEventsDemanded": len(of_products),
+        "productEventsMissing": sorted(of_products - told),
+        "productEventsUnexpected": sorted(told - of_products),
+        "undeliverableEvents": queues.depth(aws, "UndeliverableEventsQueueUrl").total,
+    }
+
+
+def of_books(books: Books, baseless: Sequence[str], auditor: Auditor) -> dict[str, Any]:
+    """What the summary says about orders and stock, and about the audits meanwhile."""
     wrong = [entry.as_json for entry in books.accounts if not entry.balances]
+    return {
+        "rejectedWithoutReason": list(baseless),
+        "holdsLeft": sum("expiresAt" in row for row in books.orders.values()),
+        "orderRows": dict(Counter(str(row["status"]) for row in books.orders.values())),
+        "unexplainedUnits": sum(abs(entry.difference) for entry in books.accounts),
+        "wrongBooks": [*wrong, *books.corrupt],
+        "audits": auditor.audits,
+        "wrongAudits": auditor.wrong,
+        "theftFound": auditor.found_theft,
+    }
+
+
+def of_run(aws: Aws, run: Run) -> dict[str, Any]:
+    """What the summary says about the run and what failed in it."""
     samples = [
         sample
         for name in FED_FUNCTIONS
         for sample in emf.read_samples(aws, f"{name}LogGroupName", 0)
     ]
     log = (LOGS / "emulator.log").read_text("utf-8", "replace")
-    failed_invocations = log.count("failed processing SQS batch")
-    faults = {fault.value: run.faults[fault] for fault in Fault}
-    brown_outs = {kind.value: run.brown_outs[kind] for kind in BrownOut}
-    lost_one = {name for name in FUNCTIONS if run.kills[aws.outputs[f"{name}FunctionName"]]}
-    harmed = {"PublishEvents", "Sweep"} <= lost_one and failed_invocations > 0
-    unpublished = differences(books.orders, (heard.event for heard in customers.heard.values()))
-    of_products, told = demanded(changes), customers.news_of_products
-    undeliverable = queues.depth(aws, "UndeliverableEventsQueueUrl").total
-    on_hold = sum("expiresAt" in row for row in books.orders.values())
     return {
-        "clean": ledger.is_clean
-        and unexplained == len(wrong) == len(books.corrupt) == 0
-        and run.waiting == 0
-        and harmed
-        and all((faults | brown_outs).values())
-        and len(run.clocks) == 3
-        and not unpublished
-        and not baseless
-        and told == of_products != set()
-        and undeliverable == on_hold == len(run.overtaken) == 0
-        and auditor.is_right,
-        "seed": seed,
         "seconds": round(run.seconds, 1),
-        "messagesSent": work.count + len(customers.commands),
-        "distinctMessages": len(distinct),
-        "commandsSent": len(customers.commands),
-        "eventsHeard": dict(sorted(customers.events.items())),
-        "eventsRepeated": customers.repeated,
-        "notPublished": unpublished,
-        "rejectedWithoutReason": list(baseless),
-        "productChanges": len(changes),
-        "productEventsDemanded": len(of_products),
-        "productEventsMissing": sorted(of_products - told),
-        "productEventsUnexpected": sorted(told - of_products),
-        "undeliverableEvents": undeliverable,
         "overtakenEvents": run.overtaken,
-        "holdsLeft": on_hold,
-        "inTheTables": dict(sorted(ledger.stored.items())),
-        "deadLetters": dict(sorted(ledger.dead.items())),
-        "deadLettersByCause": dict(sorted(causes.items())),
-        "inBoth": [message.body for message in ledger.both],
-        "missing": [message.body for message in ledger.missing],
-        "fromNowhere": list(ledger.strangers),
-        "wronglyEnded": list(ledger.wrong),
         "stillWaiting": run.waiting,
-        "orderRows": dict(Counter(str(row["status"]) for row in books.orders.values())),
-        "unexplainedUnits": unexplained,
-        "wrongBooks": [*wrong, *books.corrupt],
-        "audits": auditor.audits,
-        "wrongAudits": auditor.wrong,
-        "theftFound": auditor.found_theft,
         "workersKilled": run.kills.total(),
         "workersKilledByFunction": dict(sorted(run.kills.items())),
-        "invocationsFailed": failed_invocations,
+        "invocationsFailed": log.count("failed processing SQS batch"),
         "requestsToDynamoDB": run.requests,
-        "faults": faults,
-        "brownOuts": brown_outs,
+        "faults": {fault.value: run.faults[fault] for fault in Fault},
+        "brownOuts": {kind.value: run.brown_outs[kind] for kind in BrownOut},
         "workersByClock": dict(sorted(run.clocks.items())),
         "messagesReturned": int(sum(emf.values_of(samples, "MessagesReturned"))),
         "ordersReplayed": int(sum(emf.values_of(samples, "OrdersReplayed"))),
     }
 
 
-def show(result: dict[str, Any], console: Console) -> None:
-    """Print the summary."""
+def is_clean(aws: Aws, result: Mapping[str, Any]) -> bool:
+    """Whether nothing is wrong in orders, stock and events, though each kind of fault did happen."""
+    harmed = {aws.outputs[f"{name}FunctionName"] for name in ("PublishEvents", "Sweep")}
+    return (
+        not any(result[name] for name in WRONG)
+        and harmed <= result["workersKilledByFunction"].keys()
+        and result["invocationsFailed"] > 0
+        and all((result["faults"] | result["brownOuts"]).values())
+        and len(result["workersByClock"]) == 3
+        and result["productEventsDemanded"] > 0
+    )
+
+
+def figures(result: Mapping[str, Any]) -> list[tuple[str, int, str]]:
+    """The figures of the summary, each with its name and a note."""
     stored, dead = sum(result["inTheTables"].values()), sum(result["deadLetters"].values())
     faults = ", ".join(f"{count:,} {name}" for name, count in result["faults"].items())
     rows = ", ".join(f"{count:,} {status}" for status, count in result["orderRows"].items())
@@ -390,11 +394,7 @@ def show(result: dict[str, Any], console: Console) -> None:
     rejected = result["orderRows"].get("REJECTED", 0)
     baseless = len(result["rejectedWithoutReason"])
     wrong = sum(len(result[name]) for name in ("inBoth", "fromNowhere", "wronglyEnded"))
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="bold")
-    table.add_column(justify="right")
-    table.add_column(style="dim")
-    for name, value, note in (
+    return [
         ("Messages sent", result["messagesSent"], f"in {result['seconds']} s, sending included"),
         ("distinct", result["distinctMessages"], "the others were duplicates"),
         ("in the tables", stored, f"orders: {rows}"),
@@ -443,7 +443,16 @@ def show(result: dict[str, Any], console: Console) -> None:
             f"{len(result['wrongAudits'])} wrong; a unit taken by hand was "
             + ("found" if result["theftFound"] else "not found"),
         ),
-    ):
+    ]
+
+
+def show(result: Mapping[str, Any], console: Console) -> None:
+    """Print the summary."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column(justify="right")
+    table.add_column(style="dim")
+    for name, value, note in figures(result):
         table.add_row(name, f"{value:,}", note)
     console.print(table)
     console.print(
@@ -480,20 +489,25 @@ def main() -> int:
             FaultyBus(emulator.endpoint, seed) as bus,
             tempfile.TemporaryDirectory() as folder,
         ):
-            clocks = Path(folder)
-            prepare(aws, proxy, bus, clocks)
+            trouble = Trouble(Killer(emulator, seed), proxy, bus, Path(folder))
+            prepare(aws, trouble)
             # One that never sells out: a unit put back by hand leaves the status as it is.
             most = max(sample_orders.catalogue(), key=lambda product: product.opening_stock)
             with Auditor(aws, most.product_id) as auditor:
-                run = soak(aws, emulator, proxy, bus, clocks, work, customers, seed, console)
+                run = soak(aws, emulator, trouble, work, customers, console)
         report("Reading the books")
         books, changes = read_books(aws), list(read_changes(aws, rows.Table.PRODUCTS))
         baseless = unfounded(read_changes(aws, rows.Table.ORDERS), changes)
-        ledger, causes = read_ledger(aws, work, customers, books)
-        result = summary(
-            *(seed, work, customers, run, auditor),
-            *(ledger, causes, books, changes, baseless, aws),
-        )
+        ends, causes = read_ends(aws, work, customers, books)
+        result = {
+            "seed": seed,
+            **of_run(aws, run),
+            **of_messages(work, customers, ends, causes),
+            **of_events(aws, customers, books, changes),
+            **of_books(books, baseless, auditor),
+        }
+        clean = ends.is_clean and auditor.is_right and is_clean(aws, result)
+        result = {"clean": clean, **result}
     except UserError as error:
         console.print(f"[bold red]Error:[/] {error}", soft_wrap=True)
         return 1

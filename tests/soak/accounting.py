@@ -51,7 +51,7 @@ class Tables:
 
 
 @dataclass(frozen=True)
-class Ledger:
+class Ends:
     """Where all distinct messages ended.
 
     Attributes:
@@ -81,7 +81,7 @@ def account(
     tables: Tables,
     dead_letters: Iterable[tuple[Sent, str]],
     poison: Iterable[Sent] = (),
-) -> Ledger:
+) -> Ends:
     """Find each distinct message in the tables or among the dead letters.
 
     Poison is a dead letter and leaves no trace. But poison that is wrong only because it uses the id of a good message is
@@ -107,7 +107,7 @@ def account(
         first = taken.get(_name(message))
         return cause == _ID_REUSED.get(message.queue) and first not in (None, message)
 
-    return Ledger(
+    return Ends(
         stored=Counter(message.queue for message in stored),
         dead=Counter(message.queue for message in dead_messages),
         both=[message for message in distinct if message in stored and message in dead_messages],

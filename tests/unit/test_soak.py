@@ -139,17 +139,17 @@ def test_a_message_that_is_stored_and_dead_lettered_is_found():
     "cause", ["SCHEMA_VIOLATION", "ORDER_ID_REUSED", queues.TOO_MANY_DELIVERIES]
 )
 def test_a_good_message_that_is_only_a_dead_letter_is_found(message, cause):
-    ledger = account([message], tables(), [(message, cause)])
-    assert ledger.wrong == [f"{cause} {message.body[:80]}"]
-    assert not ledger.is_clean
+    ends = account([message], tables(), [(message, cause)])
+    assert ends.wrong == [f"{cause} {message.body[:80]}"]
+    assert not ends.is_clean
 
 
 @pytest.mark.parametrize("lines", [{"tea": 1}, {"tea": 2}])
 def test_of_a_good_order_and_its_rival_the_first_is_stored(lines):
     state = tables(orders=[order_row("o-1", lines)])
     later = OTHER if lines == {"tea": 1} else ORDER
-    ledger = account([ORDER, OTHER], state, [(later, "ORDER_ID_REUSED")], [OTHER])
-    assert ledger.is_clean
+    ends = account([ORDER, OTHER], state, [(later, "ORDER_ID_REUSED")], [OTHER])
+    assert ends.is_clean
     assert account([ORDER, OTHER], state, [], [OTHER]).missing == [later]
     assert not account([ORDER, OTHER], state, [(later, "INVALID_JSON")], [OTHER]).is_clean
 
@@ -162,11 +162,11 @@ def test_poison_that_was_applied_is_found_though_a_good_event_was_shut_out(dead_
     bad = json.loads(FUTURE.body)
     newest = {"detailsEventTime": bad["eventTime"], "detailsEventId": bad["eventId"]}
     state = tables(products=[{"productId": "tea"} | newest])
-    ledger = account([event("e-2", LATE), FUTURE], state, dead_letters, [FUTURE])
-    assert ledger.wrong == [f"applied {FUTURE.body[:80]}"]
-    assert ledger.strangers == ["event e-bad in tea"]
-    assert ledger.missing == ([] if dead_letters else [FUTURE])
-    assert not ledger.is_clean
+    ends = account([event("e-2", LATE), FUTURE], state, dead_letters, [FUTURE])
+    assert ends.wrong == [f"applied {FUTURE.body[:80]}"]
+    assert ends.strangers == ["event e-bad in tea"]
+    assert ends.missing == ([] if dead_letters else [FUTURE])
+    assert not ends.is_clean
 
 
 def test_poison_without_a_dead_letter_or_with_the_cause_of_another_is_found():
@@ -177,8 +177,8 @@ def test_poison_without_a_dead_letter_or_with_the_cause_of_another_is_found():
     ]
     readable = sent(queues.STANDARD, order_body("o-bad", {"tea": 1}))
     state = tables(orders=[order_row("o-bad", {"tea": 1})])
-    ledger = account([readable], state, [(readable, "SCHEMA_VIOLATION")], [readable])
-    assert ledger.strangers == ["row o-bad"]
+    ends = account([readable], state, [(readable, "SCHEMA_VIOLATION")], [readable])
+    assert ends.strangers == ["row o-bad"]
 
 
 @pytest.mark.parametrize(
