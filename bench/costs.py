@@ -71,8 +71,8 @@ class Kind:
         title: Its name in the table.
         batch: Orders in one invocation.
         lines: Products in one order.
-        updates: Updates of products, or of pages of a lane, in one invocation; several orders for one product share one.
-        reads: Products that one invocation reads.
+        updates: Updates of products, pages and leases in one invocation; several orders for one product share one.
+        reads: Products, pages and leases that one invocation reads, in read units.
         log_bytes: Bytes that the handler logs in one invocation, metrics included, to 15 %.
         row_kilobytes: Size of the order's row, rounded up.
         index_units: Write units of the indexes for one order.
@@ -138,6 +138,14 @@ KINDS = (
     Kind("the same, all rejected: sold out", 96, lines=1, updates=0, reads=1, log_bytes=58_000),
     Kind(
         "13 products, one order at a time", 1, 13, log_bytes=1450, row_kilobytes=2, **_FROM_A_LANE
+    ),
+    # It takes a lane and the depot, and writes 13 rows and 8 pages.
+    Kind(
+        "the same, the worker's first",
+        *(1, 13, 23, 22),
+        log_bytes=1800,
+        row_kilobytes=2,
+        row_read_units=0.0,
     ),
 )
 
