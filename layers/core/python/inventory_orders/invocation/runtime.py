@@ -14,7 +14,7 @@ import boto3
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.errors import ConfigurationError, UnsupportedEventError
 from inventory_orders.invocation import sqs
-from inventory_orders.invocation.sqs import Queues, QueueUrls
+from inventory_orders.invocation.sqs import QueuePair, QueueUrls
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, WORST_CASE_SECONDS_OF_ONE_CALL, Store
 from inventory_orders.store.rows import Table
 
@@ -159,28 +159,28 @@ class Process:
         return bus.Bus(client("events", bus.CLIENT_CONFIG), name)
 
     @cached_property
-    def queues(self) -> Queues:
+    def queues(self) -> QueuePair:
         """The queues that feed the function."""
         fifo = self._queue("FIFO_") if self._environment.get("FIFO_QUEUE_URL") else None
         return self._queues(self._queue(""), fifo)
 
     @cached_property
-    def expiry_queue(self) -> Queues:
+    def expiry_queue(self) -> QueuePair:
         """The queue of holds that end."""
         return self._queues(self._queue("EXPIRY_"))
 
     @cached_property
-    def order_queue(self) -> Queues:
+    def order_queue(self) -> QueuePair:
         """The queue that the function sends orders to."""
         return self._queues(QueueUrls(self._text("ORDER_QUEUE_URL")))
 
     @cached_property
-    def undeliverable_events(self) -> Queues:
+    def undeliverable_events(self) -> QueuePair:
         """The queue of what cannot be published."""
         return self._queues(QueueUrls(self._text("UNDELIVERABLE_EVENTS_QUEUE_URL")))
 
-    def _queues(self, standard: QueueUrls, fifo: QueueUrls | None = None) -> Queues:
-        return Queues(client("sqs", sqs.CLIENT_CONFIG), standard, fifo)
+    def _queues(self, standard: QueueUrls, fifo: QueueUrls | None = None) -> QueuePair:
+        return QueuePair(client("sqs", sqs.CLIENT_CONFIG), standard, fifo)
 
 
 @cache

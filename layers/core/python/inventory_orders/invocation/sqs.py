@@ -91,7 +91,7 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class Queues:
+class QueuePair:
     """Queues that feed a function, or one that it sends to.
 
     Attributes:
@@ -126,7 +126,7 @@ class SqsCalls:
         errors: What SQS did not do, for the log.
     """
 
-    def __init__(self, queues: Queues, end: Deadline) -> None:
+    def __init__(self, queues: QueuePair, end: Deadline) -> None:
         self._queues = queues
         self._end = end
         self.errors: list[str] = []

@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 from inventory_orders.clock import Deadline
 from inventory_orders.engine.outcomes import ChangeOutcome, outcome_of, returned
 from inventory_orders.errors import PoisonMessageError, UnsupportedEventError, Verdict
-from inventory_orders.invocation.sqs import Message, Queues, SqsCalls
+from inventory_orders.invocation.sqs import Message, QueuePair, SqsCalls
 from inventory_orders.retry import EARLY_DELIVERIES, LONGEST_DELAY_SECONDS, redelivery_delay
 
 T = TypeVar("T")
@@ -87,7 +87,7 @@ class SqsBatch(Generic[T]):
         queue_errors: Requests that SQS did not carry out, for the log; their messages have their ends all the same.
     """
 
-    def __init__(self, messages: Sequence[Message], queues: Queues, end: Deadline) -> None:
+    def __init__(self, messages: Sequence[Message], queues: QueuePair, end: Deadline) -> None:
         self._messages = messages
         self._calls = SqsCalls(queues, end)
         self._contents: dict[Message, T] = {}
