@@ -28,7 +28,7 @@ T = TypeVar("T")
 CLIENT_CONFIG = Config(
     connect_timeout=1, read_timeout=2, retries={"total_max_attempts": 1, "mode": "standard"}
 )
-WORST_CASE_SECONDS_OF_ONE_CALL = 3.0
+_WORST_CASE_SECONDS = 3.0
 
 # A connection that was idle between two invocations may have been closed at the other end: the next one is new.
 _ATTEMPTS = 2
@@ -240,7 +240,7 @@ class SqsCalls:
     def _call(self, operation: str, url: str, **request: Any) -> Mapping[str, Any] | None:
         """Make one call. Returns what SQS answers; None if it does not, with the reason in `errors`."""
         for _ in range(_ATTEMPTS):
-            if self._end.remaining() < WORST_CASE_SECONDS_OF_ONE_CALL:
+            if self._end.remaining() < _WORST_CASE_SECONDS:
                 self.errors.append(f"no time was left for {operation}")
                 return None
             try:
