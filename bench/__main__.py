@@ -53,7 +53,7 @@ def bench(
         typer.Option(
             "--compare",
             metavar="BEFORE AFTER",
-            help="Compare the scenes of two checkouts (.local/bench.jsonl of each), and measure none.",
+            help="With the study scenes: compare the results of two checkouts (.local/bench.jsonl of each), and measure none.",
             exists=True,
             dir_okay=False,
         ),
@@ -106,7 +106,7 @@ def compare(names: Sequence[str], before: Path, after: Path, console: Console) -
     for name in names:
         compares = _study(name).compare
         if compares is None:
-            raise UserError(f"{name} compares no files of results")
+            raise UserError(f"{name} compares no files of results; name the study scenes")
         compares(before, after, console)
 
 

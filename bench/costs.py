@@ -95,7 +95,7 @@ class Kind:
 
     @property
     def write_units(self) -> float:
-        """Write units of one order: row and products, twice because of the transaction, and the indexes."""
+        """Write units of one order: row, products and pages, twice because of the transaction, and the indexes."""
         return 2 * self.row_kilobytes + self.index_units + 2 * self.updates / self.batch
 
     @property
@@ -139,7 +139,7 @@ KINDS = (
     Kind(
         "13 products, one order at a time", 1, 13, log_bytes=1450, row_kilobytes=2, **_FROM_A_LANE
     ),
-    # It takes a lane and the depot, and writes 13 rows and 8 pages.
+    # It takes a lane and the depot (single writes: half an update each), writes 13 rows and 8 pages, and releases the depot.
     Kind(
         "the same, the worker's first",
         *(1, 13, 23, 22),
@@ -285,7 +285,7 @@ class StockEvents:
 
     @property
     def write_units(self) -> float:
-        """Of a change that is the only one of its part in its minute: the part, before and after it is announced."""
+        """Of a change that is the only one of its part in its minute: the part, before and after it is published."""
         return 2 * math.ceil(self._part_bytes / 1024)
 
     @property

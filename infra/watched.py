@@ -565,7 +565,7 @@ _CONTENTION = Section(
 _LANES = Section(
     "Do lanes help?",
     "Orders that find all units in **their worker's own lane** meet no rival. For missing units the worker visits the "
-    "**depot**, where rows lend to one worker at a time. Healthy: most orders from lanes, next to no lost loans, "
+    "**depot**, which one worker at a time fills from the rows. Healthy: most orders from lanes, next to no lost loans, "
     "short waits. **Recalls and long waits** show scarce stock.",
     (
         (

@@ -83,7 +83,7 @@ def hot_product(tables: Mapping[Table, str], product_id: str, *, lanes: int) -> 
     Args:
         tables: Names of the tables.
         product_id: A product with `ORDERS` in stock.
-        lanes: How many lanes there may be; with 0, as nobody deploys it, the rivals only retry with jitter.
+        lanes: How many lanes there may be; with 0, which no stack has, the rivals only retry with jitter.
     """
 
     def work(number: int, committer: Committer, meter: _Meter) -> int:

@@ -31,7 +31,7 @@ _LEASE = re.compile(r"\d+/lease")
 _MAX_IN_TRANSACTION = 100
 _NOT_TOGETHER = {"TransactionCanceledException", "ValidationException"}
 # Products reclaimed in one visit of the depot, so that orders get their turn; and the longest visit, in seconds.
-_BROUGHT_TOGETHER = 50
+_RECLAIMED_TOGETHER = 50
 _PATIENCE = 60.0
 
 
@@ -224,7 +224,7 @@ def empty_lanes(
     # A reclaim of products on the same pages needs few writes.
     left = sorted(product_ids, key=lambda product_id: PageKey.of(DEPOT, product_id))
     while left:
-        now, left = left[:_BROUGHT_TOGETHER], left[_BROUGHT_TOGETHER:]
+        now, left = left[:_RECLAIMED_TOGETHER], left[_RECLAIMED_TOGETHER:]
         deadline, stats = Deadline.after(_PATIENCE, clock), CommitStats()
         snapshot = store.read(now)
         problems += map(str, snapshot.unreadable.values())

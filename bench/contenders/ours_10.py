@@ -1,6 +1,6 @@
 """This service's handler with batches of 10, the default of Lambda's event source mappings, and without lanes.
 
-Nobody deploys it: it shows what lanes are for.
+No stack sells without lanes: this shows what they are for.
 """
 
 from __future__ import annotations

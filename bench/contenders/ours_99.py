@@ -1,6 +1,6 @@
 """This service's handler with batches of 99 and without lanes: one full transaction if all are for one product.
 
-Nobody deploys it: it shows what lanes are for.
+No stack sells without lanes: this shows what they are for.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from inventory_orders.store.rows import Table
 from local import pattern_costs
 from local.pattern_costs import DECREMENT_MODES, RIVALS, Cost
 
-# Nobody deploys the first: it shows what lanes are for.
+# No stack has the first: it shows what lanes are for.
 _LANES = {"hot product retries only": 0, "hot product with lanes": RIVALS}
 
 

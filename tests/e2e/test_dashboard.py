@@ -213,7 +213,7 @@ def test_after_the_demonstration_the_page_agrees_with_tables_and_logs(
         },
         "Visits of the depot, and their reasons": {
             "visits": len(all_of("DepotWait")),
-            "rows drawn from": sum(all_of("Loans")),
+            "rows that lent": sum(all_of("Loans")),
         },
         "Units lent": {"from rows": sum(all_of("UnitsLent"))},
         "Orders per transaction": {

@@ -594,7 +594,7 @@ def check_end(world: World) -> None:
     for subject, expected in _happened(world).items():
         _require(
             published.get(subject, []) == expected,
-            f"of {subject} was published {published.get(subject)}, and what happened is {expected}",
+            f"events of {subject} on the bus: {published.get(subject)}; what happened: {expected}",
         )
     for queue in world.model.sqs.queues.values():
         _require(

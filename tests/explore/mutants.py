@@ -85,7 +85,7 @@ ONE_BATCH = "commands of one order in one batch"
 LIFE_TOLD = "publishing an order's life"
 TOMBSTONE_TOLD = "publishing a tombstone filled in"
 
-LOAN = "loan against order by row"
+LOAN = "loan against sale from the row"
 LAST_LOAN = "last unit to lend"
 VISITS = "two visits that both have the depot"
 SALE_RECALL = "sale from a lane against recall"
@@ -595,8 +595,8 @@ MUTANTS = (
     ),
     _mutant(
         "an order's next event sent with the one before",
-        *("publishing/publisher.py", "chains.setdefault(each.subject, deque())"),
-        "chains.setdefault(each.id, deque())",
+        *("publishing/publisher.py", "unsent.setdefault(each.subject, deque())"),
+        "unsent.setdefault(each.id, deque())",
         LIFE_TOLD,
         kind="refused",
     ),
@@ -903,7 +903,7 @@ MUTANTS = (
     ),
     _mutant(
         "lane remembered after a transaction that was not applied",
-        *("engine/committer.py", "if failed.pages:"),
+        *("lanes/lane.py", "if failed.pages:"),
         "if False:",
         TAKEN_OVER,
     ),

@@ -1223,7 +1223,9 @@ SCENARIOS = {
         ),
         Scenario("publishing stock", _published_stock, faults=_OF_A_PUBLISHER),
         Scenario("order by hand against itself from the queue", _by_hand_and_from_the_queue),
-        _with_lanes("loan against order by row", _loan_and_row, faults=(*_TORN, "late", "clocks")),
+        _with_lanes(
+            "loan against sale from the row", _loan_and_row, faults=(*_TORN, "late", "clocks")
+        ),
         _with_lanes("last unit to lend", _last_unit_to_lend),
         _with_lanes("two visits that both have the depot", _two_visits, line_works=False),
         _with_lanes(

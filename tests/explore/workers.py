@@ -96,6 +96,9 @@ def catch(names: Sequence[str], processes: int) -> Iterator[tuple[str, Done]]:
     # One process per mutant, because an imported module keeps its mistake.
     with multiprocessing.get_context("fork").Pool(processes, _quiet, maxtasksperchild=1) as pool:
         yield from pool.imap_unordered(_catch, names)
+        # To terminate a pool that is still replacing its processes would now and then leave one behind that waits for ever.
+        pool.close()
+        pool.join()
 
 
 def _preload() -> None:

@@ -307,7 +307,7 @@ class Scenario:
         check: What must hold at the end, in addition to the invariants.
         faults: The kinds of which the complete search covers one fault; None: all. Random schedules have all.
         switches: In the complete search, most times that a process stops though it could go on; 0: no bound.
-        lanes: How many lanes the environments that place orders may use. With 0, as nobody deploys it, they sell from rows
+        lanes: How many lanes the environments that place orders may use. With 0, which no stack has, they sell from rows
             whatever happens, so that every schedule of the rest can be searched.
         line_works: Whether the depot's lease keeps anybody out. If not, everybody gets it whenever they ask, as with
             clocks that are all wrong.

@@ -57,7 +57,7 @@ def sell_from_lanes(shop, worker, over):
     return number
 
 
-def take_back(shop, over, gone):
+def reclaim_all(shop, over, gone):
     """Reclaim all units from lanes, now and then: lanes are filled again."""
     while not over.is_set():
         if reclaim(shop.store, "audit-lent"):
@@ -124,7 +124,7 @@ def test_an_audit_under_traffic_is_true(shop):
         lambda: list_again(shop, over),
         lambda: sell_from_lanes(shop, 0, over),
         lambda: sell_from_lanes(shop, 1, over),
-        lambda: take_back(shop, over, gone),
+        lambda: reclaim_all(shop, over, gone),
         audits,
     ]
     counts = in_threads(lambda index: work[index](), len(work))

@@ -15,7 +15,7 @@ from bench import costs
 from inventory_orders.clock import Deadline, SystemClock, timestamp
 from inventory_orders.domain.allotments import STOCK_PARTS, StockPart
 from inventory_orders.invocation import runtime, stream_batch
-from inventory_orders.invocation.sqs import QueuePair, QueueUrls, SqsCalls
+from inventory_orders.invocation.sqs import QueueAccess, QueueUrls, SqsCalls
 from inventory_orders.publishing.bus import Bus
 from inventory_orders.publishing.publisher import Publisher
 from inventory_orders.publishing.stock import StockWatch
@@ -155,7 +155,7 @@ def shop(monkeypatch):
         monkeypatch.setattr(runtime, "executor", lambda: None)
         tables.published = []
         end = Deadline.after(math.inf, SystemClock())
-        calls = SqsCalls(QueuePair(boto3.client("sqs"), QueueUrls("none")), end)
+        calls = SqsCalls(QueueAccess(boto3.client("sqs"), QueueUrls("none")), end)
         publisher = Publisher(Bus(EventBridge(tables), "bus"), calls.park, SystemClock())
         monkeypatch.setattr(stream_batch, "publisher", lambda _: (publisher, calls))
         forget_what_handlers_made()

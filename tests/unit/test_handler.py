@@ -265,7 +265,7 @@ def test_what_the_depot_sells_to_a_process_without_a_lane_is_no_order_from_a_lan
     assert counted["UnitsLent"] == (60 - int(row["stockCount"]["N"]),)
 
 
-def test_a_draw_that_a_rival_has_cancelled_is_counted_as_lost(sell, monkeypatch):
+def test_a_loan_that_a_rival_has_cancelled_is_counted_as_lost(sell, monkeypatch):
     store = runtime.process().store
     write = store.write
 
@@ -409,7 +409,7 @@ def test_a_worker_that_is_told_nothing_of_lanes_sells_nothing(handle, monkeypatc
     assert order_status("o") is None
 
 
-def test_workers_that_sell_orders_have_lanes_and_no_other_engine(shop_environment):
+def test_the_engine_of_workers_has_lanes_and_no_other_engine_has(shop_environment):
     process = runtime.process()
     assert process.committer_with_lanes.lanes.most == 2
     assert process.committer.lanes.most == process.impatient_committer.lanes.most == 0

@@ -69,7 +69,7 @@ class Shop:
         return worker
 
     def new_worker(self, lanes=2, **more):
-        """A worker that has met rivals on all rows but these."""
+        """A worker that has met rivals on all rows but those of `without_rivals`."""
         worker = self.tables.worker(lanes=lanes, **more)
         worker.client.rivals.are_met_on = lambda product_id: product_id not in self.without_rivals
         return worker
@@ -1021,7 +1021,7 @@ def test_what_nobody_wants_any_more_goes_back_to_the_depot(shop):
     assert lane not in shop.held("p")
 
 
-def test_many_draws_are_written_before_the_visit_ends(shop):
+def test_many_loans_are_written_before_the_visit_ends(shop):
     names = [f"p{n:02}" for n in range(60)]
     for product_id in names:
         shop.create(product_id)
@@ -1036,7 +1036,7 @@ def test_many_draws_are_written_before_the_visit_ends(shop):
     assert all(shop.row(product_id).lent_to for product_id in names)
 
 
-def test_rows_too_large_for_one_transaction_are_drawn_and_returned_in_several(shop):
+def test_rows_too_large_for_one_transaction_lend_and_reclaim_in_several(shop):
     names = [f"n{n}" for n in range(99) if PageKey.of(DEPOT, f"n{n}").number == 0][:15]
     for name in names:
         shop.create(name, size=300_000)
@@ -1050,7 +1050,7 @@ def test_rows_too_large_for_one_transaction_are_drawn_and_returned_in_several(sh
 
 
 @pytest.mark.parametrize("lost", [1, 3, 5])
-def test_a_lost_response_to_draws_that_come_first_draws_nothing_twice(shop, lost):
+def test_a_lost_response_to_loans_that_come_first_lends_nothing_twice(shop, lost):
     names = [f"p{n:02}" for n in range(45)]
     for product_id in names:
         shop.create(product_id)
@@ -1070,7 +1070,7 @@ def test_a_lost_response_to_draws_that_come_first_draws_nothing_twice(shop, lost
     assert len(seen) == lost + 1
 
 
-def test_a_lost_draw_costs_no_order(shop):
+def test_a_lost_loan_costs_no_order(shop):
     names = [f"p{n:02}" for n in range(60)]
     for product_id in names:
         shop.create(product_id)
@@ -1187,7 +1187,7 @@ def test_a_receipt_a_correction_and_an_order_of_one_product_have_one_source(shop
     shop.opening["p"] += 2
 
 
-def test_a_visit_that_draws_from_a_row_beside_a_receipt_for_it_makes_no_unit(shop):
+def test_a_loan_from_a_row_beside_a_receipt_for_it_makes_no_unit(shop):
     """The depot runs low of a fast seller, whose row another change of the batch needs."""
     for product_id in ("p", "fast"):
         shop.create(product_id, 400)
@@ -1199,7 +1199,7 @@ def test_a_visit_that_draws_from_a_row_beside_a_receipt_for_it_makes_no_unit(sho
     changes = [shop.order("p"), shop.order("fast"), Adjustment("fast", "r", 5, "RECEIPT")]
     assert shop.statuses(worker, *changes) == [APPLIED] * 3
     shop.opening["fast"] += 5
-    assert shop.held("fast"), "it was drawn from"
+    assert shop.held("fast"), "its row has lent"
 
 
 @pytest.mark.parametrize(("lanes", "depot", "writes"), [({}, 90, 1), ({1: 20, 2: 30}, 40, 2)])

@@ -108,7 +108,7 @@ def test_a_row_that_only_says_that_it_is_lent_is_told_otherwise(shop):
 
 
 def test_more_products_than_one_visit_takes_are_reclaimed(shop, monkeypatch):
-    monkeypatch.setattr(lanes_of_stack, "_BROUGHT_TOGETHER", 3)
+    monkeypatch.setattr(lanes_of_stack, "_RECLAIMED_TOGETHER", 3)
     many = [f"p{n:03}" for n in range(8)]
     for product_id in many:
         shop.create(product_id, 100)

@@ -547,7 +547,7 @@ def test_who_is_alone_at_the_depot_writes_all_orders_with_the_release(alone, tra
     assert [t.release is not None for t in planned.transactions] == [True, False][:transactions]
 
 
-def test_a_transaction_knows_what_it_draws_from_what_it_sells():
+def test_a_transaction_tells_what_it_lends_from_what_it_sells():
     rows = {product_id: product(product_id, 90) for product_id in ("lent", "sold", "returned")}
     pages = [
         Page(PageKey(lane, number), 3, "e") for lane in (DEPOT, OWN) for number in range(PAGES)

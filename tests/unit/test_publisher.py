@@ -18,7 +18,7 @@ from botocore.exceptions import (
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.events import SOURCE, order_events
 from inventory_orders.errors import UnpublishableError
-from inventory_orders.invocation.sqs import QueuePair, QueueUrls, SqsCalls
+from inventory_orders.invocation.sqs import QueueAccess, QueueUrls, SqsCalls
 from inventory_orders.invocation.stream_batch import read_changes
 from inventory_orders.publishing.bus import MAX_BYTES, MAX_ENTRIES, Bus, BusEntry
 from inventory_orders.publishing.publisher import (
@@ -571,7 +571,7 @@ class SmallQueue:
 
 
 def calls_to(client):
-    return SqsCalls(QueuePair(client, QueueUrls("url")), Deadline.after(30, SystemClock()))
+    return SqsCalls(QueueAccess(client, QueueUrls("url")), Deadline.after(30, SystemClock()))
 
 
 def test_what_is_too_large_even_for_the_queue_leaves_its_id_there():

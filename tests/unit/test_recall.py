@@ -385,7 +385,7 @@ def test_a_row_that_is_only_older_than_the_pages_is_read_again(lanes):
 @pytest.mark.parametrize(
     "broken", [{"lowStockThreshold": {"N": "60"}}, {"status": {"S": "DISCONTINUED"}}]
 )
-def test_a_row_that_lent_products_may_not_have_holds_up_no_other_and_is_reclaimed(lanes, broken):
+def test_a_row_that_lent_products_may_not_have_holds_up_no_other_and_can_reclaim(lanes, broken):
     """Somebody wrote it past all rules."""
     lanes.list_and_lend()
     lanes.list_and_lend("r")
@@ -707,7 +707,7 @@ def test_a_negative_adjustment_takes_what_the_row_can_spare_or_all_there_is(
 @pytest.mark.parametrize(
     "broken", [{"lowStockThreshold": {"N": "60"}}, {"status": {"S": "DISCONTINUED"}}]
 )
-def test_a_row_that_lent_products_may_not_have_is_reclaimed_before_it_changes(lanes, broken, delta):
+def test_a_row_that_lent_products_may_not_have_reclaims_before_it_changes(lanes, broken, delta):
     """Somebody wrote it past all rules. That returns neither its own changes nor those of others for ever."""
     lanes.list_and_lend()
     lanes.list_and_lend("r")

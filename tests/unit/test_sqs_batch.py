@@ -10,7 +10,7 @@ from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.change import RejectionReason
 from inventory_orders.errors import UnsupportedEventError
 from inventory_orders.invocation.runtime import refuse_unsupported_events
-from inventory_orders.invocation.sqs import QueuePair, QueueUrls
+from inventory_orders.invocation.sqs import QueueAccess, QueueUrls
 from inventory_orders.invocation.sqs_batch import QueueRules, SqsBatch, Verdict, read_messages
 from inventory_orders.messages.parse import parse_order
 from inventory_orders.retry import EARLY_DELIVERIES
@@ -59,7 +59,7 @@ class Bench(engine_bench.Bench):
     def __init__(self, *products, sqs=None):
         super().__init__(*products, attempts=2)
         self.sqs = sqs or FakeSqs()
-        self.queues = QueuePair(self.sqs, QUEUE, FIFO)
+        self.queues = QueueAccess(self.sqs, QUEUE, FIFO)
         self.seconds_left = 30.0
 
     def process(self, event, may_be_early=frozenset()):

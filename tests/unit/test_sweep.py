@@ -130,7 +130,7 @@ def test_a_lane_beyond_what_the_settings_allow_today_is_emptied(shop):
     assert shop.where("a") == (100, {}, set())
 
 
-def test_an_idle_depot_is_reclaimed_in_as_many_transactions_as_it_takes(shop):
+def test_the_units_of_an_idle_depot_are_reclaimed_in_several_transactions(shop):
     products = in_one_page(95)
     for number, product_id in enumerate(products):
         shop.create(product_id, 100)
@@ -314,7 +314,7 @@ def test_a_lane_that_is_filled_between_the_look_and_the_write_loses_no_unit(shop
     assert shop.where("a") == (100, {}, set())
 
 
-def test_a_page_that_somebody_uses_again_is_reclaimed_no_further(shop):
+def test_from_a_page_that_is_used_again_no_more_is_reclaimed(shop):
     products = sorted(in_one_page(95))
     for product_id in products:
         shop.create(product_id, 100)

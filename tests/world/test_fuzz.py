@@ -30,7 +30,7 @@ from inventory_orders.engine.committer import Committer
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import Verdict
 from inventory_orders.invocation import runtime, stream_batch
-from inventory_orders.invocation.sqs import QueuePair, QueueUrls, SqsCalls
+from inventory_orders.invocation.sqs import QueueAccess, QueueUrls, SqsCalls
 from inventory_orders.invocation.telemetry import logger
 from inventory_orders.messages.parse import json_schema
 from inventory_orders.products.catalogue import ProductCatalogue
@@ -240,7 +240,7 @@ class World:
         return next((row for row in rows if key.items() <= row.items()), None)
 
     def publisher(self, context):
-        undeliverable = QueuePair(self.sqs, QueueUrls("undeliverable"))
+        undeliverable = QueueAccess(self.sqs, QueueUrls("undeliverable"))
         calls = SqsCalls(undeliverable, runtime.end_of(context))
         return Publisher(Bus(self.bridge, "Bus"), calls.park, SystemClock()), calls
 
@@ -276,8 +276,8 @@ def world():
         time.seconds = NOW
         queues = QueueUrls("queue", "dead_letters"), QueueUrls("queue.fifo", "dead_letters.fifo")
         expiries = QueueUrls("expiries", "dead_letters_of_expiries")
-        patch.setattr(runtime.Process, "queues", QueuePair(world.sqs, *queues))
-        patch.setattr(runtime.Process, "expiry_queue", QueuePair(world.sqs, expiries))
+        patch.setattr(runtime.Process, "queues", QueueAccess(world.sqs, *queues))
+        patch.setattr(runtime.Process, "expiry_queue", QueueAccess(world.sqs, expiries))
         patch.setattr(stream_batch, "publisher", world.publisher)
         apply = Committer.apply
 

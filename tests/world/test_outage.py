@@ -126,7 +126,7 @@ class World:
             self.queues[queue] = self.aws.sqs.create(
                 f"{name}-{queue}", VISIBILITY, dead, MAX_RECEIVE_COUNT
             )
-        # Who feeds a queue has an environment of each function that it invokes.
+        # By who feeds a queue and by function: the environment that it invokes.
         self.processes, self.invoked = {}, {}
 
     def now(self):
@@ -174,7 +174,9 @@ class World:
 
     def _process(self, function):
         variables = {f"{table.name}_TABLE_NAME": self._table(table) for table in Table}
-        variables |= {"HOLD_GRACE_SECONDS": str(GRACE), "LANES": str(LANES)}
+        variables["HOLD_GRACE_SECONDS"] = str(GRACE)
+        if function == "place_orders":
+            variables["LANES"] = str(LANES)
         for name, (fed, _, _, prefix) in QUEUES.items():
             if fed == function:
                 variables[f"{prefix}QUEUE_URL"] = self.queues[name].url
@@ -326,6 +328,7 @@ def test_hours_without_dynamodb_lose_nothing_and_reorder_nothing(name, refusals,
     assert {row["productId"]: row.get("price") for row in products}["tea"] == 540
     accounts = list(add_up(products, adjustments, [*orders.values(), paid], world.pages()))
     assert [account.balances for account in accounts] == [True] * 4
+    assert any("lanePage" in line for order in orders.values() for line in order["items"])
 
     for times in world.deliveries.values():
         in_outage = _within(times, BEGIN, world.end)

@@ -128,7 +128,7 @@ ProductsById = Mapping[str, Product | None]
 
 @dataclass(frozen=True, slots=True)
 class PageStock:
-    """Units of a product in a lane's page, from which orders are sold as from the product's row.
+    """Units of a product in a lane's page, from which orders are served as from the product's row.
 
     Attributes:
         product_id: The product.

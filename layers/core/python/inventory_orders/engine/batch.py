@@ -172,7 +172,7 @@ class PendingChanges:
         """Count how often a change was planned or sent again."""
         self._retries[change.record_key] = self._retries.get(change.record_key, 0) + retries
 
-    def return_out_of_attempts(self, most: int) -> None:
+    def give_up_out_of_attempts(self, most: int) -> None:
         """Give up changes that were retried so often or more."""
         out = (c for key, c in self._pending.items() if self._retries.get(key, 0) >= most)
         self.give_up(out, "CONTENTION", "lost against rivals, or was throttled, in every attempt")
@@ -201,7 +201,7 @@ class Batch:
     Args:
         client: Sends the requests.
         cache: The products as this process left them.
-        pending: The changes that have no outcome yet. A read may answer them by their records, or return them.
+        pending: The changes that have no outcome yet. A read may answer them by their records, or give them up.
         deadline: No request begins after it.
         age: Seconds for which the first of them has been waiting.
         limits: What one transaction may hold.
@@ -401,7 +401,7 @@ class Batch:
         rows = (self.rows.get(product_id) for product_id in change.product_ids)
         return max((row.lease_left(self.now) for row in rows if row is not None), default=0.0)
 
-    def return_undecidable(self, deferred: Iterable[Change]) -> None:
+    def give_up_undecidable(self, deferred: Iterable[Change]) -> None:
         """Give up deferred changes for which there is nothing to wait for, with those behind them in their group."""
         for change in deferred:
             problems = [self.unreadable[p] for p in change.product_ids if p in self.unreadable]

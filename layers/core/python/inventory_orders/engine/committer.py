@@ -10,8 +10,8 @@ One loop, until each change of a batch has its outcome:
 What the batch knows is in one object (`batch.py`). The rules:
 
 - Nothing is answered before it is durable. A rejection stands in or after the transaction that it depends on.
-- A transaction that lost is planned again, in rows from what came back with its cancellation; what was committed before
-  it stays committed.
+- A transaction that lost is planned again; a plan from rows starts from what came back with its cancellation. What was
+  committed before it stays committed.
 - While the outcome of a request is unknown, the same request is repeated with the same token, before any new plan.
 - What is throttled waits until all others are through, and is tried without them.
 - Every wait is bounded by the number of attempts and by the time that the invocation has left.
@@ -216,7 +216,7 @@ class Committer:
                     return
                 attempts = self._send(batch, planned.chains)
                 has_lost = self._apply_results(batch, attempts)
-                batch.return_undecidable(planned.deferred)
+                batch.give_up_undecidable(planned.deferred)
         except StoreError as error:
             pending.fail(error)
         finally:
@@ -261,7 +261,7 @@ class Committer:
     def _back_off(self, batch: Batch) -> None:
         """Wait after a lost round, longer each time. Gives up changes that were tried too often."""
         batch.losses += 1
-        batch.pending.return_out_of_attempts(self.client.policy.max_attempts)
+        batch.pending.give_up_out_of_attempts(self.client.policy.max_attempts)
         if not batch.pending:
             return
         delay = self.client.policy.backoff(batch.losses)

@@ -133,7 +133,7 @@ class DepotLine:
 
     @property
     def is_empty(self) -> bool:
-        """Whether next to nobody waits."""
+        """Whether a visit waits for less than one commit of a rival."""
         return self.average_wait < _FIRST_WAIT
 
     def next_delay(self, age: float) -> float:

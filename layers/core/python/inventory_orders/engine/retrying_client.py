@@ -54,7 +54,7 @@ class CommitStats:
         changes_per_transaction: One for each committed transaction.
         lease_wait: Time spent waiting for the leases of others.
         low_stock: Products that ceased to be `ACTIVE` because of their stock.
-        loans_lost: One for each row that lent to the depot: whether a rival had the transaction cancelled.
+        loans_lost: One for each loan of a row to the depot that was tried: whether its transaction was cancelled.
         units_lent: Units that rows lent to the depot.
         recalls: How often units were moved from lanes to the depot or to their rows, because they were needed there.
         depot_waits: One for each visit of the depot, and each that was given up: how long the line was.

@@ -14,7 +14,7 @@ import boto3
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.errors import ConfigurationError, UnsupportedEventError
 from inventory_orders.invocation import sqs
-from inventory_orders.invocation.sqs import QueuePair, QueueUrls
+from inventory_orders.invocation.sqs import QueueAccess, QueueUrls
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, WORST_CASE_SECONDS_OF_ONE_CALL, Store
 from inventory_orders.store.rows import Table
 
@@ -111,7 +111,7 @@ class Process:
 
     @cached_property
     def committer_with_lanes(self) -> Committer:
-        """The engine of a worker that sells orders."""
+        """The engine with a lane of its own, of a worker that places orders."""
         from inventory_orders.engine.committer import Committer  # noqa: PLC0415
 
         return Committer(self.store, executor=executor(), lanes=self._whole_number("LANES"))
@@ -159,28 +159,28 @@ class Process:
         return bus.Bus(client("events", bus.CLIENT_CONFIG), name)
 
     @cached_property
-    def queues(self) -> QueuePair:
+    def queues(self) -> QueueAccess:
         """The queues that feed the function."""
         fifo = self._queue("FIFO_") if self._environment.get("FIFO_QUEUE_URL") else None
         return self._queues(self._queue(""), fifo)
 
     @cached_property
-    def expiry_queue(self) -> QueuePair:
+    def expiry_queue(self) -> QueueAccess:
         """The queue of holds that end."""
         return self._queues(self._queue("EXPIRY_"))
 
     @cached_property
-    def order_queue(self) -> QueuePair:
+    def order_queue(self) -> QueueAccess:
         """The queue that the function sends orders to."""
         return self._queues(QueueUrls(self._text("ORDER_QUEUE_URL")))
 
     @cached_property
-    def undeliverable_events(self) -> QueuePair:
+    def undeliverable_events(self) -> QueueAccess:
         """The queue of what cannot be published."""
         return self._queues(QueueUrls(self._text("UNDELIVERABLE_EVENTS_QUEUE_URL")))
 
-    def _queues(self, standard: QueueUrls, fifo: QueueUrls | None = None) -> QueuePair:
-        return QueuePair(client("sqs", sqs.CLIENT_CONFIG), standard, fifo)
+    def _queues(self, standard: QueueUrls, fifo: QueueUrls | None = None) -> QueueAccess:
+        return QueueAccess(client("sqs", sqs.CLIENT_CONFIG), standard, fifo)
 
 
 @cache

@@ -91,8 +91,8 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class QueuePair:
-    """Queues that feed a function, or one that it sends to.
+class QueueAccess:
+    """How to reach a queue, and its FIFO queue where there is one.
 
     Attributes:
         client: An SQS client; `CLIENT_CONFIG` is meant for it.
@@ -126,7 +126,7 @@ class SqsCalls:
         errors: What SQS did not do, for the log.
     """
 
-    def __init__(self, queues: QueuePair, end: Deadline) -> None:
+    def __init__(self, queues: QueueAccess, end: Deadline) -> None:
         self._queues = queues
         self._end = end
         self.errors: list[str] = []

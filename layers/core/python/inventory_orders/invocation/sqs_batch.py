@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 from inventory_orders.clock import Deadline
 from inventory_orders.engine.outcomes import ChangeOutcome, outcome_of, returned
 from inventory_orders.errors import PoisonMessageError, UnsupportedEventError, Verdict
-from inventory_orders.invocation.sqs import Message, QueuePair, SqsCalls
+from inventory_orders.invocation.sqs import Message, QueueAccess, SqsCalls
 from inventory_orders.retry import EARLY_DELIVERIES, LONGEST_DELAY_SECONDS, redelivery_delay
 
 T = TypeVar("T")
@@ -87,7 +87,7 @@ class SqsBatch(Generic[T]):
         queue_errors: Requests that SQS did not carry out, for the log; their messages have their ends all the same.
     """
 
-    def __init__(self, messages: Sequence[Message], queues: QueuePair, end: Deadline) -> None:
+    def __init__(self, messages: Sequence[Message], queues: QueueAccess, end: Deadline) -> None:
         self._messages = messages
         self._calls = SqsCalls(queues, end)
         self._contents: dict[Message, T] = {}
@@ -163,7 +163,7 @@ class SqsBatch(Generic[T]):
                 stopped.add(message.sequence)
             content = self._contents.get(message)
             self.results.append(MessageResult(message, verdict, outcome, content))
-        rejected = {m for m, out in self._outcomes.items() if out.verdict is Verdict.REJECTED}
+        rejected = {m for m, said in self._outcomes.items() if said.verdict is Verdict.REJECTED}
         self._delay_returned({m for m in rejected if verdicts[m] is Verdict.RETURNED})
 
     def _send_dead_letters(

@@ -105,7 +105,7 @@ def emit_orders(report: CommitReport) -> None:
         with single_metric(
             name="OrdersRejected", unit=MetricUnit.Count, value=count, namespace=NAMESPACE
         ) as metric:
-            metric.add_dimension("service", metrics.service)
+            metric.add_dimension("service", metrics.service or "undefined")
             metric.add_dimension("reason", reason.value)
     add("OrdersPerTransaction", *report.stats.changes_per_transaction)
     emit_report(report)

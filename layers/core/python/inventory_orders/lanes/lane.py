@@ -171,7 +171,7 @@ class Lanes:
         self._pages = {}
 
     def is_own(self, stock: Stock) -> bool:
-        """Whether this lane sold from it, and neither a row nor the depot."""
+        """Whether it is in this lane, and neither in a row nor at the depot."""
         return isinstance(stock, PageStock) and stock.page.lane != DEPOT
 
     # ------------------------------------------------------------------ rows

@@ -41,7 +41,7 @@ _SPARE = 2
 # So many loans at the most go into the transaction that fills the lane, and so many rows are looked at for it.
 _FEW_LOANS = 40
 
-# Further scarce products of the same pages that a recall brings back, so that it is done once for many.
+# Products of one recall: those that are short, and scarce ones of the same pages, so that it is done once for many.
 _RECALLED_TOGETHER = 60
 
 # Most loans of one transaction: one more action is the depot's page.
@@ -355,7 +355,7 @@ class Visit:
                 waves.append((Transaction.of(self._allocation),))
             yield tuple(waves)
 
-    # ------------------------------------------------------------------ bringing back, and sharing out
+    # ------------------------------------------------------------------ recalling, and sharing out
 
     def _recall(self, product_ids: set[str]) -> CorruptItemError | None:
         """Move units of products from other lanes to the depot, with those of scarce products on the same pages.

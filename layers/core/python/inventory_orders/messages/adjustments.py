@@ -1,4 +1,4 @@
-"""Reads adjustments: apart from other messages, so that only the function that books them loads what they are."""
+"""Reads adjustments, in a module of its own so that placing an order does not load them."""
 
 from __future__ import annotations
 

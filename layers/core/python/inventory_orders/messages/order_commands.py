@@ -1,4 +1,4 @@
-"""Reads commands on orders, and ends of holds: apart from orders, so that nothing of it is loaded to place one."""
+"""Reads commands on orders and ends of holds, in a module of its own so that placing an order does not load them."""
 
 from __future__ import annotations
 

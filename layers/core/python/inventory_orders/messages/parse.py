@@ -1,4 +1,4 @@
-"""Reads what is sent, by its schema: orders, catalogue events and direct commands; or says why it can never be one."""
+"""Reads orders, catalogue events and direct commands by their schemas, or says why a body can never be one."""
 
 from __future__ import annotations
 

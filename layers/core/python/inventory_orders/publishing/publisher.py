@@ -135,8 +135,8 @@ class Publisher:
         report = PublishReport()
         unsent: dict[str, _Unsent] = {}
         for each in news:
-            link = _pending(each) if isinstance(each, Event) else each
-            unsent.setdefault(each.subject, deque()).append(link)
+            item = _pending(each) if isinstance(each, Event) else each
+            unsent.setdefault(each.subject, deque()).append(item)
         failures = fruitless = 0
         while unsent:
             is_all, works = self._publish_first(unsent, deadline, report)
