@@ -518,7 +518,11 @@ def show(found: Found, screen: Console) -> bool:
     for scene, one in seen.items():
         table.add_row(
             *(scene, f"{one.rate:,.2f}", f"{one.requests:.3f}", f"{one.write_units:.2f}"),
-            *(f"{one.p99:.2f}", f"{one.conflicts:.1%}", f"{one.took:.2f}"),
+            *(
+                f"{one.p99:.2f}",
+                f"{one.conflicts:.1%}",
+                "" if isnan(one.took) else f"{one.took:.2f}",
+            ),
             "" if one.clean else report.UNBALANCED,
         )
     screen.print(table, "")
