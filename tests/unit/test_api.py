@@ -452,7 +452,7 @@ OPERATORS_REQUESTS = (
     ("POST", "/products", {"productId": "mug", "openingStock": 4}),
     ("PATCH", "/products/mug", {"lowStockThreshold": 5}),
     ("POST", "/products/mug/adjustments", {"adjustmentId": "r-1", "delta": -2, "reason": "LOSS"}),
-    ("POST", "/counts", {"action": "acquire", "productId": "mug", "seconds": 1}),
+    ("POST", "/counts", {"action": "acquire", "productId": "tea-hojicha", "seconds": 1}),
     ("POST", "/products/mug/discontinue", None),
     ("POST", "/products/mug/list-again", None),
     ("DELETE", "/products/mug", None),
