@@ -4,7 +4,7 @@ import gc
 import os
 from collections.abc import Iterator
 from functools import cache
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 from unittest.mock import patch
 
@@ -15,6 +15,8 @@ from xdist.scheduler import LoadScopeScheduling
 import tests.support.environment  # noqa: F401 - drops the caller's AWS settings first
 
 # isort: split
+import inventory_orders
+from local import ROOT
 from local import stack as local_stack
 from local.emulator import Emulator
 from local.endpoint import use_embedded
@@ -151,6 +153,12 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_configure(config: Any) -> None:
+    # A virtual environment of another checkout would test that one's code, and find nothing wrong here.
+    found = Path(inventory_orders.__file__)
+    if not found.is_relative_to(ROOT):
+        raise pytest.UsageError(
+            f"the tests would test {found}: remove .venv, and make sets it up for this checkout"
+        )
     # With Python's own thresholds the garbage collector takes a tenth of the unit tests' CPU.
     gc.set_threshold(20_000, 20)
     # Extension modules would report what is frozen as leaked. Pytest runs this last, after it has collected garbage itself.
