@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from local import ROOT
-from local.sample_orders import demand
+from local import ROOT, sample_orders
+from local.sample_orders import demand, orders_of
 from operations.errors import UserError
-from operations.orders_file import OrderMessage, read_baskets
+from operations.orders_file import OrderMessage
 
-REAL_ORDERS = "local/real_orders/baskets.csv.gz"
-"""The file of real orders, from the project's root: one per line, product codes separated by commas."""
+REAL_ORDERS = str(sample_orders.REAL_ORDERS.relative_to(ROOT))
+"""The file of real orders, from the project's root. Their quantities are invented: the data has none."""
 
 NAMES = ("hot", "zipf", "real", "real-scarce", "sell-out")
 
@@ -95,11 +95,9 @@ def groups(count: int, seed: int, size: int = 200) -> Workload:
 def real_orders(count: int, file: str = REAL_ORDERS, *, scarce: bool = False) -> Workload:
     """Read orders of a file that fit into one transaction, with new ids whenever it begins again.
 
-    The data has no quantities, so a hash of order and product chooses 1 to 3.
-
     Args:
         count: How many orders.
-        file: Path of the file, absolute or from the project's root.
+        file: Path of the file, absolute or from the project's root: `REAL_ORDERS`, or orders as `send` takes them.
         scarce: Whether there is stock for exactly these orders, instead of plenty.
 
     Raises:
@@ -108,7 +106,7 @@ def real_orders(count: int, file: str = REAL_ORDERS, *, scarce: bool = False) ->
     messages: list[OrderMessage] = []
     for time in itertools.count():
         # One order in 30 has more than 99 products, which no contender can place in one transaction.
-        read = read_baskets(ROOT / file, f"real-{time}", count + count // 10 + 1)
+        read = orders_of(ROOT / file, f"real-{time}", count + count // 10 + 1)
         fitting = [message for message in read if message.order_id][: count - len(messages)]
         if not fitting:
             raise UserError(f"{file} holds no orders that fit into a transaction")

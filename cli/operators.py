@@ -691,8 +691,8 @@ def send(
     file: Annotated[
         Path,
         typer.Argument(
-            help="Orders as JSON lines, or a basket file: one order per line, product codes separated by commas. "
-            "Either may be compressed (.gz).",
+            help="Orders as JSON lines, or as CSV with the header orderId,userId,productId,quantity and one row per "
+            "order line. Either may be compressed (.gz).",
         ),
     ],
     queue: Annotated[QueueName, typer.Option(help="The queue to send to.")] = QueueName.STANDARD,
@@ -707,7 +707,8 @@ def send(
         bool,
         typer.Option(
             "--unchecked",
-            help="Send every line as it is. Without this option a line that is not an order stops the command.",
+            help="Send the file as it is, with what is not an order. Without this option an error in the file "
+            "stops the command.",
         ),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before sending to an account.")] = (
@@ -715,10 +716,10 @@ def send(
     ),
     account: OnAccount = None,
 ) -> None:
-    """Send orders through SQS. It checks all lines before it sends the first, and sends bodies unchanged.
+    """Send the orders of a file through SQS. It checks the whole file before it sends the first order.
 
-    The id of an order in a basket file follows from the file's content and the line: the same file sent again means the
-    same orders.
+    JSON lines are sent unchanged. In a CSV file, adjacent rows with the same orderId are one order; if rows of that
+    order appear again further down, the file is refused.
     """
     found = None if unchecked else count_orders(file, limit)
     aws = aws_of(account)

@@ -15,12 +15,12 @@ import typer
 
 from cli.common import OnAccount, aside, aws_of, screen, start_embedded
 from cli.operators import PANEL
-from local import emulator, stack
+from local import emulator, sample_orders, stack
 from local.desk import background
 from local.endpoint import embedded_settings, use_embedded
 from operations.aws import Aws
 from operations.errors import UserError
-from operations.orders_file import BASKETS, count_orders
+from operations.orders_file import count_orders
 
 app = typer.Typer()
 _PANEL = "This machine"
@@ -35,18 +35,19 @@ _NOT_GOOD = 3
 def demo(
     orders: Annotated[
         Path | None,
-        typer.Option(help="Send the first 1,000 orders of this file instead, as `send` takes it."),
+        typer.Option(
+            help="Send the first 1,000 orders of this file instead: one that `send` takes, or the real orders in "
+            "local/real_orders, whose quantities and customers are invented."
+        ),
     ] = None,
     unchecked: Annotated[
         bool,
-        typer.Option(
-            "--unchecked", help="Send every line of the file, also those that are not orders."
-        ),
+        typer.Option("--unchecked", help="Send the file as it is, with what is not an order."),
     ] = False,
 ) -> None:
     """Deploy to the embedded AWS, send thousands of orders through SQS, and read the books."""
-    if orders is not None and not unchecked:
-        count_orders(orders, BASKETS)
+    if orders is not None and not unchecked and orders.resolve() != sample_orders.REAL_ORDERS:
+        count_orders(orders, sample_orders.ORDERS_OF_FILE)
     running = start_embedded(screen)
     # Start the dashboard before the orders: it has to watch the queues' depths, which are stored nowhere.
     page = background.start()
@@ -63,8 +64,8 @@ def demo(
         f"[dim]The same figures are in {os.path.relpath(path)}. The embedded AWS is still running; try next:\n"
         "  make dashboard                      open that page\n"
         "  make invoke FUNCTION=place_orders EVENT=events/place_orders.json\n"
-        "  make demo ORDERS=local/real_orders/baskets.csv.gz UNCHECKED=1\n"
-        "                                      real orders instead; or a file of yours, one order per line\n"
+        "  make demo ORDERS=local/real_orders/baskets.csv.gz\n"
+        "                                      real orders instead; or a file of orders that `send` takes\n"
         "  .venv/bin/inventory-orders status   tables, queues, dead letters\n"
         '  eval "$(make env)"                  point any AWS client at this stack\n'
         "  make down                           stop it[/]",

@@ -38,7 +38,7 @@ from local import STATE, sample_orders
 from local.emulator import Emulator
 from local.process import LOGS
 from local.shop import Shop, percentile
-from operations import emf, orders_file, queues
+from operations import emf, queues
 from operations.audit import Account, Books, read_books
 from operations.aws import Aws
 from operations.errors import UserError
@@ -228,30 +228,36 @@ def tea_shop_day(run: str, count: int) -> Workload:
     return Workload(products, unpaid, standard, fifo, "A tea shop's day, with a hot drop")
 
 
-def basket_day(run: str, path: Path) -> Workload:
-    """Make a workload of real orders, with so little stock that some products are sold out.
+def day_of_file(run: str, path: Path) -> Workload:
+    """Make a workload of the first orders of a file, with so little stock that some products are sold out.
 
     Raises:
         UserError: The file holds no valid order.
     """
-    messages = orders_file.read_baskets(path, run, orders_file.BASKETS)
+    messages = sample_orders.orders_of(path, run, sample_orders.ORDERS_OF_FILE)
     products = sample_orders.stock_for(sample_orders.demand(messages))
     if not products:
         raise UserError(
-            f"{path} holds no valid order in its first {orders_file.BASKETS:,}; the demonstration needs one"
+            f"{path} holds no valid order in its first {sample_orders.ORDERS_OF_FILE:,}; the demonstration needs one"
         )
     unpaid = sample_orders.never_paid(run, products)
-    return Workload(products, unpaid, messages, [], f"Real orders from {path.name}")
+    invented = path.resolve() == sample_orders.REAL_ORDERS
+    title = (
+        "Real orders, with invented quantities and customers"
+        if invented
+        else f"Orders of {path.name}"
+    )
+    return Workload(products, unpaid, messages, [], title)
 
 
-def run_demo(aws: Aws, emulator: Emulator, console: Console, baskets: Path | None) -> DemoResult:
+def run_demo(aws: Aws, emulator: Emulator, console: Console, orders: Path | None) -> DemoResult:
     """Stock the shop, send the orders, wait until every message has ended, and read the books.
 
     Raises:
         UserError: Another demonstration is running, the queues do not drain, or the embedded AWS stops.
     """
     with _alone():
-        return _run(aws, emulator, console, baskets)
+        return _run(aws, emulator, console, orders)
 
 
 @contextmanager
@@ -268,9 +274,9 @@ def _alone() -> Iterator[None]:
         yield
 
 
-def _run(aws: Aws, emulator: Emulator, console: Console, baskets: Path | None) -> DemoResult:
+def _run(aws: Aws, emulator: Emulator, console: Console, orders: Path | None) -> DemoResult:
     run = f"d{uuid.uuid4().hex[:6]}"
-    workload = basket_day(run, baskets) if baskets else tea_shop_day(run, ORDERS)
+    workload = day_of_file(run, orders) if orders else tea_shop_day(run, ORDERS)
     if queues.FIFO not in aws.outputs:
         workload = replace(workload, standard=workload.messages, fifo=())
     _wait_for_earlier_messages(aws, emulator, console)

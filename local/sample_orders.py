@@ -1,17 +1,29 @@
-"""Sample orders: the catalogue of a tea shop, and orders for it."""
+"""Sample orders: the catalogue of a tea shop with orders for it, a wholesaler's real orders, and orders of a file."""
 
 from __future__ import annotations
 
+import gzip
+import hashlib
+import json
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
 
 from inventory_orders.domain.order import Order, added_up
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.messages.parse import parse_order
-from operations.orders_file import OrderMessage, order_message
+from local import ROOT
+from operations.orders_file import OrderMessage, message_of, order_message, read_orders
+
+REAL_ORDERS = ROOT / "local" / "real_orders" / "baskets.csv.gz"
+"""A wholesaler's orders, of which only the product codes are known: one order per line, separated by commas."""
 
 HOT_PRODUCT = "tea-first-flush-drop"
 HOT_STOCK = 400
+
+ORDERS_OF_FILE = 1000
+"""How many orders of a file the demonstration sends."""
 
 UNPAID = 20
 HOLD_SECONDS = 10
@@ -109,6 +121,40 @@ def _document(order_id: str, fields: str) -> str:
 
 def _line(product_id: str, quantity: str) -> str:
     return f'{{"productId": "{product_id}", "quantity": {quantity}}}'
+
+
+def orders_of(path: Path, run: str, count: int) -> list[OrderMessage]:
+    """Read the first orders of a file, with ids of this run, so that each run places new orders.
+
+    Args:
+        path: `REAL_ORDERS`, or a file that `read_orders` takes.
+        run: Begins the ids.
+        count: How many to read.
+
+    Raises:
+        UserError: The file cannot be read.
+    """
+    messages = _baskets() if path.resolve() == REAL_ORDERS else read_orders(path)
+    return [
+        message
+        if message.order_id is None
+        else message_of(
+            json.dumps(json.loads(message.body) | {"orderId": f"{run}-{message.order_id}"})
+        )
+        for message in islice(messages, count)
+    ]
+
+
+def _baskets() -> Iterator[OrderMessage]:
+    """Read `REAL_ORDERS`. Quantities of 1 to 3 and customers are invented, the same ones each time."""
+    with gzip.open(REAL_ORDERS, "rt", encoding="utf-8") as lines:
+        for number, line in enumerate(lines, start=1):
+            products = [
+                (code, hashlib.sha256(f"basket-{number:06}/{code}".encode()).digest()[0] % 3 + 1)
+                for code in line.rstrip("\n").split(",")
+            ]
+            customer = f"customer-{number % 10_000:04}"
+            yield order_message(f"basket-{number:06}", customer, products)
 
 
 def demand(messages: Sequence[OrderMessage]) -> dict[str, int]:

@@ -5,22 +5,31 @@ from __future__ import annotations
 import csv
 import gzip
 import hashlib
-import io
 import json
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any, TextIO
 
 from inventory_orders.errors import PoisonMessageError
-from inventory_orders.messages.parse import parse_order
+from inventory_orders.messages.parse import MAX_QUANTITY, parse_order
 from operations.errors import UserError
 from operations.words import counted
 
-BASKETS = 1000
-"""How many orders of a file the demonstration sends."""
+COLUMNS = ("orderId", "userId", "productId", "quantity")
+"""The columns of a CSV file of orders: all of them, in any order, and no others."""
+
+_HEADER = ",".join(COLUMNS)
+_GZIP = b"\x1f\x8b"
+# Excel writes semicolons where the decimal separator is a comma.
+_DELIMITERS = {",": "a comma", ";": "a semicolon", "\t": "a tab"}
+# `surrogateescape` keeps each byte that is not UTF-8 as a character of its own.
+_NOT_UTF8 = re.compile("[\udc80-\udcff]")
+_FAULTS_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,134 +49,258 @@ class OrderMessage:
     deduplication_id: str
 
 
-def read_orders(path: Path) -> Iterator[OrderMessage]:
-    """Read orders from JSON lines, or from a basket file: one order per line, product codes separated by commas.
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """An order of a file, or a line that is not one.
 
-    A file whose first non-empty line begins with `{` holds JSON lines. Both kinds may be compressed (`.gz`). Empty lines are
-    skipped. The id of a basket follows from its line number and from the content of the whole file, so the same file
-    always means the same orders.
+    Attributes:
+        line: The number of its first line in the file.
+        message: The message to send.
+        fault: Where and what to correct; empty for an order.
+    """
+
+    line: int
+    message: OrderMessage
+    fault: str
+
+
+def read_orders(path: Path) -> Iterator[OrderMessage]:
+    """Read orders: JSON lines, or CSV with the header `COLUMNS` and one row per order line.
+
+    Rows with the same `orderId` are one order, and must be next to each other: rows of an order that appear again later
+    may as well be a correction, so adding them up would invent an order. A file whose first non-empty line begins with `{`
+    or `[` holds JSON lines. Both kinds may be compressed with gzip. Empty lines are skipped.
 
     Raises:
-        UserError: The file cannot be read.
+        UserError: The file cannot be read, or is neither.
     """
-    return (message for _, message in _numbered(path))
+    return (entry.message for entry in _entries(path))
 
 
 def count_orders(path: Path, limit: int | None = None) -> int:
     """Read the first orders of a file, and count them.
 
     Raises:
-        UserError: The file cannot be read, or some lines are not orders; the message names them with their faults.
+        UserError: The file cannot be read, or holds lines that are not orders; the message names them with their faults.
     """
-    count, bad = 0, []
-    for number, message in islice(_numbered(path), limit):
+    count, bad = 0, list[_Entry]()
+    for entry in islice(_entries(path), limit):
         count += 1
-        if message.order_id is None:
-            bad.append((number, message.body))
+        if entry.fault:
+            bad.append(entry)
     if not count:
         raise UserError(f"{path} holds no orders; nothing was sent")
     if bad:
-        shown = "".join(f"\n  line {number}: {_fault(body)}" for number, body in bad[:_SHOWN])
-        more = f"\n  and {len(bad) - _SHOWN:,} more" if len(bad) > _SHOWN else ""
+        shown = "".join(f"\n  line {entry.line}{entry.fault}" for entry in bad[:_FAULTS_SHOWN])
+        more = f"\n  and {len(bad) - _FAULTS_SHOWN:,} more" if len(bad) > _FAULTS_SHOWN else ""
         raise UserError(
-            f"{len(bad):,} of {counted(count, 'line')} of {path} are not orders, so nothing was sent:{shown}{more}\n"
-            "Correct them. --unchecked (with make demo: UNCHECKED=1) sends every line, and the service "
-            "dead-letters those that are not orders"
+            f"{path} holds {counted(len(bad), 'error')} in {counted(count, 'order')}, so nothing was sent:{shown}{more}\n"
+            "Correct them. --unchecked (with make demo: UNCHECKED=1) sends them as they are, and the service "
+            "dead-letters what is not an order"
         )
     return count
-
-
-_SHOWN = 3
-
-
-def _fault(body: str) -> str:
-    if not body.lstrip().startswith("{") and _is_header(body.split(",")):
-        return "is a header; a basket file has none, only product codes"
-    try:
-        parse_order(body)
-    except PoisonMessageError as error:
-        return error.message
-    return ""
-
-
-def _numbered(path: Path) -> Iterator[tuple[int, OrderMessage]]:
-    opener = gzip.open if path.suffix == ".gz" else open
-    try:
-        with opener(path, "rt", encoding="utf-8-sig", newline="") as lines:
-            first = next((line for line in lines if line.strip()), "")
-            lines.seek(0)
-            if first.lstrip().startswith("{"):
-                for number, line in enumerate(lines, start=1):
-                    if line.strip():
-                        yield number, _message(line.rstrip("\r\n"))
-            else:
-                content = lines.read()
-                digest = hashlib.sha256(content.encode()).hexdigest()[:12]
-                rows = enumerate(csv.reader(io.StringIO(content)), start=1)
-                baskets = ((number, codes) for number, codes in rows if "".join(codes).strip())
-                for index, (number, codes) in enumerate(baskets):
-                    if index == 0 and _is_header(codes):
-                        yield number, _message(",".join(codes))
-                    else:
-                        yield number, _basket(digest, number, [code for code in codes if code])
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise UserError(
-            f"{path} is not a whole .gz file ({error}); make or fetch it again"
-        ) from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} is not UTF-8 text; name a file of orders") from error
-    except csv.Error as error:
-        raise UserError(f"{path} is not a file of orders: {error}") from error
-    except OSError as error:
-        what = (error.strerror or str(error)).lower()
-        raise UserError(f"{path} cannot be read ({what}); name a file of orders") from error
-
-
-# Names of columns, in lower case, without marks that no product id has and a number after a space.
-_COLUMN = re.compile(
-    "basket|(customer|item|order|product|user)s?(-?(id|code))?|sku|(stock)?code|invoice(no|date)?|description|country"
-    "|(unit)?price|quantity|qty"
-)
-_MARKS = re.compile(" [0-9]+$|[^a-z0-9-]")
-
-
-def _is_header(cells: Sequence[str]) -> bool:
-    return any(_COLUMN.fullmatch(_MARKS.sub("", cell.lower())) for cell in cells)
-
-
-def read_baskets(path: Path, run: str, count: int) -> list[OrderMessage]:
-    """Read the first orders of a file, with ids of this run, so that each run places new orders."""
-    return [
-        message
-        if message.order_id is None
-        else _message(
-            json.dumps(json.loads(message.body) | {"orderId": f"{run}-{message.order_id}"})
-        )
-        for message in islice(read_orders(path), count)
-    ]
 
 
 def order_message(order_id: str, user_id: str, lines: Sequence[tuple[str, int]]) -> OrderMessage:
     """Make the message of an order."""
     items = [{"productId": product_id, "quantity": quantity} for product_id, quantity in lines]
-    return _message(json.dumps({"orderId": order_id, "userId": user_id, "items": items}))
+    return message_of(json.dumps({"orderId": order_id, "userId": user_id, "items": items}))
 
 
-def _message(body: str) -> OrderMessage:
+def message_of(body: str) -> OrderMessage:
     """Make a message from a body, with the group and the deduplication id that a FIFO queue needs."""
+    return _checked(body)[0]
+
+
+def _checked(body: str) -> tuple[OrderMessage, PoisonMessageError | None]:
+    """Make a message from a body; with the reason if it is not an order."""
     digest = hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()
     try:
         order = parse_order(body)
-    except PoisonMessageError:
+    except PoisonMessageError as error:
         # Poison is sent too, because the service has to answer it. It gets a group of its own.
-        return OrderMessage(body, None, f"unreadable-{digest[:16]}", digest)
-    return OrderMessage(body, order.order_id, next(iter(order.quantities)), order.order_id)
+        return OrderMessage(body, None, f"unreadable-{digest[:16]}", digest), error
+    group = next(iter(order.quantities))
+    return OrderMessage(body, order.order_id, group, order.order_id), None
 
 
-def _basket(digest: str, number: int, codes: Sequence[str]) -> OrderMessage:
-    """A basket has no quantities, so a hash of its number and the product chooses 1 to 3."""
-    lines = [
-        (code, hashlib.sha256(f"basket-{number:06}/{code}".encode()).digest()[0] % 3 + 1)
-        for code in codes
+# ---------------------------------------------------------------------- reading
+
+
+def _entries(path: Path) -> Iterator[_Entry]:
+    try:
+        with _opened(path) as file:
+            lines = _utf8(path, file)
+            first = next((line for line in lines if line.strip()), "")
+            file.seek(0)
+            lines = _utf8(path, file)
+            if first.lstrip().startswith(("{", "[")):
+                yield from _json_lines(lines)
+            else:
+                yield from _csv(path, lines, max(_DELIMITERS, key=first.count))
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise UserError(
+            f"{path} is not a whole .gz file ({error}); make or fetch it again"
+        ) from error
+    except OSError as error:
+        what = (error.strerror or str(error)).lower()
+        raise UserError(f"{path} cannot be read ({what}); name a file of orders") from error
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[TextIO]:
+    with path.open("rb") as raw:
+        opener: Any = gzip.open if raw.read(2) == _GZIP else open
+    with opener(path, "rt", encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        yield file
+
+
+def _utf8(path: Path, file: TextIO) -> Iterator[str]:
+    for number, line in enumerate(file, start=1):
+        found = None if line.isascii() else _NOT_UTF8.search(line)
+        if found:
+            raise UserError(
+                f"{path}, line {number}, character {found.start() + 1}: is not UTF-8; save the file as UTF-8 "
+                '(in Excel as "CSV UTF-8")'
+            )
+        yield line
+
+
+def _json_lines(lines: Iterable[str]) -> Iterator[_Entry]:
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            message, error = _checked(line.rstrip("\r\n"))
+            # The number of the line is that in the file.
+            fault = error.message.replace(" at line 1, column ", " at column ") if error else ""
+            yield _Entry(number, message, fault and f": {fault}")
+
+
+# ---------------------------------------------------------------------- CSV
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A row of a CSV file: its line, and its cells."""
+
+    line: int
+    order_id: str
+    user_id: str
+    product_id: str
+    quantity: str
+
+    @property
+    def item(self) -> dict[str, Any]:
+        """The order line, as a message has it. A quantity that is not a number stays a string."""
+        quantity = self.quantity
+        number = int(quantity) if re.fullmatch("[0-9]{1,18}", quantity) else quantity
+        return {"productId": self.product_id, "quantity": number}
+
+    @property
+    def fault(self) -> str:
+        """The column to correct, and how; empty for a good row."""
+        number = self.item["quantity"]
+        if not isinstance(number, int) or not 1 <= number <= MAX_QUANTITY:
+            return (
+                f", column quantity: must be a whole number from 1 to {MAX_QUANTITY:,}, "
+                f"but is {json.dumps(self.quantity[:80])}"
+            )
+        error = _checked(_body([self]))[1]
+        return f", column {error.message.removeprefix('items[0].')}" if error else ""
+
+
+def _csv(path: Path, lines: Iterable[str], delimiter: str) -> Iterator[_Entry]:
+    """Make an order of adjacent rows with the same `orderId`."""
+    begun: dict[str, int] = {}
+    order: list[_Row] = []
+    for number, cells in _rows(path, lines, delimiter):
+        if len(cells) != len(COLUMNS):
+            fault = (
+                f": has {len(cells)} cells, but the header has {len(COLUMNS)}; "
+                f"put quotation marks around a value that contains {_DELIMITERS[delimiter]}"
+            )
+            yield _Entry(number, message_of(delimiter.join(cells)), fault)
+            continue
+        row = _Row(number, *cells)
+        if order and (row.order_id, row.user_id) != (order[0].order_id, order[0].user_id):
+            yield _order(order, begun)
+            order = []
+        order.append(row)
+    if order:
+        yield _order(order, begun)
+
+
+def _order(rows: Sequence[_Row], begun: dict[str, int]) -> _Entry:
+    """Make an order of its rows.
+
+    Args:
+        rows: The rows.
+        begun: Lines in which earlier orders began, by id. This one is added.
+    """
+    first = rows[0]
+    message, error = _checked(_body(rows))
+    began = begun.setdefault(first.order_id, first.line)
+    if error is not None:
+        faults = ((row.line, row.fault) for row in rows if row.fault)
+        line, fault = next(faults, (first.line, f": {error.message}"))
+        return _Entry(line, message, fault)
+    fault = ""
+    if began != first.line:
+        fault = (
+            f", column orderId: the order {first.order_id} began in line {began}; "
+            "all its rows must be next to each other and have the same userId"
+        )
+    return _Entry(first.line, message, fault)
+
+
+def _body(rows: Sequence[_Row]) -> str:
+    items = [row.item for row in rows]
+    return json.dumps({"orderId": rows[0].order_id, "userId": rows[0].user_id, "items": items})
+
+
+def _rows(path: Path, lines: Iterable[str], delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """Read the rows below the header, each with its line. The cells of a whole row are in the order of `COLUMNS`.
+
+    Raises:
+        UserError: The header is wrong, or quotation marks are.
+    """
+    rows = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
+    places: list[int] | None = None
+    number = 1
+    try:
+        for cells in rows:
+            if any(cells):
+                if places is None:
+                    places = _places(f"{path}, line {number}", cells)
+                elif len(cells) == len(places):
+                    yield number, [cells[place] for place in places]
+                else:
+                    yield number, cells
+            number = rows.line_num + 1
+    except csv.Error as error:
+        raise UserError(
+            f"{path}, line {number}, is not CSV ({error}); check its quotation marks"
+        ) from error
+
+
+def _places(where: str, header: Sequence[str]) -> list[int]:
+    """Find the place of each of `COLUMNS` in a header.
+
+    Raises:
+        UserError: A column is missing, unknown, or there twice.
+    """
+    missing = [name for name in COLUMNS if name not in header]
+    others = [name for name in header if name not in COLUMNS]
+    if len(missing) == len(COLUMNS):
+        raise UserError(
+            f"{where}, is neither an order as JSON nor the header {_HEADER}: {', '.join(header)[:80]}. "
+            "A CSV file of orders begins with this header and has one row per order line"
+        )
+    twice = [name for name in COLUMNS if header.count(name) > 1]
+    faults = [
+        *(f"the column {name} is missing" for name in missing),
+        *(f'the column "{name[:64]}" is unknown' for name in others),
+        *(f"the column {name} is there twice" for name in twice),
     ]
-    return order_message(f"basket-{digest}-{number:06}", f"customer-{number % 10_000:04}", lines)
+    if faults:
+        raise UserError(f"{where}: {'; '.join(faults)}. The columns of orders are {_HEADER}")
+    return [header.index(name) for name in COLUMNS]

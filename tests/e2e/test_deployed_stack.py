@@ -14,7 +14,6 @@ from local import ROOT, sample_orders, stack
 from local.invoke import function_names, invoke_deployed
 from operations import queues
 from operations.audit import read_books
-from operations.orders_file import read_orders
 from tests.support.lanes import lend
 from tests.support.messages import order_body
 from tests.support.stack import (
@@ -158,18 +157,18 @@ def test_send_invoke_and_status_work_on_the_deployed_stack(aws, tmp_path):
         "".join(json.dumps(order_body(f"cli-{n}", {"e2e": 1})) + "\n" for n in range(25))
     )
     assert "25 messages sent" in cli("send", str(file)).stdout
-    baskets = tmp_path / "baskets.csv"
-    baskets.write_text("85123A,71053,85123A\nBANK CHARGES\n")
-    assert "line 2: items[0].productId" in cli("send", str(baskets), check=False).stderr
-    sent = cli("send", str(baskets), "--queue", "fifo", "--unchecked").stdout
-    first = next(read_orders(baskets)).order_id
+    table = tmp_path / "orders.csv"
+    rows = "csv-1,u-1,85123A,2\ncsv-1,u-1,71053,1\ncsv-2,u-1,BANK CHARGES,1\n"
+    table.write_text(f"orderId,userId,productId,quantity\n{rows}")
+    assert "line 4, column productId" in cli("send", str(table), check=False).stderr
+    sent = cli("send", str(table), "--queue", "fifo", "--unchecked").stdout
     assert "2 messages sent" in sent
     doubled = cli("send", str(file), "--duplicates", "100", "--limit", "5", "--rate", "500").stdout
     assert "10 messages sent" in doubled
     wait_until_settled(aws)
     rows = read_books(aws).orders
     assert sum(key.startswith("cli-") for key in rows) == 25
-    assert rows[first]["reason"] == "UNKNOWN_PRODUCT"
+    assert rows["csv-1"]["reason"] == "UNKNOWN_PRODUCT"
     assert "SCHEMA_VIOLATION" in cli("status").stdout
 
     answer = cli("invoke", "place_orders", "events/place_orders.json")

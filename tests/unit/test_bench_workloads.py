@@ -75,12 +75,20 @@ def test_zipf_has_best_sellers_and_a_long_tail():
     assert {len(workload.quantities(order_id)) for order_id in workload.bodies} == {1, 2, 3, 4, 5}
 
 
+def orders_file(folder, *orders):
+    """A file of orders, each given as the product ids of its lines."""
+    path = folder / "orders.csv.gz"
+    rows = (f"o-{n},u-1,{code},2" for n, order in enumerate(orders) for code in order.split())
+    path.write_bytes(
+        gzip.compress("\n".join(["orderId,userId,productId,quantity", *rows]).encode())
+    )
+    return path
+
+
 def test_real_orders_have_plenty_or_just_enough_and_fit_into_a_transaction(
     tmp_path,
 ):
-    file = tmp_path / "baskets.csv.gz"
-    with gzip.open(file, "wt") as lines:
-        lines.write("A1,B2\n" + ",".join(f"P{n}" for n in range(100)) + "\nA1\n")
+    file = orders_file(tmp_path, "A1 B2", " ".join(f"P{n}" for n in range(100)), "A1")
     workload = workloads.real_orders(2, str(file))
     assert [set(workload.quantities(order_id)) for order_id in workload.bodies] == [
         {"A1", "B2"},
@@ -95,8 +103,7 @@ def test_real_orders_have_plenty_or_just_enough_and_fit_into_a_transaction(
 
 
 def test_real_orders_begin_again_with_new_ids_when_their_file_ends(tmp_path):
-    file = tmp_path / "baskets.csv"
-    file.write_text("A1,B2\nA1\n")
+    file = orders_file(tmp_path, "A1 B2", "A1")
     workload = workloads.real_orders(5, str(file))
     assert [set(workload.quantities(order_id)) for order_id in workload.bodies] == [
         *({"A1", "B2"}, {"A1"}, {"A1", "B2"}, {"A1"}, {"A1", "B2"})
@@ -114,8 +121,7 @@ def test_the_real_orders_of_the_repository_are_those_that_their_page_describes()
 def test_a_file_without_real_orders_is_a_mistake(tmp_path):
     with pytest.raises(UserError, match="cannot be read"):
         workloads.make("real", 10, 1, str(tmp_path / "missing.csv"))
-    file = tmp_path / "long.csv"
-    file.write_text(",".join(f"P{n}" for n in range(100)))
+    file = orders_file(tmp_path, " ".join(f"P{n}" for n in range(100)))
     with pytest.raises(UserError, match="no orders that fit into a transaction"):
         workloads.make("real", 10, 1, str(file))
 

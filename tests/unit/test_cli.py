@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import gzip
 import itertools
 import json
 import os
@@ -23,7 +22,7 @@ from operations import follow, queues
 from operations.aws import Aws
 from operations.errors import UserError
 from operations.follow import Heard
-from operations.orders_file import OrderMessage, count_orders, read_baskets, read_orders
+from operations.orders_file import OrderMessage
 from operations.redrive import CAUSES, MAY_SUCCEED_NOW
 from operations.words import counted
 from tests.support.messages import order_body
@@ -124,9 +123,9 @@ def test_what_is_no_order_is_named_by_line_and_nothing_is_sent(account, tmp_path
     done = RUNNER.invoke(main.app, ["send", str(path)])
     assert isinstance(done.exception, UserError)
     said = str(done.exception)
-    assert "2 of 5 lines" in said
-    assert "line 4: userId" in said
-    assert "line 6: " in said
+    assert "2 errors in 5 orders" in said
+    assert "\n  line 4: userId" in said
+    assert "\n  line 6: " in said
     assert account == []
     assert RUNNER.invoke(main.app, ["send", str(path), "--limit", "3"]).exit_code == 0
     assert account == ["o-0", "o-1", "o-2"]
@@ -210,56 +209,6 @@ def test_after_ctrl_c_only_requests_in_flight_end(monkeypatch):
     assert len(sent) <= 40, "four senders, ten messages each"
 
 
-def test_the_readme_is_no_file_of_orders():
-    with pytest.raises(UserError, match=r"are not orders, so nothing was sent"):
-        count_orders(ROOT / "README.md")
-
-
-def ids_of(path):
-    return [message.order_id for message in read_orders(path)]
-
-
-def test_a_basket_has_an_id_of_its_own_file(tmp_path):
-    first, again, second = (tmp_path / name for name in ("a.csv", "again.csv.gz", "b.csv"))
-    first.write_text("tea,mug\n\ntea\n")
-    again.write_bytes(gzip.compress(first.read_bytes()))
-    second.write_text("tea,mug\n\nmug\n")
-    assert ids_of(first) == ids_of(again)
-    assert len({*ids_of(first), *ids_of(second)}) == 4
-    assert [message.body for message in read_orders(first)] == [
-        message.body for message in read_orders(again)
-    ]
-
-
-@pytest.mark.parametrize("header", ["Products", "InvoiceNo,StockCode", "item 1,item 2,item 3"])
-def test_a_header_is_no_order(account, tmp_path, header):
-    path = tmp_path / "baskets.csv"
-    path.write_text(f"{header}\ntea,mug\n")
-    done = RUNNER.invoke(main.app, ["send", str(path)])
-    assert "line 1: is a header" in str(done.exception)
-    assert account == []
-    RUNNER.invoke(main.app, ["send", str(path), "--unchecked"])
-    assert account == [None, ids_of(path)[1]]
-
-
-@pytest.mark.parametrize("ids", ["sku-1001,item-7", "product-3", "qty1,item1"])
-def test_an_id_with_a_number_is_no_header(tmp_path, ids):
-    path = tmp_path / "baskets.csv"
-    path.write_text(f"{ids}\n")
-    assert count_orders(path) == 1
-
-
-@pytest.mark.parametrize("start", ["\n", " \n\n", "\ufeff", "\ufeff\n"])
-def test_the_first_line_that_is_not_empty_decides(tmp_path, start):
-    path = tmp_path / "orders"
-    for content in ('{"orderId": "o-1"}', "Products"):
-        path.write_text(f"{start}{content}\n")
-        assert [message.body for message in read_orders(path)] == [content]
-    path.write_text(f"{start}tea\n")
-    (message,) = read_orders(path)
-    assert json.loads(message.body)["items"][0]["productId"] == "tea"
-
-
 def test_the_demo_refuses_what_send_refuses_before_it_starts_anything(monkeypatch, tmp_path):
     monkeypatch.setattr(this_machine, "start_embedded", lambda _: pytest.fail("it was started"))
     for path in (ROOT / "README.md", tmp_path, tmp_path / "none"):
@@ -269,15 +218,6 @@ def test_the_demo_refuses_what_send_refuses_before_it_starts_anything(monkeypatc
         ]
         assert refused[0] == refused[1] != "None"
         assert str(path) in refused[0]
-
-
-def test_each_run_of_the_demo_places_new_orders_of_either_kind_of_file(tmp_path):
-    baskets = tmp_path / "baskets.csv"
-    baskets.write_text("tea,mug\nnot an id\n")
-    for path, count in ((baskets, 2), (orders_file(tmp_path), 3)):
-        sent = ids_of(path)
-        placed = [message.order_id for message in read_baskets(path, "d1", count)]
-        assert placed == [one and f"d1-{one}" for one in sent]
 
 
 def test_an_account_is_asked_for(account, tmp_path):
@@ -290,31 +230,6 @@ def test_an_account_is_asked_for(account, tmp_path):
     assert RUNNER.invoke(main.app, command, input="y\n").exit_code == 0
     assert RUNNER.invoke(main.app, [*command, "--yes"]).exit_code == 0
     assert len(account) == 6
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "says"),
-    [
-        ("folder", None, "is a directory"),
-        ("none.csv", "", "holds no orders"),
-        ("cut.gz", gzip.compress(b"85123A,71053\n" * 9)[:-9], "is not a whole .gz file"),
-        ("plain.gz", b"85123A\n", "is not a whole .gz file"),
-        ("broken.gz", gzip.compress(b"85123A" * 99)[:20] + b"\x00\x01" * 20, "is not a whole .gz"),
-        ("latin.csv", "Tee für zwei".encode("latin-1"), "is not UTF-8 text"),
-    ],
-    ids=["folder", "empty", "cut", "plain", "broken", "latin"],
-)
-def test_a_file_that_cannot_be_read_is_one_line(tmp_path, name, content, says):
-    path = tmp_path / name
-    if content is None:
-        path.mkdir()
-    else:
-        path.write_bytes(content or b"")
-    with pytest.raises(UserError, match=re.escape(says)):
-        count_orders(path)
-    if content != "":
-        with pytest.raises(UserError, match=re.escape(says)):
-            list(read_orders(path))
 
 
 def test_a_directory_is_no_event(tmp_path):

@@ -340,7 +340,7 @@ def test_a_file_without_a_valid_order_is_no_day(tmp_path):
     path = tmp_path / "orders.jsonl"
     path.write_text("{}\n")
     with pytest.raises(UserError, match="holds no valid order"):
-        demo.basket_day("d1", path)
+        demo.day_of_file("d1", path)
 
 
 def test_orders_that_nobody_pays_are_held_for_seconds_and_the_sweep_is_told():

@@ -1,0 +1,196 @@
+"""Files of orders: they mean what they say, and an error names its line and column."""
+
+import gzip
+import json
+import re
+
+import pytest
+
+from local import ROOT, sample_orders
+from operations.errors import UserError
+from operations.orders_file import count_orders, read_orders
+from tests.support.messages import order_body
+
+HEADER = "orderId,userId,productId,quantity"
+ROWS = f"{HEADER}\no-1,u-1,tea,2\no-1,u-1,mug,1\no-2,u-2,tea,30\n"
+ORDERS = [order_body("o-1", {"tea": 2, "mug": 1}, "u-1"), order_body("o-2", {"tea": 30}, "u-2")]
+LINES = "".join(f"{json.dumps(order)}\n" for order in ORDERS)
+
+
+def written(folder, content, name="orders.csv"):
+    path = folder / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def orders_in(path):
+    return [json.loads(message.body) for message in read_orders(path)]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        ROWS,
+        LINES,
+        f"\ufeff{ROWS}",
+        f"\ufeff{LINES}",
+        f"\n  \n{LINES}",
+        f"\n\n{ROWS}",
+        LINES.replace("\n", "\r\n\r\n"),
+        ROWS.replace("\n", "\r\n"),
+        ROWS.replace("\n", "\r"),
+        ROWS.replace(",", ";"),
+        ROWS.replace(",", "\t"),
+        ROWS.replace(",", ", "),
+        f"{ROWS},,,\n\n",
+        re.sub("[^,\n]+", r'"\g<0>"', ROWS),
+        re.sub("(.*),(.*),(.*),(.*)", r"\3,\4,\2,\1", ROWS),
+        gzip.compress(ROWS.encode()),
+        gzip.compress(LINES.encode()),
+    ],
+)
+def test_a_file_means_the_orders_that_it_holds(tmp_path, content):
+    path = written(tmp_path, content)
+    assert orders_in(path) == ORDERS
+    assert [message.order_id for message in read_orders(path)] == ["o-1", "o-2"]
+    assert count_orders(path) == 2
+    assert count_orders(path, 1) == 1
+
+
+def test_ids_of_digits_and_lines_of_one_product_stay_as_they_are(tmp_path):
+    path = written(tmp_path, f"{HEADER}\n007,12,0042,1\n007,12,0042,3\n")
+    line = {"productId": "0042", "quantity": 1}
+    items = [line, line | {"quantity": 3}]
+    assert orders_in(path) == [{"orderId": "007", "userId": "12", "items": items}]
+    assert count_orders(path) == 1
+
+
+def test_json_lines_are_sent_unchanged(tmp_path):
+    content = '{"items":[{"quantity":1,"productId":"tea"}],  "userId":"u","orderId":"o"}'
+    (message,) = read_orders(written(tmp_path, f"{content}\n"))
+    assert message.body == content
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (
+            "tea,mug\ntea\n",
+            f"line 1, is neither an order as JSON nor the header {HEADER}: tea, mug",
+        ),
+        ("a;b\n", f"line 1, is neither an order as JSON nor the header {HEADER}: a, b"),
+        (
+            "o-1,u-1,SKU,2\n",
+            f"line 1, is neither an order as JSON nor the header {HEADER}: o-1, u-1",
+        ),
+        ("\n\nTee\n", "line 3, is neither an order as JSON nor the header"),
+        ("orderId,userId,productId\n", "line 1: the column quantity is missing"),
+        (
+            "order_id,userId,productId,quantity\n",
+            'line 1: the column orderId is missing; the column "order_id" is unknown',
+        ),
+        (f"{HEADER},price\n", 'line 1: the column "price" is unknown'),
+        (f"{HEADER},userId\n", "line 1: the column userId is there twice"),
+        (f'{HEADER}\no-1,u-1,tea,1\no-2,"u-2,tea,1\no-3,u,tea,1\n', "line 3, is not CSV"),
+        (f"{HEADER}\no-1,u-1,Tee grün,1\n".encode("latin-1"), "line 2, character 15: is not UTF-8"),
+        (f"{ROWS}".encode("utf-16"), "line 1, character 1: is not UTF-8"),
+        (b'{"orderId": "\xff"}\n', "line 1, character 14: is not UTF-8"),
+        (gzip.compress(ROWS.encode() * 9)[:-9], "is not a whole .gz file"),
+        (gzip.compress(ROWS.encode())[:20] + b"\x00\x01" * 20, "is not a whole .gz file"),
+    ],
+)
+def test_a_file_that_is_not_one_of_orders_is_refused_unchecked_too(tmp_path, content, says):
+    path = written(tmp_path, content)
+    for read in (count_orders, orders_in):
+        with pytest.raises(UserError) as caught:
+            read(path)
+        assert says in str(caught.value)
+        assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("rows", "fault"),
+    [
+        (
+            "o-1,u-1,tea,two",
+            "line 2, column quantity: must be a whole number from 1 to 1,000,000, but",
+        ),
+        ("o-1,u-1,tea,1\no-1,u-1,mug,0", "line 3, column quantity: must be a whole number"),
+        (
+            "o-1,u-1,tea,",
+            'line 2, column quantity: must be a whole number from 1 to 1,000,000, but is ""',
+        ),
+        (
+            'o-1,u-1,tea,"1,000"',
+            'line 2, column quantity: must be a whole number from 1 to 1,000,000, but is "1,000"',
+        ),
+        ("o-1,u-1,tea,-1", "line 2, column quantity: "),
+        ("o-1,u-1,tea,2.0", "line 2, column quantity: "),
+        ("o-1,u-1,tea,1000001", "line 2, column quantity: "),
+        ("o-1,u-1,tea,1\n\no-1,u-1,BANK CHARGES,1", "line 4, column productId: must be 1 to 64 "),
+        ("o 1,u-1,tea,1", "line 2, column orderId: must be "),
+        ("o-1,,tea,1", "line 2, column userId: must be "),
+        ("o-1,u-1,tea", "line 2: has 3 cells, but the header has 4"),
+        ("o-1,u-1,tea, green,1", "line 2: has 5 cells, but the header has 4; put quotation marks"),
+        (
+            "o-1,u-1,tea,1\no-2,u-1,tea,1\no-1,u-1,mug,1",
+            "line 4, column orderId: the order o-1 began in line 2",
+        ),
+        ("o-1,u-1,tea,1\no-1,u-2,mug,1", "line 3, column orderId: the order o-1 began in line 2"),
+        (
+            "\n".join(f"o-1,u-1,p-{n},1" for n in range(100)),
+            "line 2: items: an order may hold at most 99",
+        ),
+        (HEADER, "line 2, column quantity: "),
+    ],
+)
+def test_an_error_names_its_line_and_column(tmp_path, rows, fault):
+    path = written(tmp_path, f"{HEADER}\n{rows}\no-9,u-9,tea,1\n")
+    with pytest.raises(UserError) as caught:
+        count_orders(path)
+    assert f"\n  {fault}" in str(caught.value)
+    assert "items[" not in str(caught.value)
+    # Unchecked, every line is sent, and what is good keeps its meaning.
+    *bad, good = read_orders(path)
+    assert bad
+    assert json.loads(good.body) == order_body("o-9", {"tea": 1}, "u-9")
+
+
+def test_an_error_in_json_lines_names_its_line_and_column(tmp_path):
+    path = written(tmp_path, f'{LINES}{{"orderId": "o-3\n')
+    with pytest.raises(UserError, match=r"\n  line 3: .* at column 13\n"):
+        count_orders(path)
+
+
+def test_only_the_first_errors_are_listed(tmp_path):
+    path = written(tmp_path, f"{HEADER}\n" + "".join(f"o-{n},u,tea,x\n" for n in range(5)))
+    with pytest.raises(UserError, match=r"5 errors in 5 orders(?s:.*)line 4, (?s:.*)and 2 more"):
+        count_orders(path)
+
+
+def test_a_folder_an_empty_file_and_one_of_text_hold_no_orders(tmp_path):
+    with pytest.raises(UserError, match="is a directory"):
+        count_orders(tmp_path)
+    for content in ("", "\n\n", HEADER):
+        with pytest.raises(UserError, match="holds no orders"):
+            count_orders(written(tmp_path, content))
+    with pytest.raises(UserError, match="is neither an order as JSON nor the header"):
+        count_orders(ROOT / "README.md")
+
+
+def test_only_the_demonstration_takes_orders_without_quantities():
+    with pytest.raises(UserError, match=f"nor the header {HEADER}"):
+        count_orders(sample_orders.REAL_ORDERS)
+    messages = sample_orders.orders_of(sample_orders.REAL_ORDERS, "d1", 100)
+    assert [message.order_id for message in messages[:2]] == [
+        "d1-basket-000001",
+        "d1-basket-000002",
+    ]
+    assert messages == sample_orders.orders_of(sample_orders.REAL_ORDERS, "d1", 100)
+
+
+def test_each_run_of_the_demonstration_places_new_orders(tmp_path):
+    path = written(tmp_path, f"{ROWS}o-3,u,two words,1\n")
+    placed = sample_orders.orders_of(path, "d1", 3)
+    assert [message.order_id for message in placed] == ["d1-o-1", "d1-o-2", None]
+    assert json.loads(placed[0].body) == ORDERS[0] | {"orderId": "d1-o-1"}
