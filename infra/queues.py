@@ -18,9 +18,12 @@ from infra.settings import Settings
 # Functions' timeouts above 72 s leave fewer (below).
 MAX_RECEIVE_COUNT = 1000
 
-# A dead letter is the message with attributes, which count as well, and has to fit into its queue, which takes 1 MiB:
-# docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-message-metadata.html
+# Twice as many bytes as the largest valid message needs, which is an order of 1,000 lines.
 MAX_MESSAGE_BYTES = 262_144
+
+# The most that SQS allows. A dead letter is the whole message with attributes, which count as well, and an event that the
+# bus does not take has up to as many: docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html
+MAX_DEAD_LETTER_BYTES = 1_048_576
 
 # SQS deletes messages that are older, without a dead letter. A standard dead-letter queue keeps the time of the first
 # sending, so its retention has to be longer: docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/
@@ -112,7 +115,7 @@ class Queues(Construct):
             retention_period=retention,
             visibility_timeout=visibility,
             dead_letter_queue=dead_letters,
-            max_message_size_bytes=None if dead_letters is None else MAX_MESSAGE_BYTES,
+            max_message_size_bytes=MAX_MESSAGE_BYTES if dead_letters else MAX_DEAD_LETTER_BYTES,
             removal_policy=kept_in_production(self._settings),
         )
         # A queue that outlives its stack still refuses messages without TLS.

@@ -115,7 +115,7 @@ LATER: Mapping[str, str] = {
 UNDELIVERABLE: Mapping[str, str] = {
     "UNKNOWN_ORDER_STATUS": "another program gave the order a status that the service does not know",
     "UNREADABLE_ROW": "an attribute that the event needs is missing in the row, or has another type",
-    "EVENT_TOO_LARGE": "the event has 256 KB or more",
+    "EVENT_TOO_LARGE": "the event has 1 MB or more",
 }
 """`errorCode` in `UndeliverableEventsQueue`. Any other is a code of EventBridge."""
 

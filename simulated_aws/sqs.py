@@ -192,7 +192,7 @@ class Sqs:
             )
         if len({entry["Id"] for entry in entries}) < len(entries):
             raise ServiceError(f"{code}BatchEntryIdsNotDistinct", "Id repeated.")
-        if sum(len(str(entry.get("MessageBody", "")).encode()) for entry in entries) > _MAX_BYTES:
+        if sum(map(_size, entries)) > _MAX_BYTES:
             raise ServiceError(
                 f"{code}BatchRequestTooLong",
                 "Batch requests cannot be longer than 1048576 bytes.",
@@ -219,7 +219,7 @@ class Sqs:
         body, now = entry["MessageBody"], self._now()
         if not body:
             raise ServiceError("MissingParameter", "The request must contain MessageBody.")
-        if len(body.encode("utf-8", "surrogatepass")) > _MAX_BYTES:
+        if _size(entry) > _MAX_BYTES:
             raise ServiceError(
                 "InvalidParameterValue",
                 "One or more parameters are invalid. Reason: Message must be shorter than 1048576 bytes.",
@@ -380,6 +380,14 @@ def _received(message: Message, request: Mapping[str, Any]) -> dict[str, Any]:
         answer["MessageAttributes"] = attributes
         answer["MD5OfMessageAttributes"] = md5_of_attributes(attributes)
     return answer
+
+
+def _size(entry: Mapping[str, Any]) -> int:
+    """Bytes of a message: its body, and its attributes' names, types and values."""
+    attributes = entry.get("MessageAttributes", {})
+    texts = [entry.get("MessageBody", ""), *attributes]
+    texts += [text for value in attributes.values() for text in value.values()]
+    return sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
 
 
 def md5_of_attributes(attributes: Mapping[str, Any]) -> str:

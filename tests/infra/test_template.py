@@ -13,8 +13,10 @@ from infra import assets
 from infra.api import ROUTES
 from infra.queues import MAX_RECEIVE_COUNT
 from infra.settings import Settings
+from inventory_orders.api.requests import MAX_BODY_BYTES
 from inventory_orders.domain.events import product_events
 from inventory_orders.domain.product import ProductStatus
+from inventory_orders.invocation.sqs import BYTES_OF_ATTRIBUTES, BYTES_PER_CALL
 from inventory_orders.publishing.publisher import RETRYABLE_SECONDS
 from inventory_orders.retry import EARLY_DELIVERIES, redelivery_delay
 from inventory_orders.store.rows import KEYS, Table
@@ -181,9 +183,9 @@ def test_every_queue_is_encrypted_and_has_its_dead_letter_queue(dev, name, dead_
     assert queue["VisibilityTimeout"] >= 6 * timeout + window
     assert queue["MessageRetentionPeriod"] == 10 * 86400
     assert dead_letter_queue["MessageRetentionPeriod"] == 14 * 86400
-    # A dead letter has attributes, which count as well.
-    assert queue["MaximumMessageSize"] == 262_144
-    assert "MaximumMessageSize" not in dead_letter_queue
+    assert queue["MaximumMessageSize"] == MAX_BODY_BYTES, "the API sends an order as it came"
+    assert dead_letter_queue["MaximumMessageSize"] == BYTES_PER_CALL == 1024 * 1024
+    assert MAX_BODY_BYTES + BYTES_OF_ATTRIBUTES <= BYTES_PER_CALL, "a dead letter fits whole"
     assert queue["RedrivePolicy"]["maxReceiveCount"] == MAX_RECEIVE_COUNT <= 1000
     for properties in (queue, dead_letter_queue):
         assert properties["SqsManagedSseEnabled"] is True
@@ -277,6 +279,7 @@ def test_streams_are_read_from_their_beginning_and_no_record_stops_its_shard(dev
         assert "FunctionResponseTypes" not in source, "the embedded AWS would lose events"
     queue = by_name(dev, "AWS::SQS::Queue", "UndeliverableEventsQueue")["Properties"]
     assert queue["MessageRetentionPeriod"] == 14 * 86400
+    assert queue["MaximumMessageSize"] == BYTES_PER_CALL
     assert queue["SqsManagedSseEnabled"] is True
 
 

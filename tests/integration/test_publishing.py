@@ -8,7 +8,7 @@ import uuid
 import boto3
 import pytest
 
-from inventory_orders.store.rows import Table
+from inventory_orders.store.rows import Table, encode
 from operations import queues
 from operations.errors import UserError
 from operations.follow import listening
@@ -22,6 +22,7 @@ from tests.support.stack import (
     in_the_background,
     wait_until,
 )
+from tests.support.streams import order_row
 
 
 @pytest.fixture(scope="module")
@@ -130,6 +131,19 @@ def test_a_status_of_somebody_else_is_parked_and_stops_nobody(aws, new_id):
         status_by_hand(aws, new_id, "PENDING")
         assert types(heard_of(listen, new_id, 1)) == ["OrderPlaced"]
         aws.sqs.purge_queue(QueueUrl=url)
+
+
+@pytest.mark.aws(
+    "A rule hands a queue an event of almost 1 MB. SQS takes 1 MiB.",
+    "https://docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutEvents.html",
+    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html",
+)
+def test_an_order_of_more_than_256_kb_reaches_its_consumer(aws, new_id):
+    row = order_row(new_id, attributes={"note": "x" * 390_000})
+    with listening(aws) as listen:
+        aws.dynamodb.put_item(TableName=aws.tables[Table.ORDERS], Item=encode(row))
+        (placed,) = heard_of(listen, new_id, 1)
+    assert placed.event["detail"]["data"]["attributes"] == row["attributes"]
 
 
 def test_what_happens_while_the_stream_is_not_read_is_published_later(aws, new_id):

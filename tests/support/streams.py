@@ -13,6 +13,9 @@ from inventory_orders.clock import timestamp
 from inventory_orders.store.rows import encode
 from tests.support.clock import FakeClock
 
+MEGABYTE = 1_000_000
+"""The entries of a call of PutEvents are smaller: docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutEvents.html"""
+
 Row = dict[str, Any]
 Answer = tuple[str, str] | None
 
@@ -91,6 +94,9 @@ class FakeBridge:
 
     def put_events(self, *, Entries: Sequence[Any]) -> Any:
         self.calls.append(list(Entries))
+        sent = [entry[name] for entry in Entries for name in ("Source", "DetailType", "Detail")]
+        if sum(len(text.encode()) for text in sent) >= MEGABYTE:
+            raise refused_call("ValidationException")
         number = len(self.calls)
         self.crash(number, "before")
         self.clock.seconds += 0.02

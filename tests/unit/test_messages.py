@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inventory_orders.api.requests import MAX_BODY_BYTES
 from inventory_orders.errors import PoisonMessageError
 from inventory_orders.invocation.sqs import printable
 from inventory_orders.messages.parse import (
@@ -34,6 +35,16 @@ def test_a_valid_order_is_parsed():
     order = parse_order(json.dumps(GOOD), "group")
     assert (order.order_id, order.user_id, order.quantities) == ("o-1", "u-1", {"p-1": 2})
     assert order.group == "group"
+
+
+def test_the_largest_order_is_half_as_large_as_a_message_may_be():
+    lines = [{"productId": "p" * 64, "quantity": 1_000_000}] * 1_000
+    attributes = {"note": "\N{TEACUP WITHOUT HANDLE}" * 500}
+    largest = body(
+        orderId="o" * 128, userId="u" * 128, items=lines, holdSeconds=604_800, attributes=attributes
+    )
+    assert parse_order(largest.replace("1000000", "1")).quantities == {"p" * 64: 1_000}
+    assert 0.8 < 2 * len(largest) / MAX_BODY_BYTES < 1
 
 
 @pytest.mark.parametrize(

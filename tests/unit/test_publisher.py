@@ -17,8 +17,9 @@ from botocore.exceptions import (
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.events import SOURCE, order_events
+from inventory_orders.domain.order_command import MAX_ROW_SIZE
 from inventory_orders.errors import UnpublishableError
-from inventory_orders.invocation.sqs import QueueAccess, QueueUrls, SqsCalls
+from inventory_orders.invocation.sqs import BYTES_PER_CALL, QueueAccess, QueueUrls, SqsCalls
 from inventory_orders.invocation.stream_batch import read_changes
 from inventory_orders.publishing.bus import MAX_BYTES, MAX_ENTRIES, Bus, BusEntry
 from inventory_orders.publishing.publisher import (
@@ -31,11 +32,14 @@ from inventory_orders.publishing.publisher import (
     calls_of,
 )
 from inventory_orders.retry import RetryPolicy
+from inventory_orders.store.rows import encode
 from local.invoke import FakeContext, load_handler
 from operations import emf
 from operations.queues import peek_dead_letters
+from simulated_aws.values import size_of_item
 from tests.support.clock import FakeClock
 from tests.support.streams import (
+    MEGABYTE,
     FakeBridge,
     Shard,
     change,
@@ -302,18 +306,46 @@ def test_an_event_that_is_too_large_is_parked_and_never_sent():
     assert world.sent == [["o-1#2#OrderConfirmed"], ["o-1#3#OrderFulfilled"]]
 
 
+def test_the_events_of_the_largest_orders_are_published():
+    """99 products and 100 steps that name all of them: rows of up to 400 KB."""
+    for length in (2, 14):
+        ids = [f"{number:02}".rjust(length, "p") for number in range(99)]
+        units = [{"productId": product_id, "quantity": 1} for product_id in ids]
+        taken = [line | {"quantity": 200} for line in order_lines(units)]
+        at = "2026-01-01T00:00:00.000000+00:00"
+        steps = [
+            {"action": "fulfil", "at": at, "stepId": f"s-{number}", "items": units}
+            for number in range(100)
+        ]
+        before, after = (
+            order_row("o-1", status="CONFIRMED", items=taken, steps=steps[:last], _version=last + 2)
+            for last in (99, 100)
+        )
+        assert 0.65 < size_of_item(encode(after)) / MAX_ROW_SIZE < 1
+        world = World()
+        report = world.publish(*order_events(before, after))
+        (event,) = world.bridge.taken
+        assert event["detail-type"] == "OrderPartlyFulfilled"
+        assert 300_000 < len(json.dumps(event)) < MEGABYTE
+        assert not report.undeliverable
+
+
+def order_lines(units):
+    return [line | {"productCreatedAt": "2026-01-01T00:00:00.000000+00:00"} for line in units]
+
+
 def sized(characters, *, alone=False):
     return SimpleNamespace(entry=BusEntry("s", "t", "x" * characters), alone=alone)
 
 
 @pytest.mark.aws(
-    "PutEvents takes ten entries of less than 256 KB together. An entry counts its source, detail "
+    "PutEvents takes ten entries of less than 1 MB together. An entry counts its source, detail "
     "type and detail in UTF-8.",
     "https://docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutEvents.html",
-    "https://docs.aws.amazon.com/eventbridge/latest/userguide/calculate-putevents-entry-size.html",
     "https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-putevents.html",
 )
-def test_no_call_has_more_than_ten_entries_or_as_much_as_256_kilobytes():
+def test_no_call_has_more_than_ten_entries_or_as_much_as_a_megabyte():
+    assert MAX_BYTES == MEGABYTE
     chance = random.Random(3)
     for _ in range(200):
         pending = [
@@ -327,7 +359,7 @@ def test_no_call_has_more_than_ten_entries_or_as_much_as_256_kilobytes():
             assert sum(each.entry.size for each in call) < MAX_BYTES
             assert len(call) == 1 or not any(each.alone for each in call)
     half = sized(MAX_BYTES // 2 - 2)
-    assert [len(call) for call in calls_of([half] * 2)] == [1, 1], "less than 256 KB"
+    assert [len(call) for call in calls_of([half] * 2)] == [1, 1], "less than 1 MB"
     assert BusEntry("ä", "b", '"€"').size == 2 + 1 + 5
 
 
@@ -575,9 +607,9 @@ def calls_to(client):
 
 
 def test_what_is_too_large_even_for_the_queue_leaves_its_id_there():
-    row = order_row("o-1", attributes={"note": "x" * 300_000})
-    for most, whole in ((1_048_576, True), (262_144, False)):
-        client = SmallQueue(most)
+    for extra, whole in ((0, True), (50_000, False)):
+        row = order_row("o-1", attributes={"note": "x" * (MEGABYTE + extra)})
+        client = SmallQueue(BYTES_PER_CALL)
         world = World()
         world.publisher = Publisher(Bus(world.bridge, "Bus"), calls_to(client).park, world.clock)
         assert world.publish(*order_events(None, row)).left == 0
@@ -589,9 +621,9 @@ def test_what_is_too_large_even_for_the_queue_leaves_its_id_there():
 
 
 def test_the_attributes_of_what_is_parked_count_as_well():
-    body = json.dumps({"record": "x" * 262_000})
-    assert len(body) < 262_144
-    client = SmallQueue(262_144)
+    body = json.dumps({"record": "x" * 1_048_000})
+    assert len(body) < BYTES_PER_CALL
+    client = SmallQueue(BYTES_PER_CALL)
     parked = Undeliverable("o-1", "o-1", body, "CODE", "m" * 512)
     assert calls_to(client).park(parked)
     assert [json.loads(body)["id"] for body, _ in client.messages] == ["o-1"]

@@ -244,6 +244,28 @@ def test_fifo_deduplication_lasts_five_minutes(aws, clock):
         assert len(queue.messages) == count
 
 
+@pytest.mark.aws(
+    "A message has at most 1 MiB (the default, too), and so have all messages of one call. Names, "
+    "types and values of attributes count.",
+    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html",
+    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessageBatch.html",
+    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-message-metadata.html",
+)
+def test_the_attributes_of_a_message_count_as_well(aws, queue):
+    named = {"MessageAttributes": {"name": {"DataType": "String", "StringValue": "value"}}}
+    largest = "x" * (1_048_576 - len("name" + "String" + "value"))
+    send(aws, queue, largest, **named)
+    for body, attributes in ((largest + "x", named), ("x" * 1_048_577, {})):
+        with pytest.raises(ServiceError, match="1048576"):
+            send(aws, queue, body, **attributes)
+    entries = [{"Id": "0", "MessageBody": "x"}, {"Id": "1", "MessageBody": largest[1:], **named}]
+    request = {"QueueUrl": queue.url, "Entries": entries}
+    assert len(aws.sqs.answer("SendMessageBatch", request)["Successful"]) == 2
+    entries[0]["MessageBody"] += "x"
+    with pytest.raises(ServiceError, match="Batch requests"):
+        aws.sqs.answer("SendMessageBatch", request)
+
+
 # ---------------------------------------------------------------------------------------------- the wire, and time
 
 

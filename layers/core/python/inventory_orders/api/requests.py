@@ -23,7 +23,7 @@ from inventory_orders.portions import in_portions
 from inventory_orders.store.dynamodb import ListPosition
 
 MAX_BODY_BYTES = 262_144
-"""Most bytes of a body: the older quota of an SQS message, which holds everywhere."""
+"""Most bytes of a body: an order goes to `OrderQueue` as it came, and the queue takes as many (`infra/queues.py`)."""
 
 MAX_LISTED = 100
 _LISTED = "20"

@@ -37,11 +37,12 @@ _ATTEMPTS = 2
 _DELIVERY_IS_OVER = frozenset({"ReceiptHandleIsInvalid", "MessageNotInflight"})
 
 _ENTRIES_PER_CALL = 10
-# 256 KiB, the older quota for one SendMessageBatch, holds everywhere. A larger message goes alone.
-_BYTES_PER_CALL = 262_144
+BYTES_PER_CALL = 1_048_576
+"""Of one message, and of all messages of one call: docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/
+API_SendMessageBatch.html"""
 _MAX_ERROR_MESSAGE = 512
-# The attributes of a message count as well: three texts, one of up to 512 characters.
-_BYTES_OF_ATTRIBUTES = 1024
+BYTES_OF_ATTRIBUTES = 1024
+"""Upper bound of a message's attributes, which count as well: three texts, one of up to 512 characters."""
 _LONGEST_DELAY_SECONDS = 900
 
 
@@ -216,7 +217,7 @@ class SqsCalls:
         """Send an event, whole, or only its id if SQS does not take as much. Returns whether SQS has it."""
         why = _why(event.code, event.message, event.id)
         return self.send_one(event.body, why) or (
-            len(event.body) + _BYTES_OF_ATTRIBUTES > _BYTES_PER_CALL
+            len(event.body) + BYTES_OF_ATTRIBUTES > BYTES_PER_CALL
             and self.send_one(json.dumps({"id": event.id, "bytes": len(event.body)}), why)
         )
 
@@ -227,7 +228,7 @@ class SqsCalls:
         items = list(entries)
         numbered = [{"Id": str(number), **entries[item]} for number, item in enumerate(items)]
         taken: set[T] = set()
-        for some in in_portions(numbered, _ENTRIES_PER_CALL, _size_of, _BYTES_PER_CALL):
+        for some in in_portions(numbered, _ENTRIES_PER_CALL, _size_of, BYTES_PER_CALL):
             answer = self._call(operation, url, Entries=some) or {}
             self.errors += [
                 str(entry)
@@ -286,4 +287,4 @@ def printable(text: str) -> str:
 def _size_of(entry: Mapping[str, Any]) -> int:
     """Upper bound of the bytes that an entry of a call counts."""
     body: str = entry.get("MessageBody", "")
-    return len(body.encode("utf-8", "surrogatepass")) + _BYTES_OF_ATTRIBUTES
+    return len(body.encode("utf-8", "surrogatepass")) + BYTES_OF_ATTRIBUTES
