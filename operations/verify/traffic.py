@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
+from urllib.parse import quote
 
 from inventory_orders.clock import SystemClock, timestamp
 from inventory_orders.store.actions import TransactionCancelledError
@@ -187,17 +188,26 @@ def api(run: Run) -> list[Line]:
     status, _ = ask("GET", orders, signed=False)
     expect(status in (401, 403), f"the API answered {status} to a request without credentials")
     product = run.list_product("api", 5)
-    order = run.order("api", {product: 2})
-    one, began = f"/orders/{order['orderId']}", time.monotonic()
+    order = run.order(f"api{_IN_PATHS}", {product: 2})
+    one, began = f"/orders/{quote(order['orderId'], safe='')}", time.monotonic()
     placed = ask("POST", "/orders", order)
     needs = "; you need execute-api:Invoke on the API" if placed[0] == 403 else ""
     expect(placed[0] in (201, 202), f"POST /orders was answered {placed}{needs}")
     shown = run.wait(
         lambda: _found(ask("GET", one)),
-        "no answer to an order through the API, see the mapping of OrderQueue",
+        f"no answer to an order through the API, see the mapping of OrderQueue; or API Gateway changes ids: GET {one}",
     )
     seconds = time.monotonic() - began
-    expect(shown["status"] == "PENDING", f"GET {one} shows {shown}")
+    expect(
+        (shown["orderId"], shown["status"]) == (order["orderId"], "PENDING"),
+        f"GET {one} shows {shown}",
+    )
+    others = [f"{order['orderId']}{character}x" for character in "/?%"]
+    for other in others:
+        refused, _ = ask("POST", "/orders", order | {"orderId": other})
+        expect(refused == 400, f"POST /orders with the id {other} was answered {refused}, not 400")
+    # API Gateway may cut the path, and so name another order; nothing here may change one.
+    reached = [ask("GET", f"/orders/{quote(other, safe='')}")[0] for other in others]
     run.wait(
         lambda: any(
             listed["orderId"] == order["orderId"]
@@ -216,9 +226,14 @@ def api(run: Run) -> list[Line]:
     expect(cancelled.get("status") == "CANCELLED", f"POST {one}/cancel answered {cancelled}")
     saw = (
         f"{placed[0]}, PENDING after {seconds:.1f} s, listed, CONFIRMED, CANCELLED; "
-        f"{status} without a signature"
+        f"{status} without a signature; ids with / ? % were refused, and in paths answered "
+        f"{' '.join(map(str, reached))}"
     )
     return [passed(name, saw)]
+
+
+_IN_PATHS = "!\"$&'()*+-.:;<=>@[\\]^_`{|}~"
+"""The characters that ids in paths may have beside letters and digits."""
 
 
 def _ask(api: HttpApi, method: str, path: str, body: Any = None, *, signed: bool = True) -> Any:

@@ -65,7 +65,7 @@ def test_an_order_from_outside_goes_through_its_life(aws, api, new_id):
 
 def test_an_order_through_the_queue_is_there_soon_whatever_its_id(aws, api, new_id):
     create(aws, new_id, 10)
-    accepted = api("POST", "/orders", order(f"{new_id}/1?a=b|c%", new_id))
+    accepted = api("POST", "/orders", order(f"{new_id}!\"$&'()*+-.:;<=>@[\\]^_`{{|}}~", new_id))
     assert accepted.status == 202
     wait_until(aws, lambda: api("GET", accepted.headers["location"]).status == 200)
     assert api("POST", f"{accepted.headers['location']}/confirm").status == 200

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, TypeGuard
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from inventory_orders.clock import Clock, Deadline
 from inventory_orders.domain.events import in_json
@@ -47,7 +47,7 @@ class Request:
 
     Attributes:
         route: The route that API Gateway has found, such as `GET /orders/{orderId}`.
-        path: What stands in its path, by name.
+        path: The ids in its path, by name, as API Gateway has decoded them.
         headers: By name in lower case.
         query: By name; several of one name are joined by commas.
         body: As it was sent, or in Base64.
@@ -66,10 +66,10 @@ class Request:
     @classmethod
     def of_event(cls, event: Mapping[str, Any]) -> Request:
         """Read an event of an HTTP API, payload format 2.0."""
-        path, headers = event.get("pathParameters") or {}, event.get("headers") or {}
+        headers = event.get("headers") or {}
         return cls(
             route=event["routeKey"],
-            path={name: _decoded(value) for name, value in path.items()},
+            path=event.get("pathParameters") or {},
             headers={name.lower(): value for name, value in headers.items()},
             query=event.get("queryStringParameters") or {},
             body=event.get("body") or "",
@@ -78,13 +78,15 @@ class Request:
         )
 
     def check_route(self, known: Collection[str]) -> None:
-        """Check that the function answers the route.
+        """Check that the function answers the route, and that the ids in its path are those that the caller sent.
 
         Raises:
-            ProblemError: It does not.
+            ProblemError: It does not, or they may be others.
         """
         if self.route not in known:
             raise ProblemError(404, "UNKNOWN_ROUTE", "there is nothing here; see docs/api.md")
+        for name, value in self.path.items():
+            check_path_can_name(name, value)
 
     def text(self) -> str:
         """The body.
@@ -291,29 +293,24 @@ def is_request(event: object) -> TypeGuard[dict[str, Any]]:
 
 
 def path_of_order(order_id: str) -> str:
-    """The path of an order, whose id is encoded twice: API Gateway decodes a path before it looks for the route."""
-    return f"/orders/{quote(quote(order_id, safe=''), safe='')}"
-
-
-def _decoded(text: str) -> str:
-    """A part of a path, however often it was encoded and API Gateway has decoded it."""
-    while (decoded := unquote(text)) != text:
-        text = decoded
-    return text
+    """The path of an order."""
+    return f"/orders/{quote(order_id, safe='')}"
 
 
 def check_path_can_name(name: str, value: str) -> None:
-    """Check that a path can name what has this id.
+    """Check that a path can name what has this id, because API Gateway decodes a path before it looks for the route.
 
     Raises:
-        ProblemError: Its path would name something else, because it is decoded, or leads up.
+        ProblemError: A path with this id may reach another id.
     """
-    if unquote(value) != value or value in (".", ".."):
+    if value in (".", "..") or not _NOT_IN_PATHS.isdisjoint(value):
         raise malformed(
-            f"{name}: has a percent sign before two hexadecimal digits, or is dots alone, so that no path could name it; "
-            "choose another id",
+            f"{name}: a path cannot name an id with /, ? or %, nor . and ..; choose another id, and encode it once",
             name,
         )
+
+
+_NOT_IN_PATHS = frozenset("/?%")
 
 
 def limit_of(query: Mapping[str, str]) -> int:
