@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from inventory_orders.api.serving import answer_command
 from inventory_orders.clock import Deadline
-from inventory_orders.domain.change import NOTES_OF_ADJUSTMENT, AdjustmentKey, AdjustmentRecord
+from inventory_orders.domain.change import NOTES_OF_ADJUSTMENT, AdjustmentRecord
 from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.errors import ProductNotFoundError
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.telemetry import emit_stats, logger, metrics
 from inventory_orders.messages.parse import notes_in, parse_command
-from inventory_orders.products.lease import Lease, find_count
+from inventory_orders.products.lease import Lease
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -52,24 +51,7 @@ def _command(event: object, deadline: Deadline) -> direct.Answer:
         granted = _granted(lease, command["seconds"])
         return {"result": "ACQUIRED"} | granted | direct.of_product(lease.product)
 
-    token = command["lease"]
-    try:
-        lease = Lease.resume(
-            client,
-            token["productId"],
-            token["owner"],
-            token["version"],
-            float(token["expiresAt"]),
-            deadline,
-        )
-    except ProductNotFoundError:
-        if command["action"] != "commit":
-            raise
-        key = AdjustmentKey(token["productId"], command["adjustmentId"])
-        booked = find_count(client, key, command["counted"], token["version"], deadline)
-        if booked is None:
-            raise
-        return _committed(booked)
+    lease = Lease.resume(client, command["lease"], deadline)
     try:
         if command["action"] == "renew":
             lease.renew(command["seconds"], deadline, outlive_deadline=outlive)
@@ -99,20 +81,10 @@ def _committed(count: AdjustmentRecord) -> direct.Answer:
 
 def _granted(lease: Lease, asked: float) -> direct.Answer:
     """The lease, for how long it was granted, and why for less than was asked for."""
-    answer: direct.Answer = {"lease": _token(lease), "grantedSeconds": round(lease.granted, 3)}
+    answer: direct.Answer = {"lease": lease.token, "grantedSeconds": round(lease.granted, 3)}
     if lease.granted < asked:
         answer["message"] = (
             f"granted for {lease.granted:.1f} s, not for {asked} s: a lease ends with the invocation that took it. "
             "With outliveInvocation it lasts as long as you ask"
         )
     return answer
-
-
-def _token(lease: Lease) -> dict[str, Any]:
-    """The lease as the next command needs it."""
-    return {
-        "productId": lease.product_id,
-        "owner": lease.owner,
-        "version": lease.product.version,
-        "expiresAt": f"{lease.expires_at:.6f}",
-    }

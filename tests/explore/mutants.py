@@ -320,6 +320,7 @@ MUTANTS = (
     _mutant(
         "own lease not recognised after a lost response",
         *("products/lease.py", "            return False, existing(failed.found, self.product_id)"),
+        "            from dataclasses import replace\n"
         "            return False, replace(existing(failed.found, self.product_id), locked_by=None)",
         LEASE,
         kind="lost",
@@ -900,6 +901,13 @@ MUTANTS = (
         "read([key], consistent_records=True)",
         "one count, committed twice at once",
         kind="parted",
+    ),
+    _mutant(
+        "a lost lease reported without a fence",
+        *("products/lease.py", "            try:\n                self.release(deadline)\n"),
+        "            try:\n                pass\n",
+        "count, asked again after its lease",
+        kind="late",
     ),
     _mutant(
         "lane remembered after a transaction that was not applied",

@@ -167,6 +167,26 @@ def _count_twice(world: World, rivals: int) -> None:
         world.deliver("C", "adjust_stock", receipt("r", "p", 1))
 
 
+def _count_asked_again(world: World, rivals: int) -> None:
+    """A commit just before its lease ends: without an answer, it is sent again after the end."""
+    world.product("p", 5)
+    acquire = {"action": "acquire", "productId": "p", "seconds": 20, "outliveInvocation": True}
+    acquired: dict[str, Any] = {}
+    world.client_before("A", lambda client: acquired.update(client("count_stock", acquire)))
+    commit = {"action": "commit", "lease": acquired["lease"], "adjustmentId": "c", "counted": 3}
+    world.clock.seconds += 19.9
+
+    def asks(client: Client) -> None:
+        for _ in range(3):
+            if client("count_stock", commit).get("result") != "RETRY_LATER":
+                return
+
+    world.client("A", "commits until it has an answer", asks)
+    world.deliver("B", "place_orders", order("o", p=1))
+    if rivals > 2:
+        world.client("C", "delists and lists again", _relists)
+
+
 def _lease_and_order(world: World, rivals: int) -> None:
     world.product("p", 1)
     world.client("A", "counts and finds one more", _counts("count", 1, seconds=3))
@@ -1155,6 +1175,7 @@ SCENARIOS = {
             _count_twice,
             faults=(*_TELLING, "throttled", "lost-twice", "late", "parted"),
         ),
+        Scenario("count, asked again after its lease", _count_asked_again),
         Scenario("expired lease against its successor", _lease_and_successor, jumps=(4.0,)),
         Scenario("delist and relist against order", _relisted),
         Scenario("delist and relist against cancellation", _relisted_and_cancelled),

@@ -461,7 +461,13 @@ OPERATORS_REQUESTS = (
 """In an order in which each is carried out."""
 
 QUERIES = {"DELETE": {"createdAt": "2026-01-01T00:00:00.000000+00:00"}}
-LOST = {"productId": "mug", "owner": "w", "version": 1, "expiresAt": "1795176300.000000"}
+LOST = {
+    "productId": "mug",
+    "createdAt": "2026-11-20T09:30:00.000000+00:00",
+    "owner": "w",
+    "version": 1,
+    "expiresAt": "1795176300.000000",
+}
 
 
 def see_operators_requests(see):

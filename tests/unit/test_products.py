@@ -61,9 +61,9 @@ class Bench:
             RetryingClient(self.store, self.policy, self.clock), "p", seconds, self.soon(), **more
         )
 
-    def resume(self, *lease):
+    def resume(self, token):
         client = RetryingClient(self.store, self.policy, self.clock)
-        return Lease.resume(client, "p", *lease, self.soon())
+        return Lease.resume(client, token, self.soon())
 
     def order(self, number=1, quantity=1, seconds=1.0):
         report = Committer(self.store, self.policy, self.clock).apply(
@@ -500,7 +500,7 @@ def test_an_own_write_with_a_lost_response_is_recognised(bench, times):
     lease.renew(50, bench.soon())
     assert state(bench).version == lease.product.version
     bench.lose_next_response(times)
-    assert lease.release(bench.soon())
+    assert not lease.release(bench.soon()), "it was over: by that attempt, or by a commit"
     assert state(bench).locked_by is None
 
 
@@ -511,7 +511,7 @@ def test_a_read_with_a_lost_response_is_repeated(bench, times):
     assert state(bench).stock_count == 10
     lease = bench.acquire(30)
     bench.lose_next_response(times)
-    resumed = bench.resume(lease.owner, lease.product.version, lease.product.lock_time)
+    resumed = bench.resume(lease.token)
     resumed.commit(4, "count", bench.soon())
     # The condition fails, so it reads whether the write was its own.
     bench.lose_next_response(times, "GetItem")
@@ -534,7 +534,7 @@ def test_an_own_commit_is_recognised_by_its_row(bench):
     lease = bench.acquire(30)
     count = lease.commit(4, "count", bench.soon())
     # The response was lost with the invocation. Another one resumes the lease and commits again.
-    resumed = bench.resume(lease.owner, 2, lease.product.lock_time)
+    resumed = bench.resume(lease.token)
     assert resumed.commit(4, "count", bench.soon()) == count
     assert state(bench).stock_count == 4
 
@@ -542,10 +542,10 @@ def test_an_own_commit_is_recognised_by_its_row(bench):
 def test_a_renewal_without_a_response_does_not_lock_the_product_forever(bench):
     bench.create()
     lease = bench.acquire(30)
-    old = (lease.owner, lease.product.version, lease.product.lock_time)
+    old = lease.token
     lease.renew(50, bench.soon())
     for again in ("renew", "commit"):
-        resumed = bench.resume(*old)
+        resumed = bench.resume(old)
         if again == "renew":
             resumed.renew(40, bench.soon())
         else:
@@ -731,6 +731,84 @@ def test_an_acquisition_is_decided_again_after_each_write_of_others(bench, rival
             bench.acquire(30)
         assert len(sold) == bench.policy.max_attempts
         assert state(bench).locked_by is None
+
+
+def commit_without_an_answer(bench):
+    """Send a commit just before its lease ends. Returns the lease's token, and how to let the commit arrive."""
+    bench.create(stock=10)
+    token = bench.acquire(30).token
+    bench.at(1029.999)
+    arrive = hold_back(bench, "TransactWriteItems")
+    with pytest.raises(OutcomeUnknownError):
+        bench.resume(token).commit(4, "count", bench.soon())
+    return token, arrive
+
+
+@pytest.mark.parametrize("asked", ["commit", "renew", "release"])
+def test_after_a_no_an_earlier_commit_that_arrives_late_books_nothing(bench, asked):
+    token, arrive = commit_without_an_answer(bench)
+    bench.at(1031)
+    again = bench.resume(token)
+    if asked == "commit":
+        with pytest.raises(LeaseLostError, match="count was not booked"):
+            again.commit(4, "count", bench.soon())
+    elif asked == "renew":
+        with pytest.raises(LeaseLostError, match="send that again first"):
+            again.renew(30, bench.soon())
+    else:
+        assert again.release(bench.soon())
+    arrive()
+    assert (state(bench).stock_count, state(bench).locked_by) == (10, None)
+    assert "count" not in bench.adjustments()
+    with pytest.raises(LeaseLostError):
+        bench.resume(token).commit(4, "count", bench.soon())
+
+
+@pytest.mark.parametrize("goes_on", ["stays", "is delisted", "is listed again"])
+def test_a_commit_that_arrives_while_a_no_is_being_made_final_is_answered_with_yes(bench, goes_on):
+    token, arrive = commit_without_an_answer(bench)
+    bench.at(1031)
+    again, update = bench.resume(token), bench.store.update_product
+
+    def arrives_first(*request):
+        bench.store.update_product = update
+        arrive()
+        if goes_on != "stays":
+            bench.products.delist("p", token["createdAt"], bench.soon())
+        if goes_on == "is listed again":
+            bench.create(stock=7)
+        return update(*request)
+
+    bench.store.update_product = arrives_first
+    assert again.commit(4, "count", bench.soon()).delta == -6
+
+
+@pytest.mark.parametrize("is_listed_again", [False, True])
+def test_a_commit_is_recognised_also_when_its_product_is_gone(bench, is_listed_again):
+    old = bench.create(stock=10)
+    lease = bench.acquire(30)
+    count = lease.commit(4, "count", bench.soon())
+    assert bench.products.delist("p", old.created_at, bench.soon())
+    bench.at(2000)
+    if is_listed_again:
+        bench.create(stock=7)
+    assert bench.resume(lease.token).commit(4, "count", bench.soon()) == count
+    with pytest.raises(LeaseLostError if is_listed_again else ProductNotFoundError):
+        bench.resume(lease.token).commit(4, "another", bench.soon())
+    with pytest.raises(RejectedError):
+        bench.resume(lease.token).commit(5, "count", bench.soon())
+
+
+def test_renewals_at_once_do_not_cost_the_lease(bench):
+    bench.create(stock=10)
+    lease = bench.acquire(30)
+    first, second, third = (bench.resume(lease.token) for _ in range(3))
+    first.renew(40, bench.soon())
+    bench.resume(first.token).renew(50, bench.soon())
+    second.renew(45, bench.soon())
+    assert second.seconds_left() == 50
+    third.renew(60, bench.soon())
+    assert third.commit(4, "count", bench.soon()).counted == 4
 
 
 # ---------------------------------------------------------------- atomic decrements

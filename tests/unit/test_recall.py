@@ -998,14 +998,7 @@ def test_the_fence_of_a_count_goes_along_with_its_recall(lanes, held):
     row = lanes.row()
     assert row.lock_version == row.version == lease.product.version
     lease.renew(60.0, lanes.soon())
-    resumed = Lease.resume(
-        RetryingClient(lanes.tables.store),
-        "p",
-        lease.owner,
-        lease.product.version,
-        lease.product.lock_time,
-        lanes.soon(),
-    )
+    resumed = Lease.resume(RetryingClient(lanes.tables.store), lease.token, lanes.soon())
     assert resumed.commit(stock, "c1", lanes.soon()).delta == 0
 
 

@@ -322,6 +322,14 @@ class TestCountStock:
         assert call("count_stock", commit | {"lease": lease})["code"] == "ADJUSTMENT_ID_REUSED"
         assert stock("again") == 5
 
+    def test_a_lease_without_its_generation_is_told_what_is_missing(self, call):
+        acquire = {"action": "acquire", "productId": COUNTED, "seconds": 60}
+        lease = call("count_stock", acquire | {"outliveInvocation": True})["lease"]
+        del lease["createdAt"]
+        answer = call("count_stock", {"action": "release", "lease": lease})
+        assert (answer["code"], answer["field"]) == ("SCHEMA_VIOLATION", "lease.createdAt")
+        assert "lease must be the lease as acquire or renew answered it" in answer["message"]
+
     def test_an_expired_lease_commits_nothing(self, call):
         before = stock(COUNTED)
         answer = call("count_stock", sample("count_stock_commit_expired"))

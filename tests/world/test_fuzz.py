@@ -196,13 +196,7 @@ class World:
     @staticmethod
     def _acquire(client, product_id, seconds):
         deadline = Deadline.after(60, client.clock)
-        lease = Lease.acquire(client, product_id, seconds, deadline, outlive_deadline=True)
-        return {
-            "productId": product_id,
-            "owner": lease.owner,
-            "version": lease.product.version,
-            "expiresAt": f"{lease.product.lock_time:.6f}",
-        }
+        return Lease.acquire(client, product_id, seconds, deadline, outlive_deadline=True).token
 
     def note(self, changes, outcomes):
         """Note what the engine did with changes."""
@@ -454,6 +448,7 @@ def written(draw, values):
 def known_commands(function):
     """List commands about what is there, so that each is carried out on some of it and refused on the rest."""
     if function == "count_stock":
+        yield {"action": "release", "lease": LEASES[1]}
         for lease in (*LEASES, LEASES[0] | {"owner": "count-another"}):
             yield {"action": "renew", "lease": lease, "seconds": 60}
             yield {"action": "commit", "lease": lease, "counted": 7, "adjustmentId": "a-1"}

@@ -8,6 +8,9 @@ owner that was paused past its expiry cannot write, even if its clock is wrong.
 Acquiring and renewing are conditioned on the version as read, too: a repeated request whose first attempt arrives late
 finds another version, however late it is, and cannot lock a product after its count has ended.
 
+A refusal is final: the lease is ended before its owner is told that it is over. A commit that is still under way then finds
+another version.
+
 Once the lease is taken, the row reclaims what lanes hold of the product. From then on no units are lent, so what is counted
 can be compared with the row: the units for sale, without those of orders that are not handed over yet.
 
@@ -19,12 +22,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
+from typing import Any
 
 from inventory_orders.clock import Deadline, timestamp
-from inventory_orders.domain.change import NO_NOTES, AdjustmentKey, AdjustmentRecord, NewRecord
+from inventory_orders.domain.change import NO_NOTES, AdjustmentRecord, NewRecord
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_product
 from inventory_orders.errors import (
@@ -33,8 +37,10 @@ from inventory_orders.errors import (
     InventoryOrdersError,
     LeaseHeldError,
     LeaseLostError,
+    ProductNotFoundError,
     RejectedError,
     ThrottledError,
+    VerdictError,
 )
 from inventory_orders.lanes.recall import Reclaim, reclaim
 from inventory_orders.store.actions import (
@@ -147,42 +153,50 @@ class Lease:
             raise
         product = recalled.rows.get(self.product_id)
         if product is None or not product.is_fenced_by(self.owner) or product.lent_to:
-            raise self._lost()
+            raise self._lost("acquire it again")
         self.product = product
 
     @classmethod
-    def resume(
-        cls,
-        client: RetryingClient,
-        product_id: str,
-        owner: str,
-        version: int,
-        expires_at: float,
-        deadline: Deadline,
-    ) -> Lease:
+    def resume(cls, client: RetryingClient, token: Mapping[str, Any], deadline: Deadline) -> Lease:
         """Take up a lease that was acquired in another invocation.
 
-        Whether it is still good is for the next write to find out.
+        Whether it is still good, and whether the product is still there, is for the next write to find out.
 
         Args:
             client: Sends the requests.
-            product_id: The product.
-            owner: As the lease says.
-            version: The product's version, as far as the owner knows.
-            expires_at: Unix second at which the lease ends, as far as the owner knows.
+            token: The lease as its owner knows it, as `token` gave it.
             deadline: When to give up.
 
         Raises:
-            ProductNotFoundError: There is no such product any more.
             CorruptItemError: The product breaks the table's contract.
             StoreError: DynamoDB failed.
         """
-        stats = CommitStats()
-        product = read_product(client, product_id, deadline, stats)
-        # A later renewal of its own, whose answer was lost, is as good as the one that the owner knows.
-        if not product.is_fenced_by(owner):
-            product = replace(product, version=version, lock_time=expires_at)
+        stats, owner = CommitStats(), token["owner"]
+        product = Product(
+            token["productId"],
+            0,
+            token["version"],
+            token["createdAt"],
+            ProductStatus.ACTIVE,
+            lock_time=float(token["expiresAt"]),
+        )
+        with suppress(ProductNotFoundError):
+            found = read_product(client, product.product_id, deadline, stats)
+            # A later renewal of its own, whose answer was lost, is as good as the one that the owner knows.
+            if found.is_fenced_by(owner):
+                product = found
         return cls(client, product, owner, stats=stats)
+
+    @property
+    def token(self) -> dict[str, Any]:
+        """The lease as `resume` takes it. The generation tells a count of this product from one of its successor's."""
+        return {
+            "productId": self.product_id,
+            "createdAt": self.product.created_at,
+            "owner": self.owner,
+            "version": self.product.version,
+            "expiresAt": f"{self.expires_at:.6f}",
+        }
 
     @property
     def product_id(self) -> str:
@@ -207,7 +221,9 @@ class Lease:
             outlive_deadline: A caller outside this invocation holds the lease.
 
         Raises:
-            LeaseLostError: It has expired, another holds one, or another wrote since.
+            LeaseLostError: It has expired, another holds one, or another wrote since. A commit that is still under way will
+                not be booked.
+            ProductNotFoundError: The product is gone.
             StoreError: DynamoDB failed.
         """
         seconds = _checked(seconds, deadline, outlive_deadline=outlive_deadline)
@@ -218,9 +234,12 @@ class Lease:
             return keep_lease(self.owner, self.product.version, moment, until)
 
         _, product = self._update(attempt, deadline)
-        # An earlier attempt, whose response was lost, left the next version under our lock, too.
-        if not product.is_fenced_by(self.owner) or product.version != self.product.version + 1:
-            raise self._lost()
+        # An earlier attempt, whose response was lost, or another renewal of ours left a later version under our lock.
+        if not product.is_fenced_by(self.owner) or product.version == self.product.version:
+            self.release(deadline)
+            raise self._lost(
+                "acquire it again. If a commit got no answer, send that again first: it says whether the count was booked"
+            )
         self.product = product
         renewed_at = datetime.fromisoformat(product.last_updated_at)
         self.granted = float(self.expires_at - unix(renewed_at))
@@ -244,7 +263,9 @@ class Lease:
             The adjustment: by this call, or by an earlier one whose response was lost.
 
         Raises:
-            LeaseLostError: The lease has expired, or another wrote since: the count means nothing now.
+            LeaseLostError: The lease has expired, or another wrote since: the count means nothing now, and no earlier
+                attempt will be booked.
+            ProductNotFoundError: The product is gone, and so is every earlier attempt.
             RejectedError: `ADJUSTMENT_ID_REUSED`: the id belongs to another adjustment; the lease is still held.
             ContentionError: Transactions of others were in the way until the time ran out.
             StoreError: DynamoDB failed.
@@ -285,36 +306,66 @@ class Lease:
     ) -> AdjustmentRecord:
         """Classify a cancelled commit: done before, an id in use, rivals, or a lease that is over."""
         # An own commit, whose token may be forgotten by now, is recognised by its record.
-        stored = find_count(
-            *(self.client, count.key, count.counted, self.product.version, deadline),
-            created_at=count.product_created_at,
-        )
-        if stored is not None:
-            return stored
-        if error.codes <= TRANSIENT:
+        stored = self._find(count, deadline)
+        if stored is None and error.codes <= TRANSIENT:
             raise ContentionError(f"{self.product_id} is fought over in every attempt")
-        raise self._lost()
+        if stored is None:
+            lost: VerdictError = self._lost(
+                "the count was not booked; acquire it again and count again"
+            )
+            # An earlier attempt may still be under way, and would find our lock in the row.
+            try:
+                self.release(deadline)
+            except ProductNotFoundError as gone:
+                lost = gone
+            stored = self._find(count, deadline)
+            if stored is None:
+                raise lost
+        return stored
 
-    def release(self, deadline: Deadline) -> bool:
-        """End the lease without a change. Safe to repeat.
-
-        Returns:
-            Whether it was still ours; False if it was over already, which is fine too.
+    def _find(self, count: AdjustmentRecord, deadline: Deadline) -> AdjustmentRecord | None:
+        """Find the count as an earlier attempt has booked it.
 
         Raises:
+            RejectedError: `ADJUSTMENT_ID_REUSED`: the id belongs to another adjustment.
+            CorruptItemError: What is stored under the id cannot be read.
             StoreError: DynamoDB failed.
         """
-        attempts = 0
+        client, key = self.client, count.key
+        # Alone it could be missed beside an attempt that is seen in part: see `Batch.read_to_reject`.
+        found = client.call(lambda: client.store.read_together([key.product_id, key]), deadline)
+        stored = found.records.get(key)
+        if isinstance(stored, CorruptItemError):
+            raise stored
+        if not isinstance(stored, AdjustmentRecord):
+            return None
+        if (
+            (stored.reason, stored.counted, stored.product_created_at)
+            == (_COUNT, count.counted, count.product_created_at)
+            # An earlier count of this product is another one.
+            and (stored.product_version or 0) > self.product.version
+        ):
+            return stored
+        raise RejectedError(
+            f"{key.adjustment_id} belongs to another adjustment of {key.product_id}; "
+            "commit under an id of its own",
+            "ADJUSTMENT_ID_REUSED",
+        )
 
-        def attempt() -> Write:
-            nonlocal attempts
-            attempts += 1
-            return end_lease(self.owner, self.client.clock.now())
+    def release(self, deadline: Deadline) -> bool:
+        """End the lease without a change. Safe to repeat. Whatever else is under way for it is refused when it arrives.
 
-        is_written, product = self._update(attempt, deadline)
-        # An earlier attempt of our own, whose response was lost, left the next version and no lock; so does a commit.
-        is_over = product.locked_by is None and product.version == self.product.version + 1
-        return is_written or (is_over and attempts > 1)
+        Returns:
+            Whether this ended it; False if it was over already, perhaps by its commit or an attempt without a response.
+
+        Raises:
+            ProductNotFoundError: The product is gone.
+            StoreError: DynamoDB failed.
+        """
+        is_written, _ = self._update(
+            lambda: end_lease(self.owner, self.client.clock.now()), deadline
+        )
+        return is_written
 
     def _update(self, write: Callable[[], Write], deadline: Deadline) -> tuple[bool, Product]:
         """Make one conditional update. Returns whether its last attempt was written, and the product as it is now.
@@ -331,55 +382,8 @@ class Lease:
         except ConditionFailedError as failed:
             return False, existing(failed.found, self.product_id)
 
-    def _lost(self) -> LeaseLostError:
-        return LeaseLostError(
-            f"the lease of {self.owner} on {self.product_id} is over; nothing was written, acquire it again"
-        )
-
-
-def find_count(
-    client: RetryingClient,
-    key: AdjustmentKey,
-    counted: int | None,
-    version: int,
-    deadline: Deadline,
-    *,
-    created_at: str = "",
-) -> AdjustmentRecord | None:
-    """Find the count that an earlier attempt of a commit has booked, though its answer was lost.
-
-    Args:
-        client: Sends the requests.
-        key: Of the count.
-        counted: Units that were counted.
-        version: The product's version, as far as the lease's owner knows.
-        deadline: When to give up.
-        created_at: The incarnation of the product; not given where the product is gone.
-
-    Returns:
-        The count; None if the commit was not booked.
-
-    Raises:
-        RejectedError: `ADJUSTMENT_ID_REUSED`: the id belongs to another adjustment.
-        CorruptItemError: What is stored under the id cannot be read.
-        StoreError: DynamoDB failed.
-    """
-    # Alone it could be missed beside an attempt that is seen in part: see `Batch.read_to_reject`.
-    found = client.call(lambda: client.store.read_together([key.product_id, key]), deadline)
-    stored = found.records.get(key)
-    if isinstance(stored, CorruptItemError):
-        raise stored
-    if not isinstance(stored, AdjustmentRecord):
-        return None
-    is_same = (stored.reason, stored.counted) == (_COUNT, counted)
-    is_later = (stored.product_version or 0) > version
-    if is_same and is_later and created_at in ("", stored.product_created_at):
-        return stored
-    raise RejectedError(
-        f"{key.adjustment_id} belongs to another adjustment of {key.product_id}; "
-        "commit under an id of its own",
-        "ADJUSTMENT_ID_REUSED",
-    )
+    def _lost(self, advice: str) -> LeaseLostError:
+        return LeaseLostError(f"the lease of {self.owner} on {self.product_id} is over; {advice}")
 
 
 def _seconds_after(moment: datetime, seconds: float) -> Decimal:
