@@ -15,7 +15,7 @@ from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.sqs_batch import QueueRules, SqsBatch, read_messages
 from inventory_orders.invocation.telemetry import emit_messages, emit_report, logger, metrics
 from inventory_orders.messages.adjustments import parse_adjustment
-from inventory_orders.messages.parse import notes_in, parse_command
+from inventory_orders.messages.parse import notes_in
 from inventory_orders.products.decrement import REASON
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
         it reads nothing), or with what to do.
     """
     if not direct.is_queue_event(event):
-        return answer_command(event, context, _ROUTES, _command, ("adjust",))
+        return answer_command(event, context, "adjust_stock", _ROUTES, _command, "adjust")
     batch: SqsBatch[Adjustment] = SqsBatch(
         read_messages(event), runtime.process().queues, runtime.end_of(context)
     )
@@ -56,8 +56,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     return batch.response
 
 
-def _command(event: object, deadline: Deadline) -> direct.Answer:
-    command = parse_command(event, "adjust_stock", default="adjust")
+def _command(command: dict[str, Any], deadline: Deadline) -> direct.Answer:
     product_id, notes = command["productId"], notes_in(command, NOTES_OF_ADJUSTMENT)
     if command.get("mode") == "atomic":
         report = runtime.process().atomic_decrement.apply(

@@ -10,7 +10,7 @@ from inventory_orders.domain.change import NOTES_OF_ADJUSTMENT, AdjustmentRecord
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.telemetry import emit_stats, logger, metrics
-from inventory_orders.messages.parse import notes_in, parse_command
+from inventory_orders.messages.parse import notes_in
 from inventory_orders.products.lease import Lease
 
 if TYPE_CHECKING:
@@ -31,11 +31,10 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     Returns:
         An answer with `result` and the `lease` to go on with, or the count's adjustment, or what to do.
     """
-    return answer_command(event, context, _ROUTES, _command, ("commit",))
+    return answer_command(event, context, "count_stock", _ROUTES, _command)
 
 
-def _command(event: object, deadline: Deadline) -> direct.Answer:
-    command = parse_command(event, "count_stock")
+def _command(command: dict[str, Any], deadline: Deadline) -> direct.Answer:
     client = RetryingClient(runtime.process().store)
     outlive = command.get("outliveInvocation", False)
     if command["action"] == "acquire":

@@ -37,7 +37,7 @@ from inventory_orders.invocation.telemetry import (
     logger,
     metrics,
 )
-from inventory_orders.messages.parse import catalogue_event, parse_catalogue_event, parse_command
+from inventory_orders.messages.parse import catalogue_event, parse_catalogue_event
 from inventory_orders.products.catalogue import ProductCatalogue
 
 if TYPE_CHECKING:
@@ -78,8 +78,9 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
         result = answer_command(
             event,
             context,
+            "manage_products",
             _ROUTES,
-            lambda command, deadline: _command(command, deadline, products),
+            lambda command, deadline: _COMMANDS[command["action"]](command, deadline, products),
         )
         emit_stats(products.stats)
         return result
@@ -113,11 +114,6 @@ def _apply(products: ProductCatalogue, event: CatalogueEvent, deadline: Deadline
     if applied:
         return ChangeOutcome(Verdict.APPLIED)
     return ChangeOutcome(Verdict.REPLAYED, cause=STALE)
-
-
-def _command(event: object, deadline: Deadline, products: ProductCatalogue) -> direct.Answer:
-    command = parse_command(event, "manage_products")
-    return _COMMANDS[command["action"]](command, deadline, products)
 
 
 def _create(

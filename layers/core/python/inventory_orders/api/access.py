@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from inventory_orders.api.requests import ProblemError, malformed
+from inventory_orders.api.requests import ProblemError
 from inventory_orders.errors import ConfigurationError
 
 
@@ -85,16 +85,6 @@ class Caller:
             detail = f"the token does not say whose it is ({settings.user_id_claim})"
             raise ProblemError(403, "NO_SUBJECT", detail)
         return cls(user_id, settings.shows_numbers)
-
-    def as_actor(self, command: Mapping[str, Any]) -> dict[str, str]:
-        """What names the caller in a command's record.
-
-        Raises:
-            ProblemError: The command names an actor itself.
-        """
-        if "actor" in command:
-            raise malformed("actor: is the caller of the request; remove it", "actor")
-        return {"actor": self.name} if self.name else {}
 
     def acts_for(self, user_id: str | None) -> bool:
         """Whether the caller may act for a user, and see what is the user's."""

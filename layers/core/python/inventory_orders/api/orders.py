@@ -46,7 +46,7 @@ from inventory_orders.invocation import direct, order_commands, runtime
 from inventory_orders.invocation.sqs import SqsCalls
 from inventory_orders.invocation.telemetry import emit_orders, logger
 from inventory_orders.messages.order_commands import order_command
-from inventory_orders.messages.parse import checked_id, parse_command, parse_order_event
+from inventory_orders.messages.parse import checked_id, order_in
 from inventory_orders.store.dynamodb import WORST_CASE_SECONDS_OF_ONE_CALL
 from inventory_orders.store.rows import record_row
 
@@ -67,9 +67,7 @@ def place_order(request: Request, caller: Caller, context: Any) -> HttpAnswer:
     """
     request.parameters(())
     document = request.json()
-    if not isinstance(document, dict) or "action" in document:
-        raise malformed("the body must be an order, such as docs/api.md shows")
-    order = parse_order_event(document, runtime.process().hold_seconds)
+    order = order_in(document, None, runtime.process().hold_seconds, "the body")
     check_path_can_name("orderId", order.order_id)
     caller.check_is(order.user_id, "order for themselves")
     body = json.dumps(document, separators=(",", ":"))
@@ -114,9 +112,7 @@ def _send(body: str, context: Any) -> None:
     calls = SqsCalls(runtime.process().order_queue, runtime.end_of(context))
     if not calls.send_one(body):
         logger.error("SQS did not carry out requests", extra={"errors": calls.errors})
-        raise retry_later(
-            "QUEUE_UNAVAILABLE", "the queue did not take the order; send the same again"
-        )
+        raise retry_later("QUEUE_UNAVAILABLE", "the order was not taken; send the same again")
 
 
 def _wait_for(order: Order, client: RetryingClient, deadline: Deadline) -> OrderRecord | None:
@@ -271,11 +267,10 @@ def change_order(
         InventoryOrdersError: Why not.
     """
     caller.check_may_operate()
-    request.parameters(())
-    given = command_of(request, action, {"orderId": order_id})
-    given |= caller.as_actor(given)
-    command = order_command(parse_command(given, "change_orders"))
+    command = order_command(command_of(request, caller, "change_orders", action))
     outcome = order_commands.carry_out(command, context)
+    if outcome.cause == RejectionReason.UNKNOWN_ORDER:
+        raise unknown_order(order_id)
     if outcome.verdict not in (Verdict.APPLIED, Verdict.REPLAYED):
         raise problem_of(outcome)
     client = runtime.process().committer.client

@@ -73,7 +73,7 @@ def get_products(request: Request, client: RetryingClient, settings: ApiSettings
     if len(ids) > READ_LIMIT:
         raise malformed(f"ids: may name at most {READ_LIMIT} products, but names {len(ids)}", "ids")
     for product_id in ids:
-        checked_id("productId", product_id)
+        checked_id("ids", product_id, "productId")
     ids = list(dict.fromkeys(ids))
     levels, found = _read(ids, client, settings)
     if found.unreadable:

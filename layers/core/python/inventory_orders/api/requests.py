@@ -131,12 +131,9 @@ class Request:
         """
         for name in self.query:
             if name not in known:
-                raise malformed(
-                    f"{shown_key(name)}: is no parameter; remove it, or correct it to one of {', '.join(known)}"
-                    if known
-                    else f"{shown_key(name)}: this request takes no parameters; remove it",
-                    shown_key(name),
-                )
+                others = f", or correct it to one of {', '.join(known)}" if known else ""
+                shown = shown_key(name)
+                raise malformed(f"{shown}: unknown query parameter; remove it{others}", shown)
         return self.query
 
     @property

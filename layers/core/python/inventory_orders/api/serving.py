@@ -19,6 +19,7 @@ from inventory_orders.clock import Deadline
 from inventory_orders.errors import VerdictError
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.telemetry import logger
+from inventory_orders.messages.parse import checked_id, json_schema, parse_command, validated_part
 
 _PATIENCE_SECONDS = 5.0
 """A person waits for the answer to a request: a lease that lasts longer is told at once."""
@@ -65,56 +66,70 @@ def serve(
 def answer_command(
     event: Any,
     context: Any,
+    function: str,
     routes: Mapping[str, str | None],
-    carry_out: Callable[[Any, Deadline], direct.Answer],
-    with_actor: Collection[str] = (),
+    carry_out: Callable[[dict[str, Any], Deadline], direct.Answer],
+    default: str | None = None,
 ) -> dict[str, Any]:
     """Answer a command that came directly, or as a request of the HTTP API.
 
     Args:
         event: What Lambda was invoked with.
         context: Of the invocation.
+        function: The function whose commands are understood.
         routes: The action that each route stands for; None: the body says it.
         carry_out: Carries out a command until a deadline. A `VerdictError` becomes an answer, or a problem document.
-        with_actor: The actions that are booked with the caller as their actor.
+        default: The action of a direct command that names none.
     """
     deadline = runtime.deadline(context)
     if not is_request(event):
-        return direct.answer(lambda: carry_out(event, deadline))
+        return direct.answer(lambda: carry_out(parse_command(event, function, default), deadline))
     seconds = min(_PATIENCE_SECONDS, deadline.remaining())
     deadline = Deadline.after(seconds, deadline.clock)
 
     def work(request: Request, caller: Caller) -> HttpAnswer:
         caller.check_may_operate()
-        action = routes[request.route]
-        query = request.parameters(("createdAt",) if action == "delist" else ())
-        command = command_of(request, action, {**query, **request.path})
-        if action == "create":
-            check_path_can_name("productId", str(command.get("productId")))
-        if command.get("action") in with_actor:
-            command |= caller.as_actor(command)
-        answer = carry_out(command, deadline)
-        return HttpAnswer(201 if action == "create" else 200, answer)
+        command = command_of(request, caller, function, routes[request.route])
+        is_new = command["action"] == "create"
+        if is_new:
+            check_path_can_name("productId", command["productId"])
+        return HttpAnswer(201 if is_new else 200, carry_out(command, deadline))
 
     return serve(event, routes, work)
 
 
-def command_of(request: Request, action: str | None, said: Mapping[str, str]) -> dict[str, Any]:
+def command_of(
+    request: Request, caller: Caller, function: str, action: str | None
+) -> dict[str, Any]:
     """The direct command that a request stands for.
 
     Args:
-        request: With what its path does not say in its body, if there is any.
+        request: Its path, query and body each hold a part of the command.
+        caller: Its sender, who is the command's actor.
+        function: The function whose commands are understood.
         action: The action; None: the body says it.
-        said: What path and query say.
 
     Raises:
-        ProblemError: The body is no object, or says again what the path says.
-        PoisonMessageError: It is no JSON.
+        ProblemError: The request is none, or its body is no object.
+        PoisonMessageError: A part of it is wrong.
     """
+    in_query = ("createdAt",) if action == "delist" else ()
+    query = dict(request.parameters(in_query))
     body = request.json() if request.text().strip() else {}
     if not isinstance(body, dict):
         raise malformed("the body must be an object, such as docs/openapi.yaml shows")
-    given = dict(said) if action is None else {"action": action, **said}
-    for name in given.keys() & body.keys():
-        raise malformed(f"{name}: is said by the path; remove it", name)
-    return body | given
+    known, elsewhere = json_schema("commands")[function], {"actor", *request.path, *in_query}
+    if action is not None:
+        elsewhere.add("action")
+    else:
+        action = body.get("action")
+        if not isinstance(action, str) or action not in known:
+            raise malformed(f"action: must be one of {', '.join(known)}", "action")
+    fields = known[action]["properties"].keys()
+    said: dict[str, Any] = {name: checked_id(name, value) for name, value in request.path.items()}
+    said |= validated_part(body, function, action, fields - elsewhere, "the body")
+    if in_query:
+        said |= validated_part(query, function, action, in_query, "the query")
+    if "actor" in fields and caller.name:
+        said["actor"] = caller.name
+    return {"action": action, **said}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -41,7 +41,7 @@ def parse_order(body: str, group: str | None = None, default_hold: int | None = 
     Raises:
         PoisonMessageError: It is no order and never will be.
     """
-    return _order(strict_json(body), group, default_hold)
+    return order_in(strict_json(body), group, default_hold)
 
 
 def parse_order_event(event: object, default_hold: int | None = None) -> Order:
@@ -59,11 +59,18 @@ def parse_order_event(event: object, default_hold: int | None = None) -> Order:
         )
     if document.get("action") == "place":
         del document["action"]
-    return _order(document, None, default_hold)
+    return order_in(document, None, default_hold)
 
 
-def _order(document: Any, group: str | None, default_hold: int | None) -> Order:
-    validated(document, "order")
+def order_in(
+    document: Any, group: str | None, default_hold: int | None, whole: str = "the message"
+) -> Order:
+    """A document as an order; `whole` is what its sender calls it.
+
+    Raises:
+        PoisonMessageError: It is no order and never will be.
+    """
+    validated(document, "order", whole=whole)
     order = Order(
         document["orderId"],
         document["userId"],
@@ -95,8 +102,7 @@ def quantities_in(document: Mapping[str, Any]) -> Mapping[str, int]:
         if quantity > MAX_QUANTITY:
             raise PoisonMessageError(
                 "SCHEMA_VIOLATION",
-                f"items: the lines of {product_id} add up to {quantity:,} units; at most {MAX_QUANTITY:,} "
-                "may be in one message",
+                f"items: the lines of {product_id} add up to {quantity:,} units; at most {MAX_QUANTITY:,} are allowed",
                 "items",
             )
     return quantities
@@ -206,6 +212,33 @@ def command_in(
     return document
 
 
+def validated_part(
+    given: dict[str, Any], function: str, action: str, names: Collection[str], whole: str
+) -> dict[str, Any]:
+    """The part of a command that one part of a request holds.
+
+    Args:
+        given: The part. Its times are replaced.
+        function: The function that takes the command.
+        action: Its action.
+        names: The fields of the command that belong there.
+        whole: The part of the request, in words.
+
+    Raises:
+        PoisonMessageError: It is no such part; says what to fix.
+    """
+    schema = json_schema("commands")[function][action]
+    part = {name: value for name, value in schema.items() if name != "description"}
+    part["required"] = [name for name in schema["required"] if name in names]
+    others = len(schema["required"]) - len(part["required"])
+    part["minProperties"] = max(0, schema.get("minProperties", 0) - others)
+    part["properties"] = {
+        name: value for name, value in schema["properties"].items() if name in names
+    }
+    validated(given, f"{whole} of {function}/{action}", part, whole)
+    return given
+
+
 @cache
 def json_schema(name: str) -> dict[str, Any]:
     """A file of schemas, by name: a message (`order`), all `commands` by function and action, or the `types` of both."""
@@ -218,27 +251,30 @@ def json_schema(name: str) -> dict[str, Any]:
     return schema
 
 
-def checked_id(name: str, value: str) -> str:
-    """An id that came alone: `productId`, `orderId` or `userId`.
+def checked_id(name: str, value: str, kind: str = "") -> str:
+    """An id that came alone: `productId`, `orderId` or `userId`, or one of this kind under another name.
 
     Raises:
         PoisonMessageError: It can be none.
     """
     types = json_schema("types")
-    validated({name: value}, name, {"properties": {name: types.get(name, types["id"])}})
+    validated({name: value}, name, {"properties": {name: types.get(kind or name, types["id"])}})
     return value
 
 
 _validators: dict[str, Any] = {}
 
 
-def validated(document: Any, name: str, schema: dict[str, Any] | None = None) -> Any:
+def validated(
+    document: Any, name: str, schema: dict[str, Any] | None = None, whole: str = "the message"
+) -> Any:
     """A document that follows a schema, with its times in the form in which they are stored.
 
     Args:
         document: The document. Its times are replaced.
         name: Of the schema: of a file, or any other name for `schema`.
         schema: A part of a file.
+        whole: What its sender calls the document.
 
     Raises:
         PoisonMessageError: It does not follow the schema; says what to fix.
@@ -249,7 +285,7 @@ def validated(document: Any, name: str, schema: dict[str, Any] | None = None) ->
     try:
         _validators[name](document)
     except JsonSchemaValueException as error:
-        raise _violation(error) from None
+        raise _violation(error, whole) from None
     for field, part in schema["properties"].items():
         if field in document and part.get("format") == "date-time":
             document[field] = _as_stored(field, document[field])
@@ -270,20 +306,30 @@ def _as_stored(field: str, time: str) -> str:
         ) from None
 
 
-def _violation(error: JsonSchemaValueException) -> PoisonMessageError:
+def _violation(error: JsonSchemaValueException, whole: str) -> PoisonMessageError:
     """Say what to fix: the field, what it must be according to the schema, and what it is."""
     field = (error.name or "").removeprefix("data").removeprefix(".")
-    where = field or "the message"
-    wanted = error.definition.get("description", error.message)
+    where, fields = field or whole, error.definition.get("properties", {})
+    wanted = error.definition.get("description") or f"an object with {' or '.join(fields)}"
     if error.rule == "required":
         missing = [name for name in error.definition["required"] if name not in error.value]
         field = ".".join(filter(None, [field, missing[0]]))
         what = f"{field}: is missing; {where} must be {wanted}"
+        if "description" not in error.definition:
+            what = f"{field}: is missing in {where}; it must be {fields[missing[0]]['description']}"
+    elif error.rule == "dependencies":
+        field, other = next(
+            (needed, name)
+            for name, (needed,) in error.definition["dependencies"].items()
+            if name in error.value and needed not in error.value
+        )
+        what = f"{field}: is missing in {where}; {other} needs it"
     elif error.rule == "additionalProperties":
-        known = error.definition["properties"]
-        unknown = next(name for name in error.value if name not in known)
+        unknown = next(name for name in error.value if name not in fields)
         field = ".".join(filter(None, [field, shown_key(unknown)]))
-        what = f"{field}: is no field of {where}; remove it, or correct it to one of {', '.join(known)}"
+        what = f"{field}: is no field of {where}; remove it"
+        if fields:
+            what += f", or correct it to one of {', '.join(fields)}"
     else:
         what = f"{where}: must be {wanted}, but is {_shown(error.value)}"
     return PoisonMessageError("SCHEMA_VIOLATION", what, field)
