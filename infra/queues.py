@@ -110,6 +110,9 @@ class Queues(Construct):
             fifo=True if fifo else None,
             deduplication_scope=sqs.DeduplicationScope.MESSAGE_GROUP if fifo else None,
             fifo_throughput_limit=sqs.FifoThroughputLimit.PER_MESSAGE_GROUP_ID if fifo else None,
+            # A corrected order is another message than the first one, so it is not dropped. Dead letters need ids of their
+            # own: two messages with the same body are two dead letters.
+            content_based_deduplication=True if fifo and dead_letters else None,
             encryption=sqs.QueueEncryption.SQS_MANAGED,
             enforce_ssl=True,
             retention_period=retention,

@@ -244,7 +244,10 @@ def make_queues() -> Mapping[str, str]:
         "UNDELIVERABLE_EVENTS_QUEUE_URL": "UndeliverableEventsQueue",
     }.items():
         created = (
-            sqs.create_queue(QueueName=name, Attributes={"FifoQueue": "true"})
+            sqs.create_queue(
+                QueueName=name,
+                Attributes={"FifoQueue": "true", "ContentBasedDeduplication": "true"},
+            )
             if name.endswith(".fifo")
             else sqs.create_queue(QueueName=name)
         )

@@ -111,7 +111,7 @@ def poison(run: str, count: int, good: Sequence[OrderMessage]) -> list[OrderMess
         used = good[number * 7 % len(good)].order_id or ""
         bad_id = f"{run}-poison-{number}"
         body = kinds[number % len(kinds)].replace("{id}", bad_id).replace("{used}", used)
-        messages.append(OrderMessage(body, None, HOT_PRODUCT, bad_id))
+        messages.append(OrderMessage(body, None, HOT_PRODUCT))
     return messages
 
 

@@ -60,7 +60,7 @@ class Shop:
             self.heard[event_id] = heard
             command = self._answer(EventType(heard.event["detail-type"]), data)
             if command is not None:
-                commands.append(OrderMessage(json.dumps(command), None, "", ""))
+                commands.append(OrderMessage(json.dumps(command)))
         self.awaited += len(commands)
         return commands
 

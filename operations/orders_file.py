@@ -39,14 +39,12 @@ class OrderMessage:
     Attributes:
         body: The message body, unchanged.
         order_id: Id of a valid order; None if the body is poison.
-        group: `MessageGroupId` for the FIFO queue.
-        deduplication_id: `MessageDeduplicationId` for the FIFO queue.
+        group: `MessageGroupId` for the FIFO queue. That queue makes the deduplication id from the body.
     """
 
     body: str
-    order_id: str | None
-    group: str
-    deduplication_id: str
+    order_id: str | None = None
+    group: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,20 +106,19 @@ def order_message(order_id: str, user_id: str, lines: Sequence[tuple[str, int]])
 
 
 def message_of(body: str) -> OrderMessage:
-    """Make a message from a body, with the group and the deduplication id that a FIFO queue needs."""
+    """Make a message from a body, with the group that a FIFO queue needs."""
     return _checked(body)[0]
 
 
 def _checked(body: str) -> tuple[OrderMessage, PoisonMessageError | None]:
     """Make a message from a body; with the reason if it is not an order."""
-    digest = hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()
     try:
         order = parse_order(body)
     except PoisonMessageError as error:
         # Poison is sent too, because the service has to answer it. It gets a group of its own.
-        return OrderMessage(body, None, f"unreadable-{digest[:16]}", digest), error
-    group = next(iter(order.quantities))
-    return OrderMessage(body, order.order_id, group, order.order_id), None
+        digest = hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()
+        return OrderMessage(body, None, f"unreadable-{digest[:16]}"), error
+    return OrderMessage(body, order.order_id, next(iter(order.quantities))), None
 
 
 # ---------------------------------------------------------------------- reading

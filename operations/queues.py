@@ -286,7 +286,6 @@ def _send_batch(aws: Aws, url: str, batch: Sequence[OrderMessage], *, fifo: bool
                 }
                 if fifo:
                     entry["MessageGroupId"] = message.group
-                    entry["MessageDeduplicationId"] = message.deduplication_id
                 entries.append(entry)
         answer = aws.sqs.send_message_batch(QueueUrl=url, Entries=entries)
         ids |= {int(entry["Id"]): entry["MessageId"] for entry in answer.get("Successful", [])}

@@ -63,9 +63,10 @@ class Queue:
         visibility: Seconds for which a received message is hidden.
         max_receive_count: Deliveries after which a message goes to the dead-letter queue; None without one.
         dead_letters: The dead-letter queue.
-        content_based: Whether the deduplication id is derived from the body.
+        content_based: Whether the deduplication id is derived from the body, if the sender gives none.
+        per_group: Whether deduplication applies within a group, not within the queue.
         messages: In order of arrival, including those in flight.
-        remembered: Deduplication id -> until when it counts, and the response to repeat.
+        remembered: Group (if it counts) and deduplication id -> until when, and the response to repeat.
     """
 
     name: str
@@ -73,8 +74,9 @@ class Queue:
     max_receive_count: int | None = None
     dead_letters: Queue | None = None
     content_based: bool = False
+    per_group: bool = False
     messages: list[Message] = field(default_factory=list)
-    remembered: dict[str, tuple[float, dict[str, Any]]] = field(default_factory=dict)
+    remembered: dict[tuple[str, str], tuple[float, dict[str, Any]]] = field(default_factory=dict)
 
     @property
     def is_fifo(self) -> bool:
@@ -127,9 +129,14 @@ class Sqs:
         visibility: float = 30.0,
         dead_letters: Queue | None = None,
         max_receive_count: int | None = None,
+        *,
+        content_based: bool = False,
+        per_group: bool = False,
     ) -> Queue:
         """Create a queue."""
-        self.queues[name] = Queue(name, visibility, max_receive_count, dead_letters)
+        self.queues[name] = Queue(
+            name, visibility, max_receive_count, dead_letters, content_based, per_group
+        )
         return self.queues[name]
 
     def answer(self, operation: str, request: dict[str, Any]) -> dict[str, Any]:
@@ -154,8 +161,12 @@ class Sqs:
 
     def _create_queue(self, request: dict[str, Any]) -> dict[str, Any]:
         attributes = request.get("Attributes", {})
-        queue = self.create(request["QueueName"], float(attributes.get("VisibilityTimeout", 30)))
-        queue.content_based = attributes.get("ContentBasedDeduplication") == "true"
+        queue = self.create(
+            request["QueueName"],
+            float(attributes.get("VisibilityTimeout", 30)),
+            content_based=attributes.get("ContentBasedDeduplication") == "true",
+            per_group=attributes.get("DeduplicationScope") == "messageGroup",
+        )
         return {"QueueUrl": queue.url}
 
     def _get_queue_attributes(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -231,14 +242,15 @@ class Sqs:
                     "MissingParameter", "The request must contain the parameter MessageGroupId."
                 )
             if not deduplication_id and queue.content_based:
-                deduplication_id = hashlib.sha256(body.encode()).hexdigest()
+                deduplication_id = hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()
             if not deduplication_id:
                 raise ServiceError(
                     "InvalidParameterValue",
                     "The queue should either have ContentBasedDeduplication enabled or MessageDeduplicationId "
                     "provided explicitly",
                 )
-            until, answer = queue.remembered.get(deduplication_id, (0.0, {}))
+            remembered = (group if queue.per_group else "", deduplication_id)
+            until, answer = queue.remembered.get(remembered, (0.0, {}))
             if until > now:
                 return answer
         attributes = entry.get("MessageAttributes", {})
@@ -256,7 +268,7 @@ class Sqs:
         if queue.is_fifo:
             message.deduplication_id = deduplication_id
             message.sequence_number = answer["SequenceNumber"] = f"{self._count:020d}"
-            queue.remembered[str(deduplication_id)] = (now + DEDUPLICATION_SECONDS, answer)
+            queue.remembered[remembered] = (now + DEDUPLICATION_SECONDS, answer)
         queue.messages.append(message)
         return answer
 

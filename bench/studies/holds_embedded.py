@@ -184,7 +184,7 @@ def _keep_ordering(
     aws: Aws, emulator: Emulator, workload: Workload, count: int, end: float, seed: int
 ) -> None:
     """Send orders until the last hold has expired, enough that some always wait. Then wait for the last answer."""
-    orders = (OrderMessage(body, order_id, "", "") for order_id, body, _ in endless(workload, seed))
+    orders = (OrderMessage(body, order_id) for order_id, body, _ in endless(workload, seed))
     left, patience = count, Patience()
     while left:
         emulator.check()

@@ -87,7 +87,6 @@ class Run:
     held: Row | None = None
     dead_letters: dict[str, set[str]] = field(default_factory=dict)
     figures: dict[str, float | None] = field(default_factory=dict)
-    _sent: int = 0
     _clients: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -186,9 +185,8 @@ class Run:
         """
         messages = []
         for body in bodies:
-            self._sent += 1
             text = body if isinstance(body, str) else json.dumps(body)
-            messages.append(OrderMessage(text, None, group, f"{self.name}-{self._sent}"))
+            messages.append(OrderMessage(text, group=group))
         return queues.send(self.aws, queue, messages)
 
     # ------------------------------------------------------------------ waiting

@@ -276,7 +276,9 @@ def replays(run: Run) -> list[Line]:
     first = run.answer(order, _of(queue))
     another = order | {"items": [{"productId": product, "quantity": 2}]}
     last = run.order("replays-last", {product: 1})
-    _, reused, _ = run.send(queue, order, another, last, group=product)
+    # With other spaces, because the FIFO queue drops the same body for five minutes.
+    again = json.dumps(order, indent=1)
+    _, reused, _ = run.send(queue, again, another, last, group=product)
     run.dead_letters.setdefault(dead_letters, set()).add(reused)
     run.answer(last, _of(queue))
     expect(run.row(order) == first, "the row of an order changed when it was sent again")
@@ -491,7 +493,7 @@ def hot(run: Run) -> list[Line]:
     units = max(1, round(run.orders * _HOT_SHARE))
     product = run.list_product("hot", units)
     orders = [run.order(f"hot-{n}", {product: 1}) for n in range(run.orders)]
-    messages = [OrderMessage(json.dumps(order), None, "", "") for order in orders]
+    messages = [OrderMessage(json.dumps(order)) for order in orders]
     since = int(time.time() * 1000)
     began = time.monotonic()
     rows: dict[str, dict[str, Any]] = {}

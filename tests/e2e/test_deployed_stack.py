@@ -34,10 +34,10 @@ def aws(embedded_aws):
 def test_orders_through_both_queues_end_where_they_belong(aws, embedded_aws):
     create(aws, "e2e", 30)
     standard = [message(order_body(f"e2e-s{n}", {"e2e": 1})) for n in range(20)]
-    fifo = [message(order_body(f"e2e-f{n}", {"e2e": 1}), "e2e", f"e2e-f{n}") for n in range(20)]
+    fifo = [message(order_body(f"e2e-f{n}", {"e2e": 1}), "e2e") for n in range(20)]
     bad = '{"orderId": "e2e-bad", "userId": "u", "items": [{"productId": "e2e", "quantity": 1.5}]}'
     (bad_id, *_) = queues.send(aws, queues.STANDARD, [message(bad), *standard, *standard[:5]])
-    (bad_fifo_id, *_) = queues.send(aws, queues.FIFO, [message(bad, "e2e", "bad"), *fifo])
+    (bad_fifo_id, *_) = queues.send(aws, queues.FIFO, [message(bad, "e2e"), *fifo])
     wait_until_settled(aws)
 
     rows = {key: row for key, row in read_books(aws).orders.items() if key.startswith("e2e-")}
@@ -90,9 +90,7 @@ def test_units_in_a_lane_that_nobody_uses_are_reclaimed(aws):
 )
 def test_first_come_is_first_served_on_the_fifo_queue(aws):
     create(aws, "drop", 15)
-    drop = [
-        message(order_body(f"drop-{n:02}", {"drop": 1}), "drop", f"drop-{n}") for n in range(40)
-    ]
+    drop = [message(order_body(f"drop-{n:02}", {"drop": 1}), "drop") for n in range(40)]
     queues.send(aws, queues.FIFO, drop)
     wait_until_settled(aws)
     rows = read_books(aws).orders

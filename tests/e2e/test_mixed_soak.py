@@ -25,7 +25,7 @@ STOCK = 18
 
 
 def message(body):
-    return OrderMessage(json.dumps(body), None, "g", "d")
+    return OrderMessage(json.dumps(body))
 
 
 def workloads():

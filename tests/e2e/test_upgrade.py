@@ -76,8 +76,6 @@ class Customers(threading.Thread):
 
     def by_queue(self, queue, **more):
         body = self.new_order()
-        if more:
-            more["MessageDeduplicationId"] = body["orderId"]
         url = self.aws.outputs[queue]
         self.aws.sqs.send_message(QueueUrl=url, MessageBody=json.dumps(body), **more)
 

@@ -376,7 +376,9 @@ class World:
         for queues in QUEUES.values():
             for name in queues.values():
                 dead = self.model.sqs.create(f"{name.removesuffix('.fifo')}Dead{_end(name)}")
-                self.model.sqs.create(name, VISIBILITY_SECONDS, dead, MAX_RECEIVE_COUNT)
+                self.model.sqs.create(
+                    name, VISIBILITY_SECONDS, dead, MAX_RECEIVE_COUNT, content_based=True
+                )
         self.model.sqs.create(UNDELIVERABLE)
         handlers.enter(self)
         scenario.set_up(self, rivals)
@@ -478,10 +480,7 @@ class World:
         for body in bodies:
             entry: dict[str, Any] = {"QueueUrl": queue.url, "MessageBody": json.dumps(body)}
             if group is not None:
-                entry |= {
-                    "MessageGroupId": group,
-                    "MessageDeduplicationId": body["orderId"],
-                }
+                entry["MessageGroupId"] = group
             sent = self.model.sqs.answer("SendMessage", entry)
             self.sent[sent["MessageId"]] = (function, body, group)
         self.clock.seconds += waits

@@ -193,6 +193,9 @@ def test_every_queue_is_encrypted_and_has_its_dead_letter_queue(dev, name, dead_
         if fifo:
             assert properties["DeduplicationScope"] == "messageGroup"
             assert properties["FifoThroughputLimit"] == "perMessageGroupId"
+    # Two messages with the same body are two dead letters, but one order.
+    assert queue.get("ContentBasedDeduplication", False) is fifo
+    assert "ContentBasedDeduplication" not in dead_letter_queue
 
 
 def test_what_kills_its_invocation_each_time_is_dead_lettered_before_it_expires():

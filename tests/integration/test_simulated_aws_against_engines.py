@@ -417,7 +417,11 @@ class Messages:
         self.aws_in_memory = aws_in_memory
         self.fifo = fifo
         end = ".fifo" if fifo else ""
-        attributes = {"VisibilityTimeout": "900"} | ({"FifoQueue": "true"} if fifo else {})
+        attributes = {"VisibilityTimeout": "900"}
+        if fifo:
+            attributes |= {"FifoQueue": "true", "ContentBasedDeduplication": "true"}
+            attributes |= {"DeduplicationScope": "messageGroup"}
+            attributes |= {"FifoThroughputLimit": "perMessageGroupId"}
         self.urls = [
             self.on(side, "create_queue", QueueName=f"simulated{end}", Attributes=attributes)[
                 "QueueUrl"
@@ -459,7 +463,8 @@ class Messages:
             if self.fifo:
                 # A duplicate differs in nothing: what else it would be is another question.
                 entry["MessageGroupId"] = str(self.sent % 3)
-                entry["MessageDeduplicationId"] = body.replace(" ", "-")
+                if self.sent % 4:
+                    entry["MessageDeduplicationId"] = body.replace(" ", "-")
             entries.append(entry)
         real, simulated = self.both("send_message_batch", Entries=entries)
         for name in ("Successful", "Failed"):

@@ -108,7 +108,7 @@ def _message(action: str, order: Mapping[str, Any]) -> OrderMessage:
         command["action"] = action.removesuffix(" one")
         items = [{"productId": line["productId"], "quantity": 1}]
         command |= {"stepId": action.replace(" ", "-"), "items": items}
-    return OrderMessage(json.dumps(command), None, "", "")
+    return OrderMessage(json.dumps(command))
 
 
 def differences(

@@ -93,10 +93,8 @@ def _depths(aws: Aws) -> dict[str, queues.Depth]:
     return {name: queues.depth(aws, name) for name in queues.QUEUES}
 
 
-def message(body: Any, group: str = "g", deduplication_id: str = "d") -> OrderMessage:
-    return OrderMessage(
-        body if isinstance(body, str) else json.dumps(body), None, group, deduplication_id
-    )
+def message(body: Any, group: str = "g") -> OrderMessage:
+    return OrderMessage(body if isinstance(body, str) else json.dumps(body), group=group)
 
 
 @contextmanager

@@ -176,7 +176,7 @@ def test_a_message_of_a_group_is_not_sent_beside_one_before_it(queue, calls):
     sqs = SimpleNamespace(send_message_batch=send_message_batch)
     aws = SimpleNamespace(outputs={queue: "https://sqs.example/1/Q"}, sqs=sqs)
     groups = {"a": "tea", "b": "mug", "c": "tea", "d": "pot", "e": "pot"}
-    messages = [OrderMessage(body, None, group, body) for body, group in groups.items()]
+    messages = [OrderMessage(body, group=group) for body, group in groups.items()]
     assert queues.send(aws, queue, messages) == list("abcde")
     assert sent == calls
 
@@ -198,7 +198,7 @@ def test_after_ctrl_c_only_requests_in_flight_end(monkeypatch):
         return {"Successful": [{"Id": e["Id"], "MessageId": e["MessageBody"]} for e in Entries]}
 
     def interrupted():
-        yield from (OrderMessage("{}", None, "", "") for _ in range(1000))
+        yield from (OrderMessage("{}") for _ in range(1000))
         raise KeyboardInterrupt
 
     monkeypatch.setattr(queues, "ThreadPoolExecutor", Pool)

@@ -175,8 +175,8 @@ def test_a_payment_that_is_never_answered_is_no_success():
 
 
 GOOD, SAME = (order_message("own-1", "u", [("tea", 3)]) for _ in range(2))
-STRANGE = OrderMessage(order_message("own-1", "mallory", [("tea", 1)]).body, None, "", "")
-POISON = OrderMessage("{", None, "", "")
+STRANGE = OrderMessage(order_message("own-1", "mallory", [("tea", 1)]).body)
+POISON = OrderMessage("{")
 
 
 @pytest.mark.parametrize(

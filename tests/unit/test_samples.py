@@ -1,5 +1,6 @@
 """Every sample event with its handler on moto: it is answered, and logs only ids and reasons."""
 
+import hashlib
 import json
 import re
 import sys
@@ -56,6 +57,14 @@ def moto():
         forget_what_handlers_made()
         yield
     forget_what_handlers_made()
+
+
+@pytest.mark.parametrize("sample", [name for name in SAMPLES if "fifo" in name])
+def test_a_message_of_the_fifo_queue_has_the_deduplication_id_that_sqs_makes_of_its_body(sample):
+    records = json.loads((ROOT / "events" / f"{sample}.json").read_text())["Records"]
+    ids = [record["attributes"]["MessageDeduplicationId"] for record in records]
+    bodies = [record["body"].encode() for record in records]
+    assert ids == [hashlib.sha256(body).hexdigest() for body in bodies]
 
 
 @pytest.mark.parametrize("sample", SAMPLES)

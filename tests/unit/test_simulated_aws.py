@@ -1,5 +1,6 @@
 """The simulated AWS, where the embedded AWS cannot be compared: capacity, time, faults."""
 
+import hashlib
 import sys
 import time
 
@@ -264,6 +265,45 @@ def test_the_attributes_of_a_message_count_as_well(aws, queue):
     entries[0]["MessageBody"] += "x"
     with pytest.raises(ServiceError, match="Batch requests"):
         aws.sqs.answer("SendMessageBatch", request)
+
+
+@pytest.mark.aws(
+    "A FIFO queue with content-based deduplication takes the SHA-256 of the body, without attributes, as the id of a "
+    "message without one.",
+    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/FIFO-queues-exactly-once-processing.html",
+    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessage.html",
+)
+def test_the_body_is_the_deduplication_id_of_a_message_without_one(aws):
+    queue = aws.sqs.create("q.fifo", content_based=True)
+    attributes = {"a": {"DataType": "String", "StringValue": "1"}}
+    hashed = hashlib.sha256(b"body").hexdigest()
+    for body, more, count in (
+        ("body", {}, 1),
+        ("body", {"MessageAttributes": attributes}, 1),
+        ("body", {"MessageDeduplicationId": hashed}, 1),
+        ("another", {"MessageDeduplicationId": hashed}, 1),
+        ("body ", {}, 2),
+        ("body", {"MessageDeduplicationId": "own"}, 3),
+    ):
+        send(aws, queue, body, MessageGroupId="g", **more)
+        assert len(queue.messages) == count
+    with pytest.raises(ServiceError, match="ContentBasedDeduplication"):
+        send(aws, aws.sqs.create("without.fifo"), "body", MessageGroupId="g")
+
+
+@pytest.mark.aws(
+    "With the scope `messageGroup` a FIFO queue deduplicates within a group, else within the queue.",
+    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_CreateQueue.html",
+)
+@pytest.mark.parametrize(("scope", "count"), [("messageGroup", 2), ("queue", 1)])
+def test_deduplication_has_a_scope(aws, scope, count):
+    attributes = {"FifoQueue": "true", "DeduplicationScope": scope}
+    request = {"QueueName": "q.fifo", "Attributes": attributes}
+    aws.sqs.answer("CreateQueue", request)
+    queue = aws.sqs.queues["q.fifo"]
+    for group in "aba":
+        send(aws, queue, "body", MessageGroupId=group, MessageDeduplicationId="d")
+    assert len(queue.messages) == count
 
 
 # ---------------------------------------------------------------------------------------------- the wire, and time

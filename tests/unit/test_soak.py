@@ -201,7 +201,8 @@ def test_the_workload_has_the_promised_messages_and_the_same_for_a_seed():
     assert made.count == MESSAGES
     assert set(made.messages) == set(made.poison) == set(queues.QUEUES) - {queues.EXPIRIES}
     bodies = Counter((queue, m.body) for queue, ms in made.messages.items() for m in ms)
-    repeated = sum(count - 1 for count in bodies.values())
+    contents = Counter((queue, m.body.rstrip()) for queue, ms in made.messages.items() for m in ms)
+    repeated = sum(count - 1 for count in contents.values())
     # Some kinds of poison have no id, so they are equal to one another.
     assert DUPLICATES <= repeated <= DUPLICATES + POISON // 5
     orders = [order_id_of(m.body) for q in (queues.STANDARD, queues.FIFO) for m in made.messages[q]]
@@ -211,7 +212,7 @@ def test_the_workload_has_the_promised_messages_and_the_same_for_a_seed():
     # Poison that can be read has the id of a good order.
     ids = set(orders) - {None}
     assert len(ids) == ORDERS == 10_000
-    fifo = [message.deduplication_id for message in made.messages[queues.FIFO]]
+    fifo = [message.body for message in made.messages[queues.FIFO]]
     assert len(set(fifo)) == len(fifo), (
         "SQS would drop the duplicates, and the service never see them"
     )

@@ -124,7 +124,7 @@ class World:
         for queue in QUEUES:
             dead = self.aws.sqs.create(f"{name}-Dead{queue}")
             self.queues[queue] = self.aws.sqs.create(
-                f"{name}-{queue}", VISIBILITY, dead, MAX_RECEIVE_COUNT
+                f"{name}-{queue}", VISIBILITY, dead, MAX_RECEIVE_COUNT, content_based=True
             )
         # By who feeds a queue and by function: the environment that it invokes.
         self.processes, self.invoked = {}, {}
@@ -161,7 +161,7 @@ class World:
         request = {"QueueUrl": self.queues[queue].url, "MessageBody": json.dumps(body)}
         request["DelaySeconds"] = delay
         if group is not None:
-            request |= {"MessageGroupId": group, "MessageDeduplicationId": body["orderId"]}
+            request["MessageGroupId"] = group
         self.aws.sqs.answer("SendMessage", request)
 
     def invoke(self, function, event):
