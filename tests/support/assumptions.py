@@ -27,6 +27,7 @@ SERVICES = {
     "AmazonCloudWatch": "CloudWatch",
     "AmazonCloudWatchLogs": "CloudWatch",
     "AWSCloudFormation": "CloudFormation",
+    "cloudformation-cli": "CloudFormation",
     "IAM": "IAM",
     "sns": "SNS",
     "athena": "Athena",

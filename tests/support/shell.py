@@ -25,6 +25,7 @@ NOT_RUN = {
     r"make test": "it runs this test",
     r"make (dashboard|desk)": "opens a browser; tests/pages/test_dashboard_page.py opens one",
     r"npx cdk .*|make (setup|bootstrap|synth|diff|deploy|verify|destroy)\b.*": "needs an account",
+    r"\w+=\$\(aws iam create-policy .*": "for a role of an account; tests/infra/test_deployment_policy.py holds the policy",
     r"\.venv/bin/inventory-orders .* --(?:account|stage) \S+": "needs an account",
     r"\.venv/bin/python -m pytest .*": "tests of their own, all run by `make test`",
     r"\.venv/bin/python -m tests\.explore .*": "minutes, and `make explore` runs them",

@@ -1,0 +1,131 @@
+"""The policy for the role that CloudFormation deploys with: all that its handlers of the stack's resources call."""
+
+import json
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+
+import pytest
+from cfnlint.schema import PROVIDER_SCHEMA_MANAGER
+
+from local import ROOT
+from tests.support.template import synthesise
+
+POLICY = json.loads((ROOT / "infra" / "deployment-policy.json").read_text("utf-8"))
+STATEMENTS = {statement["Sid"]: statement for statement in POLICY["Statement"]}
+ALLOWED = {action for statement in STATEMENTS.values() for action in statement["Action"]}
+
+EVERYTHING = {
+    "tableKey": "arn:aws:kms:us-east-1:111122223333:key/k",
+    "alarmEmail": "shop@example.com",
+    "tracing": True,
+    "jwt": {"issuer": "https://example.com/", "audience": ["shop"]},
+    "cors": ["https://shop.example"],
+    "stockEvents": True,
+    "apiLimits": {"concurrentExecutions": 5},
+    "warmThroughput": {"Orders": {"readUnitsPerSecond": 12_000, "writeUnitsPerSecond": 4_000}},
+}
+"""Every setting that adds a resource or a property."""
+
+ONLY_WITH = {
+    ("AWS::ApiGatewayV2::Api", "BodyS3Location"): ("s3:getObject",),
+    ("AWS::DynamoDB::GlobalTable", "KinesisStreamSpecification"): ("kinesis:PutRecords",),
+    ("AWS::Events::EventBus", "KmsKeyIdentifier"): ("kms:*",),
+    ("AWS::IAM::Policy", "Groups"): ("iam:*GroupPolicy",),
+    ("AWS::IAM::Policy", "Users"): ("iam:*UserPolicy",),
+    ("AWS::Lambda::Alias", "CodeDeployLambdaAliasUpdate"): ("codedeploy:*",),
+    ("AWS::Lambda::EventSourceMapping", "KmsKeyArn"): ("kms:*",),
+    ("AWS::Lambda::Function", "FileSystemConfigs"): ("elasticfilesystem:*", "s3files:*"),
+    ("AWS::Lambda::Function", "KmsKeyArn"): ("kms:*",),
+    ("AWS::Lambda::Function", "VpcConfig"): ("ec2:*",),
+    ("AWS::Logs::LogGroup", "DataProtectionPolicy"): ("firehose:*", "s3:REST.PUT.OBJECT"),
+}
+"""A property that no resource of a type has -> what the type's handlers call for resources that have it."""
+
+
+def handlers_of(kind: str) -> dict[str, list[str]]:
+    """What CloudFormation's handlers of a resource type call, by handler. It never calls `list` itself."""
+    schema = PROVIDER_SCHEMA_MANAGER.get_resource_schema("us-east-1", kind).schema
+    return {
+        name: handler["permissions"]
+        for name, handler in schema["handlers"].items()
+        if name != "list"
+    }
+
+
+def resources() -> Iterator[dict]:
+    for stage in ("dev", "prod"):
+        yield from synthesise(stage, **EVERYTHING).to_json()["Resources"].values()
+
+
+def properties_of(value: object) -> Iterator[str]:
+    """The names of all properties, however deep."""
+    if isinstance(value, dict):
+        yield from value
+    for inner in value.values() if isinstance(value, dict) else value:
+        if isinstance(inner, dict | list):
+            yield from properties_of(inner)
+
+
+def matches(action: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(action, pattern) for pattern in patterns)
+
+
+@pytest.mark.aws(
+    "A handler of a resource type calls the actions that the type's schema lists, with the role of "
+    "CloudFormation.",
+    "https://docs.aws.amazon.com/cloudformation-cli/latest/userguide/resource-type-schema.html",
+    "https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/using-iam-servicerole.html",
+)
+def test_the_policy_allows_what_the_handlers_of_the_stacks_resources_call():
+    by_kind: dict[str, set[str]] = {}
+    for resource in resources():
+        by_kind.setdefault(resource["Type"], set()).update(properties_of(resource))
+    assert {"AWS::DynamoDB::GlobalTable", "AWS::SNS::Subscription"} < by_kind.keys()
+    missing = {
+        f"{kind} {handler}: {action}"
+        for kind, properties in by_kind.items()
+        for handler, actions in handlers_of(kind).items()
+        for action in actions
+        if not matches(action, ALLOWED)
+        and not any(
+            matches(action, only)
+            for (of, name), only in ONLY_WITH.items()
+            if of == kind and name not in properties
+        )
+    }
+    assert missing == set()
+
+
+def test_it_allows_nothing_that_no_handler_calls():
+    called = {
+        action
+        for kind in {resource["Type"] for resource in resources()}
+        for actions in handlers_of(kind).values()
+        for action in actions
+    }
+    # CloudFormation reads the version of the bootstrap: a parameter of the template, no resource.
+    unused = {action for action in ALLOWED if not any(fnmatchcase(one, action) for one in called)}
+    assert unused == {"ssm:GetParameters"}
+
+
+def test_only_the_tables_of_a_stage_with_tablekey_need_the_key():
+    needed = {
+        action
+        for actions in handlers_of("AWS::DynamoDB::GlobalTable").values()
+        for action in actions
+        if action.startswith("kms:")
+    }
+    assert set(STATEMENTS["TableKey"]["Action"]) == needed
+
+
+@pytest.mark.aws(
+    "A managed policy has at most 6,144 characters without white space.",
+    "https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html",
+)
+def test_it_covers_the_stacks_roles_only_and_fits_into_a_managed_policy():
+    assert STATEMENTS["Roles"]["Resource"] == "arn:aws:iam::*:role/InventoryOrders-*"
+    named = [
+        r for r in resources() if r["Type"] == "AWS::IAM::Role" and "RoleName" in r["Properties"]
+    ]
+    assert named == [], "CloudFormation names them after the stack"
+    assert len(json.dumps(POLICY, separators=(",", ":"))) <= 6_144
