@@ -88,6 +88,7 @@ class Monitoring(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         self._things = things
+        self._stack_name = settings.stack_name
         is_full = settings.monitoring == "full"
         left_out = {name for name, other in watched.GIVES_WAY.items() if other in things["api"]}
         alarms = [
@@ -108,11 +109,14 @@ class Monitoring(Construct):
 
     def _alarm(self, alarm: watched.Alarm, name: str, thing: Thing) -> cloudwatch.Alarm:
         then = alarm.then[name] if alarm.then else ""
+        title = alarm.name.format(name=name)
         return cloudwatch.Alarm(
             self,
-            f"{alarm.name.format(name=name)}Alarm",
-            # A label would make it a metric-math alarm, which the embedded AWS does not support.
-            metric=_metric(alarm.metric, thing),
+            title,
+            # Construct and alarm share the title: were only the construct renamed, CloudFormation would try to create an
+            # alarm whose name is taken.
+            alarm_name=f"{self._stack_name}-{title}",
+            metric=_without_gaps(alarm.metric, thing),
             threshold=alarm.when.threshold,
             comparison_operator=alarm.when.comparison,
             evaluation_periods=alarm.when.periods,
@@ -213,6 +217,25 @@ class Monitoring(Construct):
                 self._find(line.metric).items(), cycle(watched.PALETTE), strict=False
             )
         ]
+
+
+def _without_gaps(metric: watched.Metric, thing: Thing) -> cloudwatch.IMetric:
+    """The metric of an alarm. Gaps in DynamoDB's metrics are filled, because an alarm on them may stay on for ever.
+
+    AWS's pages disagree on whether `TreatMissingData` applies to them:
+    docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html,
+    docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html
+    """
+    # A label would make it metric math.
+    plain = _metric(metric, thing)
+    namespace, _ = thing
+    if namespace != "AWS/DynamoDB":
+        return plain
+    return cloudwatch.MathExpression(
+        expression="FILL(metric, 0)",
+        using_metrics={"metric": plain},
+        period=Duration.minutes(metric.minutes),
+    )
 
 
 def _metric(

@@ -1,7 +1,7 @@
 """The alarms, each with its meaning and the first step, and the dashboard: `monitoring.py` builds both.
 
-No alarm needs metric math: the handlers emit 0 or 1 for each attempt, so an average is a rate. Stale deletes, stale
-events and replays are successes: the dashboard shows them, and no alarm counts them.
+The handlers emit 0 or 1 for each attempt, so an average is a rate. Stale deletes, stale events and replays are successes:
+the dashboard shows them, and no alarm counts them.
 """
 
 from __future__ import annotations
@@ -131,6 +131,11 @@ _UNDELIVERABLE = Metric(_VISIBLE, "Maximum", "undeliverable events")
 # A dead letter stays all the same, so its alarm keeps its state.
 # docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/monitoring-using-cloudwatch.html
 _A_MESSAGE_STAYS = When(0, silence=TreatMissingData.IGNORE)
+
+# `monitoring.py` fills the gaps in DynamoDB's metrics with 0. They arrive late, so the newest periods may have such a 0 in
+# spite of throttles: docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/using-metric-math.html. The alarm goes off while
+# two real values are left, so it does not matter what FILL makes of a metric without any.
+_THROTTLED = When(0, periods=5, breaching=3)
 
 _THE_SERVICE = ("handlers",)
 
@@ -268,41 +273,39 @@ ALARMS = (
         "First: check whether its schedule is enabled.",
         basic=("Sweep",),
     ),
-    # An alarm on DynamoDB's metrics keeps its state in silence all the same; the runbook says how to reset it.
-    # docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html
     # Limits of a key: docs.aws.amazon.com/amazondynamodb/latest/developerguide/bp-partition-key-design.html
     Alarm(
         "{name}ReadThrottles",
         Metric("ReadThrottleEvents", "Sum", "tables"),
-        When(0, periods=3),
+        _THROTTLED,
         "DynamoDB throttles reads of {name}; they are retried with backoff. First: check whether one key is hot (its limit "
         "is 3,000 read units per second). If none is, set warmThroughput.{name} in cdk.json.",
     ),
     Alarm(
         "{name}WriteThrottles",
         Metric("WriteThrottleEvents", "Sum", "tables"),
-        When(0, periods=3),
+        _THROTTLED,
         "DynamoDB throttles writes of {name}; they are retried with backoff. First: check whether one key is hot (its limit "
         "is 1,000 write units per second). If none is, set warmThroughput.{name} in cdk.json.",
     ),
     Alarm(
         "OrdersByUserWriteThrottles",
         Metric("WriteThrottleEvents", "Sum", "indexes/byUser"),
-        When(0, periods=3),
+        _THROTTLED,
         "DynamoDB throttles the index byUser, and with it the writes of Orders. First: check whether one user sends very "
         "many orders. If not, set warmThroughput.Orders in cdk.json.",
     ),
     Alarm(
         "OrdersByExpiryWriteThrottles",
         Metric("WriteThrottleEvents", "Sum", "indexes/byExpiry"),
-        When(0, periods=3),
+        _THROTTLED,
         "DynamoDB throttles the index byExpiry, and with it the writes of Orders. First: check how many holds begin or end "
         "in a second: 32 keys share them. If few, set warmThroughput.Orders in cdk.json.",
     ),
     Alarm(
         "OrdersByToFulfilWriteThrottles",
         Metric("WriteThrottleEvents", "Sum", "indexes/byToFulfil"),
-        When(0, periods=3),
+        _THROTTLED,
         "DynamoDB throttles the index byToFulfil, and with it the writes of Orders. First: check how many orders are confirmed "
         "or fulfilled in a second: 16 keys share them. If few, set warmThroughput.Orders in cdk.json.",
     ),

@@ -152,9 +152,8 @@ class Service:
 
 
 def short_name(alarm_name: str) -> str:
-    """Shorten the name that CloudFormation makes of an alarm: `Order Queue Dead Letters`."""
-    found = re.search(r"Monitoring(\w+?)Alarm[0-9A-F]{8}", alarm_name)
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", found[1]) if found else alarm_name
+    """Shorten the name of an alarm to its title, in words: `Order Queue Dead Letters`."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", alarm_name.rpartition("-")[2])
 
 
 def window_of(span: str, now: int, traffic: Traffic | None) -> Window:

@@ -12,7 +12,7 @@ from typing import Any
 
 from inventory_orders.invocation.telemetry import NAMESPACE
 from operations.aws import LIVE
-from operations.verify.deployed import Deployed, differences
+from operations.verify.deployed import Deployed, Properties, differences
 from operations.verify.report import Line, judged, not_here
 from operations.verify.run import Run, names
 from operations.verify.traffic import places
@@ -346,7 +346,8 @@ def alarms(run: Run) -> list[Line]:
             problems.append(f"{title} is gone")
             continue
         wanted = {name: value for name, value in properties.items() if name != "Tags"}
-        problems += differences(title, wanted | {"ActionsEnabled": True}, actual)
+        wanted |= {"ActionsEnabled": True}
+        problems += differences(title, *(map(_with_queries_by_id, (wanted, actual))))
     lines = [judged("alarms", problems, f"{len(found)} as deployed, their actions switched on")]
     if run.embedded:
         return [
@@ -354,6 +355,13 @@ def alarms(run: Run) -> list[Line]:
             not_here("alarms are off", "not on the embedded AWS: it evaluates no alarm"),
         ]
     return [*lines, _states(run, title_of)]
+
+
+def _with_queries_by_id(alarm: Properties) -> Properties:
+    """An alarm with the queries of its metric math by their ids: CloudWatch adds defaults to each."""
+    if not alarm.get("Metrics"):
+        return alarm
+    return {**alarm, "Metrics": {query["Id"]: query for query in alarm["Metrics"]}}
 
 
 def _describe_alarms(run: Run, wanted: Sequence[str]) -> dict[str, Any]:
@@ -395,10 +403,9 @@ def _alarms_to_be_off(wrong: Mapping[str, str]) -> str:
 def _wrong_state(alarm: Mapping[str, Any]) -> str:
     if alarm["StateValue"] == "ALARM":
         return f"is on: {alarm['StateReason']}"
-    # Such an alarm keeps its state when data is missing, so before its metric's first value it has none. So does any alarm
-    # on DynamoDB's metrics, whatever is set: docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html
-    keeps = alarm.get("TreatMissingData", "missing") in ("ignore", "missing")
-    keeps = keeps or alarm.get("Namespace") == "AWS/DynamoDB"
+    # Such an alarm keeps its state when data is missing, so before its metric's first value it has none. So may one with
+    # metric math: its gaps are filled, but no page says with what if there is no value at all.
+    keeps = alarm.get("TreatMissingData", "missing") in ("ignore", "missing") or "Metrics" in alarm
     if alarm["StateValue"] == "INSUFFICIENT_DATA" and not keeps:
         return "has never seen its metric"
     return ""

@@ -460,7 +460,7 @@ def a_silent_alarm(aws):
     (name,) = [name for name in names if "ConflictRate" in name]
     cloudwatch.disable_alarm_actions(AlarmNames=[name])
     try:
-        yield "ConflictRateAlarm ActionsEnabled is False, deployed was True"
+        yield "ConflictRate ActionsEnabled is False, deployed was True"
     finally:
         cloudwatch.enable_alarm_actions(AlarmNames=[name])
 

@@ -1,6 +1,7 @@
 """Monitoring: every metric of the dashboard and the alarms is emitted, and every alarm can fire."""
 
 import json
+import re
 import sys
 from datetime import UTC, datetime, timedelta
 
@@ -413,6 +414,48 @@ def test_only_a_dead_letter_outlasts_the_silence_of_its_metric(template):
     assert sorted(watched) == sorted(dead)
 
 
+@pytest.mark.aws(
+    "An alarm on DynamoDB's metrics may keep its state while data is missing, whatever it is told: "
+    "one page says always, another by default.",
+    "https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html",
+    "https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html",
+)
+@pytest.mark.aws(
+    "`FILL` replaces missing values, also the newest ones of a metric that arrives late.",
+    "https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/using-metric-math.html",
+)
+def test_an_alarm_on_a_metric_of_dynamodb_fills_its_gaps_and_goes_off(template):
+    checked = 0
+    for logical_id, alarm in resources(template, "AWS::CloudWatch::Alarm").items():
+        if "AWS/DynamoDB" not in json.dumps(alarm):
+            continue
+        checked += 1
+        properties = alarm["Properties"]
+        assert "Metrics" in properties, f"{logical_id} may stay on for ever"
+        formula, measured = properties["Metrics"]
+        assert formula["ReturnData"]
+        assert formula["Expression"] == f"FILL({measured['Id']}, 0)"
+        plain = alarms_of(template)[logical_id]
+        bad, late = [[1]] * 5, [[]] * 2
+        assert judged(plain, in_periods(plain, bad + late)) is State.ALARM, "values may be late"
+        # Two real values are left, so FILL has something to fill.
+        assert judged(plain, in_periods(plain, bad + [[]] * 3)) is State.OK
+    assert checked == 4 * 2 + 3
+
+
+@pytest.mark.aws(
+    "A new name replaces an alarm, and CloudFormation cannot make one whose name is taken.",
+    "https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/aws-properties-name.html",
+)
+def test_an_alarm_has_the_name_of_its_stack_and_its_construct_so_both_change_together(template):
+    for stage, found in (("dev", template), ("eva-trial", synthesise("eva-trial"))):
+        alarms = alarms_of(found)
+        for logical_id, properties in alarms.items():
+            title = properties["AlarmName"].removeprefix(f"InventoryOrders-{stage}-")
+            assert re.fullmatch(rf"Monitoring{title}[0-9A-F]{{8}}", logical_id)
+        assert len({properties["AlarmName"] for properties in alarms.values()}) == len(alarms)
+
+
 def test_a_sweep_that_runs_no_more_is_told_within_a_quarter_of_an_hour(template):
     (silence,) = (a for a in alarms_of(template).values() if a["MetricName"] == "Invocations")
     samples = [(second, 1) for second in range(NOW - 3600, NOW, 60)]
@@ -464,7 +507,6 @@ def test_every_alarm_says_what_it_means_and_what_to_do_first(template):
         assert len(meaning) > 30
         assert len(first) > 20
         assert len(properties["AlarmDescription"]) <= 1024
-        assert "Metrics" not in properties, "no metric math: the embedded AWS refuses it"
 
 
 def test_an_alarm_on_errors_promises_that_messages_return_only_where_a_queue_feeds(template):

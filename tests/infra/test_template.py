@@ -635,7 +635,6 @@ def test_prod_may_be_told_to_be_no_production(dev):
 # What CloudFormation names itself: from the stack's name, cut to the service's limit, with a random end. So it fits, and
 # no two stacks of an account share it.
 NAMES = {
-    "AWS::CloudWatch::Alarm": "AlarmName",
     "AWS::DynamoDB::GlobalTable": "TableName",
     "AWS::IAM::Role": "RoleName",
     "AWS::Lambda::Function": "FunctionName",
@@ -651,6 +650,7 @@ NAMELESS = {
     "AWS::ApiGatewayV2::Integration",
     "AWS::ApiGatewayV2::Route",
     "AWS::ApiGatewayV2::Stage",
+    "AWS::CloudWatch::Alarm",  # checked below
     "AWS::CloudWatch::Dashboard",  # checked below
     "AWS::Events::EventBus",  # checked below
     "AWS::IAM::Policy",
@@ -699,6 +699,12 @@ def test_the_longest_stage_keeps_to_the_limits_and_two_stages_share_no_name(temp
         (dashboard,) = resources(template, "AWS::CloudWatch::Dashboard").values()
         name = dashboard["Properties"]["DashboardName"]["Fn::Join"][1]
         assert name == [f"InventoryOrders-{stage}-", {"Ref": "AWS::Region"}]
+        for alarm in resources(template, "AWS::CloudWatch::Alarm").values():
+            name, limit = alarm["Properties"]["AlarmName"], 255
+            assert len(name) <= limit
+            assert re.fullmatch(rf"InventoryOrders-{stage}-\w+", name), (
+                "as its stack, in its region"
+            )
         (bus,) = resources(template, "AWS::Events::EventBus").values()
         assert bus["Properties"]["Name"] == f"InventoryOrders-{stage}", (
             "as its stack, in its region"

@@ -16,6 +16,7 @@ from aws_cdk.assertions import Template
 from infra.settings import Settings
 from infra.stack import InventoryOrdersStack
 from local import ROOT
+from local.stack import plain_alarm, remove_metric_math
 
 CONTEXT = json.loads((ROOT / "cdk.json").read_text())["context"]
 
@@ -32,12 +33,13 @@ def stack_of(
 
 
 def assemble(folder: Path, stage: str, **changes: Any) -> None:
-    """Synthesise an assembly that can be deployed."""
+    """Synthesise an assembly for the embedded AWS."""
     context = CONTEXT | {"aws:cdk:enable-path-metadata": True}
     app = cdk.App(outdir=str(folder), context=context, analytics_reporting=False)
     settings = Settings.from_context(stage, changes)
     InventoryOrdersStack(app, settings.stack_name, settings=settings)
     app.synth()
+    remove_metric_math(folder)
 
 
 def shared_stack_of(
@@ -72,7 +74,8 @@ def resources(template: Template, kind: str) -> Mapping[str, Mapping[str, Any]]:
 
 
 def alarms_of(template: Template) -> dict[str, Any]:
+    """The alarms, without metric math, as the embedded AWS gets them."""
     return {
-        logical_id: alarm["Properties"]
+        logical_id: plain_alarm(alarm["Properties"])
         for logical_id, alarm in resources(template, "AWS::CloudWatch::Alarm").items()
     }

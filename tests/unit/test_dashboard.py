@@ -404,10 +404,9 @@ def test_a_tail_continues_after_a_truncated_response(monkeypatch):
     assert logs.calls >= math.ceil(950 / 100)
 
 
-def test_an_alarm_is_named_after_its_construct():
-    deployed = "InventoryOrders-dev-MonitoringOrderQueueFifoDeadLettersAlarm138E4286-2A24B5E0631E5"
-    assert short_name(deployed) == "Order Queue Fifo Dead Letters"
-    assert short_name("somebody-elses") == "somebody-elses"
+def test_an_alarm_is_shown_without_the_name_of_its_stack():
+    named = "InventoryOrders-eva-trial-OrderQueueFifoDeadLetters"
+    assert short_name(named) == "Order Queue Fifo Dead Letters"
 
 
 class QueuesInMemory:
