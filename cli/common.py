@@ -6,11 +6,12 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 
 from local import emulator, stack
@@ -19,17 +20,54 @@ from operations.account import AwsAccount
 from operations.aws import Aws
 from operations.errors import UserError
 
+_ENDLESS = 1_000_000
+
 
 class _Output(Console):
+    """Never breaks or cuts an id, so that it can be searched for and copied.
+
+    On a terminal a table wraps between words, and is wider than the terminal if its ids are. Elsewhere each row is one line.
+    """
+
+    def print(self, *objects: Any, **more: Any) -> None:
+        """Print strings and tables whole. `more` is as `Console.print` takes it."""
+        for table in objects:
+            if isinstance(table, Table):
+                self._set_widths(table)
+        if any(isinstance(shown, str | Table) for shown in objects):
+            more = {"soft_wrap": True, **more}
+        super().print(*objects, **more)
+
+    def _set_widths(self, table: Table) -> None:
+        """Give each column the width of its longest word at least, and of its longest line if there is room."""
+        endless = self.options.update_width(_ENDLESS)
+        measured = [
+            [Measurement.get(self, endless, cell) for cell in (column.header, *column.cells)]
+            for column in table.columns
+        ]
+        least = [max(cell.minimum for cell in column) for column in measured]
+        widths = [max(cell.maximum for cell in column) for column in measured]
+
+        def take(widths: Sequence[int]) -> int:
+            for column, width in zip(table.columns, widths, strict=True):
+                column.width = width
+            return Measurement.get(self, endless, table).maximum
+
+        excess = take(widths) - self.width if self.is_terminal else 0
+        for _ in range(min(excess, sum(widths) - sum(least))):
+            spare = [index for index, width in enumerate(widths) if width > least[index]]
+            widths[max(spare, key=widths.__getitem__)] -= 1
+        table.width = take(widths)
+
     def on_broken_pipe(self) -> None:
         """Stay quiet when the reader has seen enough (`| head`): the exit status is still the command's own."""
         self.quiet = True
         os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
 
 
-# Progress and errors go to `aside`, so that other programs can read standard output.
-screen = _Output(highlight=False)
-aside = _Output(stderr=True, highlight=False)
+# Progress and errors go to `aside`, so that other programs can read standard output. An id such as `a:tea:b` is no emoji.
+screen = _Output(highlight=False, emoji=False)
+aside = _Output(stderr=True, highlight=False, emoji=False)
 
 
 # The same names as in infra/settings.py.
@@ -78,18 +116,16 @@ def print_json(value: object, default: Callable[[Any], object] | None = None) ->
     print(json.dumps(value, indent=2, default=default))
 
 
-def table_of(*headings: str, right: Collection[str] = (), times: Collection[str] = ()) -> Table:
-    """Make a table without lines. What is too wide for its column goes on below, so that no id is cut.
+def table_of(*headings: str, right: Collection[str] = ()) -> Table:
+    """Make a table without lines.
 
     Args:
         headings: Of the columns.
         right: Headings of the columns with numbers, which are aligned to the right.
-        times: Headings of the columns with times, which stay in one line.
     """
     table = Table(box=None)
     for heading in headings:
-        justify: Any = "right" if heading in right else "left"
-        table.add_column(heading, justify=justify, overflow="fold", no_wrap=heading in times)
+        table.add_column(heading, justify="right" if heading in right else "left")
     return table
 
 

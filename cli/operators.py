@@ -243,9 +243,10 @@ def _places(account: Account) -> str:
 
 def _show_history(account: Account, entries: list[Entry]) -> None:
     numbers = ("version", "change", "stock")
-    table = table_of(*numbers, "what", "when", right=numbers, times={"when"})
-    table.title = f"Why is {escape(account.product_id)} (since {account.created_at[:19]}) at {account.on_hand:,}?"
-    table.title_justify = "left"
+    table = table_of(*numbers, "what", "when", right=numbers)
+    screen.print(
+        f"[italic]Why is {escape(account.product_id)} (since {account.created_at[:19]}) at {account.on_hand:,}?[/]"
+    )
     for entry in entries:
         version = "" if entry.version is None else str(entry.version)
         change = f"{entry.delta:+,}" if entry.at else ""
@@ -317,7 +318,7 @@ def _show_lanes(aws: Aws, *, as_json: bool) -> None:
     for one in shown:
         table.add_row(
             lane_name(one["lane"]),
-            one["worker"][:13] if one["worker"] else "nobody",
+            escape(one["worker"] or "nobody"),
             f"{one['leaseSeconds']} s" if one["worker"] else "",
             f"{one['products']:,}",
             f"{one['units']:,}",

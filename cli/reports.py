@@ -130,7 +130,7 @@ def orders(
     if as_json:
         print_json(found if order is None else found[0], in_json)
         return
-    table = table_of("order", "status", "since", "user", "items", times={"since"})
+    table = table_of("order", "status", "since", "user", "items")
     for one in found:
         since = one.get("confirmedAt", one["createdAt"]) if to_ship else one["createdAt"]
         lines = _still_open(one) if to_ship else one["items"]
@@ -144,7 +144,7 @@ def orders(
 
 
 def _show_steps(steps: Iterable[Mapping[str, Any]]) -> None:
-    table = table_of("when", "step", "units", "by", "for", times={"when"})
+    table = table_of("when", "step", "units", "by", "for")
     for step in steps:
         name = " ".join(filter(None, [step["action"], step.get("stepId")]))
         why = ", ".join(step[note] for note in ("reference", "reason") if note in step)

@@ -159,7 +159,7 @@ def show(report: Report, console: Console) -> None:
 
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column()
-    table.add_column(no_wrap=True)
+    table.add_column()
     table.add_column()
     previous = ""
     for check, line in report.lines:

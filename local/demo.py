@@ -705,7 +705,7 @@ def _show_books(result: DemoResult, console: Console) -> None:
         # Changes by other programs meanwhile count into the opening stock.
         should_be = account.adjusted - account.sold
         table.add_row(
-            account.product_id,
+            escape(account.product_id),
             f"{should_be + own:,}",
             f"{own:,}",
             f"{should_be:,}",

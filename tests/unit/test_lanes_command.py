@@ -54,7 +54,7 @@ def test_it_shows_who_uses_which_lane_and_what_lies_there(shop):
     heading, depot, first, third, ninth = words(lanes())
     assert heading == ["lane", "in", "use", "by", "for", "another", "products", "units", "written"]
     assert depot[:5] == ["the", "depot", "nobody", "2", "120"]
-    assert first[:4] == ["lane", "1", "lane-01234567", "40"]
+    assert first[:4] == ["lane", "1", "lane-0123456789abcdef", "40"]
     assert first[5:7] == ["2", "40"]
     assert third == ["lane", "3", "new", "40", "s", "0", "0"]
     assert ninth[:5] == ["lane", "9", "nobody", "2", "60"]

@@ -1,7 +1,11 @@
 """Reports of what there is: stock in rows and lanes together, and orders."""
 
 import json
+import re
+from dataclasses import replace
+from datetime import UTC, datetime
 
+import boto3
 import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 from typer.testing import CliRunner
@@ -15,10 +19,13 @@ from inventory_orders.domain.order_command import OrderCommand, Part
 from inventory_orders.engine.retrying_client import CommitStats
 from inventory_orders.errors import CorruptItemError, ThrottledError
 from inventory_orders.lanes.observe import estimate_levels, read_level
+from local import ROOT
+from operations import queues
 from operations.errors import UserError
 from simulated_aws import ServiceError
 from tests.support.lanes import lend
 from tests.support.tables_in_memory import tables_in_memory
+from tests.support.terminal import on_a_terminal
 
 CONFLICT = {
     "Error": {"Code": "TransactionCanceledException", "Message": "a rival"},
@@ -288,36 +295,103 @@ def test_a_failure_that_passes_does_not_end_a_report(shop, placed, operation, re
     assert (done.exit_code, done.stdout) == (0, expected), done.exception
 
 
+def long(letter):
+    """An id that no terminal has room for."""
+    return f"[{letter * 197}]"
+
+
+PRODUCT, USER, ORDER, STEP, WORKER = map(long, "PUOSW")
+NAME = " ".join(["name"] * 40)
+
+
 @pytest.fixture
-def wide(shop):
-    """A product and orders with ids and numbers as long as they may be."""
-    product, user = "P" * 64, "U" * 128
-    shop.create(product, 10**9, low_stock_threshold=10**8, name="N" * 200)
-    lend(shop.store, product, 10**8, dict.fromkeys(range(1, 91), 10**6))
+def wide(shop, monkeypatch):
+    """A product, orders, a lane and a dead letter with ids of 200 characters, and a long name."""
+    shop.create(PRODUCT, 10**9, low_stock_threshold=10**8, name=NAME)
+    lend(shop.store, PRODUCT, 10**8, dict.fromkeys(range(1, 91), 10**6))
+    now = shop.clock.now()
+    shop.store.lease_lane(1, WORKER, datetime.fromtimestamp(now, UTC), now + 40)
     worker = shop.worker()
-    for number in range(3):
-        order_id = f"{number}".rjust(128, "O")
-        shop.apply(worker, Order(order_id, user, {product: 10**6}))
-        shop.apply(worker, OrderCommand(order_id, OrderAction.CONFIRM))
-    return product, user
+    shop.apply(worker, Order(ORDER, USER, {PRODUCT: 10**6}))
+    shop.apply(worker, OrderCommand(ORDER, OrderAction.CONFIRM))
+    part = Part(STEP, {PRODUCT: 1})
+    shop.apply(worker, OrderCommand(ORDER, OrderAction.CANCEL, part=part))
+    sqs = boto3.session.Session("k", "s", region_name="us-east-1").client("sqs")
+    names = (*queues.QUEUES, *queues.DEAD_LETTERS, queues.UNDELIVERABLE_EVENTS)
+    outputs = shop.operated.outputs | {name: shop.aws.sqs.create(name).url for name in names}
+    aws = replace(shop.operated, outputs=outputs, sqs=sqs)
+    for commands in (reports, operators):
+        monkeypatch.setattr(commands, "aws_of", lambda stage, console: aws)
+    why = {"errorCode": "UNKNOWN_PRODUCT", "errorMessage": f"there is no product {PRODUCT} yet"}
+    attributes = {name: {"DataType": "String", "StringValue": value} for name, value in why.items()}
+    sqs.send_message(
+        QueueUrl=outputs["StockDeadLetterQueueUrl"], MessageBody="{}", MessageAttributes=attributes
+    )
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        *("stock", "stock PRODUCT", "orders --to-ship", "orders --user USER"),
-        *("audit PRODUCT", "lanes", "lanes PRODUCT"),
-    ],
-)
-def test_the_widest_rows_fit_80_columns_and_no_id_is_cut(wide, command):
-    product, user = wide
-    arguments = command.replace("PRODUCT", product).replace("USER", user).split()
-    done = CliRunner().invoke(main.app, arguments, catch_exceptions=False)
-    # Sentences are as long as they are.
-    rows = [line for line in done.stdout.splitlines() if not line.endswith((".", ")"))]
-    assert len(rows) > 2
-    assert max(map(len, rows)) <= 80
-    assert "…" not in done.stdout
+LISTS = {
+    "status": [PRODUCT],
+    "redrive": [PRODUCT],
+    "stock": [PRODUCT],
+    "stock PRODUCT": [PRODUCT],
+    "orders ORDER": [ORDER, USER, PRODUCT, STEP],
+    "orders --to-ship": [ORDER, USER, PRODUCT],
+    "orders --user USER": [ORDER, USER, PRODUCT],
+    "audit PRODUCT": [PRODUCT, ORDER],
+    "lanes": [WORKER],
+    "lanes PRODUCT": [],
+    "settings": ["queues.OrderCommandQueue.maximumConcurrency"],
+}
+
+
+def listed(command):
+    for name, value in (("PRODUCT", PRODUCT), ("USER", USER), ("ORDER", ORDER)):
+        command = command.replace(name, value)
+    return CliRunner().invoke(main.app, command.split(), catch_exceptions=False).stdout
+
+
+@pytest.mark.parametrize("command", LISTS)
+def test_a_pipe_gets_whole_rows_each_on_a_line(wide, command):
+    shown = listed(command)
+    for one in LISTS[command]:
+        assert one in shown
+    assert "…" not in shown
+    assert NAME in shown or command != "stock"
+    # What goes on in another line would begin below its own column.
+    assert not re.search(r"^ {20,}[^ 0-9]", shown, re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", LISTS)
+def test_a_terminal_wraps_between_words_and_never_inside_an_id(wide, monkeypatch, command):
+    on_a_terminal(monkeypatch)
+    shown = listed(command)
+    for one in LISTS[command]:
+        assert one in shown
+    assert "…" not in shown
+    assert NAME not in shown
+
+
+def test_short_rows_fit_80_columns_and_their_text_wraps(shop, monkeypatch):
+    shop.create("jug", 7, name=NAME)
+    on_a_terminal(monkeypatch)
+    shown = show().stdout.splitlines()
+    assert max(map(len, shown)) <= 80
+    assert " ".join(shown).split().count("name") == 1 + 40
+
+
+def test_an_id_is_no_emoji(shop):
+    shop.create("a:tea:b", 7)
+    assert "a:tea:b " in show().stdout
+
+
+def test_every_command_prints_to_the_consoles_that_cut_nothing():
+    made = {
+        str(path.relative_to(ROOT))
+        for folder in ("cli", "local", "operations")
+        for path in (ROOT / folder).rglob("*.py")
+        if re.search(r"\bConsole\(", path.read_text("utf-8"))
+    }
+    assert not made
 
 
 def test_the_audit_says_for_programs_what_it_says_for_people(shop, placed):

@@ -60,7 +60,7 @@ def moto():
 
 
 @pytest.mark.parametrize("sample", [name for name in SAMPLES if "fifo" in name])
-def test_a_message_of_the_fifo_queue_has_the_deduplication_id_that_sqs_makes_of_its_body(sample):
+def test_a_message_of_the_fifo_queue_has_the_id_that_sqs_makes_of_its_body(sample):
     records = json.loads((ROOT / "events" / f"{sample}.json").read_text())["Records"]
     ids = [record["attributes"]["MessageDeduplicationId"] for record in records]
     bodies = [record["body"].encode() for record in records]
