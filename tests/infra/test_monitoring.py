@@ -447,7 +447,7 @@ def test_an_alarm_on_a_metric_of_dynamodb_fills_its_gaps_and_goes_off(template):
     "A new name replaces an alarm, and CloudFormation cannot make one whose name is taken.",
     "https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/aws-properties-name.html",
 )
-def test_an_alarm_has_the_name_of_its_stack_and_its_construct_so_both_change_together(template):
+def test_an_alarm_has_the_name_of_its_stack_and_its_construct(template):
     for stage, found in (("dev", template), ("eva-trial", synthesise("eva-trial"))):
         alarms = alarms_of(found)
         for logical_id, properties in alarms.items():
