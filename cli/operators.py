@@ -45,6 +45,8 @@ from cli.common import (
 from infra.settings import DEFAULT, Settings, SettingsError
 from local import ROOT, stack
 from local.endpoint import environment_without_aws
+from local.node import CDK
+from local.process import run_logged
 from operations import preflight, queues, remains
 from operations import redrive as redrives
 from operations.account import AwsAccount
@@ -65,7 +67,6 @@ if TYPE_CHECKING:
 app = typer.Typer()
 PANEL = "Operators (the embedded AWS, or --stage STAGE)"
 _ACCOUNT_PANEL = "Your AWS account"
-_CDK = (str(ROOT / "node_modules" / ".bin" / "cdk"), "--no-notices")
 _QUALIFIER = "@aws-cdk/core:bootstrapQualifier"
 _Stage = Annotated[
     str,
@@ -994,16 +995,13 @@ def bootstrap() -> None:
 @app.command(rich_help_panel=_ACCOUNT_PANEL)
 def synth(stage: _Stage = "dev") -> None:
     """Write the CloudFormation template of a stage. Needs no account."""
-    synthesised = subprocess.run(
-        [*_CDK, "synth", "--quiet", "-c", f"stage={stage}"],
-        cwd=ROOT,
-        env=stack.cdk_environment(
-            environment_without_aws() | {"AWS_EC2_METADATA_DISABLED": "true"}
-        ),
-        check=False,
+    _settings(stage)
+    # The CDK prints advice on its feature flags, and warnings that matter to a deployment, which prints them too.
+    run_logged(
+        "synth",
+        [*CDK, "synth", "--quiet", "-c", f"stage={stage}"],
+        stack.cdk_environment(environment_without_aws() | {"AWS_EC2_METADATA_DISABLED": "true"}),
     )
-    if synthesised.returncode != 0:
-        raise typer.Exit(synthesised.returncode)
     screen.print(f"{_cdk_json()['output']}/{stack_name(stage)}.template.json", soft_wrap=True)
 
 
@@ -1137,7 +1135,7 @@ def _cdk(account: AwsAccount, *arguments: str) -> None:
     """Run the CDK. If it fails, end with its exit status."""
     region = {"AWS_REGION": account.region, "AWS_DEFAULT_REGION": account.region}
     done = subprocess.run(
-        [*_CDK, *arguments],
+        [*CDK, *arguments],
         cwd=ROOT,
         env=stack.cdk_environment({**os.environ, **region}),
         check=False,

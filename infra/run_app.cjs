@@ -7,8 +7,13 @@ const path = require("node:path");
 const root = path.dirname(__dirname);
 const own = [".venv/bin/python", ".venv/Scripts/python.exe"].map((name) => path.join(root, name));
 const python = own.find((file) => existsSync(file)) ?? "python3";
-// As in the Makefile: Node 20 is enough, and the CDK's library says otherwise in twelve lines each time.
-const env = { JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION: "20", ...process.env };
+const env = {
+  // The CDK's library starts Node too: the same one, wherever it is.
+  JSII_NODE: process.execPath,
+  // Its warnings would begin with a place in its own JavaScript.
+  CDK_DISABLE_STACK_TRACE: "1",
+  ...process.env,
+};
 const done = spawnSync(python, [path.join(root, "app.py")], { env, stdio: "inherit" });
 if (done.error) {
   console.error(`${python} cannot be run (${done.error.code}): run \`make setup\` first`);

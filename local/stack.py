@@ -16,6 +16,7 @@ from local import ROOT, STATE, emulator
 from local.desk import background
 from local.emulator import Emulator, locked
 from local.endpoint import ACCOUNT, REGION, embedded_environment
+from local.node import CDK, with_node
 from local.process import run_logged
 
 STACK_NAME = "InventoryOrders-dev"
@@ -41,7 +42,7 @@ _INPUTS = (
 )
 # Shared by all embedded AWS of this checkout, because the synthesis is the slowest part of a deployment.
 _ASSEMBLIES = ROOT / ".local" / "assemblies"
-_CDK = [str(ROOT / "node_modules" / ".bin" / "cdk"), "--no-notices", "--no-color", "--ci"]
+_CDK = [*CDK, "--no-color", "--ci"]
 
 Report = Callable[[str], None]
 
@@ -156,13 +157,14 @@ def plain_alarm(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def cdk_environment(environment: dict[str, str]) -> dict[str, str]:
-    """Extend an environment for the CDK: a folder for its cache, and no telemetry or warnings."""
+    """Extend an environment for the CDK: our Node, a folder for its cache, and no telemetry."""
     return {
-        name: value for name, value in environment.items() if name != "PYTHONDONTWRITEBYTECODE"
+        name: value
+        for name, value in with_node(environment).items()
+        if name != "PYTHONDONTWRITEBYTECODE"
     } | {
         "CDK_HOME": str(STATE / "cdk-home"),
         "CDK_DISABLE_CLI_TELEMETRY": "1",
-        "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "20",
     }
 
 

@@ -1,4 +1,4 @@
-"""The CDK and make run with the Python that they should, with nothing activated."""
+"""The CDK and make run with the Python and Node that they should, with nothing activated."""
 
 import json
 import os
@@ -6,11 +6,13 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from local import ROOT
+from local import ROOT, stack
+from local.node import CDK, NODE, with_node
 
 APP = json.loads((ROOT / "cdk.json").read_text())["app"]
 
@@ -33,12 +35,13 @@ def checkout(tmp_path):
 
 def run_app(checkout: Path) -> "subprocess.CompletedProcess[str]":
     """As the CDK does: one command line for the system's shell."""
-    path = f"{checkout.parent / 'bin'}:{os.environ['PATH']}"
+    environment = {name: value for name, value in os.environ.items() if name != "JSII_NODE"}
+    environment["PATH"] = f"{checkout.parent / 'bin'}:{os.environ['PATH']}"
     return subprocess.run(
         APP,
         shell=True,
         cwd=checkout,
-        env={**os.environ, "PATH": path},
+        env=with_node(environment),
         capture_output=True,
         text=True,
         check=False,
@@ -52,6 +55,24 @@ def test_the_cdk_runs_the_app_with_the_projects_own_environment(checkout):
 
 def test_without_one_the_cdk_runs_the_app_with_the_python_of_the_path(checkout):
     assert run_app(checkout).stdout == f"of the PATH: {checkout}/app.py\n"
+
+
+def test_the_library_of_the_cdk_runs_on_the_node_of_its_command_line(checkout):
+    script(checkout / ".venv" / "bin" / "python", 'echo "$JSII_NODE"')
+    assert run_app(checkout).stdout == f"{NODE}\n"
+
+
+def test_the_cdk_runs_on_the_node_of_the_environment(tmp_path):
+    script(tmp_path / "node", "echo too old >&2; exit 1")
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    done = subprocess.run(
+        [*CDK, "--version"],
+        env=stack.cdk_environment({**os.environ, "PATH": path}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("ending", ["exit 3", "kill -9 $$"])
@@ -75,8 +96,10 @@ def test_an_environment_without_the_cdk_is_told_what_to_do():
     assert "Traceback" not in done.stderr
 
 
-def make(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    """What make would do."""
+def make(
+    *arguments: str, folder: Path = ROOT, dry: Sequence[str] = ("--dry-run",)
+) -> "subprocess.CompletedProcess[str]":
+    """What make does, or would do."""
     environment = {
         name: value
         for name, value in os.environ.items()
@@ -84,8 +107,8 @@ def make(*arguments: str) -> "subprocess.CompletedProcess[str]":
         if not name.startswith("MAKE") and name not in ("PYTHON", "STAGE")
     }
     return subprocess.run(
-        ["make", "--dry-run", *arguments],
-        cwd=ROOT,
+        ["make", *dry, *arguments],
+        cwd=folder,
         env=environment,
         capture_output=True,
         text=True,
@@ -109,6 +132,60 @@ def test_a_python_that_is_named_is_used_after_setup_too(tmp_path):
 def test_the_python_of_the_environment_makes_no_other_one():
     own = ROOT / ".venv" / "bin" / "python"
     assert f"{own} -m venv --clear .venv >&2" not in dry_run("setup", f"PYTHON={own}")
+
+
+NO_NETWORK = {
+    "pip": "WARNING: Retrying (Retry(total=4, connect=None, read=None)) after connection broken by\n"
+    "ERROR: No matching distribution found for uv==1.2.3",
+    "uv": "error: Request failed after 3 retries in 3.9s\n  cause: error sending request for url",
+    "npm": "npm error code ENOTFOUND\nnpm error syscall getaddrinfo",
+}
+
+
+@pytest.fixture
+def setup(tmp_path):
+    """Sets up a checkout in which one tool fails, with an output. Returns the lines that `make setup` prints."""
+    for name in ("Makefile", "requirements-dev.txt", "pyproject.toml", "package.json"):
+        (tmp_path / name).write_text((ROOT / name).read_text("utf-8"), "utf-8")
+    (tmp_path / "package-lock.json").write_text("{}")
+
+    def run(failing, output):
+        tools = tmp_path / ".venv" / "bin"
+        for tool in ("uv", "npm"):
+            script(tools / tool, "exit 0")
+        # It makes no environment, has a pip, and says which Python it is.
+        python = tools / "python"
+        script(python, "exit 0")
+        fails = f"cat >&2 <<'END'\n{output}\nEND\nexit 1"
+        if failing == "pip":
+            script(python, f'case "$*" in *" install "*) {fails}\n;; esac')
+        else:
+            script(tools / failing, f'case "$*" in *sync*|*ci*) {fails}\n;; esac')
+        done = make("setup", "PYTHON=.venv/bin/python", folder=tmp_path, dry=())
+        assert done.returncode == 2
+        assert done.stdout == ""
+        return [line for line in done.stderr.splitlines() if not line.startswith("Setting up")]
+
+    return run
+
+
+@pytest.mark.parametrize("tool", NO_NETWORK)
+def test_without_a_network_the_setup_says_one_sentence(setup, tool):
+    said, by_make = setup(tool, NO_NETWORK[tool])
+    registry = "the npm registry" if tool == "npm" else "PyPI"
+    assert said.startswith(f"The setup cannot reach {registry}: connect to the network, or name a")
+    assert by_make.startswith("make: ***")
+
+
+@pytest.mark.parametrize("tool", NO_NETWORK)
+def test_a_setup_that_fails_otherwise_says_why(setup, tool):
+    assert setup(tool, "no space left\non the disk")[:2] == ["no space left", "on the disk"]
+
+
+def test_make_runs_no_node_of_the_machine():
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    found = re.findall(r"[^\s,]*\b(?:node|npm|npx|cdk) (?!registry)", re.sub("#.*", "", makefile))
+    assert found == ["$(VENV)/bin/npm "]
 
 
 @pytest.mark.parametrize("target", ["diff", "deploy", "destroy"])

