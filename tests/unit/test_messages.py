@@ -13,11 +13,11 @@ from inventory_orders.api.requests import MAX_BODY_BYTES
 from inventory_orders.errors import PoisonMessageError
 from inventory_orders.invocation.sqs import printable
 from inventory_orders.messages.parse import (
-    json_schema,
     parse_catalogue_event,
     parse_command,
     parse_order,
 )
+from inventory_orders.messages.schema import json_schema
 
 QUANTITY = "items[0].quantity"
 GOOD = {"orderId": "o-1", "userId": "u-1", "items": [{"productId": "p-1", "quantity": 2}]}
@@ -50,14 +50,24 @@ def test_the_largest_order_is_half_as_large_as_a_message_may_be():
 @pytest.mark.parametrize(
     ("text", "code", "field", "says"),
     [
-        ("", "INVALID_JSON", "", "not JSON"),
+        ("", "INVALID_JSON", "", "the body is empty"),
         ("{", "INVALID_JSON", "", "column 2"),
         ("hello", "INVALID_JSON", "", "line 1, column 1"),
         (json.dumps(GOOD) + "x", "INVALID_JSON", "", "Extra data"),
         ('{"orderId": "a", "orderId": "b"}', "INVALID_JSON", "orderId", '"orderId" stands twice'),
         ('{"a": {"b": 1, "b": 1}}', "INVALID_JSON", "a.b", '"b" stands twice'),
-        (line().replace("2}", "2.0}"), "INVALID_JSON", QUANTITY, "2.0 is not a whole number"),
-        (line().replace("2}", "1e3}"), "INVALID_JSON", QUANTITY, "1e3 is not a whole number"),
+        (
+            line().replace("2}", "2.0}"),
+            "INVALID_JSON",
+            QUANTITY,
+            "without quotes or decimals, but is 2.0",
+        ),
+        (
+            line().replace("2}", "1e3}"),
+            "INVALID_JSON",
+            QUANTITY,
+            "without quotes or decimals, but is 1e3",
+        ),
         (line().replace("2}", "NaN}"), "INVALID_JSON", QUANTITY, "NaN is not JSON"),
         (line().replace("2}", "-Infinity}"), "INVALID_JSON", QUANTITY, "-Infinity is not JSON"),
         (line().replace("2}", "9" * 5000 + "}"), "INVALID_JSON", QUANTITY, "5000 digits"),
@@ -65,20 +75,34 @@ def test_the_largest_order_is_half_as_large_as_a_message_may_be():
         ('[1.5, {"a": 1, "a": 2}]', "INVALID_JSON", "[0]", "1.5 is not"),
         ('{"a": 1.5} x', "INVALID_JSON", "", "1.5 is not a whole number"),
         ('{"a": 1.5, "b": ' + "[" * 100_000, "INVALID_JSON", "", "1.5 is not a whole number"),
-        ('{"\\ud800": 1.5}', "INVALID_JSON", "\\ud800", "1.5 is not a whole number"),
+        ('{"\\ud800": 1.5}', "INVALID_JSON", "\\ud800", "\\ud800: unknown field"),
+        (body(weight=1.5), "INVALID_JSON", "weight", "weight: unknown field; remove it"),
+        (line(weight=1.5), "INVALID_JSON", "items[0].weight", "unknown field; remove it"),
+        (body(attributes={"quantity": 1.5}), "INVALID_JSON", "attributes.quantity", "in quotes"),
+        (body(userId=1.5), "INVALID_JSON", "userId", "must be 1 to 128 printable"),
+        ("\ufeff" + json.dumps(GOOD), "INVALID_JSON", "", "byte order mark (U+FEFF); send"),
+        (" \n", "INVALID_JSON", "", "the body is empty"),
+        ("{'a': 1}", "INVALID_JSON", "", """column 2, before "'a': 1}"; correct it there"""),
         ("[" * 100_000, "INVALID_JSON", "", "nested too deeply"),
         ('{"a":' * 100_000, "INVALID_JSON", "", "nested too deeply"),
         ("[]", "SCHEMA_VIOLATION", "", "the message: must be an order"),
         ("null", "SCHEMA_VIOLATION", "", "the message: must be an order"),
         ("{}", "SCHEMA_VIOLATION", "orderId", "orderId: is missing"),
-        (body(coupon="x"), "SCHEMA_VIOLATION", "coupon", "coupon: is no field"),
-        (body(**{"\ud800": 1}), "SCHEMA_VIOLATION", "\\ud800", "is no field"),
-        (line(color="x"), "SCHEMA_VIOLATION", "items[0].color", "items[0].color: is no field"),
+        (body(coupon="x"), "SCHEMA_VIOLATION", "coupon", "coupon: unknown field of the message"),
+        (body(**{"\ud800": 1}), "SCHEMA_VIOLATION", "\\ud800", "unknown field"),
+        (
+            line(color="x"),
+            "SCHEMA_VIOLATION",
+            "items[0].color",
+            "items[0].color: unknown field of items[0]",
+        ),
         (body(orderId=""), "SCHEMA_VIOLATION", "orderId", "1 to 128 printable"),
         (body(orderId="o" * 129), "SCHEMA_VIOLATION", "orderId", "1 to 128 printable"),
         (body(orderId="o-1\n"), "SCHEMA_VIOLATION", "orderId", "1 to 128 printable"),
         (body(orderId="o#1"), "SCHEMA_VIOLATION", "orderId", "other than space, comma and #"),
-        (body(orderId=7), "SCHEMA_VIOLATION", "orderId", "but is 7"),
+        (body(orderId=7), "SCHEMA_VIOLATION", "orderId", 'but is 7; put it in quotes: "7"'),
+        (line(productId=-7), "SCHEMA_VIOLATION", "items[0].productId", 'put it in quotes: "-7"'),
+        (body(orderId=10**20), "INVALID_JSON", "orderId", "Put an id in quotes"),
         (body(userId="\ud800"), "SCHEMA_VIOLATION", "userId", "1 to 128 printable"),
         (body(userId=None), "SCHEMA_VIOLATION", "userId", "but is null"),
         (body(items=[]), "SCHEMA_VIOLATION", "items", "1 to 1,000 lines"),
@@ -90,7 +114,13 @@ def test_the_largest_order_is_half_as_large_as_a_message_may_be():
         (line(quantity=0), "SCHEMA_VIOLATION", "items[0].quantity", "from 1 to 1,000,000"),
         (line(quantity=-1), "SCHEMA_VIOLATION", "items[0].quantity", "but is -1"),
         (line(quantity=1_000_001), "SCHEMA_VIOLATION", "items[0].quantity", "from 1 to 1,000,000"),
-        (line(quantity="2"), "SCHEMA_VIOLATION", "items[0].quantity", 'but is "2"'),
+        (
+            line(quantity="2"),
+            "SCHEMA_VIOLATION",
+            "items[0].quantity",
+            'is "2"; remove the quotes: 2',
+        ),
+        (line(quantity="two"), "SCHEMA_VIOLATION", "items[0].quantity", 'but is "two"'),
         (line(quantity=True), "SCHEMA_VIOLATION", "items[0].quantity", "but is true"),
         (line(quantity=[1]), "SCHEMA_VIOLATION", "items[0].quantity", "but is a list of 1"),
         (

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import fastjsonschema
@@ -17,6 +16,7 @@ from inventory_orders.domain.change import MAX_ATTRIBUTES_SIZE, NOTES
 from inventory_orders.domain.order import Order, added_up
 from inventory_orders.domain.product import CatalogueEvent
 from inventory_orders.errors import PoisonMessageError
+from inventory_orders.messages.schema import json_schema
 from inventory_orders.messages.strict_json import shown_key, strict_json
 
 MAX_DISTINCT_PRODUCTS = 99
@@ -24,10 +24,10 @@ MAX_DISTINCT_PRODUCTS = 99
 
 MAX_QUANTITY = 1_000_000
 
+_WHOLE_NUMBER = re.compile("-?[0-9]{1,20}")
+
 MAX_AHEAD = timedelta(minutes=15)
 """How far a catalogue event may be ahead of our clock."""
-
-_SCHEMAS = Path(__file__).parent / "schemas"
 
 
 def parse_order(body: str, group: str | None = None, default_hold: int | None = None) -> Order:
@@ -239,18 +239,6 @@ def validated_part(
     return given
 
 
-@cache
-def json_schema(name: str) -> dict[str, Any]:
-    """A file of schemas, by name: a message (`order`), all `commands` by function and action, or the `types` of both."""
-
-    def resolved(part: dict[str, Any]) -> Any:
-        return json_schema("types")[part["$ref"].rpartition("/")[2]] if "$ref" in part else part
-
-    text = (_SCHEMAS / f"{name}.json").read_text("utf-8")
-    schema: dict[str, Any] = json.loads(text, object_hook=resolved)
-    return schema
-
-
 def checked_id(name: str, value: str, kind: str = "") -> str:
     """An id that came alone: `productId`, `orderId` or `userId`, or one of this kind under another name.
 
@@ -327,11 +315,11 @@ def _violation(error: JsonSchemaValueException, whole: str) -> PoisonMessageErro
     elif error.rule == "additionalProperties":
         unknown = next(name for name in error.value if name not in fields)
         field = ".".join(filter(None, [field, shown_key(unknown)]))
-        what = f"{field}: is no field of {where}; remove it"
+        what = f"{field}: unknown field of {where}; remove it"
         if fields:
             what += f", or correct it to one of {', '.join(fields)}"
     else:
-        what = f"{where}: must be {wanted}, but is {_shown(error.value)}"
+        what = f"{where}: must be {wanted}, but is {_shown(error.value)}{_remedy(error)}"
     return PoisonMessageError("SCHEMA_VIOLATION", what, field)
 
 
@@ -341,3 +329,13 @@ def _shown(value: Any) -> str:
         return f"{kind} of {len(value)}" if value else f"{kind} that is empty"
     text = json.dumps(value)
     return text if len(text) <= 80 else f"{text[:80]}..."
+
+
+def _remedy(error: JsonSchemaValueException) -> str:
+    """What to do about a number that should be in quotes, or should not."""
+    value, kind = error.value, error.definition.get("type")
+    if kind == "string" and isinstance(value, int) and not isinstance(value, bool):
+        return f'; put it in quotes: "{value}"'
+    if kind == "integer" and isinstance(value, str) and _WHOLE_NUMBER.fullmatch(value):
+        return f"; remove the quotes: {int(value)}"
+    return ""

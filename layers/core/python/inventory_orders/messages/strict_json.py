@@ -7,6 +7,7 @@ from collections import Counter
 from typing import Any
 
 from inventory_orders.errors import PoisonMessageError
+from inventory_orders.messages.schema import field_descriptions
 
 # Far more than any valid number; a longer one would cost time that grows with the square of its length.
 _MAX_DIGITS = 20
@@ -34,16 +35,49 @@ def strict_json(body: str) -> Any:
             return document
         field = _path_to(reader.liberties[0], document) or ""
     except json.JSONDecodeError as error:
-        problem = f"the body is not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
+        problem = _not_json(body, error)
     except RecursionError:
         problem = "the body is nested too deeply"
     if reader.liberties:
-        problem = reader.liberties[0]
+        problem = reader.liberties[0].what(field)
     raise PoisonMessageError("INVALID_JSON", f"{field}: {problem}" if field else problem, field)
+
+
+def _not_json(body: str, error: json.JSONDecodeError) -> str:
+    if body.startswith("\ufeff"):
+        return "the body begins with a byte order mark (U+FEFF); send it as UTF-8 without one"
+    if not body.strip():
+        return "the body is empty; send a JSON object"
+    found = f'"{shown_key(body[error.pos : error.pos + 20])}"'
+    near = f"before {found}" if error.pos < len(body) else "at its end"
+    return (
+        f"the body is not JSON: {error.msg} at line {error.lineno}, column {error.colno}, {near}; "
+        "correct it there"
+    )
 
 
 class _Liberty(str):
     """What is wrong with a part of a body that Python's parser takes; stands in its place."""
+
+    __slots__ = ()
+
+    def what(self, field: str) -> str:  # noqa: ARG002
+        """What is wrong, with the value of this field."""
+        return self
+
+
+class _Decimal(_Liberty):
+    """A number with a point or an exponent, as it is written."""
+
+    __slots__ = ()
+
+    def what(self, field: str) -> str:
+        if field.startswith("attributes."):
+            return f"must be a text, a whole number, true or false, but is {self}; put it in quotes"
+        if not field or field.endswith("]"):
+            return f"{self} is not a whole number; write it without point and exponent"
+        wanted = field_descriptions().get(field.rpartition(".")[2])
+        return f"must be {wanted}, but is {self}" if wanted else "unknown field; remove it"
 
 
 class _Pairs(list[tuple[str, Any]]):
@@ -66,8 +100,8 @@ class _Reader(json.JSONDecoder):
         )
         self.liberties: list[_Liberty] = []
 
-    def _noted(self, what: str) -> _Liberty:
-        self.liberties.append(_Liberty(what))
+    def _noted(self, liberty: _Liberty | str) -> _Liberty:
+        self.liberties.append(liberty if isinstance(liberty, _Liberty) else _Liberty(liberty))
         return self.liberties[-1]
 
     def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any] | _Pairs:
@@ -81,13 +115,13 @@ class _Reader(json.JSONDecoder):
 
     def _whole_number(self, text: str) -> int | _Liberty:
         if len(text) > _MAX_DIGITS:
-            return self._noted(f"a number has {len(text)} digits; at most {_MAX_DIGITS} are read")
+            return self._noted(
+                f"a number has {len(text)} digits; at most {_MAX_DIGITS} are read. Put an id in quotes"
+            )
         return int(text)
 
     def _float(self, text: str) -> _Liberty:
-        return self._noted(
-            f"{text[:40]} is not a whole number; write it without point and exponent"
-        )
+        return self._noted(_Decimal(text[:40]))
 
     def _constant(self, text: str) -> _Liberty:
         return self._noted(f"{text} is not JSON; write a whole number")
