@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from infra.settings import Settings
 from inventory_orders.domain.allotments import PAGES, STOCK_PARTS
 from local import ROOT
 from operations import prices
@@ -22,6 +23,14 @@ PAGE = ROOT / "docs" / "costs.md"
 MILLION = 1_000_000
 SECONDS_OF_AN_INVOCATION = 0.1
 """Seconds of an invocation. Assumed on the safe side: a read and a transaction of 100 actions take some 60 ms on AWS."""
+SECONDS_OF_A_COLD_START = 0.5
+"""Seconds of Lambda's INIT phase, which it bills. Assumed on the safe side: `python -m bench overhead` measures 0.24 to
+0.41 s of CPU until a handler is ready, and Lambda gives this phase a whole CPU or more."""
+COLD_STARTS = 0.01
+"""The least share of invocations that start cold: aws.amazon.com/blogs/compute/aws-lambda-standardizes-billing-for-init-phase
+says that it is below 1 % in production."""
+IDLE_SECONDS = 300
+"""After which a function starts cold. Assumed on the safe side: AWS names no time."""
 MESSAGES_PER_POLL = 10
 
 PLATFORM_LOG_BYTES = 300
@@ -47,7 +56,18 @@ BYTES_OF_UUIDS = 36 - 6 + 36 - 3
 # mappings here have, Lambda does not go below five. AWS documents that for standard queues; for FIFO it is assumed.
 # docs.aws.amazon.com/lambda/latest/dg/services-sqs-scaling.html
 HOURS_OF_A_MONTH = 730
-EMPTY_POLLS = 5 * HOURS_OF_A_MONTH * 3600 // 20
+POLLERS = 5
+EMPTY_POLLS = POLLERS * HOURS_OF_A_MONTH * 3600 // 20
+
+
+def seconds_of(invocations: float, cold: float = COLD_STARTS) -> float:
+    """Compute the billed seconds of a number of invocations, of which a share start cold."""
+    return invocations * (SECONDS_OF_AN_INVOCATION + cold * SECONDS_OF_A_COLD_START)
+
+
+def cold_starts(invocations_a_second: float) -> float:
+    """Compute the share of a function's invocations that start cold, if they come at random moments."""
+    return max(COLD_STARTS, math.exp(-IDLE_SECONDS * invocations_a_second))
 
 
 SWEEPS = HOURS_OF_A_MONTH * 60
@@ -58,7 +78,7 @@ READ_UNITS_OF_HOLDS = 16
 SWEEP = (
     prices.SCHEDULED_INVOCATION
     + prices.LAMBDA_REQUEST
-    + SECONDS_OF_AN_INVOCATION * prices.MEMORY_GIGABYTES / 2 * prices.LAMBDA_GIGABYTE_SECOND
+    + seconds_of(1) * prices.MEMORY_GIGABYTES / 2 * prices.LAMBDA_GIGABYTE_SECOND
     + (READ_UNITS_OF_LANES + READ_UNITS_OF_HOLDS) * prices.READ_UNIT
 )
 
@@ -69,7 +89,7 @@ class Kind:
 
     Attributes:
         title: Its name in the table.
-        batch: Orders in one invocation.
+        batch: Orders in one invocation, on average.
         lines: Products in one order.
         updates: Updates of products, pages and leases in one invocation; several orders for one product share one.
         reads: Products, pages and leases that one invocation reads, in read units.
@@ -79,19 +99,21 @@ class Kind:
         row_read_units: Read units for the order's row.
         sent_together: Messages in one request that sends them.
         queue_requests: Further requests to SQS in one invocation.
+        cold: The share of invocations that start cold.
     """
 
     title: str
-    batch: int
+    batch: float
     lines: int
-    updates: int
-    reads: int
+    updates: float
+    reads: float
     log_bytes: int
     row_kilobytes: int = 1
     index_units: int = 1
     row_read_units: float = 0.5
     sent_together: int = 1
     queue_requests: int = 0
+    cold: float = COLD_STARTS
 
     @property
     def write_units(self) -> float:
@@ -115,7 +137,7 @@ class Kind:
             write_units=self.write_units * orders,
             read_units=self.read_units * orders,
             invocations=round(invocations),
-            seconds=invocations * SECONDS_OF_AN_INVOCATION,
+            seconds=seconds_of(invocations, self.cold),
             messages=orders // self.sent_together,
             deliveries=orders,
             messages_per_poll=min(self.batch, MESSAGES_PER_POLL),
@@ -157,10 +179,12 @@ class Life:
     Attributes:
         title: Its name in the table.
         steps: The steps.
+        cold: The share of invocations that start cold, of the function that publishes.
     """
 
     title: str
     steps: tuple[Kind, ...]
+    cold: float = COLD_STARTS
 
     @property
     def write_units(self) -> float:
@@ -181,7 +205,7 @@ class Life:
         """Compute the usage of a number of orders, step by step, and that of publishing their events."""
         published = self.events * orders
         # The function has half of the memory.
-        seconds = published * SECONDS_OF_AN_INVOCATION / 2
+        seconds = seconds_of(published, self.cold) / 2
         publishing = Bill(0, 0, published, seconds, 0, 0, MESSAGES_PER_POLL, events=published)
         return [*(step.bill(orders) for step in self.steps), publishing]
 
@@ -196,20 +220,18 @@ class Life:
         return sum(step.log_bytes_of_an_order for step in self.steps) + publishing
 
 
-def _steps(batch: int, command_batch: int, updates: int, log_bytes: Sequence[int]) -> list[Kind]:
+def _steps(batch: float, command_batch: float, updates: float) -> list[Kind]:
     """Placing an order of one product that is held, confirming it, and fulfilling it."""
-    placing, confirming, fulfilling = log_bytes
+    placing, step = round(1405 + 45 * batch), round(1205 + 45 * command_batch)
     return [
         Kind("placed", batch, 1, updates, updates, placing, index_units=2),
         # The order leaves byExpiry, changes its status in byUser, and is in byToFulfil until it is fulfilled.
-        Kind("confirmed", command_batch, 1, 0, 0, confirming, index_units=3, row_read_units=1),
-        Kind("fulfilled", command_batch, 1, 0, 0, fulfilling, index_units=2, row_read_units=1),
+        Kind("confirmed", command_batch, 1, 0, 0, step, index_units=3, row_read_units=1),
+        Kind("fulfilled", command_batch, 1, 0, 0, step, index_units=2, row_read_units=1),
     ]
 
 
-_ONE_BY_ONE = _steps(1, 1, 1, (1450, 1250, 1250))
-_IN_TENS = _steps(10, 10, 10, (1850, 1650, 1650))
-_HOT = _steps(96, 10, 1, (5700, 1650, 1650))
+_IN_TENS = _steps(10, 10, 10)
 _EXPIRED = Kind(
     *("expired", 10, 1, 10, 10, 1750),
     index_units=2,
@@ -220,11 +242,54 @@ _EXPIRED = Kind(
 """The sweep sends ten holds together; before a batch of them expires, the service asks how many commands are waiting."""
 
 LIVES = (
-    Life("held, confirmed and fulfilled, one at a time", tuple(_ONE_BY_ONE)),
+    Life("held, confirmed and fulfilled, one at a time", tuple(_steps(1, 1, 1))),
     Life("the same in batches of 10", tuple(_IN_TENS)),
-    Life("the same, 1 hot product for all, batches of 96 and 10", tuple(_HOT)),
+    Life("the same, 1 hot product for all, batches of 96 and 10", tuple(_steps(96, 10, 1))),
     Life("held and expired, in batches of 10", (_IN_TENS[0], _EXPIRED)),
 )
+
+
+def batch_of(queue: str, rate: float) -> float:
+    """Compute how many messages an invocation has on average, with the default settings.
+
+    Five pollers share the messages, each waits for its window after the first one, and messages pile up while all
+    workers are busy.
+
+    Args:
+        queue: Its name.
+        rate: Messages a second, at random moments.
+    """
+    settings = _QUEUES[queue]
+    waiting = 1 + rate * settings.batchWindowSeconds / POLLERS
+    busy = rate * SECONDS_OF_AN_INVOCATION / settings.maximumConcurrency
+    return min(settings.batchSize, max(waiting, busy))
+
+
+def life_at(rate: float, *, hot: bool = False) -> Life:
+    """Orders of one product that are held, confirmed and fulfilled, at a rate.
+
+    Args:
+        rate: Orders a second, at random moments.
+        hot: Whether all are for the same product, or each for another one.
+    """
+    batch, commands = batch_of("OrderQueue", rate), batch_of("OrderCommandQueue", 2 * rate)
+    steps = _steps(batch, commands, 1 if hot else batch)
+    cold = [cold_starts(rate / batch), *[cold_starts(2 * rate / commands)] * 2]
+    colder = (replace(one, cold=share) for one, share in zip(steps, cold, strict=True))
+    return Life("held, confirmed and fulfilled", tuple(colder), cold_starts(3 * rate))
+
+
+_QUEUES = Settings.from_context("dev").queues
+
+SHOP_ORDERS = 10_000
+"""Orders of a small shop in a month: one in four minutes."""
+
+RATES = {
+    f"{SHOP_ORDERS:,} a month": SHOP_ORDERS / (HOURS_OF_A_MONTH * 3600),
+    "1 a second": 1.0,
+    "10 a second": 10.0,
+    "100 a second": 100.0,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,6 +379,18 @@ def _of_a_million(orders: Kind | Life) -> str:
     return f"${orders.dollars(MILLION):.2f} | ${logged:.2f}"
 
 
+def _with_log(life: Life) -> str:
+    return f"${life.dollars(MILLION) + log_dollars(MILLION * life.log_bytes_of_an_order):.2f}"
+
+
+def _at_a_rate(title: str, ordinary: Life, hot: Life) -> str:
+    placing = ordinary.steps[0]
+    return (
+        f"| {title} | {placing.batch:.0f} | {placing.cold:.0%} | {_with_log(ordinary)} | "
+        f"{_with_log(hot)} |"
+    )
+
+
 def tables() -> list[str]:
     """The tables of docs/costs.md, as Markdown."""
     shop = small_shop()
@@ -331,7 +408,22 @@ def tables() -> list[str]:
             5,
             [
                 f"| {life.title} | {life.write_units:.2f} | {life.read_units:.2f} | {life.events} | {_of_a_million(life)} |"
-                for life in LIVES
+                for life in (LIVES[0], LIVES[-1])
+            ],
+        ),
+        _table(
+            "| orders | in a batch | cold starts | 1 M orders | of a hot product |",
+            4,
+            [
+                *(
+                    _at_a_rate(title, life_at(rate), life_at(rate, hot=True))
+                    for title, rate in RATES.items()
+                ),
+                _at_a_rate(
+                    "full batches",
+                    Life("", tuple(_steps(96, 10, 96))),
+                    LIVES[2],
+                ),
             ],
         ),
         _table(
@@ -395,21 +487,18 @@ def publishing_dollars(events: int, in_one_invocation: int) -> float:
 
     docs.aws.amazon.com/amazondynamodb/latest/developerguide/CostOptimization_StreamsUsage.html
     """
-    seconds = SECONDS_OF_AN_INVOCATION * prices.MEMORY_GIGABYTES / 2
+    seconds = seconds_of(1) * prices.MEMORY_GIGABYTES / 2
     invocation = prices.LAMBDA_REQUEST + seconds * prices.LAMBDA_GIGABYTE_SECOND
     return events * (prices.EVENT + invocation / in_one_invocation)
 
 
 def asking_dollars(requests: int, write_units: float = 0.0, read_units: float = 0.0) -> float:
     """Compute the cost of a number of requests of the HTTP API: API Gateway, the function, and capacity of the tables."""
-    seconds = SECONDS_OF_AN_INVOCATION * prices.MEMORY_GIGABYTES
+    seconds = seconds_of(1) * prices.MEMORY_GIGABYTES
     request = prices.HTTP_REQUEST + prices.LAMBDA_REQUEST + seconds * prices.LAMBDA_GIGABYTE_SECOND
     tables = write_units * prices.WRITE_UNIT + read_units * prices.READ_UNIT
     return requests * (request + tables)
 
-
-SHOP_ORDERS = 10_000
-"""Orders of a small shop in a month: one in four minutes."""
 
 REQUESTS_OF_AN_ORDER = 20
 """Assumed requests of the HTTP API for each order: the order, and reads of products and orders, a unit each."""
@@ -417,12 +506,13 @@ REQUESTS_OF_AN_ORDER = 20
 
 def small_shop() -> dict[str, float]:
     """Compute the parts of a small shop's bill for a month, after a year."""
-    life, requests = LIVES[0], SHOP_ORDERS * REQUESTS_OF_AN_ORDER
+    requests = SHOP_ORDERS * REQUESTS_OF_AN_ORDER
+    life = life_at(RATES[f"{SHOP_ORDERS:,} a month"])
     logged = SHOP_ORDERS * life.log_bytes_of_an_order + requests * LOG_BYTES_OF_A_REQUEST
     kept = 12 * SHOP_ORDERS
     return {
         "all that does not depend on orders": sum(one.dollars for one in STANDING),
-        f"{SHOP_ORDERS:,} orders of one product, {life.title}": life.dollars(SHOP_ORDERS),
+        f"{SHOP_ORDERS:,} orders of one product, {LIVES[0].title}": life.dollars(SHOP_ORDERS),
         f"{requests:,} requests of the HTTP API": asking_dollars(requests, read_units=1.0),
         "the logs of both": log_dollars(logged),
         f"{kept:,} orders kept": storage_dollars(*STORED_BYTES) * kept / 10**6,

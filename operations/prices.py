@@ -58,7 +58,7 @@ class Bill:
     seconds: float
     messages: int
     deliveries: int
-    messages_per_poll: int
+    messages_per_poll: float
     queue_requests: int = 0
     events: int = 0
 
