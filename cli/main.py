@@ -4,20 +4,35 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
 import sys
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
 from botocore.exceptions import BotoCoreError, ClientError
 from rich.markup import escape
+from typer.core import TyperGroup
 
 from cli import operators, reports, this_machine, verification
 from cli.common import aside
 from local import STATE
 from operations.errors import UserError
 
+
+class _Commands(TyperGroup):
+    """Takes `-5` as an id: no option begins with a digit."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command, and let it take such ids."""
+        name, command, rest = super().resolve_command(ctx, args)
+        if command is not None:
+            command.ignore_unknown_options = any(re.match("-[0-9]", text) for text in rest)
+        return name, command, rest
+
+
 app = typer.Typer(
+    cls=_Commands,
     name="inventory-orders",
     help="Tools for the inventory & order service: on an AWS account, or on the embedded AWS.",
     no_args_is_help=True,

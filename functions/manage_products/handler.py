@@ -182,11 +182,15 @@ def _delist(
     deleted = products.delist(product_id, created_at, deadline)
     if not deleted:
         emit_stale_delete(product_id, created_at)
-    return {
-        "result": "APPLIED" if deleted else "STALE",
-        "productId": product_id,
-        "createdAt": created_at,
-    }
+    names = {"productId": product_id, "createdAt": created_at}
+    return (
+        {"result": "APPLIED", **names, "message": _OPEN_ORDERS}
+        if deleted
+        else {"result": "STALE", **names}
+    )
+
+
+_OPEN_ORDERS = "open orders keep its units: they can still be fulfilled, but a cancellation or a return puts nothing back into stock"
 
 
 _COMMANDS: dict[str, Callable[[dict[str, Any], Deadline, ProductCatalogue], direct.Answer]] = {

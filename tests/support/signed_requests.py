@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from typing import Any
-from urllib.parse import quote
 
 import requests
 import schemathesis
@@ -14,9 +12,6 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 from requests.auth import AuthBase
-from schemathesis.generation.meta import TestPhase
-
-_ENCODED = re.compile("([A-Za-z0-9._~!'()*-]|%[0-9A-F]{2})+")
 
 
 class Signature(AuthBase):
@@ -33,16 +28,11 @@ class Signature(AuthBase):
 
 @schemathesis.hook
 def before_call(context: Any, case: Any, kwargs: Any) -> None:
-    """Send no cursor that was made up, which a schema cannot tell from one that was given out.
-
-    Encode the ids that a request takes over from an earlier answer: in a path the contract has them percent-encoded.
-    """
-    if case.query:
-        case.query.pop("cursor", None)
-    if case.meta is not None and case.meta.phase.name == TestPhase.STATEFUL:
-        for name, value in (case.path_parameters or {}).items():
-            if isinstance(value, str) and not _ENCODED.fullmatch(value):
-                case.path_parameters[name] = quote(value, safe="~!'()*")
+    """Keep to what a schema cannot say: no cursor that was made up, and one of two parameters that name a list."""
+    query = case.query or {}
+    query.pop("cursor", None)
+    if (case.method, case.path) == ("GET", "/orders") and not query.keys() & {"userId", "status"}:
+        case.query = {**query, "status": "CONFIRMED"}
 
 
 @schemathesis.hook

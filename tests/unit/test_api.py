@@ -8,6 +8,7 @@ import re
 import sys
 import time
 from collections import Counter
+from functools import partial
 from urllib.parse import quote
 
 import boto3
@@ -15,7 +16,7 @@ import jsonschema
 import pytest
 import yaml
 
-from inventory_orders.api import products, requests
+from inventory_orders.api import orders, products, requests
 from inventory_orders.api.access import ApiSettings, Caller
 from inventory_orders.api.products import availability
 from inventory_orders.api.requests import (
@@ -26,6 +27,7 @@ from inventory_orders.api.requests import (
     retry_later,
     unknown_order,
 )
+from inventory_orders.clock import Deadline
 from inventory_orders.domain.allotments import PageKey
 from inventory_orders.domain.product import ProductStatus
 from inventory_orders.engine.retrying_client import RetryingClient
@@ -1029,6 +1031,30 @@ def test_an_order_the_index_still_shows_after_it_was_fulfilled_is_not_to_ship(ap
     assert list(to_ship(api, 100)) == [[]]
 
 
+@pytest.mark.parametrize("seconds", [1, 60])
+def test_a_page_without_entries_has_a_next_only_if_time_is_short(api, monkeypatch, seconds):
+    """All lists whose filters may leave nothing of a page."""
+    for module in (orders, products):
+        monkeypatch.setattr(module, "read_deadline", partial(Deadline.after, seconds))
+    scan = Store._scan
+    monkeypatch.setattr(Store, "_scan", lambda *given, **more: scan(*given, **{**more, "Limit": 2}))
+    for number in range(8):
+        place(api, f"o-{number}", 1, TEA if number in (0, 5) else "tea-hojicha")
+    api("POST", "/orders/o-0/confirm")
+    api("PATCH", f"/products/{TEA}", {"lowStockThreshold": 60})
+    for path, query in (
+        ("/orders", {"userId": "u-7", "status": "CONFIRMED", "limit": "2"}),
+        ("/stock", {"status": "LOW_STOCK", "limit": "2"}),
+        (f"/products/{TEA}/history", {}),
+    ):
+        found = pages(api, path, **query)
+        entries = [
+            sum(map(len, (v for v in page.values() if isinstance(v, list)))) for page in found
+        ]
+        assert all(entries[:-1]) is (seconds == 60), (path, entries)
+        assert sum(entries) == {"/orders": 1, "/stock": 1}.get(path, 3)
+
+
 PLACE = ListPosition("2026-01-01T00:00:00.000000+00:00", "o-1")
 
 
@@ -1064,6 +1090,8 @@ def test_a_cursor_that_was_tampered_with_is_refused(api):
 )
 def test_a_list_that_is_asked_for_wrongly_says_what_to_fix(api):
     for query, field in (
+        ({}, "userId"),
+        ({"limit": "5"}, "userId"),
         ({"status": "PENDING"}, "status"),
         ({"userId": "u 7"}, "userId"),
         ({"userId": ""}, "userId"),
@@ -1258,8 +1286,10 @@ def test_operators_list_change_adjust_and_delist_a_product(api):
     assert api("POST", "/products/cup/list-again").document["status"] == "ACTIVE"
     assert api("POST", "/products/cup/list-again").document["result"] == "REPLAYED"
     query = {"createdAt": first["createdAt"]}
-    for result in ("APPLIED", "STALE"):
-        assert api("DELETE", "/products/cup", query=query).document["result"] == result
+    delisted = api("DELETE", "/products/cup", query=query).document
+    assert delisted["result"] == "APPLIED"
+    assert "open orders keep its units" in delisted["message"]
+    assert api("DELETE", "/products/cup", query=query).document["result"] == "STALE"
     assert api("GET", "/stock/cup").code == (404, "UNKNOWN_PRODUCT")
 
 
@@ -1348,7 +1378,7 @@ def test_customers_do_nothing_that_operators_do(customers):
         said = customers(method, path, body, query=QUERIES.get(method), claims={"sub": "u-7"})
         assert said.code == (403, "OPERATORS_ONLY")
     of_product = (f"/products/{TEA}/adjustments", f"/products/{TEA}/history")
-    for path in ("/stock", f"/stock/{TEA}", *of_product, "/orders"):
+    for path in ("/stock", f"/stock/{TEA}", *of_product):
         assert customers("GET", path, claims={"sub": "u-7"}).code == (403, "OPERATORS_ONLY")
 
 
@@ -1446,9 +1476,10 @@ def test_customers_place_see_and_list_their_own_orders_only(customers):
     hidden = customers("GET", "/orders/o-1", claims=eight).text
     missing = customers("GET", "/orders/o-9", claims=eight).text
     assert hidden == missing.replace("o-9", "o-1"), "it looks as if there were none"
-    own = {"userId": "u-7"}
-    listed = customers("GET", "/orders", query=own, claims=seven).document["orders"]
-    assert [order["orderId"] for order in listed] == ["o-1"]
+    for own in ({"userId": "u-7"}, None):
+        listed = customers("GET", "/orders", query=own, claims=seven).document["orders"]
+        assert [order["orderId"] for order in listed] == ["o-1"]
+    assert customers("GET", "/orders", claims=eight).document["orders"] == []
     assert customers("GET", "/orders", query={"userId": "u-7"}, claims=eight).code == (
         403,
         "OTHER_USER",

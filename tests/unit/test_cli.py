@@ -220,6 +220,17 @@ def test_the_demo_refuses_what_send_refuses_before_it_starts_anything(monkeypatc
         assert str(path) in refused[0]
 
 
+@pytest.mark.parametrize("command", ["stock", "audit", "lanes", "orders"])
+def test_an_id_that_begins_with_a_minus_is_no_option(monkeypatch, command):
+    monkeypatch.setattr(emulator, "running", lambda: None)
+    given = RUNNER.invoke(main.app, [command, "-5"])
+    assert "the embedded AWS is not running" in str(given.exception)
+    wrong = RUNNER.invoke(main.app, [command, "-5", "--jsn"])
+    assert wrong.exit_code == 2
+    assert "jsn" in wrong.output
+    assert "No such option: --jsn" in RUNNER.invoke(main.app, [command, "--jsn"]).output
+
+
 def test_an_account_is_asked_for(account, tmp_path):
     command = ["send", str(orders_file(tmp_path)), "--stage", "dev"]
     asked = RUNNER.invoke(main.app, command, input="n\n")

@@ -16,6 +16,7 @@ from inventory_orders.api.requests import (
     limit_of,
     malformed,
     next_page,
+    page_with_content,
     path_of_order,
     place_after,
     problem_of,
@@ -47,7 +48,7 @@ from inventory_orders.invocation.sqs import SqsCalls
 from inventory_orders.invocation.telemetry import emit_orders, logger
 from inventory_orders.messages.order_commands import order_command
 from inventory_orders.messages.parse import checked_id, order_in
-from inventory_orders.store.dynamodb import WORST_CASE_SECONDS_OF_ONE_CALL
+from inventory_orders.store.dynamodb import WORST_CASE_SECONDS_OF_ONE_CALL, ListPosition
 from inventory_orders.store.rows import record_row
 
 MAX_WAIT_SECONDS = 25
@@ -210,7 +211,7 @@ def get_order(request: Request, caller: Caller, order_id: str) -> HttpAnswer:
 
 
 def list_orders(request: Request, caller: Caller) -> HttpAnswer:
-    """List a user's orders, the newest first; without a user, for operators, those to ship, the oldest first.
+    """List a user's orders, the newest first; or, for operators, those to ship, the oldest first.
 
     Both come from an index, which is a moment behind.
 
@@ -218,40 +219,45 @@ def list_orders(request: Request, caller: Caller) -> HttpAnswer:
         InventoryOrdersError: Why they cannot be listed.
     """
     query = request.parameters(("userId", "status", "limit", "cursor"))
-    user_id = query.get("userId")
-    if user_id is None:
-        caller.check_may_operate()
-    else:
+    user_id = query.get("userId", caller.customer)
+    if user_id is not None:
         checked_id("userId", user_id)
         caller.check_is(user_id, "list their own orders")
+    elif "status" not in query:
+        detail = "userId: is missing; userId=u-7 lists a user's orders, status=CONFIRMED the orders to ship"
+        raise malformed(detail, "userId")
     if query.get("status", OrderStatus.CONFIRMED) != OrderStatus.CONFIRMED:
         raise malformed("status: must be CONFIRMED, for the orders to ship", "status")
     name = _TO_SHIP if user_id is None else user_id
     after, limit = place_after(name, query), limit_of(query)
     client = runtime.process().committer.client
     deadline = read_deadline(client.clock)
-    places, has_more = client.call(
-        lambda: (
-            client.store.list_to_fulfil(limit, after)
-            if user_id is None
-            else client.store.list_orders(user_id, limit, after)
-        ),
-        deadline,
-    )
-    orders, unreadable = read_orders(client, places, deadline, lambda order: _shown(order, caller))
-    if unreadable:
-        logger.error("orders cannot be read", extra={"orders": unreadable})
-    if (most := fitting(orders)) < len(orders):
-        orders = orders[:most]
-        ids = [place.id for place in places]
-        places, has_more = places[: ids.index(orders[-1]["orderId"]) + 1], True
-    # The index may show an order that was fulfilled a moment ago.
-    only = user_id is None or "status" in query
-    shown = {
-        "orders": [o for o in orders if o["status"] == OrderStatus.CONFIRMED or not only],
-        "unreadable": unreadable,
-    }
-    return HttpAnswer(200, shown | next_page(name, places[-1] if has_more else None))
+
+    def read_page(after: ListPosition | None) -> tuple[dict[str, Any], ListPosition | None]:
+        places, has_more = client.call(
+            lambda: (
+                client.store.list_to_fulfil(limit, after)
+                if user_id is None
+                else client.store.list_orders(user_id, limit, after)
+            ),
+            deadline,
+        )
+        orders, unreadable = read_orders(
+            client, places, deadline, lambda order: _shown(order, caller)
+        )
+        if unreadable:
+            logger.error("orders cannot be read", extra={"orders": unreadable})
+        if (most := fitting(orders)) < len(orders):
+            orders = orders[:most]
+            ids = [place.id for place in places]
+            places, has_more = places[: ids.index(orders[-1]["orderId"]) + 1], True
+        if "status" in query:
+            # The index may show an order that was fulfilled a moment ago.
+            orders = [order for order in orders if order["status"] == OrderStatus.CONFIRMED]
+        return {"orders": orders, "unreadable": unreadable}, places[-1] if has_more else None
+
+    shown, last = page_with_content(read_page, after, deadline)
+    return HttpAnswer(200, shown | next_page(name, last))
 
 
 # No user has this id.

@@ -15,6 +15,7 @@ from inventory_orders.api.requests import (
     limit_of,
     malformed,
     next_page,
+    page_with_content,
     place_after,
     read_deadline,
 )
@@ -129,8 +130,6 @@ def get_stock(
 def list_stock(request: Request, caller: Caller, client: RetryingClient) -> HttpAnswer:
     """How many units of all products there are, for operators, in no order: an estimate, because units move meanwhile.
 
-    A page that a filter leaves empty may have a `next`.
-
     Raises:
         InventoryOrdersError: Why they cannot be shown.
     """
@@ -142,17 +141,19 @@ def list_stock(request: Request, caller: Caller, client: RetryingClient) -> Http
         raise malformed("inLanes: must be true, or left out", "inLanes")
     after, limit = place_after(_STOCK, query), limit_of(query)
     deadline = read_deadline(client.clock)
-    found, last = client.call(lambda: client.store.list_products(limit, after), deadline)
-    levels = estimate_levels(client, found, deadline)
-    shown = {
-        "products": [
+
+    def read_page(after: ListPosition | None) -> tuple[Shown, ListPosition | None]:
+        found, last = client.call(lambda: client.store.list_products(limit, after), deadline)
+        levels = estimate_levels(client, found, deadline)
+        shown = [
             shown_level(level)
             for level in levels.values()
             if query.get("status", level.product.status) == level.product.status
             and (level.in_lanes or "inLanes" not in query)
-        ],
-        "unreadable": list(found.unreadable),
-    }
+        ]
+        return {"products": shown, "unreadable": list(found.unreadable)}, last
+
+    shown, last = page_with_content(read_page, after, deadline)
     return HttpAnswer(200, shown | next_page(_STOCK, last))
 
 
@@ -201,7 +202,7 @@ def list_history(
 ) -> HttpAnswer:
     """What changed the stock of a product, for operators: first its adjustments, then what orders took and gave back.
 
-    No index has orders by product: all are read, a megabyte for each page. A page without entries may have a `next`.
+    No index has orders by product: all are read, a megabyte at a time.
 
     Raises:
         InventoryOrdersError: Why it cannot be shown.
@@ -211,18 +212,11 @@ def list_history(
     checked_id("productId", product_id)
     name = f"#HISTORY {product_id}"
     after = place_after(name, query)
-    entries: list[Shown] = []
-    unreadable: list[str] = []
-    last: ListPosition | None = None
-    if after is None or not after.at:
-        adjustments, last = _adjustments(product_id, MAX_LISTED, after, client)
-        entries += ({"action": "adjust", "at": a.pop("appliedAt", ""), **a} for a in adjustments)
-        after = None
-    if last is None:
-        orders, last = client.call(
-            lambda: client.store.list_all_orders(after), read_deadline(client.clock)
-        )
-        last = last and replace(last, at=_AMONG_ORDERS)
+    deadline = read_deadline(client.clock)
+
+    def read_page(after: ListPosition | None) -> tuple[Shown, ListPosition | None]:
+        orders, last = client.call(lambda: client.store.list_all_orders(after), deadline)
+        entries, unreadable = list[Shown](), list[str]()
         for order_id, order in orders.items():
             # The units of a line are as they were stored.
             if isinstance(order, OrderRecord) and all(
@@ -231,7 +225,19 @@ def list_history(
                 entries += _moved(order, product_id)
             else:
                 unreadable.append(order_id)
-    return HttpAnswer(200, {"entries": entries, "unreadable": unreadable} | next_page(name, last))
+        shown = {"entries": entries, "unreadable": unreadable}
+        return shown, last and replace(last, at=_AMONG_ORDERS)
+
+    first: list[Shown] = []
+    last: ListPosition | None = None
+    if after is None or not after.at:
+        adjustments, last = _adjustments(product_id, MAX_LISTED, after, client)
+        first = [{"action": "adjust", "at": a.pop("appliedAt", ""), **a} for a in adjustments]
+        after = None
+    shown: Shown = {"entries": [], "unreadable": []}
+    if last is None:
+        shown, last = page_with_content(read_page, after, deadline)
+    return HttpAnswer(200, shown | {"entries": first + shown["entries"]} | next_page(name, last))
 
 
 _AMONG_ORDERS = "orders"

@@ -7,7 +7,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -369,6 +369,24 @@ def place_after(list_name: str, query: Mapping[str, str]) -> ListPosition | None
         "cursor",
         "INVALID_CURSOR",
     )
+
+
+def page_with_content(
+    read: Callable[[ListPosition | None], tuple[dict[str, Any], ListPosition | None]],
+    after: ListPosition | None,
+    deadline: Deadline,
+) -> tuple[dict[str, Any], ListPosition | None]:
+    """Read a list until a page shows something: half of the time is for that, so a page may still show nothing.
+
+    Args:
+        read: Reads a page: its lists by name, and where to go on; None at the end.
+        after: Where to begin.
+        deadline: Of all reads.
+    """
+    while True:
+        shown, after = read(after)
+        if after is None or any(shown.values()) or deadline.remaining() < _READ_SECONDS / 2:
+            return shown, after
 
 
 def read_deadline(clock: Clock) -> Deadline:
