@@ -5,6 +5,7 @@
 
 import json
 import sys
+from pathlib import Path
 
 try:
     import aws_cdk as cdk
@@ -15,11 +16,15 @@ except ModuleNotFoundError:
     )
 
 from infra.assets import AssetError
-from infra.settings import Settings, SettingsError
+from infra.settings import Settings, SettingsError, check_names
 from infra.stack import InventoryOrdersStack
 
 app = cdk.App()
 try:
+    check_names(
+        json.loads(Path(__file__).with_name("cdk.json").read_text("utf-8")),
+        app.node.get_all_context(),
+    )
     settings = Settings.from_context(
         app.node.try_get_context("stage"),
         app.node.try_get_context("settings"),

@@ -42,7 +42,7 @@ from cli.common import (
     stack_name,
     table_of,
 )
-from infra.settings import DEFAULT, Settings, SettingsError
+from infra.settings import DEFAULT, Settings, SettingsError, check_names
 from local import ROOT, stack
 from local.endpoint import environment_without_aws
 from local.node import CDK
@@ -1120,8 +1120,10 @@ def _account_for(command: str, stage: str, *, ask: bool = False) -> AwsAccount:
 
 def _settings(stage: str) -> Settings:
     """Read the settings as the CDK will read them."""
-    context = _cdk_json()["context"]
+    config = _cdk_json()
+    context = config.get("context", {})
     try:
+        check_names(config, context)
         return Settings.from_context(stage, context.get("settings"), context.get("stages"))
     except SettingsError as error:
         raise UserError(str(error)) from None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -25,6 +25,7 @@ DEFAULT = "default"
 _OVERRIDES = "overrides"
 
 _validate = fastjsonschema.compile(SCHEMA)
+_CONTEXT = ("stage", "settings", "stages", _OVERRIDES)
 _STAGE = re.compile("[a-z0-9-]{1,20}")
 
 # A confirmation has to be carried out before the grace ends: with a window Lambda holds it back for up to 20 seconds or the
@@ -196,6 +197,36 @@ class Settings:
         )
 
 
+def check_names(config: Mapping[str, Any], context: Mapping[str, Any]) -> None:
+    """Check that every name in cdk.json, and each `-c NAME=VALUE`, is read.
+
+    Args:
+        config: The content of cdk.json.
+        context: Its `context`, with what the command line adds. The CDK's own names are not plain words.
+
+    Raises:
+        SettingsError: A name is unknown, or in the wrong place.
+    """
+    for name in config.keys() - {"context"}:
+        if near := get_close_matches(name, (*_CONTEXT, "context"), 1, 0.8):
+            place = near[0] if near[0] == "context" else f"context.{near[0]}"
+            raise SettingsError(
+                f"{name} is not read at the top level of cdk.json; did you mean {place}?"
+            )
+    if isinstance(config.get("context", {}).get("stage"), Mapping):
+        raise SettingsError("context.stage in cdk.json is an object; did you mean context.stages?")
+    for name in context:
+        if name.isalpha() and name not in _CONTEXT:
+            raise SettingsError(
+                f"context.{name} (in cdk.json, or -c {name}=) is unknown; {_hint(name, _CONTEXT)}"
+            )
+
+
+def _hint(unknown: str, known: Collection[str]) -> str:
+    near = get_close_matches(unknown, known, 1)
+    return f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(known))}"
+
+
 def _choose(
     stage: str, settings: object, stages: object, overrides: object
 ) -> tuple[dict[str, Any], dict[str, str]]:
@@ -322,10 +353,8 @@ def _violation(error: JsonSchemaValueException, sources: Mapping[str, str]) -> S
     if error.rule == "additionalProperties":
         known = definition["properties"]
         unknown = next(name for name in error.value if name not in known)
-        near = get_close_matches(unknown, known, 1)
-        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(known))}"
         full = f"{path}.{unknown}".removeprefix(".")
-        return SettingsError(f"{_named(full, sources)} is unknown; {hint}")
+        return SettingsError(f"{_named(full, sources)} is unknown; {_hint(unknown, known)}")
     return SettingsError(
         f"{_named(path, sources)} is {error.value!r}; it must be {must_be(definition)}"
     )

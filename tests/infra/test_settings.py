@@ -1,18 +1,22 @@
 """Settings are validated, and the error names the wrong one."""
 
 import json
+import re
 import runpy
 from dataclasses import fields
+from functools import partial
 
+import aws_cdk
 import pytest
 from aws_cdk import aws_lambda
 from typer.testing import CliRunner
 
 from cli import operators
 from cli.main import app
-from infra.settings import SCHEMA, Settings, SettingsError
+from infra.settings import SCHEMA, Settings, SettingsError, check_names
 from inventory_orders.domain import allotments
 from local import ROOT
+from operations.errors import UserError
 
 
 def changed(path, value):
@@ -28,6 +32,71 @@ def test_the_settings_of_the_repository_are_valid():
     assert settings.is_production
     assert settings.stack_name == "InventoryOrders-prod"
     assert settings.queues["OrderQueue"].batchSize == 96
+
+
+NOT_READ = [
+    (
+        {"context": {"stage": {"prod": {"lanes": 5}}}},
+        "context.stage in cdk.json is an object; did you mean context.stages?",
+    ),
+    (
+        {"context": {"setting": {"lanes": 5}}},
+        "context.setting (in cdk.json, or -c setting=) is unknown; did you mean settings?",
+    ),
+    ({"context": {"Stages": {}}}, "did you mean stages?"),
+    (
+        {"context": {"lanes": 5}},
+        "context.lanes (in cdk.json, or -c lanes=) is unknown; known are overrides, settings, stage, stages",
+    ),
+    (
+        {"context": {}, "stages": {}},
+        "stages is not read at the top level of cdk.json; did you mean context.stages?",
+    ),
+    ({"context": {}, "setting": {}}, "did you mean context.settings?"),
+    ({"contexts": {}}, "contexts is not read at the top level of cdk.json; did you mean context?"),
+]
+
+
+@pytest.mark.parametrize(("config", "says"), NOT_READ)
+def test_a_name_that_nothing_reads_is_refused(config, says, monkeypatch):
+    with pytest.raises(SettingsError, match=re.escape(says)):
+        check_names(config, config.get("context", {}))
+    monkeypatch.setattr(operators, "_cdk_json", lambda: config)
+    answer = CliRunner().invoke(app, ["settings", "--stage", "prod"])
+    assert isinstance(answer.exception, UserError)
+    assert says in str(answer.exception)
+
+
+def test_the_names_of_the_cdk_are_no_settings():
+    config = json.loads((ROOT / "cdk.json").read_text())
+    ours = config | {"staging": False, "toolkitStackName": "CDKToolkit-shop"}
+    of_the_cdk = {
+        "@aws-cdk/core:bootstrapQualifier": "shop",
+        "aws:cdk:toolkit": True,
+        "cli-telemetry": False,
+    }
+    check_names(ours, config["context"] | of_the_cdk)
+
+
+def test_the_app_refuses_what_the_command_line_names_and_nothing_reads(monkeypatch):
+    named = {"stage": "dev", "stagge": "prod"}
+    monkeypatch.setattr(aws_cdk, "App", partial(aws_cdk.App, context=named))
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(ROOT / "app.py"))
+    assert "-c stagge=) is unknown; did you mean stage?" in str(ended.value)
+
+
+def test_no_object_of_the_settings_takes_an_unknown_name():
+    def objects(part):
+        if isinstance(part, dict):
+            if "properties" in part and isinstance(part["properties"], dict):
+                yield part
+            for inner in part.values():
+                yield from objects(inner)
+
+    found = list(objects(SCHEMA))
+    assert len(found) > 8
+    assert all(part["additionalProperties"] is False for part in found)
 
 
 def test_every_setting_is_described_and_used():
