@@ -83,4 +83,4 @@ def _commands_waiting(context: LambdaContext, *hidden: str) -> float:
 
 def _command(event: object, context: LambdaContext) -> direct.Answer:
     command = order_command(parse_command(event, "change_orders"))
-    return answer(command, carry_out(command, context))
+    return answer(command, carry_out(command, context), runtime.deadline(context))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from inventory_orders.domain.change import OrderStatus
 from inventory_orders.engine.outcomes import ChangeOutcome
 from inventory_orders.errors import Verdict
 from inventory_orders.invocation import direct, runtime
@@ -63,7 +64,11 @@ def _place(event: object, context: LambdaContext) -> direct.Answer:
     if is_replay and record is not None and record.reason is not None:
         # The same answer as the first time: who repeats it must not take it for placed.
         outcome = ChangeOutcome(Verdict.REJECTED, cause=record.reason, detail=_STAYS)
-    return direct.of_outcome(outcome) | {"orderId": order.order_id} | direct.of_order(record)
+    answer = direct.of_outcome(outcome) | {"orderId": order.order_id} | direct.of_order(record)
+    if answer.get("status") in (OrderStatus.CANCELLED, OrderStatus.EXPIRED):
+        answer["message"] = _IS_OVER.format(answer["status"])
+    return answer
 
 
 _STAYS = "the order was rejected before, and stays rejected"
+_IS_OVER = "the order is {} and takes no stock; to order again, send it under another orderId"

@@ -3,7 +3,7 @@
 import json
 import sys
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from zlib import crc32
 
 import pytest
@@ -600,6 +600,7 @@ def test_an_order_has_at_most_a_hundred_steps_that_name_items():
     bench = shop(row("CONFIRMED", lines=lines, steps=steps))
     (outcome,) = bench.apply(part("cancel", "one more", p=1)).outcomes
     assert outcome.rejection.reason == RejectionReason.TOO_MANY_STEPS
+    assert "units that come back as an adjustment" in outcome.detail, "a return names items"
     assert statuses(bench.apply(part("cancel", "s-7", p=1), command("fulfil"))) == [
         REPLAYED,
         APPLIED,
@@ -1211,23 +1212,65 @@ def test_commands_are_answered_directly_at_once(desk):
     done = {"orderId": "o", "result": "APPLIED"}
     nothing = {"stockReturned": {}}
     assert desk.ask("fulfil")["code"] == "NOT_CONFIRMED"
-    assert desk.ask("confirm") == done | nothing | {"status": "CONFIRMED"}
-    assert desk.ask("confirm") == {"orderId": "o", "result": "REPLAYED"}
-    assert desk.ask("fulfil") == done | nothing | {"status": "FULFILLED"}
+    confirmed = {"status": "CONFIRMED", "version": 2}
+    assert desk.ask("confirm") == done | nothing | confirmed
+    assert desk.ask("confirm") == {"orderId": "o", "result": "REPLAYED"} | confirmed
+    assert desk.ask("fulfil") == done | nothing | {"status": "FULFILLED", "version": 3}
     assert desk.ask("cancel")["code"] == "ORDER_FULFILLED"
-    back = done | {"status": "FULFILLED"}
+    back = done | {"status": "FULFILLED", "version": 4}
     assert desk.ask("return", **CAME) == back | {"stockReturned": {"q": 2}}
     damaged = CAME | {"stepId": "rt-2", "restock": False, "items": CAME["items"][:1]}
-    assert desk.ask("return", **damaged) == back | nothing
+    assert desk.ask("return", **damaged) == back | nothing | {"version": 5}
     assert desk.ask("return", **CAME)["result"] == "REPLAYED"
     assert desk.ask("return", **CAME | {"restock": False})["code"] == "STEP_ID_REUSED"
     assert desk.ask("return", **CAME | {"stepId": "rt-3"})["code"] == "NOT_DELIVERED"
     desk.place("late", holdSeconds=60)
     both = {"status": "CANCELLED", "stockReturned": {"p": 2, "q": 3}}
-    assert desk.ask("cancel", "late") == done | both | {"orderId": "late"}
+    assert desk.ask("cancel", "late") == done | both | {"orderId": "late", "version": 2}
     for action in ("expire", "place", None):
         assert desk.ask(action)["code"] == "UNSUPPORTED_EVENT"
     assert desk.tables.unexplained() == {"p": 0, "q": 0}
+
+
+def test_a_command_sent_again_is_answered_with_the_status_that_the_order_has_now(desk):
+    desk.place()
+    desk.ask("confirm")
+    desk.ask("cancel")
+    cancelled = {"orderId": "o", "status": "CANCELLED", "version": 3}
+    for action in ("confirm", "cancel"):
+        assert desk.ask(action) == cancelled | {"result": "REPLAYED"}
+
+
+@pytest.mark.parametrize("end", ["cancel", "expire"])
+def test_an_order_sent_again_after_its_end_is_not_taken_for_placed(desk, end):
+    desk.place(holdSeconds=60)
+    if end == "cancel":
+        desk.ask("cancel")
+    else:
+        desk.wait(70 + GRACE)
+        desk.send("Expiry", {"orderId": "o"})
+        desk.deliver("Expiry")
+    again = desk.place(holdSeconds=60)
+    status = {"cancel": "CANCELLED", "expire": "EXPIRED"}[end]
+    assert (again["result"], again["status"]) == ("REPLAYED", status)
+    assert again["message"] == (
+        f"the order is {status} and takes no stock; to order again, send it under another orderId"
+    )
+
+
+def test_an_extension_is_answered_with_the_end_of_the_hold(desk):
+    desk.place(holdSeconds=60)
+    created = datetime.fromisoformat(order_row(desk.tables)["createdAt"])
+    soon, latest, late = (
+        (created + timedelta(**after)).isoformat(timespec="microseconds")
+        for after in ({"hours": 1}, {"days": 7}, {"days": 8})
+    )
+    extended = desk.ask("extend", until=soon)
+    assert (extended["expiresAt"], "message" in extended) == (soon, False)
+    for result in ("APPLIED", "REPLAYED"):
+        cut = desk.ask("extend", until=late)
+        assert (cut["result"], cut["expiresAt"]) == (result, latest)
+        assert f"ends at {latest}, not at {late}" in cut["message"]
 
 
 def test_an_order_is_answered_directly_at_once(desk):

@@ -43,7 +43,7 @@ from inventory_orders.errors import (
     Verdict,
     id_reused_error,
 )
-from inventory_orders.invocation import direct, order_commands, runtime
+from inventory_orders.invocation import order_commands, runtime
 from inventory_orders.invocation.sqs import SqsCalls
 from inventory_orders.invocation.telemetry import emit_orders, logger
 from inventory_orders.messages.order_commands import order_command
@@ -279,9 +279,8 @@ def change_order(
         raise unknown_order(order_id)
     if outcome.verdict not in (Verdict.APPLIED, Verdict.REPLAYED):
         raise problem_of(outcome)
-    client = runtime.process().committer.client
-    record = direct.read_order(order_id, client, read_deadline(client.clock))
-    return HttpAnswer(200, order_commands.answer(command, outcome) | direct.of_order(record))
+    deadline = read_deadline(runtime.process().committer.client.clock)
+    return HttpAnswer(200, order_commands.answer(command, outcome, deadline))
 
 
 def _shown(record: OrderRecord, caller: Caller) -> dict[str, Any]:

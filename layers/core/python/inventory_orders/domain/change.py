@@ -70,7 +70,8 @@ _REJECTIONS = {
     "NOT_CONFIRMED": "the order {subject} is not confirmed; confirm it first, when it is paid",
     "NOT_OPEN": "the command names more of {subject} than is left to hand over; correct the quantity, or return units that "
     "were handed over",
-    "TOO_MANY_STEPS": "the order {subject} has no room for another command that names items; one without items still fits",
+    "TOO_MANY_STEPS": "the order {subject} has no room for another command that names items. Fulfil or cancel the rest "
+    "without items; book units that come back as an adjustment of their product",
     "ORDER_FULFILLED": "the order {subject} was handed over already; return it instead",
     "NOT_FULFILLED": "the order {subject} was not handed over yet; cancel it instead",
     "NOT_DELIVERED": "more of {subject} is said to come back than was delivered and is not back yet; correct the quantity",

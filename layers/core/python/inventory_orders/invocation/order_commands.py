@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from inventory_orders.clock import SystemClock
+from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.change import OrderAction, OrderKey, RejectionReason
-from inventory_orders.domain.order_command import OrderCommand, Transition
+from inventory_orders.domain.order_command import MAX_HOLD, OrderCommand, Transition
 from inventory_orders.engine.outcomes import ChangeOutcome, CommitReport
 from inventory_orders.errors import Verdict
 from inventory_orders.invocation import direct, runtime
@@ -83,16 +83,33 @@ def carry_out(command: OrderCommand, context: Any) -> ChangeOutcome:
     return report.outcome_of_one()
 
 
-def answer(command: OrderCommand, outcome: ChangeOutcome) -> direct.Answer:
-    """The answer to a command: `result`, the `orderId`, and what went back into stock; or what to do."""
+def answer(command: OrderCommand, outcome: ChangeOutcome, deadline: Deadline) -> direct.Answer:
+    """The answer to a command: `result`, the order's present status, and what went back into stock; or what to do.
+
+    Args:
+        command: The command.
+        outcome: Its outcome.
+        deadline: When to give up reading the order that a repeated command is about.
+
+    Raises:
+        StoreError: It could not be read.
+    """
     result = direct.of_outcome(outcome)
     if outcome.verdict is Verdict.POISON:
         return result
     result["orderId"] = command.order_id
+    order = None
     if isinstance(outcome.applied, Transition):
+        order = outcome.applied.record(None, outcome.after, outcome.at).after
         gives_back = outcome.applied.gives_back
-        result |= {
-            "status": outcome.applied.status,
-            "stockReturned": {product_id: gives_back[product_id] for product_id in outcome.after},
+        result["stockReturned"] = {
+            product_id: gives_back[product_id] for product_id in outcome.after
         }
-    return result
+    elif outcome.verdict in (Verdict.APPLIED, Verdict.REPLAYED):
+        order = direct.read_order(command.order_id, runtime.process().committer.client, deadline)
+    if command.until and order is not None and command.until > (order.expires_at or command.until):
+        result["message"] = (
+            f"until: the hold ends at {order.expires_at}, not at {command.until}, because a hold ends at most "
+            f"{MAX_HOLD.days} days after the order"
+        )
+    return result | direct.of_order(order)
