@@ -21,6 +21,7 @@ from local.endpoint import embedded_settings, use_embedded
 from operations.aws import Aws
 from operations.errors import UserError
 from operations.orders_file import count_orders
+from operations.words import counted
 
 app = typer.Typer()
 _PANEL = "This machine"
@@ -196,7 +197,8 @@ def invoke(
 ) -> None:
     """Invoke one handler with one event: on the running stack, or without one in this process with moto.
 
-    Exit status 0: a good answer. 1: no answer. 3: a refusal, an error, "later", or returned messages of a batch.
+    Exit status 0: a good answer. 1: no answer, or an event for another function, which is not sent. 3: a refusal, an
+    error, "later", or a batch of which messages were returned or dead-lettered.
     """
     from local import invoke as invocations  # noqa: PLC0415 - moto and boto3 are slow to import
 
@@ -204,6 +206,11 @@ def invoke(
         known = ", ".join(invocations.function_names())
         raise UserError(f"there is no function {function}; the functions are {known}")
     content = invocations.read_event(event, function)
+    meant = invocations.addressee(event, content)
+    if meant not in (None, function):
+        raise UserError(
+            f"{event} is an event for {meant}, not for {function}; run: make invoke FUNCTION={meant} EVENT={event}"
+        )
     running = emulator.running()
     if running is not None:
         aside.print(f"[dim]On the running stack at {running.endpoint}[/]")
@@ -225,7 +232,9 @@ def invoke(
     screen.out(json.dumps(result.answer, indent=2))
     if result.failed:
         raise typer.Exit(1)
-    if not invocations.is_good(result.answer):
+    if result.dead_lettered:
+        aside.print(f"[bold red]Not accepted:[/] {counted(result.dead_lettered, 'dead letter')}")
+    if not result.is_good:
         raise typer.Exit(_NOT_GOOD)
 
 

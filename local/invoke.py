@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from local import ROOT
 from local.endpoint import REGION, embedded_settings
+from operations import emf
 from operations.aws import Aws
 from operations.errors import UserError
 from operations.queues import peek_dead_letters
@@ -25,6 +26,17 @@ from operations.queues import peek_dead_letters
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_dynamodb.type_defs import KeySchemaElementTypeDef
+
+
+FED_BY = {
+    "OrderQueue": "place_orders",
+    "OrderQueueFifo": "place_orders",
+    "StockQueue": "adjust_stock",
+    "CatalogueQueue": "manage_products",
+    "OrderCommandQueue": "change_orders",
+    "ExpiryQueue": "change_orders",
+}
+"""The function that each queue of the stack feeds."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +55,17 @@ class Invocation:
     dead_letters: Sequence[str] = ()
     failed: bool = False
 
+    @property
+    def dead_lettered(self) -> int:
+        """How many messages of a batch it dead-lettered, by the metrics in its log."""
+        metrics = emf.parse(self.logs.splitlines())
+        return int(sum(emf.values_of(metrics, "MessagesDeadLettered")))
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the answer is good, and every message of a batch was accepted."""
+        return is_good(self.answer) and not self.dead_lettered
+
 
 def function_names() -> list[str]:
     """List the functions of this project."""
@@ -50,14 +73,30 @@ def function_names() -> list[str]:
 
 
 def is_good(answer: Any) -> bool:
-    """Whether an answer has no refusal, no error and no returned message."""
+    """Whether an answer has no refusal, no error, no returned message and no event that cannot be published."""
     if not isinstance(answer, dict):
         return False
     if "statusCode" in answer:
         return int(answer["statusCode"]) < 400
     if "batchItemFailures" in answer:
         return not answer["batchItemFailures"]
-    return "code" not in answer
+    return "code" not in answer and not answer.get("undeliverable")
+
+
+def addressee(path: Path, event: Any) -> str | None:
+    """Find the function that an event is for, by its queue or stream, or by the name of a sample; None if nothing says it."""
+    records = event.get("Records") if isinstance(event, dict) else None
+    if records and isinstance(records, list) and isinstance(records[0], dict):
+        source, arn = records[0].get("eventSource"), str(records[0].get("eventSourceARN", ""))
+        if source == "aws:dynamodb":
+            return "publish_events"
+        # A deployed queue has its name in the stack as a part of its own.
+        named = [queue for queue in FED_BY if queue in arn.rpartition(":")[2]]
+        if source == "aws:sqs" and named:
+            return FED_BY[max(named, key=len)]
+    if path.resolve().parent == ROOT / "events":
+        return next((name for name in function_names() if path.name.startswith(name)), None)
+    return None
 
 
 def read_event(path: Path, function: str) -> Any:

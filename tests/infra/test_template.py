@@ -21,6 +21,7 @@ from inventory_orders.publishing.publisher import RETRYABLE_SECONDS
 from inventory_orders.retry import EARLY_DELIVERIES, redelivery_delay
 from inventory_orders.store.rows import KEYS, Table
 from local import ROOT
+from local.invoke import FED_BY
 from operations.aws import LIVE
 from tests.support.streams import product_row
 from tests.support.template import resources, shared_stack_of, stack_of, synthesise
@@ -753,3 +754,18 @@ def test_the_api_has_the_routes_of_its_contract():
         if method != "parameters"
     }
     assert operations == set(ROUTES)
+
+
+def test_each_queue_feeds_the_function_that_local_commands_expect(dev):
+    def name_of(reference):
+        return reference["Fn::GetAtt"][0]
+
+    fed = {
+        name_of(mapping["Properties"]["EventSourceArn"]): mapping["Properties"]["FunctionName"]
+        for mapping in resources(dev, "AWS::Lambda::EventSourceMapping").values()
+        if "Queue" in json.dumps(mapping["Properties"]["EventSourceArn"])
+    }
+    assert len(fed) == len(FED_BY)
+    for queue, function in fed.items():
+        expected = max((name for name in FED_BY if name in queue), key=len)
+        assert FED_BY[expected].replace("_", "") in json.dumps(function).lower(), queue

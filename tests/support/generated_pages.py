@@ -20,7 +20,7 @@ from inventory_orders.domain.change import Rejection, RejectionReason, Shortage
 from inventory_orders.messages.schema import json_schema
 from local import ROOT
 from operations import asyncapi, codes
-from tests.support import assumptions, runbook
+from tests.support import assumptions, runbook, samples
 
 FOLDER = ROOT / "docs" / "generated"
 _MESSAGES = ("adjustment", "catalogue_event", "expiry", "order")
@@ -291,5 +291,6 @@ if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     for name in PAGES:
         (FOLDER / name).write_text(text_of(name), "utf-8")
+    samples.PAGE.write_text(samples.text(), "utf-8")
     asyncapi.PAGE.write_text(asyncapi.text(), "utf-8")
     costs.PAGE.write_text(costs.updated(costs.PAGE.read_text("utf-8")), "utf-8")

@@ -6,9 +6,13 @@ import re
 import sys
 
 import pytest
+from typer.testing import CliRunner
 
-from local import ROOT
-from local.invoke import FakeContext, function_names, load_handler, make_stack
+from cli import main
+from local import ROOT, emulator
+from local.invoke import FED_BY, FakeContext, addressee, function_names, load_handler, make_stack
+from operations.errors import UserError
+from tests.support import samples
 from tests.support.tea_shop import forget_what_handlers_made
 
 SAMPLES = sorted(path.stem for path in (ROOT / "events").glob("*.json"))
@@ -57,6 +61,61 @@ def moto():
         forget_what_handlers_made()
         yield
     forget_what_handlers_made()
+
+
+def test_the_index_lists_every_sample_with_the_answer_that_its_function_gives():
+    assert sorted(samples.SHOWS) == SAMPLES
+    assert samples.PAGE.read_text("utf-8") == samples.text(), "run: make docs"
+
+
+def test_a_sample_is_accepted_as_a_whole_unless_its_name_says_otherwise():
+    rows = re.findall(
+        r"^\| \[(\w+)\.json\].* (\d) \|$", samples.PAGE.read_text("utf-8"), re.MULTILINE
+    )
+    assert dict(rows) == {name: "3" if samples.is_bad(name) else "0" for name in samples.SHOWS}
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_a_sample_is_not_sent_to_another_function(sample, monkeypatch):
+    monkeypatch.setattr(emulator, "running", lambda: pytest.fail("it is about to be sent"))
+    path = str(ROOT / "events" / f"{sample}.json")
+    meant = samples.function_of(sample)
+    for function in function_names():
+        if function != meant:
+            done = CliRunner().invoke(main.app, ["invoke", function, path])
+            assert isinstance(done.exception, UserError)
+            said = f"{path} is an event for {meant}, not for {function}; run: make invoke FUNCTION={meant} "
+            assert said in str(done.exception)
+
+
+def test_no_event_of_ones_own_is_accepted_by_another_function(tmp_path):
+    """A batch is recognised by its queue or stream. A function refuses the commands and requests of others."""
+    with samples.opened():
+        for sample in SAMPLES:
+            event, meant = samples.event_of(sample), samples.function_of(sample)
+            if "Records" in event:
+                assert addressee(tmp_path / "event.json", event) == meant
+                continue
+            assert addressee(tmp_path / "event.json", event) is None
+            for function in set(function_names()) - {meant}:
+                assert not samples.invoke(function, event).is_good, (sample, function)
+
+
+def test_a_batch_from_a_deployed_queue_is_for_the_function_that_it_feeds(tmp_path):
+    for queue, function in FED_BY.items():
+        arn = f"arn:aws:sqs:eu-west-1:123456789012:InventoryOrders-dev-{queue}1A2B3C4D-x1y2z3.fifo"
+        event = {"Records": [{"eventSource": "aws:sqs", "eventSourceARN": arn}]}
+        assert addressee(tmp_path / "event.json", event) == function
+    for strange in ([], {"Records": []}, {"Records": [1]}, {"Records": 1}, None):
+        assert addressee(tmp_path / "event.json", strange) is None
+
+
+@pytest.mark.parametrize(("sample", "status"), [("place_orders", 0), ("place_orders_poison", 3)])
+def test_the_exit_status_says_whether_all_messages_were_accepted(sample, status, monkeypatch):
+    monkeypatch.setattr(emulator, "running", lambda: None)
+    done = CliRunner().invoke(main.app, ["invoke", "place_orders", f"events/{sample}.json"])
+    assert done.exit_code == status
+    assert ("Not accepted: 13 dead letters" in done.stderr) is (status == 3)
 
 
 @pytest.mark.parametrize("sample", [name for name in SAMPLES if "fifo" in name])

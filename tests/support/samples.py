@@ -1,0 +1,148 @@
+"""The index of the sample events: each with what it shows, in an order in which every one is answered as the index says."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+from collections.abc import Iterator
+from typing import Any
+from unittest.mock import patch
+
+from local import ROOT
+from local.endpoint import embedded_settings
+from local.invoke import FakeContext, Invocation, function_names, load_handler
+from tests.support.tea_shop import tea_shop
+
+PAGE = ROOT / "events" / "README.md"
+
+SHOWS = {
+    "place_orders": "five messages: two orders, one for too many units, one for an unknown product, one sent twice",
+    "place_orders_direct": "an order that holds its stock for 15 minutes",
+    "place_orders_direct_bad": "an order for an unknown product",
+    "place_orders_fifo": "orders of two groups of the FIFO queue",
+    "place_orders_poison": "an order, another order under its id, and messages that are not orders",
+    "place_orders_fifo_poison": "a message that is not JSON, between two orders of its group",
+    "change_orders": "a cancellation that comes before its order, then a confirmation",
+    "change_orders_extend": "the order of `place_orders_direct.json` is held as long as possible",
+    "change_orders_confirm": "the first order of `place_orders.json` is paid",
+    "change_orders_part": "one of its units is handed over",
+    "change_orders_direct_bad": "an unknown order is paid",
+    "change_orders_poison": "messages that are not commands",
+    "adjust_stock": "a receipt, sent twice, a correction and a return",
+    "adjust_stock_direct": "a receipt with notes",
+    "adjust_stock_decrement": "three units are taken with an atomic decrement",
+    "adjust_stock_direct_bad": "a correction that takes more than there is",
+    "adjust_stock_poison": "a receipt, another one under its id, and messages that can never be booked",
+    "manage_products_create": "a product is listed",
+    "manage_products": "two catalogue events, the older one last",
+    "manage_products_price": "a price is changed",
+    "manage_products_change": "a low-stock threshold is changed",
+    "manage_products_discontinue": "a product is discontinued",
+    "manage_products_list_again": "the same product is listed again",
+    "manage_products_delist_stale": "an earlier generation of a product is delisted",
+    "manage_products_bad": "a negative price",
+    "manage_products_poison": "messages that can never be applied",
+    "count_stock_acquire": "a lease of five minutes for a count",
+    "count_stock_commit_expired": "a count under a lease that is over",
+    "count_stock_bad": "a lease that is too long",
+    "api": "an order over HTTP",
+    "publish_events": "four changes of rows, as the streams give them",
+    "publish_events_unreadable": "a row with a status of another program",
+    "sweep": "what the schedule sends each minute",
+}
+"""What each sample shows, in the order of the index."""
+
+_WORDS = {"POISON": "dead-lettered", "RETURNED": "returned"}
+
+
+def function_of(name: str) -> str:
+    """Find the function of a sample by its name."""
+    (function,) = (function for function in function_names() if name.startswith(function))
+    return function
+
+
+def event_of(name: str) -> Any:
+    """Read a sample."""
+    return json.loads((ROOT / "events" / f"{name}.json").read_text("utf-8"))
+
+
+def is_bad(name: str) -> bool:
+    """Whether a sample is not accepted as a whole, by its name."""
+    return name.endswith(("_bad", "_poison", "_expired", "_unreadable"))
+
+
+@contextlib.contextmanager
+def opened() -> Iterator[None]:
+    """A tea shop for the samples."""
+    with patch.dict(os.environ, embedded_settings("http://127.0.0.1")), tea_shop():
+        yield
+
+
+def invoke(function: str, event: Any) -> Invocation:
+    """Invoke a handler in the tea shop."""
+    handler, logs = load_handler(function), io.StringIO()
+    stream = handler.logger.registered_handler.stream
+    handler.logger.registered_handler.stream = logs
+    try:
+        with contextlib.redirect_stdout(logs):
+            answer = handler.lambda_handler(event, FakeContext(function))
+    finally:
+        handler.logger.registered_handler.stream = stream
+    return Invocation(answer, logs.getvalue())
+
+
+def said(done: Invocation) -> str:
+    """Say in words how a handler answered."""
+    answer = done.answer
+    if "statusCode" in answer:
+        return f"status {answer['statusCode']}"
+    logged = list(map(json.loads, done.logs.splitlines()))
+    ends = next((line["ends"] for line in logged if "ends" in line), None)
+    codes = list(dict.fromkeys(line["code"] for line in logged if "code" in line))
+    if ends is not None:
+        words = [f"{count} {_WORDS.get(end, end.lower())}" for end, count in ends.items()]
+        return ", ".join(words) + (f": {_listed(codes)}" if codes else "")
+    counts = [
+        f"{answer[name]} {name}" for name in ("published", "undeliverable") if answer.get(name)
+    ]
+    result = _listed([answer["result"], *([answer["code"]] if "code" in answer else [])])
+    return ", ".join([result, *counts])
+
+
+def _listed(codes: list[str]) -> str:
+    return ", ".join(f"`{code}`" for code in codes)
+
+
+def text() -> str:
+    """Write the index, with the answers that the handlers give."""
+    lines = [
+        "# Sample events",
+        "",
+        "`make docs` writes this page from the handlers' answers.",
+        "",
+        "    make up",
+        "    make invoke FUNCTION=place_orders EVENT=events/place_orders.json",
+        "",
+        "On a new stack, in this order, each event gets this answer. Without a running stack each command has a shop of its",
+        "own, so an event about an earlier order is refused. The exit status of `make invoke` is 3 if something was not",
+        "accepted. An event for another function is not sent at all.",
+    ]
+    function = ""
+    with opened():
+        for name, shows in SHOWS.items():
+            if function != function_of(name):
+                function = function_of(name)
+                lines += ["", f"## {function}", ""]
+                lines += ["| event | shows | answer | exit status |", "|---|---|---|---|"]
+            done = invoke(function, event_of(name))
+            status = 0 if done.is_good else 3
+            lines.append(f"| [{name}.json]({name}.json) | {shows} | {said(done)} | {status} |")
+    lines += [
+        "",
+        "## Catalogue files",
+        "",
+        "`catalogue.csv` and `catalogue.jsonl` are for `.venv/bin/inventory-orders load`.",
+    ]
+    return "".join(f"{line}\n" for line in lines)
