@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.main import app
+from inventory_orders.messages.parse import parse_order
 from local import ROOT
 from local.invoke import function_names, invoke_deployed, is_good
 from operations import forget
@@ -34,6 +35,7 @@ TRIED_HERE = {
     "docs/api.md",
     "docs/contributing.md",
     "docs/data-model.md",
+    "docs/limits.md",
     "docs/tutorial.md",
 }
 TRIED_IN_TEST_RUNBOOK = {"docs/runbook.md"}
@@ -200,6 +202,52 @@ def test_an_order_is_placed_read_and_listed_as_the_page_on_the_api_says(aws):
     assert seen == placed
     assert [order["orderId"] for order in listed["orders"]] == ["o-1501"]
     assert confirmed["status"] == "CONFIRMED"
+
+
+def stock_of(aws, product_id):
+    return json.loads(cli("stock", product_id, "--json").stdout)["onHand"]
+
+
+def test_the_stock_of_another_system_is_imported_each_night_and_a_file_that_comes_twice_counts_once(
+    aws, tmp_path
+):
+    page = (ROOT / "docs" / "limits.md").read_text("utf-8")
+    (nightly,) = re.findall(r"```csv\n(.*?)```", page, flags=re.DOTALL)
+    file = tmp_path / "nightly.csv"
+    file.write_text(nightly)
+    (load,) = commands_of("docs/limits.md")
+    teas = ("tea-earl-grey", "tea-peppermint")
+    before = [stock_of(aws, tea) for tea in teas]
+    for _ in range(2):
+        Shell(aws).run(load.replace(file.name, str(file)))
+        assert [stock_of(aws, tea) for tea in teas] == [before[0] + 40, before[1] - 2]
+
+
+def test_a_fulfilment_is_undone_by_a_return_and_another_order(aws):
+    create(aws, "tea-white-monkey", 2)
+    line = {"productId": "tea-white-monkey", "quantity": 2}
+    order = order_body("o-2005", {"tea-white-monkey": 2})
+    back = {"stepId": "undo-1", "items": [line], "restock": True}
+    for function, command in (
+        ("place_orders", order | {"action": "place"}),
+        ("change_orders", {"action": "confirm", "orderId": "o-2005"}),
+        ("change_orders", {"action": "fulfil", "orderId": "o-2005"}),
+        ("change_orders", {"action": "return", "orderId": "o-2005"} | back),
+        ("place_orders", order | {"action": "place", "orderId": "o-2005-again"}),
+    ):
+        assert invoke_deployed(aws, function, command).answer["result"] == "APPLIED", command
+    assert [status_of(aws, id_) for id_ in ("o-2005", "o-2005-again")] == ["FULFILLED", "PENDING"]
+
+
+def test_an_id_with_spaces_is_encoded_as_the_page_on_limits_says():
+    page = (ROOT / "docs" / "limits.md").read_text("utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    for sku in ("Earl Grey, 50 %", "a~20b", "a b", "#1/2?", "é"):
+        names = {}
+        exec(code.split("assert")[0].replace('"Earl Grey, 50 %"', repr(sku)), names)
+        parse_order(json.dumps(order_body("o-1", {names["product_id"]: 1})))
+        assert names["unquote"](names["product_id"].replace("~", "%")) == sku
+    exec(code, {})
 
 
 def examples(heading):
