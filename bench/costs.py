@@ -391,6 +391,12 @@ def _at_a_rate(title: str, ordinary: Life, hot: Life) -> str:
     )
 
 
+def _at_all_rates() -> list[str]:
+    full = _at_a_rate("full batches", Life("", tuple(_steps(96, 10, 96))), LIVES[2])
+    rates = RATES.items()
+    return [*(_at_a_rate(title, life_at(at), life_at(at, hot=True)) for title, at in rates), full]
+
+
 def tables() -> list[str]:
     """The tables of docs/costs.md, as Markdown."""
     shop = small_shop()
@@ -414,17 +420,7 @@ def tables() -> list[str]:
         _table(
             "| orders | in a batch | cold starts | 1 M orders | of a hot product |",
             4,
-            [
-                *(
-                    _at_a_rate(title, life_at(rate), life_at(rate, hot=True))
-                    for title, rate in RATES.items()
-                ),
-                _at_a_rate(
-                    "full batches",
-                    Life("", tuple(_steps(96, 10, 96))),
-                    LIVES[2],
-                ),
-            ],
+            _at_all_rates(),
         ),
         _table(
             "| each month | how many | each | together |",
