@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
+from inventory_orders.invocation.sqs import BYTES_PER_CALL
 from operations.aws import Aws
 from operations.errors import UserError
 from operations.orders_file import OrderMessage
@@ -255,17 +256,21 @@ def read_dead_letter(message: Mapping[str, Any]) -> DeadLetter:
 
 
 def _batches(messages: Iterable[OrderMessage], *, fifo: bool) -> Iterator[Sequence[OrderMessage]]:
-    """Messages for one call each, but one of a group: its second could be accepted without its first.
+    """Messages for one call each, as many as it takes, but one of a group: its second could be accepted without its first.
 
     docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessageBatch.html
     """
     batch: list[OrderMessage] = []
     groups: set[str] = set()
+    size = 0
     for message in messages:
-        if len(batch) == _BATCH or (fifo and message.group in groups):
+        more = len(message.body.encode("utf-8", "surrogatepass"))
+        is_full = len(batch) == _BATCH or size + more > BYTES_PER_CALL
+        if batch and (is_full or (fifo and message.group in groups)):
             yield batch
-            batch, groups = [], set()
+            batch, groups, size = [], set(), 0
         batch.append(message)
+        size += more
         if fifo:
             groups.add(message.group)
     if batch:

@@ -208,9 +208,7 @@ def stock_of(aws, product_id):
     return json.loads(cli("stock", product_id, "--json").stdout)["onHand"]
 
 
-def test_the_stock_of_another_system_is_imported_each_night_and_a_file_that_comes_twice_counts_once(
-    aws, tmp_path
-):
+def test_the_movements_of_a_night_are_booked_once_however_often_they_are_loaded(aws, tmp_path):
     page = (ROOT / "docs" / "limits.md").read_text("utf-8")
     (nightly,) = re.findall(r"```csv\n(.*?)```", page, flags=re.DOTALL)
     file = tmp_path / "nightly.csv"

@@ -8,10 +8,12 @@ import os
 import re
 import signal
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 from types import SimpleNamespace
 
+import boto3
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 from typer.testing import CliRunner
@@ -25,6 +27,7 @@ from operations.follow import Heard
 from operations.orders_file import OrderMessage
 from operations.redrive import CAUSES, MAY_SUCCEED_NOW
 from operations.words import counted
+from simulated_aws import SimulatedAws, answered_by
 from tests.support.messages import order_body
 from tests.support.stack import in_the_background
 
@@ -179,6 +182,23 @@ def test_a_message_of_a_group_is_not_sent_beside_one_before_it(queue, calls):
     messages = [OrderMessage(body, group=group) for body, group in groups.items()]
     assert queues.send(aws, queue, messages) == list("abcde")
     assert sent == calls
+
+
+@pytest.mark.parametrize(("characters", "calls"), [(110_000, [9, 2]), (262_144, [4, 4, 3])])
+def test_large_orders_are_sent_in_as_many_calls_as_sqs_takes(characters, calls):
+    simulated, sizes = SimulatedAws(time.time), []
+    url = simulated.sqs.create("Q").url
+    messages = [OrderMessage(chr(ord("a") + n) * characters, group="g") for n in range(11)]
+
+    def answer(service, operation, request):
+        sizes.append(len(request["Entries"]))
+        return simulated.answer(service, operation, request)
+
+    with answered_by(answer):
+        aws = SimpleNamespace(outputs={queues.STANDARD: url}, sqs=boto3.client("sqs"))
+        assert len(queues.send(aws, queues.STANDARD, messages, rate=1e9)) == 11
+    assert sizes == calls
+    assert len(simulated.sqs.queues["Q"].messages) == 11
 
 
 def test_after_ctrl_c_only_requests_in_flight_end(monkeypatch):
