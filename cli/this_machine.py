@@ -37,8 +37,8 @@ def demo(
     orders: Annotated[
         Path | None,
         typer.Option(
-            help="Send the first 1,000 orders of this file instead: one that `send` takes, or the real orders in "
-            "local/real_orders, whose quantities and customers are invented."
+            help="Send the orders of this file instead: one that `send` takes, or local/real_orders/baskets.csv.gz, whose "
+            "quantities and customers are invented."
         ),
     ] = None,
     unchecked: Annotated[
@@ -46,30 +46,34 @@ def demo(
         typer.Option("--unchecked", help="Send the file as it is, with what is not an order."),
     ] = False,
 ) -> None:
-    """Deploy to the embedded AWS, send thousands of orders through SQS, and read the books."""
-    if orders is not None and not unchecked and orders.resolve() != sample_orders.REAL_ORDERS:
-        count_orders(orders, sample_orders.ORDERS_OF_FILE)
+    """Deploy to the embedded AWS, send thousands of orders through SQS, and read the books.
+
+    Its products are its own: their ids begin with demo-, and each run sets their stock.
+    """
+    if orders is not None and not unchecked and not sample_orders.is_real(orders):
+        count_orders(orders)
     running = start_embedded(screen)
     # Start the dashboard before the orders: it has to watch the queues' depths, which are stored nowhere.
     page = background.start()
     # Imported late, so that the first output appears at once.
     from local import demo as demonstration  # noqa: PLC0415
+    from local import demo_report  # noqa: PLC0415
 
     use_embedded(running.endpoint)
     aws = Aws.of_stack(stack.STACK_NAME)
     result = demonstration.run_demo(aws, running, screen, orders)
-    demonstration.show(result, screen)
+    demo_report.show(result, screen)
     path = demonstration.write_json(result)
     screen.print(f"\n[bold]The dashboard, live:[/] {page.address('dashboard')}", soft_wrap=True)
     screen.print(
-        f"[dim]The same figures are in {os.path.relpath(path)}. The embedded AWS is still running; try next:\n"
-        "  make dashboard                      open that page\n"
-        "  make invoke FUNCTION=place_orders EVENT=events/place_orders.json\n"
+        f"[dim]These figures are also in {os.path.relpath(path)}. The embedded AWS is still running. What to try next:\n"
+        "  make dashboard                      open the dashboard in a browser\n"
+        "  make desk                           see the orders to ship, the dead letters and the stock\n"
+        "  .venv/bin/inventory-orders status   count rows, messages and dead letters\n"
+        "  make demo ORDERS=FILE               send your own orders: a file as `send` takes it\n"
         "  make demo ORDERS=local/real_orders/baskets.csv.gz\n"
-        "                                      real orders instead; or a file of orders that `send` takes\n"
-        "  .venv/bin/inventory-orders status   tables, queues, dead letters\n"
-        '  eval "$(make env)"                  point any AWS client at this stack\n'
-        "  make down                           stop it[/]",
+        "                                      send a wholesaler's orders\n"
+        "  make down                           stop everything and delete its data[/]",
         soft_wrap=True,
     )
     if not result.good:

@@ -17,9 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table as RichTable
 
 from inventory_orders.clock import Clock, Deadline, SystemClock
 from inventory_orders.domain.adjustment import Adjustment
@@ -28,6 +26,7 @@ from inventory_orders.domain.events import EventType
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.engine.committer import Committer
+from inventory_orders.engine.outcomes import ChangeOutcome
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import PoisonMessageError, Verdict
 from inventory_orders.messages.parse import parse_order
@@ -48,8 +47,8 @@ from operations.orders_file import OrderMessage
 from operations.words import counted
 
 ORDERS = 2000
+HOT_PRODUCT = sample_orders.own_id(sample_orders.HOT_PRODUCT)
 _QUIET_SECONDS = 90
-_COLUMNS = 40
 _LOG_GROUP = "PlaceOrdersLogGroupName"
 
 
@@ -63,6 +62,7 @@ class Workload:
         standard: Messages for the standard queue, in order, including duplicates and poison.
         fifo: Messages for the FIFO queue.
         title: The heading of its summary.
+        text: What the orders are like, and how much stock there is, for a person who watches.
     """
 
     products: Sequence[NewProduct]
@@ -70,6 +70,7 @@ class Workload:
     standard: Sequence[OrderMessage]
     fifo: Sequence[OrderMessage]
     title: str
+    text: str
 
     @property
     def messages(self) -> list[OrderMessage]:
@@ -93,7 +94,9 @@ class DemoResult:
         dead_letters: The dead letters of this workload, without duplicates.
         samples: The handlers' metrics of this run.
         lost: Number of messages of valid orders that are not stored, and of others that are no dead letters.
+        replayed: Number of messages that brought a stored order again.
         shop: The shop, with the events that it heard.
+        began: When the first message was sent (Unix milliseconds).
     """
 
     workload: Workload
@@ -102,7 +105,9 @@ class DemoResult:
     dead_letters: Sequence[queues.DeadLetter]
     samples: Sequence[emf.Sample]
     lost: int
+    replayed: int
     shop: Shop
+    began: int
 
     @property
     def rows(self) -> dict[str, Row]:
@@ -172,6 +177,8 @@ class DemoResult:
         attempts = emf.values_of(self.samples, "VersionConflict")
         retries = emf.values_of(self.samples, "Retries")
         transactions = len(emf.values_of(self.samples, "OrdersPerTransaction"))
+        committed = len(emf.values_of(self.samples, "CommitLatency"))
+        conflicts = int(sum(attempts))
         codes = Counter(dead_letter.code for dead_letter in self.dead_letters)
         messages = len(self.workload.messages)
         events, delays = self.shop.events, self.shop.delays
@@ -181,19 +188,22 @@ class DemoResult:
             "ordersPlaced": placed,
             "ordersRejected": rejected,
             "rejectedByReason": dict(reasons.most_common()),
-            "ordersReplayed": int(sum(emf.values_of(self.samples, "OrdersReplayed"))),
+            "ordersReplayed": self.replayed,
             "ordersLost": self.lost,
             "deadLetters": len(self.dead_letters),
             "deadLettersByCode": dict(codes.most_common()),
+            "ordersNeverPaid": len(self.workload.unpaid),
             "booksBalance": self.balance,
             "seconds": round(self.seconds, 3),
             "ordersPerSecond": round((placed + rejected) / self.seconds, 1),
             "messagesPerSecond": round(messages / self.seconds, 1),
             "transactions": transactions,
             "transactionsPer100Orders": round(100 * transactions / max(1, placed + rejected), 1),
+            "laneTransactions": committed - transactions,
             "commitAttempts": len(attempts),
-            "conflicts": int(sum(attempts)),
-            "conflictRate": round(sum(attempts) / max(1, len(attempts)), 4),
+            "conflicts": conflicts,
+            "conflictRate": round(conflicts / max(1, len(attempts)), 4),
+            "otherFailedAttempts": len(attempts) - committed - conflicts,
             "retriesOnAverage": round(sum(retries) / max(1, len(retries)), 3),
             "retriesAtMost": int(max(retries, default=0)),
             "eventsDelivered": events.total(),
@@ -212,42 +222,68 @@ class DemoResult:
 
 
 def tea_shop_day(run: str, count: int) -> Workload:
-    """Make a workload: a third of the orders for one hot product, 10 % sent twice, 1 % poison of all kinds."""
-    chance = random.Random(run)
-    good = sample_orders.orders(run, count, chance)
+    """Make a workload: a third of the orders for one hot product, 10 % sent twice, 1 % poison of all kinds.
+
+    But for ids it is always the same one.
+    """
+    chance = random.Random("a tea shop's day")
+    good = sample_orders.of_own_products(sample_orders.orders(run, count, chance))
     bad = sample_orders.poison(run, max(1, count // 100), good)
-    hot = [message for message in good if message.group == sample_orders.HOT_PRODUCT]
+    again = chance.sample(good, count // 10)
+    hot = [message for message in good if message.group == HOT_PRODUCT]
     # Half of the hot orders use the FIFO queue, so that the rest meets contention on the standard queue.
     fifo = hot[::2]
     through_fifo = {message.order_id for message in fifo}
     standard = [message for message in good if message.order_id not in through_fifo]
-    for extra in [*chance.sample(good, count // 10), *bad]:
+    for extra in [*again, *bad]:
         standard.insert(chance.randrange(len(standard) + 1), extra)
-    products = sample_orders.catalogue()
-    unpaid = sample_orders.never_paid(run, products)
-    return Workload(products, unpaid, standard, fifo, "A tea shop's day, with a hot drop")
+    products = [
+        replace(product, product_id=sample_orders.own_id(product.product_id))
+        for product in sample_orders.catalogue()
+    ]
+    return Workload(
+        [*products, sample_orders.HELD_PRODUCT],
+        sample_orders.never_paid(run),
+        standard,
+        fifo,
+        "A tea shop's day",
+        f"{count:,} orders, a third of them for one product with {sample_orders.HOT_STOCK:,} units. "
+        f"{len(again):,} orders are sent twice, and {len(bad):,} messages are invalid on purpose.",
+    )
 
 
 def day_of_file(run: str, path: Path) -> Workload:
-    """Make a workload of the first orders of a file, with so little stock that some products are sold out.
+    """Make a workload of a file's orders, with so little stock that some products are sold out.
 
     Raises:
         UserError: The file holds no valid order.
     """
-    messages = sample_orders.orders_of(path, run, sample_orders.ORDERS_OF_FILE)
-    products = sample_orders.stock_for(sample_orders.demand(messages))
+    real = sample_orders.is_real(path)
+    found = sample_orders.orders_of(path, run, sample_orders.REAL_ORDERS_SENT if real else None)
+    messages = sample_orders.of_own_products(found)
+    wanted = sample_orders.demand(messages)
+    products = sample_orders.stock_for(wanted)
     if not products:
-        raise UserError(
-            f"{path} holds no valid order in its first {sample_orders.ORDERS_OF_FILE:,}; the demonstration needs one"
-        )
-    unpaid = sample_orders.never_paid(run, products)
-    invented = path.resolve() == sample_orders.REAL_ORDERS
+        raise UserError(f"{path} holds no valid order, and the demonstration needs at least one")
     title = (
-        "Real orders, with invented quantities and customers"
-        if invented
-        else f"Orders of {path.name}"
+        f"{len(messages):,} real orders of a wholesaler, with invented quantities and customers"
+        if real
+        else f"The orders of {path.name}"
     )
-    return Workload(products, unpaid, messages, [], title)
+    short = sum(product.opening_stock < wanted[product.product_id] for product in products)
+    text = (
+        f"{counted(len({m.order_id for m in messages} - {None}), 'order')} for {counted(len(products), 'product')}. Their ids begin with demo-, so no "
+        "product of yours changes. There are as many units as the orders want"
+        + (f", but fewer of {counted(short, 'best seller')}." if short else ".")
+    )
+    return Workload(
+        [*products, sample_orders.HELD_PRODUCT],
+        sample_orders.never_paid(run),
+        messages,
+        [],
+        title,
+        text,
+    )
 
 
 def run_demo(aws: Aws, emulator: Emulator, console: Console, orders: Path | None) -> DemoResult:
@@ -280,14 +316,13 @@ def _run(aws: Aws, emulator: Emulator, console: Console, orders: Path | None) ->
     if queues.FIFO not in aws.outputs:
         workload = replace(workload, standard=workload.messages, fifo=())
     _wait_for_earlier_messages(aws, emulator, console)
+    console.print(workload.text, soft_wrap=False)
     with console.status(f"Stocking {counted(len(workload.products), 'product')}"):
         stock_up(aws, workload.products, run)
-    since = int(time.time() * 1000)
     with listening(aws) as listen:
         place_unpaid(aws, workload.unpaid)
-        began = time.monotonic()
-        ids = _send_and_watch(aws, emulator, console, workload)
-        seconds = time.monotonic() - began
+        began = int(time.time() * 1000)
+        ids, seconds = _send_and_watch(aws, emulator, console, workload)
         unpaid = frozenset(order.order_id for order in workload.unpaid)
         shop = Shop(run, len(workload.order_ids), unpaid)
         _live_on(aws, emulator, console, shop, listen)
@@ -299,7 +334,7 @@ def _run(aws: Aws, emulator: Emulator, console: Console, orders: Path | None) ->
             for dead_letter in queues.dead_letters(aws, 100_000)
             if dead_letter.original_message_id in ids
         }
-        samples = _samples_since(since, emf.read_samples(aws, _LOG_GROUP, since))
+        samples = _samples_since(began, emf.read_samples(aws, _LOG_GROUP, began))
     return DemoResult(
         workload=workload,
         seconds=seconds,
@@ -307,7 +342,9 @@ def _run(aws: Aws, emulator: Emulator, console: Console, orders: Path | None) ->
         dead_letters=list(dead_letters.values()),
         samples=samples,
         lost=count_lost(ids, dead_letters, books),
+        replayed=count_replayed(ids, dead_letters, books),
         shop=shop,
+        began=began,
     )
 
 
@@ -324,9 +361,11 @@ def place_unpaid(aws: Aws, orders: Sequence[Order], clock: Clock | None = None) 
     report = Committer(Store(aws.dynamodb, aws.tables), clock=clock).apply(
         orders, Deadline.after(60, SystemClock())
     )
-    failed = [outcome for outcome in report.outcomes if outcome.verdict is not Verdict.APPLIED]
-    if failed:
-        raise UserError(f"an order with a short hold could not be placed: {failed[0]}")
+    for outcome in report.outcomes:
+        if outcome.verdict is not Verdict.APPLIED:
+            raise UserError(
+                f"an order that nobody will pay could not be placed: {_why(outcome)}. {_AGAIN}"
+            )
     aws.functions.invoke(FunctionName=aws.live("Sweep"), Payload=json.dumps({"action": "sweep"}))
 
 
@@ -340,18 +379,12 @@ def _live_on(
     """Hear the orders' events, pay, ship and take back, until all expected events have come or nothing moves any more."""
     patience = Patience()
     with progress_bar(console) as progress:
-        bar = progress.add_task("Outcomes", total=shop.awaited, note="")
+        bar = progress.add_task("Events  ", total=shop.awaited, note="")
         while len(shop.heard) < shop.awaited:
             emulator.check()
             # Not for longer: it answers what it has heard when it has listened.
             queues.send(aws, queues.COMMANDS, shop.hear(listen(0.1)))
-            last = next(reversed(shop.heard.values()), None)
-            progress.update(
-                bar,
-                completed=len(shop.heard),
-                total=shop.awaited,
-                note="" if last is None else last.event["detail-type"],
-            )
+            progress.update(bar, completed=len(shop.heard), total=shop.awaited)
             # Totals: a message that is delivered again and again without success does not move.
             commands = queues.depth(aws, queues.COMMANDS).total
             holds = queues.depth(aws, queues.EXPIRIES).total
@@ -403,6 +436,23 @@ def count_lost(
     return sum(is_lost(key, message) for key, message in messages.items())
 
 
+def count_replayed(
+    messages: Mapping[str, OrderMessage],
+    dead_letters: Mapping[str, queues.DeadLetter],
+    books: Books,
+) -> int:
+    """Count the messages that brought a stored order again.
+
+    Args:
+        messages: The messages that were sent, by SQS message id.
+        dead_letters: Their dead letters, by SQS message id.
+        books: The tables afterwards.
+    """
+    answered = [_stored_id(m, books) for key, m in messages.items() if key not in dead_letters]
+    stored = [order_id for order_id in answered if order_id is not None]
+    return len(stored) - len(set(stored))
+
+
 def _stored_id(message: OrderMessage, books: Books) -> str | None:
     """The id of a message's order if it is stored with the same content, else None."""
     try:
@@ -428,9 +478,24 @@ def stock_up(aws: Aws, products: Sequence[NewProduct], run: str) -> None:
             restock = Adjustment(product.product_id, f"restock-{run}", delta, "CORRECTION")
             adjustments.append(restock)
     report = Committer(store).apply(adjustments, Deadline.after(60, SystemClock()))
-    failed = [outcome for outcome in report.outcomes if outcome.verdict is not Verdict.APPLIED]
-    if failed:
-        raise UserError(f"the shop could not be restocked: {failed[0]}")
+    for adjustment, outcome in zip(adjustments, report.outcomes, strict=True):
+        if outcome.verdict is not Verdict.APPLIED:
+            raise UserError(
+                f"the stock of {adjustment.product_id} could not be set: {_why(outcome)}. {_AGAIN}"
+            )
+
+
+_AGAIN = "Start it again; if that does not help, `make down` begins with an empty shop"
+
+
+def _why(outcome: ChangeOutcome) -> str:
+    words = outcome.detail if outcome.rejection is None else outcome.rejection.words
+    return words or outcome.cause
+
+
+def rate(a_second: float) -> str:
+    """Format a rate, with a decimal if it is small."""
+    return f"{a_second:,.0f}" if a_second >= 10 else f"{a_second:.1f}"
 
 
 def progress_bar(console: Console) -> Progress:
@@ -492,8 +557,12 @@ def _wait_for_earlier_messages(aws: Aws, emulator: Emulator, console: Console) -
 
 def _send_and_watch(
     aws: Aws, emulator: Emulator, console: Console, workload: Workload
-) -> dict[str, OrderMessage]:
-    """Send everything and show progress until the queues are empty. Returns the messages by SQS message id."""
+) -> tuple[dict[str, OrderMessage], float]:
+    """Send everything and show progress until the queues are empty.
+
+    Returns:
+        The messages by SQS message id, and the seconds from the first one sent until the last one ended.
+    """
     total = len(workload.messages)
     sent = 0
 
@@ -501,6 +570,7 @@ def _send_and_watch(
         nonlocal sent
         sent += more
 
+    began = time.monotonic()
     with ThreadPoolExecutor(2) as pool, progress_bar(console) as progress:
         sending = [
             pool.submit(queues.send, aws, queue, messages, on_sent=count)
@@ -510,22 +580,22 @@ def _send_and_watch(
             )
             if messages
         ]
-        bar = progress.add_task("Orders", total=total, note="")
-        began = time.monotonic()
+        bar = progress.add_task("Messages", total=total, note="")
         patience = Patience()
         while True:
             emulator.check()
             done = all(future.done() for future in sending)
             waiting = _waiting(aws)
             settled = max(0, sent - waiting)
-            pace = settled / max(time.monotonic() - began, 0.001)
-            progress.update(bar, completed=settled, note=f"{pace:,.0f} a second")
+            seconds = max(time.monotonic() - began, 0.001)
+            pace = settled / seconds
+            progress.update(bar, completed=settled, note=f"{rate(pace)} a second")
             if done and waiting == 0:
                 break
             patience.look(settled, waiting)
             time.sleep(0.1)
         ids = [message_id for future in sending for message_id in future.result()]
-        return dict(zip(ids, workload.messages, strict=True))
+        return dict(zip(ids, workload.messages, strict=True)), seconds
 
 
 def write_json(result: DemoResult) -> Path:
@@ -533,210 +603,3 @@ def write_json(result: DemoResult) -> Path:
     path = STATE / "demo.json"
     path.write_text(json.dumps(result.summary, indent=2) + "\n", "utf-8")
     return path
-
-
-def show(result: DemoResult, console: Console) -> None:
-    """Print the summary."""
-    summary, samples = result.summary, result.samples
-    console.print()
-    console.rule(f"[bold]{result.workload.title}", align="left")
-    _show_orders(summary, console)
-    _show_cost(summary, console)
-    _show_outcomes(result, console)
-    _show_timeline(samples, console)
-    _show_books(result, console)
-
-
-def _show_orders(summary: dict[str, Any], console: Console) -> None:
-    table = RichTable(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="bold")
-    table.add_column(justify="right")
-    table.add_column(style="dim")
-    table.add_row(
-        "Orders sent", f"{summary['ordersSent']:,}", f"in {summary['messagesSent']:,} messages"
-    )
-    table.add_row("placed", f"{summary['ordersPlaced']:,}", "stock taken, all lines or none")
-    table.add_row(
-        "rejected", f"{summary['ordersRejected']:,}", _counts(summary["rejectedByReason"])
-    )
-    table.add_row(
-        "replayed",
-        f"{summary['ordersReplayed']:,}",
-        "duplicates, answered as done, applied once",
-    )
-    table.add_row(
-        "dead letters", f"{summary['deadLetters']:,}", _counts(summary["deadLettersByCode"])
-    )
-    lost = summary["ordersLost"]
-    note = "valid orders that are not stored, or others that are no dead letters"
-    table.add_row("lost", f"{lost:,}", note if lost else "every message is accounted for")
-    console.print(table)
-
-
-def _show_cost(summary: dict[str, Any], console: Console) -> None:
-    table = RichTable(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="bold")
-    table.add_column(justify="right")
-    table.add_column(style="dim")
-    table.add_row(
-        "Throughput",
-        f"{summary['ordersPerSecond']:,.0f}/s",
-        f"orders answered; {summary['messagesSent']:,} messages in {summary['seconds']:.1f} s, sending included",
-    )
-    table.add_row(
-        "Transactions",
-        f"{summary['transactionsPer100Orders']:.0f}",
-        "committed per 100 orders",
-    )
-    table.add_row(
-        "Conflicts",
-        f"{summary['conflicts']:,}",
-        f"{100 * summary['conflictRate']:.1f} % of {summary['commitAttempts']:,} attempts lost to a rival",
-    )
-    table.add_row(
-        "Retries",
-        f"{summary['retriesOnAverage']:.2f}",
-        f"per order on average, at most {summary['retriesAtMost']}",
-    )
-    console.print()
-    console.print(table)
-
-
-def _show_outcomes(result: DemoResult, console: Console) -> None:
-    """Print the events that the bus delivered."""
-    summary = result.summary
-    table = RichTable(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="bold")
-    table.add_column(justify="right")
-    table.add_column(style="dim")
-    words = {
-        EventType.ORDER_CONFIRMED: "paid",
-        EventType.ORDER_PARTLY_FULFILLED: "shipped in part",
-        EventType.ORDER_PARTLY_CANCELLED: "cancelled in part",
-        EventType.ORDER_FULFILLED: "shipped",
-        EventType.ORDER_RETURNED: "returned",
-        EventType.ORDER_EXPIRED: "expired",
-        EventType.CONFIRMATION_REJECTED: "paid too late (refund)",
-    }
-    by_type: dict[str, int] = summary["eventsByType"]
-    counts = {word: by_type[kind] for kind, word in words.items() if kind in by_type}
-    table.add_row(
-        "Events",
-        f"{summary['eventsDelivered']:,}",
-        _counts(counts),
-    )
-    table.add_row(
-        "missing",
-        f"{summary['eventsMissing']:,}",
-        ""
-        if result.missing or result.differences
-        else "each once, those of an order in order, as in the tables",
-    )
-    table.add_row(
-        "delay",
-        f"{summary['eventDelayP50']:.1f} s",
-        f"at the median, 99 % within {summary['eventDelayP99']:.1f} s; {summary['eventsRepeated']:,} came twice",
-    )
-    console.print()
-    console.print(table)
-    for difference in result.differences[:5]:
-        console.print(f"[bold red]{difference}[/]", soft_wrap=True)
-
-
-def _show_timeline(samples: Sequence[emf.Sample], console: Console) -> None:
-    """Print throughput and conflict rate over time as bars of text."""
-    answered = [
-        (sample.timestamp, value)
-        for name in ("OrdersPlaced", "OrdersRejected", "OrdersReplayed")
-        for sample in samples
-        if sample.name == name and dict(sample.dimensions).keys() == {"service"}
-        for value in sample.values
-    ]
-    attempts = [
-        (sample.timestamp, value)
-        for sample in samples
-        if sample.name == "VersionConflict"
-        for value in sample.values
-    ]
-    if not answered or not attempts:
-        return
-    began = min(at for at, _ in answered)
-    width = max(1, (max(at for at, _ in answered) - began) // _COLUMNS + 1)
-
-    def columns(points: Sequence[tuple[int, float]]) -> list[list[float]]:
-        buckets: list[list[float]] = [[] for _ in range(_COLUMNS)]
-        for at, value in points:
-            buckets[min(_COLUMNS - 1, max(0, at - began) // width)].append(value)
-        return buckets
-
-    rates = [sum(bucket) * 1000 / width for bucket in columns(answered)]
-    conflicts = [sum(bucket) / max(1, len(bucket)) for bucket in columns(attempts)]
-    console.print()
-    console.print(f"[bold]Orders a second[/]  {_bars(rates, max(rates))}  up to {max(rates):,.0f}")
-    console.print(
-        f"[bold]Conflict rate  [/]  {_bars(conflicts, 1.0)}  up to {100 * max(conflicts):.0f} %"
-    )
-
-
-def _bars(values: Sequence[float], full: float) -> str:
-    blocks = " ▁▂▃▄▅▆▇█"
-    return "".join(blocks[round(value / max(full, 1e-9) * (len(blocks) - 1))] for value in values)
-
-
-def _show_books(result: DemoResult, console: Console) -> None:
-    console.print()
-    sold = result.sold
-
-    def order_of_interest(account: Account) -> tuple[bool, bool, bool, int]:
-        is_hot = account.product_id == sample_orders.HOT_PRODUCT
-        own = sold[account.product_id, account.created_at]
-        return (account.balances, not is_hot, account.on_hand > 0, -own)
-
-    shown = sorted(result.accounts, key=order_of_interest)[:8]
-    table = RichTable(
-        title="The books of this run", title_justify="left", title_style="bold", box=None
-    )
-    table.add_column("product")
-    for heading in ("at the start", "sold", "should be", "in stock"):
-        table.add_column(heading, justify="right")
-    table.add_column("status")
-    for account in shown:
-        own = sold[account.product_id, account.created_at]
-        # Changes by other programs meanwhile count into the opening stock.
-        should_be = account.adjusted - account.sold
-        table.add_row(
-            escape(account.product_id),
-            f"{should_be + own:,}",
-            f"{own:,}",
-            f"{should_be:,}",
-            f"{account.on_hand:,}",
-            account.status,
-            style="bold" if account.product_id == sample_orders.HOT_PRODUCT else "",
-        )
-    console.print(table)
-    rest = len(result.accounts) - len(shown)
-    if result.balance:
-        console.print(f"[dim]... and {rest:,} more, all explained to the last unit.[/]")
-        console.print("[bold green]The books balance.[/]")
-    else:
-        wrong = [f"{a.product_id} {_finding(a)}" for a in result.accounts if not a.balances]
-        wrong += result.books.corrupt
-        console.print(
-            f"[bold red]The books do not balance: {counted(len(wrong), 'finding')}. See "
-            "`.venv/bin/inventory-orders audit`[/]",
-            soft_wrap=True,
-        )
-        for one in wrong[:5]:
-            console.print(f"  {escape(one)}", soft_wrap=True)
-
-
-def _finding(account: Account) -> str:
-    """What is wrong with an account, in words."""
-    if not account.settled:
-        return "changed during every read"
-    units = [f"{account.unexplained:+,} unexplained"] if account.unexplained else []
-    return "; ".join([*units, *account.problems])
-
-
-def _counts(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{count:,} {name}" for name, count in counts.items())

@@ -6,7 +6,7 @@ import gzip
 import hashlib
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -22,11 +22,19 @@ REAL_ORDERS = ROOT / "local" / "real_orders" / "baskets.csv.gz"
 HOT_PRODUCT = "tea-first-flush-drop"
 HOT_STOCK = 400
 
-ORDERS_OF_FILE = 1000
-"""How many orders of a file the demonstration sends."""
+REAL_ORDERS_SENT = 1000
+"""How many of `REAL_ORDERS` the demonstration sends. Of other files it sends all."""
 
 UNPAID = 20
 HOLD_SECONDS = 10
+
+_OWN = "demo-"
+_LONGEST_PRODUCT_ID, _LONGEST_ORDER_ID = 64, 128
+HELD_PRODUCT = NewProduct(f"{_OWN}never-paid", UNPAID, name="Ordered, but never paid")
+"""A product for the unpaid orders alone: they would take the last units from other orders."""
+
+# The most that a product may have when it is created.
+_MOST_UNITS = 1_000_000_000
 
 _TEAS = """
 assam-breakfast:Assam Breakfast:690  ceylon-highland:Ceylon Highland:720  chamomile-flowers:Chamomile Flowers:540
@@ -75,17 +83,35 @@ def orders(run: str, count: int, chance: random.Random) -> list[OrderMessage]:
     return messages
 
 
-def never_paid(run: str, products: Sequence[NewProduct]) -> list[Order]:
-    """Make orders that hold a unit each of the product with the most stock. They stay unpaid, so their holds end.
+def never_paid(run: str) -> list[Order]:
+    """Make orders for a unit each of `HELD_PRODUCT`. They stay unpaid, so their holds end.
 
     Their holds are shorter than the 60 s that a message may ask for, so that the demonstration sees the end.
     """
-    most = max(products, key=lambda product: product.opening_stock)
-    lines = [(most.product_id, 1)]
+    lines = added_up([(HELD_PRODUCT.product_id, 1)])
     return [
-        Order(f"{run}-unpaid-{n}", f"user-{n}", added_up(lines), default_hold=HOLD_SECONDS)
+        Order(f"{run}-unpaid-{n}", f"user-{n}", lines, default_hold=HOLD_SECONDS)
         for n in range(UNPAID)
     ]
+
+
+def own_id(product_id: str) -> str:
+    """The id of a product that stands for another one in the demonstration, which changes no product of others."""
+    return f"{_OWN}{product_id}"[:_LONGEST_PRODUCT_ID]
+
+
+def of_own_products(messages: Iterable[OrderMessage]) -> list[OrderMessage]:
+    """Replace the products in all valid orders by the demonstration's own."""
+    return [
+        message if message.order_id is None else _of_own_products(message) for message in messages
+    ]
+
+
+def _of_own_products(message: OrderMessage) -> OrderMessage:
+    document = json.loads(message.body)
+    for line in document["items"]:
+        line["productId"] = own_id(line["productId"])
+    return message_of(json.dumps(document))
 
 
 def poison(run: str, count: int, good: Sequence[OrderMessage]) -> list[OrderMessage]:
@@ -123,26 +149,38 @@ def _line(product_id: str, quantity: str) -> str:
     return f'{{"productId": "{product_id}", "quantity": {quantity}}}'
 
 
-def orders_of(path: Path, run: str, count: int) -> list[OrderMessage]:
+def orders_of(path: Path, run: str, count: int | None) -> list[OrderMessage]:
     """Read the first orders of a file, with ids of this run, so that each run places new orders.
 
     Args:
         path: `REAL_ORDERS`, or a file that `read_orders` takes.
         run: Begins the ids.
-        count: How many to read.
+        count: How many to read; None for all.
 
     Raises:
         UserError: The file cannot be read.
     """
-    messages = _baskets() if path.resolve() == REAL_ORDERS else read_orders(path)
+    messages = _baskets() if is_real(path) else read_orders(path)
     return [
         message
         if message.order_id is None
         else message_of(
-            json.dumps(json.loads(message.body) | {"orderId": f"{run}-{message.order_id}"})
+            json.dumps(json.loads(message.body) | {"orderId": _id_of_run(run, message.order_id)})
         )
         for message in islice(messages, count)
     ]
+
+
+def is_real(path: Path) -> bool:
+    """Whether this is the file `REAL_ORDERS`."""
+    return path.resolve() == REAL_ORDERS
+
+
+def _id_of_run(run: str, order_id: str) -> str:
+    long = f"{run}-{order_id}"
+    if len(long) <= _LONGEST_ORDER_ID:
+        return long
+    return f"{run}-{hashlib.sha256(order_id.encode()).hexdigest()}"
 
 
 def _baskets() -> Iterator[OrderMessage]:
@@ -167,11 +205,13 @@ def demand(messages: Sequence[OrderMessage]) -> dict[str, int]:
     return wanted
 
 
-def stock_for(wanted: dict[str, int]) -> list[NewProduct]:
-    """Make a catalogue for real orders: enough stock of most products, too little of a few best sellers."""
+def stock_for(wanted: Mapping[str, int]) -> list[NewProduct]:
+    """Make a catalogue for the orders of a file: enough stock of most products, too little of a few best sellers."""
     best_sellers = sorted(wanted, key=lambda product_id: (-wanted[product_id], product_id))
     scarce = set(best_sellers[5 : max(6, len(best_sellers) // 40) : 5])
     return [
-        NewProduct(product_id, units * 3 // 4 if product_id in scarce else units, 5)
+        NewProduct(
+            product_id, min(_MOST_UNITS, units * 3 // 4 if product_id in scarce else units), 5
+        )
         for product_id, units in sorted(wanted.items())
     ]

@@ -14,6 +14,7 @@ from local import ROOT, sample_orders, stack
 from local.invoke import function_names, invoke_deployed
 from operations import queues
 from operations.audit import read_books
+from tests.support.demo_figures import check_sums, figures
 from tests.support.lanes import lend
 from tests.support.messages import order_body
 from tests.support.stack import (
@@ -131,6 +132,7 @@ def test_the_demonstration_loses_nothing_and_its_books_balance(demonstration):
     hot = next(line for line in demonstration.output.splitlines() if "tea-first-flush-drop" in line)
     assert hot.split()[-2:] == ["0", "OUT_OF_STOCK"], "the hot product ends at exactly 0"
     assert "The books balance." in demonstration.output
+    check_sums(demonstration.output)
     assert result["eventsMissing"] == result["eventDifferences"] == 0
     # How late they are depends on the machine: without a limit, but measured.
     assert 0 < result["eventDelayP50"] <= result["eventDelayP99"]
@@ -139,6 +141,19 @@ def test_the_demonstration_loses_nothing_and_its_books_balance(demonstration):
     assert events["OrderRejected"] == result["ordersRejected"]
     assert events["OrderExpired"] == sample_orders.UNPAID
     assert events["OrderConfirmed"] > events["OrderFulfilled"] > events["OrderReturned"] == 1
+
+
+def test_a_file_of_two_orders_is_demonstrated_with_products_of_its_own(aws, tmp_path, monkeypatch):
+    create(aws, "mug", 7)
+    monkeypatch.setattr(sample_orders, "HOLD_SECONDS", 1)
+    file = tmp_path / "orders.csv"
+    file.write_text("orderId,userId,productId,quantity\no-1,u-1,mug,1\no-2,u-1,mug,5\n")
+    said = cli("demo", "--orders", str(file)).stdout
+    check_sums(said)
+    assert figures(said)["placed"][0] == 2
+    assert "The books balance." in said
+    (mug,) = [account for account in read_books(aws).accounts if account.product_id == "mug"]
+    assert (mug.on_hand, mug.sold) == (7, 0)
 
 
 def test_env_points_any_client_at_the_embedded_aws(embedded_aws, monkeypatch):

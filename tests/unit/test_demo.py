@@ -10,12 +10,15 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from inventory_orders.domain.events import order_events
+from infra.watched import ALARMS
+from inventory_orders.domain.events import EventType, order_events
 from inventory_orders.domain.order import Order, added_up
 from inventory_orders.domain.product import NewProduct
+from inventory_orders.engine.outcomes import ChangeOutcome
+from inventory_orders.errors import Verdict
 from inventory_orders.messages.order_commands import parse_order_command
 from inventory_orders.store.rows import decode
-from local import demo, sample_orders
+from local import ROOT, demo, demo_report, sample_orders
 from local.shop import Shop
 from operations.audit import Account, Books
 from operations.emf import Sample
@@ -24,11 +27,17 @@ from operations.follow import Heard
 from operations.lanes import read_all
 from operations.orders_file import OrderMessage, order_message
 from operations.queues import DeadLetter, Depth
+from tests.support.demo_figures import check_sums, figures
 from tests.support.lanes import lend
 from tests.support.tables_in_memory import tables_in_memory
 
 SERVICE = frozenset({("service", "inventory-orders-dev")})
 BORN = "2026-01-01T00:00:00.000000+00:00"
+AS_THE_TABLES = "for each order its events in sequence, matching the tables"
+
+GOOD, SAME = (order_message("own-1", "u", [("tea", 3)]) for _ in range(2))
+STRANGE = OrderMessage(order_message("own-1", "mallory", [("tea", 1)]).body)
+POISON = OrderMessage("{")
 
 
 def line(product_id, quantity):
@@ -56,7 +65,12 @@ def result_of(**changes):
     orders = {i: {"orderId": i, "userId": "u", **times, **row} for i, row in orders.items()}
     messages = [order_message(f"own-{n}", "u", [("tea", 3)]) for n in (1, 2)]
     workload = demo.Workload(
-        [NewProduct("tea", 100)], [], [*messages, messages[0]], [], "Two orders"
+        [NewProduct("tea", 100)],
+        [],
+        [*messages, messages[0], POISON],
+        [],
+        "Two orders",
+        "Three messages.",
     )
     shop = Shop("own", 2, frozenset())
     shop.hear(
@@ -68,8 +82,9 @@ def result_of(**changes):
     values = {
         "VersionConflict": (1.0, 0.0, 0.0, 0.0),
         "Retries": (1.0, 0.0),
-        "OrdersPerTransaction": (1.0, 1.0, 1.0),
-        "OrdersReplayed": (1.0,),
+        "OrdersPerTransaction": (1.0,),
+        "CommitLatency": (9.0, 9.0),
+        "OrdersPlaced": (1.0,),
     }
     fields = {
         "workload": workload,
@@ -78,7 +93,9 @@ def result_of(**changes):
         "dead_letters": [DeadLetter("m", "INVALID_JSON", "", "")],
         "samples": [Sample(1, name, SERVICE, found) for name, found in values.items()],
         "lost": 0,
+        "replayed": 1,
         "shop": shop,
+        "began": 0,
     }
     return demo.DemoResult(**fields | changes)
 
@@ -98,7 +115,7 @@ def test_the_shop_is_stocked_up_by_what_is_missing_in_rows_and_lanes_together():
 def test_the_file_holds_every_figure_of_this_run_and_none_of_another():
     assert result_of().summary == {
         "ordersSent": 2,
-        "messagesSent": 3,
+        "messagesSent": 4,
         "ordersPlaced": 1,
         "ordersRejected": 1,
         "rejectedByReason": {"INSUFFICIENT_STOCK": 1},
@@ -106,15 +123,18 @@ def test_the_file_holds_every_figure_of_this_run_and_none_of_another():
         "ordersLost": 0,
         "deadLetters": 1,
         "deadLettersByCode": {"INVALID_JSON": 1},
+        "ordersNeverPaid": 0,
         "booksBalance": True,
         "seconds": 0.5,
         "ordersPerSecond": 4.0,
-        "messagesPerSecond": 6.0,
-        "transactions": 3,
-        "transactionsPer100Orders": 150.0,
+        "messagesPerSecond": 8.0,
+        "transactions": 1,
+        "transactionsPer100Orders": 50.0,
+        "laneTransactions": 1,
         "commitAttempts": 4,
         "conflicts": 1,
         "conflictRate": 0.25,
+        "otherFailedAttempts": 1,
         "retriesOnAverage": 0.5,
         "retriesAtMost": 1,
         "eventsDelivered": 3,
@@ -129,7 +149,7 @@ def test_the_file_holds_every_figure_of_this_run_and_none_of_another():
 
 def printed(result):
     screen = Console(file=io.StringIO(), width=200)
-    demo.show(result, screen)
+    demo_report.show(result, screen)
     return screen.file.getvalue()
 
 
@@ -141,9 +161,18 @@ def books_with(*, corrupt=(), **account):
 
 def test_a_run_in_which_nothing_is_missing_is_a_success():
     assert result_of().good
-    (row,) = [row for row in printed(result_of()).splitlines() if row.startswith("missing")]
-    assert row.split()[1:4] == ["0", "each", "once,"]
-    assert "The books balance." in printed(result_of())
+    said = printed(result_of())
+    assert figures(said)["missing"] == (0, AS_THE_TABLES)
+    assert "The books balance." in said
+    assert "failed" not in said
+
+
+def test_the_printed_figures_add_up():
+    check_sums(printed(result_of()))
+
+
+def test_the_printed_events_have_words_for_all_events_of_orders():
+    assert demo_report._EVENTS.keys() == {kind for kind in EventType if "Product" not in kind}
 
 
 @pytest.mark.parametrize(
@@ -171,12 +200,8 @@ def test_a_payment_that_is_never_answered_is_no_success():
     result = result_of(shop=shop, books=books)
     assert result.differences == []
     assert (result.summary["eventsMissing"], result.good) == (1, False)
-    assert "each once" not in printed(result)
-
-
-GOOD, SAME = (order_message("own-1", "u", [("tea", 3)]) for _ in range(2))
-STRANGE = OrderMessage(order_message("own-1", "mallory", [("tea", 1)]).body)
-POISON = OrderMessage("{")
+    assert figures(printed(result))["missing"] == (1, "")
+    assert "The demonstration failed: 1 event missing." in printed(result)
 
 
 @pytest.mark.parametrize(
@@ -204,13 +229,18 @@ def test_a_valid_order_that_is_a_dead_letter_or_nowhere_is_lost(stored, codes, l
         for key, message in sent.items()
         if message in codes
     }
-    assert demo.count_lost(sent, dead_letters, Books((), orders, [])) == lost
+    books = Books((), orders, [])
+    assert demo.count_lost(sent, dead_letters, books) == lost
+    if not lost:
+        answered = len(orders) + demo.count_replayed(sent, dead_letters, books)
+        assert answered + len(dead_letters) == len(sent)
 
 
 def test_a_run_that_lost_an_order_is_no_success_and_says_so():
     result = result_of(lost=1)
     assert not result.good
-    assert "valid orders that are not stored" in printed(result)
+    assert figures(printed(result))["lost"] == (1, "neither stored nor a dead letter")
+    assert "The demonstration failed: 1 message lost." in printed(result)
 
 
 def test_a_run_without_figures_in_the_logs_still_has_a_file():
@@ -220,14 +250,10 @@ def test_a_run_without_figures_in_the_logs_still_has_a_file():
 
 
 def test_the_books_that_are_printed_are_those_of_this_run():
-    screen = Console(file=io.StringIO(), width=120)
-    demo.show(result_of(), screen)
-    printed = screen.file.getvalue()
-    (row,) = [row for row in printed.splitlines() if row.strip().startswith("tea")]
+    said = printed(result_of())
+    (row,) = [row for row in said.splitlines() if row.startswith("tea")]
     assert row.split() == ["tea", "95", "3", "92", "92", "ACTIVE"]
-    assert "4/s" in printed
-    (row,) = [row for row in printed.splitlines() if row.startswith("Events")]
-    assert row.split()[1] == "3"
+    assert figures(said)["Events"][0] == 3
 
 
 def test_lines_of_an_earlier_run_that_are_written_late_do_not_count():
@@ -336,6 +362,12 @@ def test_an_event_that_comes_twice_is_counted_and_answered_once():
     assert (len(shop.heard), shop.repeated, shop.awaited) == (1, 2, 2)
 
 
+def file_of(folder, *orders):
+    path = folder / "orders.jsonl"
+    path.write_text("".join(order_message(*order).body + "\n" for order in orders))
+    return path
+
+
 def test_a_file_without_a_valid_order_is_no_day(tmp_path):
     path = tmp_path / "orders.jsonl"
     path.write_text("{}\n")
@@ -343,12 +375,108 @@ def test_a_file_without_a_valid_order_is_no_day(tmp_path):
         demo.day_of_file("d1", path)
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [[("mug", 1)]],
+        [[("mug", 1)], [("cup", 2)], [("mug", 3), ("cup", 1)]],
+        [[("mug", 1_000_000)]] * 1_001,
+        [[(f"mug-{n}", 1)] for n in range(1_500)],
+    ],
+    ids=["one order", "three orders", "more units than a product may have", "many orders"],
+)
+def test_a_file_of_any_size_is_sent_whole_for_products_of_its_own(tmp_path, lines):
+    path = file_of(tmp_path, *((f"o-{n}", "u", items) for n, items in enumerate(lines)))
+    day = demo.day_of_file("d1", path)
+    assert len(day.messages) == len(day.order_ids) == len(lines)
+    stock = {product.product_id: product.opening_stock for product in day.products}
+    assert all(product_id.startswith("demo-") for product_id in stock)
+    assert max(stock.values()) <= 1_000_000_000
+    assert sample_orders.demand(day.messages).keys() < stock.keys()
+    # The unpaid orders need no unit that the file's orders want.
+    (unpaid,) = {product_id for order in day.unpaid for product_id in order.quantities}
+    assert stock[unpaid] == len(day.unpaid)
+    assert unpaid not in sample_orders.demand(day.messages)
+
+
+def test_the_longest_ids_of_a_file_stay_valid_and_different(tmp_path):
+    path = file_of(tmp_path, *((f"{n}" * 128, "u", [("p" * 64, 1)]) for n in (1, 2)))
+    day = demo.day_of_file("d1", path)
+    assert len(day.order_ids) == 2
+    assert all(order_id.startswith("d1-") for order_id in day.order_ids)
+
+
+def test_an_order_keeps_what_else_the_file_says_of_it(tmp_path):
+    path = tmp_path / "orders.jsonl"
+    order = {"orderId": "o", "userId": "u", "items": [{"productId": "mug", "quantity": 2}]}
+    path.write_text(json.dumps(order | {"holdSeconds": 60, "attributes": {"a": "b"}}) + "\n")
+    (message,) = demo.day_of_file("d1", path).messages
+    own = {"orderId": "d1-o", "items": [{"productId": "demo-mug", "quantity": 2}]}
+    assert json.loads(message.body) == order | {"holdSeconds": 60, "attributes": {"a": "b"}} | own
+
+
+@pytest.mark.parametrize("day", ["tea", "file"])
+def test_a_demonstration_changes_no_product_of_others(tmp_path, day):
+    path = file_of(tmp_path, ("o-1", "u", [("tea-earl-grey", 500)]))
+    with tables_in_memory() as tables:
+        tables.create("tea-earl-grey", 7)
+        for run in ("d1", "d2"):
+            workload = demo.tea_shop_day(run, 50) if day == "tea" else demo.day_of_file(run, path)
+            demo.stock_up(tables.operated, workload.products, run)
+        assert read_all(tables.operated).on_hand("tea-earl-grey") == 7
+
+
+def test_each_tea_shop_day_is_the_same_but_for_its_ids():
+    def of(run):
+        day = demo.tea_shop_day(run, 300)
+        bodies = [message.body.replace(run, "run") for message in day.messages]
+        groups = [message.group for message in day.fifo]
+        return day.products, bodies, groups, day.text
+
+    assert of("d111111") == of("d222222")
+
+
+def test_what_stops_the_demonstration_is_said_in_words(monkeypatch):
+    with tables_in_memory() as tables:
+        why = "could not be placed: there is no product demo-never-paid; create it first"
+        with pytest.raises(UserError, match=why) as caught:
+            demo.place_unpaid(tables.operated, sample_orders.never_paid("d1")[:1])
+        assert "make down" in str(caught.value)
+        tables.create("tea", 1)
+        leased = ChangeOutcome(Verdict.RETURNED, cause="LEASED", detail="tea is under a lease")
+        applied = SimpleNamespace(apply=lambda *_: SimpleNamespace(outcomes=[leased]))
+        monkeypatch.setattr(demo, "Committer", lambda _: applied)
+        with pytest.raises(UserError, match="the stock of tea could not be set: tea is under a"):
+            demo.stock_up(tables.operated, [NewProduct("tea", 2)], "d1")
+
+
+def test_the_summary_names_the_alarms_that_dead_letters_set_off():
+    assert "shows two alarms, both because of the 1 dead letter of this run" in printed(result_of())
+    assert "alarm" not in printed(result_of(dead_letters=[]))
+    on = [alarm for alarm in ALARMS if "dead-lettered" in alarm.text]
+    assert [alarm.metric.of == "handlers" for alarm in on] == [False, True]
+    assert on[1].metric.minutes * on[1].when.periods == 5
+
+
+def test_the_readme_shows_figures_that_add_up_in_the_words_of_the_summary():
+    shown = figures((ROOT / "README.md").read_text())
+    ends = [shown[name][0] for name in ("placed", "rejected", "replayed", "dead letters", "lost")]
+    assert shown["Orders sent"][1].startswith(f"in {sum(ends):,} messages")
+    assert shown["Orders sent"][0] == sum(ends[:2])
+    said = figures(printed(result_of()))
+    for name in ("placed", "replayed", "lost"):
+        assert shown[name][1] == said[name][1]
+    assert demo.tea_shop_day("d1", demo.ORDERS).text in " ".join(
+        (ROOT / "README.md").read_text().split()
+    )
+
+
 def test_orders_that_nobody_pays_are_held_for_seconds_and_the_sweep_is_told():
-    orders = sample_orders.never_paid("d1", [NewProduct("mug", 99), NewProduct("tea", 100)])
+    orders = sample_orders.never_paid("d1")
     invoked = []
     with tables_in_memory() as tables:
-        tables.create("tea", 100)
         aws = tables.operated
+        demo.stock_up(aws, [sample_orders.HELD_PRODUCT], "d1")
         aws.outputs["SweepFunctionName"] = "sweep"
         functions = SimpleNamespace(invoke=lambda **request: invoked.append(request))
         demo.place_unpaid(replace(aws, functions=functions), orders)
@@ -363,7 +491,7 @@ def test_orders_that_nobody_pays_are_held_for_seconds_and_the_sweep_is_told():
 def test_an_order_that_did_not_expire_is_a_difference_and_no_success():
     good = result_of()
     assert good.good
-    unpaid = sample_orders.never_paid("own", [NewProduct("tea", 1)])[:1]
+    unpaid = sample_orders.never_paid("own")[:1]
     result = result_of(workload=replace(good.workload, unpaid=unpaid))
     assert [d.split(": ")[0] for d in result.differences] == ["own-unpaid-0"]
     assert not result.good

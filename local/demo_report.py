@@ -1,0 +1,287 @@
+"""The demonstration's summary, for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from inventory_orders.domain.events import EventType
+from local import sample_orders
+from local.demo import HOT_PRODUCT, DemoResult, rate
+from operations.audit import Account
+from operations.words import counted
+
+_COLUMNS = 32
+# Fewer messages make no line over time.
+_FEWEST = 100
+_SHOWN_PRODUCTS = 8
+_NAME, _NUMBER = len("dead letters"), len("10,000/s")
+_EVENTS = {
+    EventType.ORDER_PLACED: "placed",
+    EventType.ORDER_REJECTED: "rejected",
+    EventType.ORDER_CONFIRMED: "paid",
+    EventType.ORDER_PARTLY_FULFILLED: "shipped in part",
+    EventType.ORDER_PARTLY_CANCELLED: "cancelled in part",
+    EventType.ORDER_FULFILLED: "shipped",
+    EventType.ORDER_CANCELLED: "cancelled",
+    EventType.ORDER_RETURNED: "returned",
+    EventType.ORDER_EXPIRED: "expired",
+    EventType.CONFIRMATION_REJECTED: "paid too late",
+}
+
+
+def show(result: DemoResult, console: Console) -> None:
+    """Print the summary."""
+    summary = result.summary
+    console.print()
+    console.rule(f"[bold]{escape(result.workload.title)}", align="left")
+    _show_rows(_orders(summary), console)
+    _show_rows(_events(summary), console)
+    for difference in result.differences[:5]:
+        console.print(f"[bold red]{escape(difference)}[/]", soft_wrap=True)
+    _show_rows(_work(summary, result.seconds), console)
+    _show_timeline(result, console)
+    _show_books(result, console)
+    _show_end(result, console)
+
+
+_Cells = tuple[str, str, str]
+
+
+def _show_rows(rows: Iterable[_Cells], console: Console) -> None:
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column()
+    table.add_column(style="dim")
+    for name, number, words in rows:
+        # As wide in all tables, so that the numbers are below each other.
+        table.add_row(name.ljust(_NAME), number.rjust(_NUMBER), words)
+    console.print(table, "")
+
+
+def _orders(summary: Mapping[str, Any]) -> list[_Cells]:
+    """Where the messages ended: what follows the first row adds up to its messages."""
+    lost = summary["ordersLost"]
+    return [
+        (
+            "Orders sent",
+            f"{summary['ordersSent']:,}",
+            f"in {counted(summary['messagesSent'], 'message')}, which ended like this:",
+        ),
+        ("placed", f"{summary['ordersPlaced']:,}", "stock taken for every line of the order"),
+        ("rejected", f"{summary['ordersRejected']:,}", _counts(summary["rejectedByReason"])),
+        (
+            "replayed",
+            f"{summary['ordersReplayed']:,}",
+            "the same order again: it changed nothing",
+        ),
+        ("dead letters", f"{summary['deadLetters']:,}", _counts(summary["deadLettersByCode"])),
+        (
+            "lost",
+            f"{lost:,}",
+            "neither stored nor a dead letter" if lost else "every message is accounted for",
+        ),
+    ]
+
+
+def _events(summary: Mapping[str, Any]) -> list[_Cells]:
+    """What the shop heard: the words of the first row add up to its number."""
+    by_type: Mapping[str, int] = summary["eventsByType"]
+    counts = {words: by_type[kind] for kind, words in _EVENTS.items() if kind in by_type}
+    missing, unpaid = summary["eventsMissing"], summary["ordersNeverPaid"]
+    as_expected = not missing and not summary["eventDifferences"]
+    return [
+        ("Events", f"{summary['eventsDelivered']:,}", _counts(counts)),
+        (
+            "never paid",
+            f"{unpaid:,}",
+            f"further orders, placed beforehand with a hold of {sample_orders.HOLD_SECONDS} s: "
+            "placed, then expired",
+        ),
+        (
+            "missing",
+            f"{missing:,}",
+            "for each order its events in sequence, matching the tables" if as_expected else "",
+        ),
+        (
+            "delay",
+            f"{1000 * summary['eventDelayP50']:,.0f} ms",
+            f"from the change to the shop's queue, at the median; 99 % within "
+            f"{1000 * summary['eventDelayP99']:,.0f} ms; {summary['eventsRepeated']:,} arrived twice",
+        ),
+    ]
+
+
+def _work(summary: Mapping[str, Any], seconds: float) -> list[_Cells]:
+    """What it took: the parts of the attempts add up."""
+    parts = {
+        f"wrote orders ({summary['transactionsPer100Orders']:.0f} per 100 orders)": "transactions",
+        "moved stock between products and lanes": "laneTransactions",
+        f"lost to another worker ({100 * summary['conflictRate']:.1f} %)": "conflicts",
+        "refused otherwise, such as for an order that was just stored": "otherFailedAttempts",
+    }
+    return [
+        (
+            "Throughput",
+            f"{rate(summary['messagesSent'] / seconds)}/s",
+            f"messages: {summary['messagesSent']:,} in {summary['seconds']:.1f} s, sending included; "
+            f"{rate(summary['ordersSent'] / seconds)} orders a second",
+        ),
+        (
+            "Transactions",
+            f"{summary['commitAttempts']:,}",
+            "sent to DynamoDB: "
+            + _counts({words: summary[name] for words, name in parts.items() if summary[name]}),
+        ),
+        (
+            "Retries",
+            f"{summary['retriesOnAverage']:.2f}",
+            f"per order on average, at most {summary['retriesAtMost']}",
+        ),
+    ]
+
+
+def _show_timeline(result: DemoResult, console: Console) -> None:
+    """Print throughput and conflict rate over time as bars of text, from the first message sent on."""
+    ends = [
+        (sample.timestamp, value)
+        for name in ("OrdersPlaced", "OrdersRejected", "OrdersReplayed", "MessagesDeadLettered")
+        for sample in result.samples
+        if sample.name == name and dict(sample.dimensions).keys() == {"service"}
+        for value in sample.values
+    ]
+    attempts = [
+        (sample.timestamp, value)
+        for sample in result.samples
+        if sample.name == "VersionConflict"
+        for value in sample.values
+    ]
+    if len(result.workload.messages) < _FEWEST or not ends or not attempts:
+        return
+    width = max(1, round(1000 * result.seconds / _COLUMNS))
+
+    def columns(points: Sequence[tuple[int, float]]) -> list[list[float]]:
+        buckets: list[list[float]] = [[] for _ in range(_COLUMNS)]
+        for at, value in points:
+            buckets[min(_COLUMNS - 1, max(0, at - result.began) // width)].append(value)
+        return buckets
+
+    summary = result.summary
+    rates = [sum(bucket) * 1000 / width for bucket in columns(ends)]
+    conflicts = [sum(bucket) / max(1, len(bucket)) for bucket in columns(attempts)]
+    console.print(
+        f"[bold]Messages/s[/]   {_bars(rates, max(rates))}  average {rate(summary['messagesSent'] / result.seconds)}, "
+        f"highest {rate(max(rates))}"
+    )
+    console.print(
+        f"[bold]Conflicts[/]    {_bars(conflicts, 1.0)}  average {100 * summary['conflictRate']:.1f} %, "
+        f"highest {100 * max(conflicts):.0f} %"
+    )
+    console.print(f"[dim]Each character stands for {width / 1000:.2g} s.[/]\n")
+
+
+def _bars(values: Sequence[float], full: float) -> str:
+    blocks = " ▁▂▃▄▅▆▇█"
+    return "".join(blocks[round(value / max(full, 1e-9) * (len(blocks) - 1))] for value in values)
+
+
+def _show_books(result: DemoResult, console: Console) -> None:
+    sold = result.sold
+
+    def figures(account: Account) -> tuple[int, int, int, int]:
+        own = sold[account.product_id, account.created_at]
+        # Changes by other programs during the run count into the opening stock.
+        expected = account.adjusted - account.sold
+        return expected + own, own, expected, account.on_hand
+
+    def order_of_interest(account: Account) -> tuple[bool, bool, bool, int]:
+        is_hot = account.product_id == HOT_PRODUCT
+        return (account.balances, not is_hot, account.on_hand > 0, -figures(account)[1])
+
+    def add(name: str, accounts: Sequence[Account], status: str, style: str = "") -> None:
+        sums = [sum(figures(account)[column] for account in accounts) for column in range(4)]
+        table.add_row(escape(name), *(f"{units:,}" for units in sums), status, style=style)
+
+    accounts = sorted(result.accounts, key=order_of_interest)
+    shown, others = accounts[:_SHOWN_PRODUCTS], accounts[_SHOWN_PRODUCTS:]
+    table = Table(box=None, pad_edge=False)
+    table.add_column("product")
+    for heading in ("start", "sold", "expected", "in stock"):
+        table.add_column(heading, justify="right")
+    table.add_column("status")
+    for one in shown:
+        is_hot = one.product_id == HOT_PRODUCT
+        add(one.product_id, [one], one.status, "bold" if is_hot else "")
+    if others:
+        add(f"{len(others):,} more", others, "")
+    add(f"all {counted(len(accounts), 'product')}", accounts, "")
+    console.print("[bold]The books of this run, in units[/]")
+    console.print(table)
+    _say(
+        "[dim]Sold: units that this run's orders took and did not give back. Expected: the sum of all recorded "
+        "changes.[/]\n",
+        console,
+    )
+
+
+def _show_end(result: DemoResult, console: Console) -> None:
+    summary = result.summary
+    if summary["deadLetters"]:
+        _say(
+            f"The dashboard shows two alarms, both because of the {counted(summary['deadLetters'], 'dead letter')} of "
+            "this run. One goes off after five minutes, the other when the dead letters are deleted.",
+            console,
+        )
+    _say(
+        "[dim]The next run sends the same orders: the numbers of orders, messages, replays and dead letters stay the "
+        "same. Which orders find stock depends on which worker comes first, so the other numbers vary. Rates and "
+        "times vary with the machine.[/]\n",
+        console,
+    )
+    failures = {
+        "message lost": result.lost,
+        "event missing": result.missing,
+        "difference between events and tables": len(result.differences),
+    }
+    if any(failures.values()):
+        found = ", ".join(_amount(number, words) for words, number in failures.items() if number)
+        console.print(f"[bold red]The demonstration failed:[/] {found}.")
+    if result.balance:
+        console.print("[bold green]The books balance.[/]")
+        return
+    wrong = [f"{a.product_id} {_finding(a)}" for a in result.accounts if not a.balances]
+    wrong += result.books.corrupt
+    console.print(
+        f"[bold red]The books do not balance: {counted(len(wrong), 'finding')}. See "
+        "`.venv/bin/inventory-orders audit`[/]",
+        soft_wrap=True,
+    )
+    for one in wrong[:5]:
+        console.print(f"  {escape(one)}", soft_wrap=True)
+
+
+def _say(text: str, console: Console) -> None:
+    """Print sentences, with line breaks between words."""
+    console.print(text, soft_wrap=False)
+
+
+def _amount(number: int, words: str) -> str:
+    """Format a number of things that have a description: "2 messages lost"."""
+    thing, _, rest = words.partition(" ")
+    return f"{counted(number, thing)} {rest}"
+
+
+def _finding(account: Account) -> str:
+    """What is wrong with an account, in words."""
+    if not account.settled:
+        return "changed during every read"
+    units = [f"{account.unexplained:+,} unexplained"] if account.unexplained else []
+    return "; ".join([*units, *account.problems])
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {name}" for name, count in counts.items())

@@ -1,0 +1,53 @@
+"""Adds up the figures that a demonstration prints, as a person might who reads them."""
+
+from __future__ import annotations
+
+import re
+
+
+def figures(text: str) -> dict[str, tuple[int, str]]:
+    """The rows of a summary: the whole number of each, and the words behind it."""
+    rows = re.findall(r"^([A-Z]?[a-z]+(?: [a-z]+)*) {2,}([\d,]+)  (.*)$", text, flags=re.MULTILINE)
+    return {name: (_number(value), words.rstrip()) for name, value, words in rows}
+
+
+def check_sums(text: str) -> None:
+    """Fail if the parts of a number of the summary are not the whole."""
+    rows = figures(text)
+    (messages,) = re.findall(r"in ([\d,]+) message", rows["Orders sent"][1])
+    ends = {name: rows[name][0] for name in ("placed", "rejected", "replayed", "dead letters")}
+    assert rows["Orders sent"][0] == ends["placed"] + ends["rejected"]
+    assert _number(messages) == sum(ends.values()), ends
+    for name in ("rejected", "dead letters", "Events", "Transactions"):
+        whole, words = rows[name]
+        assert sum(_parts(words).values()) == whole, (name, words)
+    events = _parts(rows["Events"][1])
+    assert events["placed"] == ends["placed"] + rows["never paid"][0]
+    assert events.get("expired", 0) == rows["never paid"][0]
+    (throughput,) = re.findall(r"^Throughput +([\d,.]+)/s", text, flags=re.MULTILINE)
+    for average in re.findall(r"^Messages/s .* average ([\d,.]+),", text, flags=re.MULTILINE):
+        assert average == throughput
+    _check_books(text)
+
+
+def _check_books(text: str) -> None:
+    found = re.findall(
+        r"^(\S.*?)((?: +-?[\d,]+){4})(?:  [A-Z_]+)? *$",
+        text[text.index("The books of this run") :],
+        flags=re.MULTILINE,
+    )
+    books = {name: [_number(cell) for cell in cells.split()] for name, cells in found}
+    for start, sold, expected, in_stock in books.values():
+        assert start - sold == expected == in_stock, books
+    (total,) = (name for name in books if name.startswith("all "))
+    whole = books.pop(total)
+    assert [sum(column) for column in zip(*books.values(), strict=True)] == whole
+
+
+def _parts(words: str) -> dict[str, int]:
+    found = re.findall(r"(?:^|, |: )([\d,]+) ([^,:(]+)", words)
+    return {what.strip(): _number(number) for number, what in found}
+
+
+def _number(text: str) -> int:
+    return int(text.replace(",", ""))
