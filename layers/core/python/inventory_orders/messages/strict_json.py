@@ -51,7 +51,7 @@ def _not_json(body: str, error: json.JSONDecodeError) -> str:
     found = f'"{shown_key(body[error.pos : error.pos + 20])}"'
     near = f"before {found}" if error.pos < len(body) else "at its end"
     return (
-        f"the body is not JSON: {error.msg} at line {error.lineno}, column {error.colno}, {near}; "
+        f"the body is not JSON: {error.msg.removesuffix(' at')} at line {error.lineno}, column {error.colno}, {near}; "
         "correct it there"
     )
 
