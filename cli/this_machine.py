@@ -259,7 +259,8 @@ def example(
         return
     running = start_embedded(screen)
     use_embedded(running.endpoint)
-    result = examples.EXAMPLES[name](examples.Sandbox.of(Aws.of_stack(stack.STACK_NAME)))
+    with examples.sandbox() as sandbox:
+        result = examples.EXAMPLES[name](sandbox)
     screen.print(f"\n[bold]{name}[/]")
     for line in result.lines:
         screen.print(f"  {line}", soft_wrap=True)

@@ -4,7 +4,6 @@ import random
 from collections import Counter
 from dataclasses import replace
 
-import boto3
 import pytest
 
 from inventory_orders.clock import Deadline, SystemClock
@@ -16,7 +15,7 @@ from inventory_orders.errors import Verdict
 from inventory_orders.invocation.telemetry import emit_stats, metrics
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.retry import RetryPolicy
-from local.examples import Sandbox
+from local.examples import sandbox
 from operations import emf
 from operations.audit import read_books
 from tests.support.messages import order_body
@@ -202,22 +201,19 @@ def test_5_threads_that_add_10_each_to_one_row_add_50(shop):
     assert (product.stock_count, product.version) == (50, 51)
 
 
-def test_the_naive_read_then_put_loses_updates_under_the_same_load(shop):
+def test_the_naive_read_then_put_loses_updates_under_the_same_load(embedded_aws):
     """For comparison, the code of many tutorials: read, add, put the whole item back."""
-    shop.create("naive-50", 0)
-    table = shop.aws.outputs["ProductsTableName"]
+    with sandbox() as apart:
+        naive = apart.create(0)
 
-    def add(_):
-        client = boto3.client("dynamodb")
-        key = {"productId": {"S": "naive-50"}}
-        for _ in range(10):
-            item = client.get_item(TableName=table, Key=key, ConsistentRead=True)["Item"]
-            item["stockCount"] = {"N": str(int(item["stockCount"]["N"]) + 1)}
-            client.put_item(TableName=table, Item=item)
+        def add(_):
+            for _ in range(10):
+                item = apart.get(naive)
+                item["stockCount"] = {"N": str(int(item["stockCount"]["N"]) + 1)}
+                apart.put(item)
 
-    in_threads(add, 5)
-    assert shop.product("naive-50").stock_count < 50
-    Sandbox(shop.tables).forget("naive-50")
+        in_threads(add, 5)
+        assert apart.stock(naive) < 50
 
 
 def test_a_batch_of_99_for_one_product_costs_two_requests(shop):
