@@ -28,6 +28,9 @@ _PANEL = "This machine"
 
 _UrlOnly = Annotated[bool, typer.Option("--url", help="Print the address only; open no browser.")]
 
+# Version 1 of the AWS CLI has an endpoint of its own for SQS, whatever AWS_ENDPOINT_URL says.
+_AWS_CLI = 'aws() { command aws ${AWS_ENDPOINT_URL:+"--endpoint-url=$AWS_ENDPOINT_URL"} "$@"; }'
+
 # Exit status of `invoke` after an answer that is not good. 1 is an error, 2 a wrong option.
 _NOT_GOOD = 3
 
@@ -192,6 +195,7 @@ def env() -> None:
         screen.out(f"unset {' '.join(others)}")
     for name, value in settings.items():
         screen.out(f"export {name}={shlex.quote(value)}")
+    screen.out(_AWS_CLI)
 
 
 @app.command(rich_help_panel=_PANEL)

@@ -158,10 +158,11 @@ def test_a_file_of_two_orders_is_demonstrated_with_products_of_its_own(aws, tmp_
 
 def test_env_points_any_client_at_the_embedded_aws(embedded_aws, monkeypatch):
     monkeypatch.setenv("AWS_PROFILE", "work")
-    unset, *lines = cli("env").stdout.splitlines()
+    unset, *lines, aws_cli = cli("env").stdout.splitlines()
     assert "AWS_PROFILE" in unset.removeprefix("unset ").split()
     assert all(line.startswith(("export AWS_", "export NODE_EXTRA_CA_CERTS=")) for line in lines)
     assert f"export AWS_ENDPOINT_URL={embedded_aws[1].endpoint}" in lines
+    assert aws_cli.startswith("aws() {")
 
 
 def test_send_invoke_and_status_work_on_the_deployed_stack(aws, tmp_path):

@@ -13,7 +13,7 @@ from botocore.session import get_session
 from local import ROOT
 
 RUNBOOK = ROOT / "docs" / "runbook.md"
-_GLOBAL_OPTIONS = {"query", "output", "endpoint-url"}
+_GLOBAL_OPTIONS = {"query", "output"}
 
 
 def sections() -> dict[str, str]:

@@ -6,7 +6,9 @@ import itertools
 import json
 import os
 import re
+import shutil
 import signal
+import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -249,6 +251,26 @@ def test_an_id_that_begins_with_a_minus_is_no_option(monkeypatch, command):
     assert wrong.exit_code == 2
     assert "jsn" in wrong.output
     assert "No such option: --jsn" in RUNNER.invoke(main.app, [command, "--jsn"]).output
+
+
+SHELLS = [shell for shell in ("sh", "bash", "zsh") if shutil.which(shell)]
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_env_names_the_endpoint_to_every_version_of_the_aws_cli(monkeypatch, tmp_path, shell):
+    """Version 1 asks the real SQS, whatever the environment says."""
+    endpoint = "http://127.0.0.1:1234"
+    monkeypatch.setattr(emulator, "running", lambda: SimpleNamespace(endpoint=endpoint))
+    settings = RUNNER.invoke(main.app, ["env"]).stdout
+    program = tmp_path / "aws"
+    program.write_text("#!/bin/sh\nprintf '%s|' \"$@\"\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    script = 'eval "$1"; aws sqs x "a  b"; unset AWS_ENDPOINT_URL; aws sqs x "a  b"'
+    done = subprocess.run(
+        [shell, "-c", script, shell, settings], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"--endpoint-url={endpoint}|sqs|x|a  b|sqs|x|a  b|"
 
 
 def test_an_account_is_asked_for(account, tmp_path):
