@@ -777,7 +777,9 @@ def load(
         typer.Option(
             metavar="FILE",
             dir_okay=False,
-            help="Where to report bad lines, as CSV. Default: FILE.errors.csv, beside the input.",
+            help="Where to report bad lines, as CSV. Default: FILE.errors.csv, beside the input. Text that begins with "
+            "=, +, - or @ gets an apostrophe in front, because a spreadsheet would take it for a formula; load never "
+            "removes one.",
         ),
     ] = None,
     account: OnAccount = None,

@@ -111,6 +111,10 @@ def read_catalogue(path: Path) -> CatalogueFile:
     Raises:
         UserError: The file cannot be read, or is neither.
     """
+    if is_report(path):
+        raise UserError(
+            f"{path} is a report of bad lines. Correct these lines in the file that it is about, and load that file again"
+        )
     saved = datetime.fromtimestamp(path.stat().st_mtime, UTC)
     reader = _Reader(timestamp(saved))
     opener = gzip.open if path.suffix == ".gz" else open
@@ -331,14 +335,22 @@ def _product_id(document: Any) -> str:
 
 REPORT_HEADER = ("line", "productId", "code", "message")
 
+# https://owasp.org/www-community/attacks/CSV_Injection
+_FORMULA = re.compile(r"[=+\-@\t\r\n]")
+
 
 def write_report(path: Path, bad: Iterable[BadLine]) -> None:
-    """Write the bad lines to a CSV file, in the order of the file that they come from."""
+    """Write the bad lines to a CSV file, in the order of the file that they come from.
+
+    A spreadsheet takes text that begins with one of `=+-@` for a formula, so an apostrophe is put before it.
+    """
     with path.open("w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(REPORT_HEADER)
         for line in sorted(bad, key=lambda line: line.number):
-            rows.writerow((line.number, line.product_id, line.code, line.message))
+            texts = (line.product_id, line.code, line.message)
+            cells = (f"'{text}" if _FORMULA.match(text) else text for text in texts)
+            rows.writerow((line.number, *cells))
 
 
 def is_report(path: Path) -> bool:

@@ -8,6 +8,9 @@
 -- What attributes mean:   docs/data-model.md
 --
 -- Times are UTC and sort as text, so a date is a text too: '2026-12-01'.
+--
+-- Athena writes results as CSV. A spreadsheet takes text that begins with = + - @ for a formula
+-- (https://owasp.org/www-community/attacks/CSV_Injection), so the queries put an apostrophe before ids and names that do.
 
 -- Database: of this stage alone.
 
@@ -126,8 +129,8 @@ ORDER BY day;
 -- Query: best sellers of a month. Set the dates.
 
 SELECT
-  sales.product_id,
-  max(products.item.name.s) AS name,
+  concat(CASE WHEN substr(sales.product_id, 1, 1) IN ('=', '+', '-', '@') THEN '''' ELSE '' END, sales.product_id) AS product_id,
+  concat(CASE WHEN substr(max(products.item.name.s), 1, 1) IN ('=', '+', '-', '@') THEN '''' ELSE '' END, max(products.item.name.s)) AS name,
   count(*) AS orders,
   sum(sales.units) AS units
 FROM $database.sales AS sales
@@ -139,7 +142,9 @@ LIMIT 20;
 
 -- Query: stock at a date, in rows and lanes together: all changes before it. Set the date.
 
-SELECT product_id, sum(units) AS on_hand
+SELECT
+  concat(CASE WHEN substr(product_id, 1, 1) IN ('=', '+', '-', '@') THEN '''' ELSE '' END, product_id) AS product_id,
+  sum(units) AS on_hand
 FROM (
   SELECT
     item.productid.s AS product_id,
@@ -162,7 +167,11 @@ ORDER BY product_id;
 
 -- Query: rejections by product. For want of stock, the products that were short; for other reasons, each of the order.
 
-SELECT product_id, reason, count(*) AS orders, sum(wanted) AS units_wanted
+SELECT
+  concat(CASE WHEN substr(product_id, 1, 1) IN ('=', '+', '-', '@') THEN '''' ELSE '' END, product_id) AS product_id,
+  reason,
+  count(*) AS orders,
+  sum(wanted) AS units_wanted
 FROM (
   SELECT
     shortage.m.productid.s AS product_id,
@@ -182,7 +191,7 @@ ORDER BY orders DESC, product_id;
 -- Query: returns by product, and how many of the units went back into stock.
 
 SELECT
-  product_id,
+  concat(CASE WHEN substr(product_id, 1, 1) IN ('=', '+', '-', '@') THEN '''' ELSE '' END, product_id) AS product_id,
   count(DISTINCT order_id) AS orders,
   sum(quantity) AS units,
   sum(CASE WHEN returned_version IS NOT NULL THEN quantity ELSE 0 END) AS back_in_stock

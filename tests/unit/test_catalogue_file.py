@@ -1,5 +1,6 @@
 """Files of products: what their lines mean, and what is said of bad ones."""
 
+import csv
 import gzip
 import json
 import os
@@ -8,7 +9,7 @@ import pytest
 
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.product import NewProduct
-from operations.catalogue_file import read_catalogue, write_report
+from operations.catalogue_file import BadLine, read_catalogue, write_report
 from operations.errors import UserError
 
 SAVED = "2026-01-12T13:46:40.000000+00:00"
@@ -38,7 +39,7 @@ def codes(file):
 
 
 def test_both_formats_say_the_same(read):
-    csv = read(
+    table = read(
         "action,productId,openingStock,backorderLimit,name,price,delta,reason\r\n"
         ',p-1,40,5,"Tea, black",690,,\r\n'
         "\r\n"
@@ -62,16 +63,16 @@ def test_both_formats_say_the_same(read):
         ),
         "catalogue.jsonl",
     )
-    for file, numbers in ((csv, [2, 4, 5]), (lines, [1, 2, 3])):
+    for file, numbers in ((table, [2, 4, 5]), (lines, [1, 2, 3])):
         assert not file.bad
         found = [*file.creations, *file.changes, *file.adjustments]
         assert [line.number for line in found] == numbers
     new = NewProduct("p-1", 40, backorder_limit=5, name="Tea, black", price=690)
-    assert csv.creations[0].content == lines.creations[0].content == new
-    assert csv.changes[0].content == lines.changes[0].content
-    assert csv.changes[0].content.event_time == SAVED
-    assert csv.adjustments[0].content == lines.adjustments[0].content
-    adjustment = csv.adjustments[0].content
+    assert table.creations[0].content == lines.creations[0].content == new
+    assert table.changes[0].content == lines.changes[0].content
+    assert table.changes[0].content.event_time == SAVED
+    assert table.adjustments[0].content == lines.adjustments[0].content
+    adjustment = table.adjustments[0].content
     assert adjustment == Adjustment("p-2", adjustment.adjustment_id, -3, "CORRECTION")
 
 
@@ -237,6 +238,23 @@ def test_a_file_of_json_lines_by_any_name(read, name):
 def test_a_file_that_is_no_catalogue_is_refused_as_a_whole(read, content, name, said):
     with pytest.raises(UserError, match=said):
         read(content, name)
+
+
+def test_the_report_holds_no_formula_and_load_takes_no_apostrophe_away(read, tmp_path):
+    odd = ["=1+1", "+1", "-5", "@SUM(1)", "'=1+1"]
+    file = read("productId,openingStock\n" + "".join(f"{each},x\n" for each in odd))
+    file.bad.append(BadLine(7, "", "SCHEMA_VIOLATION", "\t=1: unknown field"))
+    report = tmp_path / "report.csv"
+    write_report(report, file.bad)
+    rows = list(csv.reader(report.read_text().splitlines()))[1:]
+    assert [row[0] for row in rows] == ["2", "3", "4", "5", "6", "7"]
+    assert [row[1] for row in rows[:5]] == ["'=1+1", "'+1", "'-5", "'@SUM(1)", "'=1+1"]
+    assert rows[5][3] == "'\t=1: unknown field"
+    ids = [row[1] for row in rows[:4]]
+    again = read("productId,openingStock\n" + "".join(f"{each},1\n" for each in ids))
+    assert [line.content.product_id for line in again.creations] == ids
+    with pytest.raises(UserError, match="a report of bad lines"):
+        read_catalogue(report)
 
 
 def test_the_report_is_in_the_order_of_the_file(read, tmp_path):
