@@ -30,6 +30,7 @@ from inventory_orders.errors import PoisonMessageError
 from inventory_orders.messages.parse import catalogue_event, checked_id, notes_in, parse_command
 from inventory_orders.messages.strict_json import strict_json
 from operations.errors import UserError
+from operations.json_lines import check_json_lines
 
 FUNCTIONS = {
     "create": "manage_products",
@@ -44,6 +45,7 @@ COLUMNS = (
 )
 """The columns that a CSV file may have."""
 
+_EXAMPLE = '{"productId": "p-1", "openingStock": 40}'
 _NUMBERS = {"openingStock", "lowStockThreshold", "backorderLimit", "price", "delta"}
 _WHOLE_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,18})")
 _DETAILS = {"name", "price"}
@@ -125,6 +127,8 @@ def read_catalogue(path: Path) -> CatalogueFile:
         ) as lines:
             if _holds_json(path, lines.readline()):
                 lines.seek(0)
+                check_json_lines(path, lines, "a catalogue", _EXAMPLE)
+                lines.seek(0)
                 reader.read_json(lines)
             else:
                 lines.seek(0)
@@ -138,7 +142,7 @@ def _holds_json(path: Path, first: str) -> bool:
     kind = Path(path.name.removesuffix(".gz")).suffix.lower()
     if kind in {".jsonl", ".ndjson", ".json"}:
         return True
-    return kind != ".csv" and first.lstrip("\ufeff \t").startswith("{")
+    return kind != ".csv" and first.lstrip("\ufeff \t").startswith(("{", "["))
 
 
 class _Reader:
@@ -196,7 +200,11 @@ class _Reader:
         if not isinstance(document, dict):
             raise PoisonMessageError(
                 "SCHEMA_VIOLATION",
-                'a line must be an object, such as {"productId": "p-1", "openingStock": 40}',
+                f"a line must be an object, such as {_EXAMPLE}",
+            )
+        if "orderId" in document:
+            raise UserError(
+                f"line {number} is about an order, and a catalogue has products; send orders with inventory-orders send"
             )
         action = document.get("action", "create")
         if not isinstance(action, str) or action not in FUNCTIONS:

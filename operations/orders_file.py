@@ -18,12 +18,14 @@ from typing import Any, TextIO
 from inventory_orders.errors import PoisonMessageError
 from inventory_orders.messages.parse import MAX_QUANTITY, parse_order
 from operations.errors import UserError
+from operations.json_lines import check_json_lines
 from operations.words import counted
 
 COLUMNS = ("orderId", "userId", "productId", "quantity")
 """The columns of a CSV file of orders: all of them, in any order, and no others."""
 
 _HEADER = ",".join(COLUMNS)
+_EXAMPLE = '{"orderId": "o-1", "userId": "u-1", "items": [{"productId": "p-1", "quantity": 2}]}'
 _GZIP = b"\x1f\x8b"
 # Excel writes semicolons where the decimal separator is a comma.
 _DELIMITERS = {",": "a comma", ";": "a semicolon", "\t": "a tab"}
@@ -132,7 +134,9 @@ def _entries(path: Path) -> Iterator[_Entry]:
             file.seek(0)
             lines = _utf8(path, file)
             if first.lstrip().startswith(("{", "[")):
-                yield from _json_lines(lines)
+                check_json_lines(path, lines, "a file of orders", _EXAMPLE)
+                file.seek(0)
+                yield from _json_lines(_utf8(path, file))
             else:
                 yield from _csv(path, lines, max(_DELIMITERS, key=first.count))
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:

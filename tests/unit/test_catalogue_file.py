@@ -9,6 +9,7 @@ import pytest
 
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.product import NewProduct
+from local import ROOT
 from operations.catalogue_file import BadLine, read_catalogue, write_report
 from operations.errors import UserError
 
@@ -232,8 +233,18 @@ def test_a_file_of_json_lines_by_any_name(read, name):
         (b"\x1f\x8b broken", "f.csv.gz", "cannot be read"),
         (gzip.compress(b"productId,openingStock\np,1\n" * 99)[:-20], "f.csv.gz", "cannot be read"),
         ("plain text", "f.csv.gz", "cannot be read"),
+        ((ROOT / "cdk.json").read_text(), "cdk.json", r"cdk.json has a JSON object .*\"app\""),
+        (
+            '{"orderId": "o", "userId": "u", "items": []}',
+            "f",
+            "send orders with inventory-orders send",
+        ),
+        (json.dumps([{"productId": "p"}] * 2), "f.json", r"is a JSON list of 2; .*jq -c '.\[\]' f"),
     ],
-    ids=["semicolons", "no id", "twice", "empty", "open quote", "broken", "cut", "not gzip"],
+    ids=[
+        *("semicolons", "no id", "twice", "empty", "open quote", "broken", "cut", "not gzip"),
+        *("settings", "orders", "list"),
+    ],
 )
 def test_a_file_that_is_no_catalogue_is_refused_as_a_whole(read, content, name, said):
     with pytest.raises(UserError, match=said):

@@ -162,6 +162,28 @@ def test_an_error_in_json_lines_names_its_line_and_column(tmp_path):
         count_orders(path)
 
 
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (json.dumps(ORDERS, indent=2), "is a JSON list of 2; .*jq -c '.\\[\\]' orders.json"),
+        (json.dumps(ORDERS), "is a JSON list of 2; .*jq -c '.\\[\\]' orders.json"),
+        (json.dumps(ORDERS[0], indent=2), "has a JSON object over several lines .*jq -c . orders"),
+        ("".join(json.dumps(order, indent=1) for order in ORDERS), "over several lines .*jq -c ."),
+        ((ROOT / "cdk.json").read_text(), '"app", .* a file of orders has .*Name another file'),
+    ],
+)
+def test_json_that_is_not_one_object_on_each_line_says_how_to_write_it(tmp_path, content, says):
+    path = written(tmp_path, content, "orders.json")
+    for read in (count_orders, orders_in):
+        with pytest.raises(UserError, match=says):
+            read(path)
+
+
+def test_a_line_that_is_a_list_does_not_make_the_file_one(tmp_path):
+    path = written(tmp_path, f"[]\n{LINES}")
+    assert [order for order in orders_in(path) if order] == ORDERS
+
+
 def test_only_the_first_errors_are_listed(tmp_path):
     path = written(tmp_path, f"{HEADER}\n" + "".join(f"o-{n},u,tea,x\n" for n in range(5)))
     with pytest.raises(UserError, match=r"5 errors in 5 orders(?s:.*)line 4, (?s:.*)and 2 more"):
