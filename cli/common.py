@@ -138,7 +138,7 @@ def say_which(aws: Aws, embedded: str, console: Console) -> None:
         console: Where to print it.
     """
     name = f"The embedded AWS at {embedded}" if embedded else "AWS"
-    console.print(f"[bold]{name}[/]: {aws.place}", soft_wrap=True)
+    console.print(f"[bold]{name}[/]: {aws.place}")
 
 
 def aws_of(account: str | None, console: Console = screen) -> Aws:

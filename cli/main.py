@@ -80,7 +80,7 @@ _OF_FILES = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.ENOTDIR
 
 
 def _fail(message: str) -> NoReturn:
-    aside.print(f"[bold red]Error:[/] {escape(message)}", soft_wrap=True)
+    aside.print(f"[bold red]Error:[/] {escape(message)}")
     sys.exit(1)
 
 

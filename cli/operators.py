@@ -214,15 +214,12 @@ def _show_books(books: Books, chosen: Sequence[Account]) -> None:
             screen.print(
                 f"[bold red]{escape(entry.product_id)}[/] has {entry.on_hand:,}{where}, but its rows say "
                 f"{entry.adjusted - entry.sold:,}: {entry.unexplained:+,} unexplained",
-                soft_wrap=True,
             )
         for problem in entry.problems:
-            screen.print(
-                f"[bold red]{escape(entry.product_id)}[/]: {escape(problem)}", soft_wrap=True
-            )
+            screen.print(f"[bold red]{escape(entry.product_id)}[/]: {escape(problem)}")
     _show_corrupt(books.corrupt_pages)
     for problem in books.corrupt_rows.values():
-        screen.print(f"[bold red]Rows[/]: {escape(problem)}", soft_wrap=True)
+        screen.print(f"[bold red]Rows[/]: {escape(problem)}")
     if wrong or unsettled or books.corrupt:
         return
     delisted = sum(entry.status == "DELISTED" for entry in chosen)
@@ -230,7 +227,6 @@ def _show_books(books: Books, chosen: Sequence[Account]) -> None:
         f"[green]The books balance:[/] {counted(len(chosen), 'product')} ({delisted:,} of them "
         f"delisted), no difference. [dim]Read: {counted(len(books.adjustments), 'adjustment')}, "
         f"{counted(len(books.orders), 'order')}.[/]",
-        soft_wrap=True,
     )
 
 
@@ -258,7 +254,7 @@ def _show_history(account: Account, entries: list[Entry]) -> None:
     screen.print(table)
     if account.in_lanes or account.lent_to:
         lent = ", ".join(map(str, account.lent_to)) or "no lane"
-        screen.print(f"Where it is: {_places(account)}. lentTo: {lent}.", soft_wrap=True)
+        screen.print(f"Where it is: {_places(account)}. lentTo: {lent}.")
 
 
 @app.command(rich_help_panel=PANEL)
@@ -331,7 +327,7 @@ def _show_lanes(aws: Aws, *, as_json: bool) -> None:
 
 def _show_corrupt(pages: Mapping[str, str]) -> None:
     for problem in pages.values():
-        screen.print(f"[bold red]Lanes[/]: {escape(problem)}", soft_wrap=True)
+        screen.print(f"[bold red]Lanes[/]: {escape(problem)}")
 
 
 def _show_places(aws: Aws, product: str, *, as_json: bool) -> None:
@@ -415,7 +411,7 @@ def _empty_lanes(aws: Aws, *, yes: bool) -> None:
                 f"DynamoDB failed ({error}). Reclaimed units stay in their rows; run the same command again"
             ) from error
     for problem in problems:
-        screen.print(f"[bold red]Lanes[/]: {escape(problem)}", soft_wrap=True)
+        screen.print(f"[bold red]Lanes[/]: {escape(problem)}")
     after = read_all(aws)
     left = sorted(after.lent)
     if left:
@@ -423,7 +419,6 @@ def _empty_lanes(aws: Aws, *, yes: bool) -> None:
         screen.print(
             f"[bold red]In lanes still, or again: {counted(len(left), 'product')}[/] ({escape(some)}). Orders fill lanes "
             "meanwhile: run this again when few come. `audit` explains those that stay.",
-            soft_wrap=True,
         )
         raise typer.Exit(1)
     reclaimed = counted(len(before.lent), "product")
@@ -464,7 +459,7 @@ def restore(
         back_since = work.rows_are_back_since
         found = None if back_since else work.look(rows)
         names = " ".join(work.beside.tables.values())
-        screen.print(f"[dim]Delete these tables when all is well: {names}[/]", soft_wrap=True)
+        screen.print(f"[dim]Delete these tables when all is well: {names}[/]")
         if found is not None:
             _show_differences(found)
             screen.print(f"At {then.isoformat()}:", end=" ")
@@ -473,7 +468,6 @@ def restore(
             screen.print(
                 f"An earlier run put the rows back at {back_since}. This one starts the service and publishes them: to "
                 "compare the rows again, run it once more.",
-                soft_wrap=True,
             )
     if found is not None and not yes:
         typer.confirm("Stop the service and put these rows back?", abort=True)
@@ -486,7 +480,7 @@ def restore(
         published = work.republish(lambda n: spinner.update(f"{n:,} orders published"))
         work.finish()
     for problem in published.problems:
-        screen.print(f"[bold red]Cannot be published:[/] {escape(problem)}", soft_wrap=True)
+        screen.print(f"[bold red]Cannot be published:[/] {escape(problem)}")
     screen.print(f"[green]All rows are back:[/] {published.events:,} events say so.")
     if not _audit(aws) or published.problems:
         raise typer.Exit(1)
@@ -551,10 +545,8 @@ def forget(
                 f"DynamoDB failed ({error}). Done so far: {counted(work.done, 'order')}; run the same command again"
             ) from error
     for problem in work.problems.values():
-        screen.print(f"[bold red]Not changed[/]: {escape(problem)}", soft_wrap=True)
-    screen.print(
-        f"{counted(work.done, 'order')} under a pseudonym now: {work.pseudonym}", soft_wrap=True
-    )
+        screen.print(f"[bold red]Not changed[/]: {escape(problem)}")
+    screen.print(f"{counted(work.done, 'order')} under a pseudonym now: {work.pseudonym}")
     if work.problems:
         raise typer.Exit(1)
 
@@ -615,7 +607,6 @@ def redrive(
     if send:
         screen.print(
             f"{back:,} sent back. [dim]`.venv/bin/inventory-orders status` shows queues and dead letters.[/]",
-            soft_wrap=True,
         )
     else:
         option = "--send" if account else "--send (with make: SEND=1)"
@@ -745,7 +736,6 @@ def send(
     screen.print(
         f"{counted(count, 'message')} sent to {url.rsplit('/', 1)[1]} in {seconds:.1f} s. "
         f"[dim]`.venv/bin/inventory-orders status` shows queues and dead letters.[/]",
-        soft_wrap=True,
     )
 
 
@@ -805,7 +795,6 @@ def load(
     if failure:
         aside.print(
             f"[bold red]Not finished:[/] {escape(failure)}. The lines so far are written; run the same command again",
-            soft_wrap=True,
         )
     if failure or work.bad:
         raise typer.Exit(status)
@@ -867,7 +856,6 @@ def _report_bad_lines(bad: Sequence[BadLine], report: Path) -> None:
         write_report(report, bad)
         screen.print(
             f"[bold red]Bad lines: {len(bad):,}[/], with their reasons in {escape(str(report))}",
-            soft_wrap=True,
         )
     else:
         # An earlier load's report would be mistaken for this one's.
@@ -915,7 +903,7 @@ def republish(
             on_progress=lambda n: spinner.update(f"{counted(n, 'order')} {what}"),
         )
     for problem in done.problems:
-        screen.print(f"[bold red]Cannot be published:[/] {escape(problem)}", soft_wrap=True)
+        screen.print(f"[bold red]Cannot be published:[/] {escape(problem)}")
     if send:
         screen.print(f"{counted(done.events, 'event')} published.")
     else:
@@ -950,7 +938,6 @@ def follow(
         bus = aws.outputs["EventBusName"]
         aside.print(
             f"[dim]Listening to {bus}. On AWS a new rule may miss events in its first minute. Ctrl-C ends it.[/]",
-            soft_wrap=True,
         )
         for heard in listen(float("inf") if seconds is None else seconds):
             if as_json:
@@ -973,7 +960,6 @@ def _show_event(heard: Heard, seen: set[str]) -> None:
     screen.print(
         f"{metadata['occurredAt'][11:23]} {heard.event['detail-type']:<20} {escape(subject)} "
         f"[dim]{escape(', '.join(filter(None, notes)))}[/]",
-        soft_wrap=True,
     )
 
 
@@ -1004,7 +990,7 @@ def synth(stage: _Stage = "dev") -> None:
         [*CDK, "synth", "--quiet", "-c", f"stage={stage}"],
         stack.cdk_environment(environment_without_aws() | {"AWS_EC2_METADATA_DISABLED": "true"}),
     )
-    screen.print(f"{_cdk_json()['output']}/{stack_name(stage)}.template.json", soft_wrap=True)
+    screen.print(f"{_cdk_json()['output']}/{stack_name(stage)}.template.json")
 
 
 @app.command(rich_help_panel=_ACCOUNT_PANEL)
@@ -1062,7 +1048,7 @@ def deploy(
         else None,
     )
     for note in filter(None, notes):
-        aside.print(f"[yellow]Note:[/] {escape(note)}", soft_wrap=True)
+        aside.print(f"[yellow]Note:[/] {escape(note)}")
     approval = ("--require-approval", "never") if yes else ()
     _cdk(account, "deploy", "-c", f"stage={stage}", *approval)
 
@@ -1099,7 +1085,7 @@ def _show_what_is_left(account: AwsAccount, stack_id: str) -> None:
     ]
     screen.print("These stay on the account:")
     for one in left:
-        screen.print(f"  {one}", markup=False, soft_wrap=True)
+        screen.print(f"  {one}", markup=False)
 
 
 def _with_duplicates(messages: Iterator[OrderMessage], share: float) -> Iterator[OrderMessage]:

@@ -65,7 +65,7 @@ def stock(
         and (level.in_lanes or not in_lanes)
     ]
     for problem in unreadable.values():
-        aside.print(f"[bold red]Left out:[/] {escape(problem)}", soft_wrap=True)
+        aside.print(f"[bold red]Left out:[/] {escape(problem)}")
     if as_json:
         print_json(list(map(shown_level, shown)))
         return
@@ -81,7 +81,7 @@ def stock(
         screen.print(table)
     counts = Counter(level.product.status.value for level in listed)
     words = ", ".join(f"{counts[status]:,} {word}" for status, word in _COUNTED)
-    screen.print(f"{counted(len(shown), 'product')} of {len(listed):,} ({words}).", soft_wrap=True)
+    screen.print(f"{counted(len(shown), 'product')} of {len(listed):,} ({words}).")
 
 
 @app.command(rich_help_panel=PANEL)
@@ -126,7 +126,7 @@ def orders(
     found = listed.orders
     for order_id in listed.unreadable:
         problem = f"order {escape(order_id)} breaks the table's contract; repair the item"
-        aside.print(f"[bold red]Left out:[/] {problem}", soft_wrap=True)
+        aside.print(f"[bold red]Left out:[/] {problem}")
     if as_json:
         print_json(found if order is None else found[0], in_json)
         return
@@ -192,11 +192,11 @@ def export(
     aws = aws_of(account)
     exports = exporting.start(aws, bucket)
     for each in exports:
-        screen.print(f"{each.table.value}: {each.place}", soft_wrap=True)
+        screen.print(f"{each.table.value}: {each.place}")
     file = STATE / f"reports-{account}.sql"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(exporting.reports(exports, account), "utf-8")
-    screen.print(f"Athena's tables and six reports are in {file}.", soft_wrap=True)
+    screen.print(f"Athena's tables and six reports are in {file}.")
     if wait:
         with aside.status("Exporting") as spinner:
             exporting.wait(aws, exports, SystemClock(), spinner.update)
@@ -206,7 +206,6 @@ def export(
     screen.print(
         f"[dim]It takes minutes. See how far it is: aws dynamodb list-exports --output text --query "
         f"'{escape(query)}'[/]",
-        soft_wrap=True,
     )
 
 
@@ -243,5 +242,4 @@ def _show_one(aws: Aws, product: str, *, as_json: bool) -> None:
     limits = f"low at {row.low_stock_threshold:,}, backorders to {row.backorder_limit:,}"
     screen.print(
         f"[bold]{escape(row.product_id)}[/]: {about}{level.on_hand:,} on hand, {row.status.value} ({limits}).",
-        soft_wrap=True,
     )

@@ -67,7 +67,7 @@ def demo(
     result = demonstration.run_demo(aws, running, screen, orders)
     demo_report.show(result, screen)
     path = demonstration.write_json(result)
-    screen.print(f"\n[bold]The dashboard, live:[/] {page.address('dashboard')}", soft_wrap=True)
+    screen.print(f"\n[bold]The dashboard, live:[/] {page.address('dashboard')}")
     screen.print(
         f"[dim]These figures are also in {os.path.relpath(path)}. The embedded AWS is still running. What to try next:\n"
         "  make dashboard                      open the dashboard in a browser\n"
@@ -77,7 +77,6 @@ def demo(
         "  make demo ORDERS=local/real_orders/baskets.csv.gz\n"
         "                                      send a wholesaler's orders\n"
         "  make down                           stop everything and delete its data[/]",
-        soft_wrap=True,
     )
     if not result.good:
         raise typer.Exit(1)
@@ -90,7 +89,6 @@ def up() -> None:
     screen.print(
         f"[green]Ready[/] at {running.endpoint}, with the sample products on the shelf. "
         f'[dim]`eval "$(make env)"` points any AWS client there, `make down` stops it.[/]',
-        soft_wrap=True,
     )
 
 
@@ -121,7 +119,6 @@ def down(
         screen.print(
             "Stopped. All data of the embedded AWS is forgotten: tables, queues and the functions' logs. "
             "[dim]`make down KEEP=1` keeps them.[/]",
-            soft_wrap=True,
         )
 
 
@@ -176,7 +173,7 @@ def _open(address: str, what: str, note: str, *, url: bool) -> None:
     if url:
         screen.out(address)
         return
-    screen.print(f"{what} is at [bold]{address}[/]. [dim]{note}[/]", soft_wrap=True)
+    screen.print(f"{what} is at [bold]{address}[/]. [dim]{note}[/]")
     # Without a screen, a text-mode browser might take over the terminal.
     if sys.platform != "linux" or os.environ.keys() & {"DISPLAY", "WAYLAND_DISPLAY"}:
         webbrowser.open(address)
@@ -235,7 +232,7 @@ def invoke(
     ):
         if lines:
             aside.print(f"[bold]{heading}[/]")
-            aside.print("\n".join(lines), markup=False, soft_wrap=True)
+            aside.print("\n".join(lines), markup=False)
     aside.print("[bold]Answer[/]")
     screen.out(json.dumps(result.answer, indent=2))
     if result.failed:
@@ -267,7 +264,7 @@ def example(
         result = examples.EXAMPLES[name](sandbox)
     screen.print(f"\n[bold]{name}[/]")
     for line in result.lines:
-        screen.print(f"  {line}", soft_wrap=True)
+        screen.print(f"  {line}")
     screen.print(f"\n[dim]docs/patterns.md#{name} explains it.[/]")
     if not result.as_expected:
         raise typer.Exit(1)

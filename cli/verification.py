@@ -171,10 +171,10 @@ def show(report: Report, console: Console) -> None:
         table.add_row(_MARKS[line.state.value], escape(line.name), escape(line.saw), style=style)
     console.print(table)
     for left in report.left:
-        console.print(f"[bold red]Left:[/] {escape(left)}", soft_wrap=True)
+        console.print(f"[bold red]Left:[/] {escape(left)}")
     console.print()
     console.print(_figures(report))
-    console.print(_verdict(report), soft_wrap=True)
+    console.print(_verdict(report))
 
 
 def _figures(report: Report) -> Table:
