@@ -247,8 +247,8 @@ def tea_shop_day(run: str, count: int) -> Workload:
         standard,
         fifo,
         "A tea shop's day",
-        f"{count:,} orders, a third of them for one product with {sample_orders.HOT_STOCK:,} units. "
-        f"{len(again):,} orders are sent twice, and {len(bad):,} messages are invalid on purpose.",
+        f"{count:,} orders, a third for one product with {sample_orders.HOT_STOCK:,} units; {len(again):,} are sent "
+        f"twice, and {len(bad):,} more messages are invalid.",
     )
 
 

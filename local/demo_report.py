@@ -70,16 +70,16 @@ def _orders(summary: Mapping[str, Any]) -> list[_Cells]:
         (
             "Orders sent",
             f"{summary['ordersSent']:,}",
-            f"in {counted(summary['messagesSent'], 'message')}, which ended like this:",
+            f"in {counted(summary['messagesSent'], 'message')}, which were:",
         ),
-        ("placed", f"{summary['ordersPlaced']:,}", "stock taken for every line of the order"),
-        ("rejected", f"{summary['ordersRejected']:,}", _counts(summary["rejectedByReason"])),
+        ("placed", f"{summary['ordersPlaced']:,}", "stock taken for every line"),
+        ("rejected", f"{summary['ordersRejected']:,}", _reasons(summary["rejectedByReason"])),
         (
             "replayed",
             f"{summary['ordersReplayed']:,}",
-            "the same order again: it changed nothing",
+            "the same order again, without effect",
         ),
-        ("dead letters", f"{summary['deadLetters']:,}", _counts(summary["deadLettersByCode"])),
+        ("dead letters", f"{summary['deadLetters']:,}", _reasons(summary["deadLettersByCode"])),
         (
             "lost",
             f"{lost:,}",
@@ -281,6 +281,11 @@ def _finding(account: Account) -> str:
         return "changed during every read"
     units = [f"{account.unexplained:+,} unexplained"] if account.unexplained else []
     return "; ".join([*units, *account.problems])
+
+
+def _reasons(counts: Mapping[str, int]) -> str:
+    """Format how often each reason occurred. A single one explains the whole number beside it."""
+    return _counts(counts) if len(counts) > 1 else "".join(counts)
 
 
 def _counts(counts: Mapping[str, int]) -> str:

@@ -20,7 +20,8 @@ def check_sums(text: str) -> None:
     assert _number(messages) == sum(ends.values()), ends
     for name in ("rejected", "dead letters", "Events", "Transactions"):
         whole, words = rows[name]
-        assert sum(_parts(words).values()) == whole, (name, words)
+        parts = _parts(words)
+        assert sum(parts.values()) == whole or not parts, (name, words)
     events = _parts(rows["Events"][1])
     assert events["placed"] == ends["placed"] + rows["never paid"][0]
     assert events.get("expired", 0) == rows["never paid"][0]

@@ -45,8 +45,8 @@ def orders_in(path):
         f"{ROWS},,,\n\n",
         re.sub("[^,\n]+", r'"\g<0>"', ROWS),
         re.sub("(.*),(.*),(.*),(.*)", r"\3,\4,\2,\1", ROWS),
-        gzip.compress(ROWS.encode()),
-        gzip.compress(LINES.encode()),
+        gzip.compress(ROWS.encode(), mtime=0),
+        gzip.compress(LINES.encode(), mtime=0),
     ],
 )
 def test_a_file_means_the_orders_that_it_holds(tmp_path, content):
@@ -95,8 +95,8 @@ def test_json_lines_are_sent_unchanged(tmp_path):
         (f"{HEADER}\no-1,u-1,Tee grün,1\n".encode("latin-1"), "line 2, character 15: is not UTF-8"),
         (f"{ROWS}".encode("utf-16"), "line 1, character 1: is not UTF-8"),
         (b'{"orderId": "\xff"}\n', "line 1, character 14: is not UTF-8"),
-        (gzip.compress(ROWS.encode() * 9)[:-9], "is not a whole .gz file"),
-        (gzip.compress(ROWS.encode())[:20] + b"\x00\x01" * 20, "is not a whole .gz file"),
+        (gzip.compress(ROWS.encode() * 9, mtime=0)[:-9], "is not a whole .gz file"),
+        (gzip.compress(ROWS.encode(), mtime=0)[:20] + b"\x00\x01" * 20, "is not a whole .gz file"),
     ],
 )
 def test_a_file_that_is_not_one_of_orders_is_refused_unchecked_too(tmp_path, content, says):
