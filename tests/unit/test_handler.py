@@ -167,7 +167,7 @@ def test_the_poison_samples_say_what_to_fix(handle, shop_environment):
 
 def test_the_poison_sample_of_the_fifo_queue_does_not_stop_its_group(handle, shop_environment):
     assert handle(sample("place_orders_fifo_poison")) == {"batchItemFailures": []}
-    assert [order_status(f"sample-o-400{n}") for n in (1, 2, 3)] == ["PENDING", None, "PENDING"]
+    assert [order_status(f"sample-o-210{n}") for n in (1, 2, 3)] == ["PENDING", None, "PENDING"]
     assert len(dead_letters(shop_environment, "FIFO_")) == 1
 
 
