@@ -314,7 +314,7 @@ class Standing:
 
 STANDING = (
     Standing("custom metrics", 39, prices.CUSTOM_METRIC_MONTH),
-    Standing("alarms", 49, prices.ALARM_MONTH),
+    Standing("alarms", 57, prices.ALARM_MONTH),
     Standing("dashboards", 1, prices.DASHBOARD_MONTH),
     Standing("standard queues, polled while empty", 5, EMPTY_POLLS * prices.SQS_REQUEST),
     Standing("FIFO queues, polled while empty", 1, EMPTY_POLLS * prices.SQS_FIFO_REQUEST),

@@ -62,9 +62,9 @@ def access_log(
     return logs.LogGroup(
         scope,
         "ApiAccessLog",
-        # Logs delivered to other names share an account's policy of 5,120 characters, and it may be full:
-        # docs.aws.amazon.com/step-functions/latest/dg/bp-cwl.html. The end is the stack's own, since a group may stay
-        # when its stack goes.
+        # Groups that take delivered logs share an account's policy of 5,120 characters. As it fills up, CloudWatch Logs lets
+        # it cover all groups below this prefix: docs.aws.amazon.com/step-functions/latest/dg/bp-cwl.html. The end is the
+        # stack's own, since a group may stay when its stack goes.
         log_group_name=Fn.join(
             "/",
             [

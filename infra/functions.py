@@ -302,6 +302,11 @@ class Functions(Construct):
             reserved_concurrent_executions=(
                 self._settings.api_limits.concurrentExecutions if construct_id == _API else None
             ),
+            # A copy carries the count of the batch that it was in, so chains of different messages add up.
+            # docs.aws.amazon.com/lambda/latest/dg/invocation-recursion.html
+            recursive_loop=lambda_.RecursiveLoop.ALLOW
+            if _SENT_AGAIN & {*declared.fed_by}
+            else None,
             # With it, the CDK lets the role send its segments: xray:PutTraceSegments, xray:PutTelemetryRecords.
             tracing=lambda_.Tracing.ACTIVE if self._settings.tracing else lambda_.Tracing.DISABLED,
             environment=self._variables(declared),
@@ -316,6 +321,10 @@ class Functions(Construct):
         for queue_name in declared.fed_by:
             if queue_name in queues.all:
                 self._feed(function, self.live[construct_id], queue_name, queues.all[queue_name])
+        self._grant_tables(function, declared)
+        return function
+
+    def _grant_tables(self, function: lambda_.Function, declared: _Function) -> None:
         for place, operations in declared.tables.items():
             table, _, index = place.partition("/")
             arn = self._tables.all[table].table_arn
@@ -325,7 +334,6 @@ class Functions(Construct):
                     resources=[f"{arn}/index/{index}" if index else arn],
                 )
             )
-        return function
 
     def _variables(self, declared: _Function) -> dict[str, str]:
         """The environment variables that a function is made with."""
@@ -448,7 +456,8 @@ _CONSUME = [
     "sqs:ChangeMessageVisibility",
 ]
 
-# Their messages may be early. After a long wait the function sends one again, so that SQS counts its deliveries anew.
+# Their messages may be early. After a long wait the function sends one again, so that SQS counts its deliveries anew: a
+# message makes one copy at most.
 _SENT_AGAIN = {"StockQueue", "CatalogueQueue", "OrderCommandQueue"}
 
 # Prefixes of the variables that name a queue, for functions that know two.

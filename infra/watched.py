@@ -249,6 +249,14 @@ ALARMS = (
         "{name} reached the account's concurrency limit. First: compare that limit with maximumConcurrency in cdk.json.",
     ),
     Alarm(
+        "{name}RecursiveInvocationsDropped",
+        # Lambda does not count for functions that may be part of a loop (`RecursiveLoop: Allow`): then its setting has gone.
+        Metric("RecursiveInvocationsDropped", "Sum", "functions"),
+        When(0),
+        "Lambda took {name} for a part of an endless loop, and dropped an invocation. Its messages come back. First: check "
+        "whether its recursive loop detection is as deployed.",
+    ),
+    Alarm(
         "{name}5xx",
         # ApiErrors is for a single exception. This one is for errors that go on, also answers of the function without an
         # exception, and requests that never reach it.

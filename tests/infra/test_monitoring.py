@@ -55,7 +55,7 @@ AWS_METRICS = {
         name: [{"FunctionName"}]
         for name in (
             *("Errors", "Throttles", "Duration", "ConcurrentExecutions", "Invocations"),
-            "IteratorAge",
+            *("IteratorAge", "RecursiveInvocationsDropped"),
         )
     },
     "AWS/ApiGateway": {
@@ -345,6 +345,7 @@ GOOD_AND_BAD = {
     "IteratorAge": ([2_000], [400_000]),
     "Errors": ([0], [1]),
     "Throttles": ([0], [1]),
+    "RecursiveInvocationsDropped": ([], [1]),
     "5xx": ([0] * 97 + [1] * 3, [0] * 9 + [1]),
     "ReadThrottleEvents": ([], [1]),
     "WriteThrottleEvents": ([], [1]),
@@ -362,7 +363,7 @@ GOOD_AND_BAD = {
 )
 def test_every_alarm_fires_on_its_condition_and_not_under_healthy_load(template):
     alarms = alarms_of(template)
-    assert len(alarms) == 6 * 2 + 6 + 2 + 8 * 2 + 1 + 1 + 4 * 2 + 3
+    assert len(alarms) == 6 * 2 + 6 + 2 + 8 * 3 + 1 + 1 + 4 * 2 + 3
     for logical_id, properties in alarms.items():
         good, bad = GOOD_AND_BAD[properties["MetricName"]]
         assert judged(properties, in_periods(properties, [bad] * 5)) is State.ALARM, logical_id

@@ -9,7 +9,7 @@ from typer.exceptions import TyperException
 
 from cli.main import app
 from local import ROOT
-from tests.support.runbook import RUNBOOK, aws_call, commands, families, sections
+from tests.support.runbook import RUNBOOK, aws_call, commands, expand, families, sections
 from tests.support.template import alarms_of, synthesise
 
 PARTS = ("**Means.**", "**Look.**", "**Do.**")
@@ -51,9 +51,9 @@ def test_every_section_has_all_its_parts_in_order():
 
 def check(command):
     """Raise or fail unless a command exists with these options."""
-    words = shlex.split(command)
+    words = shlex.split(expand(command))
     if words[0] == "aws":
-        aws_call(command)
+        aws_call(expand(command))
     elif words[0] == ".venv/bin/inventory-orders":
         name, *arguments = words[1:]
         typer.main.get_command(app).commands[name].make_context(name, arguments)
@@ -61,7 +61,7 @@ def check(command):
         targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
         assert words[1] in targets, command
     else:
-        assert words[0] == "output()", f"no check for this command: {command}"
+        assert words[0].endswith("()"), f"no check for this command: {command}"
 
 
 def test_every_command_exists_with_these_options():
@@ -74,8 +74,40 @@ def test_every_command_exists_with_these_options():
         check(inline)
 
 
+def undefined(page):
+    """The variables that a command uses although no earlier one sets them."""
+    known = set()
+    for command in page:
+        yield from set(re.findall(r"\$(\w+)", command)) - known
+        known |= set(re.findall(r"^(\w+)=\$\(", command))
+
+
+def test_the_commands_of_a_section_set_the_variables_that_they_use():
+    assert {heading: [*undefined(commands(text))] for heading, text in sections().items()} == {
+        heading: [] for heading in sections()
+    }
+
+
+@pytest.mark.parametrize(
+    "page", [['aws x --start-time "$START"'], ['aws x --uuid "$UUID"', "UUID=$(aws y)"]]
+)
+def test_a_variable_that_nothing_sets_is_found(page):
+    assert [*undefined(page)] in (["START"], ["UUID"])
+
+
+def test_the_commands_name_outputs_of_the_stack():
+    found = {
+        name
+        for command in commands(RUNBOOK.read_text("utf-8"))
+        if not command.partition(" ")[0].endswith("()")
+        for name in re.findall(r"\$\(output (\w+)\)", expand(command))
+    }
+    assert len(found) > 10
+    assert found <= synthesise("dev").find_outputs("*").keys()
+
+
 def test_a_restored_table_is_waited_for_before_it_is_read():
-    found = commands(sections()["CorruptPage"])
+    found = [expand(command) for command in commands(sections()["CorruptPage"])]
     names = [shlex.split(command)[2] for command in found if command.startswith("aws dynamodb ")]
     assert names[:3] == ["restore-table-to-point-in-time", "wait", "get-item"]
 

@@ -3,10 +3,12 @@
 import itertools
 import json
 import re
+import shlex
 import time
 from contextlib import contextmanager
 
 import boto3
+import jmespath
 import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
@@ -22,7 +24,7 @@ from tests.support.faults import Fault, FaultyProxy, Shares
 from tests.support.logs import log_of
 from tests.support.messages import order_body, sqs_event
 from tests.support.parallel import in_threads
-from tests.support.runbook import aws_call, commands, sections
+from tests.support.runbook import aws_call, commands, expand, sections
 from tests.support.stack import (
     cli,
     configured,
@@ -43,11 +45,25 @@ def aws(embedded_aws):
 
 def run(aws, heading, operation, instead=("", ""), **variables):
     """Run the first command of a runbook section that calls an operation."""
-    command = next(c for c in commands(sections()[heading]) if f" {operation} " in c)
-    command = command.replace(*instead)
+    calls = [expand(command) for command in commands(sections()[heading])]
+    return answer(aws, next(c for c in calls if f" {operation} " in c).replace(*instead), variables)
+
+
+def assigned(aws, heading, name):
+    """Run the command of a section that sets a variable. Returns its value."""
+    (command,) = (c for c in commands(sections()[heading]) if c.startswith(f"{name}="))
+    words = shlex.split(substituted(aws, expand(command), {}))
+    return jmespath.search(words[words.index("--query") + 1], answer(aws, expand(command), {}))
+
+
+def substituted(aws, command, variables):
     for name, value in (aws.outputs | variables).items():
         command = command.replace(f"$(output {name})", value).replace(f"${name}", value)
-    service, method, parameters = aws_call(command)
+    return re.sub(r"\$\(basename [^\s)]+/([^\s)]+)\)", r"\1", command)
+
+
+def answer(aws, command, variables):
+    service, method, parameters = aws_call(substituted(aws, command, variables))
     return getattr(boto3.client(service), method)(**parameters)
 
 
@@ -139,7 +155,9 @@ def test_oldest_message_is_placed_once_its_queue_is_connected_again(aws):
     assert queues.depth(aws, queues.STANDARD).waiting == 1
     assert not any("rb-oldest-1" in line for line in log(aws, "OldestMessage"))
     assert status_of(aws, "rb-oldest-1") is None
-    run(aws, "OldestMessage", "update-event-source-mapping", UUID=mapping["UUID"])
+    uuid = assigned(aws, "OldestMessage", "UUID")
+    assert uuid == mapping["UUID"]
+    run(aws, "OldestMessage", "update-event-source-mapping", UUID=uuid)
     wait_until(aws, lambda: status_of(aws, "rb-oldest-1") == "PENDING")
     assert mapping_of(aws, FUNCTION, queues.STANDARD)["State"] == "Enabled"
 
@@ -269,11 +287,11 @@ def test_a_corrupt_page_holds_an_order_up_until_it_is_as_it_was(aws):
 @contextmanager
 def given_up_at_once(aws):
     """Have SQS give up what was delivered before."""
-    named = run(aws, "Errors", "get-queue-attributes")["Attributes"]
+    arn = assigned(aws, "Errors", "ARN")
 
     def set_to(count):
         instead = ('maxReceiveCount\\": 5', f'maxReceiveCount\\": {count}')
-        run(aws, "Errors", "set-queue-attributes", instead, ARN=named["QueueArn"])
+        run(aws, "Errors", "set-queue-attributes", instead, ARN=arn)
 
     url = aws.outputs[queues.STANDARD]
     own = aws.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["RedrivePolicy"])
@@ -314,7 +332,9 @@ def test_errors_end_once_the_message_is_given_up_and_the_environment_is_restored
             assert status_of(aws, "rb-error-1") is None
             assert queues.depth(aws, queues.STANDARD).total == 1
             mapping = mapping_of(aws, FUNCTION, queues.STANDARD)
-            run(aws, "Errors", "update-event-source-mapping", UUID=mapping["UUID"])
+            uuid = assigned(aws, "Errors", "UUID")
+            assert uuid == mapping["UUID"]
+            run(aws, "Errors", "update-event-source-mapping", UUID=uuid)
             assert mapping_of(aws, FUNCTION, queues.STANDARD)["BatchSize"] == 1
             with given_up_at_once(aws):
                 wait_until(aws, lambda: queues.depth(aws, queues.STANDARD).total == 0)
@@ -384,7 +404,7 @@ def test_the_sweep_is_silent_until_its_schedule_is_enabled(aws):
     with unscheduled(aws) as deployed:
         found = run(aws, "Silence", "get-schedule")
         assert found["State"] == "DISABLED"
-        target = f"'{json.dumps(found['Target'])}'"
+        target = f"'{json.dumps(assigned(aws, 'Silence', 'TARGET'))}'"
         run(aws, "Silence", "update-schedule", instead=('"$TARGET"', target))
         enabled = run(aws, "Silence", "get-schedule")
         assert enabled["State"] == "ENABLED"

@@ -34,6 +34,20 @@ def commands(text: str) -> list[str]:
     return [line.strip()[2:] for line in joined.splitlines() if line.strip().startswith("$ ")]
 
 
+def expand(command: str) -> str:
+    """Replace an assignment by what it runs, and a call of a shell function of the runbook by its body."""
+    command = re.sub(r"^\w+=\$\((.*)\)$", r"\1", command)
+    defined = "\n".join(commands(RUNBOOK.read_text("utf-8")))
+    functions = dict(re.findall(r"^(\w+)\(\) \{ (.*); \}$", defined, flags=re.MULTILINE))
+    name, *arguments = shlex.split(command)
+    if name not in functions:
+        return command
+    body: str = functions[name]
+    for number, argument in enumerate(arguments, 1):
+        body = body.replace(f'"${number}"', shlex.quote(argument)).replace(f"${number}", argument)
+    return body
+
+
 def aws_call(command: str) -> tuple[str, str, dict[str, Any]]:
     """Translate an AWS CLI command for the SDK: service, operation, parameters. A `wait` becomes what it repeats.
 

@@ -227,10 +227,8 @@ def deliver_early(bench, count, messages=1):
 
 
 @pytest.mark.aws(
-    "A record has its sender's message attributes. Lambda ends a chain of about 16 invocations "
-    "through SQS: a copy of an early message makes one of two.",
+    "A record has its sender's message attributes, by which a copy is known that is not to be copied again.",
     "https://docs.aws.amazon.com/lambda/latest/dg/with-sqs.html",
-    "https://docs.aws.amazon.com/lambda/latest/dg/invocation-recursion.html",
 )
 def test_an_early_message_comes_back_as_a_copy_whose_deliveries_count_anew():
     bench = Bench()
