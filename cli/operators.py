@@ -1033,13 +1033,14 @@ def deploy(
     if not settings.fifo_queue:
         preflight.check_removed_queue(account, settings.stack_name)
     warm = {name: asdict(units) for name, units in settings.warm_throughput.items()}
-    concurrency = {name: queue.maximumConcurrency for name, queue in settings.queues.items()}
+    needs = {name: queue.maximumConcurrency for name, queue in settings.queues.items()}
+    needs["publish_events"] = preflight.count_publishers(account, settings.stack_name, warm)
     notes = (
         preflight.check_warm_throughput(account, settings.stack_name, warm),
         preflight.check_concurrency(
             account,
             settings.stack_name,
-            concurrency,
+            needs,
             settings.api_limits.requestsPerSecond if settings.api else 0,
             settings.api_limits.concurrentExecutions if settings.api else None,
         ),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from math import ceil
 from typing import TYPE_CHECKING, Any, cast
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -23,6 +25,12 @@ _UNITS = ("readUnitsPerSecond", "writeUnitsPerSecond")
 
 LONGEST_WAIT_SECONDS = 25
 """How long a caller of the HTTP API may wait: `MAX_WAIT_SECONDS` of the layer, which is slow to import."""
+
+BATCHES_OF_A_SHARD = 4
+"""How many batches of a shard `publish_events` takes at once: `parallelization_factor` in infra/events.py."""
+
+_NEW_TABLE = {"ReadUnitsPerSecond": 12_000, "WriteUnitsPerSecond": 4_000}
+_PARTITION = {"ReadUnitsPerSecond": 3_000, "WriteUnitsPerSecond": 1_000}
 
 _NEVER_RESERVED = 100
 """Lambda keeps these for functions without a reservation: docs.aws.amazon.com/lambda/latest/dg/configuration-concurrency.html"""
@@ -189,10 +197,43 @@ def check_removed_queue(account: AwsAccount, stack_name: str) -> None:
         )
 
 
+def count_publishers(
+    account: AwsAccount, stack_name: str, wanted: Mapping[str, Mapping[str, int]]
+) -> int:
+    """Estimate how many executions of `publish_events` the streams of both tables may start at once.
+
+    Lambda takes several batches of each shard. How many shards a stream has, AWS does not say; a table has a partition for
+    each 1,000 write or 3,000 read units a second that it is warm for, and a stream about as many open shards.
+    docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-eventsourcemapping.html,
+    docs.aws.amazon.com/amazondynamodb/latest/developerguide/warm-throughput-scenarios.html
+
+    Args:
+        account: The account and region of the stack.
+        stack_name: Its name. The stack need not exist.
+        wanted: `warmThroughput` of the settings, by table.
+    """
+    shards = 0
+    for name in ("Orders", "Products"):
+        warm = [
+            _NEW_TABLE,
+            {unit[0].upper() + unit[1:]: n for unit, n in wanted.get(name, {}).items()},
+        ]
+        # Whoever may not look at the table is told what a new one needs.
+        with suppress(BotoCoreError, ClientError):
+            physical = _outputs(account, stack_name).get(f"{name}TableName")
+            if physical:
+                table = account.client("dynamodb").describe_table(TableName=physical)["Table"]
+                warm.append(table.get("WarmThroughput", {}))
+        shards += max(
+            ceil(units.get(unit, 0) / most) for units in warm for unit, most in _PARTITION.items()
+        )
+    return shards * BATCHES_OF_A_SHARD
+
+
 def check_concurrency(
     account: AwsAccount,
     stack_name: str,
-    queues: Mapping[str, int],
+    needs: Mapping[str, int],
     callers: int,
     reserved: int | None,
 ) -> str | None:
@@ -201,7 +242,7 @@ def check_concurrency(
     Args:
         account: The account and region of the stack.
         stack_name: Its name.
-        queues: `maximumConcurrency` by queue.
+        needs: Executions at once, by the queue or the function that needs them.
         callers: Callers of the HTTP API that may arrive in a second and wait; 0 without an API.
         reserved: Concurrent executions to reserve for the API; None for no reservation.
 
@@ -211,7 +252,7 @@ def check_concurrency(
     Raises:
         UserError: Lambda would refuse the reservation, in the middle of the deployment.
     """
-    total = sum(queues.values())
+    total = sum(needs.values())
     try:
         limits = account.client("lambda").get_account_settings()["AccountLimit"]
         limit, free = limits["ConcurrentExecutions"], limits["UnreservedConcurrentExecutions"]
@@ -219,8 +260,8 @@ def check_concurrency(
             free += _reserved_now(account, stack_name)
     except (BotoCoreError, ClientError) as error:
         return (
-            f"whether the account has room for {total} concurrent executions of Lambda (the sum of "
-            f"maximumConcurrency in cdk.json) and for the callers of the API cannot be checked: {error}"
+            f"whether the account has room for {total} concurrent executions of Lambda (for queues and streams) and for "
+            f"the callers of the API cannot be checked: {error}"
         )
     if reserved is not None:
         if free - reserved < _NEVER_RESERVED:
@@ -231,10 +272,10 @@ def check_concurrency(
             )
         free -= reserved
     if total > free:
-        each = ", ".join(f"{queue} {count}" for queue, count in queues.items())
+        each = ", ".join(f"{name} {count}" for name, count in needs.items())
         return (
             f"the account allows {limit} concurrent executions of Lambda in {account.region}, {free} of them unreserved, "
-            f"but the queues may use {total} ({each}). Under load Lambda then throttles every function without reserved "
+            f"but queues and streams may use {total} ({each}). Under load Lambda then throttles every function without reserved "
             "concurrency, this stack's and others': messages wait longer, and nothing is lost. Ask for more "
             f"{_ASK_FOR_MORE}, or lower maximumConcurrency in cdk.json"
         )
@@ -242,7 +283,7 @@ def check_concurrency(
     if reserved is None and total + waiting > free:
         return (
             f"waiting callers of the API may use {waiting:,} concurrent executions of Lambda ({callers} a second, "
-            f"{LONGEST_WAIT_SECONDS} s each), the queues {total}, and {free:,} are unreserved. Waiting callers can starve the "
+            f"{LONGEST_WAIT_SECONDS} s each), queues and streams {total}, and {free:,} are unreserved. Waiting callers can starve the "
             "workers that they wait for. Reserve a part for the API (apiLimits.concurrentExecutions in cdk.json), lower "
             f"apiLimits.requestsPerSecond, or ask for more {_ASK_FOR_MORE}"
         )

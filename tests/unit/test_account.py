@@ -233,8 +233,8 @@ def test_deploy_goes_on_with_as_much_warm_throughput_or_if_it_cannot_ask(
     assert ("Note:" in done.stderr) is (note is not None)
 
 
-def test_without_warm_throughput_in_the_settings_no_table_is_asked_for(cdk, account):
-    account["describe_stacks"] = account["describe_table"] = AssertionError("asked")
+def test_without_warm_throughput_in_the_settings_no_quota_is_asked_for(cdk, account):
+    account["describe_limits"] = AssertionError("asked")
     CliRunner().invoke(app, ["deploy", "--stage", "dev"], catch_exceptions=False)
     assert len(cdk) == 1
 
@@ -243,7 +243,7 @@ def test_without_warm_throughput_in_the_settings_no_table_is_asked_for(cdk, acco
     "The limit of concurrent executions, and how many are unreserved, is for account and region.",
     "https://docs.aws.amazon.com/lambda/latest/api/API_GetAccountSettings.html",
 )
-@pytest.mark.parametrize(("free", "said"), [(10, True), (65, True), (66, False)])
+@pytest.mark.parametrize(("free", "said"), [(10, True), (113, True), (114, False)])
 def test_deploy_says_what_a_new_accounts_few_concurrent_executions_mean(cdk, account, free, said):
     account["get_account_settings"] = {
         "AccountLimit": {"ConcurrentExecutions": free, "UnreservedConcurrentExecutions": free}
@@ -252,20 +252,50 @@ def test_deploy_says_what_a_new_accounts_few_concurrent_executions_mean(cdk, acc
     assert len(cdk) == 1
     note = (
         f"Note: the account allows {free} concurrent executions of Lambda in us-east-1, {free} of them unreserved, but "
-        "the queues may use 66 (OrderQueue 5, OrderQueueFifo 50, "
+        "queues and streams may use 114 (OrderQueue 5, OrderQueueFifo 50, "
     )
     assert (note in done.stderr) is said
+    assert ("publish_events 48)" in done.stderr) is said
 
 
-@pytest.mark.parametrize(("free", "said"), [(5065, True), (5066, False)])
+NOT_DEPLOYED = refusal("ValidationError", "Stack with id InventoryOrders-dev does not exist")
+
+
+@pytest.mark.aws(
+    "A partition takes 1,000 write and 3,000 read units a second, a new table on demand four times as much.",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/warm-throughput-scenarios.html",
+)
+@pytest.mark.parametrize(
+    ("stacks", "wanted", "publishers"),
+    [
+        (NOT_DEPLOYED, {}, 16 + 16),
+        (NOT_DEPLOYED, {"Orders": (12_000, 40_000)}, 160 + 16),
+        (NOT_DEPLOYED, {"Products": (30_000, 4_500)}, 16 + 40),
+        # The table of the orders is warm for 8,000 write units.
+        (None, {}, 32 + 16),
+        (None, {"Orders": (12_000, 9_001)}, 40 + 16),
+        (refusal("AccessDenied"), {}, 16 + 16),
+    ],
+)
+def test_the_publishers_of_a_table_follow_its_warm_throughput(account, stacks, wanted, publishers):
+    if stacks:
+        account["describe_stacks"] = stacks
+    units = {
+        name: {"readUnitsPerSecond": read, "writeUnitsPerSecond": write}
+        for name, (read, write) in wanted.items()
+    }
+    assert preflight.count_publishers(AwsAccount(None, "us-east-1"), "Shop", units) == publishers
+
+
+@pytest.mark.parametrize(("free", "said"), [(5113, True), (5114, False)])
 def test_deploy_says_that_callers_who_wait_can_starve_the_workers(cdk, account, free, said):
     assert preflight.LONGEST_WAIT_SECONDS == MAX_WAIT_SECONDS
     account["get_account_settings"]["AccountLimit"]["UnreservedConcurrentExecutions"] = free
     done = CliRunner().invoke(app, ["deploy", "--stage", "dev"], catch_exceptions=False)
     assert len(cdk) == 1
     note = (
-        "Note: waiting callers of the API may use 5,000 concurrent executions of Lambda (200 a second, 25 s each), the "
-        "queues 66, and 5,065 are unreserved. Waiting callers can starve the workers"
+        "Note: waiting callers of the API may use 5,000 concurrent executions of Lambda (200 a second, 25 s each), "
+        "queues and streams 114, and 5,113 are unreserved. Waiting callers can starve the workers"
     )
     assert (note in done.stderr) is said
     assert ("Note:" in done.stderr) is said
@@ -282,7 +312,7 @@ def test_deploy_says_that_callers_who_wait_can_starve_the_workers(cdk, account, 
 def test_callers_who_have_their_own_executions_starve_nobody(
     cdk, account, monkeypatch, api, deployed
 ):
-    account["get_account_settings"]["AccountLimit"]["UnreservedConcurrentExecutions"] = 150
+    account["get_account_settings"]["AccountLimit"]["UnreservedConcurrentExecutions"] = 200
     account["get_function_concurrency"] = deployed
     with_settings(monkeypatch, **api)
     done = CliRunner().invoke(app, ["deploy", "--stage", "dev"], catch_exceptions=False)
@@ -308,7 +338,7 @@ def test_deploy_refuses_a_reservation_that_lambda_would_refuse(cdk, account, mon
 def test_deploy_goes_on_if_it_may_not_ask_for_the_limit(cdk, account):
     account["get_account_settings"] = refusal("AccessDeniedException")
     done = CliRunner().invoke(app, ["deploy", "--stage", "dev"], catch_exceptions=False)
-    assert "66 concurrent executions" in done.stderr
+    assert "114 concurrent executions" in done.stderr
     assert "cannot be checked: An error occurred (AccessDeniedException)" in done.stderr
     assert len(cdk) == 1
 
