@@ -101,7 +101,8 @@ LATER: Mapping[str, str] = {
     "NOT_CONFIRMED": "the message may be early: `OrderCommandQueue`",
     "NOT_FULFILLED": "the message may be early: `OrderCommandQueue`",
     "COMMANDS_WAITING": "many commands wait, and one of them may confirm the order that would expire",
-    "BEHIND_A_RETURNED_MESSAGE": "an earlier message of its FIFO group, or an earlier command for its order, was returned",
+    "BEHIND_A_RETURNED_MESSAGE": "an earlier message of its FIFO group was returned or becomes a dead letter, or an earlier command for its "
+    "order was returned",
     "BEHIND_A_DUPLICATE": "another message of the batch has the same id, and must be durable first",
     "CORRUPT_PRODUCT": "the product's row breaks the contract of its table: repair it",
     "CORRUPT_RECORD": "the row of an order or an adjustment breaks the contract of its table, or is full: repair it",

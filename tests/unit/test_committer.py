@@ -549,6 +549,16 @@ def test_in_a_group_nothing_takes_effect_before_a_duplicate_that_stands_before_i
         assert [orders_of(request) for request in bench.writes] == [["o1"], ["o2"]]
 
 
+def test_nothing_takes_effect_behind_poison_of_its_group_even_in_a_later_turn():
+    bench = Bench(product("p", 5))
+    bench.apply(order(1))
+    taken = Order("o1", "u", {"p": 2}, group="g")
+    changes = (order(2, group="h"), taken, order(2, group="g"), order(3, group="g"))
+    report = bench.apply(*changes)
+    assert statuses(report) == [Verdict.APPLIED, Verdict.POISON, Verdict.RETURNED, Verdict.RETURNED]
+    assert bench.stock() == 3
+
+
 class TestCancellation:
     def placed(self, *products, **quantities):
         bench = Bench(*products)

@@ -527,8 +527,12 @@ def test_a_repeated_correction_that_meets_half_of_the_first_one_is_not_refused(t
     assert statuses(tables.apply(tables.worker(), all_of_it)) == [REPLAYED]
 
 
-def test_a_row_that_never_rests_does_not_hold_up_refusals_of_it_or_its_neighbours(tables):
-    """Each look at the row finds it written again: one moment has to do for all that is refused."""
+@pytest.mark.aws(
+    "TransactGetItems reads up to 100 items.",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactGetItems.html",
+)
+def test_refusals_of_a_row_that_never_rests_take_one_look_each_after_its_neighbours(tables):
+    """They are more than one read can have, and each read of the row finds it written again."""
     tables.create("p", stock=5)
     tables.create("q")
 
@@ -538,11 +542,25 @@ def test_a_row_that_never_rests_does_not_hold_up_refusals_of_it_or_its_neighbour
             row = tables.row("p") | {"_version": {"N": version}}
             tables.aws.dynamodb.answer("PutItem", {"TableName": "Products", "Item": row})
 
-    tables.before = before
-    short = [Adjustment("p", f"c{number}", -50, "CORRECTION") for number in range(3)]
+    tables.before, tables.calls = before, []
+    short = [Adjustment("p", f"c{number}", -50, "CORRECTION") for number in range(250)]
     report = tables.apply(tables.worker(), *short, Adjustment("q", "r", 7, "RECEIPT"))
-    assert statuses(report) == [REJECTED] * 3 + [APPLIED]
-    assert tables.calls.count("TransactGetItems") == 1
+    assert statuses(report) == [REJECTED] * 250 + [APPLIED]
+    looks = ["TransactGetItems"] * 3
+    assert [name for name in tables.calls if name != "BatchGetItem"] == [
+        "TransactWriteItems",
+        *looks,
+    ]
+
+
+def test_a_refusal_that_is_true_no_more_was_true_all_the_same(tables):
+    """What it rests on is past. That it was no effect of its own the record shows, which is missing."""
+    tables.create("p", stock=5)
+    receipt = Adjustment("p", "r", 100, "RECEIPT")
+    tables.once("TransactGetItems", lambda _: tables.apply(tables.worker(), receipt) and None)
+    report = tables.apply(tables.worker(), Adjustment("p", "c", -50, "CORRECTION"))
+    assert statuses(report) == [REJECTED]
+    assert report.outcomes[0].rejection.shortages[0].available == 5
 
 
 def test_where_a_refusal_cannot_be_read_its_neighbours_go_on(tables):
@@ -557,17 +575,6 @@ def test_where_a_refusal_cannot_be_read_its_neighbours_go_on(tables):
     short, receipt = Adjustment("p", "c", -50, "CORRECTION"), Adjustment("q", "r", 7, "RECEIPT")
     report = tables.apply(tables.worker(), short, receipt)
     assert statuses(report) == [RETURNED, APPLIED]
-
-
-@pytest.mark.aws(
-    "TransactGetItems reads up to 100 items.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactGetItems.html",
-)
-def test_more_refusals_of_a_row_than_one_read_can_have_are_read_in_two(tables):
-    tables.create("p", stock=5)
-    short = [Adjustment("p", f"c{number}", -50, "CORRECTION") for number in range(120)]
-    assert statuses(tables.apply(tables.worker(), *short)) == [REJECTED] * 120
-    assert tables.calls.count("TransactGetItems") == 2
 
 
 def test_an_order_after_its_tombstone_is_no_corrupt_one_beside_a_conflict(tables):

@@ -703,6 +703,22 @@ def test_a_negative_adjustment_takes_what_the_row_can_spare_or_all_there_is(
     assert (not lanes.row().lent_to) == (left != 1)
 
 
+def test_a_refused_loss_of_a_busy_lent_product_is_decided_by_one_visit(lanes):
+    lanes.list_and_lend()
+
+    def before(called, request):
+        if called == "UpdateItem":
+            version = str(int(lanes.tables.row("p")["_version"]["N"]) + 1)
+            lanes.change("Products", "p", _version={"N": version})
+
+    lanes.tables.before = before
+    lanes.tables.calls.clear()
+    report = lanes.tables.apply(lanes.engine, Adjustment("p", "a", -101, "CORRECTION"))
+    assert outcomes(report) == [(REJECTED, "BELOW_FLOOR")]
+    assert lanes.tables.calls.count("UpdateItem") == 1
+    assert (lanes.row().stock_count, lanes.in_lanes()) == (100, {})
+
+
 @pytest.mark.parametrize("delta", [1, -1])
 @pytest.mark.parametrize(
     "broken", [{"lowStockThreshold": {"N": "60"}}, {"status": {"S": "DISCONTINUED"}}]

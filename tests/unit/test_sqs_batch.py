@@ -79,6 +79,21 @@ def returned(batch):
     return [entry["itemIdentifier"] for entry in batch.response["batchItemFailures"]]
 
 
+@pytest.mark.parametrize("is_first_turn", [True, False])
+def test_nothing_of_a_group_takes_effect_before_a_reused_id_of_it_is_dead_lettered(is_first_turn):
+    bench = Bench(product("p", 5))
+    before = [order_body("a", {"p": 1})]
+    if is_first_turn:
+        bench.process(sqs_event(*before))
+        before = []
+    reused, behind = order_body("a", {"p": 2}), order_body("b", {"p": 1})
+    batch = bench.process(sqs_event(*before, reused, behind, group="g"))
+    assert ends(batch) == [Verdict.APPLIED] * len(before) + [Verdict.POISON, Verdict.RETURNED]
+    assert [entry["MessageBody"] for _, entry in bench.sqs.sent] == [json.dumps(reused)]
+    assert bench.stock() == 4
+    assert ends(bench.process(sqs_event(behind, group="g"))) == [Verdict.APPLIED]
+
+
 def test_each_message_gets_its_own_answer():
     bench = Bench(product("p", 3))
     batch = bench.process(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import groupby
+from itertools import dropwhile, groupby
 
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.change import Change, IdempotencyMatch, Record, RecordKey, Rejection
-from inventory_orders.domain.planner import Limits
+from inventory_orders.domain.planner import Decision, Limits
 from inventory_orders.domain.product import Product
 from inventory_orders.engine.memory import ProductCache
 from inventory_orders.engine.outcomes import (
@@ -110,10 +110,19 @@ class PendingChanges:
     # ------------------------------------------------------------------ deciding
 
     def settle(self, change: Change, outcome: ChangeOutcome) -> None:
-        """Give a change its outcome, unless it has one."""
+        """Give a change its outcome, unless it has one.
+
+        Poison ends as a dead letter, which is still to be sent. So nothing that arrived after it in its group takes effect.
+        """
         key = change.record_key
-        if self._pending.pop(key, None) is not None:
-            self._outcomes[key] = outcome
+        if self._pending.pop(key, None) is None:
+            return
+        self._outcomes[key] = outcome
+        if outcome.verdict is Verdict.POISON and change.group is not None:
+            behind = dropwhile(lambda other: other.record_key != key, self.by_key.values())
+            for later in self.still_pending(behind):
+                if later.group == change.group:
+                    self.settle(later, returned("BEHIND_A_RETURNED_MESSAGE"))
 
     def match(self, key: RecordKey, record: Record | CorruptItemError | None) -> Change | None:
         """Match a change with its record. Returns the change, or the one that takes its place, if it has to be planned again."""
@@ -196,7 +205,7 @@ class Batch:
 
     Every plan starts from the rows that it knows, and every write is conditioned on them. So they may be stale: that
     costs an attempt, and never a wrong result. What is decided without a write needs more: see `read_cached`,
-    `read_to_reject` and `learn`.
+    `reject_unwritten` and `learn`.
 
     Args:
         client: Sends the requests.
@@ -244,8 +253,8 @@ class Batch:
         self._cache = cache
         self.from_cache: set[str] = set()
         self._has_read_records = False
-        # The rows that were read in one moment with a record.
-        self._seen_with: dict[RecordKey, list[Product | None]] = {}
+        # The records that were read with strong consistency.
+        self._read_exactly: set[RecordKey] = set()
 
     @property
     def now(self) -> float:
@@ -279,31 +288,44 @@ class Batch:
             hints = [] if self._has_read_records else [change.record_key for change in first]
             self.read([*unknown, *hints])
 
-    def read_to_reject(self, changes: Iterable[Change]) -> bool:
-        """Read the records of changes that are about to be rejected without one. Returns whether any was read.
+    def reject_unwritten(self, decisions: Iterable[Decision]) -> None:
+        """Reject changes whose rejection is not stored, unless their records show that they are done.
 
-        That of a change of stock is read in one moment with its product, again whenever that has changed. Read one after the
-        other, the two may show a part of a transaction: the stock after it, and no record yet.
+        Each rejection was true when it was planned, at a moment that is past by now. A record that is missing after it was
+        missing then, so that what was short was short without the change's own effect, however often the row was written
+        since. The record of a change of stock is read in one moment with its product. Read one after the other, the two may
+        show a part of a transaction: the stock after it, and no record yet.
         docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html
         """
-        unread = [c for c in changes if self._seen_with.get(c.record_key) != self._rows_of(c)]
-        if alone := [change.record_key for change in unread if not change.product_ids]:
+        planned = {decision.change.record_key: decision for decision in decisions}
+        if alone := [
+            key
+            for key, decision in planned.items()
+            if not decision.change.product_ids and key not in self._read_exactly
+        ]:
             self.read(alone, consistent_records=True)
-        # Those of a product come together: one by one, on a busy row, each would be older than the next.
-        of_stock = sorted((c for c in unread if c.product_ids), key=_products_of)
+        # Those of a product come together.
+        of_stock = sorted(
+            (d.change for d in planned.values() if d.change.product_ids), key=_products_of
+        )
         for product_ids, found in groupby(of_stock, key=_products_of):
-            group = list(found)[: READ_LIMIT - len(product_ids)]
-            keys = [*product_ids, *(change.record_key for change in group)]
-            request = partial(self._client.store.read_together, keys)
-            try:
-                self._observe_snapshot(self._client.call(request, self.deadline, self.stats))
-            except ThrottledError as error:
-                self.pending.give_up(group, error.code, str(error))
-            self._seen_with |= {change.record_key: self._rows_of(change) for change in group}
-        return bool(unread)
+            changes = list(found)
+            most = READ_LIMIT - len(product_ids)
+            for start in range(0, len(changes), most):
+                self._read_together(product_ids, changes[start : start + most])
+        for change in self.pending:
+            decision = planned.get(change.record_key)
+            # Another may have taken its place.
+            if decision is not None and decision.change is change and decision.rejection:
+                self.pending.settle(change, rejected(decision.rejection))
 
-    def _rows_of(self, change: Change) -> list[Product | None]:
-        return [self.rows.get(product_id) for product_id in _products_of(change)]
+    def _read_together(self, product_ids: Sequence[str], changes: Sequence[Change]) -> None:
+        keys = [*product_ids, *(change.record_key for change in changes)]
+        request = partial(self._client.store.read_together, keys)
+        try:
+            self._observe_snapshot(self._client.call(request, self.deadline, self.stats))
+        except ThrottledError as error:
+            self.pending.give_up(changes, error.code, str(error))
 
     def read(self, keys: Sequence[str | RecordKey], *, consistent_records: bool = False) -> None:
         """Read products and records, and take them over. Gives up the changes of products that cannot be read.
@@ -314,7 +336,7 @@ class Batch:
         """
         pending = self.pending
         if consistent_records:
-            self._seen_with |= {key: [] for key in keys if not isinstance(key, str)}
+            self._read_exactly.update(key for key in keys if not isinstance(key, str))
         try:
             snapshot = read(
                 self._client, keys, self.deadline, self.stats, consistent_records=consistent_records

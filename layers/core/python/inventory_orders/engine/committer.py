@@ -132,6 +132,8 @@ class Committer:
                 if outcome.is_open:
                     keys = (changes[number].record_key, changes[number].group)
                     unfinished |= dict.fromkeys(keys, outcome.verdict)
+                elif outcome.verdict is Verdict.POISON:
+                    unfinished[changes[number].group] = outcome.verdict
         return CommitReport(tuple(outcomes[n] for n in sorted(outcomes)), stats, failure)
 
     # ------------------------------------------------------------------ the loop
@@ -200,19 +202,14 @@ class Committer:
                 out_of_reach = (batch.leased | unknown) - found.sources.keys()
                 blocked = out_of_reach | batch.unreadable.keys() | batch.throttled
                 planned = plan(list(pending), found, blocked, batch.limits)
-                rejections = [
-                    decision
+                rejects = any(
+                    decision.rejection is not None
                     for transaction in planned.transactions
                     for decision in transaction.decisions
-                    if decision.rejection is not None
-                ]
-                if batch.from_cache and (planned.short or rejections):
+                )
+                if batch.from_cache and (planned.short or rejects):
                     # Before it rejects or reclaims anything, the engine reads cached products.
                     batch.read_cached()
-                    return
-                # No write of a record would tell that it is there already.
-                unwritten = [d.change for d in rejections if not d.has_record]
-                if batch.read_to_reject(unwritten):
                     return
                 attempts = self._send(batch, planned.chains)
                 has_lost = self._apply_results(batch, attempts)
@@ -292,14 +289,16 @@ class Committer:
     def _apply_results(self, batch: Batch, attempts: Sequence[Attempt]) -> bool:
         """Apply the results of all attempts. Returns whether one of them lost against rivals."""
         # First the durable ones: an error of one chain must not return changes that another has applied.
-        for attempt in attempts:
-            if attempt.error is None:
-                self._apply_success(batch, attempt.transaction, attempt.at)
+        durable = [attempt for attempt in attempts if attempt.error is None]
+        for attempt in durable:
+            self._apply_success(batch, attempt.transaction, attempt.at)
         lost = [
             self._apply_failure(batch, attempt.transaction, attempt.error)
             for attempt in attempts
             if attempt.error is not None
         ]
+        decisions = (d for attempt in durable for d in attempt.transaction.decisions)
+        batch.reject_unwritten([d for d in decisions if not d.has_record])
         return any(lost)
 
     def _apply_success(self, batch: Batch, committed: Transaction, at: str) -> None:
@@ -311,8 +310,11 @@ class Committer:
             self._cache.observe_write(product)
         for decision in committed.decisions:
             change = decision.change
+            if not decision.has_record:
+                # Nothing was written that would have met its record.
+                continue
             if decision.rejection is not None:
-                outcome = rejected(decision.rejection, is_written=decision.has_record)
+                outcome = rejected(decision.rejection, is_written=True)
             else:
                 changed = {product_id: stock_after[product_id] for product_id in decision.deltas}
                 outcome = ChangeOutcome(Verdict.APPLIED, applied=change, after=changed, at=at)
