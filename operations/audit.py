@@ -136,7 +136,7 @@ class Books:
     Attributes:
         accounts: One for each incarnation of a product.
         orders: All orders, by id.
-        adjustments: All adjustments.
+        adjustments: All adjustments that were booked.
         corrupt_pages: Errors of the pages that cannot be read, by page name. These pages count as empty.
         corrupt_rows: Errors of the other rows that cannot be read, by table and key. These rows are left out.
     """
@@ -158,7 +158,7 @@ def read_books(aws: Aws) -> Books:
     began = time.time()
     corrupt: dict[str, str] = {}
     places = _readable_places(read_all(aws), corrupt)
-    rows = read_rows(aws, Table.STOCK_ADJUSTMENTS)
+    rows = _booked(read_rows(aws, Table.STOCK_ADJUSTMENTS))
     adjustments: Sequence[Row] = list(_readable(Table.STOCK_ADJUSTMENTS, rows, corrupt))
     orders = _read_orders(aws, corrupt)
     recent = timestamp(datetime.fromtimestamp(began - _IN_FLIGHT_SECONDS, UTC))
@@ -282,7 +282,7 @@ def _look_at(
         def adjustments_of(ids: Sequence[str]) -> dict[str, list[Row]]:
             read = pool.map(lambda one: _read_adjustments(aws, one), ids)
             return {
-                one: list(_readable(Table.STOCK_ADJUSTMENTS, rows, corrupt))
+                one: list(_readable(Table.STOCK_ADJUSTMENTS, _booked(rows), corrupt))
                 for one, rows in zip(ids, read, strict=True)
             }
 
@@ -317,6 +317,11 @@ def _add_up_looks(looks: Mapping[str, _Look], orders: Iterable[Row]) -> list[Acc
         unsettled={product_id for product_id, look in looks.items() if not look.settled},
         product_ids=looks.keys(),
     )
+
+
+def _booked(adjustments: Iterable[Row]) -> Iterator[Row]:
+    """Leave out decrements that were refused. They moved nothing, and name no incarnation."""
+    return (row for row in adjustments if "rejected" not in row)
 
 
 def _readable(table: Table, rows: Iterable[Row], corrupt: dict[str, str]) -> Iterator[Any]:
@@ -391,7 +396,7 @@ def add_up(
     together = Pages({str(page.key): page for page in pages})
     places = Places({row["productId"]: row for row in products}, together, together)
     ids = [*places.rows, *_in_pages(places)]
-    return _add_up(dict.fromkeys(ids, places), adjustments, orders)
+    return _add_up(dict.fromkeys(ids, places), _booked(adjustments), orders)
 
 
 def _in_pages(places: Places) -> set[str]:

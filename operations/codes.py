@@ -109,7 +109,6 @@ LATER: Mapping[str, str] = {
     "CORRUPT_PAGE": "a page of the table `Allotments` breaks its contract: repair it",
     "UNPROCESSED_KEYS": "DynamoDB left out a part of a read",
     "EMPTY_ANSWER": "DynamoDB's answer to a read was empty",
-    "IN_DOUBT": "an atomic decrement got no answer, and may still be booked",
 }
 """Reasons to return a message, or to ask for a command again. Codes of DynamoDB come beside these."""
 

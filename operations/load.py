@@ -381,8 +381,10 @@ class _Check:
         if isinstance(record, CorruptItemError):
             return _problem(change.product_id, record)
         if record is not None:
-            same = change.match(record) is IdempotencyMatch.SAME_REQUEST
-            return Done.BOOKED_BEFORE if same else _id_reused()
+            meaning = change.match(record)
+            if isinstance(meaning, Rejection):
+                return _rejected(meaning)
+            return Done.BOOKED_BEFORE if meaning is IdempotencyMatch.SAME_REQUEST else _id_reused()
         rejection = change.rejection(self._products)
         if rejection is not None:
             return _rejected(rejection)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from inventory_orders.api.serving import answer_command
 from inventory_orders.clock import Deadline
-from inventory_orders.domain.adjustment import Adjustment
+from inventory_orders.domain.adjustment import Adjustment, Decrement
 from inventory_orders.domain.change import NOTES_OF_ADJUSTMENT, RejectionReason
 from inventory_orders.domain.product import Product
 from inventory_orders.engine.outcomes import ChangeOutcome, UnsuccessfulError
@@ -19,6 +20,8 @@ from inventory_orders.messages.parse import notes_in
 from inventory_orders.products.decrement import REASON
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
 runtime.prepare("store", "queues", "committer")
@@ -63,22 +66,32 @@ def _command(command: dict[str, Any], deadline: Deadline) -> direct.Answer:
             product_id, command["adjustmentId"], command["quantity"], deadline, notes
         )
     else:
-        delta = command["delta"] if "delta" in command else -command["quantity"]
-        change = Adjustment(
-            product_id, command["adjustmentId"], delta, command.get("reason", REASON), notes
-        )
-        report = runtime.process().committer.apply([change], deadline)
+        report = runtime.process().committer.apply([_change(command, notes)], deadline)
     emit_report(report)
     outcome = report.outcome_of_one()
     if outcome.verdict is Verdict.POISON:
         raise UnsuccessfulError(outcome)
     if outcome.verdict is Verdict.APPLIED and outcome.applied is None:
         return {"result": "APPLIED", "productId": product_id, "path": "atomic"}
-    path = {"path": "optimistic"} if command["action"] == "decrement" else {}
-    facts = path | _stock_after(outcome, product_id, deadline)
-    if outcome.verdict not in (Verdict.APPLIED, Verdict.REPLAYED):
-        raise UnsuccessfulError(outcome, facts)
-    return direct.of_outcome(outcome) | facts
+    facts: direct.Answer = {"productId": product_id}
+    if command["action"] == "decrement":
+        facts["path"] = "optimistic"
+    if outcome.verdict in (Verdict.APPLIED, Verdict.REPLAYED):
+        return direct.of_outcome(outcome) | facts | _stock_after(outcome, product_id, deadline)
+    if outcome.verdict is Verdict.REJECTED and command["action"] == "decrement":
+        outcome = replace(outcome, detail=f"{outcome.detail}; {_STAYS}")
+    # What was missing when it was refused. The stock may be another by now.
+    raise UnsuccessfulError(outcome, facts | direct.of_shortages(outcome.rejection))
+
+
+_STAYS = "the refusal stays, so another attempt needs an adjustmentId of its own"
+
+
+def _change(command: Mapping[str, Any], notes: Mapping[str, str]) -> Adjustment:
+    product_id, adjustment_id = command["productId"], command["adjustmentId"]
+    if command["action"] == "decrement":
+        return Decrement(product_id, adjustment_id, -command["quantity"], REASON, notes)
+    return Adjustment(product_id, adjustment_id, command["delta"], command["reason"], notes)
 
 
 def _stock_after(outcome: ChangeOutcome, product_id: str, deadline: Deadline) -> direct.Answer:

@@ -65,8 +65,11 @@ RELISTED = "delist and relist against order"
 RELISTED_CANCELLATION = "delist and relist against cancellation"
 BODIES = "conflicting bodies under one orderId"
 FIFO = "FIFO groups, redelivered"
+REUSED_IN_GROUP = "FIFO group behind a reused orderId"
 DECREMENTS = "atomic against optimistic decrement"
 TOO_MUCH = "decrement of too much against receipt"
+LATE = "decrement sent twice against a sale and a receipt"
+CORRECTION = "correction by the last unit, repeated"
 REMEMBERED = "order by remembered stock against receipt"
 OTHERS = "rows of somebody else's"
 EVENTS = "catalogue event against a later one"
@@ -204,13 +207,22 @@ MUTANTS = (
     ),
     _mutant(
         "replay answered as another request",
-        *(
-            "domain/adjustment.py",
-            "return IdempotencyMatch.SAME_REQUEST if same else IdempotencyMatch.OTHER_REQUEST",
-        ),
+        *("domain/adjustment.py", "return record.rejection or IdempotencyMatch.SAME_REQUEST"),
         "return IdempotencyMatch.OTHER_REQUEST",
         *(RECEIPT, DECREMENTS),
         kind="again",
+    ),
+    _mutant(
+        "group that goes on before its poison is dead-lettered",
+        *("engine/batch.py", "if outcome.verdict is Verdict.POISON and change.group is not None:"),
+        "if False:",
+        REUSED_IN_GROUP,
+    ),
+    _mutant(
+        "refused decrement taken for a booked one",
+        *("domain/adjustment.py", "return record.rejection or IdempotencyMatch.SAME_REQUEST"),
+        "return IdempotencyMatch.SAME_REQUEST",
+        LATE,
     ),
     _mutant(
         "other body under a used id answered as replay",
@@ -334,10 +346,10 @@ MUTANTS = (
         kind="late",
     ),
     _mutant(
-        "decrement refused while an attempt is in doubt",
-        *("products/decrement.py", "if in_doubt and report.outcomes"),
-        "if False and report.outcomes",
-        TOO_MUCH,
+        "decrement refused without a record",
+        *("domain/adjustment.py", "stores_rejection: ClassVar = True"),
+        "stores_rejection: ClassVar = False",
+        *(LATE, TOO_MUCH),
         kind="late",
     ),
     _mutant(
@@ -758,33 +770,22 @@ MUTANTS = (
         "is_partial: ClassVar = False",
         LEASED,
     ),
-    Mutant(
+    _mutant(
         "row and pages of one read taken for one moment",
-        (
-            (
-                f"{_PACKAGE}/engine/committer.py",
-                "            batch.to_reclaim |= short\n",
-                "            from inventory_orders.domain.allotments import PageKey\n"
-                "            from inventory_orders.engine.retrying_client import read\n"
-                "            pages = [PageKey.of(lane, p) for lane in range(3) for p in short]\n"
-                "            found = read(self.client, [*short, *pages], batch.deadline, batch.stats)\n"
-                "            for product_id in short:\n"
-                "                row = found.products[product_id]\n"
-                "                units = row.stock_count + sum(page.units(product_id) for page in found.pages.values())\n"
-                "                if units < max(-change.delta for change in pending):\n"
-                "                    reclaimed = replace(row, stock_count=units, lent_to=frozenset())\n"
-                "                    batch.observe(product_id, reclaimed)\n"
-                "                    return\n"
-                "            batch.to_reclaim |= short\n",
-            ),
-            # The product that is read again with the record would tell.
-            (
-                f"{_PACKAGE}/engine/batch.py",
-                "partial(self._client.store.read_together, keys)",
-                "partial(self._client.store.read, keys[-1:], consistent_records=True)",
-            ),
-        ),
-        (TWO_LOSSES,),
+        *("engine/committer.py", "            batch.to_reclaim |= short\n"),
+        "            from inventory_orders.domain.allotments import PageKey\n"
+        "            from inventory_orders.engine.retrying_client import read\n"
+        "            pages = [PageKey.of(lane, p) for lane in range(3) for p in short]\n"
+        "            found = read(self.client, [*short, *pages], batch.deadline, batch.stats)\n"
+        "            for product_id in short:\n"
+        "                row = found.products[product_id]\n"
+        "                units = row.stock_count + sum(page.units(product_id) for page in found.pages.values())\n"
+        "                if units < max(-change.delta for change in pending):\n"
+        "                    reclaimed = replace(row, stock_count=units, lent_to=frozenset())\n"
+        "                    batch.observe(product_id, reclaimed)\n"
+        "                    return\n"
+        "            batch.to_reclaim |= short\n",
+        TWO_LOSSES,
         kind="torn",
     ),
     Mutant(
@@ -871,7 +872,7 @@ MUTANTS = (
         "decided by remembered stock",
         *(
             "engine/committer.py",
-            "if batch.from_cache and (planned.short or rejections):",
+            "if batch.from_cache and (planned.short or rejects):",
         ),
         "if False:",
         REMEMBERED,
@@ -884,15 +885,15 @@ MUTANTS = (
     ),
     _mutant(
         "a repetition answered with a want of stock",
-        *("engine/committer.py", "if batch.read_to_reject(unwritten):"),
-        "if False:",
-        "decrement of the last unit, repeated",
+        *("engine/batch.py", "self._read_together(product_ids, changes[start : start + most])"),
+        "pass",
+        CORRECTION,
     ),
     _mutant(
         "stock and record read one after the other",
         *("engine/batch.py", "partial(self._client.store.read_together, keys)"),
         "partial(self._client.store.read, keys[-1:], consistent_records=True)",
-        "decrement of the last unit, repeated",
+        CORRECTION,
         kind="parted",
     ),
     _mutant(

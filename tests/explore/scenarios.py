@@ -320,6 +320,16 @@ def _fifo(world: World, rivals: int) -> None:
         world.deliver("C", "adjust_stock", receipt("r", "p", 1))
 
 
+def _reused_in_a_group(world: World, rivals: int) -> None:
+    world.product("p", 2)
+    _placed_before(world, "g1")
+    # The first message uses the id of another order. It has to be dead-lettered before the second one takes effect.
+    world.deliver("A", "place_orders", order("g1", p=2), order("g2", p=1), group="g")
+    world.deliver("B", "adjust_stock", receipt("r", "p", 1))
+    if rivals > 2:
+        world.deliver("C", "place_orders", order("other", p=1))
+
+
 def _same_order_twice(world: World, rivals: int) -> None:
     world.product("p", 1)
     for name in "ABC"[:rivals]:
@@ -364,18 +374,35 @@ def _decrement_and_receipt(world: World, rivals: int) -> None:
         world.deliver("C", "place_orders", order("o", p=1))
 
 
-def _decrement_repeated(world: World, rivals: int) -> None:
+def _decrement_sent_twice(world: World, rivals: int) -> None:
+    world.product("p", 3)
+    asked = {"action": "decrement", "adjustmentId": "d", "productId": "p", "quantity": 2}
+    world.client("A", "decrements, and asks again", _asks_twice(asked | {"mode": "atomic"}))
+
+    def sells_and_restocks(client: Client) -> None:
+        client("place_orders", {"action": "place"} | order("o", p=2))
+        client("adjust_stock", receipt("r", "p", 3))
+
+    world.client("B", "sells, and books a receipt", sells_and_restocks)
+    if rivals > 2:
+        world.client("C", "asks the same in the other mode", _asks("adjust_stock", asked))
+
+
+def _asks_twice(asked: dict[str, Any]) -> Callable[[Client], None]:
+    def script(client: Client) -> None:
+        for _ in range(2):
+            client("adjust_stock", asked)
+
+    return script
+
+
+def _correction_repeated(world: World, rivals: int) -> None:
     world.product("p", 3)
     # A believes that nobody else writes the product.
     for name in ("warm1", "warm2"):
         world.warm_up("A", receipt(name, "p", -1), function="adjust_stock")
-    asked = {"action": "decrement", "adjustmentId": "d", "productId": "p", "quantity": 1}
-
-    def twice(client: Client) -> None:
-        for _ in range(2):
-            client("adjust_stock", asked)
-
-    world.client("A", "decrements, and asks again", twice)
+    asked = receipt("c", "p", -1)
+    world.client("A", "corrects, and asks again", _asks_twice(asked))
     world.client("B", "asks the same", _asks("adjust_stock", asked))
     if rivals > 2:
         world.deliver("C", "adjust_stock", receipt("r", "p", 1))
@@ -1184,9 +1211,15 @@ SCENARIOS = {
         Scenario("rows of somebody else's", _rows_of_others, check=_others_are_left_alone),
         Scenario("conflicting bodies under one orderId", _conflicting_bodies, check=_one_body),
         Scenario("FIFO groups, redelivered", _fifo),
+        Scenario("FIFO group behind a reused orderId", _reused_in_a_group),
         Scenario("atomic against optimistic decrement", _decrements, faults=()),
         Scenario("decrement of too much against receipt", _decrement_and_receipt),
-        Scenario("decrement of the last unit, repeated", _decrement_repeated),
+        Scenario(
+            "decrement sent twice against a sale and a receipt",
+            _decrement_sent_twice,
+            faults=("lost", "late", "crash", "crash-after"),
+        ),
+        Scenario("correction by the last unit, repeated", _correction_repeated),
         Scenario(
             "confirmation against cancellation", _confirm_and_cancel, check=_is_cancelled_after_all
         ),

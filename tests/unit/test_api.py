@@ -1155,6 +1155,18 @@ def test_a_step_names_the_caller_and_only_operators_see_it(customers):
     assert (row["actor"], row["reference"]) == ("ann", "DN 7")
 
 
+def test_a_refused_decrement_is_listed_and_no_part_of_the_history(api):
+    take = {"action": "decrement", "adjustmentId": "d", "productId": TEA, "quantity": 999}
+    handler = load_handler("adjust_stock").lambda_handler
+    refused = handler(take, FakeContext("adjust_stock"))
+    listed = api("GET", f"/products/{TEA}/adjustments").document["adjustments"]
+    (shown,) = (one for one in listed if one["adjustmentId"] == "d")
+    assert shown["rejected"] == {"delta": -999, "reason": refused["code"]}
+    assert (shown["delta"], shown["shortages"]) == (0, refused["shortages"])
+    history = api("GET", f"/products/{TEA}/history").document["entries"]
+    assert [one["adjustmentId"] for one in history] == [listed[-1]["adjustmentId"]]
+
+
 def test_a_cancelled_order_gives_its_stock_back(api):
     place(api)
     said = api("POST", "/orders/o-1/cancel")

@@ -99,6 +99,25 @@ def test_a_later_adjustment_is_left_out_and_one_without_version_counts():
     assert (account.adjusted, account.difference) == (9, 0)
 
 
+def refused(name, product_id="p"):
+    """A decrement that was refused: it moved nothing, and names no incarnation."""
+    rejected = {"delta": -20, "reason": "BELOW_FLOOR"}
+    row = adjustment(name, 0, reason="DECREMENT") | {"productId": product_id, "rejected": rejected}
+    return {attribute: value for attribute, value in row.items() if attribute != "productCreatedAt"}
+
+
+def test_a_refused_decrement_is_none_of_the_books(shop):
+    (account,) = add_up([product(10, 1)], [OPENING, refused("d")], [])
+    assert (account.adjusted, account.difference) == (10, 0)
+    shop.put(Table.PRODUCTS, product(10, 1))
+    shop.put(Table.STOCK_ADJUSTMENTS, OPENING, refused("d"), refused("d", "never-listed"))
+    assert shop.audit()["p"].balances
+    assert (list(shop.audit()), shop.books.corrupt) == (["p"], [])
+    with answered_directly_by(shop.answer):
+        account, entries = audit.read_history(shop.aws, "p")
+    assert (account.balances, [entry.delta for entry in entries]) == (True, [10])
+
+
 def test_a_unit_taken_by_hand_is_a_difference():
     (account,) = add_up([product(7, 2)], [OPENING], [order("a", 2, 2)])
     assert account.difference == account.unexplained == -1

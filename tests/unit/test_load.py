@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from cli import operators
 from cli.main import app
 from inventory_orders.clock import Deadline, SystemClock, timestamp
+from inventory_orders.domain.adjustment import Decrement
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import CatalogueEvent, NewProduct
 from inventory_orders.engine import memory
@@ -183,6 +184,16 @@ def test_a_change_that_came_after_the_file_was_saved_is_not_undone(shelf):
         load.check()
         assert load.done[Done.STALE] >= 1
     assert shelf.product("p").name == "Tau"
+
+
+def test_an_adjustment_that_was_refused_as_a_decrement_stays_refused(shelf):
+    shelf.load(MIXED)
+    change = Decrement("p", "d", -99, "DECREMENT")
+    Committer(shelf.store).apply([change], Deadline.after(20, SystemClock()))
+    content = HEADER + "adjust,p,,,,r-2,100,RECEIPT\nadjust,p,,,,d,-99,DECREMENT\n"
+    for load in (shelf.check(content), shelf.load(content)):
+        assert codes(load) == [(3, "p", "BELOW_FLOOR")]
+    assert shelf.product("p").stock_count == 115
 
 
 def test_an_id_that_was_used_for_something_else(shelf):

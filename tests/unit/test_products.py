@@ -879,17 +879,47 @@ def test_the_atomic_decrement_notices_another_incarnation(bench):
     assert record.product_created_at == new.created_at
 
 
-@pytest.mark.parametrize("timeouts", [1, 5])
-def test_an_atomic_decrement_in_doubt_is_not_refused(bench, timeouts):
+@pytest.mark.parametrize("first", ["unanswered", "in time", "out of time"])
+def test_a_refused_decrement_stays_refused_however_late_its_first_attempt_arrives(bench, first):
+    """The attempt is held back: of the invocation that refuses, of one before, or of one that had no time left."""
     bench.create(stock=10)
     engine = Committer(bench.store, bench.policy, bench.clock)
     decrement = AtomicDecrement(engine)
     decrement.apply("p", "d0", 1, bench.soon())
-    assert bench.order(1, 6).verdict is Verdict.APPLIED
-    arrive = hold_back(bench, "TransactWriteItems", timeouts)
-    doubtful = decrement.apply("p", "d1", 5, bench.soon()).outcomes[0]
-    assert (doubtful.verdict, doubtful.cause) == (Verdict.RETURNED, "IN_DOUBT")
+    endpoint = bench.store._client._endpoint
+    send = endpoint._do_get_response
+    if first == "in time":
+        bench.order(1, 6)
+        arrive = hold_back(bench, "TransactWriteItems", 5)
+    else:
+        arrive = hold_back(bench, "TransactWriteItems", 1000)
+        seconds = 60.0 if first == "unanswered" else 0.02
+        cut_off = decrement.apply("p", "d1", 5, bench.soon(seconds)).outcomes[0]
+        assert (cut_off.verdict, cut_off.retry_after) == (Verdict.RETURNED, 0.0)
+        endpoint._do_get_response = send
+        bench.order(1, 6)
+    refused = decrement.apply("p", "d1", 5, bench.soon()).outcomes[0]
     engine.apply([Adjustment("p", "r", 10, "RECEIPT")], bench.soon())
     arrive()
-    asked_again = decrement.apply("p", "d1", 5, bench.soon()).outcomes[0]
-    assert (asked_again.verdict, state(bench).stock_count) == (Verdict.REPLAYED, 8)
+    again = decrement.apply("p", "d1", 5, bench.soon()).outcomes[0]
+    assert [refused.verdict, again.verdict] == [Verdict.REJECTED] * 2
+    assert again.detail == refused.detail
+    assert state(bench).stock_count == 13
+    assert decrement.apply("p", "d1", 4, bench.soon()).outcomes[0].cause == "ADJUSTMENT_ID_REUSED"
+    assert decrement.apply("p", "d2", 5, bench.soon()).outcomes[0].verdict is Verdict.APPLIED
+
+
+def test_a_refused_decrement_stays_refused_by_the_next_incarnation(bench):
+    old = bench.create(stock=10)
+    decrement = AtomicDecrement(Committer(bench.store, bench.policy, bench.clock))
+    decrement.apply("p", "d0", 1, bench.soon())
+    bench.order(1, 6)
+    arrive = hold_back(bench, "TransactWriteItems", 5)
+    assert decrement.apply("p", "d1", 5, bench.soon()).outcomes[0].cause == "BELOW_FLOOR"
+    bench.products.delist("p", old.created_at, bench.soon())
+    assert decrement.apply("p", "d2", 5, bench.soon()).outcomes[0].cause == "UNKNOWN_PRODUCT"
+    bench.at(2000)
+    bench.create(stock=50)
+    arrive()
+    again = [decrement.apply("p", name, 5, bench.soon()).outcomes[0].cause for name in ("d1", "d2")]
+    assert (again, state(bench).stock_count) == (["BELOW_FLOOR", "UNKNOWN_PRODUCT"], 50)

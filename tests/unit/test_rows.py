@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inventory_orders.clock import timestamp
+from inventory_orders.domain.adjustment import Decrement
 from inventory_orders.domain.allotments import MAX_PRODUCTS, Page, PageEntry, PageKey
-from inventory_orders.domain.change import OrderLine, OrderRecord, Step
+from inventory_orders.domain.change import IdempotencyMatch, OrderLine, OrderRecord, Step
 from inventory_orders.domain.order import Order
 from inventory_orders.errors import CorruptItemError
 from inventory_orders.store.rows import (
@@ -53,6 +54,21 @@ def test_a_placed_order_names_its_product_versions_and_a_rejected_one_its_reason
     assert rejected["reason"] == "INSUFFICIENT_STOCK"
     assert rejected["shortages"] == [{"productId": "p", "wanted": 2, "available": 0}]
     assert rejected["items"] == [{"productId": "p", "quantity": 2}]
+
+
+@pytest.mark.parametrize("shelf", [{"p": product("p", 3)}, {"p": None}])
+def test_a_refused_decrement_is_read_as_it_was_written_and_moves_nothing(shelf):
+    asked = Decrement("p", "d", -5, "DECREMENT")
+    refused = asked.record(asked.rejection(shelf), {}, "now").record
+    row = record_row(refused)
+    assert (row["delta"], row["rejected"]["delta"], "productCreatedAt" in row) == (0, -5, False)
+    assert read_record(encode(row)) == refused
+    assert asked.match(refused) == asked.rejection(shelf)
+    other = Decrement("p", "d", -4, "DECREMENT")
+    assert other.match(refused) is IdempotencyMatch.OTHER_REQUEST
+    row["rejected"] = {"delta": -5, "reason": "OF_SOMEBODY_ELSE"}
+    with pytest.raises(CorruptItemError, match="OF_SOMEBODY_ELSE"):
+        read_record(encode(row))
 
 
 def test_a_product_is_read_as_it_was_written():

@@ -114,7 +114,7 @@ class TestAdjustStock:
     def test_a_direct_command_is_rejected_at_once(self, call):
         answer = call("adjust_stock", sample("adjust_stock_direct_bad"))
         assert (answer["result"], answer["code"]) == ("REFUSED", "BELOW_FLOOR")
-        assert answer["stockCount"] == TEA_STOCK
+        assert answer["shortages"][0]["available"] == TEA_STOCK
         unknown = {"adjustmentId": "a", "productId": "new", "delta": 1, "reason": "RECEIPT"}
         assert call("adjust_stock", unknown)["code"] == "UNKNOWN_PRODUCT"
 
@@ -149,6 +149,19 @@ class TestAdjustStock:
             assert answer["result"] == "APPLIED"
         assert answer["path"] == mode, "the first decrement fills the product cache"
         assert stock() == TEA_STOCK - 6
+
+    @pytest.mark.parametrize("mode", ["optimistic", "atomic"])
+    def test_a_refused_decrement_is_final_and_tells_what_was_there_then(self, call, mode):
+        take = {"action": "decrement", "adjustmentId": "d", "productId": TEA, "mode": mode}
+        take["quantity"] = TEA_STOCK + 1
+        refused = call("adjust_stock", take)
+        assert f"{TEA_STOCK} available" in refused["message"]
+        short = {"productId": TEA, "wanted": TEA_STOCK + 1, "available": TEA_STOCK}
+        assert refused["shortages"] == [short]
+        call("adjust_stock", sample("adjust_stock_direct"))
+        for other in ("optimistic", "atomic"):
+            assert call("adjust_stock", take | {"mode": other}) == refused
+        assert call("adjust_stock", take | {"adjustmentId": "e"})["result"] == "APPLIED"
 
     def test_an_error_names_the_field(self, call):
         answer = call("adjust_stock", {"action": "decrement", "productId": TEA, "quantity": 2.0})

@@ -93,10 +93,7 @@ class StoreError(VerdictError):
 
     Attributes:
         code: The service's error code, or the name of the client's exception.
-        in_doubt: Whether an earlier attempt at the same request may still be applied.
     """
-
-    in_doubt = False
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(f"{code}: {message}", code)

@@ -193,7 +193,7 @@ def _adjustments(
 
 _ADJUSTMENT = (
     *("adjustmentId", "delta", "reason", "appliedAt", "counted", "actor", "reference"),
-    *("productCreatedAt", "productVersion"),
+    *("productCreatedAt", "productVersion", "rejected", "shortages"),
 )
 
 
@@ -232,7 +232,8 @@ def list_history(
     last: ListPosition | None = None
     if after is None or not after.at:
         adjustments, last = _adjustments(product_id, MAX_LISTED, after, client)
-        first = [{"action": "adjust", "at": a.pop("appliedAt", ""), **a} for a in adjustments]
+        booked = (adjustment for adjustment in adjustments if "rejected" not in adjustment)
+        first = [{"action": "adjust", "at": a.pop("appliedAt", ""), **a} for a in booked]
         after = None
     shown: Shown = {"entries": [], "unreadable": []}
     if last is None:

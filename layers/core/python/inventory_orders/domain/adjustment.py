@@ -60,23 +60,36 @@ class Adjustment(Change):
     def deltas(self, products: StockById) -> Mapping[str, int]:  # noqa: ARG002
         return {self.product_id: self.delta}
 
-    def record(self, rejection: Rejection | None, after: Mapping[str, Stock], at: str) -> NewRecord:  # noqa: ARG002
-        product = after[self.product_id]
+    def record(self, rejection: Rejection | None, after: Mapping[str, Stock], at: str) -> NewRecord:
+        product = None if rejection is not None else after[self.product_id]
         return NewRecord(
             AdjustmentRecord(
                 self.product_id,
                 self.adjustment_id,
                 self.delta,
                 self.reason,
-                product.created_at,
-                product.version,
+                "" if product is None else product.created_at,
+                None if product is None else product.version,
                 at,
                 notes=self.notes,
+                rejection=rejection,
             )
         )
 
-    def match(self, record: Record) -> IdempotencyMatch:
+    def match(self, record: Record) -> IdempotencyMatch | Rejection:
         if not isinstance(record, AdjustmentRecord):
             raise TypeError(f"{record.key} is no adjustment")
-        same = (record.delta, record.reason) == (self.delta, self.reason)
-        return IdempotencyMatch.SAME_REQUEST if same else IdempotencyMatch.OTHER_REQUEST
+        if (record.delta, record.reason) != (self.delta, self.reason):
+            return IdempotencyMatch.OTHER_REQUEST
+        return record.rejection or IdempotencyMatch.SAME_REQUEST
+
+
+@dataclass(frozen=True, slots=True)
+class Decrement(Adjustment):
+    """Units taken away by a command whose rejection is final.
+
+    An atomic decrement names no version. Once it is rejected, only the stored rejection keeps an earlier attempt, of which
+    nobody knows where it is, from taking the units after all.
+    """
+
+    stores_rejection: ClassVar = True

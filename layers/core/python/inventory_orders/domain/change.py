@@ -361,13 +361,14 @@ class AdjustmentRecord:
     Attributes:
         product_id: The product.
         adjustment_id: What makes it exactly-once, within the product.
-        delta: Units added; negative if taken away.
+        delta: Units added; negative if taken away. With a rejection: that were asked for.
         reason: Why, in one word.
-        product_created_at: The incarnation of the product.
-        product_version: The version that the change made; None if it was made without reading one.
+        product_created_at: The incarnation of the product; empty with a rejection.
+        product_version: The version that the change made; None if it was made without reading one, or rejected.
         applied_at: When.
         counted: Units that were counted; None if it is no count.
         notes: Who did it, and what for: `actor` and `reference`.
+        rejection: Why nothing was booked; None if it was.
     """
 
     product_id: str
@@ -379,6 +380,7 @@ class AdjustmentRecord:
     applied_at: str
     counted: int | None = None
     notes: Mapping[str, str] = field(default_factory=dict, hash=False)
+    rejection: Rejection | None = None
 
     @property
     def key(self) -> AdjustmentKey:

@@ -137,7 +137,7 @@ class RetryingClient:
                 product, the others need not wait.
 
         Raises:
-            StoreError: Why it was not applied. If it is `in_doubt`, an earlier attempt is applied as soon as it arrives and its
+            StoreError: Why it was not applied. After a lost response an earlier attempt is applied as soon as it arrives and its
                 conditions hold; a condition on a version that has moved never holds again.
         """
         attempts = _Attempts(self, actions, stats, plans_around)
@@ -256,7 +256,6 @@ class _Attempts:
             self.client.pace.observe_success()
         except StoreError as error:
             self.is_unknown = self.is_unknown or isinstance(error, OutcomeUnknownError)
-            error.in_doubt = self.is_unknown
             if isinstance(error, TransactionCancelledError):
                 error.label(self.actions)
                 moved = any(

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from inventory_orders.clock import Deadline
-from inventory_orders.domain.change import OrderKey, OrderRecord
+from inventory_orders.domain.change import OrderKey, OrderRecord, Rejection
 from inventory_orders.domain.product import Product
 from inventory_orders.engine.outcomes import ChangeOutcome, UnsuccessfulError, outcome_of
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import Verdict, VerdictError
 from inventory_orders.invocation.telemetry import logger
-from inventory_orders.store.rows import record_row
+from inventory_orders.store.rows import record_row, shortage_rows
 
 Answer = dict[str, Any]
 
@@ -82,6 +82,12 @@ def of_order(order: OrderRecord | None) -> Answer:
     row = record_row(order)
     shown = {"orderId": order.order_id, "status": order.status, "version": order.version}
     return shown | {name: row[name] for name in ("expiresAt", "shortages") if name in row}
+
+
+def of_shortages(rejection: Rejection | None) -> Answer:
+    """What was missing, if a change was rejected for want of stock."""
+    shortages = shortage_rows(rejection.shortages if rejection is not None else ())
+    return {"shortages": shortages} if shortages else {}
 
 
 def of_product(product: Product) -> Answer:

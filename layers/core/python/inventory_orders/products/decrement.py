@@ -6,23 +6,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from inventory_orders.clock import Deadline, timestamp
-from inventory_orders.domain.adjustment import Adjustment
+from inventory_orders.domain.adjustment import Decrement
 from inventory_orders.domain.change import NO_NOTES, AdjustmentRecord, NewRecord
 from inventory_orders.domain.product import Product
 from inventory_orders.engine.committer import Committer
 from inventory_orders.engine.memory import BoundedDict
-from inventory_orders.engine.outcomes import ChangeOutcome, CommitReport, returned
+from inventory_orders.engine.outcomes import ChangeOutcome, CommitReport
 from inventory_orders.engine.retrying_client import CommitStats, read_product
-from inventory_orders.errors import StoreError, Verdict, VerdictError
+from inventory_orders.errors import Verdict, VerdictError
 from inventory_orders.store.actions import Action, ActionKind, TransactionCancelledError
 from inventory_orders.store.expressions import decrement_write
 
 REASON = "DECREMENT"
-
-# Far longer than a request is under way.
-_DOUBT_SECONDS = 10.0
-
-_IN_DOUBT = "an attempt got no answer and may still be booked; send the same command again"
 
 
 class AtomicDecrement:
@@ -34,7 +29,7 @@ class AtomicDecrement:
     lanes hold some of the product, also above 0. The engine reclaims what they hold.
     A product that was not seen yet is read once. Where the condition fails the engine decides, with a read.
     It is safe under retries because it carries a token, and its adjustment row exists or not with it. No version fences
-    it: while an attempt is in doubt, a receipt may let it succeed, so nothing is refused.
+    it, and a receipt may let a late attempt succeed: the engine stores a rejection in the place of that row.
 
     Args:
         committer: The engine, for the optimistic path.
@@ -76,16 +71,12 @@ class AtomicDecrement:
             stats.retries.append(len(stats.backoffs))
             return CommitReport((ChangeOutcome(Verdict.APPLIED),), stats, None)
         except VerdictError as error:
-            in_doubt = isinstance(error, StoreError) and error.in_doubt
             if isinstance(error, TransactionCancelledError):
                 found = next((r.found for r in error.of(ActionKind.PRODUCT)), None)
                 if isinstance(found, Product):
                     self._remember(found)
-        adjustment = Adjustment(product_id, adjustment_id, -quantity, REASON, notes)
-        report = self._committer.apply([adjustment], deadline)
-        if in_doubt and report.outcomes[0].verdict is Verdict.REJECTED:
-            # Instead of a rejection, while an attempt may still be booked.
-            report = replace(report, outcomes=(returned("IN_DOUBT", _IN_DOUBT, _DOUBT_SECONDS),))
+        change = Decrement(product_id, adjustment_id, -quantity, REASON, notes)
+        report = self._committer.apply([change], deadline)
         report.stats.add(stats)
         return report
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any
@@ -26,6 +26,8 @@ from inventory_orders.domain.change import (
     OrderStatus,
     Record,
     RecordKey,
+    Rejection,
+    RejectionReason,
     Shortage,
     Step,
 )
@@ -289,15 +291,7 @@ def record_row(record: Record) -> Row:
                 "items": [_line_row(line) for line in record.lines],
                 "status": record.status,
                 "reason": record.reason,
-                "shortages": [
-                    {
-                        "productId": each.product_id,
-                        "wanted": each.wanted,
-                        "available": each.available,
-                    }
-                    for each in record.shortages
-                ]
-                or None,
+                "shortages": shortage_rows(record.shortages) or None,
                 "createdAt": record.created_at,
                 "lastUpdatedAt": record.last_updated_at,
                 "_version": record.version,
@@ -319,19 +313,33 @@ def record_row(record: Record) -> Row:
                 "pseudonymisedAt": record.pseudonymised_at,
             }
         )
+    refused = record.rejection
     return _without_none(
         dict(record.notes)
         | {
             "productId": record.product_id,
             "adjustmentId": record.adjustment_id,
-            "delta": record.delta,
+            # A rejection moves nothing, so the sum over all rows is right.
+            "delta": record.delta if refused is None else 0,
             "reason": record.reason,
-            "productCreatedAt": record.product_created_at,
+            "productCreatedAt": record.product_created_at or None,
             "productVersion": record.product_version,
             "appliedAt": record.applied_at,
             "counted": record.counted,
+            "rejected": None
+            if refused is None
+            else {"delta": record.delta, "reason": refused.reason},
+            "shortages": shortage_rows(refused.shortages if refused is not None else ()) or None,
         }
     )
+
+
+def shortage_rows(shortages: Iterable[Shortage]) -> list[Row]:
+    """What is missing, as it is stored and answered."""
+    return [
+        {"productId": each.product_id, "wanted": each.wanted, "available": each.available}
+        for each in shortages
+    ]
 
 
 def read_record(item: Item) -> Record:
@@ -343,7 +351,7 @@ def read_record(item: Item) -> Record:
     row = decode(item)
     try:
         return read_order(row) if "orderId" in row else _read_adjustment(row)
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise CorruptItemError(
             f"the stored record breaks its table's contract ({type(error).__name__}: {error}); repair the item"
         ) from error
@@ -360,10 +368,7 @@ def read_order(row: Row) -> OrderRecord:
         created_at=row.get("createdAt", ""),
         last_updated_at=row.get("lastUpdatedAt", ""),
         reason=row.get("reason"),
-        shortages=tuple(
-            Shortage(each["productId"], each["wanted"], each["available"])
-            for each in row.get("shortages", ())
-        ),
+        shortages=_read_shortages(row),
         hold_seconds=row.get("holdSeconds"),
         expires_at=row.get("expiresAt"),
         confirmed_at=row.get("confirmedAt"),
@@ -378,16 +383,29 @@ def read_order(row: Row) -> OrderRecord:
 
 
 def _read_adjustment(row: Row) -> AdjustmentRecord:
+    asked, rejection = row, None
+    if "rejected" in row:
+        asked = row["rejected"]
+        reason = RejectionReason(asked["reason"])
+        rejection = Rejection(reason, row["productId"], _read_shortages(row))
     return AdjustmentRecord(
         product_id=row["productId"],
         adjustment_id=row["adjustmentId"],
-        delta=row["delta"],
+        delta=asked["delta"],
         reason=row["reason"],
         product_created_at=row.get("productCreatedAt", ""),
         product_version=row.get("productVersion"),
         applied_at=row.get("appliedAt", ""),
         counted=row.get("counted"),
         notes={name: row[name] for name in NOTES_OF_ADJUSTMENT if name in row},
+        rejection=rejection,
+    )
+
+
+def _read_shortages(row: Row) -> tuple[Shortage, ...]:
+    return tuple(
+        Shortage(each["productId"], each["wanted"], each["available"])
+        for each in row.get("shortages", ())
     )
 
 
