@@ -1,13 +1,17 @@
 """The policy for the role that CloudFormation deploys with: all that its handlers of the stack's resources call."""
 
+import inspect
 import json
+import re
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 
+import boto3
 import pytest
 from cfnlint.schema import PROVIDER_SCHEMA_MANAGER
 
 from local import ROOT
+from operations import preflight, queues
 from tests.support.template import synthesise
 
 POLICY = json.loads((ROOT / "infra" / "deployment-policy.json").read_text("utf-8"))
@@ -129,3 +133,25 @@ def test_it_covers_the_stacks_roles_only_and_fits_into_a_managed_policy():
     ]
     assert named == [], "CloudFormation names them after the stack"
     assert len(json.dumps(POLICY, separators=(",", ":"))) <= 6_144
+
+
+def test_the_role_of_the_ci_may_call_what_make_deploy_calls_itself():
+    source = inspect.getsource(preflight) + inspect.getsource(queues.depth_of)
+    names = {*re.findall(r"\.(\w+)\(", source), *re.findall(r"get_paginator\(\"(\w+)\"", source)}
+    services = set(re.findall(r"\.client\(\"(\w+)\"\)", source))
+    needed = {
+        f"{service}:{action}"
+        for service in services
+        for name, action in boto3.client(service).meta.method_to_api_mapping.items()
+        if name in names
+    }
+    page = (ROOT / "docs" / "operations.md").read_text("utf-8")
+    (policy,) = [
+        json.loads(block)
+        for block in re.findall(r"```json\n(.*?)```", page, flags=re.DOTALL)
+        if "cdk-hnb659fds" in block
+    ]
+    roles, itself = policy["Statement"]
+    assert roles["Action"] == "sts:AssumeRole"
+    assert set(itself["Action"]) == needed
+    assert len(needed) > 5
