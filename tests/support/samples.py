@@ -141,8 +141,9 @@ def text() -> str:
             lines.append(f"| [{name}.json]({name}.json) | {shows} | {said(done)} | {status} |")
     lines += [
         "",
-        "## Catalogue files",
+        "## Files",
         "",
-        "`catalogue.csv` and `catalogue.jsonl` are for `.venv/bin/inventory-orders load`.",
+        "`orders.csv` and `orders.jsonl` hold the same two orders, for `.venv/bin/inventory-orders send`. `catalogue.csv` and",
+        "`catalogue.jsonl` are for `.venv/bin/inventory-orders load`.",
     ]
     return "".join(f"{line}\n" for line in lines)

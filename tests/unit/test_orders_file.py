@@ -57,6 +57,12 @@ def test_a_file_means_the_orders_that_it_holds(tmp_path, content):
     assert count_orders(path, 1) == 1
 
 
+def test_the_samples_hold_the_same_orders():
+    table, lines = (ROOT / "events" / name for name in ("orders.csv", "orders.jsonl"))
+    assert count_orders(table) == count_orders(lines) == 2
+    assert orders_in(table) == orders_in(lines)
+
+
 def test_ids_of_digits_and_lines_of_one_product_stay_as_they_are(tmp_path):
     path = written(tmp_path, f"{HEADER}\n007,12,0042,1\n007,12,0042,3\n")
     line = {"productId": "0042", "quantity": 1}
