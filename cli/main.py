@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import typer
 from botocore.exceptions import BotoCoreError, ClientError
 from rich.markup import escape
+from typer._click.exceptions import NoSuchOption
 from typer.core import TyperGroup
 
 from cli import operators, reports, this_machine, verification
@@ -29,6 +30,14 @@ class _Commands(TyperGroup):
         if command is not None:
             command.ignore_unknown_options = any(re.match("-[0-9]", text) for text in rest)
         return name, command, rest
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; an unknown option may be meant as an id."""
+        try:
+            return super().invoke(ctx)
+        except NoSuchOption as error:
+            error.message += ". Write -- before an id that begins with a hyphen"
+            raise
 
 
 app = typer.Typer(

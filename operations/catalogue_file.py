@@ -27,7 +27,13 @@ from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.change import NOTES_OF_ADJUSTMENT
 from inventory_orders.domain.product import CatalogueEvent, NewProduct
 from inventory_orders.errors import PoisonMessageError
-from inventory_orders.messages.parse import catalogue_event, checked_id, notes_in, parse_command
+from inventory_orders.messages.parse import (
+    catalogue_event,
+    checked_id,
+    not_one_of,
+    notes_in,
+    parse_command,
+)
 from inventory_orders.messages.strict_json import strict_json
 from operations.errors import UserError
 from operations.json_lines import check_json_lines
@@ -210,7 +216,7 @@ class _Reader:
         if not isinstance(action, str) or action not in FUNCTIONS:
             raise PoisonMessageError(
                 "UNSUPPORTED_ACTION",
-                f"action: must be one of {', '.join(FUNCTIONS)}; without one a line is a create",
+                f"{not_one_of('action', FUNCTIONS, action)}; without one a line is a create",
             )
         fields = {"action": action, **document}
         if action == "create":

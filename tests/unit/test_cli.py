@@ -251,6 +251,9 @@ def test_an_id_that_begins_with_a_minus_is_no_option(monkeypatch, command):
     assert wrong.exit_code == 2
     assert "jsn" in wrong.output
     assert "No such option: --jsn" in RUNNER.invoke(main.app, [command, "--jsn"]).output
+    assert "Write -- before an id" in RUNNER.invoke(main.app, [command, "-abc"]).output
+    given = RUNNER.invoke(main.app, [command, "--", "-abc"])
+    assert "the embedded AWS is not running" in str(given.exception)
 
 
 SHELLS = [shell for shell in ("sh", "bash", "zsh") if shutil.which(shell)]

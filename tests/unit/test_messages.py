@@ -54,8 +54,8 @@ def test_the_largest_order_is_half_as_large_as_a_message_may_be():
         ("{", "INVALID_JSON", "", "column 2"),
         ("hello", "INVALID_JSON", "", "line 1, column 1"),
         (json.dumps(GOOD) + "x", "INVALID_JSON", "", "Extra data"),
-        ('{"orderId": "a", "orderId": "b"}', "INVALID_JSON", "orderId", '"orderId" stands twice'),
-        ('{"a": {"b": 1, "b": 1}}', "INVALID_JSON", "a.b", '"b" stands twice'),
+        ('{"orderId": "a", "orderId": "b"}', "INVALID_JSON", "orderId", '"orderId" is there twice'),
+        ('{"a": {"b": 1, "b": 1}}', "INVALID_JSON", "a.b", '"b" is there twice'),
         (
             line().replace("2}", "2.0}"),
             "INVALID_JSON",

@@ -257,7 +257,11 @@ class TestManageProducts:
     def test_an_error_names_the_field(self, call):
         answer = call("manage_products", sample("manage_products_bad"))
         assert (answer["code"], answer["field"]) == ("SCHEMA_VIOLATION", "price")
-        assert "must be one of create, changeDetails" in call("manage_products", {})["message"]
+        said = call("manage_products", {})["message"]
+        assert said.startswith("action: is missing; it must be one of create, changeDetails")
+        said = call("manage_products", {"action": "drop"})["message"]
+        assert said.startswith("action: must be one of create, changeDetails")
+        assert 'but is "drop"' in said
 
 
 class TestCountStock:

@@ -169,7 +169,9 @@ class RejectedError(VerdictError):
 
 def id_reused_error(code: str) -> PoisonMessageError:
     """The error for an id that belongs to another request."""
+    field = f"{code.partition('_')[0].lower()}Id"
     return PoisonMessageError(
         code,
-        "another request was sent under this id before and keeps it; send this one under an id of its own",
+        f"{field}: another request was sent under this id before and keeps it; send this one under an id of its own",
+        field,
     )

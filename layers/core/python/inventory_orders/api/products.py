@@ -25,7 +25,7 @@ from inventory_orders.engine.retrying_client import CommitStats, RetryingClient,
 from inventory_orders.invocation import direct
 from inventory_orders.invocation.telemetry import logger
 from inventory_orders.lanes.observe import StockLevel, estimate_levels, read_level
-from inventory_orders.messages.parse import checked_id
+from inventory_orders.messages.parse import checked_id, not_one_of
 from inventory_orders.store.dynamodb import READ_LIMIT, ListPosition, Snapshot
 
 Shown = dict[str, Any]
@@ -135,8 +135,9 @@ def list_stock(request: Request, caller: Caller, client: RetryingClient) -> Http
     """
     caller.check_may_operate()
     query = request.parameters(("status", "inLanes", "limit", "cursor"))
-    if query.get("status", "ACTIVE") not in tuple(ProductStatus):
-        raise malformed(f"status: must be one of {', '.join(ProductStatus)}", "status")
+    status = query.get("status", "ACTIVE")
+    if status not in tuple(ProductStatus):
+        raise malformed(not_one_of("status", ProductStatus, status), "status")
     if query.get("inLanes", "true") != "true":
         raise malformed("inLanes: must be true, or left out", "inLanes")
     after, limit = place_after(_STOCK, query), limit_of(query)

@@ -19,7 +19,7 @@ from inventory_orders.clock import Deadline
 from inventory_orders.errors import VerdictError
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.telemetry import logger
-from inventory_orders.messages.parse import checked_id, parse_command, validated_part
+from inventory_orders.messages.parse import checked_id, not_one_of, parse_command, validated_part
 from inventory_orders.messages.schema import json_schema
 
 _PATIENCE_SECONDS = 5.0
@@ -125,7 +125,7 @@ def command_of(
     else:
         action = body.get("action")
         if not isinstance(action, str) or action not in known:
-            raise malformed(f"action: must be one of {', '.join(known)}", "action")
+            raise malformed(not_one_of("action", known, action), "action")
     fields = known[action]["properties"].keys()
     said: dict[str, Any] = {name: checked_id(name, value) for name, value in request.path.items()}
     said |= validated_part(body, function, action, fields - elsewhere, "the body")

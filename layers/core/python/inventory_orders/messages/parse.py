@@ -200,12 +200,12 @@ def command_in(
     document = {"action": default, **(given if isinstance(given, dict) else {})}
     action = document["action"]
     if not isinstance(action, str) or action not in commands:
-        what = f"action: must be one of {', '.join(commands)}"
+        what = not_one_of("action", commands, action)
         if of_message:
             raise PoisonMessageError("SCHEMA_VIOLATION", what, "action")
         raise PoisonMessageError(
             "UNSUPPORTED_EVENT",
-            f"{what}, or the event a batch of SQS messages; see events/ for samples",
+            f"{what}. Or the event must be a batch of SQS messages; see events/ for samples",
             "action",
         )
     validated(document, f"commands/{function}/{action}", commands[action])
@@ -323,7 +323,16 @@ def _violation(error: JsonSchemaValueException, whole: str) -> PoisonMessageErro
     return PoisonMessageError("SCHEMA_VIOLATION", what, field)
 
 
+def not_one_of(field: str, allowed: Iterable[str], given: Any) -> str:
+    """Say that a field has none of its values; `given` is None where it is missing."""
+    wanted = f"must be one of {', '.join(allowed)}"
+    if given is None:
+        return f"{field}: is missing; it {wanted}"
+    return f"{field}: {wanted}, but is {_shown(given)}"
+
+
 def _shown(value: Any) -> str:
+    """A value of the sender's, short enough to show."""
     if isinstance(value, dict | list):
         kind = "an object" if isinstance(value, dict) else "a list"
         return f"{kind} of {len(value)}" if value else f"{kind} that is empty"

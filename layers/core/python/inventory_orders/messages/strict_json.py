@@ -110,7 +110,7 @@ class _Reader(json.JSONDecoder):
             return result
         counts = Counter(key for key, _ in pairs)
         twice = next(key for key, count in counts.items() if count > 1)
-        what = f'the key "{shown_key(twice)}" stands twice in one object; keep one'
+        what = f'the key "{shown_key(twice)}" is there twice in one object; keep one'
         return _Pairs([*pairs, (twice, self._noted(what))])
 
     def _whole_number(self, text: str) -> int | _Liberty:
