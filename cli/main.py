@@ -17,7 +17,8 @@ from typer.core import TyperGroup
 
 from cli import operators, reports, this_machine, verification
 from cli.common import aside
-from local import STATE
+from local import STATE, emulator
+from local.process import LOGS
 from operations.errors import UserError
 
 
@@ -65,7 +66,7 @@ def main() -> None:
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.default_int_handler)
     try:
-        app()
+        _run()
     except UserError as error:
         _fail(str(error))
     except (BotoCoreError, ClientError) as error:
@@ -83,6 +84,19 @@ def main() -> None:
             f"{error.filename}: {os.strerror(error.errno or 0)}. "
             f"The commands write to {STATE}: it must be writable, with room left"
         )
+
+
+def _run() -> None:
+    """Run the command. Whatever fails because the embedded AWS was stopped, that is the error."""
+    try:
+        app()
+    except Exception as error:
+        if not emulator.is_lost():
+            raise
+        raise UserError(
+            "the embedded AWS stopped before this command was done. `make down` stops it for all commands; "
+            f"otherwise the end of {os.path.relpath(LOGS / 'emulator.log')} says why"
+        ) from error
 
 
 _OF_FILES = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.ENOTDIR, errno.EISDIR}

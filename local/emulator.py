@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from local import ROOT, STATE
-from local.endpoint import environment_without_aws, opener_of
+from local.endpoint import environment_without_aws, in_use, opener_of
 from local.process import LOGS, Server, free_port, run_logged, start_server, tail
 from operations.errors import UserError
 
@@ -75,6 +75,11 @@ def running() -> Emulator | None:
     if emulator is None or not emulator.is_alive() or not _is_ready(emulator, _START_SECONDS):
         return None
     return emulator
+
+
+def is_lost() -> bool:
+    """Whether this process used an embedded AWS that is not running any more."""
+    return bool(in_use) and getattr(running(), "endpoint", None) not in in_use
 
 
 def start(*, enforce_iam: bool = False) -> Emulator:

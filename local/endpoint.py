@@ -63,8 +63,14 @@ def environment_without_aws() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
 
 
+in_use: set[str] = set()
+"""The endpoint of the embedded AWS that this process uses."""
+
+
 def use_embedded(endpoint: str) -> None:
     """Point this process at the embedded AWS until it ends."""
+    in_use.clear()
+    in_use.add(endpoint)
     wanted = embedded_environment(endpoint)
     for name in os.environ.keys() - wanted.keys():
         del os.environ[name]

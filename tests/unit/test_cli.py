@@ -351,6 +351,37 @@ def test_what_aws_refuses_is_one_line(monkeypatch, capsys, error, says):
     assert "Run the command again" in said
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        UserError("AWS does not let you listen"),
+        EndpointConnectionError(endpoint_url="http://127.0.0.1:1"),
+        ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_command_whose_embedded_aws_was_stopped_says_so(monkeypatch, capsys, error):
+    def fails():
+        raise error
+
+    server = SimpleNamespace(endpoint="http://127.0.0.1:1")
+    monkeypatch.setattr(main, "app", fails)
+    monkeypatch.setattr(emulator, "in_use", {server.endpoint})
+    for now in (None, SimpleNamespace(endpoint="http://127.0.0.1:2")):
+        monkeypatch.setattr(emulator, "running", lambda now=now: now)
+        with pytest.raises(SystemExit) as caught:
+            main.main()
+        said = capsys.readouterr().err
+        assert (caught.value.code, said.count("\n")) == (1, 1)
+        assert said.startswith(
+            "Error: the embedded AWS stopped before this command was done. `make down`"
+        )
+    monkeypatch.setattr(emulator, "running", lambda: server)
+    with pytest.raises((SystemExit, ConnectionRefusedError)):
+        main.main()
+    assert "stopped" not in capsys.readouterr().err
+
+
 def test_an_error_of_ours_is_not_taken_for_one_of_a_file(monkeypatch):
     def broken():
         raise OSError(errno.ECONNREFUSED, "Connection refused")
