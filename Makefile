@@ -27,7 +27,7 @@ OTHERS := $(filter-out $(OF_A_STAGE),$(or $(MAKECMDGOALS),$(.DEFAULT_GOAL)))
 $(if $(OTHERS),$(error make $(OTHERS) takes no STAGE; these do: $(OF_A_STAGE)))
 endif
 
-.PHONY: help setup demo dashboard desk up down env invoke audit lanes redrive example bootstrap synth diff deploy verify destroy lint format unit test newest explore soak bench browser bytecode docs screenshot lock
+.PHONY: help setup demo dashboard desk up down env tokens invoke audit lanes redrive example bootstrap synth diff deploy verify destroy lint format unit test newest explore soak bench browser bytecode docs screenshot lock
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {gsub(/[$$][$$]/, "$$", $$2); printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ down: setup ## stop the embedded AWS and forget its data; KEEP=1 keeps it for th
 
 env: setup ## print settings that point any AWS client at the embedded AWS: eval "$$(make env)"
 	@$(RUN) env
+
+tokens: setup ## print a customer's and an operator's token for the HTTP API of the embedded AWS: eval "$$(make tokens)"
+	@$(RUN) tokens
 
 invoke: setup ## invoke one handler with one event: FUNCTION=place_orders EVENT=events/place_orders.json
 	@$(RUN) invoke $(FUNCTION) $(EVENT)

@@ -15,11 +15,12 @@ import typer
 
 from cli.common import OnAccount, aside, aws_of, screen, start_embedded
 from cli.operators import PANEL
-from local import emulator, sample_orders, stack
+from local import emulator, sample_orders, stack, tokens
 from local.desk import background
 from local.endpoint import embedded_settings, use_embedded
 from operations.aws import Aws
 from operations.errors import UserError
+from operations.http_api import HttpApi
 from operations.orders_file import count_orders
 from operations.words import counted
 
@@ -193,6 +194,25 @@ def env() -> None:
     for name, value in settings.items():
         screen.out(f"export {name}={shlex.quote(value)}")
     screen.out(_AWS_CLI)
+
+
+@app.command("tokens", rich_help_panel=_PANEL)
+def print_tokens(
+    customer: Annotated[
+        str, typer.Option(metavar="USER", help="The userId of the customer.")
+    ] = tokens.CUSTOMER,
+) -> None:
+    """Print lines for a shell: a customer's and an operator's token, and the API on the embedded AWS that takes them.
+
+    The tokens are valid for 12 hours, and only here.
+    """
+    aws = aws_of(None, aside)
+    for name, value in {
+        "CUSTOMER_API": HttpApi.of(aws, "CustomerApiUrl").url,
+        "CUSTOMER_TOKEN": tokens.customer_token(aws, customer),
+        "OPERATOR_TOKEN": tokens.operator_token(aws),
+    }.items():
+        screen.out(f"export {name}={shlex.quote(value)}")
 
 
 @app.command(rich_help_panel=_PANEL)

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from local import ROOT, STATE, emulator
+from local import ROOT, STATE, emulator, tokens
 from local.desk import background
 from local.emulator import Emulator, locked
 from local.endpoint import ACCOUNT, REGION, embedded_environment
@@ -20,9 +20,11 @@ from local.node import CDK, with_node
 from local.process import run_logged
 
 STACK_NAME = "InventoryOrders-dev"
-SETTINGS = {
+SETTINGS: dict[str, object] = {
     # The default of a minute is long for a person who tries the stack.
     "holdGraceSeconds": 3,
+    # Customers and operators can be tried with `inventory-orders tokens`.
+    "jwt": tokens.SETTING,
     # The demo and the dashboard show all metrics, and here they cost nothing.
     "monitoring": "full",
     # The embedded AWS runs the functions in this version, and reads bytecode of no other.

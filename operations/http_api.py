@@ -61,17 +61,17 @@ class HttpApi:
     session: boto3.Session
 
     @classmethod
-    def of(cls, aws: Aws) -> Self:
-        """Find the API of a stack.
+    def of(cls, aws: Aws, output: str = "ApiUrl") -> Self:
+        """Find the API of a stack, or with the output `CustomerApiUrl` the one that takes tokens.
 
         Raises:
             UserError: The stack has no API.
         """
-        if "ApiUrl" not in aws.outputs:
+        if output not in aws.outputs:
             raise UserError(
                 "the stack has no HTTP API: set `api` to true in cdk.json and deploy it"
             )
-        url = aws.outputs["ApiUrl"]
+        url = aws.outputs[output]
         api = urlsplit(url).netloc.split(".")[0]
         endpoint = str(aws.dynamodb.meta.endpoint_url)
         if is_loopback(endpoint):

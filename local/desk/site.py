@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hmac
 import json
+import re
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -24,7 +25,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from inventory_orders.domain.events import in_json
 from inventory_orders.errors import InventoryOrdersError
-from local import ROOT
+from local import ROOT, tokens
 from local.dashboard.service import LATEST, Service
 from local.desk.trial import Trial
 from local.desk.work import Desk, NotFoundError
@@ -34,8 +35,11 @@ _TOKEN = "X-Desk-Token"  # noqa: S105 - the name of a header
 
 # Below it is the stack's HTTP API.
 _API = "/api/"
+# Below it is the customers' API: first who calls, then the path there.
+_AS = "/as/"
 _EVENTS = "/data/events"
-_PASSED_ON = ("Content-Type", "Prefer")
+_PASSED_ON = ("Content-Type", "If-None-Match", "Prefer")
+_PASSED_BACK = ("content-type", "etag", "location", "preference-applied", "retry-after")
 # More than the API takes, so that it says so itself.
 _MAX_BODY_BYTES = 1 << 20
 
@@ -57,6 +61,11 @@ _FILES_OF_THE_EMBEDDED_AWS = {
     "/dashboard": _PAGE / "dashboard.html",
     "/try": _PAGE / "try.html",
 }
+_CONTRACT = "/openapi.yaml"
+_SERVERS = f"""servers:
+  - {{url: {_AS}operator, description: embedded AWS with an operator's token}}
+  - {{url: {_AS}customer, description: embedded AWS with the token of the customer {tokens.CUSTOMER}}}
+"""
 _KINDS = {
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",
@@ -97,6 +106,7 @@ class Site:
         self.token = token
         self.trial = trial
         self.files = dict(_FILES)
+        self.contract = _FILES[_CONTRACT].read_bytes()
         self.reads: dict[str, Callable[[Query], object]] = {
             "/data/about": lambda _: desk.about(),
             "/data/products": lambda _: desk.products(),
@@ -116,6 +126,8 @@ class Site:
                 query.get("range", LATEST)
             )
             self.reads["/data/shelf"] = lambda _: trial.shelf()
+            text = re.sub(r"servers:\n( .*\n)+", _SERVERS, self.contract.decode())
+            self.contract = text.encode()
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -135,7 +147,8 @@ class Handler(BaseHTTPRequestHandler):
         if url.path in self._site.files:
             if self._is_for_this_machine():
                 path = self._site.files[url.path]
-                self._answer(HTTPStatus.OK, path.read_bytes(), _KINDS[path.suffix])
+                content = self._site.contract if url.path == _CONTRACT else path.read_bytes()
+                self._answer(HTTPStatus.OK, content, _KINDS[path.suffix])
         elif not self._is_allowed():
             return
         elif url.path in self._site.reads:
@@ -147,11 +160,24 @@ class Handler(BaseHTTPRequestHandler):
             self._send_events(self._site.trial)
         elif self._site.trial is not None and url.path.startswith(_API):
             self._call_the_api(self._site.trial, None)
+        elif self._site.trial is not None and url.path.startswith(_AS):
+            self._call_as(self._site.trial, None)
         else:
             self._say(HTTPStatus.NOT_FOUND, "there is nothing here")
 
+    def do_PATCH(self) -> None:
+        """Answer a PATCH request."""
+        self._take_body()
+
+    def do_DELETE(self) -> None:
+        """Answer a DELETE request."""
+        self._take_body()
+
     def do_POST(self) -> None:
         """Answer a POST request."""
+        self._take_body()
+
+    def _take_body(self) -> None:
         # What is refused may leave a body behind, which is no request.
         self.close_connection = True
         if not self._is_allowed():
@@ -161,7 +187,11 @@ class Handler(BaseHTTPRequestHandler):
             self._say(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "that is too much")
             return
         body = self.rfile.read(int(length))
-        if self.path in self._site.writes:
+        if self._site.trial is not None and self.path.startswith(_AS):
+            self._call_as(self._site.trial, body or None)
+        elif self.command != "POST":
+            self._say(HTTPStatus.NOT_FOUND, "there is nothing here")
+        elif self.path in self._site.writes:
             write = self._site.writes[self.path]
             self._answer_or_say_why(lambda: write(json.loads(body)))
         elif self._site.trial is not None and self.path.startswith(_API):
@@ -209,6 +239,19 @@ class Handler(BaseHTTPRequestHandler):
             return {"status": status, "phrase": status.phrase, "said": reply.said}
 
         self._answer_or_say_why(call)
+
+    def _call_as(self, trial: Trial, body: bytes | None) -> None:
+        """Answer what the customers' API answers: the page shows it as it is."""
+        headers = {name: self.headers[name] for name in _PASSED_ON if name in self.headers}
+        caller, _, path = self.path.removeprefix(_AS).partition("/")
+        try:
+            reply = trial.call_as(caller, self.command, f"/{path}", headers, body)
+        except (UserError, BotoCoreError, ClientError) as error:
+            self._say(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+            return
+        kept = {n: text for n, text in reply.headers.items() if n in _PASSED_BACK}
+        self._begin(HTTPStatus(reply.status), {**kept, "Content-Length": str(len(reply.body))})
+        self.wfile.write(reply.body)
 
     def _send_events(self, trial: Trial) -> None:
         """Send events, a line of JSON each, until the page goes away."""

@@ -8,12 +8,15 @@ from typing import Any
 
 from inventory_orders.store.dynamodb import READ_LIMIT
 from inventory_orders.store.rows import Table
+from local import tokens
 from local.sample_orders import catalogue
 from operations.aws import Aws
+from operations.errors import UserError
 from operations.follow import listening
 from operations.http_api import HttpApi, Reply
 
 _BEAT_SECONDS = 1.0
+_TOKENS = {"operator": tokens.operator_token, "customer": tokens.customer_token}
 
 
 class Trial:
@@ -36,6 +39,21 @@ class Trial:
             UserError: There is none, or nothing answers.
         """
         return HttpApi.of(self._stack()).send(method, path, headers, body)
+
+    def call_as(
+        self, caller: str, method: str, path: str, headers: Mapping[str, str], body: bytes | None
+    ) -> Reply:
+        """Send a request to the customers' API with a token of a `customer` or an `operator`.
+
+        Raises:
+            UserError: There is no such caller or API, or nothing answers.
+        """
+        if caller not in _TOKENS:
+            raise UserError(f"{caller!r} is not a caller: use {' or '.join(_TOKENS)}")
+        aws = self._stack()
+        bearer = {"Authorization": f"Bearer {_TOKENS[caller](aws)}"}
+        api = HttpApi.of(aws, "CustomerApiUrl")
+        return api.send(method, path, {**headers, **bearer}, body, signed=False)
 
     def shelf(self) -> list[str]:
         """List ids of products, the samples first, as many as the API shows at once. Some samples may not be listed.

@@ -17,9 +17,9 @@ import pytest
 from infra.api import ROUTES
 from local import ROOT
 from local.invoke import invoke_deployed
-from tests.support.api import api_of
-from tests.support.stack import configured, create, wait_until
-from tests.support.tokens import Issuer
+from tests.support.api import JsonApi, api_of
+from tests.support.stack import create, wait_until
+from tests.support.tokens import Issuer, issued_by
 
 
 @pytest.fixture(scope="module")
@@ -191,30 +191,11 @@ def issuer():
 
 
 @pytest.fixture(scope="module")
-def with_tokens(aws, api, issuer):
-    """The same API as the setting `jwt` makes it, until the end of these tests."""
-    gateway, name = boto3.client("apigatewayv2"), aws.live("Api")
-    before = aws.functions.get_function_configuration(FunctionName=name)["Environment"]["Variables"]
-    claim = {"OPERATORS_CLAIM_NAME": "groups", "OPERATORS_CLAIM_VALUE": "operators"}
-    authorizer = gateway.create_authorizer(
-        ApiId=api.id,
-        Name="Jwt",
-        AuthorizerType="JWT",
-        IdentitySource=["$request.header.Authorization"],
-        JwtConfiguration={"Issuer": issuer.url, "Audience": ["shop"]},
-    )["AuthorizerId"]
-    routes = gateway.get_routes(ApiId=api.id)["Items"]
-
-    def let(**how):
-        for route in routes:
-            gateway.update_route(ApiId=api.id, RouteId=route["RouteId"], **how)
-
-    let(AuthorizationType="JWT", AuthorizerId=authorizer)
-    variables = before | claim | {"USER_ID_CLAIM": "sub"}
-    with configured(aws, "Api", Environment={"Variables": variables}):
+def with_tokens(aws, issuer):
+    """The customers' API. Its own issuer is the embedded AWS, which does not reach itself by TLS."""
+    api = JsonApi.of(aws, "CustomerApiUrl")
+    with issued_by(api, issuer):
         yield api
-    let(AuthorizationType="AWS_IAM")
-    gateway.delete_authorizer(ApiId=api.id, AuthorizerId=authorizer)
 
 
 def bearer(token):
@@ -227,7 +208,7 @@ def test_customers_with_a_token_see_their_own_orders_and_operators_all(
     create(aws, new_id, 10)
     api = with_tokens
     seven, eight = (bearer(issuer.token(sub=user)) for user in ("u-7", "u-8"))
-    operator = bearer(issuer.token(sub="staff", groups=["staff", "operators"]))
+    operator = bearer(issuer.token(sub="staff", **{"cognito:groups": ["staff", "operators"]}))
     wait = {"Prefer": "wait=20"}
     path = f"/orders/{new_id}"
     assert api("POST", "/orders", order(new_id, new_id), eight | wait).status == 403

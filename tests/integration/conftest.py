@@ -1,10 +1,12 @@
 """The deployed tables on the embedded AWS, and the same tables on Dynoxide."""
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from local import stack
+from local import emulator, stack
 from local.invoke import create_table
 from operations.aws import Aws
 from tests.support.shop import Shop
@@ -32,3 +34,21 @@ def each_shop(request: Any) -> Shop:
     """The shop on one implementation of DynamoDB after the other."""
     found: Shop = request.getfixturevalue(request.param)
     return found
+
+
+@pytest.fixture
+def data(monkeypatch: Any, tmp_path: Path) -> Iterator[Path]:
+    """An embedded AWS of this test alone. Returns where it keeps its data."""
+    for name, place in {
+        "_FOLDER": tmp_path,
+        "_TEMPORARY": tmp_path / "tmp",
+        "_STATE_FILE": tmp_path / "state.json",
+        "_DATA": tmp_path / "data",
+        "_KEPT": tmp_path / "kept.json",
+        "_LOG": tmp_path / "log",
+    }.items():
+        monkeypatch.setattr(emulator, name, place)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    yield tmp_path / "data"
+    emulator.stop()

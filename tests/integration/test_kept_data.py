@@ -21,24 +21,6 @@ def handler(event, _):
 """
 
 
-@pytest.fixture
-def data(monkeypatch, tmp_path):
-    """An embedded AWS of this test alone. Returns where it keeps its data."""
-    for name, place in {
-        "_FOLDER": tmp_path,
-        "_TEMPORARY": tmp_path / "tmp",
-        "_STATE_FILE": tmp_path / "state.json",
-        "_DATA": tmp_path / "data",
-        "_KEPT": tmp_path / "kept.json",
-        "_LOG": tmp_path / "log",
-    }.items():
-        monkeypatch.setattr(emulator, name, place)
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "test")
-    yield tmp_path / "data"
-    emulator.stop()
-
-
 def client(running, service="sqs"):
     return boto3.client(service, endpoint_url=running.endpoint, region_name="us-east-1")
 

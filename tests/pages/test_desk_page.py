@@ -7,6 +7,8 @@ from contextlib import contextmanager
 import pytest
 
 from inventory_orders.store.rows import Table
+from local.desk.trial import Trial
+from operations.http_api import Reply
 from tests.support.desk import TOKEN, desk_of_shop
 
 TEA = "tea-earl-grey"
@@ -211,6 +213,39 @@ def test_without_the_token_the_page_says_which_address_to_open(failing, shop):
     assert failing.get_by_role("link", name=TEA, exact=True).count() == 0
     failing.goto(shop.address())
     failing.get_by_role("link", name=TEA, exact=True).wait_for()
+
+
+@pytest.mark.parametrize("caller", ["operator", "customer"])
+def test_the_page_of_the_api_sends_a_request_with_the_token_that_one_chooses(
+    page, shop, monkeypatch, caller
+):
+    sent = []
+
+    def answer(_, *request):
+        sent.append(request)
+        return Reply(200, {"content-type": "application/json"}, b'{"result": "REPLAYED"}')
+
+    monkeypatch.setattr(Trial, "call_as", answer)
+    page.goto(shop.address("contract"))
+    page.locator(".servers select").select_option(f"/as/{caller}")
+    page.locator("#operations-orders-extendHold .opblock-summary-control").click()
+    operation = page.locator("#operations-orders-extendHold")
+    operation.get_by_role("button", name="Try it out").click()
+    operation.get_by_placeholder("orderId").fill("o|1")
+    operation.get_by_role("button", name="Execute").click()
+    operation.locator(".live-responses-table").get_by_text("REPLAYED").wait_for()
+    ((named, method, path, headers, body),) = sent
+    assert (named, method, path) == (caller, "POST", "/orders/o%7C1/extend")
+    assert headers == {"Content-Type": "application/json"}
+    assert json.loads(body) == {"until": "2026-11-20T09:45:00Z"}
+
+
+def test_the_page_of_the_api_sends_nothing_on_an_account(page):
+    with desk_for(page, is_embedded=False) as shop:
+        page.goto(shop.address("contract"))
+        page.locator("#operations-orders-extendHold .opblock-summary-control").click()
+        page.locator("#operations-orders-extendHold").get_by_text("Request body").wait_for()
+        assert page.get_by_role("button", name="Try it out").count() == 0
 
 
 def test_products_without_a_name_and_levels_of_stock_are_shown(failing, shop):

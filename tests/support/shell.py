@@ -89,6 +89,11 @@ class Shell:
             exported = dict(re.findall(r"export (\w+)=(\S+)", self._program("make env")))
             assert exported["AWS_ENDPOINT_URL"] == os.environ["AWS_ENDPOINT_URL"]
             return None
+        if command == 'eval "$(make tokens)"':
+            self.variables |= dict(
+                re.findall(r"export (\w+)='?([^'\n]+)", self._program("make tokens"))
+            )
+            return None
         first, _, rest = command.partition(" ")
         if first in self._defined:
             command = f"{self._defined[first]} {rest}"

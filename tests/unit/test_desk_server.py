@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import boto3
 import pytest
+import yaml
 
 from local.desk import trial
 from local.desk.site import Site, serving
@@ -54,10 +55,11 @@ class FakeAws:
                 status, kind, body = fake.answer
                 self.send_response(status)
                 self.send_header("Content-Type", kind)
+                self.send_header("ETag", '"1"')
                 self.end_headers()
                 self.wfile.write(body)
 
-            do_POST = do_GET  # noqa: N815 - as http.server wants it
+            do_POST = do_PATCH = do_DELETE = do_GET  # noqa: N815 - as http.server wants it
 
             def log_message(self, *_):
                 pass
@@ -126,6 +128,55 @@ def test_a_refusal_by_the_api_is_handed_on(aws, port, answer, said):
     aws.answer = answer
     status, text = send(port, "GET", "/api/orders/o-1")
     assert (status, json.loads(text)) == (200, said)
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "PATCH", "DELETE"])
+def test_the_page_of_the_api_calls_it_with_the_token_of_whom_it_names(
+    monkeypatch, aws, port, method
+):
+    aws.outputs["CustomerApiUrl"] = "http://c3d4.execute-api.localhost:4566"
+    tokens = {"customer": lambda _: "of-u-7", "operator": lambda _: "of-staff"}
+    monkeypatch.setattr(trial, "_TOKENS", tokens)
+    aws.answer = (409, "application/problem+json", b'{"code": "NOT_HELD"}')
+    for caller, token in (("customer", "of-u-7"), ("operator", "of-staff")):
+        body = None if method == "GET" else "{}"
+        given = {"Content_Type": "application/json", "Cookie": "of=others"}
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as to:
+            headers = {"X-Desk-Token": TOKEN} | {n.replace("_", "-"): v for n, v in given.items()}
+            to.request(method, f"/as/{caller}/orders/o%7C1?x=1", body, headers)
+            answer = to.getresponse()
+            assert (answer.status, answer.read()) == (409, b'{"code": "NOT_HELD"}')
+            assert (answer.headers["Content-Type"], answer.headers["ETag"]) == (
+                "application/problem+json",
+                '"1"',
+            )
+        sent_method, path, sent, sent_body = aws.requests.pop()
+        assert (sent_method, path) == (method, "/_aws/execute-api/c3d4/$default/orders/o%7C1?x=1")
+        assert sent["Authorization"] == f"Bearer {token}"
+        assert sent_body == (body or "").encode()
+        assert "Cookie" not in sent
+
+
+def test_nobody_calls_the_api_without_the_token_of_the_desk_or_for_another(aws, port):
+    for method in ("GET", "POST", "PATCH", "DELETE"):
+        assert send(port, method, "/as/operator/orders", X_Desk_Token=None)[0] == 403
+        assert send(port, method, "/as/nobody/orders") == (
+            503,
+            "'nobody' is not a caller: use operator or customer\n",
+        )
+    assert send(port, "DELETE", "/data/command", "{}")[0] == 404
+    assert aws.requests == []
+
+
+def test_the_contract_names_the_desk_as_its_server_on_the_embedded_aws_only(aws, port):
+    here = yaml.safe_load(send(port, "GET", "/openapi.yaml")[1])
+    assert [server["url"] for server in here.pop("servers")] == ["/as/operator", "/as/customer"]
+    with serving(Site(Desk(lambda: aws, is_embedded=False), TOKEN)) as on_account:
+        there = yaml.safe_load(send(on_account, "GET", "/openapi.yaml")[1])
+        assert send(on_account, "GET", "/as/operator/orders")[0] == 404
+        assert send(on_account, "PATCH", "/as/operator/orders")[0] == 404
+    assert there.pop("servers")[0]["url"].startswith("https://")
+    assert here == there
 
 
 def test_a_body_has_a_sensible_size(aws, port):

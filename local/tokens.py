@@ -1,0 +1,97 @@
+"""Tokens for the customers' API of the embedded AWS, of an issuer that only it knows.
+
+API Gateway asks the issuer for its public key. The embedded AWS asks itself for that of a Cognito user pool, and if it has no
+such pool, it answers from the bucket of that name. So no server is needed, and no account takes these tokens.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+from local import STATE
+from local.endpoint import REGION
+from operations.aws import Aws
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+
+_BUCKET = "local-issuer"
+_AUDIENCE, _GROUPS, _OPERATORS = "local", "cognito:groups", "operators"
+SETTING = {
+    "issuer": f"https://cognito-idp.{REGION}.amazonaws.com/{_BUCKET}",
+    "audience": [_AUDIENCE],
+    "userIdClaim": "sub",
+    "operatorsClaim": {"name": _GROUPS, "value": _OPERATORS},
+}
+"""The setting `jwt` of the embedded AWS."""
+
+CUSTOMER = "u-7"
+"""The customer whose token is made where nobody names one."""
+
+_VALID_SECONDS = 12 * 3600
+
+
+def customer_token(aws: Aws, user_id: str = CUSTOMER) -> str:
+    """Sign a token of a customer, valid for twelve hours on the embedded AWS."""
+    return _token(aws, {"sub": user_id})
+
+
+def operator_token(aws: Aws) -> str:
+    """Sign a token of an operator, valid for twelve hours on the embedded AWS."""
+    return _token(aws, {"sub": "operator", _GROUPS: [_OPERATORS]})
+
+
+def _token(aws: Aws, claims: dict[str, Any]) -> str:
+    from cryptography.hazmat.primitives import hashes  # noqa: PLC0415 - slow to import
+    from cryptography.hazmat.primitives.asymmetric import padding  # noqa: PLC0415
+
+    key, now = _key(), int(time.time())
+    _publish(aws, key)
+    header = {"alg": "RS256", "typ": "JWT", "kid": _BUCKET}
+    times = {"iat": now, "exp": now + _VALID_SECONDS}
+    content = {"iss": SETTING["issuer"], "aud": _AUDIENCE, **claims, **times}
+    signed = ".".join(_text(json.dumps(part).encode()) for part in (header, content))
+    return f"{signed}.{_text(key.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256()))}"
+
+
+def _publish(aws: Aws, key: RSAPrivateKey) -> None:
+    """Put the public key to where the embedded AWS looks for it."""
+    numbers = key.public_key().public_numbers()
+    parts = {
+        name: _text(number.to_bytes((number.bit_length() + 7) // 8, "big"))
+        for name, number in (("n", numbers.n), ("e", numbers.e))
+    }
+    keys = {"keys": [{"kty": "RSA", "alg": "RS256", "use": "sig", "kid": _BUCKET, **parts}]}
+    s3 = aws.session.client("s3")
+    s3.create_bucket(Bucket=_BUCKET)
+    s3.put_object(Bucket=_BUCKET, Key=".well-known/jwks.json", Body=json.dumps(keys).encode())
+
+
+def _key() -> RSAPrivateKey:
+    """The issuer's key, made when it is needed first. It stays the same, because the embedded AWS remembers it for hours."""
+    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - slow to import
+    from cryptography.hazmat.primitives.asymmetric import rsa  # noqa: PLC0415
+
+    path = STATE / "issuer.pem"
+    if not path.is_file():
+        made = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8)
+        draft = path.with_suffix(f".{os.getpid()}")
+        draft.touch(0o600)
+        draft.write_bytes(made.private_bytes(*form, serialization.NoEncryption()))
+        # Another process may have been first.
+        with contextlib.suppress(FileExistsError):
+            path.hardlink_to(draft)
+        draft.unlink()
+    key: Any = serialization.load_pem_private_key(path.read_bytes(), password=None)
+    found: RSAPrivateKey = key
+    return found
+
+
+def _text(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()

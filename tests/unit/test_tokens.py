@@ -1,0 +1,78 @@
+"""Tokens for the embedded AWS: what they say, and whose key they are signed with."""
+
+import base64
+import json
+import time
+from types import SimpleNamespace
+
+import pytest
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+
+from infra.settings import Settings
+from local import stack, tokens
+
+
+class Bucket:
+    """S3, as far as an issuer needs it."""
+
+    def __init__(self):
+        self.objects = {}
+        self.session = SimpleNamespace(client=lambda _: self)
+
+    def create_bucket(self, Bucket):
+        self.objects.setdefault(Bucket, {})
+
+    def put_object(self, Bucket, Key, Body):
+        self.objects[Bucket][Key] = Body
+
+
+@pytest.fixture
+def aws(monkeypatch, tmp_path):
+    monkeypatch.setattr(tokens, "STATE", tmp_path)
+    return Bucket()
+
+
+def raw(text):
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+def checked(aws, token):
+    """The claims of a token, if the published key signed it."""
+    *signed, signature = token.split(".")
+    header, claims = (json.loads(raw(part)) for part in signed)
+    (bucket,) = aws.objects.values()
+    (key,) = json.loads(bucket[".well-known/jwks.json"])["keys"]
+    assert (header["alg"], header["kid"]) == (key["alg"], key["kid"])
+    numbers = [int.from_bytes(raw(key[name]), "big") for name in ("e", "n")]
+    public = rsa.RSAPublicNumbers(*numbers).public_key()
+    public.verify(raw(signature), ".".join(signed).encode(), padding.PKCS1v15(), hashes.SHA256())
+    return claims
+
+
+def test_the_embedded_stack_takes_the_tokens_as_those_of_a_customer_and_an_operator(aws):
+    jwt = Settings.from_context("dev", overrides=stack.SETTINGS).jwt
+    name, value = jwt.operators_claim
+    customer = checked(aws, tokens.customer_token(aws, "u-15"))
+    operator = checked(aws, tokens.operator_token(aws))
+    assert customer[jwt.user_id_claim] == "u-15"
+    assert name not in customer
+    assert value in operator[name]
+    for claims in (customer, operator):
+        assert (claims["iss"], claims["aud"]) == (jwt.issuer, jwt.audience[0])
+        assert 0 < claims["exp"] - time.time() <= 12 * 3600
+    # The embedded AWS asks for the keys of a user pool, and finds them in the bucket of that name.
+    assert list(aws.objects) == [jwt.issuer.rsplit("/", 1)[1]]
+
+
+def test_the_key_stays_the_same_and_nobody_else_reads_it(aws, tmp_path):
+    first = tokens.customer_token(aws)
+    tokens.operator_token(aws)
+    checked(aws, first)
+    (file,) = tmp_path.iterdir()
+    assert file.stat().st_mode & 0o777 == 0o600
+    file.unlink()
+    tokens.customer_token(aws)
+    with pytest.raises(InvalidSignature):
+        checked(aws, first)
