@@ -184,7 +184,8 @@ class Desk:
         """Carry out a command by the function that takes it.
 
         Returns:
-            Whether it is `done`; with `result`, or with the `code` and `message` of what failed.
+            Whether it is `done`; with `result` and an order's present `status`, or with the `code` and
+            `message` of what failed.
 
         Raises:
             UserError: The desk has no such command.
@@ -197,7 +198,8 @@ class Desk:
         answer = self._stack().invoke(_FUNCTIONS[action], {**command, **by})
         result = answer.get("result")
         if result in ("APPLIED", "REPLAYED"):
-            return {"done": True, "result": result}
+            now = {"status": answer.get("status")} if "orderId" in answer else {}
+            return {"done": True, "result": result, **now}
         return {"done": False, "code": answer["code"], "message": answer["message"]}
 
     def settle(self, request: Mapping[str, Any]) -> Document:

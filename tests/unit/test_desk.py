@@ -203,6 +203,8 @@ def test_an_order_is_shipped_and_taken_back(shop):
     post(shop, "command", {"action": "fulfil", "orderId": "o-1"})
     taken = part | {"stepId": "desk-3", "restock": True, "reason": "too small"}
     assert post(shop, "command", {"action": "return", **taken})["done"]
+    again = post(shop, "command", {"action": "confirm", "orderId": "o-1"})
+    assert again == {"done": True, "result": "REPLAYED", "status": "FULFILLED"}
     order = get(shop, "order?id=o-1")
     assert order["status"] == "FULFILLED"
     assert order["items"] == [{"productId": TEA, "quantity": 2, "fulfilled": 2, "returned": 1}]

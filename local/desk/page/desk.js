@@ -152,9 +152,10 @@ async function post(path, document) {
 
 function carryOut(words, command) {
   const work = async () => {
-    const { done, result, code, message } = await post("/data/command", command);
+    const { done, result, status, code, message } = await post("/data/command", command);
     if (!done) throw new Error(`${code}: ${message}`);
-    return result === "REPLAYED" ? "done before, nothing changed" : "done";
+    const now = command.orderId ? `; the order is ${status}` : "";
+    return result === "REPLAYED" ? `done before, nothing changed${now}` : "done";
   };
   return change(words, work, command.action === "cancel" ? "Its units go back into stock. It cannot be undone." : "");
 }
