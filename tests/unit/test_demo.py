@@ -9,7 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
+from cli import this_machine
+from cli.main import app
 from infra.watched import ALARMS
 from inventory_orders.domain.events import EventType, order_events
 from inventory_orders.domain.order import Order, added_up
@@ -243,6 +246,19 @@ def test_a_run_that_lost_an_order_is_no_success_and_says_so():
     assert "The demonstration failed: 1 message lost." in printed(result)
 
 
+@pytest.mark.parametrize(("lost", "status"), [(0, 0), (1, 1)])
+def test_the_exit_status_is_0_only_if_nothing_was_lost(monkeypatch, tmp_path, lost, status):
+    monkeypatch.setattr(this_machine, "start_embedded", lambda _: SimpleNamespace(endpoint=""))
+    monkeypatch.setattr(this_machine, "use_embedded", lambda _: None)
+    monkeypatch.setattr(this_machine.Aws, "of_stack", lambda _: None)
+    desk = SimpleNamespace(address=lambda part: f"http://127.0.0.1:1/{part}")
+    monkeypatch.setattr(this_machine.background, "start", lambda: desk)
+    monkeypatch.setattr(demo, "run_demo", lambda *_: result_of(lost=lost))
+    monkeypatch.setattr(demo, "STATE", tmp_path)
+    assert CliRunner().invoke(app, ["demo"]).exit_code == status
+    assert json.loads((tmp_path / "demo.json").read_text())["ordersLost"] == lost
+
+
 def test_a_run_without_figures_in_the_logs_still_has_a_file():
     summary = result_of(samples=[]).summary
     assert (summary["conflictRate"], summary["retriesOnAverage"]) == (0, 0)
@@ -327,6 +343,19 @@ def test_the_shop_pays_ships_and_takes_back_as_it_hears():
     assert events["OrderConfirmed"] > events["OrderFulfilled"] > 1
     assert (events["ConfirmationRejected"], events["OrderReturned"]) == (1, 1)
     assert rows["d1-3"]["status"] == "PENDING", "nobody pays it"
+
+
+def test_each_run_pays_and_ships_the_same_orders():
+    def commands(run):
+        shop, times = Shop(run, 60, frozenset()), {"createdAt": BORN, "lastUpdatedAt": BORN}
+        rows = (
+            {"orderId": f"{run}-{n}", "userId": "u", "status": "PENDING", "items": [line("tea", 1)]}
+            for n in range(60)
+        )
+        answers = shop.hear(heard_of(row | times | {"_version": 1}) for row in rows)
+        return [answer.body.replace(run, "run") for answer in answers]
+
+    assert commands("d1") == commands("d2") != []
 
 
 def test_an_event_that_is_missing_late_wrong_or_of_no_row_is_a_difference():
