@@ -926,9 +926,9 @@ MUTANTS = (
         "line that names a version that it did not make",
         *(
             "domain/allocation.py",
-            "if self.entries(key) == page.entries and key not in self._sold_from:",
+            "if (entries, emptied) == (page.entries, page.emptied) and key not in self._sold_from:",
         ),
-        "if self.entries(key) == page.entries:",
+        "if (entries, emptied) == (page.entries, page.emptied):",
         LAST_LOAN,
     ),
     Mutant(

@@ -121,6 +121,11 @@ class Shop:
             if "epoch" in item
         ]
 
+    def known_at_the_depot(self):
+        """The products that the depot has, or was emptied of."""
+        shelves = [page for page in self.pages() if page.key.lane == DEPOT]
+        return {name for page in shelves for name in (*page.entries, *page.emptied)}
+
     def held(self, product_id):
         """Units by lane, of lanes that have any."""
         return {page.key.lane: units for page in self.pages() if (units := page.units(product_id))}
@@ -164,6 +169,7 @@ class Shop:
             assert row.stock_count + sum(held.values()) + sold[product_id] == opening, product_id
             assert held.keys() <= row.lent_to
             assert not row.lent_to or row.may_be_lent
+            assert bool(row.lent_to) == (product_id in self.known_at_the_depot()), product_id
             assert row.status is stock_status(
                 row.stock_count, row.backorder_limit, row.low_stock_threshold, row.status
             )

@@ -148,12 +148,13 @@ def compressed(content):
         st.builds(PageEntry, st.text(max_size=32), st.integers(1, 10**15), st.integers(0, 99)),
         max_size=30,
     ),
+    st.frozensets(st.text(max_size=20), max_size=5),
     st.integers(0, 99),
     st.integers(0, 3),
     st.integers(1, 10**12),
 )
-def test_a_page_is_read_as_it_was_written(entries, lane, number, version):
-    page = Page(PageKey(lane, number), version, "epoch", entries, "now")
+def test_a_page_is_read_as_it_was_written(entries, emptied, lane, number, version):
+    page = Page(PageKey(lane, number), version, "epoch", entries, "now", emptied=emptied)
     assert read_page(page_item(page)) == page
 
 
@@ -167,6 +168,7 @@ def test_a_page_is_read_as_it_was_written(entries, lane, number, version):
         {"units": compressed(None)},
         {"units": compressed({"p": 5})},
         {"units": compressed([["p", "then", 5]])},
+        {"units": compressed([[5]])},
         {"units": compressed([["p", "then", "5", 0]])},
         {"units": compressed([["p", "then", -5, 0]])},
         {"units": compressed([["p", "then", 0, 0]])},

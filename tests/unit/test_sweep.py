@@ -7,9 +7,12 @@ from bench import costs
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.allotments import DEPOT, MAX_LANES, PAGES, PageKey
+from inventory_orders.domain.order import Order
 from inventory_orders.domain.planner import Transaction
 from inventory_orders.domain.product import NewProduct
+from inventory_orders.engine.committer import Committer
 from inventory_orders.engine.retrying_client import RetryingClient
+from inventory_orders.errors import Verdict
 from inventory_orders.lanes.idle import (
     IDLE_SECONDS,
     IdleReport,
@@ -128,6 +131,26 @@ def test_a_lane_beyond_what_the_settings_allow_today_is_emptied(shop):
     shop.clock.sleep(IDLE_SECONDS)
     assert shop.sweep() == IdleReport(products=1)
     assert shop.where("a") == (100, {}, set())
+
+
+def test_a_row_of_which_lanes_have_sold_all_units_names_no_lane_any_more(shop):
+    """Else the API could not sell the last units: they are kept back while lanes may hold more."""
+    shop.create("a", 100)
+    shop.lend("a", 90, {1: 20})
+    for lane, units in ((1, 20), (DEPOT, 70)):
+        allocation = shop.allocation("a", lane)
+        allocation.take("a", -units, lane)
+        shop.write(allocation)
+    assert shop.where("a") == (10, {}, {0, 1})
+    shop.clock.sleep(max(LEASE_SECONDS, IDLE_SECONDS))
+    assert shop.sweep() == IdleReport(products=1)
+    assert shop.where("a") == (10, {}, set())
+    api = Committer(shop.store, clock=SystemClock(), patient=False)
+    order = Order("o", "u", {"a": 10})
+    assert [o.verdict for o in shop.apply(api, order).outcomes] == [Verdict.APPLIED]
+    shop.calls = []
+    assert shop.sweep() == IdleReport()
+    assert shop.calls == ["BatchGetItem"] * 3, "nothing to do is three reads"
 
 
 def test_the_units_of_an_idle_depot_are_reclaimed_in_several_transactions(shop):

@@ -52,6 +52,7 @@ class Allocation:
         self._pages_stored = {page.key: page for page in pages}
         self.rows: dict[str, Product | None] = dict(rows)
         self._entries: dict[PageKey, dict[str, PageEntry]] = {}
+        self._emptied: dict[PageKey, set[str]] = {}
         self._touched_rows: dict[str, None] = {}
         self._touched_pages: dict[PageKey, None] = {}
         self._sold_from: set[PageKey] = set()
@@ -104,8 +105,12 @@ class Allocation:
             page = self._pages_stored.get(key)
             if page is None:
                 raise ValueError(f"page {key} is not known")
-            self._entries[key] = dict(page.entries)
+            self._entries[key], self._emptied[key] = dict(page.entries), set(page.emptied)
         return self._entries[key]
+
+    def products_on(self, key: PageKey) -> int:
+        """How many products a page shall name."""
+        return len(self.entries(key)) + len(self._emptied[key])
 
     # ------------------------------------------------------------------ moves
 
@@ -165,8 +170,10 @@ class Allocation:
         """
         if self.row(product_id).lent_to - {DEPOT}:
             raise ValueError(f"lanes may still hold {product_id}")
+        key = PageKey.of(DEPOT, product_id)
         self._move(product_id, self.units(DEPOT, product_id), DEPOT, None)
-        self._touched_pages[PageKey.of(DEPOT, product_id)] = None
+        self._touched_pages[key] = None
+        self._emptied[key].discard(product_id)
         self._set_row(replace(self.row(product_id), lent_to=frozenset()))
 
     def take(self, product_id: str, delta: int, lane: int | None) -> None:
@@ -202,10 +209,13 @@ class Allocation:
         units = held.units + delta
         if units < 0 or (created_at and created_at != held.created_at):
             raise ValueError(f"page {key} cannot give {-delta} of {product_id}: it has {held}")
+        self._emptied[key].discard(product_id)
         if units:
             entries[product_id] = PageEntry(held.created_at, units, held.reach)
         else:
             entries.pop(product_id, None)
+            if key.lane == DEPOT:
+                self._emptied[key].add(product_id)
         self._touched_pages[key] = None
 
     def _set_reach(self, product_id: str, reach: int) -> None:
@@ -249,10 +259,12 @@ class Allocation:
         for key in self._touched_pages:
             page = self._pages_stored[key]
             # A sale makes a version, which its line names, even if the same transaction also moved as many units in.
-            if self.entries(key) == page.entries and key not in self._sold_from:
+            entries, emptied = dict(self.entries(key)), frozenset(self._emptied[key])
+            if (entries, emptied) == (page.entries, page.emptied) and key not in self._sold_from:
                 pages.append(PageUpdate(page, page))
             else:
-                written = replace(page, version=page.version + 1, entries=dict(self.entries(key)))
+                version = page.version + 1
+                written = replace(page, version=version, entries=entries, emptied=emptied)
                 pages.append(PageUpdate(page, written))
                 self._pages_stored[key] = written
         lent, self._lent = self._lent, {}

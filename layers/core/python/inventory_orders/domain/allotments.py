@@ -78,6 +78,7 @@ class Page:
         entries: By product id.
         last_updated_at: When it was last written; empty if never.
         size: Bytes of the stored item.
+        emptied: In the depot: products that were lent to it and of which it has none left. Their rows still name lanes.
     """
 
     key: PageKey
@@ -86,6 +87,7 @@ class Page:
     entries: Mapping[str, PageEntry] = field(default_factory=dict)
     last_updated_at: str = ""
     size: int = field(default=0, compare=False)
+    emptied: frozenset[str] = frozenset()
 
     def units(self, product_id: str) -> int:
         """Units of a product."""

@@ -166,9 +166,11 @@ class _IdleReturn:
 
     def _empty_page(self, page: Page) -> None:
         """Return the units of a page of the depot to the rows, until another visitor writes the page."""
-        left, found = sorted(page.entries), page
+        left, found = sorted({*page.entries, *page.emptied}), page
         # A visitor that came in between may have moved some of them.
-        while left := [product_id for product_id in left if product_id in found.entries]:
+        while left := [
+            p for p in left if p in (found.entries if p in page.entries else found.emptied)
+        ]:
             product_ids, left = left[:_ROWS], left[_ROWS:]
             snapshot = read(
                 self._client,
@@ -196,9 +198,11 @@ class _IdleReturn:
             for product_id, row in rows.items()
             if row is not None
             and DEPOT in row.lent_to
-            and row.created_at == page.entries[product_id].created_at
+            and (
+                product_id in page.emptied or row.created_at == page.entries[product_id].created_at
+            )
         ]
-        unknown = rows.keys() - {row.product_id for row in known}
+        unknown = rows.keys() - {row.product_id for row in known} - page.emptied
         # The page may be older than the rows.
         if unknown and _is_unwritten(page, self._pages([page.key]).get(page.key)):
             for product_id in unknown:

@@ -321,7 +321,7 @@ class Visit:
         product_id, lanes, demand = row.product_id, self._lanes, self._lanes.demand
         key = PageKey.of(DEPOT, product_id)
         stored, low = self._allocation.units(DEPOT, product_id), self._low(product_id)
-        is_full = not stored and len(self._allocation.entries(key)) >= MAX_PRODUCTS
+        is_full = not stored and self._allocation.products_on(key) >= MAX_PRODUCTS
         if row.status is not ProductStatus.ACTIVE or is_full or row.lease_left(self._batch.now):
             return None
         surplus = row.stock_count - max(0, row.low_stock_threshold) - 1

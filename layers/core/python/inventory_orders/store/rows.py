@@ -174,11 +174,12 @@ def read_product(item: Item) -> Product:
 
 
 def page_units(page: Page) -> bytes:
-    """The entries of a page, compressed."""
-    entries = [
+    """The entries of a page and the products that it was emptied of, compressed."""
+    entries: list[list[object]] = [
         [product_id, entry.created_at, entry.units, entry.reach]
         for product_id, entry in sorted(page.entries.items())
     ]
+    entries += [[product_id] for product_id in sorted(page.emptied)]
     return zlib.compress(json.dumps(entries, separators=(",", ":")).encode())
 
 
@@ -191,14 +192,22 @@ def read_page(item: Item) -> Page:
     try:
         name = item["page"]["S"]
         lane, number = name.split("/")
-        entries = json.loads(zlib.decompress(bytes(item["units"]["B"])))
+        entries: dict[str, PageEntry] = {}
+        emptied: set[str] = set()
+        for entry in json.loads(zlib.decompress(bytes(item["units"]["B"]))):
+            match entry:
+                case [str(product_id)]:
+                    emptied.add(product_id)
+                case _:
+                    entries.update([_read_entry(*entry)])
         return Page(
             PageKey(int(lane), int(number)),
             version=int(item["_version"]["N"]),
             epoch=item["epoch"]["S"],
-            entries=dict(_read_entry(*entry) for entry in entries),
+            entries=entries,
             last_updated_at=_plain(item.get("lastUpdatedAt")) or "",
             size=_size(item),
+            emptied=frozenset(emptied),
         )
     except (KeyError, ValueError, TypeError, zlib.error) as error:
         name = item.get("page", {}).get("S", "?")
