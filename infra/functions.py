@@ -302,7 +302,7 @@ class Functions(Construct):
             reserved_concurrent_executions=(
                 self._settings.api_limits.concurrentExecutions if construct_id == _API else None
             ),
-            # A copy carries the count of the batch that it was in, so chains of different messages add up.
+            # A copy inherits the count of its batch, so the chains of different messages add up.
             # docs.aws.amazon.com/lambda/latest/dg/invocation-recursion.html
             recursive_loop=lambda_.RecursiveLoop.ALLOW
             if _SENT_AGAIN & {*declared.fed_by}

@@ -250,10 +250,10 @@ ALARMS = (
     ),
     Alarm(
         "{name}RecursiveInvocationsDropped",
-        # Lambda does not count for functions that may be part of a loop (`RecursiveLoop: Allow`): then its setting has gone.
+        # A function with `RecursiveLoop: Allow` reports nothing: if one of those alarms, the setting was changed.
         Metric("RecursiveInvocationsDropped", "Sum", "functions"),
         When(0),
-        "Lambda took {name} for a part of an endless loop, and dropped an invocation. Its messages come back. First: check "
+        "Lambda took {name} for part of an endless loop and dropped an invocation. Its messages come back. First: check "
         "whether its recursive loop detection is as deployed.",
     ),
     Alarm(

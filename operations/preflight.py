@@ -202,8 +202,8 @@ def count_publishers(
 ) -> int:
     """Estimate how many executions of `publish_events` the streams of both tables may start at once.
 
-    Lambda takes several batches of each shard. How many shards a stream has, AWS does not say; a table has a partition for
-    each 1,000 write or 3,000 read units a second that it is warm for, and a stream about as many open shards.
+    Lambda takes several batches of each shard. AWS does not say how many shards a stream has; a table has a partition for
+    each 1,000 write or 3,000 read units a second that it is warm for, and its stream about as many open shards.
     docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-eventsourcemapping.html,
     docs.aws.amazon.com/amazondynamodb/latest/developerguide/warm-throughput-scenarios.html
 
@@ -218,7 +218,7 @@ def count_publishers(
             _NEW_TABLE,
             {unit[0].upper() + unit[1:]: n for unit, n in wanted.get(name, {}).items()},
         ]
-        # Whoever may not look at the table is told what a new one needs.
+        # Without permission to read the table, count as for a new one.
         with suppress(BotoCoreError, ClientError):
             physical = _outputs(account, stack_name).get(f"{name}TableName")
             if physical:

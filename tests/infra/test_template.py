@@ -367,7 +367,7 @@ def test_a_hold_by_default_is_a_setting_and_there_is_none(dev, optional):
 
 @pytest.mark.aws(
     "Lambda drops an invocation after a chain of about 16 through one function, unless that "
-    "function may be part of a loop. It tells chains apart by what the batch came with.",
+    "function may be part of a loop. The count travels with a batch, not with a message.",
     "https://docs.aws.amazon.com/lambda/latest/dg/invocation-recursion.html",
 )
 def test_a_function_may_be_part_of_a_loop_if_it_sends_to_a_queue_that_invokes_it(dev):
