@@ -30,9 +30,10 @@ endif
 .PHONY: help setup demo dashboard desk up down env tokens invoke audit lanes redrive example bootstrap synth diff deploy verify destroy lint format unit test newest explore soak bench browser bytecode docs screenshot lock
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {gsub(/[$$][$$]/, "$$", $$2); printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {gsub(/[$$][$$]/, "$$", $$2); gsub(/; /, "\n                  ", $$2); \
+		printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(VENV)/bin/inventory-orders node_modules/installed ## install the Python environment and the CDK command line (other targets call it)
+setup: $(VENV)/bin/inventory-orders node_modules/installed ## install the Python environment, with Node, and the CDK command line (other targets call it)
 
 demo: setup ## deploy to the embedded AWS, send 2,000 orders, pay and ship some, audit the books; ORDERS=FILE sends the orders of a file instead, UNCHECKED=1 also lines that are not orders
 	@$(RUN) demo $(if $(ORDERS),--orders $(ORDERS)) $(if $(UNCHECKED),--unchecked)
@@ -138,8 +139,8 @@ bench: setup $(VENV)/bench-installed ## benchmark the service and its alternativ
 # The pages of the desk are tested in a real browser. Without one those tests are skipped, with a message.
 browser: INSTALL = apt-get install --yes --no-install-recommends
 browser: setup
-	@$(VENV)/bin/python -m local.dashboard.browser || { \
-		[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || exit 0; \
+	@missing=$$($(VENV)/bin/python -m local.dashboard.browser 2>&1) || { \
+		[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { echo "$$missing" >&2; exit 0; }; \
 		echo "Installing Debian's chromium-headless-shell for the tests of the desk's pages"; \
 		mkdir -p .local/logs; \
 		{ apt-get update && { $(INSTALL) chromium-headless-shell || $(INSTALL) chromium; }; } \

@@ -143,22 +143,26 @@ NO_NETWORK = {
 
 
 @pytest.fixture
-def setup(tmp_path):
-    """Sets up a checkout in which one tool fails, with an output. Returns the lines that `make setup` prints."""
+def tools(tmp_path):
+    """The folder of the tools of a checkout that is not set up. None of them does anything."""
     for name in ("Makefile", "requirements-dev.txt", "pyproject.toml", "package.json"):
         (tmp_path / name).write_text((ROOT / name).read_text("utf-8"), "utf-8")
     (tmp_path / "package-lock.json").write_text("{}")
+    (tmp_path / "node_modules").mkdir()
+    folder = tmp_path / ".venv" / "bin"
+    for tool in ("python", "uv", "npm"):
+        script(folder / tool, "exit 0")
+    return folder
+
+
+@pytest.fixture
+def setup(tmp_path, tools):
+    """Sets up a checkout in which one tool fails, with an output. Returns the lines that `make setup` prints."""
 
     def run(failing, output):
-        tools = tmp_path / ".venv" / "bin"
-        for tool in ("uv", "npm"):
-            script(tools / tool, "exit 0")
-        # It makes no environment, has a pip, and says which Python it is.
-        python = tools / "python"
-        script(python, "exit 0")
         fails = f"cat >&2 <<'END'\n{output}\nEND\nexit 1"
         if failing == "pip":
-            script(python, f'case "$*" in *" install "*) {fails}\n;; esac')
+            script(tools / "python", f'case "$*" in *" install "*) {fails}\n;; esac')
         else:
             script(tools / failing, f'case "$*" in *sync*|*ci*) {fails}\n;; esac')
         done = make("setup", "PYTHON=.venv/bin/python", folder=tmp_path, dry=())
@@ -180,6 +184,24 @@ def test_without_a_network_the_setup_says_one_sentence(setup, tool):
 @pytest.mark.parametrize("tool", NO_NETWORK)
 def test_a_setup_that_fails_otherwise_says_why(setup, tool):
     assert setup(tool, "no space left\non the disk")[:2] == ["no space left", "on the disk"]
+
+
+@pytest.mark.parametrize("user", [0, 1000])
+def test_a_missing_browser_is_installed_or_asked_for(tmp_path, tools, monkeypatch, user):
+    script(tools / "python", 'case "$*" in *browser) echo "No browser: none" >&2; exit 1;; esac')
+    script(tmp_path / "bin" / "id", f"echo {user}")
+    script(tmp_path / "bin" / "apt-get", "exit 0")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    done = make("browser", "PYTHON=.venv/bin/python", folder=tmp_path, dry=())
+    assert done.returncode == 0
+    assert ("No browser: none" in done.stderr) is (user == 1000)
+    assert ("Installing" in done.stdout) is (user == 0)
+
+
+def test_help_puts_each_option_on_a_line_of_its_own():
+    lines = make("help", dry=()).stdout.splitlines()
+    assert "                  KEEP=1 keeps it for the next make up" in lines
+    assert not [line for line in lines if "; " in line]
 
 
 def test_make_runs_no_node_of_the_machine():
