@@ -333,15 +333,15 @@ def _install() -> None:
         [uv, "venv", "--clear", "--python", str(ROOT / ".venv" / "bin" / "python"), str(VENV)],
         environment,
     )
-    run_logged(
-        "emulator-install",
-        # Where Python may write no bytecode, each Lambda worker would compile what it imports.
-        [
-            *(uv, "pip", "sync", "--require-hashes", "--compile-bytecode"),
-            *("--python", str(VENV), str(_REQUIREMENTS)),
-        ],
-        environment,
-    )
+    # Where Python may write no bytecode, each Lambda worker would compile what it imports.
+    sync = [uv, "pip", "sync", "--require-hashes", "--compile-bytecode", "--python", str(VENV)]
+    try:
+        run_logged("emulator-install", [*sync, str(_REQUIREMENTS)], environment)
+    except UserError as error:
+        raise UserError(
+            f"{error}\n\nThe first start of the embedded AWS downloads its packages from PyPI. If PyPI is out of reach, "
+            "connect to the network, or name a mirror in UV_DEFAULT_INDEX"
+        ) from None
     stamp.write_text(digest, "utf-8")
 
 

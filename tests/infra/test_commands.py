@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from local import ROOT, stack
+from local import ROOT, emulator, stack
 from local.node import CDK, NODE, with_node
+from operations.errors import UserError
 
 APP = json.loads((ROOT / "cdk.json").read_text())["app"]
 
@@ -184,6 +185,19 @@ def test_without_a_network_the_setup_says_one_sentence(setup, tool):
 @pytest.mark.parametrize("tool", NO_NETWORK)
 def test_a_setup_that_fails_otherwise_says_why(setup, tool):
     assert setup(tool, "no space left\non the disk")[:2] == ["no space left", "on the disk"]
+
+
+def test_without_a_network_the_first_start_says_what_to_do(tmp_path, monkeypatch):
+    def run(name, *_):
+        if name == "emulator-install":
+            raise UserError("emulator-install failed")
+
+    monkeypatch.setattr(emulator, "VENV", tmp_path / "venv")
+    monkeypatch.setattr(emulator, "run_logged", run)
+    with pytest.raises(
+        UserError, match=r"^emulator-install failed\n\n.*connect to the network, or"
+    ):
+        emulator.install()
 
 
 @pytest.mark.parametrize("user", [0, 1000])
