@@ -35,8 +35,8 @@ help: ## this list
 
 setup: $(VENV)/bin/inventory-orders node_modules/installed ## install the Python environment, with Node, and the CDK command line (other targets call it)
 
-demo: setup ## deploy to the embedded AWS, send 2,000 orders, pay and ship some, audit the books; ORDERS=FILE sends the orders of a file instead, UNCHECKED=1 also lines that are not orders
-	@$(RUN) demo $(if $(ORDERS),--orders $(ORDERS)) $(if $(UNCHECKED),--unchecked)
+demo: setup ## deploy to the embedded AWS, send 2,000 orders, pay and ship some, audit the books; ORDERS=FILE sends the orders of a file instead; UNCHECKED=1 also sends what is not an order
+	@$(RUN) demo $(if $(ORDERS),--orders '$(ORDERS)') $(if $(UNCHECKED),--unchecked)
 
 dashboard: setup ## open the desk at the live CloudWatch dashboard on this machine; URL=1 prints its address and opens no browser
 	@$(RUN) dashboard $(if $(URL),--url)

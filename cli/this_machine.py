@@ -54,8 +54,11 @@ def demo(
 
     Its products are its own: their ids begin with demo-, and each run sets their stock.
     """
-    if orders is not None and not unchecked and not sample_orders.is_real(orders):
-        count_orders(orders)
+    if orders is not None:
+        # No shell does it: make puts the name between quotes, for names with spaces.
+        orders = orders.expanduser()
+        if not unchecked and not sample_orders.is_real(orders):
+            count_orders(orders)
     running = start_embedded(screen)
     # Start the dashboard before the orders: it has to watch the queues' depths, which are stored nowhere.
     page = background.start()

@@ -272,8 +272,8 @@ def day_of_file(run: str, path: Path) -> Workload:
     )
     short = sum(product.opening_stock < wanted[product.product_id] for product in products)
     text = (
-        f"{counted(len({m.order_id for m in messages} - {None}), 'order')} for {counted(len(products), 'product')}. Their ids begin with demo-, so no "
-        "product of yours changes. There are as many units as the orders want"
+        f"{counted(len({m.order_id for m in messages} - {None}), 'order')} for {counted(len(products), 'product')}. "
+        "The products' ids get demo- in front, so none of yours changes. There are as many units as the orders want"
         + (f", but fewer of {counted(short, 'best seller')}." if short else ".")
     )
     return Workload(

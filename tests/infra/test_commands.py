@@ -212,6 +212,10 @@ def test_a_missing_browser_is_installed_or_asked_for(tmp_path, tools, monkeypatc
     assert ("Installing" in done.stdout) is (user == 0)
 
 
+def test_a_file_of_orders_may_have_spaces_in_its_name():
+    assert dry_run("demo", "ORDERS=my orders.csv")[-1].endswith("demo --orders 'my orders.csv' ")
+
+
 def test_help_puts_each_option_on_a_line_of_its_own():
     lines = make("help", dry=()).stdout.splitlines()
     assert "                  KEEP=1 keeps it for the next make up" in lines

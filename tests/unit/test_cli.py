@@ -231,6 +231,12 @@ def test_after_ctrl_c_only_requests_in_flight_end(monkeypatch):
     assert len(sent) <= 40, "four senders, ten messages each"
 
 
+def test_the_demo_finds_a_file_in_the_home_folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    refused = str(RUNNER.invoke(main.app, ["demo", "--orders", "~/orders.csv"]).exception)
+    assert refused.startswith(f"{tmp_path / 'orders.csv'} cannot be read")
+
+
 def test_the_demo_refuses_what_send_refuses_before_it_starts_anything(monkeypatch, tmp_path):
     monkeypatch.setattr(this_machine, "start_embedded", lambda _: pytest.fail("it was started"))
     for path in (ROOT / "README.md", tmp_path, tmp_path / "none"):
