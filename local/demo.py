@@ -271,7 +271,7 @@ def day_of_file(run: str, path: Path) -> Workload:
         else f"The orders of {path.name}"
     )
     short = sum(product.opening_stock < wanted[product.product_id] for product in products)
-    text = (
+    text = ("Quantities and customers are invented: the data has neither. " if real else "") + (
         f"{counted(len({m.order_id for m in messages} - {None}), 'order')} for {counted(len(products), 'product')}. "
         "The products' ids get demo- in front, so none of yours changes. There are as many units as the orders want"
         + (f", but fewer of {counted(short, 'best seller')}." if short else ".")

@@ -242,14 +242,13 @@ def _show_end(result: DemoResult, console: Console) -> None:
         "times vary with the machine.[/]\n",
         console,
     )
-    failures = {
-        "message lost": result.lost,
-        "event missing": result.missing,
-        "difference between events and tables": len(result.differences),
-    }
-    if any(failures.values()):
-        found = ", ".join(_amount(number, words) for words, number in failures.items() if number)
-        console.print(f"[bold red]The demonstration failed:[/] {found}.")
+    failures = (
+        (result.lost, "message", "lost"),
+        (result.missing, "event", "missing"),
+        (len(result.differences), "difference", "between events and tables"),
+    )
+    if found := [f"{counted(number, thing)} {what}" for number, thing, what in failures if number]:
+        console.print(f"[bold red]The demonstration failed:[/] {', '.join(found)}.")
     if result.balance:
         console.print("[bold green]The books balance.[/]")
         return
@@ -267,12 +266,6 @@ def _show_end(result: DemoResult, console: Console) -> None:
 def _say(text: str, console: Console) -> None:
     """Print sentences, with line breaks between words."""
     console.print(text, soft_wrap=False)
-
-
-def _amount(number: int, words: str) -> str:
-    """Format a number of things that have a description: "2 messages lost"."""
-    thing, _, rest = words.partition(" ")
-    return f"{counted(number, thing)} {rest}"
 
 
 def _finding(account: Account) -> str:

@@ -428,6 +428,15 @@ def test_a_file_of_any_size_is_sent_whole_for_products_of_its_own(tmp_path, line
     assert unpaid not in sample_orders.demand(day.messages)
 
 
+def test_what_is_invented_is_said_of_the_real_orders_alone(tmp_path):
+    real = demo.day_of_file("d1", sample_orders.REAL_ORDERS)
+    assert len(real.messages) == sample_orders.REAL_ORDERS_SENT
+    assert real.text.startswith("Quantities and customers are invented")
+    assert (
+        "invented" not in demo.day_of_file("d1", file_of(tmp_path, ("o", "u", [("mug", 1)]))).text
+    )
+
+
 def test_the_longest_ids_of_a_file_stay_valid_and_different(tmp_path):
     path = file_of(tmp_path, *((f"{n}" * 128, "u", [("p" * 64, 1)]) for n in (1, 2)))
     day = demo.day_of_file("d1", path)
