@@ -45,6 +45,7 @@ def check_write(world: World, number: int, changes: Sequence[Change]) -> None:
     for change in changes:
         _check_change(world, change)
     _check_places(world, lanes)
+    _check_depot(world, every_page)
     _check_books(world, every_page)
 
 
@@ -101,6 +102,17 @@ def _check_places(world: World, lent: _SetAside) -> None:
                 row["status"] == "ACTIVE" and row["stockCount"] > least,
                 f"{name} is lent to {sorted(row['lentTo'])}, and {row['status']} with a stock of {row['stockCount']}",
             )
+
+
+def _check_depot(world: World, every_page: Iterable[Page]) -> None:
+    """Check that the depot's pages name each lent product, for the sweep to find it."""
+    shelves = [page for page in every_page if page.key.lane == DEPOT]
+    named = {name for page in shelves for name in (*page.entries, *page.emptied)}
+    for row in world.rows("Products"):
+        _require(
+            "lentTo" not in row or row["productId"] in named,
+            f"{row['productId']} is lent to {sorted(row.get('lentTo', ()))}, and on no page of the depot",
+        )
 
 
 def _check_change(world: World, change: Change) -> None:

@@ -923,6 +923,12 @@ MUTANTS = (
         RESTORED,
     ),
     _mutant(
+        "depot that forgets what it was emptied of",
+        *("domain/allocation.py", "                self._emptied[key].add(product_id)\n"),
+        "                pass\n",
+        LAST_IN_LANE,
+    ),
+    _mutant(
         "line that names a version that it did not make",
         *(
             "domain/allocation.py",

@@ -810,9 +810,12 @@ def _loan_and_row(world: World, rivals: int) -> None:
 
 
 def _last_unit_to_lend(world: World, rivals: int) -> None:
-    world.product("p", 2)
-    # One unit stays in the row. A borrows the other one, and sells it at the depot in the same transaction.
+    world.product("p", 3)
+    # The depot has sold all that it had before.
     world.meet_rivals("A", "p")
+    world.warm_up("A", order("before", p=2))
+    world.warm_up("B", receipt("r", "p", 1), function="adjust_stock")
+    # One unit stays in the row. A borrows the other one, and sells it at the depot in the same transaction.
     world.deliver("A", "place_orders", order("a", p=1))
     world.deliver("B", "place_orders", order("b", p=1))
     if rivals > 2:
