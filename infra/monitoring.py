@@ -157,7 +157,7 @@ class Monitoring(Construct):
             default_interval=Duration.hours(3),
         )
         dashboard.add_widgets(
-            cloudwatch.AlarmStatusWidget(alarms=alarms, title="Alarms", width=_COLUMNS, height=7)
+            cloudwatch.AlarmStatusWidget(alarms=alarms, title="Alarms", width=_COLUMNS, height=8)
         )
         for section in watched.sections(settings.hold_grace_seconds, api=settings.api):
             self._show(section, dashboard)
