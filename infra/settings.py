@@ -156,7 +156,7 @@ class Settings:
         """
         if not isinstance(stage, str) or not _STAGE.fullmatch(stage):
             raise SettingsError(
-                f"stage is {stage!r}; it must be 1 to 20 lowercase letters, digits or hyphens (-c stage=dev)"
+                f"stage is {json.dumps(stage)}; it must be 1 to 20 lowercase letters, digits or hyphens (-c stage=dev)"
             )
         chosen, sources = _choose(stage, settings, stages, overrides)
         jwt, claim = chosen["jwt"], (chosen["jwt"] or {}).get("operatorsClaim")
@@ -332,7 +332,7 @@ def _leaves(chosen: Mapping[str, Any], at: str = "") -> Iterator[tuple[str, Any]
 
 def _object(source: str, value: object) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise SettingsError(f"{source} in cdk.json must be an object, but is {value!r}")
+        raise SettingsError(f"{source} in cdk.json is {json.dumps(value)}; it must be an object")
     return value
 
 
@@ -356,7 +356,7 @@ def _violation(error: JsonSchemaValueException, sources: Mapping[str, str]) -> S
         full = f"{path}.{unknown}".removeprefix(".")
         return SettingsError(f"{_named(full, sources)} is unknown; {_hint(unknown, known)}")
     return SettingsError(
-        f"{_named(path, sources)} is {error.value!r}; it must be {must_be(definition)}"
+        f"{_named(path, sources)} is {json.dumps(error.value)}; it must be {must_be(definition)}"
     )
 
 

@@ -167,7 +167,11 @@ def differences(what: str, deployed: Any, found: Any) -> list[str]:
         ]
     if _plain(deployed) == _plain(found):
         return []
-    return [f"{what} is {found}, deployed was {deployed}"]
+    return [f"{what} is {_shown(found)}, deployed was {_shown(deployed)}"]
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
 def _plain(value: Any) -> Any:

@@ -233,7 +233,7 @@ def test_only_what_differs_from_what_was_deployed_is_named():
     deployed = {"BatchSize": 99, "Flag": True, "Types": ["a", "b"], "Nested": {"x": 1}}
     found = {"BatchSize": "99", "Flag": "true", "Types": ["b", "a"], "Nested": {"x": 2}, "More": 1}
     assert differences("it", deployed, found) == ["it Nested x is 2, deployed was 1"]
-    assert differences("it", {"Nested": {"x": 1}}, {}) == ["it Nested x is None, deployed was 1"]
+    assert differences("it", {"Nested": {"x": 1}}, {}) == ["it Nested x is null, deployed was 1"]
 
 
 def test_a_deployment_that_did_not_come_through_is_red(run):
@@ -333,7 +333,7 @@ def test_a_metric_that_never_arrives_is_red_after_fifteen_minutes(monkeypatch, r
         ),
         (
             {"DeletionProtectionEnabled": False},
-            "Orders DeletionProtectionEnabled is False, deployed was True",
+            "Orders DeletionProtectionEnabled is false, deployed was true",
         ),
         ({"recovery": "DISABLED"}, "Orders cannot be restored to a point in time"),
     ],
