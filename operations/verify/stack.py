@@ -42,7 +42,7 @@ def functions(run: Run) -> list[Line]:
     """The alias of every function leads to an active version, as it was deployed."""
     deployed = run.deployed
     found = deployed.of_type("AWS::Lambda::Function")
-    problems = []
+    problems, loops = [], []
     runtimes = set()
     versions = {
         alias["FunctionName"]: alias["FunctionVersion"]
@@ -62,12 +62,21 @@ def functions(run: Run) -> list[Line]:
         limit = run.aws.functions.get_function_concurrency(FunctionName=name)
         if limit.get("ReservedConcurrentExecutions") == 0:
             problems.append(f"{title} is stopped: its reserved concurrency is 0")
+        loop = run.aws.functions.get_function_recursion_config(FunctionName=name)
+        loops += differences(
+            title, {"RecursiveLoop": properties.get("RecursiveLoop", "Terminate")}, loop
+        )
         runtimes.add(f"{actual['Runtime']}, {' '.join(actual.get('Architectures', []))}")
     saw = (
         f"{len(found)} Active, updated; {names(runtimes)}; version, layer, role, memory, timeout, environment as "
         "deployed"
     )
-    return [judged("functions", problems, saw)]
+    return [
+        judged("functions", problems, saw),
+        not_here("recursion", "not on the embedded AWS: it drops `RecursiveLoop`")
+        if run.embedded
+        else judged("recursion", loops, "recursive loop detection as deployed"),
+    ]
 
 
 _OF_A_FUNCTION = (

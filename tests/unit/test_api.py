@@ -612,6 +612,24 @@ def test_every_refusal_speaks_of_path_query_and_body(api):
     assert refused.total() > 500
 
 
+def test_every_route_refuses_an_unknown_query_parameter(api):
+    """API Gateway may split `a%3Fb` in a path into the id `a` and a query `b`: then nothing acts on `a`."""
+    place(api)
+    before = [stock(), *map(str, boto3.client("dynamodb").scan(TableName="Orders")["Items"])]
+    for (method, template), (body, query) in good_requests().items():
+        path = template.format(orderId="o-1", productId="mug")
+        for name in ("b", ""):
+            said = api(method, path, body, query=query | {name: ""})
+            assert (said.code, said.document.get("field")) == (
+                (400, "SCHEMA_VIOLATION"),
+                name or '""',
+            )
+    assert before == [
+        stock(),
+        *map(str, boto3.client("dynamodb").scan(TableName="Orders")["Items"]),
+    ]
+
+
 def test_every_status_of_the_contract_is_seen(customers, monkeypatch):
     """What the contract promises is answered: each status of each route, but for those of API Gateway alone."""
     seen = {(*route, status) for route, status in statuses_seen(customers, monkeypatch)}

@@ -323,6 +323,36 @@ def test_a_metric_that_never_arrives_is_red_after_fifteen_minutes(monkeypatch, r
 
 
 @pytest.mark.parametrize(
+    ("deployed", "found", "says"),
+    [
+        ({"RecursiveLoop": "Allow"}, "Allow", None),
+        ({"RecursiveLoop": "Allow"}, "Terminate", "is Terminate, deployed was Allow"),
+        ({}, "Terminate", None),
+        ({}, "Allow", "is Allow, deployed was Terminate"),
+    ],
+)
+def test_changed_recursive_loop_detection_is_red(run, deployed, found, says):
+    run.deployed.resources["Place"]["Properties"] |= deployed
+    run.deployed.resources["Live"] = {
+        "Type": "AWS::Lambda::Alias",
+        "Properties": {"FunctionName": "place", "FunctionVersion": "1"},
+    }
+    active = {"State": "Active", "LastUpdateStatus": "Successful", "Version": "1"}
+    active["Environment"] = run.deployed.resources["Place"]["Properties"]["Environment"]
+    run.aws.functions = SimpleNamespace(
+        get_function_configuration=lambda **_: {"Runtime": "python3.14", **active},
+        get_function_concurrency=lambda **_: {},
+        get_function_recursion_config=lambda **_: {"RecursiveLoop": found},
+    )
+    functions, recursion = stack.functions(run)
+    assert functions.state is State.PASSED
+    assert recursion.state is (State.FAILED if says else State.PASSED)
+    assert (says or "as deployed") in recursion.saw
+    run.embedded = True
+    assert stack.functions(run)[1].state is State.NOT_HERE
+
+
+@pytest.mark.parametrize(
     ("change", "says"),
     [
         ({}, None),
