@@ -356,7 +356,7 @@ def alarms(run: Run) -> list[Line]:
             continue
         wanted = {name: value for name, value in properties.items() if name != "Tags"}
         wanted |= {"ActionsEnabled": True}
-        problems += differences(title, *(map(_with_queries_by_id, (wanted, actual))))
+        problems += differences(title, _with_queries_by_id(wanted), _with_queries_by_id(actual))
     lines = [judged("alarms", problems, f"{len(found)} as deployed, their actions switched on")]
     if run.embedded:
         return [

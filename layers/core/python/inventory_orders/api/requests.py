@@ -302,7 +302,7 @@ def check_path_can_name(name: str, value: str) -> None:
     """
     if value in (".", "..") or not _NOT_IN_PATHS.isdisjoint(value):
         raise malformed(
-            f"{name}: a path cannot name an id with /, ? or %, nor . and ..; choose another id, and encode it once",
+            f"{name}: over HTTP an id cannot contain /, ? or %, or be . or ..; use another id, and encode it once in paths",
             name,
         )
 
