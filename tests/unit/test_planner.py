@@ -411,7 +411,13 @@ def test_with_lanes_each_order_is_decided_once_and_sold_where_it_says(
                 assert (line.product_version, line.lane_page, line.lane_version) == wanted
                 assert line.product_created_at == stock.rows[line.product_id].created_at
     for product_id, units in stock.units.items():
-        assert stock.of(product_id) == units - sold[product_id] >= 0
+        assert stock.of(product_id) == units, "a plan changes none of its arguments"
+        lane = stock.sources.get(product_id)
+        if lane is not None:
+            left = stored[PageKey.of(lane, product_id)].entries.get(product_id)
+            assert (left.units if left else 0) == units - sold[product_id] >= 0
+        elif stored[product_id] is not None:
+            assert stored[product_id].stock_count == units - sold[product_id] >= 0
     for update in (u for t in transactions for u in t.updates):
         assert not update.after.lent_to or update.after.may_be_lent
 
@@ -444,6 +450,13 @@ def test_moves_come_first_and_the_release_once_with_the_last_that_needs_the_depo
         assert not alone
         assert not transaction.updates
         assert all(update.after.key.lane == OWN for update in transaction.pages)
+
+
+@given(orders, few_places, limits, releases, st.booleans())
+def test_the_same_orders_planned_twice_make_the_same_plan(batch, spec, limit, release, alone):
+    supply = Stock(spec).supply(release=release, alone=alone)
+    first = plan(batch, supply, (), limit)
+    assert plan(batch, supply, (), limit) == first
 
 
 in_groups = st.lists(

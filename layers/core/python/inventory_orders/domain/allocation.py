@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from copy import copy
 from dataclasses import dataclass, replace
 
 from inventory_orders.domain.allotments import DEPOT, Page, PageEntry, PageKey
@@ -57,6 +58,15 @@ class Allocation:
         self._touched_pages: dict[PageKey, None] = {}
         self._sold_from: set[PageKey] = set()
         self._lent: dict[str, int] = {}
+
+    def copied(self) -> Allocation:
+        """The same rows, pages and moves, in an allocation that changes apart from this one."""
+        other = Allocation({})
+        for name, value in vars(self).items():
+            setattr(other, name, copy(value))
+        other._entries = {key: dict(entries) for key, entries in self._entries.items()}
+        other._emptied = {key: set(emptied) for key, emptied in self._emptied.items()}
+        return other
 
     # ------------------------------------------------------------------ what is where
 

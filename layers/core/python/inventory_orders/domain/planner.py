@@ -98,7 +98,7 @@ class Supply:
     """Where the products of a batch are sold from in one round.
 
     Attributes:
-        allocation: The rows and pages that it is about, with what was moved and is not written yet. The plan changes it.
+        allocation: The rows and pages that it is about, with moves that are not written yet.
         sources: The lanes from which products are sold, by id; all others are sold from their rows.
         release: The lease of the depot, if it is held and will be for long enough. The last transaction that needs the
             depot ends it, if it has room for one more action.
@@ -395,7 +395,7 @@ def _ordered_keys(decisions: Iterable[Decision]) -> set[object]:
 
 def _write_down(drafts: Iterable[_Draft], supply: Supply) -> list[Transaction]:
     """Turn drafts into transactions, each of which finds rows and pages as those before it leave them."""
-    allocation, sources = supply.allocation, supply.sources
+    allocation, sources = supply.allocation.copied(), supply.sources
     transactions = []
     for draft in drafts:
         deltas = [item for decision in draft.decisions for item in decision.deltas.items()]
