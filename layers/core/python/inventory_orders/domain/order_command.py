@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar
+from typing import Any, ClassVar, assert_never
 
 from inventory_orders.domain.change import (
     MAX_NAMED_STEPS,
@@ -182,8 +182,10 @@ class OrderCommand(Change):
                 return self._expire(order)
             case OrderAction.RETURN:
                 return self._return(order)
-            case _:
+            case OrderAction.FULFIL | OrderAction.CANCEL:
                 return self._settle(order, status)
+            case unknown:
+                assert_never(unknown)
 
     # ------------------------------------------------------------------ what it means, by status
 

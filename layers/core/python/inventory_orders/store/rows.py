@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any
+from typing import Any, assert_never
 
 from inventory_orders.domain.allotments import LaneLease, Page, PageEntry, PageKey, StockPart
 from inventory_orders.domain.change import (
@@ -99,8 +99,10 @@ def key_of(key: Key | int) -> tuple[Table, tuple[str, ...]]:
             return Table.ORDERS, (order_id,)
         case AdjustmentKey(product_id, adjustment_id):
             return Table.STOCK_ADJUSTMENTS, (product_id, adjustment_id)
-        case _:
+        case str():
             return Table.PRODUCTS, (key,)
+        case unknown:
+            assert_never(unknown)
 
 
 def key_item(key: Key | int) -> dict[str, Any]:
