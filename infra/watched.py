@@ -246,7 +246,8 @@ ALARMS = (
         "{name}Throttles",
         Metric("Throttles", "Sum", "functions"),
         When(0, periods=3),
-        "{name} reached the account's concurrency limit. First: compare that limit with maximumConcurrency in cdk.json.",
+        "{name} reached the account's concurrency limit. First: compare that limit with the stack's needs (docs/reference.md, "
+        "Concurrent executions).",
     ),
     Alarm(
         "{name}RecursiveInvocationsDropped",

@@ -20,6 +20,7 @@ from cli.main import app
 from infra.settings import Settings, SettingsError
 from inventory_orders.api.orders import MAX_WAIT_SECONDS
 from inventory_orders.store.rows import Table
+from local import ROOT
 from operations import preflight
 from operations.account import AwsAccount
 from operations.aws import Aws
@@ -285,6 +286,19 @@ def test_the_publishers_of_a_table_follow_its_warm_throughput(account, stacks, w
         for name, (read, write) in wanted.items()
     }
     assert preflight.count_publishers(AwsAccount(None, "us-east-1"), "Shop", units) == publishers
+
+
+def test_the_reference_names_as_many_executions_as_deploy_counts(account):
+    account["describe_stacks"] = NOT_DEPLOYED
+    warm = {"Orders": {"readUnitsPerSecond": 12_000, "writeUnitsPerSecond": 40_000}}
+    new, most = (
+        preflight.count_publishers(AwsAccount(None, "us-east-1"), "Shop", units)
+        for units in ({}, warm)
+    )
+    queues = sum(q.maximumConcurrency for q in Settings.from_context("dev").queues.values())
+    page = (ROOT / "docs" / "reference.md").read_text("utf-8")
+    assert f"`maximumConcurrency` ({queues})" in page
+    assert f"({new} when new, {most} with `Orders` at 40,000 writes)" in page
 
 
 @pytest.mark.parametrize(("free", "said"), [(5113, True), (5114, False)])
