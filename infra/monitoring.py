@@ -126,7 +126,7 @@ class Monitoring(Construct):
         )
 
     def _mail(self, alarms: list[cloudwatch.Alarm], address: str) -> None:
-        """Mail each alarm when it goes on and when it goes off."""
+        """Mail each alarm when it turns on and when it turns off."""
         topic = sns.Topic(self, "Alarms", enforce_ssl=True)
         # `enforce_ssl` gives the topic a policy, which takes the place of the default one: without this statement
         # CloudWatch may not publish, and no alarm is mailed. docs.aws.amazon.com/sns/latest/dg/sns-access-policy-use-cases.html

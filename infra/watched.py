@@ -133,7 +133,7 @@ _UNDELIVERABLE = Metric(_VISIBLE, "Maximum", "undeliverable events")
 _A_MESSAGE_STAYS = When(0, silence=TreatMissingData.IGNORE)
 
 # `monitoring.py` fills the gaps in DynamoDB's metrics with 0. They arrive late, so the newest periods may have such a 0 in
-# spite of throttles: docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/using-metric-math.html. The alarm goes off while
+# spite of throttles: docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/using-metric-math.html. The alarm turns off while
 # two real values are left, so it does not matter what FILL makes of a metric without any.
 _THROTTLED = When(0, periods=5, breaching=3)
 
@@ -173,7 +173,7 @@ ALARMS = (
     Alarm(
         "MessagesDeadLettered",
         Metric("MessagesDeadLettered", "Sum", minutes=5),
-        # It goes off, so that the next one is mailed again. The queue's own alarm stays on while dead letters are left.
+        # It turns off, so that the next one is mailed again. The queue's own alarm stays on while dead letters are left.
         When(0),
         "A handler has just dead-lettered messages: they can never succeed as they are. First: read errorCode and "
         "errorMessage of the dead letters (inventory-orders status). They say what the sender has to fix.",

@@ -70,7 +70,7 @@ def _orders(summary: Mapping[str, Any]) -> list[_Cells]:
         (
             "Orders sent",
             f"{summary['ordersSent']:,}",
-            f"in {counted(summary['messagesSent'], 'message')}, which were:",
+            f"in {counted(summary['messagesSent'], 'message')}:",
         ),
         ("placed", f"{summary['ordersPlaced']:,}", "stock taken for every line"),
         ("rejected", f"{summary['ordersRejected']:,}", _reasons(summary["rejectedByReason"])),
@@ -232,8 +232,8 @@ def _show_end(result: DemoResult, console: Console) -> None:
     summary = result.summary
     if summary["deadLetters"]:
         _say(
-            f"The dashboard shows two alarms, both because of the {counted(summary['deadLetters'], 'dead letter')} of "
-            "this run. One goes off after five minutes, the other when the dead letters are deleted.",
+            f"Two alarms are on, because of this run's {counted(summary['deadLetters'], 'dead letter')}. Messages Dead "
+            "Lettered turns off after five minutes, Order Queue Dead Letters when you delete the dead letters.",
             console,
         )
     _say(

@@ -196,12 +196,12 @@ def _baskets() -> Iterator[OrderMessage]:
 
 
 def demand(messages: Sequence[OrderMessage]) -> dict[str, int]:
-    """Add up the units ordered of each product, over all valid orders."""
+    """Add up the units ordered of each product, over all valid orders. One that is sent twice counts once."""
+    valid = [message for message in reversed(messages) if message.order_id is not None]
     wanted: dict[str, int] = {}
-    for message in messages:
-        if message.order_id is not None:
-            for product_id, quantity in parse_order(message.body).quantities.items():
-                wanted[product_id] = wanted.get(product_id, 0) + quantity
+    for message in {message.order_id: message for message in valid}.values():
+        for product_id, quantity in parse_order(message.body).quantities.items():
+            wanted[product_id] = wanted.get(product_id, 0) + quantity
     return wanted
 
 

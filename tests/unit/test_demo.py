@@ -3,6 +3,7 @@
 import fcntl
 import io
 import json
+import re
 from dataclasses import replace
 from datetime import datetime
 from types import SimpleNamespace
@@ -428,6 +429,13 @@ def test_a_file_of_any_size_is_sent_whole_for_products_of_its_own(tmp_path, line
     assert unpaid not in sample_orders.demand(day.messages)
 
 
+def test_an_order_that_a_file_holds_twice_needs_its_units_once(tmp_path):
+    day = demo.day_of_file("d1", file_of(tmp_path, *[("o", "u", [("mug", 2)])] * 2))
+    assert "1 order for 1 product." in day.text
+    assert sample_orders.demand(day.messages) == {"demo-mug": 2}
+    assert day.products[0].opening_stock == 2
+
+
 def test_what_is_invented_is_said_of_the_real_orders_alone(tmp_path):
     real = demo.day_of_file("d1", sample_orders.REAL_ORDERS)
     assert len(real.messages) == sample_orders.REAL_ORDERS_SENT
@@ -488,10 +496,14 @@ def test_what_stops_the_demonstration_is_said_in_words(monkeypatch):
             demo.stock_up(tables.operated, [NewProduct("tea", 2)], "d1")
 
 
-def test_the_summary_names_the_alarms_that_dead_letters_set_off():
-    assert "shows two alarms, both because of the 1 dead letter of this run" in printed(result_of())
+def test_the_summary_names_the_alarms_that_dead_letters_turn_on():
+    said = " ".join(printed(result_of()).split())
+    assert "Two alarms are on, because of this run's 1 dead letter." in said
     assert "alarm" not in printed(result_of(dead_letters=[]))
     on = [alarm for alarm in ALARMS if "dead-lettered" in alarm.text]
+    for alarm in on:
+        # As the dashboard shows them.
+        assert re.sub(r"(?<=[a-z])(?=[A-Z])", " ", alarm.name.format(name="OrderQueue")) in said
     assert [alarm.metric.of == "handlers" for alarm in on] == [False, True]
     assert on[1].metric.minutes * on[1].when.periods == 5
 
