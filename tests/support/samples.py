@@ -126,8 +126,9 @@ def text() -> str:
         "    make invoke FUNCTION=place_orders EVENT=events/place_orders.json",
         "",
         "On a new stack, in this order, each event gets this answer. Without a running stack each command has a shop of its",
-        "own, so an event about an earlier order is refused. The exit status of `make invoke` is 3 if something was not",
-        "accepted. An event for another function is not sent at all.",
+        "own, so an event about an earlier order is refused. The exit status is that of `.venv/bin/inventory-orders",
+        "invoke FUNCTION EVENT`: 3 if something was not accepted; `make invoke` shows it as `Error 3`, and ends with 2. An",
+        "event for another function is not sent at all.",
     ]
     function = ""
     with opened():
