@@ -196,7 +196,7 @@ endif
 $(VENV)/installed: requirements-dev.txt
 	@test -w . || { echo "$(CURDIR) cannot be written to: set up in a copy that can" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
-		|| { echo "$(PYTHON) is no Python 3.11 or later; name one: make PYTHON=python3.12 ..." >&2; exit 1; }
+		|| { echo "$(PYTHON) is not Python 3.11 or later; name one: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@echo "Setting up the Python environment in $(VENV)" >&2
 	@$(if $(MADE_AGAIN),,$(VENV)/bin/python -m pip --version >/dev/null 2>&1 ||) $(PYTHON) -m venv --clear $(VENV) >&2
 	@sed -n '/^uv==/,/[^\\]$$/p' requirements-dev.txt >$(VENV)/uv.txt

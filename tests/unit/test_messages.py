@@ -106,7 +106,7 @@ def test_the_largest_order_is_half_as_large_as_a_message_may_be():
         (body(userId="\ud800"), "SCHEMA_VIOLATION", "userId", "1 to 128 printable"),
         (body(userId=None), "SCHEMA_VIOLATION", "userId", "but is null"),
         (body(items=[]), "SCHEMA_VIOLATION", "items", "1 to 1,000 lines"),
-        (body(items={}), "SCHEMA_VIOLATION", "items", "but is an object that is empty"),
+        (body(items={}), "SCHEMA_VIOLATION", "items", "but is an empty object"),
         (body(items=GOOD["items"] * 1001), "SCHEMA_VIOLATION", "items", "1 to 1,000 lines"),
         (body(items=["p"]), "SCHEMA_VIOLATION", "items[0]", "must be a line"),
         (body(items=[{"productId": "p"}]), "SCHEMA_VIOLATION", "items[0].quantity", "is missing"),

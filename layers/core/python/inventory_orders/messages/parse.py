@@ -334,8 +334,8 @@ def not_one_of(field: str, allowed: Iterable[str], given: Any) -> str:
 def _shown(value: Any) -> str:
     """A value of the sender's, short enough to show."""
     if isinstance(value, dict | list):
-        kind = "an object" if isinstance(value, dict) else "a list"
-        return f"{kind} of {len(value)}" if value else f"{kind} that is empty"
+        article, kind = ("an", "object") if isinstance(value, dict) else ("a", "list")
+        return f"{article} {kind} of {len(value)}" if value else f"an empty {kind}"
     text = json.dumps(value)
     return text if len(text) <= 80 else f"{text[:80]}..."
 
