@@ -784,10 +784,7 @@ def load(
     report = errors or file.with_name(f"{file.name}.errors.csv")
     _check_report(report)
     with aside.status(f"Reading {file.name}"):
-        try:
-            catalogue = read_catalogue(file)
-        except UserError as error:
-            raise typer.BadParameter(str(error), param_hint="FILE") from error
+        catalogue = read_catalogue(file)
     store, began = aws_of(account).store(), time.monotonic()
     work, failure, status = _carry_out(catalogue, store, rate, check=check)
     _show_load(work, time.monotonic() - began, check=check)

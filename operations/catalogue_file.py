@@ -10,11 +10,9 @@ the file alone, so that a second load means the same:
 from __future__ import annotations
 
 import csv
-import gzip
 import hashlib
 import json
 import re
-import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -37,6 +35,15 @@ from inventory_orders.messages.parse import (
 from inventory_orders.messages.strict_json import strict_json
 from operations.errors import UserError
 from operations.json_lines import check_json_lines
+from operations.text_files import (
+    DELIMITERS,
+    SAVE_AS_UTF8,
+    csv_rows,
+    delimiter_of,
+    first_line,
+    not_utf8,
+    opened,
+)
 
 FUNCTIONS = {
     "create": "manage_products",
@@ -112,9 +119,9 @@ class CatalogueFile:
 
 
 def read_catalogue(path: Path) -> CatalogueFile:
-    """Read a file, which may be compressed (`.gz`).
+    """Read a file, which may be compressed with gzip.
 
-    `.csv` is CSV with a header; `.jsonl`, `.ndjson` and `.json` are JSON lines; for other names the first line decides.
+    `.jsonl`, `.ndjson` and `.json` are JSON lines; for other names the first line decides whether it is CSV.
 
     Raises:
         UserError: The file cannot be read, or is neither.
@@ -123,32 +130,27 @@ def read_catalogue(path: Path) -> CatalogueFile:
         raise UserError(
             f"{path} is a report of bad lines. Correct these lines in the file that it is about, and load that file again"
         )
-    saved = datetime.fromtimestamp(path.stat().st_mtime, UTC)
-    reader = _Reader(timestamp(saved))
-    opener = gzip.open if path.suffix == ".gz" else open
-    try:
+    what = "a catalogue"
+    with opened(path, what) as lines:
+        first = first_line(lines)
+        lines.seek(0)
+        saved = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+        reader = _Reader(timestamp(saved))
         # Bytes that are not UTF-8 make their line a bad one, and do not end the read.
-        with opener(
-            path, "rt", encoding="utf-8-sig", errors="surrogateescape", newline=""
-        ) as lines:
-            if _holds_json(path, lines.readline()):
-                lines.seek(0)
-                check_json_lines(path, lines, "a catalogue", _EXAMPLE)
-                lines.seek(0)
-                reader.read_json(lines)
-            else:
-                lines.seek(0)
-                reader.read_csv(lines)
-    except (OSError, EOFError, zlib.error) as error:
-        raise UserError(f"{path} cannot be read: {error}") from error
+        if _holds_json(path, first):
+            check_json_lines(path, lines, what, _EXAMPLE)
+            lines.seek(0)
+            reader.read_json(lines)
+        else:
+            reader.read_csv(path, lines, delimiter_of(first))
     return reader.file
 
 
 def _holds_json(path: Path, first: str) -> bool:
     kind = Path(path.name.removesuffix(".gz")).suffix.lower()
-    if kind in {".jsonl", ".ndjson", ".json"}:
-        return True
-    return kind != ".csv" and first.lstrip("\ufeff \t").startswith(("{", "["))
+    return kind in {".jsonl", ".ndjson", ".json"} or first.lstrip("\ufeff \t").startswith(
+        ("{", "[")
+    )
 
 
 class _Reader:
@@ -171,25 +173,17 @@ class _Reader:
             if text:
                 self._take(number, [text], partial(_parsed, text))
 
-    def read_csv(self, lines: Iterable[str]) -> None:
+    def read_csv(self, path: Path, lines: Iterable[str], delimiter: str) -> None:
         """Read CSV with a header. An empty cell means that the field is absent.
 
         Raises:
             UserError: The header is wrong, or a quotation mark is never closed.
         """
-        rows = csv.reader(lines, strict=True)
-        try:
-            header = next(rows, [])
-            _check_header(header)
-            number = rows.line_num + 1
-            for cells in rows:
-                if any(cells):
-                    self._take(number, cells, partial(_document, header, cells))
-                number = rows.line_num + 1
-        except csv.Error as error:
-            raise UserError(
-                f"line {rows.line_num} is not CSV ({error}); check its quotation marks. Nothing was written"
-            ) from error
+        rows = csv_rows(path, lines, delimiter)
+        number, header = next(rows, (1, []))
+        _check_header(f"{path}, line {number},", header)
+        for number, cells in rows:
+            self._take(number, cells, partial(_document, header, cells, delimiter))
 
     def _take(self, number: int, texts: Sequence[str], read: Callable[[], Any]) -> None:
         """Take a line: its texts, and the function that makes a document of them."""
@@ -271,7 +265,7 @@ class _Reader:
             raise PoisonMessageError("DUPLICATE_LINE", f"line {first} {what}; {fix}")
 
 
-def _check_header(header: Sequence[str]) -> None:
+def _check_header(where: str, header: Sequence[str]) -> None:
     """Check the header of a CSV file.
 
     Raises:
@@ -279,19 +273,21 @@ def _check_header(header: Sequence[str]) -> None:
     """
     unknown = [name for name in header if name not in COLUMNS]
     twice = {name for name in header if header.count(name) > 1}
+    if any(map(not_utf8, header)):
+        raise UserError(f"{where} is not UTF-8; {SAVE_AS_UTF8}")
     if unknown or twice or "productId" not in header:
         problem = "the column productId is missing"
         if unknown:
-            problem = f"there is no column {unknown[0][:64]!a}"
+            problem = f'the column "{unknown[0][:64]}" is unknown'
         elif twice:
             problem = f"the column {min(twice)} is there twice"
         raise UserError(
-            f"line 1 is not the header of a catalogue: {problem}. It names columns, separated by commas, out of "
+            f"{where} is not the header of a catalogue: {problem}. A catalogue has productId and others of the columns "
             f"{', '.join(COLUMNS)}"
         )
 
 
-def _document(header: Sequence[str], cells: Sequence[str]) -> dict[str, Any]:
+def _document(header: Sequence[str], cells: Sequence[str], delimiter: str) -> dict[str, Any]:
     """Make a command of a row.
 
     Raises:
@@ -301,7 +297,7 @@ def _document(header: Sequence[str], cells: Sequence[str]) -> dict[str, Any]:
         raise PoisonMessageError(
             "BAD_ROW",
             f"the row has {len(cells)} cells, but the header has {len(header)}; "
-            "put quotation marks around a text with commas",
+            f"put quotation marks around a value that contains {DELIMITERS[delimiter]}",
         )
     fields: dict[str, Any] = {
         name: int(cell) if name in _NUMBERS and _WHOLE_NUMBER.fullmatch(cell) else cell
@@ -330,14 +326,8 @@ def _digest(content: Any) -> str:
 
 
 def _check_utf8(texts: Iterable[str]) -> None:
-    # `surrogateescape` keeps each byte that is not UTF-8 as a character of its own.
-    if any(
-        "\udc80" <= character <= "\udcff"
-        for text in texts
-        if not text.isascii()
-        for character in text
-    ):
-        raise PoisonMessageError("NOT_UTF8", "the line is not UTF-8; save the file as UTF-8")
+    if any(map(not_utf8, texts)):
+        raise PoisonMessageError("NOT_UTF8", f"the line is not UTF-8; {SAVE_AS_UTF8}")
 
 
 def _product_id(document: Any) -> str:

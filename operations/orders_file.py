@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
 import hashlib
 import json
 import re
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from inventory_orders.errors import PoisonMessageError
 from inventory_orders.messages.parse import MAX_QUANTITY, parse_order
 from operations.errors import UserError
 from operations.json_lines import check_json_lines
+from operations.text_files import (
+    DELIMITERS,
+    SAVE_AS_UTF8,
+    csv_rows,
+    delimiter_of,
+    first_line,
+    not_utf8,
+    opened,
+)
 from operations.words import counted
 
 COLUMNS = ("orderId", "userId", "productId", "quantity")
@@ -26,11 +31,6 @@ COLUMNS = ("orderId", "userId", "productId", "quantity")
 
 _HEADER = ",".join(COLUMNS)
 _EXAMPLE = '{"orderId": "o-1", "userId": "u-1", "items": [{"productId": "p-1", "quantity": 2}]}'
-_GZIP = b"\x1f\x8b"
-# Excel writes semicolons where the decimal separator is a comma.
-_DELIMITERS = {",": "a comma", ";": "a semicolon", "\t": "a tab"}
-# `surrogateescape` keeps each byte that is not UTF-8 as a character of its own.
-_NOT_UTF8 = re.compile("[\udc80-\udcff]")
 _FAULTS_SHOWN = 3
 
 
@@ -127,42 +127,24 @@ def _checked(body: str) -> tuple[OrderMessage, PoisonMessageError | None]:
 
 
 def _entries(path: Path) -> Iterator[_Entry]:
-    try:
-        with _opened(path) as file:
-            lines = _utf8(path, file)
-            first = next((line for line in lines if line.strip()), "")
+    what = "a file of orders"
+    with opened(path, what) as file:
+        first = first_line(_utf8(path, file))
+        file.seek(0)
+        lines = _utf8(path, file)
+        if first.lstrip().startswith(("{", "[")):
+            check_json_lines(path, lines, what, _EXAMPLE)
             file.seek(0)
-            lines = _utf8(path, file)
-            if first.lstrip().startswith(("{", "[")):
-                check_json_lines(path, lines, "a file of orders", _EXAMPLE)
-                file.seek(0)
-                yield from _json_lines(_utf8(path, file))
-            else:
-                yield from _csv(path, lines, max(_DELIMITERS, key=first.count))
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise UserError(
-            f"{path} is not a whole .gz file ({error}); make or fetch it again"
-        ) from error
-    except OSError as error:
-        what = (error.strerror or str(error)).lower()
-        raise UserError(f"{path} cannot be read ({what}); name a file of orders") from error
+            yield from _json_lines(_utf8(path, file))
+        else:
+            yield from _csv(path, lines, delimiter_of(first))
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[TextIO]:
-    with path.open("rb") as raw:
-        opener: Any = gzip.open if raw.read(2) == _GZIP else open
-    with opener(path, "rt", encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-        yield file
-
-
-def _utf8(path: Path, file: TextIO) -> Iterator[str]:
+def _utf8(path: Path, file: Iterable[str]) -> Iterator[str]:
     for number, line in enumerate(file, start=1):
-        found = None if line.isascii() else _NOT_UTF8.search(line)
-        if found:
+        if place := not_utf8(line):
             raise UserError(
-                f"{path}, line {number}, character {found.start() + 1}: is not UTF-8; save the file as UTF-8 "
-                '(in Excel as "CSV UTF-8")'
+                f"{path}, line {number}, character {place}: is not UTF-8; {SAVE_AS_UTF8}"
             )
         yield line
 
@@ -217,7 +199,7 @@ def _csv(path: Path, lines: Iterable[str], delimiter: str) -> Iterator[_Entry]:
         if len(cells) != len(COLUMNS):
             fault = (
                 f": has {len(cells)} cells, but the header has {len(COLUMNS)}; "
-                f"put quotation marks around a value that contains {_DELIMITERS[delimiter]}"
+                f"put quotation marks around a value that contains {DELIMITERS[delimiter]}"
             )
             yield _Entry(number, message_of(delimiter.join(cells)), fault)
             continue
@@ -264,23 +246,13 @@ def _rows(path: Path, lines: Iterable[str], delimiter: str) -> Iterator[tuple[in
     Raises:
         UserError: The header is wrong, or quotation marks are.
     """
-    rows = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
-    places: list[int] | None = None
-    number = 1
-    try:
-        for cells in rows:
-            if any(cells):
-                if places is None:
-                    places = _places(f"{path}, line {number}", cells)
-                elif len(cells) == len(places):
-                    yield number, [cells[place] for place in places]
-                else:
-                    yield number, cells
-            number = rows.line_num + 1
-    except csv.Error as error:
-        raise UserError(
-            f"{path}, line {number}, is not CSV ({error}); check its quotation marks"
-        ) from error
+    rows = csv_rows(path, lines, delimiter)
+    places: list[int] = []
+    for number, header in islice(rows, 1):
+        places = _places(f"{path}, line {number}", header)
+    for number, cells in rows:
+        whole = len(cells) == len(places)
+        yield number, [cells[place] for place in places] if whole else cells
 
 
 def _places(where: str, header: Sequence[str]) -> list[int]:

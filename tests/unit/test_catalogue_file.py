@@ -209,10 +209,20 @@ def test_a_line_that_is_not_utf8(read):
 
 
 @pytest.mark.parametrize("name", ["f.csv", "f.csv.gz", "f.txt", "f"])
-def test_a_file_as_a_spreadsheet_saves_it(read, name):
-    content = "\ufeffproductId,openingStock,name\r\np,1,Thé\r\n".encode()
-    file = read(gzip.compress(content) if name.endswith(".gz") else content, name)
-    assert (file.creations[0].content.name, file.bad) == ("Thé", [])
+@pytest.mark.parametrize("compress", [bytes, gzip.compress], ids=["plain", "gzip"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "productId,openingStock,name\r\np,1,Thé\r\n",
+        "productId;openingStock;name\r\np;1;Thé\r\n",
+        "productId\topeningStock\tname\r\np\t1\tThé\r\n",
+        "\r\nproductId,openingStock,name,,\r\np,1,Thé,,\r\n , , ,,\r\n",
+    ],
+    ids=["commas", "semicolons", "tabs", "empty rows and columns"],
+)
+def test_a_file_as_a_spreadsheet_saves_it(read, name, compress, content):
+    file = read(compress(f"\ufeff{content}".encode()), name)
+    assert (file.creations[0].content.name, file.good, file.bad) == ("Thé", 1, [])
 
 
 @pytest.mark.parametrize("name", ["f.jsonl", "f.json.gz", "f.txt", "f"])
@@ -225,14 +235,24 @@ def test_a_file_of_json_lines_by_any_name(read, name):
 @pytest.mark.parametrize(
     ("content", "name", "said"),
     [
-        ("productId;openingStock\np;1\n", "f.csv", "there is no column 'productId;openingStock'"),
+        ("Handle;Title\np;1\n", "f.csv", 'line 1, .* the column "Handle" is unknown'),
+        (
+            "productId|openingStock\np|1\n",
+            "f.csv",
+            r'the column "productId\|openingStock" is unknown',
+        ),
         ("openingStock\n1\n", "f.csv", "the column productId is missing"),
         ("productId,productId\np,p\n", "f.csv", "the column productId is there twice"),
         ("", "f.csv", "the column productId is missing"),
-        ('productId,openingStock\np,"1\n', "f.csv", "is not CSV"),
-        (b"\x1f\x8b broken", "f.csv.gz", "cannot be read"),
-        (gzip.compress(b"productId,openingStock\np,1\n" * 99)[:-20], "f.csv.gz", "cannot be read"),
-        ("plain text", "f.csv.gz", "cannot be read"),
+        ('productId,openingStock\np,"1\n', "f.csv", "line 2, is not CSV"),
+        ("productId\tname\np\tTea\n".encode("utf-16"), "f.csv", "line 1, is not UTF-8; save the"),
+        (
+            b"PK\x03\x04\x14\x00\xff",
+            "f.xlsx",
+            "is a workbook or a zip archive; a catalogue is text",
+        ),
+        (b"\x1f\x8b broken", "f.csv.gz", "is not a whole .gz file"),
+        (gzip.compress(b"productId,openingStock\np,1\n" * 99)[:-20], "f.csv", "is not a whole .gz"),
         ((ROOT / "cdk.json").read_text(), "cdk.json", r"cdk.json has a JSON object .*\"app\""),
         (
             '{"orderId": "o", "userId": "u", "items": []}',
@@ -242,8 +262,8 @@ def test_a_file_of_json_lines_by_any_name(read, name):
         (json.dumps([{"productId": "p"}] * 2), "f.json", r"is a JSON list of 2; .*jq -c '.\[\]' f"),
     ],
     ids=[
-        *("semicolons", "no id", "twice", "empty", "open quote", "broken", "cut", "not gzip"),
-        *("settings", "orders", "list"),
+        *("a shop's export", "bars", "no id", "twice", "empty", "open quote", "UTF-16", "workbook"),
+        *("broken", "cut", "settings", "orders", "list"),
     ],
 )
 def test_a_file_that_is_no_catalogue_is_refused_as_a_whole(read, content, name, said):

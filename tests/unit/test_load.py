@@ -29,6 +29,7 @@ from local.examples import lose_responses
 from local.sample_orders import catalogue
 from operations import load as loading
 from operations.catalogue_file import read_catalogue
+from operations.errors import UserError
 from operations.load import Done, Load
 from simulated_aws import ManualClock, virtual_time
 from tests.support.clock import FakeClock
@@ -407,11 +408,13 @@ class TestTheCommand:
         )
         assert shelf.rows()[Table.PRODUCTS] == []
 
-    @pytest.mark.parametrize("content", ["productId;openingStock\np;1\n", ""])
-    def test_a_file_that_is_no_catalogue_is_a_mistake_in_its_use(self, shelf, run, content):
-        assert "is not the header of a catalogue" in run(shelf.path, content=content, status=2)
+    def test_a_file_that_is_no_catalogue_is_an_error_in_one_line(self, shelf, run):
+        """No box is drawn around it, so the command that it suggests can be copied."""
         run(shelf.path.with_name("missing.csv"), status=2)
         run(shelf.path.parent, status=2)
+        shelf.path.write_text('[{"productId": "p"}]')
+        with pytest.raises(UserError, match=r"Make it with: jq -c '.\[\]' catalogue.csv$"):
+            app(["load", str(shelf.path)], standalone_mode=False)
 
     def test_what_ended_it_and_what_to_do_is_said(self, shelf, run, monkeypatch):
         shelf.store.__class__ = Refusing

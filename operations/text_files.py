@@ -1,0 +1,94 @@
+"""Files that people bring: JSON lines, or CSV as spreadsheets write it, compressed or not."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import re
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+from operations.errors import UserError
+
+SAVE_AS_UTF8 = 'save the file as UTF-8 (in Excel as "CSV UTF-8")'
+
+DELIMITERS = {",": "a comma", ";": "a semicolon", "\t": "a tab"}
+"""What may separate the cells of CSV. Excel writes semicolons where the decimal separator is a comma."""
+
+_GZIP = b"\x1f\x8b"
+_ZIP = b"PK\x03\x04"
+# `surrogateescape` keeps each byte that is not UTF-8 as a character of its own.
+_NOT_UTF8 = re.compile("[\udc80-\udcff]")
+
+
+@contextmanager
+def opened(path: Path, what: str) -> Iterator[TextIO]:
+    """Open a file, which may be compressed with gzip, whatever its name says.
+
+    Args:
+        path: The file.
+        what: What it should be, in words.
+
+    Raises:
+        UserError: It cannot be read, or is a workbook.
+    """
+    try:
+        with path.open("rb") as raw:
+            begin = raw.read(4)
+        if begin == _ZIP:
+            raise UserError(
+                f'{path} is a workbook or a zip archive; {what} is text. Save it as CSV (in Excel as "CSV UTF-8"), or unpack it'
+            )
+        opener: Any = gzip.open if begin.startswith(_GZIP) else open
+        with opener(path, "rt", encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+            yield file
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise UserError(
+            f"{path} is not a whole .gz file ({error}); make or fetch it again"
+        ) from error
+    except OSError as error:
+        said = (error.strerror or str(error)).lower()
+        raise UserError(f"{path} cannot be read ({said}); name {what}") from error
+
+
+def not_utf8(text: str) -> int:
+    """The place of the first character that is not UTF-8, from 1; 0 if all are."""
+    found = None if text.isascii() else _NOT_UTF8.search(text)
+    return found.start() + 1 if found else 0
+
+
+def first_line(lines: Iterable[str]) -> str:
+    """The first line with text; empty if there is none."""
+    return next((line for line in lines if line.strip()), "")
+
+
+def delimiter_of(header: str) -> str:
+    """What separates the cells of a header."""
+    return max(DELIMITERS, key=header.count)
+
+
+def csv_rows(path: Path, lines: Iterable[str], delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """Read the rows that are not empty, the header first, each with the number of its first line.
+
+    Empty cells to the right of the header's last name are left out: spreadsheets write columns that were once in use.
+
+    Raises:
+        UserError: Quotation marks are wrong.
+    """
+    rows = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
+    number, width = 1, 0
+    try:
+        for cells in rows:
+            if any(cells):
+                while len(cells) > width and not cells[-1]:
+                    cells.pop()
+                width = width or len(cells)
+                yield number, cells
+            number = rows.line_num + 1
+    except csv.Error as error:
+        raise UserError(
+            f"{path}, line {number}, is not CSV ({error}); check its quotation marks"
+        ) from error
