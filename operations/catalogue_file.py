@@ -28,9 +28,9 @@ from inventory_orders.errors import PoisonMessageError
 from inventory_orders.messages.parse import (
     catalogue_event,
     checked_id,
+    command_in,
     not_one_of,
     notes_in,
-    parse_command,
 )
 from inventory_orders.messages.strict_json import strict_json
 from operations.errors import UserError
@@ -221,7 +221,7 @@ class _Reader:
             self._add_change(number, fields)
 
     def _add_creation(self, number: int, fields: dict[str, Any]) -> None:
-        command = parse_command(fields, FUNCTIONS["create"])
+        command = command_in(fields, FUNCTIONS["create"])
         product_id = command["productId"]
         self._must_be_first(number, f"creates {product_id}", "remove one", "create", product_id)
         new = NewProduct(
@@ -236,7 +236,7 @@ class _Reader:
 
     def _add_adjustment(self, number: int, fields: dict[str, Any]) -> None:
         derived = [fields.get(name) for name in ("productId", "delta", "reason")]
-        command = parse_command({"adjustmentId": _digest(derived), **fields}, FUNCTIONS["adjust"])
+        command = command_in({"adjustmentId": _digest(derived), **fields}, FUNCTIONS["adjust"])
         product_id, adjustment_id = command["productId"], command["adjustmentId"]
         how = f"as {adjustment_id}" if "adjustmentId" in fields else "in the same way"
         what, fix = f"adjusts {product_id} {how}", "give each an adjustmentId of its own"
@@ -249,7 +249,7 @@ class _Reader:
 
     def _add_change(self, number: int, fields: dict[str, Any]) -> None:
         given = {"eventId": _digest(fields.get("details")), "eventTime": self._saved} | fields
-        command = parse_command(given, FUNCTIONS["changeDetails"])
+        command = command_in(given, FUNCTIONS["changeDetails"])
         event = catalogue_event(command, self._now)
         # A derived id does not say which of two changes is newer.
         event_id = fields.get("eventId", "")
@@ -321,7 +321,7 @@ def _parsed(text: str) -> Any:
 
 def _digest(content: Any) -> str:
     """Make an id that follows from content."""
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), default=str)
     return f"load-{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
 

@@ -83,7 +83,7 @@ def _granted(lease: Lease, asked: float) -> direct.Answer:
     answer: direct.Answer = {"lease": lease.token, "grantedSeconds": round(lease.granted, 3)}
     if lease.granted < asked:
         answer["message"] = (
-            f"granted for {lease.granted:.1f} s, not for {asked} s: a lease ends with the invocation that took it. "
-            "With outliveInvocation it lasts as long as you ask"
+            f"granted for {lease.granted:.1f} s, not for {asked} s: without outliveInvocation a lease ends with the call "
+            "that took it"
         )
     return answer

@@ -51,7 +51,7 @@ def test_orders_through_both_queues_end_where_they_belong(aws, embedded_aws):
     }
     for message_id in (bad_id, bad_fifo_id):
         assert found[message_id].body == bad
-        assert found[message_id].code == "INVALID_JSON"
+        assert found[message_id].code == "SCHEMA_VIOLATION"
         assert "without quotes or decimals, but is 1.5" in found[message_id].message
 
 

@@ -150,6 +150,7 @@ def test_a_bad_line_of_any_kind_spares_its_neighbours(read):
                 "[1]",
                 '{"productId": "p", "openingStock": 1, "openingStock": 2}',
                 '{"productId": "p", "openingStock": 2.0}',
+                '{"action": "adjust", "productId": "p", "delta": 2.5, "reason": "A"}',
                 '{"action": "delist", "productId": "p"}',
                 '{"action": ["create"], "productId": "p"}',
                 '{"action": "adjust", "productId": "p", "delta": 0, "reason": "A"}',
@@ -166,8 +167,8 @@ def test_a_bad_line_of_any_kind_spares_its_neighbours(read):
     assert [line.content.product_id for line in file.creations] == ["good"]
     assert file.good == 1
     assert [bad.code for bad in file.bad] == [
-        *("INVALID_JSON", "SCHEMA_VIOLATION", "INVALID_JSON", "INVALID_JSON"),
-        *("UNSUPPORTED_ACTION", "UNSUPPORTED_ACTION", *["SCHEMA_VIOLATION"] * 4),
+        *("INVALID_JSON", "SCHEMA_VIOLATION", "INVALID_JSON", "SCHEMA_VIOLATION"),
+        *("SCHEMA_VIOLATION", *["UNSUPPORTED_ACTION"] * 2, *["SCHEMA_VIOLATION"] * 4),
         "EVENT_FROM_THE_FUTURE",
     ]
     assert "at column 2, at its end" in file.bad[0].message

@@ -157,8 +157,8 @@ def test_the_poison_samples_say_what_to_fix(handle, shop_environment):
     ), "all but the one whose id the last one uses again"
     codes = Counter(dead_letter.code for dead_letter in found)
     assert codes == {
-        "INVALID_JSON": 4,
-        "SCHEMA_VIOLATION": 7,
+        "INVALID_JSON": 3,
+        "SCHEMA_VIOLATION": 8,
         "TOO_MANY_PRODUCTS": 1,
         "ORDER_ID_REUSED": 1,
     }

@@ -17,7 +17,7 @@ from inventory_orders.domain.order import Order, added_up
 from inventory_orders.domain.product import CatalogueEvent
 from inventory_orders.errors import PoisonMessageError
 from inventory_orders.messages.schema import json_schema
-from inventory_orders.messages.strict_json import shown_key, strict_json
+from inventory_orders.messages.strict_json import Decimal, shown_key, strict_json
 
 MAX_DISTINCT_PRODUCTS = 99
 """Products that one transaction of 100 actions can hold beside the order."""
@@ -336,15 +336,15 @@ def _shown(value: Any) -> str:
     if isinstance(value, dict | list):
         article, kind = ("an", "object") if isinstance(value, dict) else ("a", "list")
         return f"{article} {kind} of {len(value)}" if value else f"an empty {kind}"
-    text = json.dumps(value)
+    text = value.text if isinstance(value, Decimal) else json.dumps(value)
     return text if len(text) <= 80 else f"{text[:80]}..."
 
 
 def _remedy(error: JsonSchemaValueException) -> str:
     """What to do about a number that should be in quotes, or should not."""
-    value, kind = error.value, error.definition.get("type")
-    if kind == "string" and isinstance(value, int) and not isinstance(value, bool):
-        return f'; put it in quotes: "{value}"'
+    value, kind = error.value, error.definition.get("type", "")
+    if "string" in kind and isinstance(value, int | Decimal) and not isinstance(value, bool):
+        return f'; put it in quotes: "{_shown(value)}"'
     if kind == "integer" and isinstance(value, str) and _WHOLE_NUMBER.fullmatch(value):
         return f"; remove the quotes: {int(value)}"
     return ""

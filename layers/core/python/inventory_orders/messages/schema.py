@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,21 +20,3 @@ def json_schema(name: str) -> dict[str, Any]:
     text = (_SCHEMAS / f"{name}.json").read_text("utf-8")
     schema: dict[str, Any] = json.loads(text, object_hook=resolved)
     return schema
-
-
-@cache
-def field_descriptions() -> Mapping[str, str]:
-    """What each field that a message or command may have must be, by its name: one meaning, where it has several."""
-    return {
-        name: field["description"]
-        for file in ("commands", "catalogue_event", "adjustment", "order")
-        for part in _parts(json_schema(file))
-        for name, field in part.get("properties", {}).items()
-    }
-
-
-def _parts(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    yield schema
-    for part in schema.values():
-        if isinstance(part, dict):
-            yield from _parts(part)

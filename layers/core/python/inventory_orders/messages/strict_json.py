@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import dataclass
 from typing import Any
 
 from inventory_orders.errors import PoisonMessageError
-from inventory_orders.messages.schema import field_descriptions
 
 # Far more than any valid number; a longer one would cost time that grows with the square of its length.
 _MAX_DIGITS = 20
@@ -18,11 +18,18 @@ def shown_key(key: str) -> str:
     return json.dumps(key[:64])[1:-1] or '""'
 
 
+@dataclass(frozen=True, slots=True)
+class Decimal:
+    """A number with a point or an exponent, as it is written: 2.0 is not a quantity."""
+
+    text: str
+
+
 def strict_json(body: str) -> Any:
     """Parse JSON without the liberties that let two readers of one body see two things.
 
-    Not accepted are floats (2.0 is not a quantity), NaN and the infinities, duplicate keys, numbers of more than 20
-    digits, and nesting so deep that the parser gives up.
+    Not accepted are NaN and the infinities, duplicate keys, numbers of more than 20 digits, and nesting so deep that the
+    parser gives up. A number with a point or an exponent becomes a `Decimal`, which no schema accepts.
 
     Raises:
         PoisonMessageError: With code `INVALID_JSON` and what to fix.
@@ -39,7 +46,7 @@ def strict_json(body: str) -> Any:
     except RecursionError:
         problem = "the body is nested too deeply"
     if reader.liberties:
-        problem = reader.liberties[0].what(field)
+        problem = reader.liberties[0]
     raise PoisonMessageError("INVALID_JSON", f"{field}: {problem}" if field else problem, field)
 
 
@@ -61,24 +68,6 @@ class _Liberty(str):
 
     __slots__ = ()
 
-    def what(self, field: str) -> str:  # noqa: ARG002
-        """What is wrong, with the value of this field."""
-        return self
-
-
-class _Decimal(_Liberty):
-    """A number with a point or an exponent, as it is written."""
-
-    __slots__ = ()
-
-    def what(self, field: str) -> str:
-        if field.startswith("attributes."):
-            return f"must be a text, a whole number, true or false, but is {self}; put it in quotes"
-        if not field or field.endswith("]"):
-            return f"{self} is not a whole number; write it without point and exponent"
-        wanted = field_descriptions().get(field.rpartition(".")[2])
-        return f"must be {wanted}, but is {self}" if wanted else "unknown field; remove it"
-
 
 class _Pairs(list[tuple[str, Any]]):
     """An object with a key that stands twice."""
@@ -95,13 +84,13 @@ class _Reader(json.JSONDecoder):
         super().__init__(
             object_pairs_hook=self._object,
             parse_int=self._whole_number,
-            parse_float=self._float,
+            parse_float=lambda text: Decimal(text[:40]),
             parse_constant=self._constant,
         )
         self.liberties: list[_Liberty] = []
 
-    def _noted(self, liberty: _Liberty | str) -> _Liberty:
-        self.liberties.append(liberty if isinstance(liberty, _Liberty) else _Liberty(liberty))
+    def _noted(self, what: str) -> _Liberty:
+        self.liberties.append(_Liberty(what))
         return self.liberties[-1]
 
     def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any] | _Pairs:
@@ -119,9 +108,6 @@ class _Reader(json.JSONDecoder):
                 f"a number has {len(text)} digits; at most {_MAX_DIGITS} are read. Put an id in quotes"
             )
         return int(text)
-
-    def _float(self, text: str) -> _Liberty:
-        return self._noted(_Decimal(text[:40]))
 
     def _constant(self, text: str) -> _Liberty:
         return self._noted(f"{text} is not JSON; write a whole number")
