@@ -178,7 +178,9 @@ def test_the_running_api_keeps_its_contract(aws, api, monkeypatch):
     # Two processes, which wait for answers most of the time. Not several threads of one: Python 3.11's parser counts its
     # depth for all of them together, and Hypothesis parses code.
     with ThreadPoolExecutor(2) as pool:
-        assert sum(pool.map(tested, ("^/orders", "^/(?!orders)"))) == len(ROUTES)
+        routes = sum(pool.map(tested, ("^/orders", "^/(?!orders|counts)")))
+    # While a count holds the lease of a product, an order for it cannot be cancelled: that is a 503, and no fault.
+    assert routes + tested("^/counts") == len(ROUTES)
 
 
 # ---------------------------------------------------------------------- with tokens
