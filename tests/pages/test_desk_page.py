@@ -147,6 +147,18 @@ def test_what_fails_is_said_and_a_lost_answer_is_sent_again_under_the_same_id(fa
     assert shop.stock(TEA) == before + 5
 
 
+def test_a_change_that_another_desk_made_is_shown_with_what_the_order_is_now(page, shop):
+    place(shop, "o-1", paid=False)
+    page.goto(shop.address())
+    page.goto(f"{shop.origin}/#/order/o-1")
+    confirm = page.get_by_role("button", name="Confirm o-1")
+    confirm.wait_for()
+    for action in ("confirm", "fulfil"):
+        shop.command("ChangeOrders", action=action, orderId="o-1")
+    confirm.click()
+    said(page, "Confirm order o-1: done before, nothing changed; the order is FULFILLED")
+
+
 def test_in_production_each_change_asks_and_escape_is_a_no(page):
     with desk_for(page, is_embedded=False, is_production=True) as shop:
         place(shop, "o-1", paid=False)
