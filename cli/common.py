@@ -157,7 +157,7 @@ def aws_of(account: str | None, console: Console = screen) -> Aws:
     if running is None:
         raise UserError(
             "the embedded AWS is not running; start it with `make up`, or name a stage of your account: "
-            "--stage dev"
+            "--stage dev (with make: STAGE=dev)"
         )
     use_embedded(running.endpoint)
     aws = Aws.of_stack(stack.STACK_NAME)

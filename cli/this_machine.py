@@ -183,13 +183,22 @@ def _open(address: str, what: str, note: str, *, url: bool) -> None:
         webbrowser.open(address)
 
 
-@app.command(rich_help_panel=_PANEL)
-def env() -> None:
-    """Print lines for a shell that point any AWS client at the running embedded AWS, until that shell ends."""
+def _running() -> emulator.Emulator:
+    """Find the embedded AWS, for a command that has no --stage.
+
+    Raises:
+        UserError: It is not running.
+    """
     running = emulator.running()
     if running is None:
         raise UserError("the embedded AWS is not running; start it with `make up`")
-    settings = embedded_settings(running.endpoint)
+    return running
+
+
+@app.command(rich_help_panel=_PANEL)
+def env() -> None:
+    """Print lines for a shell that point any AWS client at the running embedded AWS, until that shell ends."""
+    settings = embedded_settings(_running().endpoint)
     # Such as AWS_PROFILE, which the empty configuration lacks, and AWS_SESSION_TOKEN.
     others = [name for name in os.environ if name.startswith("AWS_") and name not in settings]
     if others:
@@ -209,6 +218,7 @@ def print_tokens(
 
     The tokens are valid for 12 hours, and only here.
     """
+    _running()
     aws = aws_of(None, aside)
     for name, value in {
         "CUSTOMER_API": HttpApi.of(aws, "CustomerApiUrl").url,

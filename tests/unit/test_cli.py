@@ -248,6 +248,15 @@ def test_the_demo_refuses_what_send_refuses_before_it_starts_anything(monkeypatc
         assert str(path) in refused[0]
 
 
+@pytest.mark.parametrize("command", ["env", "tokens", "audit", "lanes", "redrive"])
+def test_without_an_embedded_aws_a_stage_is_named_only_where_one_is_taken(monkeypatch, command):
+    monkeypatch.setattr(emulator, "running", lambda: None)
+    said = str(RUNNER.invoke(main.app, [command]).exception)
+    assert "start it with `make up`" in said
+    takes_stage = "--stage" in RUNNER.invoke(main.app, [command, "--help"]).output
+    assert ("--stage dev (with make: STAGE=dev)" in said) == takes_stage
+
+
 @pytest.mark.parametrize("command", ["stock", "audit", "lanes", "orders"])
 def test_an_id_that_begins_with_a_minus_is_no_option(monkeypatch, command):
     monkeypatch.setattr(emulator, "running", lambda: None)
