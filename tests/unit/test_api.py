@@ -1185,6 +1185,16 @@ def test_a_refused_decrement_is_listed_and_no_part_of_the_history(api):
     assert [one["adjustmentId"] for one in history] == [listed[-1]["adjustmentId"]]
 
 
+def test_a_history_does_not_begin_with_empty_pages_after_many_refused_decrements(api, monkeypatch):
+    monkeypatch.setattr("inventory_orders.api.products.MAX_LISTED", 1)
+    handler = load_handler("adjust_stock").lambda_handler
+    take = {"action": "decrement", "productId": TEA, "quantity": 999}
+    for number in range(3):
+        handler(take | {"adjustmentId": f"d{number}"}, FakeContext("adjust_stock"))
+    (opening,) = api("GET", f"/products/{TEA}/history").document["entries"]
+    assert opening["reason"] == "OPENING"
+
+
 def test_a_cancelled_order_gives_its_stock_back(api):
     place(api)
     said = api("POST", "/orders/o-1/cancel")

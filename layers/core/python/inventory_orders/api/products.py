@@ -229,17 +229,23 @@ def list_history(
         shown = {"entries": entries, "unreadable": unreadable}
         return shown, last and replace(last, at=_AMONG_ORDERS)
 
-    first: list[Shown] = []
-    last: ListPosition | None = None
-    if after is None or not after.at:
+    def read_booked(after: ListPosition | None) -> tuple[Shown, ListPosition | None]:
         adjustments, last = _adjustments(product_id, MAX_LISTED, after, client)
         booked = (adjustment for adjustment in adjustments if "rejected" not in adjustment)
-        first = [{"action": "adjust", "at": a.pop("appliedAt", ""), **a} for a in booked]
+        entries = [{"action": "adjust", "at": a.pop("appliedAt", ""), **a} for a in booked]
+        return {"entries": entries}, last
+
+    first: Shown = {"entries": []}
+    last: ListPosition | None = None
+    if after is None or not after.at:
+        first, last = page_with_content(read_booked, after, deadline)
         after = None
     shown: Shown = {"entries": [], "unreadable": []}
     if last is None:
         shown, last = page_with_content(read_page, after, deadline)
-    return HttpAnswer(200, shown | {"entries": first + shown["entries"]} | next_page(name, last))
+    return HttpAnswer(
+        200, shown | {"entries": first["entries"] + shown["entries"]} | next_page(name, last)
+    )
 
 
 _AMONG_ORDERS = "orders"
