@@ -88,8 +88,8 @@ class Adjustment(Change):
 class Decrement(Adjustment):
     """Units taken away by a command whose rejection is final.
 
-    An atomic decrement names no version. Once it is rejected, only the stored rejection keeps an earlier attempt, of which
-    nobody knows where it is, from taking the units after all.
+    An atomic decrement is not conditioned on a version, and an earlier attempt may still be under way when it is rejected.
+    Only the stored rejection keeps that attempt from taking the units after all.
     """
 
     stores_rejection: ClassVar = True

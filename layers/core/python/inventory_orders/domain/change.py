@@ -61,7 +61,7 @@ _REJECTIONS = {
     "DISCONTINUED_PRODUCT": "{subject} is discontinued and takes no more orders",
     "INSUFFICIENT_STOCK": "there is not enough of {subject}: {wanted:,} wanted, {available:,} available",
     "BELOW_FLOOR": "it would take the stock of {subject} below its floor (-backorderLimit): {wanted:,} to take away, "
-    "{available:,} available; correct the delta, or book what is missing first",
+    "{available:,} available; take away fewer, or book what is missing first",
     "ORDER_REJECTED": "the order {subject} was rejected and holds no stock; if it was paid, give the money back",
     "ORDER_CANCELLED": "the order {subject} is cancelled; if it was paid, give the money back",
     "ORDER_EXPIRED": "the hold of the order {subject} ended before it was paid; if it was paid since, give the money back",

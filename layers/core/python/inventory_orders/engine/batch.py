@@ -291,10 +291,10 @@ class Batch:
     def reject_unwritten(self, decisions: Iterable[Decision]) -> None:
         """Reject changes whose rejection is not stored, unless their records show that they are done.
 
-        Each rejection was true when it was planned, at a moment that is past by now. A record that is missing after it was
-        missing then, so that what was short was short without the change's own effect, however often the row was written
-        since. The record of a change of stock is read in one moment with its product. Read one after the other, the two may
-        show a part of a transaction: the stock after it, and no record yet.
+        Each rejection was true when it was planned. A record that is still missing now was missing then, so the change itself
+        did not cause the shortage, however often the row was written since. The record of a change of stock is read in one
+        moment with its product: read one after the other, the two may show a part of a transaction, with the stock after it
+        and no record yet.
         docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html
         """
         planned = {decision.change.record_key: decision for decision in decisions}

@@ -29,7 +29,7 @@ class AtomicDecrement:
     lanes hold some of the product, also above 0. The engine reclaims what they hold.
     A product that was not seen yet is read once. Where the condition fails the engine decides, with a read.
     It is safe under retries because it carries a token, and its adjustment row exists or not with it. No version fences
-    it, and a receipt may let a late attempt succeed: the engine stores a rejection in the place of that row.
+    it, and a receipt may let a late attempt succeed: the engine stores a rejection in place of that row.
 
     Args:
         committer: The engine, for the optimistic path.

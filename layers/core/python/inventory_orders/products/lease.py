@@ -332,7 +332,7 @@ class Lease:
             StoreError: DynamoDB failed.
         """
         client, key = self.client, count.key
-        # Alone it could be missed beside an attempt that is seen in part: see `Batch.read_to_reject`.
+        # Read without the product, it could be missed while an attempt shows in part: see `Batch.reject_unwritten`.
         found = client.call(lambda: client.store.read_together([key.product_id, key]), deadline)
         stored = found.records.get(key)
         if isinstance(stored, CorruptItemError):
