@@ -87,7 +87,7 @@ REFUSED: Mapping[str, str] = {
     "NEWER_EVENT_APPLIED": "`change`, `changePrice`: an event with a later time was applied; the price stays",
     "EVENT_ID_REUSED": "`changeDetails`: another event of this id and time was applied",
     "LEASE_LOST": "`count_stock`: the lease has ended, or a rival wrote since; the count will not be booked: acquire again and count again",
-    "ADJUSTMENT_ID_REUSED": "`commit`: another adjustment has this id; the lease is still held",
+    "ADJUSTMENT_ID_REUSED": "`commit`: another adjustment has this id; while the lease lasts, commit under another one",
 }
 """Reasons of `REFUSED` that only direct commands get, beside those of the engine (`RejectionReason`)."""
 

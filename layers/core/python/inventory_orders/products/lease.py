@@ -266,7 +266,7 @@ class Lease:
             LeaseLostError: The lease has expired, or another wrote since: the count means nothing now, and no earlier
                 attempt will be booked.
             ProductNotFoundError: The product is gone, and so is every earlier attempt.
-            RejectedError: `ADJUSTMENT_ID_REUSED`: the id belongs to another adjustment; the lease is still held.
+            RejectedError: `ADJUSTMENT_ID_REUSED`: the id belongs to another adjustment; a lease that is live stays so.
             ContentionError: Transactions of others were in the way until the time ran out.
             StoreError: DynamoDB failed.
         """
