@@ -106,11 +106,13 @@ def read_event(path: Path, function: str) -> Any:
         UserError: The file does not exist, cannot be read, or is not JSON.
     """
     try:
-        return json.loads(path.read_text("utf-8"))
+        return json.loads(path.read_text("utf-8-sig"))
     except FileNotFoundError:
         samples = sorted((ROOT / "events").glob(f"{function}*.json"))
         shown = "".join(f"\n  {sample.relative_to(ROOT)}" for sample in samples)
         raise UserError(f"{path} does not exist; samples for {function}:{shown}") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not UTF-8; save the file as UTF-8") from error
     except ValueError as error:
         raise UserError(f"{path} is not JSON: {error}") from error
     except OSError as error:

@@ -28,10 +28,11 @@ from inventory_orders.errors import PoisonMessageError
 from inventory_orders.messages.parse import (
     catalogue_event,
     checked_id,
-    command_in,
     not_one_of,
     notes_in,
+    validated_part,
 )
+from inventory_orders.messages.schema import json_schema
 from inventory_orders.messages.strict_json import strict_json
 from operations.errors import UserError
 from operations.json_lines import check_json_lines
@@ -221,7 +222,7 @@ class _Reader:
             self._add_change(number, fields)
 
     def _add_creation(self, number: int, fields: dict[str, Any]) -> None:
-        command = command_in(fields, FUNCTIONS["create"])
+        command = _command("create", fields)
         product_id = command["productId"]
         self._must_be_first(number, f"creates {product_id}", "remove one", "create", product_id)
         new = NewProduct(
@@ -236,7 +237,7 @@ class _Reader:
 
     def _add_adjustment(self, number: int, fields: dict[str, Any]) -> None:
         derived = [fields.get(name) for name in ("productId", "delta", "reason")]
-        command = command_in({"adjustmentId": _digest(derived), **fields}, FUNCTIONS["adjust"])
+        command = _command("adjust", {"adjustmentId": _digest(derived), **fields})
         product_id, adjustment_id = command["productId"], command["adjustmentId"]
         how = f"as {adjustment_id}" if "adjustmentId" in fields else "in the same way"
         what, fix = f"adjusts {product_id} {how}", "give each an adjustmentId of its own"
@@ -249,7 +250,7 @@ class _Reader:
 
     def _add_change(self, number: int, fields: dict[str, Any]) -> None:
         given = {"eventId": _digest(fields.get("details")), "eventTime": self._saved} | fields
-        command = command_in(given, FUNCTIONS["changeDetails"])
+        command = _command("changeDetails", given)
         event = catalogue_event(command, self._now)
         # A derived id does not say which of two changes is newer.
         event_id = fields.get("eventId", "")
@@ -317,6 +318,12 @@ def _parsed(text: str) -> Any:
         # The report gives the number of the line in the file.
         message = error.message.replace(" at line 1, column ", " at column ")
         raise PoisonMessageError(error.code, message, error.field) from None
+
+
+def _command(action: str, fields: dict[str, Any]) -> dict[str, Any]:
+    function = FUNCTIONS[action]
+    known = json_schema("commands")[function][action]["properties"]
+    return validated_part(fields, function, action, known, "the line")
 
 
 def _digest(content: Any) -> str:

@@ -132,8 +132,7 @@ def test_bad_cells_are_named_in_the_words_of_the_handlers(read):
         (4, "SCHEMA_VIOLATION",
          "openingStock: must be a whole number from 0 to 1,000,000,000, but is -1"),
         (5, "SCHEMA_VIOLATION",
-         'openingStock: is missing; the message must be a command such as {"action": "create", '
-         '"productId": "tea-earl-grey", "openingStock": 40}'),
+         "openingStock: is missing in the line; it must be a whole number from 0 to 1,000,000,000"),
         (6, "SCHEMA_VIOLATION",
          "price: must be a price in minor units of the currency: a whole number from 0 to "
          '1,000,000,000, but is "1e3"'),

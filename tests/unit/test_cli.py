@@ -308,6 +308,15 @@ def test_a_directory_is_no_event(tmp_path):
         invoke.read_event(tmp_path, "place_orders")
 
 
+def test_an_event_may_begin_with_a_byte_order_mark_but_is_utf8(tmp_path):
+    event = tmp_path / "event.json"
+    event.write_text("\ufeff{}")
+    assert invoke.read_event(event, "sweep") == {}
+    event.write_text("{}", "utf-16")
+    with pytest.raises(UserError, match="is not UTF-8; save the file as UTF-8"):
+        invoke.read_event(event, "sweep")
+
+
 def test_the_samples_for_the_function_are_named_each_on_a_line(tmp_path):
     with pytest.raises(UserError) as caught:
         invoke.read_event(tmp_path / "none.json", "sweep")
