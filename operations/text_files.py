@@ -33,9 +33,13 @@ def opened(path: Path, what: str) -> Iterator[TextIO]:
         what: What it should be, in words.
 
     Raises:
-        UserError: It cannot be read, or is a workbook.
+        UserError: It cannot be read, or is a workbook or a pipe.
     """
     try:
+        if path.is_fifo():
+            raise UserError(
+                f"{path} is a pipe, and would be read twice; write {what} to disk first"
+            )
         with path.open("rb") as raw:
             begin = raw.read(4)
         if begin == _ZIP:

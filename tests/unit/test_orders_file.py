@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import re
 
 import pytest
@@ -196,6 +197,12 @@ def test_only_the_first_errors_are_listed(tmp_path):
     path = written(tmp_path, f"{HEADER}\n" + "".join(f"o-{n},u,tea,x\n" for n in range(5)))
     with pytest.raises(UserError, match=r"5 errors in 5 orders(?s:.*)line 4, (?s:.*)and 2 more"):
         count_orders(path)
+
+
+def test_a_pipe_is_refused_because_the_file_is_read_twice(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UserError, match="is a pipe, and would be read twice; write a file of"):
+        count_orders(tmp_path / "pipe")
 
 
 def test_a_folder_an_empty_file_and_one_of_text_hold_no_orders(tmp_path):
