@@ -97,7 +97,15 @@ def never_paid(run: str) -> list[Order]:
 
 def own_id(product_id: str) -> str:
     """The id of a product that stands for another one in the demonstration, which changes no product of others."""
-    return f"{_OWN}{product_id}"[:_LONGEST_PRODUCT_ID]
+    return _prefixed(_OWN, product_id, _LONGEST_PRODUCT_ID)
+
+
+def _prefixed(prefix: str, given: str, longest: int) -> str:
+    """Put a prefix before an id. If that is too long, a hash replaces the id, so that different ids stay different."""
+    long = f"{prefix}{given}"
+    return (
+        long if len(long) <= longest else prefix + hashlib.sha256(given.encode()).hexdigest()[:40]
+    )
 
 
 def of_own_products(messages: Iterable[OrderMessage]) -> list[OrderMessage]:
@@ -165,7 +173,10 @@ def orders_of(path: Path, run: str, count: int | None) -> list[OrderMessage]:
         message
         if message.order_id is None
         else message_of(
-            json.dumps(json.loads(message.body) | {"orderId": _id_of_run(run, message.order_id)})
+            json.dumps(
+                json.loads(message.body)
+                | {"orderId": _prefixed(f"{run}-", message.order_id, _LONGEST_ORDER_ID)}
+            )
         )
         for message in islice(messages, count)
     ]
@@ -174,13 +185,6 @@ def orders_of(path: Path, run: str, count: int | None) -> list[OrderMessage]:
 def is_real(path: Path) -> bool:
     """Whether this is the file `REAL_ORDERS`."""
     return path.resolve() == REAL_ORDERS
-
-
-def _id_of_run(run: str, order_id: str) -> str:
-    long = f"{run}-{order_id}"
-    if len(long) <= _LONGEST_ORDER_ID:
-        return long
-    return f"{run}-{hashlib.sha256(order_id.encode()).hexdigest()}"
 
 
 def _baskets() -> Iterator[OrderMessage]:

@@ -446,9 +446,9 @@ def test_what_is_invented_is_said_of_the_real_orders_alone(tmp_path):
 
 
 def test_the_longest_ids_of_a_file_stay_valid_and_different(tmp_path):
-    path = file_of(tmp_path, *((f"{n}" * 128, "u", [("p" * 64, 1)]) for n in (1, 2)))
-    day = demo.day_of_file("d1", path)
-    assert len(day.order_ids) == 2
+    orders = ((f"{n}" * 128, "u", [("p" * 63 + f"{n}", 1)]) for n in (1, 2))
+    day = demo.day_of_file("d1", file_of(tmp_path, *orders))
+    assert len(day.order_ids) == len(sample_orders.demand(day.messages)) == 2
     assert all(order_id.startswith("d1-") for order_id in day.order_ids)
 
 
