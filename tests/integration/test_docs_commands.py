@@ -212,6 +212,9 @@ def test_an_order_is_placed_read_and_listed_as_the_page_on_the_api_says(aws):
     assert refused["code"] == "OPERATORS_ONLY"
     (order,) = seen["orders"]
     assert confirmed["status"] == order["status"] == "CONFIRMED"
+    page = (ROOT / "docs" / "api.md").read_text("utf-8")
+    assert json.dumps(refused) in page
+    assert json.dumps(confirmed) in page
 
 
 def stock_of(aws, product_id):
