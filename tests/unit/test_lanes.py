@@ -988,21 +988,27 @@ def test_who_waits_for_a_lease_looks_at_the_row_alone(shop):
 # ---------------------------------------------------------------------- much at once
 
 
-def fill_the_depots_page(shop, product_id, products):
-    """Make the depot's page of a product hold so many others, which nobody wants."""
+def fill_the_depots_page(shop, product_id, products, emptied=0):
+    """Make the depot's page of a product name so many others: those it holds, which nobody wants, and those it ran out of."""
     key = PageKey.of(DEPOT, product_id)
     created = "2026-01-01T00:00:00.000000+00:00"
-    page = Page(key, 1, "epoch", {f"x{n}": PageEntry(created, 1) for n in range(products)})
+    entries = {f"x{n}": PageEntry(created, 1) for n in range(products)}
+    page = Page(key, 1, "epoch", entries, emptied=frozenset(f"y{n}" for n in range(emptied)))
     item = encode({"page": str(key), "_version": 1, "epoch": "epoch"})
     item |= {"units": {"B": base64.b64encode(page_units(page)).decode()}}
     shop.tables.aws.dynamodb.answer("PutItem", {"TableName": "Allotments", "Item": item})
 
 
-@pytest.mark.parametrize(("products", "is_lent"), [(MAX_PRODUCTS, False), (100, True)])
-def test_what_does_not_fit_into_the_depots_page_is_sold_from_its_row(shop, products, is_lent):
+@pytest.mark.parametrize(
+    ("products", "emptied", "is_lent"),
+    [(MAX_PRODUCTS, 0, False), (1, MAX_PRODUCTS - 1, False), (100, 100, True)],
+)
+def test_what_does_not_fit_into_the_depots_page_is_sold_from_its_row(
+    shop, products, emptied, is_lent
+):
     shop.create("p")
     worker = shop.worker()
-    fill_the_depots_page(shop, "p", products)
+    fill_the_depots_page(shop, "p", products, emptied)
     for _ in range(3):
         assert shop.statuses(worker, shop.order("p")) == [APPLIED]
     assert (shop.source(f"o{shop.orders}") is not None) == is_lent
