@@ -53,7 +53,7 @@ from operations.account import AwsAccount
 from operations.errors import UserError
 from operations.orders_file import OrderMessage, count_orders, read_orders
 from operations.redrive import MAY_SUCCEED_NOW
-from operations.words import counted
+from operations.words import counted, without_full_stop
 
 if TYPE_CHECKING:
     from inventory_orders.store.dynamodb import Store
@@ -646,7 +646,7 @@ def _read_dead_letters(
             )
         except (BotoCoreError, ClientError) as error:
             raise UserError(
-                f"{name}: {error}. Nothing is lost: fix this, then run the command again"
+                f"{name}: {without_full_stop(error)}. Nothing is lost: fix this, then run the command again"
             ) from error
 
     with (

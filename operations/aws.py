@@ -17,6 +17,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, READ_LIMIT, Store
 from inventory_orders.store.rows import Item, Table
 from operations.errors import LostAnswerError, UserError
+from operations.words import without_full_stop
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudformation import CloudFormationClient
@@ -113,8 +114,8 @@ class Aws:
             )
         except (BotoCoreError, ClientError, KeyError, IndexError) as error:
             raise UserError(
-                f"the stack {stack_name} cannot be read: {error}. Deploy it first (`make up` on this machine, "
-                f"`make deploy STAGE=...` on an account)"
+                f"the stack {stack_name} cannot be read: {without_full_stop(error)}. Deploy it first "
+                "(`make up` on this machine, `make deploy STAGE=...` on an account)"
             ) from error
 
     @property

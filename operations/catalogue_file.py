@@ -134,6 +134,8 @@ def read_catalogue(path: Path) -> CatalogueFile:
     what = "a catalogue"
     with opened(path, what) as lines:
         first = first_line(lines)
+        if not first.strip():
+            raise UserError(f"{path} is empty; a catalogue has one line for each product")
         lines.seek(0)
         saved = datetime.fromtimestamp(path.stat().st_mtime, UTC)
         reader = _Reader(timestamp(saved))

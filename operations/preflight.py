@@ -11,6 +11,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from operations.errors import UserError
 from operations.queues import FIFO, FIFO_DEAD_LETTERS, depth_of
+from operations.words import without_full_stop
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudformation import CloudFormationClient
@@ -185,9 +186,9 @@ def check_removed_queue(account: AwsAccount, stack_name: str) -> None:
         waiting, dead = (depth_of(sqs, outputs[n]).total for n in (FIFO, FIFO_DEAD_LETTERS))
     except (BotoCoreError, ClientError) as error:
         raise UserError(
-            f"whether orders wait in the FIFO queue, which fifoQueue false removes, cannot be checked: {error}. Deploy "
-            "with cloudformation:DescribeStacks on the stack and sqs:GetQueueAttributes on the FIFO queue and its "
-            "dead-letter queue, or keep the queue (fifoQueue true in cdk.json)"
+            "whether orders wait in the FIFO queue, which fifoQueue false removes, cannot be checked: "
+            f"{without_full_stop(error)}. Deploy with cloudformation:DescribeStacks on the stack and sqs:GetQueueAttributes on the FIFO "
+            "queue and its dead-letter queue, or keep the queue (fifoQueue true in cdk.json)"
         ) from error
     if waiting or dead:
         raise UserError(

@@ -24,6 +24,7 @@ from operations.aws import Aws, get_items, scan
 from operations.errors import UserError
 from operations.republish import Republished, republish, rows_since
 from operations.verify.deployed import Deployed, Properties
+from operations.words import without_full_stop
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import TagTypeDef
@@ -223,8 +224,8 @@ class Restore:
                 )
             except ClientError as error:
                 raise UserError(
-                    f"{table.value} cannot be restored to {self._then.isoformat()}: {error}. If you have a backup, restore "
-                    f"it as {name}, and run the same command again"
+                    f"{table.value} cannot be restored to {self._then.isoformat()}: {without_full_stop(error)}. "
+                    f"If you have a backup, restore it as {name}, and run the same command again"
                 ) from error
         for table, name in self.beside.tables.items():
             # A table that was just made may not be found yet.

@@ -6,3 +6,8 @@ from __future__ import annotations
 def counted(number: int, thing: str) -> str:
     """Format a number of things: "1 order", "2,000 orders"."""
     return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+
+
+def without_full_stop(error: Exception) -> str:
+    """Format an error of AWS for the middle of a message: some end with a full stop, and some do not."""
+    return str(error).rstrip(".")

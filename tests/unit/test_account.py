@@ -602,3 +602,11 @@ def test_the_tables_of_a_stack_are_in_the_region_of_its_account(monkeypatch):
     session = AwsAccount.of_environment().session
     aws = Aws(outputs, session, *[SimpleNamespace()] * 4)
     assert aws.store()._client.meta.region_name == "eu-west-3"
+
+
+def test_an_error_of_aws_does_not_end_a_sentence_twice(monkeypatch):
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
+    with pytest.raises(UserError, match=r"You must specify a region\. Deploy it first \(`make up`"):
+        Aws.of_stack("Shop", boto3.Session())

@@ -243,7 +243,7 @@ def test_a_file_of_json_lines_by_any_name(read, name):
         ),
         ("openingStock\n1\n", "f.csv", "the column productId is missing"),
         ("productId,productId\np,p\n", "f.csv", "the column productId is there twice"),
-        ("", "f.csv", "the column productId is missing"),
+        (" \n", "f.csv", "f.csv is empty; a catalogue has one line for each product"),
         ('productId,openingStock\np,"1\n', "f.csv", "line 2, is not CSV"),
         ("productId\tname\np\tTea\n".encode("utf-16"), "f.csv", "line 1, is not UTF-8; save the"),
         (
