@@ -20,6 +20,12 @@ from operations.account import AwsAccount
 from operations.aws import Aws
 from operations.errors import UserError
 
+PANEL = "Operators (the embedded AWS, or --stage STAGE)"
+"""Where `--help` lists the commands that act on a stack."""
+
+INTERRUPTED = 130
+"""Exit status of a command that Ctrl-C ended, by the shells' convention."""
+
 _ENDLESS = 1_000_000
 
 

@@ -15,7 +15,17 @@ from rich.markup import escape
 from typer._click.exceptions import NoSuchOption
 from typer.core import TyperGroup
 
-from cli import operators, reports, this_machine, verification
+from cli import (
+    books,
+    deployment,
+    events,
+    load,
+    queues,
+    reports,
+    tables,
+    this_machine,
+    verification,
+)
 from cli.common import aside
 from local import STATE, emulator
 from local.process import LOGS
@@ -49,10 +59,18 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.add_typer(operators.app)
-app.add_typer(reports.app)
-app.add_typer(verification.app)
-app.add_typer(this_machine.app)
+for commands in (
+    queues,
+    books,
+    load,
+    tables,
+    events,
+    reports,
+    verification,
+    deployment,
+    this_machine,
+):
+    app.add_typer(commands.app)
 
 
 def main() -> None:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from cli.common import AsJson, OnAccount, aside, aws_of, print_json, screen, table_of
-from cli.operators import PANEL
+from cli.common import PANEL, AsJson, OnAccount, aside, aws_of, print_json, screen, table_of
 from local import STATE
 from operations.errors import UserError
 from operations.words import counted

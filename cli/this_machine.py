@@ -13,8 +13,7 @@ from typing import Annotated
 
 import typer
 
-from cli.common import OnAccount, aside, aws_of, screen, start_embedded
-from cli.operators import PANEL
+from cli.common import PANEL, OnAccount, aside, aws_of, screen, start_embedded
 from local import emulator, sample_orders, stack, tokens
 from local.desk import background
 from local.endpoint import embedded_settings, use_embedded

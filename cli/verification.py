@@ -13,6 +13,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from cli.common import (
+    INTERRUPTED,
+    PANEL,
     OnAccount,
     aside,
     say_which,
@@ -20,7 +22,6 @@ from cli.common import (
     stack_name,
     start_embedded,
 )
-from cli.operators import INTERRUPTED, PANEL
 from local import STATE, stack
 from local.endpoint import use_embedded
 from operations.account import AwsAccount, has_account

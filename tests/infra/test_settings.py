@@ -11,7 +11,7 @@ import pytest
 from aws_cdk import aws_lambda
 from typer.testing import CliRunner
 
-from cli import operators
+from cli import deployment
 from cli.main import app
 from infra.settings import SCHEMA, Settings, SettingsError, check_names
 from inventory_orders.domain import allotments
@@ -61,7 +61,7 @@ NOT_READ = [
 def test_a_name_that_nothing_reads_is_refused(config, says, monkeypatch):
     with pytest.raises(SettingsError, match=re.escape(says)):
         check_names(config, config.get("context", {}))
-    monkeypatch.setattr(operators, "_cdk_json", lambda: config)
+    monkeypatch.setattr(deployment, "_cdk_json", lambda: config)
     answer = CliRunner().invoke(app, ["settings", "--stage", "prod"])
     assert isinstance(answer.exception, UserError)
     assert says in str(answer.exception)
@@ -148,7 +148,7 @@ def test_the_error_of_a_stage_names_the_stage():
 
 def test_a_command_shows_what_each_setting_is_and_where_it_comes_from(monkeypatch):
     monkeypatch.setattr(
-        operators,
+        deployment,
         "_settings",
         lambda stage: Settings.from_context(stage, {}, {"prod": {"lanes": 3}}),
     )

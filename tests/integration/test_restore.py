@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from typer.testing import CliRunner
 
-from cli import operators
+from cli import tables as table_commands
 from cli.main import app
 from inventory_orders.store.rows import Table
 from local import stack
@@ -81,7 +81,7 @@ def test_all_rows_go_back_and_orders_and_events_flow_on(aws, work, monkeypatch):
             )
 
     monkeypatch.setattr(restore, "SystemClock", Standstill)
-    monkeypatch.setattr(operators, "aws_of", lambda _: aws)
+    monkeypatch.setattr(table_commands, "aws_of", lambda _: aws)
     with listening(aws) as listen, ThreadPoolExecutor() as pool:
         heard = pool.submit(hear, listen)
         place(aws, *before)

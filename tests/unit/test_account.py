@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 from botocore.stub import Stubber
 from typer.testing import CliRunner
 
-from cli import operators
+from cli import deployment
 from cli.common import checked_stage, stack_name
 from cli.main import app
 from infra.settings import Settings, SettingsError
@@ -44,7 +44,7 @@ def cdk(monkeypatch):
         calls.append((command[1:], options["env"]))
         return subprocess.CompletedProcess(command, 0)
 
-    monkeypatch.setattr(operators.subprocess, "run", run)
+    monkeypatch.setattr(deployment.subprocess, "run", run)
     return calls
 
 
@@ -159,7 +159,7 @@ def account(monkeypatch):
 
 def with_settings(monkeypatch, **changes):
     wanted = Settings.from_context("dev", changes)
-    monkeypatch.setattr(operators, "_settings", lambda stage: wanted)
+    monkeypatch.setattr(deployment, "_settings", lambda stage: wanted)
 
 
 def with_warm_throughput(monkeypatch, read, write):
@@ -430,7 +430,7 @@ def test_a_wrong_setting_is_said_before_the_cdk_begins(cdk, account, monkeypatch
     def wrong(*_):
         raise SettingsError("settings.queues is wrong")
 
-    monkeypatch.setattr(operators.Settings, "from_context", wrong)
+    monkeypatch.setattr(deployment.Settings, "from_context", wrong)
     assert refused(["deploy", "--stage", "dev"]) == "settings.queues is wrong"
     assert cdk == []
 
@@ -459,7 +459,7 @@ def test_bootstrap_names_its_place_and_synthesises_nothing(cdk, account):
 def test_a_bootstrap_qualifier_needs_a_bootstrap_stack_of_its_own(
     cdk, account, monkeypatch, tmp_path
 ):
-    monkeypatch.setattr(operators, "ROOT", tmp_path)
+    monkeypatch.setattr(deployment, "ROOT", tmp_path)
     config = {"context": {"@aws-cdk/core:bootstrapQualifier": "shop"}}
     (tmp_path / "cdk.json").write_text(json.dumps(config))
     assert 'set "toolkitStackName" at the top level' in refused(["bootstrap"])
@@ -561,7 +561,7 @@ def test_what_destroy_may_not_list_is_named_by_its_kind(cdk, destroyed):
 
 def test_a_destroy_that_fails_says_nothing_of_what_stays(destroyed, monkeypatch):
     failed = subprocess.CompletedProcess([], 3)
-    monkeypatch.setattr(operators.subprocess, "run", lambda *_, **__: failed)
+    monkeypatch.setattr(deployment.subprocess, "run", lambda *_, **__: failed)
     done = destroy()
     assert done.exit_code == 3
     assert "These stay" not in done.stdout
@@ -577,7 +577,7 @@ def test_synth_needs_no_account(cdk, monkeypatch):
 
 def test_a_synth_with_a_wrong_setting_says_so_in_one_line(cdk, monkeypatch):
     context = {"settings": {"laneCount": -1}}
-    monkeypatch.setattr(operators, "_cdk_json", lambda: {"context": context})
+    monkeypatch.setattr(deployment, "_cdk_json", lambda: {"context": context})
     assert "laneCount" in refused(["synth"])
     assert cdk == []
 
@@ -589,7 +589,7 @@ def test_the_commands_and_the_settings_know_the_same_stages(stage):
     try:
         expected = Settings.from_context(stage).stack_name
     except SettingsError:
-        with pytest.raises(operators.typer.BadParameter, match="1 to 20 lowercase letters"):
+        with pytest.raises(deployment.typer.BadParameter, match="1 to 20 lowercase letters"):
             checked_stage(stage)
     else:
         assert stack_name(checked_stage(stage)) == expected

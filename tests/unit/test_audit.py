@@ -9,7 +9,7 @@ import boto3
 import pytest
 from typer.testing import CliRunner
 
-from cli import main, operators
+from cli import books, main
 from inventory_orders.domain.allotments import Page, PageEntry, PageKey
 from inventory_orders.store.rows import Table, encode, page_units
 from local.invoke import create_table
@@ -528,7 +528,7 @@ def test_a_row_that_another_program_broke_is_named_and_left_out(shop):
 @pytest.fixture
 def command(shop, monkeypatch):
     """The command `audit`, for this shop."""
-    monkeypatch.setattr(operators, "aws_of", lambda *_: shop.aws)
+    monkeypatch.setattr(books, "aws_of", lambda *_: shop.aws)
 
     def run(*arguments):
         with answered_directly_by(shop.answer):

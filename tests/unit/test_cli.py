@@ -20,7 +20,8 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 from typer.testing import CliRunner
 
-from cli import common, main, operators, this_machine
+from cli import common, events, main, this_machine
+from cli import queues as queue_commands
 from local import ROOT, emulator, invoke
 from operations import follow, queues
 from operations.aws import Aws
@@ -77,10 +78,10 @@ def test_who_follows_stops_when_nobody_reads_any_more(monkeypatch, unread):
         removed.append("queue and rule")
 
     aws = SimpleNamespace(outputs={"EventBusName": "bus"})
-    monkeypatch.setattr(operators, "aws_of", lambda *_: aws)
+    monkeypatch.setattr(events, "aws_of", lambda *_: aws)
     monkeypatch.setattr(follow, "listening", endless)
-    monkeypatch.setattr(operators, "screen", unread)
-    operators.follow(as_json=True)
+    monkeypatch.setattr(events, "screen", unread)
+    events.follow(as_json=True)
     assert removed == ["queue and rule"]
 
 
@@ -115,7 +116,7 @@ def account(monkeypatch):
     """A stack on an account, as far as `send` can tell. Returns what was sent to it."""
     sent = []
     aws = SimpleNamespace(outputs={queues.STANDARD: "https://sqs.example/1/OrderQueue"})
-    monkeypatch.setattr(operators, "aws_of", lambda *_: aws)
+    monkeypatch.setattr(queue_commands, "aws_of", lambda *_: aws)
     monkeypatch.setattr(
         queues, "send", lambda aws, output, messages, **_: sent.extend(m.order_id for m in messages)
     )
@@ -426,7 +427,7 @@ def test_the_help_of_redrive_cuts_nothing_that_one_has_to_type_on_a_narrow_scree
     monkeypatch.setenv("COLUMNS", "80")
     words = re.findall(r"\w+", RUNNER.invoke(main.app, ["redrive", "--help"]).output)
     assert set(words) >= MAY_SUCCEED_NOW
-    assert set(operators.AnyQueue) <= set(words)
+    assert set(queue_commands.AnyQueue) <= set(words)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ import pytest
 from botocore.exceptions import ClientError
 from typer.testing import CliRunner
 
-from cli import main, operators, this_machine
+from cli import main, this_machine
+from cli import queues as queue_commands
 from inventory_orders.store.rows import Table
 from local.desk import work
 from operations.redrive import SEEN_IN_A_GROUP
@@ -247,7 +248,7 @@ def test_one_dead_letter_goes_back_and_another_is_deleted(shop):
 
 
 def test_a_fifo_group_may_hold_more_dead_letters_than_sqs_shows(shop, monkeypatch):
-    monkeypatch.setattr(operators, "aws_of", lambda *_: shop.aws)
+    monkeypatch.setattr(queue_commands, "aws_of", lambda *_: shop.aws)
 
     def found():
         status = json.loads(CliRunner().invoke(main.app, ["status", "--json"]).stdout)

@@ -9,7 +9,8 @@ import pytest
 from botocore.exceptions import ReadTimeoutError
 from typer.testing import CliRunner
 
-from cli import main, operators
+from cli import main
+from cli import tables as table_commands
 from inventory_orders.domain.change import OrderAction
 from inventory_orders.domain.events import order_events
 from inventory_orders.domain.order import Order
@@ -38,7 +39,7 @@ def shop(monkeypatch):
         orders.indexes = {**orders.indexes, "byUser": by_user}
         aws = tables.operated
         monkeypatch.setattr(aws.__class__, "store", lambda _: tables.store)
-        monkeypatch.setattr(operators, "aws_of", lambda stage: aws)
+        monkeypatch.setattr(table_commands, "aws_of", lambda stage: aws)
         tables.create("tea", 100)
         yield tables
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from cli import main, operators
+from cli import books, main
 from inventory_orders.clock import SystemClock
 from inventory_orders.domain.allotments import DEPOT, PageKey
 from inventory_orders.errors import ThrottledError
@@ -21,7 +21,7 @@ def shop(monkeypatch):
     with tables_in_memory() as tables:
         aws = tables.operated
         monkeypatch.setattr(aws.__class__, "store", lambda _: tables.store)
-        monkeypatch.setattr(operators, "aws_of", lambda stage, console: aws)
+        monkeypatch.setattr(books, "aws_of", lambda stage, console: aws)
         yield tables
 
 

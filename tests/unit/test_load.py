@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 
-from cli import operators
+from cli import load as load_command
 from cli.main import app
 from inventory_orders.clock import Deadline, SystemClock, timestamp
 from inventory_orders.domain.adjustment import Decrement
@@ -369,7 +369,7 @@ class TestTheCommand:
     @pytest.fixture
     def run(self, shelf, monkeypatch):
         aws = SimpleNamespace(store=lambda: shelf.store)
-        monkeypatch.setattr(operators, "aws_of", lambda account: aws)
+        monkeypatch.setattr(load_command, "aws_of", lambda account: aws)
 
         def run(*arguments, content=None, status=0):
             if content is not None:

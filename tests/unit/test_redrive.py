@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 
-from cli import operators
+from cli import queues as queue_commands
 from cli.main import app
 from inventory_orders.store.rows import Table
 from operations.aws import Aws
@@ -50,7 +50,7 @@ def test_a_look_at_dead_letters_asks_all_servers_of_sqs_and_all_queues_at_once(
     command, monkeypatch
 ):
     empty = EmptyQueues()
-    monkeypatch.setattr(operators, "aws_of", lambda *_: stack_with(empty))
+    monkeypatch.setattr(queue_commands, "aws_of", lambda *_: stack_with(empty))
     done = CliRunner().invoke(app, [command], catch_exceptions=False)
     assert done.exit_code == 0
     assert dict(empty.waited).keys() == set(DEAD_LETTERS)
@@ -72,7 +72,7 @@ def run(*arguments):
 def test_a_stack_without_the_fifo_queue_is_looked_at_all_the_same(monkeypatch):
     without = ("OrderQueueFifoUrl", "OrderFifoDeadLetterQueueUrl")
     aws = stack_with(EmptyQueues(QUEUES[1:]), *without)
-    monkeypatch.setattr(operators, "aws_of", lambda *_: aws)
+    monkeypatch.setattr(queue_commands, "aws_of", lambda *_: aws)
     found = json.loads(run("status", "--json").stdout)
     assert found["queues"]["OrderQueue"] == {"waiting": 0, "inFlight": 0, "later": 0}
     assert not any("Fifo" in name for name in found["queues"])
@@ -88,7 +88,7 @@ def test_the_status_counts_apart_what_was_sent_for_later(monkeypatch):
     of_each, found = EmptyQueues(), "ApproximateNumberOfMessages"
     counts = {found: "1", f"{found}NotVisible": "2", f"{found}Delayed": "3"}
     of_each.get_queue_attributes = lambda **_: {"Attributes": counts}
-    monkeypatch.setattr(operators, "aws_of", lambda *_: stack_with(of_each))
+    monkeypatch.setattr(queue_commands, "aws_of", lambda *_: stack_with(of_each))
     shown = json.loads(run("status", "--json").stdout)["queues"]
     assert shown["ExpiryQueue"] == {"waiting": 1, "inFlight": 2, "later": 3}
 
@@ -121,7 +121,7 @@ class Dead:
 
 @pytest.mark.parametrize("command", ["status", "redrive"])
 def test_dead_letters_fit_a_terminal_of_80_columns_and_nothing_is_cut(command, monkeypatch):
-    monkeypatch.setattr(operators, "aws_of", lambda *_: stack_with(Dead()))
+    monkeypatch.setattr(queue_commands, "aws_of", lambda *_: stack_with(Dead()))
     on_a_terminal(monkeypatch)
     shown = run(command).stdout
     *table, _ = shown.splitlines()

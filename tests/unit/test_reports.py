@@ -10,7 +10,8 @@ import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 from typer.testing import CliRunner
 
-from cli import main, operators, reports
+from cli import books, main, reports
+from cli import queues as queue_commands
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.allotments import DEPOT, PageKey
 from inventory_orders.domain.change import OrderAction
@@ -39,7 +40,7 @@ def shop(monkeypatch):
     with tables_in_memory() as tables:
         aws = tables.operated
         monkeypatch.setattr(aws.__class__, "store", lambda _: tables.store)
-        for commands in (reports, operators):
+        for commands in (reports, books, queue_commands):
             monkeypatch.setattr(commands, "aws_of", lambda stage, console: aws)
         tables.create("tea", 1000, low_stock_threshold=10, name="Earl Grey")
         tables.create("mug", 5, low_stock_threshold=5)
@@ -320,7 +321,7 @@ def wide(shop, monkeypatch):
     names = (*queues.QUEUES, *queues.DEAD_LETTERS, queues.UNDELIVERABLE_EVENTS)
     outputs = shop.operated.outputs | {name: shop.aws.sqs.create(name).url for name in names}
     aws = replace(shop.operated, outputs=outputs, sqs=sqs)
-    for commands in (reports, operators):
+    for commands in (reports, books, queue_commands):
         monkeypatch.setattr(commands, "aws_of", lambda stage, console: aws)
     why = {"errorCode": "UNKNOWN_PRODUCT", "errorMessage": f"there is no product {PRODUCT} yet"}
     attributes = {name: {"DataType": "String", "StringValue": value} for name, value in why.items()}

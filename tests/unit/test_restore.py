@@ -9,7 +9,8 @@ import pytest
 from botocore.stub import Stubber
 from typer.testing import CliRunner
 
-from cli import main, operators
+from cli import main
+from cli import tables as table_commands
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.change import OrderAction
 from inventory_orders.domain.events import EventType, order_events
@@ -143,8 +144,8 @@ def test_what_was_put_back_once_is_not_written_again(shop):
 
 
 def test_a_second_restore_to_the_same_second_puts_rows_back_again(shop, monkeypatch):
-    monkeypatch.setattr(operators, "aws_of", lambda _: shop.tables.operated)
-    monkeypatch.setattr(operators, "_audit", lambda _: True)
+    monkeypatch.setattr(table_commands, "aws_of", lambda _: shop.tables.operated)
+    monkeypatch.setattr(table_commands, "show_audit", lambda _: True)
     for step in ("make_tables", "stop", "start"):
         monkeypatch.setattr(Restore, step, lambda *_: None)
     monkeypatch.setattr(Restore, "republish", lambda *_: Republished())
@@ -157,8 +158,8 @@ def test_a_second_restore_to_the_same_second_puts_rows_back_again(shop, monkeypa
 
 
 def test_a_run_after_an_interrupted_one_says_that_it_compares_nothing(shop, monkeypatch):
-    monkeypatch.setattr(operators, "aws_of", lambda _: shop.tables.operated)
-    monkeypatch.setattr(operators, "_audit", lambda _: True)
+    monkeypatch.setattr(table_commands, "aws_of", lambda _: shop.tables.operated)
+    monkeypatch.setattr(table_commands, "show_audit", lambda _: True)
     for step in ("make_tables", "stop", "start"):
         monkeypatch.setattr(Restore, step, lambda *_: None)
     shop.remember()

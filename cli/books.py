@@ -1,0 +1,309 @@
+"""Commands on stock: the books, and the units in lanes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from cli.common import (
+    PANEL,
+    AsJson,
+    OnAccount,
+    aside,
+    aws_of,
+    print_json,
+    screen,
+    table_of,
+)
+from operations.errors import UserError
+from operations.words import counted
+
+if TYPE_CHECKING:
+    from operations.audit import Account, Books, Entry
+    from operations.aws import Aws
+
+app = typer.Typer()
+
+
+@app.command(rich_help_panel=PANEL)
+def audit(
+    product: Annotated[
+        str | None, typer.Argument(help="Also list every change of this product's stock.")
+    ] = None,
+    as_json: AsJson = False,
+    account: OnAccount = None,
+) -> None:
+    """Recompute every product's stock from adjustments and orders. Exit status 1 if the books do not balance.
+
+    It also names rows and pages of lanes that break the contract of their table. You may run it while orders go on: it
+    reads doubtful products again, and reports an error that two reads show. A page or row that cannot be read is left
+    out, so its units are unexplained. The books are open, with exit status 1, if a product changed during every read.
+    """
+    aws = aws_of(account, aside if as_json else screen)
+    if not show_audit(aws, product, as_json=as_json):
+        raise typer.Exit(1)
+
+
+def show_audit(aws: Aws, product: str | None = None, *, as_json: bool = False) -> bool:
+    """Show the books. Returns whether they balance and all rows keep their contract."""
+    from operations.audit import history, read_books  # noqa: PLC0415
+
+    with aside.status("Reading all tables"):
+        books = read_books(aws)
+    chosen = [a for a in books.accounts if product is None or a.product_id == product]
+    if product is not None and not chosen:
+        raise UserError(f"there is no product {product}, and no order or adjustment names it")
+    histories = [] if product is None else [history(books, entry) for entry in chosen]
+    balanced = not books.corrupt and all(entry.balances for entry in chosen)
+    if as_json:
+        found: dict[str, Any] = {
+            "balanced": balanced,
+            "products": [entry.as_json for entry in chosen],
+            "corruptPages": books.corrupt_pages,
+            "corruptRows": books.corrupt_rows,
+        }
+        for shown, entries in zip(found["products"], histories, strict=False):
+            shown["history"] = list(map(asdict, entries))
+        print_json(found)
+        return balanced
+    for entry, entries in zip(chosen, histories, strict=False):
+        _show_history(entry, entries)
+    _show_books(books, chosen)
+    return balanced
+
+
+def _show_books(books: Books, chosen: Sequence[Account]) -> None:
+    unsettled = [entry for entry in chosen if not entry.settled]
+    for entry in unsettled:
+        screen.print(
+            f"[yellow]{escape(entry.product_id)}[/] changed during every read, so its books are open. Run the audit again"
+        )
+    wrong = [entry for entry in chosen if entry.is_wrong]
+    for entry in wrong:
+        if entry.unexplained:
+            where = f" ({_places(entry)})" if entry.in_lanes else ""
+            screen.print(
+                f"[bold red]{escape(entry.product_id)}[/] has {entry.on_hand:,}{where}, but its rows say "
+                f"{entry.adjusted - entry.sold:,}: {entry.unexplained:+,} unexplained",
+            )
+        for problem in entry.problems:
+            screen.print(f"[bold red]{escape(entry.product_id)}[/]: {escape(problem)}")
+    _show_corrupt(books.corrupt_pages)
+    for problem in books.corrupt_rows.values():
+        screen.print(f"[bold red]Rows[/]: {escape(problem)}")
+    if wrong or unsettled or books.corrupt:
+        return
+    delisted = sum(entry.status == "DELISTED" for entry in chosen)
+    screen.print(
+        f"[green]The books balance:[/] {counted(len(chosen), 'product')} ({delisted:,} of them "
+        f"delisted), no difference. [dim]Read: {counted(len(books.adjustments), 'adjustment')}, "
+        f"{counted(len(books.orders), 'order')}.[/]",
+    )
+
+
+def _places(account: Account) -> str:
+    """Say where the units of a product are."""
+    from operations.lanes import lane_name  # noqa: PLC0415
+
+    lanes = [f"{lane_name(lane)}: {units:,}" for lane, units in account.in_lanes.items()]
+    return ", ".join([f"row: {account.stock:,}", *lanes])
+
+
+def _show_history(account: Account, entries: list[Entry]) -> None:
+    numbers = ("version", "change", "stock")
+    table = table_of(*numbers, "what", "when", right=numbers)
+    screen.print(
+        f"[italic]Why is {escape(account.product_id)} (since {account.created_at[:19]}) at {account.on_hand:,}?[/]"
+    )
+    for entry in entries:
+        version = "" if entry.version is None else str(entry.version)
+        change = f"{entry.delta:+,}" if entry.at else ""
+        style = "" if entry.at else "dim"
+        table.add_row(
+            version, change, f"{entry.stock:,}", escape(entry.what), entry.at[:19], style=style
+        )
+    screen.print(table)
+    if account.in_lanes or account.lent_to:
+        lent = ", ".join(map(str, account.lent_to)) or "no lane"
+        screen.print(f"Where it is: {_places(account)}. lentTo: {lent}.")
+
+
+@app.command(rich_help_panel=PANEL)
+def lanes(
+    product: Annotated[
+        str | None, typer.Argument(help="Show where the units of this product are.")
+    ] = None,
+    empty: Annotated[
+        bool,
+        typer.Option("--empty", help="Reclaim all units from all lanes. Asks first."),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before emptying.")] = False,
+    as_json: AsJson = False,
+    account: OnAccount = None,
+) -> None:
+    """Show the lanes: their workers, and the units in them.
+
+    `--empty` moves all units back to the products' rows, also from lanes of earlier settings. Exit status 1 if some
+    units are left.
+    """
+    if empty and product is not None:
+        raise typer.BadParameter("empties all lanes; leave out the product", param_hint="--empty")
+    if empty and as_json:
+        raise typer.BadParameter("it empties lanes, and lists none", param_hint="--json")
+    aws = aws_of(account, aside if as_json else screen)
+    if product is not None:
+        _show_places(aws, product, as_json=as_json)
+        return
+    if empty:
+        _empty_lanes(aws, yes=yes)
+        return
+    _show_lanes(aws, as_json=as_json)
+
+
+def _show_lanes(aws: Aws, *, as_json: bool) -> None:
+    """Show all lanes that ever were in use."""
+    from operations.lanes import lane_name, read_lanes  # noqa: PLC0415
+
+    with aside.status("Reading the lanes"):
+        found, pages = read_lanes(aws)
+    now = time.time()
+    shown: list[dict[str, Any]] = [
+        {
+            "lane": lane.number,
+            "worker": lane.lease.owner if lane.lease and lane.lease.ends_at > now else None,
+            "leaseSeconds": max(0, round(lane.lease.ends_at - now)) if lane.lease else 0,
+            "products": lane.products,
+            "units": lane.units,
+            "writtenAt": lane.written_at,
+        }
+        for lane in found
+    ]
+    if as_json:
+        print_json({"lanes": shown, "corruptPages": pages.corrupt})
+        return
+    numbers = ("for another", "products", "units")
+    table = table_of("lane", "in use by", *numbers, "written", right=numbers)
+    for one in shown:
+        table.add_row(
+            lane_name(one["lane"]),
+            escape(one["worker"] or "nobody"),
+            f"{one['leaseSeconds']} s" if one["worker"] else "",
+            f"{one['products']:,}",
+            f"{one['units']:,}",
+            one["writtenAt"][:19],
+        )
+    screen.print(table if table.row_count else "No lane has ever been used.")
+    _show_corrupt(pages.corrupt)
+
+
+def _show_corrupt(pages: Mapping[str, str]) -> None:
+    for problem in pages.values():
+        screen.print(f"[bold red]Lanes[/]: {escape(problem)}")
+
+
+def _show_places(aws: Aws, product: str, *, as_json: bool) -> None:
+    """Show where the units of one product are."""
+    from operations.lanes import lane_name, read_pages, read_places  # noqa: PLC0415
+
+    places = read_places(aws, [product], read_pages(aws).by_name)
+    row = places.rows.get(product)
+    pages = sorted(places.before.by_name.values(), key=lambda page: page.key)
+    held = [(page, page.entries[product]) for page in pages if product in page.entries]
+    if row is None and not held:
+        raise UserError(f"there is no product {product}, and no lane holds any of it")
+    if as_json:
+        print_json(
+            {
+                "productId": product,
+                "onHand": places.on_hand(product),
+                "row": row
+                and {
+                    "status": row["status"],
+                    "units": row["stockCount"],
+                    "createdAt": row["createdAt"],
+                    "lentTo": sorted(map(int, row.get("lentTo", ()))),
+                },
+                "pages": [
+                    {
+                        "page": str(page.key),
+                        "version": page.version,
+                        "units": entry.units,
+                        "createdAt": entry.created_at,
+                        "reach": entry.reach,
+                    }
+                    for page, entry in held
+                ],
+                "corruptPages": places.before.corrupt,
+            }
+        )
+        return
+    table = table_of("place", "units", "", right={"units"})
+    if row is not None:
+        lent = ", ".join(map(lane_name, sorted(map(int, row.get("lentTo", ()))))) or "none"
+        note = f"{row['status']}, lanes that may hold more: {lent}"
+        table.add_row("its row", f"{row['stockCount']:,}", note)
+    for page, entry in held:
+        note = f"page {page.key}, version {page.version}"
+        if row is None or entry.created_at != row["createdAt"]:
+            note += f", of the incarnation of {entry.created_at}, which is gone"
+        elif page.key.lane == 0:
+            note += f", lanes up to {entry.reach} may be filled" if entry.reach else ", narrow"
+        table.add_row(lane_name(page.key.lane), f"{entry.units:,}", note)
+    screen.print(table)
+    screen.print(f"{places.on_hand(product):,} on hand.")
+    _show_corrupt(places.before.corrupt)
+
+
+def _empty_lanes(aws: Aws, *, yes: bool) -> None:
+    """Reclaim all units from all lanes."""
+    from inventory_orders.errors import StoreError  # noqa: PLC0415 - the layer is slow to import
+    from operations.lanes import empty_lanes, read_all  # noqa: PLC0415
+
+    with aside.status("Reading rows and lanes"):
+        before = read_all(aws)
+    if not before.lent:
+        screen.print("All lanes are empty.")
+        _show_corrupt(before.before.corrupt)
+        raise typer.Exit(1 if before.before.corrupt else 0)
+    if not yes:
+        typer.confirm(f"Reclaim {counted(len(before.lent), 'product')} from all lanes?", abort=True)
+    columns = (
+        *(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()),
+        *(TimeElapsedColumn(), TextColumn("left:"), TimeRemainingColumn()),
+    )
+    with Progress(*columns, console=aside) as progress:
+        task = progress.add_task("Reclaiming", total=len(before.lent))
+        try:
+            problems = empty_lanes(
+                aws.store(), before.lent, lambda done: progress.advance(task, done)
+            )
+        except StoreError as error:
+            raise UserError(
+                f"DynamoDB failed ({error}). Reclaimed units stay in their rows; run the same command again"
+            ) from error
+    for problem in problems:
+        screen.print(f"[bold red]Lanes[/]: {escape(problem)}")
+    after = read_all(aws)
+    left = sorted(after.lent)
+    if left:
+        some = ", ".join(left[:5]) + (", ..." if len(left) > 5 else "")
+        screen.print(
+            f"[bold red]In lanes still, or again: {counted(len(left), 'product')}[/] ({escape(some)}). Orders fill lanes "
+            "meanwhile: run this again when few come. `audit` explains those that stay.",
+        )
+        raise typer.Exit(1)
+    reclaimed = counted(len(before.lent), "product")
+    screen.print(f"[green]All lanes are empty:[/] {reclaimed} reclaimed.")

@@ -1,0 +1,211 @@
+"""Commands that deploy the stack to an AWS account, and remove it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from botocore.exceptions import BotoCoreError, ClientError
+from rich.markup import escape
+
+from cli.common import (
+    AsJson,
+    aside,
+    checked_stage,
+    print_json,
+    screen,
+    stack_name,
+    table_of,
+)
+from infra.settings import DEFAULT, Settings, SettingsError, check_names
+from local import ROOT, stack
+from local.endpoint import environment_without_aws
+from local.node import CDK
+from local.process import run_logged
+from operations import preflight, remains
+from operations.account import AwsAccount
+from operations.errors import UserError
+
+if TYPE_CHECKING:
+    pass
+
+app = typer.Typer()
+_ACCOUNT_PANEL = "Your AWS account"
+_QUALIFIER = "@aws-cdk/core:bootstrapQualifier"
+_Stage = Annotated[
+    str,
+    typer.Option(
+        "--stage",
+        callback=checked_stage,
+        help="Name of the deployed copy: 1 to 20 lowercase letters, digits or hyphens.",
+    ),
+]
+
+
+@app.command(rich_help_panel=_ACCOUNT_PANEL)
+def bootstrap() -> None:
+    """Prepare the account and region of your environment for the CDK, once. A repetition changes nothing."""
+    account = AwsAccount.of_environment()
+    config = _cdk_json()
+    if _QUALIFIER in config["context"] and "toolkitStackName" not in config:
+        # The CDK would update the shared stack in place, and so replace the roles that other apps deploy with.
+        raise UserError(
+            f'cdk.json has a {_QUALIFIER}, but no name for its bootstrap stack: set "toolkitStackName" at the top level, '
+            'such as "CDKToolkit-shop"; "CDKToolkit" is the one that all apps of the account and region share'
+        )
+    number = account.number()
+    aside.print(f"bootstrap: account {number}, {account.region}")
+    # An empty `--app`, because the CDK would otherwise synthesise the stack for this command too.
+    _cdk(account, "bootstrap", f"aws://{number}/{account.region}", "--app", "")
+
+
+@app.command(rich_help_panel=_ACCOUNT_PANEL)
+def synth(stage: _Stage = "dev") -> None:
+    """Write the CloudFormation template of a stage. Needs no account."""
+    _settings(stage)
+    # The CDK prints advice on its feature flags, and warnings that matter to a deployment, which prints them too.
+    run_logged(
+        "synth",
+        [*CDK, "synth", "--quiet", "-c", f"stage={stage}"],
+        stack.cdk_environment(environment_without_aws() | {"AWS_EC2_METADATA_DISABLED": "true"}),
+    )
+    screen.print(f"{_cdk_json()['output']}/{stack_name(stage)}.template.json")
+
+
+@app.command(rich_help_panel=_ACCOUNT_PANEL)
+def settings(stage: _Stage = "dev", as_json: AsJson = False) -> None:
+    """Show the settings of a stage, each with its source: the default or cdk.json. Needs no account."""
+    found = _settings(stage)
+    if as_json:
+        print_json(
+            {name: {"value": v, "from": found.sources[name]} for name, v in found.values.items()}
+        )
+        return
+    table = table_of("setting", "value", "from")
+    for name, value in found.values.items():
+        source = found.sources[name]
+        style = "dim" if source == DEFAULT else ""
+        table.add_row(name, escape(json.dumps(value)), source, style=style)
+    screen.print(table)
+
+
+@app.command(rich_help_panel=_ACCOUNT_PANEL)
+def diff(stage: _Stage) -> None:
+    """Show the changes that `deploy` would make on the AWS account of your environment."""
+    _cdk(_account_for("diff", stage), "diff", "-c", f"stage={stage}")
+
+
+@app.command(rich_help_panel=_ACCOUNT_PANEL)
+def deploy(
+    stage: _Stage,
+    yes: Annotated[
+        bool,
+        typer.Option("--yes", help="Do not ask before permissions change. For CI."),
+    ] = False,
+) -> None:
+    """Deploy the stack to the AWS account of your environment.
+
+    First checks that the account has room for the settings in cdk.json, and whether a first deployment failed.
+    """
+    account = _account_for("deploy", stage)
+    settings = _settings(stage)
+    if not settings.fifo_queue:
+        preflight.check_removed_queue(account, settings.stack_name)
+    warm = {name: asdict(units) for name, units in settings.warm_throughput.items()}
+    needs = {name: queue.maximumConcurrency for name, queue in settings.queues.items()}
+    needs["publish_events"] = preflight.count_publishers(account, settings.stack_name, warm)
+    notes = (
+        preflight.check_warm_throughput(account, settings.stack_name, warm),
+        preflight.check_concurrency(
+            account,
+            settings.stack_name,
+            needs,
+            settings.api_limits.requestsPerSecond if settings.api else 0,
+            settings.api_limits.concurrentExecutions if settings.api else None,
+        ),
+        preflight.release_failed_creation(account, settings.stack_name)
+        if settings.is_production
+        else None,
+    )
+    for note in filter(None, notes):
+        aside.print(f"[yellow]Note:[/] {escape(note)}")
+    approval = ("--require-approval", "never") if yes else ()
+    _cdk(account, "deploy", "-c", f"stage={stage}", *approval)
+
+
+@app.command(rich_help_panel=_ACCOUNT_PANEL)
+def destroy(stage: _Stage) -> None:
+    """Remove the stack from the AWS account of your environment. Asks first, and lists at the end what stays there."""
+    account = _account_for("destroy", stage, ask=True)
+    try:
+        stack_id = remains.stack_id(account, stack_name(stage))
+    except (BotoCoreError, ClientError):
+        # The roles of the CDK may have the access that these credentials lack; otherwise it prints the error.
+        stack_id = None
+    _cdk(account, "destroy", "-c", f"stage={stage}", "--force")
+    if stack_id is not None:
+        _show_what_is_left(account, stack_id)
+
+
+def _show_what_is_left(account: AwsAccount, stack_id: str) -> None:
+    left = list[str]()
+    for look, what in (
+        (remains.kept, "the tables, queues and logs of a production stage"),
+        (remains.copies, "tables that restores made"),
+        (remains.exports, "exports, with customers' ids"),
+    ):
+        try:
+            left += look(account, stack_id)
+        except (BotoCoreError, ClientError) as error:
+            left.append(f"{what}; they cannot be listed: {error}")
+    left += [
+        "backups that DynamoDB makes of tables as they are deleted, for 35 days",
+        "metrics, for 15 months",
+        "the stack of the bootstrap, with the code that was deployed, for other stacks too",
+    ]
+    screen.print("These stay on the account:")
+    for one in left:
+        screen.print(f"  {one}", markup=False)
+
+
+def _account_for(command: str, stage: str, *, ask: bool = False) -> AwsAccount:
+    """Find the account of the environment, and print command, account and region."""
+    account = AwsAccount.of_environment()
+    place = f"{stack_name(stage)} on account {account.number()}, {account.region}"
+    if ask:
+        typer.confirm(f"{command.capitalize()} {place}?", abort=True)
+    else:
+        aside.print(f"{command}: {place}")
+    return account
+
+
+def _settings(stage: str) -> Settings:
+    """Read the settings as the CDK will read them."""
+    config = _cdk_json()
+    context = config.get("context", {})
+    try:
+        check_names(config, context)
+        return Settings.from_context(stage, context.get("settings"), context.get("stages"))
+    except SettingsError as error:
+        raise UserError(str(error)) from None
+
+
+def _cdk_json() -> dict[str, Any]:
+    return dict(json.loads((ROOT / "cdk.json").read_text("utf-8")))
+
+
+def _cdk(account: AwsAccount, *arguments: str) -> None:
+    """Run the CDK. If it fails, end with its exit status."""
+    region = {"AWS_REGION": account.region, "AWS_DEFAULT_REGION": account.region}
+    done = subprocess.run(
+        [*CDK, *arguments],
+        cwd=ROOT,
+        env=stack.cdk_environment({**os.environ, **region}),
+        check=False,
+    )
+    if done.returncode:
+        raise typer.Exit(done.returncode)

@@ -1,0 +1,125 @@
+"""Commands on events: publish them again, and follow them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+
+from cli.common import (
+    PANEL,
+    OnAccount,
+    aside,
+    aws_of,
+    screen,
+)
+from operations.words import counted
+
+if TYPE_CHECKING:
+    from operations.follow import Heard
+
+app = typer.Typer()
+
+
+@app.command(rich_help_panel=PANEL)
+def republish(
+    order: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ID", help="Publish this order; can be repeated."),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Publish all orders that changed since, such as 2026-11-21T09:30 (UTC). Reads the whole table.",
+        ),
+    ] = None,
+    send: Annotated[
+        bool,
+        typer.Option("--send", help="Publish them. Without this option it only counts them."),
+    ] = False,
+    account: OnAccount = None,
+) -> None:
+    """Publish the present state of orders again, for a consumer that lost events.
+
+    For each order it publishes the events of its status, of a late payment, and of each partial fulfilment, partial
+    cancellation and return, with the present version of the row: most have other event ids than before. Exit status 1 if
+    one cannot be published.
+    """
+    from operations import republish  # noqa: PLC0415 - the layer is slow to import
+
+    if (order is None) == (since is None):
+        raise typer.BadParameter("say which orders: either --order or --since")
+    after = republish.moment(since) if since is not None else ""
+    aws = aws_of(account)
+    rows = republish.rows_since(aws, after) if order is None else republish.rows_of(aws, order)
+    what = "published" if send else "to publish"
+    with aside.status("Reading orders") as spinner:
+        done = republish.republish(
+            aws,
+            rows,
+            send=send,
+            on_progress=lambda n: spinner.update(f"{counted(n, 'order')} {what}"),
+        )
+    for problem in done.problems:
+        screen.print(f"[bold red]Cannot be published:[/] {escape(problem)}")
+    if send:
+        screen.print(f"{counted(done.events, 'event')} published.")
+    else:
+        screen.print(
+            f"Nothing was sent. [dim]--send would publish {counted(done.events, 'event')}.[/]"
+        )
+    if done.problems:
+        raise typer.Exit(1)
+
+
+@app.command(rich_help_panel=PANEL)
+def follow(
+    seconds: Annotated[
+        float | None, typer.Option(min=1, help="Seconds until it stops. Default: until Ctrl-C.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print each event whole, one a line.")
+    ] = False,
+    account: OnAccount = None,
+) -> None:
+    """Print the events of orders and products as the event bus delivers them.
+
+    It makes a queue and a rule of its own, named BUS-follow-..., and removes both at the end. On an account it may miss
+    the events of its first minute.
+    """
+    from operations.follow import listening  # noqa: PLC0415 - the layer is slow to import
+
+    # Every line of standard output is an event.
+    aws = aws_of(account, aside)
+    seen: set[str] = set()
+    with listening(aws) as listen, contextlib.suppress(KeyboardInterrupt):
+        bus = aws.outputs["EventBusName"]
+        aside.print(
+            f"[dim]Listening to {bus}. On AWS a new rule may miss events in its first minute. Ctrl-C ends it.[/]",
+        )
+        for heard in listen(float("inf") if seconds is None else seconds):
+            if as_json:
+                screen.out(json.dumps(heard.event))
+            else:
+                _show_event(heard, seen)
+            if screen.quiet:
+                break
+
+
+def _show_event(heard: Heard, seen: set[str]) -> None:
+    detail = heard.event["detail"]
+    metadata, data = detail["metadata"], detail["data"]
+    subject = data.get("orderId") or data.get("productId", "")
+    notes = [data.get("reason", ""), f"version {data['version']}" if "version" in data else ""]
+    notes += [f"{data['onHand']:,} on hand" if "onHand" in data else ""]
+    notes += ["" if heard.delay is None else f"{1000 * heard.delay:,.0f} ms later"]
+    notes += ["again" if metadata["eventId"] in seen else ""]
+    seen.add(metadata["eventId"])
+    screen.print(
+        f"{metadata['occurredAt'][11:23]} {heard.event['detail-type']:<20} {escape(subject)} "
+        f"[dim]{escape(', '.join(filter(None, notes)))}[/]",
+    )

@@ -1,0 +1,158 @@
+"""The command that loads a catalogue and adjustments from a file."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+from cli.common import (
+    INTERRUPTED,
+    PANEL,
+    OnAccount,
+    aside,
+    aws_of,
+    screen,
+)
+from operations.words import counted
+
+if TYPE_CHECKING:
+    from inventory_orders.store.dynamodb import Store
+    from operations.catalogue_file import BadLine, CatalogueFile
+    from operations.load import Load
+
+app = typer.Typer()
+
+
+@app.command(rich_help_panel=PANEL)
+def load(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="CSV with a header, or JSON lines; may be compressed (.gz).",
+            exists=True,
+            dir_okay=False,
+            readable=True,
+        ),
+    ],
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check", help="Check every line, also against the tables, and write nothing."
+        ),
+    ] = False,
+    rate: Annotated[
+        float | None,
+        typer.Option(
+            min=0.1, help="Most lines to write per second. Default: as DynamoDB takes them."
+        ),
+    ] = None,
+    errors: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            dir_okay=False,
+            help="Where to report bad lines, as CSV. Default: FILE.errors.csv, beside the input. Text that begins with "
+            "=, +, - or @ gets an apostrophe in front, because a spreadsheet would take it for a formula; load never "
+            "removes one.",
+        ),
+    ] = None,
+    account: OnAccount = None,
+) -> None:
+    """Load a catalogue: create products, change their details, book stock. Exit status 1 if a line was bad.
+
+    You may interrupt it and run it again: it creates and books nothing twice. It creates products first, then changes
+    details, then books stock.
+    """
+    from operations.catalogue_file import read_catalogue  # noqa: PLC0415 - the layer is slow to import
+
+    report = errors or file.with_name(f"{file.name}.errors.csv")
+    _check_report(report)
+    with aside.status(f"Reading {file.name}"):
+        catalogue = read_catalogue(file)
+    store, began = aws_of(account).store(), time.monotonic()
+    work, failure, status = _carry_out(catalogue, store, rate, check=check)
+    _show_load(work, time.monotonic() - began, check=check)
+    _report_bad_lines(work.bad, report)
+    if failure:
+        aside.print(
+            f"[bold red]Not finished:[/] {escape(failure)}. The lines so far are written; run the same command again",
+        )
+    if failure or work.bad:
+        raise typer.Exit(status)
+
+
+def _check_report(report: Path) -> None:
+    """Check that bad lines can be written to a file, and that it holds no other content."""
+    from operations.catalogue_file import is_report  # noqa: PLC0415
+
+    if report.exists() and not (report.is_file() and is_report(report)):
+        problem = f"{report} exists and is not a report of a load"
+    elif not os.access(report if report.exists() else report.parent, os.W_OK):
+        problem = f"{report} cannot be written"
+    else:
+        return
+    raise typer.BadParameter(f"{problem}; name another file", param_hint="--errors")
+
+
+def _carry_out(
+    catalogue: CatalogueFile, store: Store, rate: float | None, *, check: bool
+) -> tuple[Load, str, int]:
+    """Load or check the lines. Returns the load, why it did not finish, and the exit status for that or for bad lines."""
+    from inventory_orders.errors import StoreError  # noqa: PLC0415
+    from operations.load import Load  # noqa: PLC0415
+
+    columns = (
+        *(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()),
+        *(TimeElapsedColumn(), TextColumn("left:"), TimeRemainingColumn()),
+    )
+    with Progress(*columns, console=aside) as progress:
+        task = progress.add_task("Checking" if check else "Loading", total=catalogue.good)
+        work = Load(catalogue, store, rate, lambda lines: progress.advance(task, lines))
+        try:
+            (work.check if check else work.run)()
+        except KeyboardInterrupt:
+            return work, "it was interrupted", INTERRUPTED
+        except StoreError as error:
+            return work, f"DynamoDB failed ({error})", 1
+    return work, "", 1
+
+
+def _show_load(work: Load, seconds: float, *, check: bool) -> None:
+    counts = Table("lines", "", box=None, show_header=False)
+    counts.columns[0].justify = "right"
+    for done in work.done:
+        counts.add_row(f"{work.done[done]:,}", done.value)
+    screen.print(counts)
+    lines = work.done.total()
+    what = "checked; nothing was written" if check else "done"
+    screen.print(
+        f"{counted(lines, 'line')} {what}. [dim]{seconds:.1f} s, {lines / seconds:,.0f} lines a second.[/]"
+    )
+
+
+def _report_bad_lines(bad: Sequence[BadLine], report: Path) -> None:
+    from operations.catalogue_file import write_report  # noqa: PLC0415
+
+    if bad:
+        write_report(report, bad)
+        screen.print(
+            f"[bold red]Bad lines: {len(bad):,}[/], with their reasons in {escape(str(report))}",
+        )
+    else:
+        # An earlier load's report would be mistaken for this one's.
+        report.unlink(missing_ok=True)

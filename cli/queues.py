@@ -1,0 +1,308 @@
+"""Commands on queues: what waits, dead letters, and orders from a file."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from enum import StrEnum
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from botocore.exceptions import BotoCoreError, ClientError
+from rich.markup import escape
+
+from cli.common import (
+    PANEL,
+    AsJson,
+    OnAccount,
+    aside,
+    aws_of,
+    print_json,
+    screen,
+    table_of,
+)
+from operations import queues
+from operations import redrive as redrives
+from operations.errors import UserError
+from operations.orders_file import OrderMessage, count_orders, read_orders
+from operations.redrive import MAY_SUCCEED_NOW
+from operations.words import counted, without_full_stop
+
+if TYPE_CHECKING:
+    from operations.aws import Aws
+
+app = typer.Typer()
+
+
+class QueueName(StrEnum):
+    """The queues that take orders."""
+
+    STANDARD = "standard"
+    FIFO = "fifo"
+
+
+class AnyQueue(StrEnum):
+    """All queues, in the order of `queues.QUEUES`."""
+
+    STANDARD = "standard"
+    FIFO = "fifo"
+    STOCK = "stock"
+    CATALOGUE = "catalogue"
+    COMMAND = "command"
+    EXPIRY = "expiry"
+
+
+@app.command(rich_help_panel=PANEL)
+def status(as_json: AsJson = False, account: OnAccount = None) -> None:
+    """Count the rows of the tables and the messages of the queues, and list the causes of dead letters."""
+    aws = aws_of(account, aside if as_json else screen)
+    items = {
+        kind.value: aws.dynamodb.describe_table(TableName=name)["Table"]["ItemCount"]
+        for kind, name in aws.tables.items()
+    }
+    sources, letters = zip(*queues.pairs(aws), strict=True)
+    depths = {
+        name.removesuffix("Url"): queues.depth(aws, name)
+        for name in (*sources, *letters, queues.UNDELIVERABLE_EVENTS)
+    }
+    with aside.status("Reading dead letters"):
+        by_queue, is_all = redrives.read_some(aws, 1000)
+    dead_letters = [delivery.content for some in by_queue.values() for delivery in some]
+    causes = Counter(dead_letter.code for dead_letter in dead_letters)
+    example = {dead_letter.code: dead_letter.message for dead_letter in dead_letters}
+    if as_json:
+        print_json(
+            {
+                "items": items,
+                "queues": {
+                    name: {
+                        "waiting": depth.waiting,
+                        "inFlight": depth.in_flight,
+                        "later": depth.later,
+                    }
+                    for name, depth in depths.items()
+                },
+                "deadLetters": {
+                    code: {"count": count, "example": example[code]}
+                    for code, count in causes.items()
+                },
+                "deadLettersAreAll": is_all,
+            }
+        )
+        return
+    tables = table_of("table", "items", "", right={"items"})
+    note = "approximate, up to six hours old" if account else ""
+    for kind, count in items.items():
+        tables.add_row(kind, f"{count:,}", note)
+    screen.print(tables, "")
+    counts = ("waiting", "in flight", "for later")
+    waiting = table_of("queue", *counts, right=counts)
+    for name, depth in depths.items():
+        waiting.add_row(name, f"{depth.waiting:,}", f"{depth.in_flight:,}", f"{depth.later:,}")
+    screen.print(waiting)
+    if causes:
+        least = "" if is_all else "at least "
+        table = table_of("dead letters", "", "for example")
+        for code, count in sorted(causes.items(), key=lambda item: (-item[1], item[0])):
+            table.add_row(code, f"{least}{count:,}", escape(example[code]))
+        screen.print("", table)
+
+
+@app.command(rich_help_panel=PANEL)
+def redrive(
+    send: Annotated[
+        bool,
+        typer.Option("--send", help="Send them back. Without this option nothing changes."),
+    ] = False,
+    queue: Annotated[
+        AnyQueue | None,
+        typer.Option(
+            # Choices are cut at any letter.
+            metavar="QUEUE",
+            help=f"Only the dead letters of this queue: {', '.join(AnyQueue)}. Default: all.",
+        ),
+    ] = None,
+    cause: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CODE",
+            help=f"Send back only this errorCode; can be repeated. Default: {', '.join(sorted(MAY_SUCCEED_NOW))}, "
+            "whose causes may have been repaired since.",
+        ),
+    ] = None,
+    rate: Annotated[float, typer.Option(min=0.1, help="Most messages to send per second.")] = 20.0,
+    as_json: AsJson = False,
+    account: OnAccount = None,
+) -> None:
+    """Show the dead letters by cause, and send back those that may succeed now.
+
+    A message that can never succeed (bad JSON, a violated schema, a used id) stays: its sender has to correct it and
+    send it again. You may interrupt a redrive and run it again: it sends each message before it deletes it, and the
+    service recognises messages that it has processed.
+    """
+    causes = frozenset(cause) if cause else MAY_SUCCEED_NOW
+    for unknown in sorted(causes - redrives.CAUSES):
+        raise UserError(
+            f"there is no cause {unknown}; the causes are {', '.join(sorted(redrives.CAUSES))}"
+        )
+    aws = aws_of(account, aside if as_json else screen)
+    named = dict(zip(AnyQueue, queues.QUEUES, strict=True))
+    if queue is not None:
+        queues.url_of(aws, named[queue])
+        named = {queue: named[queue]}
+    findings = _read_dead_letters(aws, named, causes, rate if send else None)
+    if as_json:
+        print_json({"sent": send, "deadLetters": list(_by_decision(findings))})
+        return
+    table = table_of("queue", "cause", "dead letters", "", "for example", right={"dead letters"})
+    for row in _by_decision(findings):
+        happens = redrives.Decision[row["decision"]].value
+        cells = (row["queue"], row["cause"], f"{row['count']:,}", happens, escape(row["example"]))
+        table.add_row(*cells)
+    screen.print(table if table.row_count else "There are no dead letters.")
+    back = sum(found.count(redrives.Decision.SEND_BACK) for found in findings.values())
+    if send:
+        screen.print(
+            f"{back:,} sent back. [dim]`.venv/bin/inventory-orders status` shows queues and dead letters.[/]",
+        )
+    else:
+        option = "--send" if account else "--send (with make: SEND=1)"
+        screen.print(f"Nothing was changed. [dim]{option} would send {back:,} back.[/]")
+
+
+def _read_dead_letters(
+    aws: Aws, named: Mapping[AnyQueue, str], causes: frozenset[str], rate: float | None
+) -> dict[AnyQueue, redrives.Findings]:
+    """Read the dead letters of queues.
+
+    Args:
+        aws: The stack.
+        named: The queues.
+        causes: Which causes go back.
+        rate: Most messages to send back per second; None to send none.
+
+    Raises:
+        UserError: SQS failed.
+    """
+    there = dict(queues.pairs(aws))
+    chosen = [(name, source) for name, source in named.items() if source in there]
+
+    def read(one: tuple[AnyQueue, str]) -> redrives.Findings:
+        name, source = one
+        url = aws.outputs[there[source]]
+
+        def progress(so_far: redrives.Findings) -> None:
+            back = so_far.count(redrives.Decision.SEND_BACK)
+            spinner.update(f"{name}: {back:,} sent back")
+
+        try:
+            if rate is None:
+                return redrives.look(aws.sqs, url, causes)
+            return redrives.redrive(
+                aws.sqs, url, aws.outputs[source], causes, rate=rate, on_progress=progress
+            )
+        except (BotoCoreError, ClientError) as error:
+            raise UserError(
+                f"{name}: {without_full_stop(error)}. Nothing is lost: fix this, then run the command again"
+            ) from error
+
+    with (
+        aside.status("Reading the dead letters") as spinner,
+        ThreadPoolExecutor(len(chosen)) as pool,
+    ):
+        # A preview reads all queues side by side. Sending keeps one rate for all, and ends with Ctrl-C at once.
+        found = (pool.map if rate is None else map)(read, chosen)
+        findings = {name: each for (name, _), each in zip(chosen, found, strict=True)}
+    for name, each in findings.items():
+        if each.crowded:
+            aside.print(
+                f"[dim]{counted(len(each.crowded), 'group')} of {name} may hold more dead letters than SQS shows at "
+                "a time; --send processes them all.[/]"
+            )
+    return findings
+
+
+def _by_decision(findings: Mapping[AnyQueue, redrives.Findings]) -> Iterator[dict[str, Any]]:
+    """Yield how many dead letters of each queue and cause got each decision."""
+    for name, found in findings.items():
+        for _, group in sorted(found.groups.items()):
+            for decision, count in group.decisions.items():
+                yield {
+                    "queue": name,
+                    "cause": group.code,
+                    "decision": decision.name,
+                    "count": count,
+                    "example": group.example,
+                }
+
+
+@app.command(rich_help_panel=PANEL)
+def send(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="Orders as JSON lines, or as CSV with the header orderId,userId,productId,quantity and one row per "
+            "order line. Either may be compressed (.gz).",
+        ),
+    ],
+    queue: Annotated[QueueName, typer.Option(help="The queue to send to.")] = QueueName.STANDARD,
+    rate: Annotated[
+        float | None, typer.Option(min=0.1, help="Orders per second. Default: no limit.")
+    ] = None,
+    duplicates: Annotated[
+        float, typer.Option(min=0, max=100, help="Percentage of messages to send twice.")
+    ] = 0.0,
+    limit: Annotated[int | None, typer.Option(min=1, help="Send only this many orders.")] = None,
+    unchecked: Annotated[
+        bool,
+        typer.Option(
+            "--unchecked",
+            help="Send the file as it is, with what is not an order. Without this option an error in the file "
+            "stops the command.",
+        ),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before sending to an account.")] = (
+        False
+    ),
+    account: OnAccount = None,
+) -> None:
+    """Send the orders of a file through SQS. It checks the whole file before it sends the first order.
+
+    JSON lines are sent unchanged. In a CSV file, adjacent rows with the same orderId are one order; if rows of that
+    order appear again further down, the file is refused.
+    """
+    found = None if unchecked else count_orders(file, limit)
+    aws = aws_of(account)
+    output = queues.STANDARD if queue is QueueName.STANDARD else queues.FIFO
+    url = queues.url_of(aws, output)
+    if account is not None and not yes:
+        what = "Every line" if found is None else counted(found, "order")
+        typer.confirm(f"Send {what} of {file} to {url}?", abort=True)
+    count = 0
+
+    def progress(more: int) -> None:
+        nonlocal count
+        count += more
+        spinner.update(f"{counted(count, 'message')} sent")
+
+    messages = _with_duplicates(islice(read_orders(file), limit), duplicates / 100)
+    began = time.monotonic()
+    with aside.status("Sending") as spinner:
+        queues.send(aws, output, messages, rate=rate, on_sent=progress)
+    seconds = time.monotonic() - began
+    screen.print(
+        f"{counted(count, 'message')} sent to {url.rsplit('/', 1)[1]} in {seconds:.1f} s. "
+        f"[dim]`.venv/bin/inventory-orders status` shows queues and dead letters.[/]",
+    )
+
+
+def _with_duplicates(messages: Iterator[OrderMessage], share: float) -> Iterator[OrderMessage]:
+    chance = random.Random(0)
+    return chain.from_iterable(
+        (message, message) if chance.random() < share else (message,) for message in messages
+    )
