@@ -9,14 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
 from cli.common import (
     PANEL,
@@ -25,6 +17,7 @@ from cli.common import (
     aside,
     aws_of,
     print_json,
+    progress_bar,
     screen,
     table_of,
 )
@@ -280,11 +273,7 @@ def _empty_lanes(aws: Aws, *, yes: bool) -> None:
         raise typer.Exit(1 if before.before.corrupt else 0)
     if not yes:
         typer.confirm(f"Reclaim {counted(len(before.lent), 'product')} from all lanes?", abort=True)
-    columns = (
-        *(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()),
-        *(TimeElapsedColumn(), TextColumn("left:"), TimeRemainingColumn()),
-    )
-    with Progress(*columns, console=aside) as progress:
+    with progress_bar() as progress:
         task = progress.add_task("Reclaiming", total=len(before.lent))
         try:
             problems = empty_lanes(

@@ -12,6 +12,14 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.measure import Measurement
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
 from local import emulator, stack
@@ -110,6 +118,15 @@ OnAccount = Annotated[
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")]
+
+
+def progress_bar() -> Progress:
+    """Make the bar of a long command: what is done, the time it took, and the time left."""
+    return Progress(
+        *(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()),
+        *(TimeElapsedColumn(), TextColumn("left:"), TimeRemainingColumn()),
+        console=aside,
+    )
 
 
 def print_json(value: object, default: Callable[[Any], object] | None = None) -> None:

@@ -10,14 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 from rich.table import Table
 
 from cli.common import (
@@ -26,6 +18,7 @@ from cli.common import (
     OnAccount,
     aside,
     aws_of,
+    progress_bar,
     screen,
 )
 from operations.words import counted
@@ -116,11 +109,7 @@ def _carry_out(
     from inventory_orders.errors import StoreError  # noqa: PLC0415
     from operations.load import Load  # noqa: PLC0415
 
-    columns = (
-        *(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()),
-        *(TimeElapsedColumn(), TextColumn("left:"), TimeRemainingColumn()),
-    )
-    with Progress(*columns, console=aside) as progress:
+    with progress_bar() as progress:
         task = progress.add_task("Checking" if check else "Loading", total=catalogue.good)
         work = Load(catalogue, store, rate, lambda lines: progress.advance(task, lines))
         try:

@@ -9,13 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-)
 
 from cli.books import show_audit
 from cli.common import (
@@ -23,6 +16,7 @@ from cli.common import (
     OnAccount,
     aside,
     aws_of,
+    progress_bar,
     screen,
     stack_name,
     table_of,
@@ -146,8 +140,7 @@ def forget(
             f"Forget {user} in {counted(count, 'order')} of {where}? You cannot undo it.",
             abort=True,
         )
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, TimeElapsedColumn(), console=aside) as progress:
+    with progress_bar() as progress:
         task = progress.add_task("Forgetting", total=count)
         work = forgets.Forgetting(aws, user, key, lambda: progress.advance(task))
         try:

@@ -35,10 +35,10 @@ from inventory_orders.messages.parse import (
 from inventory_orders.messages.schema import json_schema
 from inventory_orders.messages.strict_json import strict_json
 from operations.errors import UserError
-from operations.json_lines import check_json_lines
 from operations.text_files import (
     DELIMITERS,
     SAVE_AS_UTF8,
+    check_json_lines,
     csv_rows,
     delimiter_of,
     first_line,

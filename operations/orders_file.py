@@ -14,10 +14,10 @@ from typing import Any
 from inventory_orders.errors import PoisonMessageError
 from inventory_orders.messages.parse import MAX_QUANTITY, parse_order
 from operations.errors import UserError
-from operations.json_lines import check_json_lines
 from operations.text_files import (
     DELIMITERS,
     SAVE_AS_UTF8,
+    check_json_lines,
     csv_rows,
     delimiter_of,
     first_line,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import json
 import re
 import zlib
 from collections.abc import Iterable, Iterator
@@ -18,6 +19,7 @@ SAVE_AS_UTF8 = 'save the file as UTF-8 (in Excel as "CSV UTF-8")'
 DELIMITERS = {",": "a comma", ";": "a semicolon", "\t": "a tab"}
 """What may separate the cells of CSV. Excel writes semicolons where the decimal separator is a comma."""
 
+_KEYS_SHOWN = 3
 _GZIP = b"\x1f\x8b"
 _ZIP = b"PK\x03\x04"
 # `surrogateescape` keeps each byte that is not UTF-8 as a character of its own.
@@ -96,3 +98,48 @@ def csv_rows(path: Path, lines: Iterable[str], delimiter: str) -> Iterator[tuple
         raise UserError(
             f"{path}, line {number}, is not CSV ({error}); check its quotation marks"
         ) from error
+
+
+def check_json_lines(path: Path, lines: Iterable[str], what: str, example: str) -> None:
+    """Check that a file is not a JSON list, or objects that span several lines.
+
+    Args:
+        path: The file.
+        lines: Its lines. Only the first one is read if it is an object.
+        what: What the file should be, in words.
+        example: A line of such a file.
+
+    Raises:
+        UserError: It is; says what it holds, and how to make lines of it.
+    """
+    rest = iter(lines)
+    first = first_line(rest)
+    if _begins_with_an_object(first):
+        return
+    text = (first + "".join(rest)).removeprefix("\ufeff").strip()
+    try:
+        document, end = json.JSONDecoder().raw_decode(text)
+    except (ValueError, RecursionError):
+        return
+    is_line = "\n" not in text[:end] and end < len(text)
+    if is_line or not isinstance(document, dict | list):
+        return
+    lines_are = f"{what} has one object on each line, such as {example}"
+    if isinstance(document, list):
+        raise UserError(
+            f"{path} is a JSON list of {len(document):,}; {lines_are}. Make it with: jq -c '.[]' {path.name}"
+        )
+    names = [json.dumps(name) for name in document]
+    holds = ", ".join(names[:_KEYS_SHOWN]) + (", ..." if len(names) > _KEYS_SHOWN else "")
+    fits = json.loads(example).keys() & document.keys()
+    make = f"Make it with: jq -c . {path.name}" if fits else "Name another file"
+    raise UserError(
+        f"{path} has a JSON object over several lines ({holds or 'empty'}); {lines_are}. {make}"
+    )
+
+
+def _begins_with_an_object(line: str) -> bool:
+    try:
+        return isinstance(json.loads(line.removeprefix("\ufeff")), dict)
+    except (ValueError, RecursionError):
+        return False
