@@ -24,8 +24,8 @@ MILLION = 1_000_000
 SECONDS_OF_AN_INVOCATION = 0.1
 """Seconds of an invocation. Assumed on the safe side: a read and a transaction of 100 actions take some 60 ms on AWS."""
 SECONDS_OF_A_COLD_START = 0.5
-"""Seconds of Lambda's INIT phase, which it bills. Assumed on the safe side: `python -m bench overhead` measures 0.24 to
-0.41 s of CPU until a handler is ready, and Lambda gives this phase a whole CPU or more."""
+"""Seconds of Lambda's INIT phase, which it bills. Assumed on the safe side: `python -m bench overhead` measures 0.2 to
+0.35 s of CPU until a handler is ready, and Lambda gives this phase a whole CPU or more."""
 COLD_STARTS = 0.01
 """The least share of invocations that start cold: aws.amazon.com/blogs/compute/aws-lambda-standardizes-billing-for-init-phase
 says that it is below 1 % in production."""

@@ -49,7 +49,7 @@ class Trial:
             UserError: There is no such caller or API, or nothing answers.
         """
         if caller not in _TOKENS:
-            raise UserError(f"{caller!r} is not a caller: use {' or '.join(_TOKENS)}")
+            raise UserError(f"{caller} is not a caller; use {' or '.join(_TOKENS)}")
         aws = self._stack()
         bearer = {"Authorization": f"Bearer {_TOKENS[caller](aws)}"}
         api = HttpApi.of(aws, "CustomerApiUrl")

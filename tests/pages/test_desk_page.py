@@ -157,6 +157,7 @@ def test_a_change_that_another_desk_made_is_shown_with_what_the_order_is_now(pag
         shop.command("ChangeOrders", action=action, orderId="o-1")
     confirm.click()
     said(page, "Confirm order o-1: done before, nothing changed; the order is FULFILLED")
+    assert shop.row(Table.ORDERS, "orderId", "o-1")["status"] == {"S": "FULFILLED"}
 
 
 def test_in_production_each_change_asks_and_escape_is_a_no(page):

@@ -162,7 +162,7 @@ def test_nobody_calls_the_api_without_the_token_of_the_desk_or_for_another(aws, 
         assert send(port, method, "/as/operator/orders", X_Desk_Token=None)[0] == 403
         assert send(port, method, "/as/nobody/orders") == (
             503,
-            "'nobody' is not a caller: use operator or customer\n",
+            "nobody is not a caller; use operator or customer\n",
         )
     assert send(port, "DELETE", "/data/command", "{}")[0] == 404
     assert aws.requests == []
