@@ -25,7 +25,7 @@ from inventory_orders.domain.change import IdempotencyMatch, OrderStatus
 from inventory_orders.domain.events import EventType
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import NewProduct
-from inventory_orders.engine.committer import Committer
+from inventory_orders.engine.loop import Engine
 from inventory_orders.engine.outcomes import ChangeOutcome
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import PoisonMessageError, Verdict
@@ -358,7 +358,7 @@ def place_unpaid(aws: Aws, orders: Sequence[Order], clock: Clock | None = None) 
         orders: The orders.
         clock: Source of the time at which they are placed, and so of the ends of their holds.
     """
-    report = Committer(Store(aws.dynamodb, aws.tables), clock=clock).apply(
+    report = Engine(Store(aws.dynamodb, aws.tables), clock=clock).apply(
         orders, Deadline.after(60, SystemClock())
     )
     for outcome in report.outcomes:
@@ -477,7 +477,7 @@ def stock_up(aws: Aws, products: Sequence[NewProduct], run: str) -> None:
         if delta:
             restock = Adjustment(product.product_id, f"restock-{run}", delta, "CORRECTION")
             adjustments.append(restock)
-    report = Committer(store).apply(adjustments, Deadline.after(60, SystemClock()))
+    report = Engine(store).apply(adjustments, Deadline.after(60, SystemClock()))
     for adjustment, outcome in zip(adjustments, report.outcomes, strict=True):
         if outcome.verdict is not Verdict.APPLIED:
             raise UserError(

@@ -19,7 +19,7 @@ from botocore.exceptions import ReadTimeoutError
 from inventory_orders.clock import Deadline, SystemClock, timestamp
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import CatalogueEvent, NewProduct, Product
-from inventory_orders.engine.committer import Committer
+from inventory_orders.engine.loop import Engine
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import LeaseLostError, Verdict
 from inventory_orders.products.catalogue import ProductCatalogue
@@ -69,7 +69,7 @@ class Sandbox:
         self.raw = boto3.client("dynamodb")
         self.store = Store(boto3.client("dynamodb", config=CLIENT_CONFIG), tables)
         self.products = ProductCatalogue(RetryingClient(self.store))
-        self.committer = Committer(self.store)
+        self.engine = Engine(self.store)
 
     def create(self, stock: int) -> str:
         """Create a product. Returns its id."""
@@ -96,7 +96,7 @@ class Sandbox:
     def order(self, product_id: str, quantity: int) -> Verdict:
         """Place an order through the engine."""
         change = Order(f"order-{uuid.uuid4().hex[:10]}", "example", {product_id: quantity})
-        return self.committer.apply([change], soon()).outcomes[0].verdict
+        return self.engine.apply([change], soon()).outcomes[0].verdict
 
 
 @contextmanager
@@ -303,7 +303,7 @@ def aba(sandbox: Sandbox) -> ExampleResult:
     snapshot = sandbox.store.read([product_id])
     sandbox.products.delist(product_id, old.created_at, soon())
     sandbox.products.create(NewProduct(product_id, 500))
-    committer = Committer(sandbox.store)
+    engine = Engine(sandbox.store)
     reader = sandbox.store.read
 
     def read_the_old_one(keys: Any, **options: Any) -> Any:
@@ -311,7 +311,7 @@ def aba(sandbox: Sandbox) -> ExampleResult:
 
     # Let the engine plan from the old incarnation.
     sandbox.store.read = read_the_old_one  # type: ignore[method-assign]
-    (outcome,) = committer.apply(
+    (outcome,) = engine.apply(
         [Order(f"order-{uuid.uuid4().hex[:10]}", "example", {product_id: 1})], soon()
     ).outcomes
     sandbox.store.read = reader  # type: ignore[method-assign]
@@ -343,7 +343,7 @@ def lost_response(sandbox: Sandbox) -> ExampleResult:
     store = Store(client, sandbox.tables)
     change = Order(f"order-{uuid.uuid4().hex[:10]}", "example", {product_id: 1})
     lose_responses(client, "TransactWriteItems")
-    (outcome,) = Committer(store).apply([change], soon()).outcomes
+    (outcome,) = Engine(store).apply([change], soon()).outcomes
     after = sandbox.stock(product_id)
     result.ours(
         f"the same with a token: {outcome.verdict.name.lower()} once, {after} left.",

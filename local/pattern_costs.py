@@ -13,7 +13,7 @@ from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.change import Change
 from inventory_orders.domain.order import Order
-from inventory_orders.engine.committer import Committer
+from inventory_orders.engine.loop import Engine
 from inventory_orders.errors import Verdict
 from inventory_orders.products.decrement import REASON, AtomicDecrement
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
@@ -61,18 +61,18 @@ def decrements(tables: Mapping[Table, str], product_id: str, mode: str) -> Cost:
         mode: One of `DECREMENT_MODES`.
     """
 
-    def work(number: int, committer: Committer, meter: _Meter) -> int:
-        atomic = AtomicDecrement(committer)
+    def work(number: int, engine: Engine, meter: _Meter) -> int:
+        atomic = AtomicDecrement(engine)
         atomic.apply(product_id, f"warm-{number}", 1, _soon())
         meter.reset()
-        return sum(decrement(committer, atomic, f"{number}-{n}") for n in range(_DECREMENTS))
+        return sum(decrement(engine, atomic, f"{number}-{n}") for n in range(_DECREMENTS))
 
-    def decrement(committer: Committer, atomic: AtomicDecrement, adjustment_id: str) -> bool:
+    def decrement(engine: Engine, atomic: AtomicDecrement, adjustment_id: str) -> bool:
         if mode == "atomic":
             (outcome,) = atomic.apply(product_id, adjustment_id, 1, _soon()).outcomes
             if outcome.verdict is Verdict.APPLIED:
                 return True
-        return _deliver(committer, [Adjustment(product_id, adjustment_id, -1, REASON)]) == 1
+        return _deliver(engine, [Adjustment(product_id, adjustment_id, -1, REASON)]) == 1
 
     return _compete(tables, work, RIVALS * _DECREMENTS, RIVALS * _DECREMENTS)
 
@@ -86,12 +86,12 @@ def hot_product(tables: Mapping[Table, str], product_id: str, *, lanes: int) -> 
         lanes: How many lanes there may be; with 0, which no stack has, the rivals only retry with jitter.
     """
 
-    def work(number: int, committer: Committer, meter: _Meter) -> int:
+    def work(number: int, engine: Engine, meter: _Meter) -> int:
         del meter
         placed = 0
         for batch in range(_BATCHES):
             ids = (f"{product_id}-{number}-{batch}-{n}" for n in range(_BATCH))
-            placed += _deliver(committer, [Order(each, "u-1", {product_id: 1}) for each in ids])
+            placed += _deliver(engine, [Order(each, "u-1", {product_id: 1}) for each in ids])
         return placed
 
     return _compete(tables, work, ORDERS, RIVALS * _BATCHES, lanes)
@@ -99,7 +99,7 @@ def hot_product(tables: Mapping[Table, str], product_id: str, *, lanes: int) -> 
 
 def _compete(
     tables: Mapping[Table, str],
-    work: Callable[[int, Committer, _Meter], int],
+    work: Callable[[int, Engine, _Meter], int],
     operations: int,
     batches: int,
     lanes: int = 0,
@@ -110,7 +110,7 @@ def _compete(
     def rival(number: int) -> int:
         client = boto3.client("dynamodb", config=CLIENT_CONFIG)
         meters.append(_Meter(client))
-        return work(number, Committer(Store(client, tables), lanes=lanes), meters[-1])
+        return work(number, Engine(Store(client, tables), lanes=lanes), meters[-1])
 
     with ThreadPoolExecutor(RIVALS) as pool:
         done = sum(pool.map(rival, range(RIVALS)))
@@ -124,11 +124,11 @@ def _compete(
     )
 
 
-def _deliver(committer: Committer, changes: Sequence[Change]) -> int:
+def _deliver(engine: Engine, changes: Sequence[Change]) -> int:
     """Apply changes. Those that lost to rivals come again, as from a queue. Returns how many were applied."""
     done = 0
     for _ in range(_DELIVERIES):
-        outcomes = committer.apply(changes, _soon()).outcomes
+        outcomes = engine.apply(changes, _soon()).outcomes
         done += sum(outcome.verdict in (Verdict.APPLIED, Verdict.REPLAYED) for outcome in outcomes)
         changes = [c for c, outcome in zip(changes, outcomes, strict=True) if outcome.is_open]
         if not changes:

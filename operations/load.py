@@ -29,7 +29,7 @@ from inventory_orders.domain.change import (
     RejectionReason,
 )
 from inventory_orders.domain.product import DETAILS, CatalogueEvent, NewProduct, Product
-from inventory_orders.engine.committer import Committer
+from inventory_orders.engine.loop import Engine
 from inventory_orders.engine.outcomes import ChangeOutcome
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
 from inventory_orders.errors import (
@@ -230,7 +230,7 @@ class _Worker:
         self._pace = pace
         self._client = RetryingClient(store, _POLICY, clock)
         self._products = ProductCatalogue(self._client)
-        self._committer = Committer(store, _POLICY, clock)
+        self._engine = Engine(store, _POLICY, clock)
 
     def create(self, batch: Batch[NewProduct]) -> Answers:
         """Create the products that do not exist. To read them first is cheaper than to try."""
@@ -279,7 +279,7 @@ class _Worker:
         """
         self._pace(len(batch))
         changes = [line.content for line in batch]
-        report = self._committer.apply(changes, self._deadline(_LEASE_SECONDS))
+        report = self._engine.apply(changes, self._deadline(_LEASE_SECONDS))
         if report.failure is not None:
             raise report.failure
         return [

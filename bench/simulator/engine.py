@@ -646,7 +646,7 @@ class Simulation:
         """Import a copy of the contender. With warm conditions it knows the demand."""
         handler: Callable[[Any, Any], Any] = contenders.load(self._contender.name).lambda_handler
         if self._demand is not None:
-            runtime.process().committer_with_lanes.lanes.demand = deepcopy(self._demand)
+            runtime.process().engine_with_lanes.lanes.demand = deepcopy(self._demand)
         return handler
 
     def _invoke(self, worker: Worker) -> list[Message]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
-runtime.prepare("store", "queues", "committer")
+runtime.prepare("store", "queues", "engine")
 
 _ROUTES = {"POST /products/{productId}/adjustments": "adjust"}
 """The action that each request of the HTTP API stands for."""
@@ -52,7 +52,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
         read_messages(event), runtime.process().queues, runtime.end_of(context)
     )
     adjustments = batch.parse(lambda message: parse_adjustment(message.body))
-    report = runtime.process().committer.apply(adjustments, runtime.deadline(context), batch.age)
+    report = runtime.process().engine.apply(adjustments, runtime.deadline(context), batch.age)
     batch.settle(report.outcomes, RULES)
     emit_messages(batch)
     emit_report(report)
@@ -66,7 +66,7 @@ def _command(command: dict[str, Any], deadline: Deadline) -> direct.Answer:
             product_id, command["adjustmentId"], command["quantity"], deadline, notes
         )
     else:
-        report = runtime.process().committer.apply([_change(command, notes)], deadline)
+        report = runtime.process().engine.apply([_change(command, notes)], deadline)
     emit_report(report)
     outcome = report.outcome_of_one()
     if outcome.verdict is Verdict.POISON:
@@ -103,6 +103,6 @@ def _stock_after(outcome: ChangeOutcome, product_id: str, deadline: Deadline) ->
             "version": product.version,
             "status": product.status.value,
         }
-    client = runtime.process().committer.client
+    client = runtime.process().engine.client
     stored = client.call(lambda: client.store.get_product(product_id), deadline)
     return direct.of_product(stored) if stored is not None else {"productId": product_id}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from inventory_orders.engine.retrying_client import RetryingClient
 
-runtime.prepare("store", "committer", "impatient_committer", "order_queue")
+runtime.prepare("store", "engine", "impatient_engine", "order_queue")
 
 _Answer = Callable[[Request, Caller, Any], HttpAnswer]
 
@@ -29,7 +29,7 @@ def _change(action: str) -> _Answer:
 
 
 def _client() -> RetryingClient:
-    return runtime.process().committer.client
+    return runtime.process().engine.client
 
 
 _ROUTES: Mapping[str, _Answer] = {

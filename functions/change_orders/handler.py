@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from inventory_orders.domain.order_command import OrderCommand
 
-runtime.prepare("store", "queues", "committer")
+runtime.prepare("store", "queues", "engine")
 
 # While more commands than that wait, or were returned, or SQS does not tell, holds do not expire: a payment may be among
 # them. The depth may be a minute old, or older: docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/
@@ -65,7 +65,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
         wait = returned("COMMANDS_WAITING", "a confirmation may be among them", _WAIT_SECONDS)
         batch.settle([wait] * len(commands), RULES)
     else:
-        report = runtime.process().committer.apply(commands, runtime.deadline(context), batch.age)
+        report = runtime.process().engine.apply(commands, runtime.deadline(context), batch.age)
         batch.settle(report.outcomes, RULES)
         emit_commands(commands, report, SystemClock().now())
     emit_messages(batch)

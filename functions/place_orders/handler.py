@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from inventory_orders.domain.order import Order
 
-runtime.prepare("store", "queues", "committer_with_lanes")
+runtime.prepare("store", "queues", "engine_with_lanes")
 
 
 @logger.inject_lambda_context
@@ -37,9 +37,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     )
     hold = runtime.process().hold_seconds
     orders = batch.parse(lambda message: parse_order(message.body, message.group, hold))
-    report = runtime.process().committer_with_lanes.apply(
-        orders, runtime.deadline(context), batch.age
-    )
+    report = runtime.process().engine_with_lanes.apply(orders, runtime.deadline(context), batch.age)
     batch.settle(report.outcomes, QueueRules())
     emit_orders(report)
     emit_messages(batch)
@@ -48,7 +46,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
 
 def _place(event: object, context: LambdaContext) -> direct.Answer:
     order = parse_order_event(event, runtime.process().hold_seconds)
-    deadline, engine = runtime.deadline(context), runtime.process().committer_with_lanes
+    deadline, engine = runtime.deadline(context), runtime.process().engine_with_lanes
     report = engine.apply([order], deadline)
     emit_orders(report)
     outcome = report.outcome_of_one()

@@ -265,7 +265,7 @@ MUTANTS = (
                 ("retrying_client.py", "if seconds >= deadline.remaining():", "if False:"),
                 ("retrying_client.py", "return deadline.remaining() > 0", "return True"),
                 (
-                    "committer.py",
+                    "loop.py",
                     "if is_late or batch.deadline.remaining() <= 0:",
                     "if is_late:",
                 ),
@@ -772,7 +772,7 @@ MUTANTS = (
     ),
     _mutant(
         "row and pages of one read taken for one moment",
-        *("engine/committer.py", "            batch.to_reclaim |= short\n"),
+        *("engine/loop.py", "            batch.to_reclaim |= short\n"),
         "            from inventory_orders.domain.allotments import PageKey\n"
         "            from inventory_orders.engine.retrying_client import read\n"
         "            pages = [PageKey.of(lane, p) for lane in range(3) for p in short]\n"
@@ -871,7 +871,7 @@ MUTANTS = (
     _mutant(
         "decided by remembered stock",
         *(
-            "engine/committer.py",
+            "engine/loop.py",
             "if batch.from_cache and (planned.short or rejects):",
         ),
         "if False:",

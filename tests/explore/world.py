@@ -1372,12 +1372,12 @@ class Handlers:
         """Note rivals on products in the engine of the environment that is running."""
         self._function_of[self._world_of_now().environment] = "place_orders"
         for product_id in product_ids:
-            self._process_of_now().committer_with_lanes.client.rivals.observe(product_id)
+            self._process_of_now().engine_with_lanes.client.rivals.observe(product_id)
 
     def wait_in_line(self) -> None:
         """Note a wait for the depot in the engine of the environment that is running."""
         self._function_of[self._world_of_now().environment] = "place_orders"
-        self._process_of_now().committer_with_lanes.client.line.observe(1.0)
+        self._process_of_now().engine_with_lanes.client.line.observe(1.0)
 
     def _random_bytes(self, count: int) -> bytes:
         return bytes(count) if self._world is None else self._world.random_bytes(count)

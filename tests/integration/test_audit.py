@@ -33,25 +33,25 @@ def soon():
 
 def sell(shop, worker, over):
     """Orders, of which every third is cancelled, for a product that is delisted and created again meanwhile."""
-    committer = shop.new_committer()
+    engine = shop.new_engine()
     number = 0
     while not over.is_set():
         ids = [f"audit-{worker}-{number}-{n}" for n in range(5)]
-        committer.apply([Order(i, "u", {"audit-sold": 1, "audit-again": 1}) for i in ids], soon())
-        committer.apply([OrderCommand(ids[0], OrderAction.CANCEL)], soon())
+        engine.apply([Order(i, "u", {"audit-sold": 1, "audit-again": 1}) for i in ids], soon())
+        engine.apply([OrderCommand(ids[0], OrderAction.CANCEL)], soon())
         number += 1
         time.sleep(PAUSE)
     return number
 
 
 def sell_from_lanes(shop, worker, over):
-    committer = shop.new_committer(lanes=2)
+    engine = shop.new_engine(lanes=2)
     number = 0
     while not over.is_set():
         orders = [
             Order(f"audit-lent-{worker}-{number}-{n}", "u", {"audit-lent": 2}) for n in range(3)
         ]
-        committer.apply(orders, soon())
+        engine.apply(orders, soon())
         number += 1
         time.sleep(PAUSE)
     return number
@@ -67,7 +67,7 @@ def reclaim_all(shop, over, gone):
 
 
 def decrement(shop, over):
-    atomic = AtomicDecrement(shop.new_committer())
+    atomic = AtomicDecrement(shop.new_engine())
     number = 0
     while not over.is_set():
         atomic.apply("audit-atomic", f"d-{number}", 1, soon())

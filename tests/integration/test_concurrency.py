@@ -9,7 +9,7 @@ import pytest
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.order import Order
-from inventory_orders.engine.committer import Committer
+from inventory_orders.engine.loop import Engine
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import Verdict
 from inventory_orders.invocation.telemetry import emit_stats, metrics
@@ -70,10 +70,10 @@ def test_20_workers_without_lanes_take_exactly_the_last_100_in_one_write_for_a_b
     shop.create(name, 100)
 
     def take(worker):
-        committer, found = shop.new_committer(), Counter()
+        engine, found = shop.new_engine(), Counter()
         for first in range(0, 10, batch):
             keys = (f"{name}-{worker}-{n}" for n in range(first, first + batch))
-            report = committer.apply([Adjustment(name, key, -1, "DAMAGE") for key in keys], soon())
+            report = engine.apply([Adjustment(name, key, -1, "DAMAGE") for key in keys], soon())
             found.update(outcome.verdict for outcome in report.outcomes)
         return found
 
@@ -89,18 +89,18 @@ def test_callers_who_make_one_attempt_and_workers_place_exactly_the_last_100(sho
 
     def place(worker):
         is_caller = worker % 2 == 0
-        committer = shop.new_committer(**({"patient": False} if is_caller else {"lanes": 5}))
+        engine = shop.new_engine(**({"patient": False} if is_caller else {"lanes": 5}))
         handed_on = []
         for n in range(10):
             order = Order(f"both-100-{worker}-{n}", "u", {"both-100": 1})
-            (outcome,) = committer.apply([order], soon()).outcomes
+            (outcome,) = engine.apply([order], soon()).outcomes
             assert is_caller or not outcome.is_open
             if outcome.is_open:
                 handed_on.append(order)
         return handed_on
 
     left = [order for handed_on in in_threads(place, 20) for order in handed_on]
-    report = shop.new_committer(lanes=5).apply(left, soon())
+    report = shop.new_engine(lanes=5).apply(left, soon())
     assert not any(outcome.is_open for outcome in report.outcomes)
     assert statuses(shop, "both-100-") == {"PENDING": 100, "REJECTED": 100}
     assert shop.product("both-100").stock_count == 0
@@ -190,10 +190,10 @@ def test_5_threads_that_add_10_each_to_one_row_add_50(shop):
     shop.create("add-50", 0)
 
     def add(worker):
-        committer = shop.new_committer()
+        engine = shop.new_engine()
         for number in range(10):
             change = Adjustment("add-50", f"{worker}-{number}", 1, "RECEIPT")
-            (outcome,) = committer.apply([change], soon()).outcomes
+            (outcome,) = engine.apply([change], soon()).outcomes
             assert outcome.verdict is Verdict.APPLIED
 
     in_threads(add, 5)
@@ -224,7 +224,7 @@ def test_a_batch_of_99_for_one_product_costs_two_requests(shop):
         "before-send.dynamodb",
         lambda request, **_: requests.append(request.headers["X-Amz-Target"]),
     )
-    report = Committer(store).apply(
+    report = Engine(store).apply(
         [Order(f"two-{n}", "u", {"two-requests": 1}) for n in range(99)], soon()
     )
     assert {outcome.verdict for outcome in report.outcomes} == {Verdict.APPLIED}

@@ -82,15 +82,15 @@ def test_faults_lose_nothing_and_apply_nothing_twice(shop, name, rates):
     shop.create(product_id, 60)
 
     def work(worker):
-        committer = shop.new_committer(clock=HurriedClock())
-        network = FaultyNetwork(committer.client.store, worker, **rates)
+        engine = shop.new_engine(clock=HurriedClock())
+        network = FaultyNetwork(engine.client.store, worker, **rates)
         pending = [Order(f"{product_id}-{worker}-{n}", "u", {product_id: 1}) for n in range(20)]
         rounds = 0
         while pending:
             rounds += 1
             assert rounds < 50
             batch, rest = pending[:2], pending[2:]
-            report = committer.apply(batch, Deadline.after(20, SystemClock()))
+            report = engine.apply(batch, Deadline.after(20, SystemClock()))
             # Returned messages are delivered again, as by SQS.
             pending = rest + [
                 order

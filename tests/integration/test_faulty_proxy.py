@@ -7,7 +7,7 @@ from botocore.exceptions import ClientError, ConnectionClosedError
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.order import Order
-from inventory_orders.engine.committer import Committer
+from inventory_orders.engine.loop import Engine
 from inventory_orders.errors import Verdict
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
 from tests.support import faults
@@ -123,10 +123,10 @@ def test_the_engine_succeeds_despite_faults(shop, proxy):
     proxy.shares = Shares(
         throttled=0.2, server_error=0.1, conflict=0.1, lost_response=0.1, late=0.1, torn=0.5
     )
-    committer = Committer(Store(client(proxy, CLIENT_CONFIG), shop.tables), clock=HurriedClock())
+    engine = Engine(Store(client(proxy, CLIENT_CONFIG), shop.tables), clock=HurriedClock())
     for number in range(15):
         order = Order(f"proxy-engine-{number}", "u", {"proxy-engine": 1})
-        (outcome,) = committer.apply([order], Deadline.after(60, SystemClock())).outcomes
+        (outcome,) = engine.apply([order], Deadline.after(60, SystemClock())).outcomes
         assert outcome.verdict in (Verdict.APPLIED, Verdict.REPLAYED)
     assert shop.product("proxy-engine").stock_count == 0
     assert proxy.counts.total() > 5

@@ -16,7 +16,7 @@ from inventory_orders.clock import Deadline
 from inventory_orders.domain.change import Change, Record, RecordKey
 from inventory_orders.domain.planner import Limits
 from inventory_orders.domain.product import Product, ProductStatus, stock_status
-from inventory_orders.engine.committer import Committer
+from inventory_orders.engine.loop import Engine
 from inventory_orders.engine.outcomes import CommitReport
 from inventory_orders.errors import Verdict
 from inventory_orders.retry import RetryPolicy
@@ -120,7 +120,7 @@ class Bench:
             for table in Table:
                 create_table(client(), table, table.value)
         self.put(*products)
-        self.engine = Committer(
+        self.engine = Engine(
             Store(client(), {table: table.value for table in Table}),
             RetryPolicy(attempts, base=0.01, cap=0.04, random=lambda: 0.5),
             self.clock,

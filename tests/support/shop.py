@@ -6,7 +6,7 @@ import boto3
 
 from inventory_orders.clock import SystemClock
 from inventory_orders.domain.product import NewProduct
-from inventory_orders.engine.committer import Committer
+from inventory_orders.engine.loop import Engine
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.retry import RetryPolicy
@@ -36,8 +36,8 @@ class Shop:
     def new_store(self) -> Store:
         return Store(boto3.client("dynamodb", config=CLIENT_CONFIG), self.tables)
 
-    def new_committer(self, **options: Any) -> Committer:
-        return Committer(self.new_store(), RetryPolicy(1000), **options)
+    def new_engine(self, **options: Any) -> Engine:
+        return Engine(self.new_store(), RetryPolicy(1000), **options)
 
     def create(self, product_id: str, stock: int, **more: Any) -> None:
         created, _ = ProductCatalogue(RetryingClient(self.store)).create(

@@ -13,7 +13,7 @@ import boto3
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.change import Change
 from inventory_orders.domain.product import NewProduct
-from inventory_orders.engine.committer import Committer
+from inventory_orders.engine.loop import Engine
 from inventory_orders.engine.outcomes import CommitReport
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.products.catalogue import ProductCatalogue
@@ -71,12 +71,12 @@ class Tables:
         answer = self.before(operation, request)
         return self.aws.answer(service, operation, request) if answer is None else answer
 
-    def worker(self, off: float = 0.0, lanes: int = 0) -> Committer:
+    def worker(self, off: float = 0.0, lanes: int = 0) -> Engine:
         policy = RetryPolicy(random=self.chance.random)
-        return Committer(self.store, policy, WrongClock(off), lanes=lanes)
+        return Engine(self.store, policy, WrongClock(off), lanes=lanes)
 
     def apply(
-        self, worker: Committer, *changes: Change, seconds: float = INVOCATION_SECONDS
+        self, worker: Engine, *changes: Change, seconds: float = INVOCATION_SECONDS
     ) -> CommitReport:
         return worker.apply(changes, Deadline.after(seconds, worker.client.clock))
 

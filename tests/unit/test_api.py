@@ -533,7 +533,7 @@ def broken(monkeypatch, error):
     def fail(*_, **__):
         raise error
 
-    client = runtime.process().committer.client
+    client = runtime.process().engine.client
     client.clock = FakeClock()
     monkeypatch.setattr(RetryingClient, "pause", lambda *_: False)
     reads = "get_record get_product list_orders list_products list_adjustments read read_together"
@@ -669,7 +669,7 @@ def test_who_prefers_to_wait_is_answered_at_once_and_the_queue_stays_empty(api):
 
 
 def test_a_placed_order_is_answered_as_it_is_stored_and_not_read_for_that(api, monkeypatch):
-    store = runtime.process().impatient_committer.client.store
+    store = runtime.process().impatient_engine.client.store
     with monkeypatch.context() as patched:
         patched.setattr(store, "get_record", lambda *_: pytest.fail("it was read"))
         said = place(api, holdSeconds=900, attributes={"channel": "web"})
@@ -714,7 +714,7 @@ def test_another_body_under_a_used_id_is_refused_where_that_is_known(api):
 @pytest.fixture
 def slow(api):
     """Virtual time for who waits, and a product on which rivals were met."""
-    engine = runtime.process().impatient_committer
+    engine = runtime.process().impatient_engine
     engine.client.clock = FakeClock(time.time())
     engine.client.rivals._clock = engine.client.clock
     engine.client.rivals.observe(TEA)
@@ -1363,7 +1363,7 @@ def test_the_history_of_a_product_adds_up_to_its_stock(api, monkeypatch):
     assert (returned["orderId"], returned["stepId"], returned["delta"]) == ("o-2", "rt-1", 1)
 
     monkeypatch.setattr(products, "MAX_LISTED", 1)
-    scan = runtime.process().committer.client.store._scan
+    scan = runtime.process().engine.client.store._scan
     monkeypatch.setattr(Store, "_scan", lambda _, *given, **more: scan(*given, Limit=2, **more))
     parts = pages(api, path)
     assert len(parts) > 3
@@ -1650,7 +1650,7 @@ def test_what_is_not_there_is_not_found(api):
 )
 def test_tables_that_do_not_answer_are_no_fault_of_the_caller(api, monkeypatch, error, expected):
     broken(monkeypatch, error)
-    client = runtime.process().committer.client
+    client = runtime.process().engine.client
     for method, path, query in (
         ("GET", "/orders/o-1", None),
         ("GET", "/orders", {"userId": "u-7"}),
@@ -1668,7 +1668,7 @@ def test_an_order_is_queued_where_the_tables_do_not_answer(api, slow, monkeypatc
     def fail(*_, **__):
         raise StoreUnavailableError("AccessDeniedException", "secret")
 
-    client = runtime.process().impatient_committer.client
+    client = runtime.process().impatient_engine.client
     client.rivals._met_at[TEA] = float("-inf")
     for name in ("get_record", "read"):
         monkeypatch.setattr(client.store, name, fail)

@@ -68,7 +68,7 @@ def test_every_link_leads_somewhere(document):
 
 
 def names_in(scope, prefix=""):
-    """The functions and methods of a module, such as `Committer.apply`."""
+    """The functions and methods of a module, such as `Engine.apply`."""
     for node in scope.body:
         if isinstance(node, ast.ClassDef | ast.FunctionDef):
             yield prefix + node.name

@@ -14,7 +14,7 @@ import boto3
 import pytest
 
 from inventory_orders.domain.allotments import DEPOT, PageKey
-from inventory_orders.engine.committer import Committer
+from inventory_orders.engine.loop import Engine
 from inventory_orders.engine.memory import Rivals
 from inventory_orders.errors import ConfigurationError
 from inventory_orders.invocation import runtime
@@ -109,7 +109,7 @@ def test_handlers_import_no_more_than_they_need(shop_environment):
     publishes, places = found["publish_events"], found["place_orders"]
     assert "inventory_orders.publishing.bus" in publishes
     assert [name for name in publishes if "engine" in name.split(".")] == []
-    assert "inventory_orders.engine.committer" in places
+    assert "inventory_orders.engine.loop" in places
     assert len(places) <= 39
 
 
@@ -372,13 +372,13 @@ def test_every_log_line_names_its_messages_and_nothing_personal(name, shop_envir
 )
 def test_a_redelivered_message_has_an_age(handle, monkeypatch):
     ages = []
-    apply = Committer.apply
+    apply = Engine.apply
 
     def recording(self, changes, deadline, age=0.0):
         ages.append(age)
         return apply(self, changes, deadline, age)
 
-    monkeypatch.setattr(Committer, "apply", recording)
+    monkeypatch.setattr(Engine, "apply", recording)
     for seconds in (60, -60):
         event = sqs_event(order_body(f"o-{seconds}", {"tea-earl-grey": 1}), receive_count=2)
         received = str(int((time.time() - seconds) * 1000))
@@ -411,8 +411,8 @@ def test_a_worker_that_is_told_nothing_of_lanes_sells_nothing(handle, monkeypatc
 
 def test_the_engine_of_workers_has_lanes_and_no_other_engine_has(shop_environment):
     process = runtime.process()
-    assert process.committer_with_lanes.lanes.most == 2
-    assert process.committer.lanes.most == process.impatient_committer.lanes.most == 0
+    assert process.engine_with_lanes.lanes.most == 2
+    assert process.engine.lanes.most == process.impatient_engine.lanes.most == 0
 
 
 @pytest.mark.parametrize("lanes", ["", "many", "-1", "1.5", "²"])
@@ -420,7 +420,7 @@ def test_a_number_of_lanes_that_is_none_is_named(shop_environment, monkeypatch, 
     monkeypatch.setenv("LANES", lanes)
     new_process()
     with pytest.raises(ConfigurationError, match="LANES"):
-        _ = runtime.process().committer_with_lanes
+        _ = runtime.process().engine_with_lanes
 
 
 @pytest.mark.parametrize("name", function_names())

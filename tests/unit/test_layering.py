@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "inventory_orders.store": (*BASICS,),
     "inventory_orders.engine": (*BASICS, "inventory_orders.store"),
     # The loop asks lanes where to sell from. They work for it with the rest of the engine, and do not know the loop.
-    "inventory_orders.engine.committer": (
+    "inventory_orders.engine.loop": (
         *(*BASICS, "inventory_orders.store", "inventory_orders.engine"),
         *("inventory_orders.lanes.lane", "inventory_orders.lanes.supply"),
     ),
@@ -200,10 +200,10 @@ def test_a_room_imports_only_what_it_may(room):
     ("name", "imported"),
     [
         ("inventory_orders.domain.planner", "inventory_orders.store.rows"),
-        ("inventory_orders.store.rows", "inventory_orders.engine.committer"),
-        ("inventory_orders.engine.committer", "botocore.exceptions"),
+        ("inventory_orders.store.rows", "inventory_orders.engine.loop"),
+        ("inventory_orders.engine.loop", "botocore.exceptions"),
         ("inventory_orders.engine.batch", "inventory_orders.lanes.supply"),
-        ("inventory_orders.lanes.supply", "inventory_orders.engine.committer"),
+        ("inventory_orders.lanes.supply", "inventory_orders.engine.loop"),
         ("functions.place_orders.handler", "inventory_orders.store.dynamodb"),
         ("inventory_orders.publishing.publisher", "botocore.exceptions"),
         ("functions.place_orders.handler", "inventory_orders.api.orders"),

@@ -19,7 +19,7 @@ from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand
 from inventory_orders.domain.planner import Limits, Transaction
 from inventory_orders.domain.product import CatalogueEvent, NewProduct, ProductStatus
-from inventory_orders.engine.committer import Committer
+from inventory_orders.engine.loop import Engine
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read
 from inventory_orders.errors import (
     CorruptItemError,
@@ -680,7 +680,7 @@ def test_nothing_is_reclaimed_on_the_word_of_a_cache(lanes):
 def test_a_process_that_reclaims_what_its_own_lane_holds_knows_what_is_left_there(lanes):
     lanes.list_and_lend(lanes={1: 20})
     lanes.list_and_lend("r", lanes={1: 20})
-    engine = Committer(lanes.client.store, lanes.client.policy, SystemClock(), lanes=1)
+    engine = Engine(lanes.client.store, lanes.client.policy, SystemClock(), lanes=1)
     engine.lanes.take(lanes.soon(), CommitStats())
     changes = [Adjustment("p", "a", -90, "CORRECTION"), Order("o", "u", {"r": 1})]
     assert outcomes(lanes.tables.apply(engine, *changes)) == [(APPLIED, "")] * 2
@@ -739,7 +739,7 @@ def test_who_has_no_time_to_wait_reclaims_nothing(lanes):
     """Not even where somebody wrote a row past all rules: the order goes on to those who wait."""
     lanes.list_and_lend()
     lanes.change("Products", "p", lowStockThreshold={"N": "60"})
-    hasty = Committer(lanes.tables.store, patient=False)
+    hasty = Engine(lanes.tables.store, patient=False)
     before = len(lanes.tables.calls)
     report = lanes.tables.apply(hasty, Order("o", "u", {"p": 1}))
     assert outcomes(report) == [(Verdict.RETURNED, "CONTENTION")]

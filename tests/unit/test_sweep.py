@@ -10,7 +10,7 @@ from inventory_orders.domain.allotments import DEPOT, MAX_LANES, PAGES, PageKey
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.planner import Transaction
 from inventory_orders.domain.product import NewProduct
-from inventory_orders.engine.committer import Committer
+from inventory_orders.engine.loop import Engine
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import Verdict
 from inventory_orders.lanes.idle import (
@@ -145,7 +145,7 @@ def test_a_row_of_which_lanes_have_sold_all_units_names_no_lane_any_more(shop):
     shop.clock.sleep(max(LEASE_SECONDS, IDLE_SECONDS))
     assert shop.sweep() == IdleReport(products=1)
     assert shop.where("a") == (10, {}, set())
-    api = Committer(shop.store, clock=SystemClock(), patient=False)
+    api = Engine(shop.store, clock=SystemClock(), patient=False)
     order = Order("o", "u", {"a": 10})
     assert [o.verdict for o in shop.apply(api, order).outcomes] == [Verdict.APPLIED]
     shop.calls = []

@@ -26,7 +26,7 @@ from inventory_orders.domain.change import OrderAction, OrderKey
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand, Part
 from inventory_orders.domain.product import NewProduct
-from inventory_orders.engine.committer import Committer
+from inventory_orders.engine.loop import Engine
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import Verdict
 from inventory_orders.invocation import runtime, stream_batch
@@ -164,7 +164,7 @@ class World:
         for product_id, stock in STOCK.items():
             products.create(NewProduct(product_id, stock))
         products.discontinue("ended", Deadline.after(60, products.client.clock))
-        self._place_orders(Committer(Store(dynamodb, {table: table.value for table in Table})))
+        self._place_orders(Engine(Store(dynamodb, {table: table.value for table in Table})))
         self._tables = aws.dynamodb.tables
         time.seconds = NOW - 60
         LEASES[:] = [
@@ -273,7 +273,7 @@ def world():
         patch.setattr(runtime.Process, "queues", QueueAccess(world.sqs, *queues))
         patch.setattr(runtime.Process, "expiry_queue", QueueAccess(world.sqs, expiries))
         patch.setattr(stream_batch, "publisher", world.publisher)
-        apply = Committer.apply
+        apply = Engine.apply
 
         def noted(engine, changes, *more):
             changes = list(changes)
@@ -281,7 +281,7 @@ def world():
             world.note(changes, report.outcomes)
             return report
 
-        patch.setattr(Committer, "apply", noted)
+        patch.setattr(Engine, "apply", noted)
         yield world
         forget_what_handlers_made()
 

@@ -82,7 +82,7 @@ def place_order(request: Request, caller: Caller, context: Any) -> HttpAnswer:
 
 def _place_now(order: Order, body: str, seconds: int, caller: Caller, context: Any) -> HttpAnswer:
     """One attempt; then, if it would have to wait for rivals, the way of all orders, and a look at the row."""
-    engine = runtime.process().impatient_committer
+    engine = runtime.process().impatient_engine
     left = runtime.end_of(context).remaining() - WORST_CASE_SECONDS_OF_ONE_CALL
     deadline = Deadline.after(min(seconds, left), engine.client.clock)
     report = engine.apply([order], deadline)
@@ -198,7 +198,7 @@ def get_order(request: Request, caller: Caller, order_id: str) -> HttpAnswer:
     """
     request.parameters(())
     key = OrderKey(checked_id("orderId", order_id))
-    client = runtime.process().committer.client
+    client = runtime.process().engine.client
     record = client.call(lambda: client.store.get_record(key), read_deadline(client.clock))
     # A tombstone is no order yet, and another customer's looks as if there were none.
     if (
@@ -230,7 +230,7 @@ def list_orders(request: Request, caller: Caller) -> HttpAnswer:
         raise malformed("status: must be CONFIRMED, for the orders to ship", "status")
     name = _TO_SHIP if user_id is None else user_id
     after, limit = place_after(name, query), limit_of(query)
-    client = runtime.process().committer.client
+    client = runtime.process().engine.client
     deadline = read_deadline(client.clock)
 
     def read_page(after: ListPosition | None) -> tuple[dict[str, Any], ListPosition | None]:
@@ -279,7 +279,7 @@ def change_order(
         raise unknown_order(order_id)
     if outcome.verdict not in (Verdict.APPLIED, Verdict.REPLAYED):
         raise problem_of(outcome)
-    deadline = read_deadline(runtime.process().committer.client.clock)
+    deadline = read_deadline(runtime.process().engine.client.clock)
     return HttpAnswer(200, order_commands.answer(command, outcome, deadline))
 
 

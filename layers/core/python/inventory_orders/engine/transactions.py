@@ -1,4 +1,4 @@
-"""Sends the transactions of a plan, and classifies those that failed; `committer.py` applies the results."""
+"""Sends the transactions of a plan, and classifies those that failed; `engine.py` applies the results."""
 
 from __future__ import annotations
 

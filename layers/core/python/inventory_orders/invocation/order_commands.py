@@ -68,7 +68,7 @@ def carry_out(command: OrderCommand, context: Any) -> ChangeOutcome:
     Raises:
         VerdictError: Why it was not carried out.
     """
-    engine, deadline = runtime.process().committer, runtime.deadline(context)
+    engine, deadline = runtime.process().engine, runtime.deadline(context)
     client, key = engine.client, OrderKey(command.order_id)
     cancels_all = command.action is OrderAction.CANCEL and command.part is None
     if cancels_all and client.call(lambda: client.store.get_record(key), deadline) is None:
@@ -106,7 +106,7 @@ def answer(command: OrderCommand, outcome: ChangeOutcome, deadline: Deadline) ->
             product_id: gives_back[product_id] for product_id in outcome.after
         }
     elif outcome.verdict in (Verdict.APPLIED, Verdict.REPLAYED):
-        order = direct.read_order(command.order_id, runtime.process().committer.client, deadline)
+        order = direct.read_order(command.order_id, runtime.process().engine.client, deadline)
     if command.until and order is not None and command.until > (order.expires_at or command.until):
         result["message"] = (
             f"until: the hold ends at {order.expires_at}, not at {command.until}, because a hold ends at most "

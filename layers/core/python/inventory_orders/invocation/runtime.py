@@ -19,7 +19,7 @@ from inventory_orders.store.dynamodb import CLIENT_CONFIG, WORST_CASE_SECONDS_OF
 from inventory_orders.store.rows import Table
 
 if TYPE_CHECKING:
-    from inventory_orders.engine.committer import Committer
+    from inventory_orders.engine.loop import Engine
     from inventory_orders.holds.ending import SentHolds
     from inventory_orders.products.decrement import AtomicDecrement
     from inventory_orders.publishing.bus import Bus
@@ -103,32 +103,32 @@ class Process:
         return Store(client("dynamodb", CLIENT_CONFIG), names)
 
     @cached_property
-    def committer(self) -> Committer:
+    def engine(self) -> Engine:
         """The engine, without a lane of its own."""
-        from inventory_orders.engine.committer import Committer  # noqa: PLC0415 - not all functions need it
+        from inventory_orders.engine.loop import Engine  # noqa: PLC0415 - not all functions need it
 
-        return Committer(self.store, executor=executor())
+        return Engine(self.store, executor=executor())
 
     @cached_property
-    def committer_with_lanes(self) -> Committer:
+    def engine_with_lanes(self) -> Engine:
         """The engine with a lane of its own, of a worker that places orders."""
-        from inventory_orders.engine.committer import Committer  # noqa: PLC0415
+        from inventory_orders.engine.loop import Engine  # noqa: PLC0415
 
-        return Committer(self.store, executor=executor(), lanes=self._whole_number("LANES"))
+        return Engine(self.store, executor=executor(), lanes=self._whole_number("LANES"))
 
     @cached_property
-    def impatient_committer(self) -> Committer:
+    def impatient_engine(self) -> Engine:
         """The engine that never waits: it returns whatever it cannot have at once."""
-        from inventory_orders.engine.committer import Committer  # noqa: PLC0415
+        from inventory_orders.engine.loop import Engine  # noqa: PLC0415
 
-        return Committer(self.store, patient=False)
+        return Engine(self.store, patient=False)
 
     @cached_property
     def atomic_decrement(self) -> AtomicDecrement:
         """Decrements without a read, with what this process remembers of the products."""
         from inventory_orders.products.decrement import AtomicDecrement  # noqa: PLC0415
 
-        return AtomicDecrement(self.committer)
+        return AtomicDecrement(self.engine)
 
     @cached_property
     def sent_holds(self) -> SentHolds:

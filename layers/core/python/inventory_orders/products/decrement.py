@@ -9,7 +9,7 @@ from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.adjustment import Decrement
 from inventory_orders.domain.change import NO_NOTES, AdjustmentRecord, NewRecord
 from inventory_orders.domain.product import Product
-from inventory_orders.engine.committer import Committer
+from inventory_orders.engine.loop import Engine
 from inventory_orders.engine.memory import BoundedDict
 from inventory_orders.engine.outcomes import ChangeOutcome, CommitReport
 from inventory_orders.engine.retrying_client import CommitStats, read_product
@@ -32,11 +32,11 @@ class AtomicDecrement:
     it, and a receipt may let a late attempt succeed: the engine stores a rejection in place of that row.
 
     Args:
-        committer: The engine, for the optimistic path.
+        engine: The engine, for the optimistic path.
     """
 
-    def __init__(self, committer: Committer) -> None:
-        self._committer = committer
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
         self._seen: BoundedDict[str, Product] = BoundedDict()
 
     def apply(
@@ -60,7 +60,7 @@ class AtomicDecrement:
             The report on it. An outcome that is `APPLIED` and names no change was reached without the engine.
         """
         stats = CommitStats()
-        client = self._committer.client
+        client = self._engine.client
         # Whatever it meets, the engine meets it too, and says what it means.
         try:
             product = self._seen.get(product_id) or self._remember(
@@ -76,14 +76,14 @@ class AtomicDecrement:
                 if isinstance(found, Product):
                     self._remember(found)
         change = Decrement(product_id, adjustment_id, -quantity, REASON, notes)
-        report = self._committer.apply([change], deadline)
+        report = self._engine.apply([change], deadline)
         report.stats.add(stats)
         return report
 
     def _actions(
         self, product: Product, adjustment_id: str, quantity: int, notes: Mapping[str, str]
     ) -> list[Action]:
-        client, product_id = self._committer.client, product.product_id
+        client, product_id = self._engine.client, product.product_id
         moment = client.clock.now()
         record = AdjustmentRecord(
             *(product_id, adjustment_id, -quantity, REASON),

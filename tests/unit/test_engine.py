@@ -1,4 +1,4 @@
-"""The committer with every kind of cancelled transaction, unknown outcome and failure."""
+"""The engine with every kind of cancelled transaction, unknown outcome and failure."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace

@@ -52,7 +52,7 @@ from inventory_orders.store.actions import (
 )
 from inventory_orders.store.dynamodb import Store
 
-# How long a committer that makes one attempt avoids a product on which it met rivals.
+# How long a engine that makes one attempt avoids a product on which it met rivals.
 _AVOIDED_SECONDS = 5.0
 
 # For how many batches after a replay another one is expected: then reading records first is worth a request.
@@ -62,7 +62,7 @@ _REPLAYS_EXPECTED_FOR = 20
 _LOST = THROTTLED | {CONDITION_FAILED, RIVAL}
 
 
-class Committer:
+class Engine:
     """Applies changes of stock: exactly once, all or nothing, without overselling.
 
     Args:
