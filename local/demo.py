@@ -21,9 +21,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from inventory_orders.clock import Clock, Deadline, SystemClock
 from inventory_orders.domain.adjustment import Adjustment
-from inventory_orders.domain.change import IdempotencyMatch, OrderStatus
+from inventory_orders.domain.change import IdempotencyMatch
 from inventory_orders.domain.events import EventType
 from inventory_orders.domain.order import Order
+from inventory_orders.domain.order_record import OrderStatus
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.engine.loop import Engine
 from inventory_orders.engine.outcomes import ChangeOutcome

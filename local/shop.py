@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from inventory_orders.domain.change import OrderAction
 from inventory_orders.domain.events import EventType
+from inventory_orders.domain.order_record import OrderAction
 from inventory_orders.store.rows import Row, read_order
 from operations.follow import Heard
 from operations.orders_file import OrderMessage

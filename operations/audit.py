@@ -24,7 +24,7 @@ from typing import Any, Literal
 
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.allotments import DEPOT, Page, PageKey
-from inventory_orders.domain.change import OrderAction, OrderStatus, units_by_line
+from inventory_orders.domain.order_record import OrderAction, OrderStatus, units_by_line
 from inventory_orders.domain.product import ProductStatus, stock_status
 from inventory_orders.store.rows import KEYS, Table, decode
 from operations.aws import Aws, get_items, scan

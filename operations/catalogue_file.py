@@ -22,8 +22,8 @@ from typing import Any, Generic, TypeVar
 
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.adjustment import Adjustment
-from inventory_orders.domain.change import NOTES_OF_ADJUSTMENT
 from inventory_orders.domain.product import CatalogueEvent, NewProduct
+from inventory_orders.domain.record import NOTES_OF_ADJUSTMENT
 from inventory_orders.errors import PoisonMessageError
 from inventory_orders.messages.parse import (
     catalogue_event,

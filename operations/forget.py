@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from inventory_orders.clock import Clock, Deadline, SystemClock, timestamp
-from inventory_orders.domain.change import OrderRecord, OrderUpdate
+from inventory_orders.domain.order_record import OrderRecord
+from inventory_orders.domain.record import OrderUpdate
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import CorruptItemError
 from inventory_orders.retry import RetryPolicy

@@ -20,15 +20,10 @@ from typing import TypeVar
 from inventory_orders.clock import Clock, Deadline, SystemClock, timestamp
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.allotments import Page, PageKey
-from inventory_orders.domain.change import (
-    AdjustmentRecord,
-    IdempotencyMatch,
-    Record,
-    RecordKey,
-    Rejection,
-    RejectionReason,
-)
+from inventory_orders.domain.change import IdempotencyMatch
 from inventory_orders.domain.product import DETAILS, CatalogueEvent, NewProduct, Product
+from inventory_orders.domain.record import AdjustmentRecord, Record, RecordKey
+from inventory_orders.domain.rejection import Rejection, RejectionReason
 from inventory_orders.engine.loop import Engine
 from inventory_orders.engine.outcomes import ChangeOutcome
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all

@@ -21,8 +21,8 @@ from bench.cells import Found, Result, Study, Value
 from bench.figures import Pace, percentile
 from bench.workloads import Workload, endless, make
 from inventory_orders.clock import SystemClock
-from inventory_orders.domain.change import OrderStatus
 from inventory_orders.domain.order import Order
+from inventory_orders.domain.order_record import OrderStatus
 from inventory_orders.domain.product import NewProduct
 from local import stack
 from local.demo import Patience, place_unpaid, stock_up

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from inventory_orders.api.serving import answer_command
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.adjustment import Adjustment, Decrement
-from inventory_orders.domain.change import NOTES_OF_ADJUSTMENT, RejectionReason
 from inventory_orders.domain.product import Product
+from inventory_orders.domain.record import NOTES_OF_ADJUSTMENT
+from inventory_orders.domain.rejection import RejectionReason
 from inventory_orders.engine.outcomes import ChangeOutcome, UnsuccessfulError
 from inventory_orders.errors import Verdict
 from inventory_orders.invocation import direct, runtime

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from inventory_orders.api.serving import answer_command
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.allocation import Update
-from inventory_orders.domain.change import Rejection, RejectionReason
 from inventory_orders.domain.product import CatalogueEvent, NewProduct
+from inventory_orders.domain.rejection import Rejection, RejectionReason
 from inventory_orders.engine.outcomes import (
     ChangeOutcome,
     UnsuccessfulError,

@@ -494,7 +494,7 @@ MUTANTS = (
                 "if False:",
             ),
             (
-                f"{_PACKAGE}/domain/change.py",
+                f"{_PACKAGE}/domain/order_record.py",
                 "self.quantity - self.moved[OrderAction.FULFIL] - self.moved[OrderAction.CANCEL]",
                 "self.quantity - self.moved[OrderAction.CANCEL]",
             ),
@@ -510,7 +510,7 @@ MUTANTS = (
     _mutant(
         "return of what was cancelled",
         *(
-            "domain/change.py",
+            "domain/order_record.py",
             "return self.moved[OrderAction.FULFIL] - self.moved[OrderAction.RETURN]",
         ),
         "return self.quantity - self.moved[OrderAction.RETURN]",
@@ -519,7 +519,7 @@ MUTANTS = (
     _mutant(
         "fulfilment after a partial cancellation, of all that was ordered",
         *(
-            "domain/change.py",
+            "domain/order_record.py",
             "self.quantity - self.moved[OrderAction.FULFIL] - self.moved[OrderAction.CANCEL]",
         ),
         "self.quantity - self.moved[OrderAction.FULFIL]",

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from infra.watched import BASIC_METRICS
-from inventory_orders.domain.change import Rejection, RejectionReason
+from inventory_orders.domain.rejection import Rejection, RejectionReason
 from inventory_orders.engine.outcomes import CommitReport, rejected
 from inventory_orders.engine.retrying_client import CommitStats
 from operations import emf

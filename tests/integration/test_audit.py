@@ -7,9 +7,9 @@ import pytest
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.allotments import DEPOT, PageKey
-from inventory_orders.domain.change import OrderAction
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand
+from inventory_orders.domain.order_record import OrderAction
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.products.catalogue import ProductCatalogue

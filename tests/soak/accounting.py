@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from inventory_orders.domain.change import IdempotencyMatch, OrderAction
+from inventory_orders.domain.change import IdempotencyMatch
+from inventory_orders.domain.order_record import OrderAction
 from inventory_orders.errors import PoisonMessageError
 from inventory_orders.messages.adjustments import parse_adjustment
 from inventory_orders.messages.order_commands import parse_order_command

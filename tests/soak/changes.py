@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
-from inventory_orders.domain.change import RejectionReason
+from inventory_orders.domain.rejection import RejectionReason
 from inventory_orders.store.rows import Item, Row, Table, decode
 from operations.aws import Aws
 from tests.explore.invariants import product_news

@@ -13,9 +13,10 @@ from typing import Any
 from botocore.exceptions import ReadTimeoutError
 
 from inventory_orders.clock import Deadline
-from inventory_orders.domain.change import Change, Record, RecordKey
+from inventory_orders.domain.change import Change
 from inventory_orders.domain.planner import Limits
 from inventory_orders.domain.product import Product, ProductStatus, stock_status
+from inventory_orders.domain.record import Record, RecordKey
 from inventory_orders.engine.loop import Engine
 from inventory_orders.engine.outcomes import CommitReport
 from inventory_orders.errors import Verdict

@@ -16,7 +16,7 @@ import tests.support.environment  # noqa: F401 - the pages do not depend on who 
 # isort: split
 from bench import costs
 from infra.settings import SCHEMA, must_be
-from inventory_orders.domain.change import Rejection, RejectionReason, Shortage
+from inventory_orders.domain.rejection import Rejection, RejectionReason, Shortage
 from inventory_orders.messages.schema import json_schema
 from local import ROOT
 from operations import asyncapi, codes

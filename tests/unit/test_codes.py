@@ -6,7 +6,7 @@ import re
 
 import yaml
 
-from inventory_orders.domain.change import RejectionReason
+from inventory_orders.domain.rejection import RejectionReason
 from inventory_orders.invocation import order_commands, telemetry
 from local import ROOT
 from operations import codes

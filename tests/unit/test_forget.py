@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 
 from cli import main
 from cli import tables as table_commands
-from inventory_orders.domain.change import OrderAction
 from inventory_orders.domain.events import order_events
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand
+from inventory_orders.domain.order_record import OrderAction
 from inventory_orders.errors import Verdict
 from inventory_orders.messages.parse import parse_order
 from inventory_orders.store.rows import decode

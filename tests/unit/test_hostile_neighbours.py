@@ -11,9 +11,9 @@ from botocore.exceptions import ReadTimeoutError
 
 from inventory_orders.clock import Deadline, SystemClock, timestamp
 from inventory_orders.domain.adjustment import Adjustment
-from inventory_orders.domain.change import OrderAction
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand, Part
+from inventory_orders.domain.order_record import OrderAction
 from inventory_orders.domain.product import CatalogueEvent, NewProduct
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import (

@@ -15,8 +15,8 @@ from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.allotments import DEPOT, MAX_PRODUCTS, PAGES, Page, PageEntry, PageKey
-from inventory_orders.domain.change import OrderKey
 from inventory_orders.domain.order import Order
+from inventory_orders.domain.order_record import OrderKey
 from inventory_orders.domain.planner import Transaction
 from inventory_orders.domain.product import stock_status
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient

@@ -9,18 +9,17 @@ from zlib import crc32
 import pytest
 
 from inventory_orders.clock import Deadline, SystemClock, timestamp
-from inventory_orders.domain.change import (
+from inventory_orders.domain.order import Order
+from inventory_orders.domain.order_command import MAX_ROW_SIZE, OrderCommand, Part
+from inventory_orders.domain.order_record import (
     ConfirmationRejection,
     OrderAction,
     OrderKey,
     OrderLine,
     OrderRecord,
-    Rejection,
-    RejectionReason,
     Step,
 )
-from inventory_orders.domain.order import Order
-from inventory_orders.domain.order_command import MAX_ROW_SIZE, OrderCommand, Part
+from inventory_orders.domain.rejection import Rejection, RejectionReason
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import ConfigurationError, Verdict
 from inventory_orders.invocation import runtime

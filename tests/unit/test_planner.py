@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.allotments import DEPOT, PAGES, LaneLease, Page, PageEntry, PageKey
-from inventory_orders.domain.change import RejectionReason
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.planner import Limits, Supply, plan
 from inventory_orders.domain.product import ProductStatus
+from inventory_orders.domain.rejection import RejectionReason
 from tests.support.bench import product
 
 PRODUCT_IDS = [f"p{number}" for number in range(6)]

@@ -10,9 +10,9 @@ from botocore.exceptions import ReadTimeoutError
 
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.adjustment import Adjustment
-from inventory_orders.domain.change import AdjustmentKey
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import CatalogueEvent, NewProduct
+from inventory_orders.domain.record import AdjustmentKey
 from inventory_orders.engine.loop import Engine
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import (

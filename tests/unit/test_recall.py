@@ -14,9 +14,9 @@ from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.allotments import DEPOT, PageKey
-from inventory_orders.domain.change import OrderAction
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand
+from inventory_orders.domain.order_record import OrderAction
 from inventory_orders.domain.planner import Limits, Transaction
 from inventory_orders.domain.product import CatalogueEvent, NewProduct, ProductStatus
 from inventory_orders.engine.loop import Engine

@@ -14,9 +14,9 @@ from cli import books, main, reports
 from cli import queues as queue_commands
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.allotments import DEPOT, PageKey
-from inventory_orders.domain.change import OrderAction
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand, Part
+from inventory_orders.domain.order_record import OrderAction
 from inventory_orders.engine.retrying_client import CommitStats
 from inventory_orders.errors import CorruptItemError, ThrottledError
 from inventory_orders.lanes.observe import estimate_levels, read_level

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from inventory_orders.clock import Deadline
-from inventory_orders.domain.change import OrderKey
+from inventory_orders.domain.order_record import OrderKey
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import ThrottledError
 from inventory_orders.retry import (

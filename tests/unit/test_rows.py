@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.adjustment import Decrement
 from inventory_orders.domain.allotments import MAX_PRODUCTS, Page, PageEntry, PageKey
-from inventory_orders.domain.change import IdempotencyMatch, OrderLine, OrderRecord, Step
+from inventory_orders.domain.change import IdempotencyMatch
 from inventory_orders.domain.order import Order
+from inventory_orders.domain.order_record import OrderLine, OrderRecord, Step
 from inventory_orders.errors import CorruptItemError
 from inventory_orders.store.rows import (
     decode,

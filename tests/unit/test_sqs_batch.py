@@ -7,7 +7,7 @@ import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError
 
 from inventory_orders.clock import Deadline, SystemClock
-from inventory_orders.domain.change import RejectionReason
+from inventory_orders.domain.rejection import RejectionReason
 from inventory_orders.errors import UnsupportedEventError
 from inventory_orders.invocation.runtime import refuse_unsupported_events
 from inventory_orders.invocation.sqs import QueueAccess, QueueUrls

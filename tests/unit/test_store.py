@@ -18,10 +18,12 @@ from botocore.exceptions import (
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.allotments import STOCK_PARTS, StockPart
-from inventory_orders.domain.change import IdempotencyMatch, NewRecord, OrderRecord
+from inventory_orders.domain.change import IdempotencyMatch
 from inventory_orders.domain.order import Order
+from inventory_orders.domain.order_record import OrderRecord
 from inventory_orders.domain.planner import Supply, plan
 from inventory_orders.domain.product import NewProduct, ProductStatus
+from inventory_orders.domain.record import NewRecord
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import (
     CorruptItemError,

@@ -22,9 +22,9 @@ from hypothesis import strategies as st
 
 from inventory_orders import clock
 from inventory_orders.clock import Deadline, SystemClock
-from inventory_orders.domain.change import OrderAction, OrderKey
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand, Part
+from inventory_orders.domain.order_record import OrderAction, OrderKey
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.engine.loop import Engine
 from inventory_orders.engine.retrying_client import RetryingClient

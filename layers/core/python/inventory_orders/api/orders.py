@@ -26,16 +26,11 @@ from inventory_orders.api.requests import (
 )
 from inventory_orders.api.serving import command_of
 from inventory_orders.clock import Deadline
-from inventory_orders.domain.change import (
-    IdempotencyMatch,
-    OrderKey,
-    OrderRecord,
-    OrderStatus,
-    Rejection,
-    RejectionReason,
-)
+from inventory_orders.domain.change import IdempotencyMatch
 from inventory_orders.domain.events import public_order
 from inventory_orders.domain.order import Order
+from inventory_orders.domain.order_record import OrderKey, OrderRecord, OrderStatus
+from inventory_orders.domain.rejection import Rejection, RejectionReason
 from inventory_orders.engine.retrying_client import RetryingClient, read_orders
 from inventory_orders.errors import (
     CorruptItemError,

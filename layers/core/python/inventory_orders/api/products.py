@@ -19,7 +19,7 @@ from inventory_orders.api.requests import (
     place_after,
     read_deadline,
 )
-from inventory_orders.domain.change import OrderRecord
+from inventory_orders.domain.order_record import OrderRecord
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
 from inventory_orders.invocation import direct

@@ -6,18 +6,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from inventory_orders.domain.change import (
-    AdjustmentKey,
-    AdjustmentRecord,
-    Change,
-    IdempotencyMatch,
-    NewRecord,
-    Record,
-    Rejection,
-    RejectionReason,
-    Shortage,
-)
+from inventory_orders.domain.change import Change, IdempotencyMatch
 from inventory_orders.domain.product import Stock, StockById
+from inventory_orders.domain.record import AdjustmentKey, AdjustmentRecord, NewRecord, Record
+from inventory_orders.domain.rejection import Rejection, RejectionReason, Shortage
 
 
 @dataclass(frozen=True, slots=True)

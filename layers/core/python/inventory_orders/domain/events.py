@@ -13,8 +13,9 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from inventory_orders.domain.allotments import Level
-from inventory_orders.domain.change import NOTES, OrderAction, OrderStatus, units_by_line
+from inventory_orders.domain.order_record import OrderAction, OrderStatus, units_by_line
 from inventory_orders.domain.product import ProductStatus
+from inventory_orders.domain.record import NOTES
 from inventory_orders.errors import UnpublishableError
 
 Image = Mapping[str, Any]

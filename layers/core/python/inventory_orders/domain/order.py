@@ -7,22 +7,17 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
-from inventory_orders.domain.change import (
+from inventory_orders.domain.change import Change, IdempotencyMatch
+from inventory_orders.domain.order_record import (
     MAX_ATTRIBUTES_SIZE,
-    Change,
-    IdempotencyMatch,
-    NewRecord,
     OrderKey,
     OrderLine,
     OrderRecord,
     OrderStatus,
-    OrderUpdate,
-    Record,
-    Rejection,
-    RejectionReason,
-    Shortage,
 )
 from inventory_orders.domain.product import PageStock, Stock, StockById
+from inventory_orders.domain.record import NewRecord, OrderUpdate, Record
+from inventory_orders.domain.rejection import Rejection, RejectionReason, Shortage
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,26 +8,22 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, assert_never
 
-from inventory_orders.domain.change import (
+from inventory_orders.domain.change import Change, IdempotencyMatch
+from inventory_orders.domain.order import as_order
+from inventory_orders.domain.order_record import (
     MAX_NAMED_STEPS,
-    Change,
     ConfirmationRejection,
-    IdempotencyMatch,
     LineUnits,
-    NewRecord,
     OrderAction,
     OrderKey,
     OrderRecord,
     OrderStatus,
-    OrderUpdate,
-    Record,
-    Rejection,
-    RejectionReason,
     Step,
     units_by_line,
 )
-from inventory_orders.domain.order import as_order
 from inventory_orders.domain.product import Stock, StockById
+from inventory_orders.domain.record import NewRecord, OrderUpdate, Record
+from inventory_orders.domain.rejection import Rejection, RejectionReason
 from inventory_orders.errors import CorruptItemError
 
 _OVER = {

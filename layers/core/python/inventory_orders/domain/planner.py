@@ -13,8 +13,9 @@ from math import ceil
 
 from inventory_orders.domain.allocation import Allocation, PageUpdate, Update
 from inventory_orders.domain.allotments import DEPOT, LaneLease, PageKey
-from inventory_orders.domain.change import Change, Rejection
+from inventory_orders.domain.change import Change
 from inventory_orders.domain.product import PageStock, Product, Stock, StockById
+from inventory_orders.domain.rejection import Rejection
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,11 @@ from functools import partial
 from itertools import dropwhile, groupby
 
 from inventory_orders.clock import Deadline
-from inventory_orders.domain.change import Change, IdempotencyMatch, Record, RecordKey, Rejection
+from inventory_orders.domain.change import Change, IdempotencyMatch
 from inventory_orders.domain.planner import Decision, Limits
 from inventory_orders.domain.product import Product
+from inventory_orders.domain.record import Record, RecordKey
+from inventory_orders.domain.rejection import Rejection
 from inventory_orders.engine.memory import ProductCache
 from inventory_orders.engine.outcomes import (
     ChangeOutcome,

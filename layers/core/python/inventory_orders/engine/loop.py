@@ -25,8 +25,9 @@ from dataclasses import replace
 from typing import Any
 
 from inventory_orders.clock import Clock, Deadline
-from inventory_orders.domain.change import Change, RecordKey
+from inventory_orders.domain.change import Change
 from inventory_orders.domain.planner import Chain, Limits, Plan, Transaction, plan
+from inventory_orders.domain.record import RecordKey
 from inventory_orders.engine.batch import Batch, PendingChanges, split_into_turns
 from inventory_orders.engine.memory import ProductCache
 from inventory_orders.engine.outcomes import (

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from inventory_orders.domain.change import Change, Rejection, RejectionReason
+from inventory_orders.domain.change import Change
 from inventory_orders.domain.product import Stock
+from inventory_orders.domain.rejection import Rejection, RejectionReason
 from inventory_orders.engine.retrying_client import CommitStats
 from inventory_orders.errors import (
     PoisonMessageError,

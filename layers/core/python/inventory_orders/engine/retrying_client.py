@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TypeVar
 
 from inventory_orders.clock import Clock, Deadline, SystemClock
-from inventory_orders.domain.change import OrderKey, OrderRecord
+from inventory_orders.domain.order_record import OrderKey, OrderRecord
 from inventory_orders.domain.product import Product
 from inventory_orders.engine.memory import DepotLine, Pace, Rivals
 from inventory_orders.errors import (

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from inventory_orders.clock import Deadline
-from inventory_orders.domain.change import OrderKey, OrderRecord, Rejection
+from inventory_orders.domain.order_record import OrderKey, OrderRecord
 from inventory_orders.domain.product import Product
+from inventory_orders.domain.rejection import Rejection
 from inventory_orders.engine.outcomes import ChangeOutcome, UnsuccessfulError, outcome_of
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import Verdict, VerdictError

@@ -8,8 +8,9 @@ from datetime import datetime
 from typing import Any
 
 from inventory_orders.clock import Deadline, SystemClock
-from inventory_orders.domain.change import OrderAction, OrderKey, RejectionReason
 from inventory_orders.domain.order_command import MAX_HOLD, OrderCommand, Transition
+from inventory_orders.domain.order_record import OrderAction, OrderKey
+from inventory_orders.domain.rejection import RejectionReason
 from inventory_orders.engine.outcomes import ChangeOutcome, CommitReport
 from inventory_orders.errors import Verdict
 from inventory_orders.invocation import direct, runtime

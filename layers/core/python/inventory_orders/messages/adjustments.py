@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from inventory_orders.domain.adjustment import Adjustment
-from inventory_orders.domain.change import NOTES_OF_ADJUSTMENT
+from inventory_orders.domain.record import NOTES_OF_ADJUSTMENT
 from inventory_orders.messages.parse import notes_in, validated
 from inventory_orders.messages.strict_json import strict_json
 

@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from inventory_orders.clock import timestamp
-from inventory_orders.domain.change import OrderAction
 from inventory_orders.domain.order_command import OrderCommand, Part
+from inventory_orders.domain.order_record import OrderAction
 from inventory_orders.messages.parse import command_in, notes_in, quantities_in, validated
 from inventory_orders.messages.strict_json import strict_json
 

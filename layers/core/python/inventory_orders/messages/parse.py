@@ -12,9 +12,10 @@ import fastjsonschema
 from fastjsonschema import JsonSchemaValueException
 
 from inventory_orders.clock import timestamp
-from inventory_orders.domain.change import MAX_ATTRIBUTES_SIZE, NOTES
 from inventory_orders.domain.order import Order, added_up
+from inventory_orders.domain.order_record import MAX_ATTRIBUTES_SIZE
 from inventory_orders.domain.product import CatalogueEvent
+from inventory_orders.domain.record import NOTES
 from inventory_orders.errors import PoisonMessageError
 from inventory_orders.messages.schema import json_schema
 from inventory_orders.messages.strict_json import Decimal, shown_key, strict_json

@@ -13,7 +13,6 @@ from typing import Any
 
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.allocation import Update
-from inventory_orders.domain.change import AdjustmentKey, AdjustmentRecord, NewRecord
 from inventory_orders.domain.product import (
     DETAILS,
     CatalogueEvent,
@@ -22,6 +21,7 @@ from inventory_orders.domain.product import (
     ProductStatus,
     stock_status,
 )
+from inventory_orders.domain.record import AdjustmentKey, AdjustmentRecord, NewRecord
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_product
 from inventory_orders.errors import (
     ContentionError,

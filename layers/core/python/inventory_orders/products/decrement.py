@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.adjustment import Decrement
-from inventory_orders.domain.change import NO_NOTES, AdjustmentRecord, NewRecord
 from inventory_orders.domain.product import Product
+from inventory_orders.domain.record import NO_NOTES, AdjustmentRecord, NewRecord
 from inventory_orders.engine.loop import Engine
 from inventory_orders.engine.memory import BoundedDict
 from inventory_orders.engine.outcomes import ChangeOutcome, CommitReport

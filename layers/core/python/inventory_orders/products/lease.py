@@ -28,8 +28,8 @@ from decimal import Decimal
 from typing import Any
 
 from inventory_orders.clock import Deadline, timestamp
-from inventory_orders.domain.change import NO_NOTES, AdjustmentRecord, NewRecord
 from inventory_orders.domain.product import Product, ProductStatus
+from inventory_orders.domain.record import NO_NOTES, AdjustmentRecord, NewRecord
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_product
 from inventory_orders.errors import (
     ContentionError,

@@ -8,8 +8,8 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, TypeAlias
 
 from inventory_orders.domain.allotments import LaneLease, Page, PageKey
-from inventory_orders.domain.change import Record, RecordKey
 from inventory_orders.domain.product import Product
+from inventory_orders.domain.record import Record, RecordKey
 from inventory_orders.errors import CorruptItemError, ProductNotFoundError, StoreError
 
 if TYPE_CHECKING:

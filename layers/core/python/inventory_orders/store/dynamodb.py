@@ -16,13 +16,7 @@ from botocore.exceptions import ConnectionError as BotoConnectionError
 
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.allotments import STOCK_PARTS, LaneLease, Page, PageKey, StockPart
-from inventory_orders.domain.change import (
-    AdjustmentKey,
-    NewRecord,
-    OrderUpdate,
-    Record,
-    RecordKey,
-)
+from inventory_orders.domain.record import AdjustmentKey, NewRecord, OrderUpdate, Record, RecordKey
 from inventory_orders.errors import (
     CorruptItemError,
     OutcomeUnknownError,

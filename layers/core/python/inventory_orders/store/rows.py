@@ -14,24 +14,24 @@ from enum import StrEnum
 from typing import Any, assert_never
 
 from inventory_orders.domain.allotments import LaneLease, Page, PageEntry, PageKey, StockPart
-from inventory_orders.domain.change import (
-    NOTES,
-    NOTES_OF_ADJUSTMENT,
-    AdjustmentKey,
-    AdjustmentRecord,
+from inventory_orders.domain.order_record import (
     ConfirmationRejection,
     OrderKey,
     OrderLine,
     OrderRecord,
     OrderStatus,
-    Record,
-    RecordKey,
-    Rejection,
-    RejectionReason,
-    Shortage,
     Step,
 )
 from inventory_orders.domain.product import Product, ProductStatus
+from inventory_orders.domain.record import (
+    NOTES,
+    NOTES_OF_ADJUSTMENT,
+    AdjustmentKey,
+    AdjustmentRecord,
+    Record,
+    RecordKey,
+)
+from inventory_orders.domain.rejection import Rejection, RejectionReason, Shortage
 from inventory_orders.errors import CorruptItemError
 
 Row = dict[str, Any]
