@@ -252,8 +252,8 @@ MUTANTS = (
     ),
     _mutant(
         "followers of a returned message not held back",
-        *("invocation/sqs.py", "return self.group or self.receipt_handle"),
-        "return self.receipt_handle",
+        *("groups.py", "return member.group in self._groups"),
+        "return False",
         FIFO,
         kind="throttled",
     ),

@@ -72,7 +72,7 @@ class Bench(engine_bench.Bench):
 
 
 def ends(batch):
-    return [result.verdict for result in batch.results]
+    return list(batch.ends.values())
 
 
 def returned(batch):
@@ -253,7 +253,7 @@ def test_an_early_message_comes_back_as_a_copy_whose_deliveries_count_anew():
     batch = deliver_early(bench, 30, messages=12)
     assert returned(batch) == []
     assert ends(batch) == [Verdict.RETURNED] * 12
-    assert [result.message.body for result in batch.results] == [
+    assert [message.body for message in batch.ends] == [
         entry["MessageBody"] for _, entry in bench.sqs.sent
     ]
     url, copy = bench.sqs.sent[0]

@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar
 from inventory_orders.clock import Deadline
 from inventory_orders.engine.outcomes import ChangeOutcome, outcome_of, returned
 from inventory_orders.errors import PoisonMessageError, UnsupportedEventError, Verdict
+from inventory_orders.groups import followers
 from inventory_orders.invocation.sqs import Message, QueueAccess, SqsCalls
 from inventory_orders.retry import EARLY_DELIVERIES, LONGEST_DELAY_SECONDS, redelivery_delay
 
@@ -24,27 +25,8 @@ T = TypeVar("T")
 
 _BEHIND = returned("BEHIND_A_RETURNED_MESSAGE")
 
-_DONE = (Verdict.APPLIED, Verdict.REPLAYED, Verdict.REJECTED)
-
 # SQS keeps no message for longer: docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html
 LONGEST_RETENTION_SECONDS = 14 * 86400
-
-
-@dataclass(frozen=True, slots=True)
-class MessageResult(Generic[T]):
-    """The end of a message.
-
-    Attributes:
-        message: The message.
-        verdict: Where it ended.
-        outcome: What became of what it asked for.
-        content: What it asked for; None if it is unreadable.
-    """
-
-    message: Message
-    verdict: Verdict
-    outcome: ChangeOutcome
-    content: T | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,18 +65,20 @@ class SqsBatch(Generic[T]):
         end: When the invocation is ended.
 
     Attributes:
-        results: The end of each message, in their order.
+        contents: What each readable message asks for.
+        outcomes: What became of it, or why a message cannot be read.
+        ends: Where each message ended, in their order; before `settle` only those that no change was made of.
         queue_errors: Requests that SQS did not carry out, for the log; their messages have their ends all the same.
     """
 
     def __init__(self, messages: Sequence[Message], queues: QueueAccess, end: Deadline) -> None:
         self._messages = messages
         self._calls = SqsCalls(queues, end)
-        self._contents: dict[Message, T] = {}
-        self._outcomes: dict[Message, ChangeOutcome] = {}
-        self._dead_lettered: set[Message] = set()
+        self._asking: list[Message] = []
         self._copied: set[Message] = set()
-        self.results: list[MessageResult[T]] = []
+        self.contents: dict[Message, T] = {}
+        self.outcomes: dict[Message, ChangeOutcome] = {}
+        self.ends: dict[Message, Verdict] = {}
         self.queue_errors: Sequence[str] = self._calls.errors
 
     def parse(self, parse: Callable[[Message], T]) -> list[T]:
@@ -108,23 +92,12 @@ class SqsBatch(Generic[T]):
         """
         for message in self._messages:
             try:
-                self._contents[message] = parse(message)
+                self.contents[message] = parse(message)
             except PoisonMessageError as error:
-                self._outcomes[message] = outcome_of(error)
-        self._send_dead_letters(self._outcomes)
-        unsent = self._outcomes.keys() - self._dead_lettered
-        stopped: set[str] = set()
-        for message in self._messages:
-            if message in unsent:
-                stopped.add(message.sequence)
-            elif message.sequence in stopped:
-                self._outcomes[message] = _BEHIND
-        return [self._contents[message] for message in self._asking]
-
-    @property
-    def _asking(self) -> list[Message]:
-        """The messages whose outcomes are still to come."""
-        return [message for message in self._contents if message not in self._outcomes]
+                self.outcomes[message] = outcome_of(error)
+        self._end(dict.fromkeys(self.outcomes, Verdict.POISON))
+        self._asking = [message for message in self.contents if message not in self.ends]
+        return [self.contents[message] for message in self._asking]
 
     @property
     def age(self) -> float:
@@ -136,7 +109,7 @@ class SqsBatch(Generic[T]):
         return max((age for age in ages if 0 <= age <= LONGEST_RETENTION_SECONDS), default=0.0)
 
     def settle(self, outcomes: Sequence[ChangeOutcome], rules: QueueRules) -> None:
-        """Bring every message to its end: the only place where an outcome becomes one.
+        """Bring every message to its end, and hide those that are returned for a while.
 
         Args:
             outcomes: What became of what `parse` returned, one for each.
@@ -145,50 +118,42 @@ class SqsBatch(Generic[T]):
         Raises:
             ValueError: There are more or fewer outcomes, or the messages have their ends already.
         """
-        asking = dict(zip(self._asking, outcomes, strict=True))
-        self._outcomes |= asking
-        verdicts = {m: rules.verdict(m, outcome) for m, outcome in self._outcomes.items()}
-        self._send_dead_letters(
-            {m: outcome for m, outcome in asking.items() if verdicts[m] is Verdict.POISON},
-            {m for m, verdict in verdicts.items() if verdict is Verdict.RETURNED},
-        )
-        stopped: set[str] = set()
-        for message in self._messages:
-            verdict, outcome = verdicts[message], self._outcomes[message]
-            if verdict is Verdict.POISON and message not in self._dead_lettered:
-                verdict = Verdict.RETURNED
-            elif verdict in _DONE and message.sequence in stopped:
-                verdict, outcome = Verdict.RETURNED, _BEHIND
-            if verdict is Verdict.RETURNED:
-                stopped.add(message.sequence)
-            content = self._contents.get(message)
-            self.results.append(MessageResult(message, verdict, outcome, content))
-        rejected = {m for m, said in self._outcomes.items() if said.verdict is Verdict.REJECTED}
-        self._delay_returned({m for m in rejected if verdicts[m] is Verdict.RETURNED})
+        asked = dict(zip(self._asking, outcomes, strict=True))
+        self._asking = []
+        self.outcomes |= asked
+        verdicts = {message: rules.verdict(message, outcome) for message, outcome in asked.items()}
+        self._end(verdicts)
+        self.ends = {message: self.ends[message] for message in self._messages}
+        if self._returned:
+            returned = {m for m, verdict in verdicts.items() if verdict is Verdict.RETURNED}
+            self._delay_returned({m for m in returned if asked[m].verdict is Verdict.REJECTED})
 
-    def _send_dead_letters(
-        self,
-        poison: Mapping[Message, ChangeOutcome],
-        returned: Collection[Message] = (),
-    ) -> None:
-        """Dead-letter messages, but none that is behind a returned one of its group.
+    def _end(self, verdicts: Mapping[Message, Verdict]) -> None:
+        """End messages, unless something is in the way: the only place where a verdict becomes an end."""
+        self.ends |= verdicts
+        poison = [message for message, verdict in verdicts.items() if verdict is Verdict.POISON]
+        self.ends |= dict.fromkeys(self._send_dead_letters(poison), Verdict.RETURNED)
+        for message in followers(self._messages, self._returned):
+            # A dead letter that was sent before stays one.
+            if self.ends.get(message) is not Verdict.POISON:
+                self.ends[message], self.outcomes[message] = Verdict.RETURNED, _BEHIND
 
-        One of a group that cannot be sent is returned itself, so the next one waits for it.
-        """
-        lines: dict[str, list[Message]] = {}
-        stopped: set[str] = set()
-        for message in self._messages:
-            if message in returned:
-                stopped.add(message.sequence)
-            elif message in poison and message.sequence not in stopped:
-                lines.setdefault(message.sequence, []).append(message)
-        while lines:
-            first = {line[0]: poison[line[0]] for line in lines.values()}
-            failed = self._calls.send_dead_letters(first)
-            self._dead_lettered |= first.keys() - failed
-            lines = {
-                key: line[1:] for key, line in lines.items() if line[0] not in failed and line[1:]
-            }
+    def _send_dead_letters(self, poison: Sequence[Message]) -> set[Message]:
+        """Dead-letter messages, of a group one after the other. Returns those that SQS did not take, and those behind."""
+        unsent: set[Message] = set()
+        while poison:
+            blocked = followers(self._messages, self._returned | unsent)
+            unsent.update(message for message in poison if message in blocked)
+            waiting = [message for message in poison if message not in unsent]
+            first = {message.sequence: message for message in reversed(waiting)}
+            letters = {m: self.outcomes[m] for m in waiting if first[m.sequence] is m}
+            unsent |= self._calls.send_dead_letters(letters)
+            poison = [message for message in waiting if message not in letters]
+        return unsent
+
+    @property
+    def _returned(self) -> set[Message]:
+        return {message for message, end in self.ends.items() if end is Verdict.RETURNED}
 
     def _delay_returned(self, early: Collection[Message]) -> None:
         """Hide returned messages for a backoff, at least for what a lease has left. What came together comes back together.
@@ -199,16 +164,16 @@ class SqsBatch(Generic[T]):
         backoff = functools.cache(redelivery_delay)
         seconds: dict[Message, int] = {}
         of_sequence: dict[str, int] = {}
-        again: list[Message] = []
-        for result in self.results:
-            if result.verdict is Verdict.RETURNED:
-                message, outcome = result.message, result.outcome
-                delay = max(ceil(outcome.retry_after), backoff(message.receive_count))
-                delay = of_sequence.setdefault(message.sequence, min(LONGEST_DELAY_SECONDS, delay))
-                seconds[message] = delay
-                if message in early and message.receive_count >= EARLY_DELIVERIES:
-                    again.append(message)
-        self._copied = self._calls.send_copies({m: seconds[m] for m in again})
+        for message in filter(self._returned.__contains__, self._messages):
+            delay = max(ceil(self.outcomes[message].retry_after), backoff(message.receive_count))
+            delay = min(LONGEST_DELAY_SECONDS, delay)
+            seconds[message] = of_sequence.setdefault(message.sequence, delay)
+        again = {
+            message: delay
+            for message, delay in seconds.items()
+            if message in early and message.receive_count >= EARLY_DELIVERIES
+        }
+        self._copied = self._calls.send_copies(again)
         self._calls.delay({m: delay for m, delay in seconds.items() if m not in self._copied})
 
     @property
@@ -216,9 +181,9 @@ class SqsBatch(Generic[T]):
         """The answer to Lambda's event source: what to deliver again."""
         return {
             "batchItemFailures": [
-                {"itemIdentifier": result.message.message_id}
-                for result in self.results
-                if result.verdict is Verdict.RETURNED and result.message not in self._copied
+                {"itemIdentifier": message.message_id}
+                for message, end in self.ends.items()
+                if end is Verdict.RETURNED and message not in self._copied
             ]
         }
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools import Logger, Metrics
@@ -20,9 +20,10 @@ from inventory_orders.domain.order import CancelledBeforehand, Order
 from inventory_orders.errors import Verdict
 
 if TYPE_CHECKING:
-    from inventory_orders.engine.outcomes import CommitReport
+    from inventory_orders.engine.outcomes import ChangeOutcome, CommitReport
     from inventory_orders.engine.retrying_client import CommitStats
-    from inventory_orders.invocation.sqs_batch import MessageResult, SqsBatch
+    from inventory_orders.invocation.sqs import Message
+    from inventory_orders.invocation.sqs_batch import SqsBatch
     from inventory_orders.publishing.publisher import PublishReport
 
 NAMESPACE = "InventoryOrders"
@@ -113,24 +114,26 @@ def emit_orders(report: CommitReport) -> None:
 
 def emit_messages(batch: SqsBatch[Any]) -> None:
     """Count where the messages of any queue ended, say how old they are, and log every one that did not go through."""
-    ends = Counter(result.verdict for result in batch.results)
+    ends = Counter(batch.ends.values())
     add("MessagesDeadLettered", ends[Verdict.POISON])
     add("MessagesReturned", ends[Verdict.RETURNED])
-    add_any("CorruptPage", sum(result.outcome.cause == CORRUPT_PAGE for result in batch.results))
+    outcomes = batch.outcomes
+    add_any("CorruptPage", sum(outcome.cause == CORRUPT_PAGE for outcome in outcomes.values()))
     # Of the whole service: a dimension for the queue would make five metrics of it, and the log knows the queue.
     add("TimeSinceFirstReceive", batch.age)
-    for result in batch.results:
-        if result.outcome.cause == STALE:
-            emit_stale_event(correlation_id=result.message.message_id, **_ids(result.content))
-        elif result.verdict not in (Verdict.APPLIED, Verdict.REPLAYED):
-            _log_message(result)
+    for message, end in batch.ends.items():
+        ids = _ids(batch.contents.get(message))
+        if outcomes[message].cause == STALE:
+            emit_stale_event(correlation_id=message.message_id, **ids)
+        elif end not in (Verdict.APPLIED, Verdict.REPLAYED):
+            _log_message(message, end, outcomes[message], ids)
     if batch.queue_errors:
         logger.error("SQS did not carry out requests", extra={"errors": batch.queue_errors})
     logger.info(
         "batch done",
         extra={
-            "messages": len(batch.results),
-            "correlation_ids": [result.message.message_id for result in batch.results],
+            "messages": len(batch.ends),
+            "correlation_ids": [message.message_id for message in batch.ends],
             "ends": {verdict.name: count for verdict, count in ends.items()},
         },
     )
@@ -215,24 +218,25 @@ def emit_events(report: PublishReport, queue_errors: Sequence[str]) -> None:
         logger.info("events published", extra=fields)
 
 
-def _log_message(result: MessageResult[Any]) -> None:
+def _log_message(
+    message: Message, end: Verdict, outcome: ChangeOutcome, ids: Mapping[str, str]
+) -> None:
     fields: dict[str, object] = {
-        "correlation_id": result.message.message_id,
-        "receiveCount": result.message.receive_count,
-        "code": result.outcome.cause,
-        **_ids(result.content),
+        "correlation_id": message.message_id,
+        "receiveCount": message.receive_count,
+        "code": outcome.cause,
+        **ids,
     }
-    outcome = result.outcome
-    if result.verdict is Verdict.REJECTED:
+    if end is Verdict.REJECTED:
         if outcome.rejection is not None:
             fields["subject"] = outcome.rejection.subject
         logger.info("rejected", extra=fields)
         return
     # The detail of poison quotes the body, so it stays out of the log.
-    is_poison = Verdict.POISON in (result.verdict, outcome.verdict)
+    is_poison = Verdict.POISON in (end, outcome.verdict)
     fields |= {"field": outcome.field_path} if is_poison else {"detail": outcome.detail}
-    end = "dead-lettered" if result.verdict is Verdict.POISON else "returned to the queue"
-    logger.warning(end, extra=fields)
+    what = "dead-lettered" if end is Verdict.POISON else "returned to the queue"
+    logger.warning(what, extra=fields)
 
 
 def _ids(content: object) -> dict[str, str]:
