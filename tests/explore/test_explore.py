@@ -61,17 +61,7 @@ def test_every_mutant_fits_the_code_and_has_scenarios_that_exist():
     assert len(mutants.MUTANTS) >= 40
     for mutant in mutants.MUTANTS:
         assert set(mutant.scenarios) <= SCENARIOS.keys()
-        for name, old, _ in mutant.edits:
-            text = (mutants.ROOT / name).read_text("utf-8")
-            assert not old or text.count(old) == 1, f"{mutant.name}: rewrite the mutant"
-
-
-def test_a_mutant_that_does_not_fit_is_an_error(tmp_path):
-    mutant = mutants.Mutant(
-        "gone", ((f"{mutants.CODE}/inventory_orders/store/dynamodb.py", "no", ""),), ()
-    )
-    with pytest.raises(ValueError, match="rewrite the mutant"):
-        mutants.tree(tmp_path, mutant)
+        assert mutant.changes(), mutant.name
 
 
 def test_a_failure_can_be_replayed():

@@ -102,11 +102,12 @@ def catch(names: Sequence[str], processes: int) -> Iterator[tuple[str, Done]]:
 
 
 def _preload() -> None:
-    """Import the libraries, and read the descriptions of AWS, once: every process forked from here has them."""
+    """Import libraries, read the descriptions of AWS, and tokenize the code: every process forked from here has them."""
     for library in ("metrics", "utilities.data_classes"):
         importlib.import_module(f"aws_lambda_powertools.{library}")
     for service in ("dynamodb", "sqs", "events"):
         boto3.client(service)
+    mutants.MUTANTS[0].changes()
 
 
 def _quiet() -> None:
