@@ -28,6 +28,7 @@ from cli.common import (
 )
 from operations import queues
 from operations import redrive as redrives
+from operations.dead_letters import read_dead_letters
 from operations.errors import UserError
 from operations.orders_file import OrderMessage, count_orders, read_orders
 from operations.redrive import MAY_SUCCEED_NOW
@@ -71,7 +72,7 @@ def status(as_json: AsJson = False, account: OnAccount = None) -> None:
         for name in (*sources, *letters, queues.UNDELIVERABLE_EVENTS)
     }
     with aside.status("Reading dead letters"):
-        by_queue, is_all = redrives.read_some(aws, 1000)
+        by_queue, is_all = read_dead_letters(aws, 1000)
     dead_letters = [delivery.content for some in by_queue.values() for delivery in some]
     causes = Counter(dead_letter.code for dead_letter in dead_letters)
     example = {dead_letter.code: dead_letter.message for dead_letter in dead_letters}
@@ -202,7 +203,7 @@ def _read_dead_letters(
 
         try:
             if rate is None:
-                return redrives.look(aws.sqs, url, causes)
+                return redrives.preview(aws.sqs, url, causes)
             return redrives.redrive(
                 aws.sqs, url, aws.outputs[source], causes, rate=rate, on_progress=progress
             )

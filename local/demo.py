@@ -41,6 +41,7 @@ from local.shop import Shop, percentile
 from operations import emf, queues
 from operations.audit import Account, Books, read_books
 from operations.aws import Aws
+from operations.dead_letters import DeadLetter, read_dead_letters
 from operations.errors import UserError
 from operations.follow import Heard, listening
 from operations.lanes import read_all
@@ -103,7 +104,7 @@ class DemoResult:
     workload: Workload
     seconds: float
     books: Books
-    dead_letters: Sequence[queues.DeadLetter]
+    dead_letters: Sequence[DeadLetter]
     samples: Sequence[emf.Sample]
     lost: int
     replayed: int
@@ -331,9 +332,10 @@ def _run(aws: Aws, emulator: Emulator, console: Console, orders: Path | None) ->
     with console.status("Reading the books"):
         books = read_books(aws)
         dead_letters = {
-            dead_letter.original_message_id: dead_letter
-            for dead_letter in queues.dead_letters(aws, 100_000)
-            if dead_letter.original_message_id in ids
+            delivery.content.original_message_id: delivery.content
+            for deliveries in read_dead_letters(aws, 100_000)[0].values()
+            for delivery in deliveries
+            if delivery.content.original_message_id in ids
         }
         samples = _samples_since(began, emf.read_samples(aws, _LOG_GROUP, began))
     return DemoResult(
@@ -410,7 +412,7 @@ def _samples_since(since: int, found: Iterable[emf.Sample]) -> list[emf.Sample]:
 
 def count_lost(
     messages: Mapping[str, OrderMessage],
-    dead_letters: Mapping[str, queues.DeadLetter],
+    dead_letters: Mapping[str, DeadLetter],
     books: Books,
 ) -> int:
     """Count the messages of valid orders that are not stored, and the others that are no dead letters.
@@ -439,7 +441,7 @@ def count_lost(
 
 def count_replayed(
     messages: Mapping[str, OrderMessage],
-    dead_letters: Mapping[str, queues.DeadLetter],
+    dead_letters: Mapping[str, DeadLetter],
     books: Books,
 ) -> int:
     """Count the messages that brought a stored order again.

@@ -20,8 +20,8 @@ from local import ROOT
 from local.endpoint import REGION, embedded_settings
 from operations import emf
 from operations.aws import Aws
+from operations.dead_letters import peek_dead_letters
 from operations.errors import UserError
-from operations.queues import peek_dead_letters
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

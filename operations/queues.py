@@ -1,13 +1,13 @@
-"""Sends messages, and reads depths of queues and dead letters."""
+"""The queues of a stack: sends messages, and reads how many wait."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from inventory_orders.invocation.sqs import BYTES_PER_CALL
 from operations.aws import Aws
@@ -16,6 +16,7 @@ from operations.orders_file import OrderMessage
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
+    from mypy_boto3_sqs.literals import QueueAttributeNameType
     from mypy_boto3_sqs.type_defs import SendMessageBatchRequestEntryTypeDef
 
 STANDARD = "OrderQueueUrl"
@@ -60,17 +61,17 @@ def url_of(aws: Aws, queue: str) -> str:
     return aws.outputs[queue]
 
 
-TOO_MANY_DELIVERIES = "TOO_MANY_DELIVERIES"
-"""Cause of a dead letter without an `errorCode`: SQS moved it after too many deliveries, not the service."""
-
-POLL_SECONDS = 1
-"""How long a request for dead letters waits for one, in seconds. A request that does not wait asks only some of SQS's
-servers, so it may miss messages; one that waits asks all of them: docs.aws.amazon.com/AWSSimpleQueueService/latest/
-SQSDeveloperGuide/sqs-short-and-long-polling.html"""
-
 _BATCH = 10
 _SENDERS = 4
 _TRIES = 5
+
+
+_COUNTS: list[QueueAttributeNameType] = [
+    "ApproximateNumberOfMessages",
+    "ApproximateNumberOfMessagesNotVisible",
+    "ApproximateNumberOfMessagesDelayed",
+]
+"""The attributes of a queue that `Depth` holds, in the order of its fields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,23 +92,6 @@ class Depth:
     def total(self) -> int:
         """All of them."""
         return self.waiting + self.in_flight + self.later
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """A message in a dead-letter queue.
-
-    Attributes:
-        original_message_id: Its id in the source queue.
-        code: The cause: an `errorCode`, or `TOO_MANY_DELIVERIES`.
-        message: The fault to fix, in words.
-        body: The message body, unchanged.
-    """
-
-    original_message_id: str
-    code: str
-    message: str
-    body: str
 
 
 def send(
@@ -171,88 +155,8 @@ def depth(aws: Aws, queue: str) -> Depth:
 
 def depth_of(sqs: SQSClient, url: str) -> Depth:
     """Count the messages of a queue by its URL."""
-    attributes = sqs.get_queue_attributes(
-        QueueUrl=url,
-        AttributeNames=[
-            "ApproximateNumberOfMessages",
-            "ApproximateNumberOfMessagesNotVisible",
-            "ApproximateNumberOfMessagesDelayed",
-        ],
-    )["Attributes"]
-    return Depth(
-        int(attributes["ApproximateNumberOfMessages"]),
-        int(attributes["ApproximateNumberOfMessagesNotVisible"]),
-        int(attributes["ApproximateNumberOfMessagesDelayed"]),
-    )
-
-
-def dead_letters(aws: Aws, limit: int) -> list[DeadLetter]:
-    """Read the dead letters of all queues, at most `limit` of each, and leave them there.
-
-    The queues are read side by side, so that empty ones take no longer than one.
-    """
-
-    def peek(queue: str) -> list[DeadLetter]:
-        return peek_dead_letters(aws.sqs, aws.outputs[queue], limit, POLL_SECONDS)
-
-    names = [name for _, name in pairs(aws)]
-    with ThreadPoolExecutor(len(names)) as pool:
-        return [found for of_queue in pool.map(peek, names) for found in of_queue]
-
-
-def peek_dead_letters(
-    sqs: SQSClient, url: str, limit: int, poll_seconds: int = 0
-) -> list[DeadLetter]:
-    """Read dead letters and leave them in the queue. They are hidden while this runs, then visible again.
-
-    SQS shows at most ten messages of a FIFO group at a time.
-
-    Args:
-        sqs: A client.
-        url: The queue's URL.
-        limit: Most messages to read.
-        poll_seconds: `POLL_SECONDS` on AWS; an SQS in memory has no second server to ask.
-    """
-    seen: list[Mapping[str, Any]] = []
-    while len(seen) < limit:
-        messages = sqs.receive_message(
-            QueueUrl=url,
-            MaxNumberOfMessages=_BATCH,
-            MessageAttributeNames=["All"],
-            VisibilityTimeout=60,
-            WaitTimeSeconds=poll_seconds,
-        ).get("Messages", [])
-        if not messages:
-            break
-        seen += messages
-    for start in range(0, len(seen), _BATCH):
-        sqs.change_message_visibility_batch(
-            QueueUrl=url,
-            Entries=[
-                {
-                    "Id": str(index),
-                    "ReceiptHandle": message["ReceiptHandle"],
-                    "VisibilityTimeout": 0,
-                }
-                for index, message in enumerate(seen[start : start + _BATCH])
-            ],
-        )
-    return [read_dead_letter(message) for message in seen]
-
-
-def read_dead_letter(message: Mapping[str, Any]) -> DeadLetter:
-    """Make a dead letter from one message of a ReceiveMessage response, which must include all message attributes."""
-    attributes = {
-        name: value.get("StringValue", "")
-        for name, value in message.get("MessageAttributes", {}).items()
-    }
-    return DeadLetter(
-        # A message that SQS moved by itself keeps its id, and has no cause among its attributes.
-        attributes.get("originalMessageId", message["MessageId"]),
-        attributes.get("errorCode", TOO_MANY_DELIVERIES),
-        attributes.get("errorMessage", "it was delivered too often without success"),
-        message["Body"],
-    )
+    counts = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=_COUNTS)["Attributes"]
+    return Depth(*(int(counts[name]) for name in _COUNTS))
 
 
 def _batches(messages: Iterable[OrderMessage], *, fifo: bool) -> Iterator[Sequence[OrderMessage]]:
@@ -278,27 +182,24 @@ def _batches(messages: Iterable[OrderMessage], *, fifo: bool) -> Iterator[Sequen
 
 
 def _send_batch(aws: Aws, url: str, batch: Sequence[OrderMessage], *, fifo: bool) -> list[str]:
-    ids: dict[int, str] = {}
+    """Send messages until SQS has taken each of them. Returns their ids."""
+    entries = {str(index): _entry(index, message, fifo) for index, message in enumerate(batch)}
+    ids: dict[str, str] = {}
     for attempt in range(_TRIES):
         if attempt:
             time.sleep(0.1 * 2**attempt)
-        entries: list[SendMessageBatchRequestEntryTypeDef] = []
-        for index, message in enumerate(batch):
-            if index not in ids:
-                entry: SendMessageBatchRequestEntryTypeDef = {
-                    "Id": str(index),
-                    "MessageBody": message.body,
-                }
-                if fifo:
-                    entry["MessageGroupId"] = message.group
-                entries.append(entry)
-        answer = aws.sqs.send_message_batch(QueueUrl=url, Entries=entries)
-        ids |= {int(entry["Id"]): entry["MessageId"] for entry in answer.get("Successful", [])}
+        left = [entry for index, entry in entries.items() if index not in ids]
+        answer = aws.sqs.send_message_batch(QueueUrl=url, Entries=left)
+        ids |= {entry["Id"]: entry["MessageId"] for entry in answer.get("Successful", [])}
         if len(ids) == len(batch):
-            return [ids[index] for index in range(len(batch))]
-        invalid = next((entry for entry in answer["Failed"] if entry["SenderFault"]), None)
-        if invalid is not None:
-            body = batch[int(invalid["Id"])].body
-            reason = invalid.get("Message", "")
-            raise UserError(f"SQS does not accept a message ({reason}): {body[:200]}")
+            return [ids[index] for index in entries]
+        for failed in answer["Failed"]:
+            if failed["SenderFault"]:
+                body, reason = batch[int(failed["Id"])].body, failed.get("Message", "")
+                raise UserError(f"SQS does not accept a message ({reason}): {body[:200]}")
     raise UserError("SQS did not accept all messages; it may be overloaded, so try again later")
+
+
+def _entry(index: int, message: OrderMessage, fifo: bool) -> SendMessageBatchRequestEntryTypeDef:
+    entry: SendMessageBatchRequestEntryTypeDef = {"Id": str(index), "MessageBody": message.body}
+    return entry | {"MessageGroupId": message.group} if fifo else entry

@@ -18,6 +18,7 @@ from operations import orders, queues, redrive
 from operations.audit import read_history
 from operations.aws import Aws
 from operations.codes import DEAD_LETTERS
+from operations.dead_letters import read_dead_letters
 from operations.errors import UserError
 from operations.lanes import lane_name, read_lanes
 from operations.stock import list_stock, product_names, read_stock
@@ -136,7 +137,7 @@ class Desk:
     def dead_letters(self) -> Document:
         """List the dead letters of all queues, and what their causes mean."""
         with self._dead_letters:
-            by_queue, is_all = redrive.read_some(self._stack(), MOST_DEAD_LETTERS)
+            by_queue, is_all = read_dead_letters(self._stack(), MOST_DEAD_LETTERS)
         letters = [
             {
                 "queue": queue,

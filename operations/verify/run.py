@@ -6,8 +6,7 @@ import json
 import re
 import time
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -20,6 +19,7 @@ from inventory_orders.store.rows import decode
 from operations import queues
 from operations.audit import read_orders
 from operations.aws import Aws
+from operations.dead_letters import DeadLetter, DeadLetterReader
 from operations.errors import UserError
 from operations.orders_file import OrderMessage
 from operations.stock import read_stock
@@ -36,8 +36,6 @@ A_RUN_LASTS = timedelta(minutes=15)
 # No other program's product or message matches.
 _OF_A_RUN = re.compile(rf'(?:{{"orderId": ")?{PREFIX}\d{{6}}-\d{{6}}-[0-9a-f]{{4}}[- ]')
 
-_BATCH = 10
-_HIDDEN_SECONDS = 60
 _CLEAN_UP_SECONDS = 20.0
 
 T = TypeVar("T")
@@ -238,7 +236,7 @@ class Run:
 
     # ------------------------------------------------------------------ dead letters
 
-    def take_dead_letters(self, queue: str, seconds: float) -> list[queues.DeadLetter]:
+    def take_dead_letters(self, queue: str, seconds: float) -> list[DeadLetter]:
         """Take the dead letters of this run out of a queue, and leave all others there.
 
         Args:
@@ -247,15 +245,14 @@ class Run:
         """
         wanted = self.dead_letters.setdefault(queue, set())
         until = time.monotonic() + seconds
-        taken: list[queues.DeadLetter] = []
-        with _Hidden(self.aws, queue) as hidden:
+        taken: list[DeadLetter] = []
+        with DeadLetterReader(self.aws.sqs, self.aws.outputs[queue]) as reader:
             while wanted and time.monotonic() < until:
-                for message in hidden.receive():
-                    letter = queues.read_dead_letter(message)
-                    if letter.original_message_id in wanted:
-                        hidden.delete(message)
-                        wanted.remove(letter.original_message_id)
-                        taken.append(letter)
+                for delivery in reader.receive():
+                    if delivery.content.original_message_id in wanted:
+                        reader.delete(delivery)
+                        wanted.remove(delivery.content.original_message_id)
+                        taken.append(delivery.content)
         return taken
 
     # ------------------------------------------------------------------ cleaning up
@@ -327,12 +324,11 @@ class Run:
             if not queues.depth(self.aws, queue).waiting:
                 continue
             until = time.monotonic() + _CLEAN_UP_SECONDS
-            with _Hidden(self.aws, queue) as hidden:
-                while time.monotonic() < until and (found := hidden.receive()):
-                    for message in found:
-                        sent = int(message["Attributes"]["SentTimestamp"])
-                        if sent < limit and _OF_A_RUN.match(message["Body"]):
-                            hidden.delete(message)
+            with DeadLetterReader(self.aws.sqs, self.aws.outputs[queue]) as reader:
+                while time.monotonic() < until and (found := reader.receive()):
+                    for delivery in found:
+                        if delivery.sent_at < limit and _OF_A_RUN.match(delivery.content.body):
+                            reader.delete(delivery)
                             removed += 1
         return removed
 
@@ -349,50 +345,6 @@ def expect(holds: object, otherwise: str) -> None:
 
 def _short(answer: object) -> str:
     return json.dumps(answer)[:300]
-
-
-class _Hidden:
-    """The messages of a queue that this run reads. At the end, those that were not deleted become visible again."""
-
-    def __init__(self, aws: Aws, queue: str) -> None:
-        self._aws = aws
-        self._url = aws.outputs[queue]
-        self._handles: dict[str, str] = {}
-
-    def __enter__(self) -> _Hidden:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        handles = list(self._handles.values())
-        for start in range(0, len(handles), _BATCH):
-            # Messages that this does not reach become visible by themselves.
-            with suppress(BotoCoreError, ClientError):
-                self._aws.sqs.change_message_visibility_batch(
-                    QueueUrl=self._url,
-                    Entries=[
-                        {"Id": str(index), "ReceiptHandle": handle, "VisibilityTimeout": 0}
-                        for index, handle in enumerate(handles[start : start + _BATCH])
-                    ],
-                )
-
-    def receive(self) -> Sequence[Mapping[str, Any]]:
-        """Receive messages; none if none comes in `POLL_SECONDS`."""
-        messages = self._aws.sqs.receive_message(
-            QueueUrl=self._url,
-            MaxNumberOfMessages=_BATCH,
-            MessageAttributeNames=["All"],
-            MessageSystemAttributeNames=["SentTimestamp"],
-            VisibilityTimeout=_HIDDEN_SECONDS,
-            WaitTimeSeconds=queues.POLL_SECONDS,
-        ).get("Messages", [])
-        self._handles |= {message["MessageId"]: message["ReceiptHandle"] for message in messages}
-        return messages
-
-    def delete(self, message: Mapping[str, Any]) -> None:
-        """Delete a message."""
-        self._aws.sqs.delete_message(
-            QueueUrl=self._url, ReceiptHandle=self._handles.pop(message["MessageId"])
-        )
 
 
 def names(found: Collection[str]) -> str:

@@ -14,6 +14,7 @@ from local import ROOT, sample_orders, stack
 from local.invoke import function_names, invoke_deployed
 from operations import queues
 from operations.audit import read_books
+from operations.dead_letters import read_dead_letters
 from tests.support.demo_figures import check_sums, figures
 from tests.support.lanes import lend
 from tests.support.messages import order_body
@@ -46,8 +47,9 @@ def test_orders_through_both_queues_end_where_they_belong(aws, embedded_aws):
     assert sum(row["status"] == "PENDING" for row in rows.values()) == 30
     assert {row.get("reason") for row in rows.values()} == {None, "INSUFFICIENT_STOCK"}
     found = {
-        dead_letter.original_message_id: dead_letter
-        for dead_letter in queues.dead_letters(aws, 1000)
+        delivery.content.original_message_id: delivery.content
+        for deliveries in read_dead_letters(aws, 1000)[0].values()
+        for delivery in deliveries
     }
     for message_id in (bad_id, bad_fifo_id):
         assert found[message_id].body == bad

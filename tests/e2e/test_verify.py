@@ -16,6 +16,7 @@ from local.invoke import invoke_deployed
 from operations import queues, verify
 from operations.audit import read_rows
 from operations.aws import Aws
+from operations.dead_letters import peek_dead_letters
 from operations.verify import traffic
 from operations.verify.deployed import Deployed
 from operations.verify.report import Report, State
@@ -352,10 +353,10 @@ def test_a_dead_letter_of_somebody_else_stays(aws, run):
     url = aws.outputs["CatalogueDeadLetterQueueUrl"]
     aws.sqs.purge_queue(QueueUrl=url)
     aws.sqs.send_message(QueueUrl=aws.outputs[queues.CATALOGUE], MessageBody="theirs")
-    wait_until(aws, lambda: queues.peek_dead_letters(aws.sqs, url, 10))
+    wait_until(aws, lambda: peek_dead_letters(aws.sqs, url, 10))
     (line,) = verify.run_check("poison", run)
     assert line.state is State.PASSED
-    assert [letter.body for letter in queues.peek_dead_letters(aws.sqs, url, 10)] == ["theirs"]
+    assert [letter.body for letter in peek_dead_letters(aws.sqs, url, 10)] == ["theirs"]
     aws.sqs.purge_queue(QueueUrl=url)
 
 

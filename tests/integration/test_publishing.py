@@ -10,6 +10,7 @@ import pytest
 
 from inventory_orders.store.rows import Table, encode
 from operations import queues
+from operations.dead_letters import peek_dead_letters
 from operations.errors import UserError
 from operations.follow import listening
 from operations.republish import republish, rows_of
@@ -120,8 +121,8 @@ def test_a_status_of_somebody_else_is_parked_and_stops_nobody(aws, new_id):
         status_by_hand(aws, new_id, "ON_HOLD")
         send(aws, queues.STANDARD, order_body(f"{new_id}-2", {new_id: 1}))
         heard_of(listen, f"{new_id}-2", 1)
-        wait_until(aws, lambda: queues.peek_dead_letters(aws.sqs, url, 10))
-        (parked,) = queues.peek_dead_letters(aws.sqs, url, 10)
+        wait_until(aws, lambda: peek_dead_letters(aws.sqs, url, 10))
+        (parked,) = peek_dead_letters(aws.sqs, url, 10)
         assert parked.code == "UNKNOWN_ORDER_STATUS"
         image = json.loads(parked.body)["record"]["dynamodb"]["NewImage"]
         assert image["orderId"] == {"S": new_id}

@@ -7,7 +7,8 @@ import pytest
 
 from infra.queues import MAX_RECEIVE_COUNT
 from operations import queues, redrive
-from operations.redrive import MAY_SUCCEED_NOW, SEEN_IN_A_GROUP, Decision
+from operations.dead_letters import SEEN_IN_A_GROUP
+from operations.redrive import MAY_SUCCEED_NOW, Decision
 from tests.support.messages import order_body
 from tests.support.stack import cli, create, wait_until_settled
 
@@ -83,7 +84,7 @@ def test_look_changes_nothing_and_leaves_nothing_hidden(pair):
         pair.put(f"good-{number}")
     pair.put("bad", POISON)
     for _ in range(2):
-        findings = redrive.look(pair.sqs, pair.dead, MAY_SUCCEED_NOW)
+        findings = redrive.preview(pair.sqs, pair.dead, MAY_SUCCEED_NOW)
         assert findings.count(Decision.SEND_BACK) == 8
         assert findings.groups[POISON].decisions == {Decision.STAY: 1}
         assert findings.groups[POISON].example == f"because of {POISON}"
@@ -117,7 +118,7 @@ def test_poison_does_not_block_the_messages_behind_it_in_its_group(fifo):
     for number in range(SEEN_IN_A_GROUP + 5):
         fifo.put(f"bad-{number}", POISON)
     fifo.put("good")
-    seen = redrive.look(fifo.sqs, fifo.dead, MAY_SUCCEED_NOW)
+    seen = redrive.preview(fifo.sqs, fifo.dead, MAY_SUCCEED_NOW)
     assert seen.count(Decision.SEND_BACK) == 0, "SQS does not show it"
     assert seen.crowded == {"g"}
     assert fifo.redrive().count(Decision.SEND_BACK) == 1

@@ -18,6 +18,7 @@ from inventory_orders.store.rows import Table
 from local.invoke import invoke_deployed
 from operations import queues
 from operations.audit import read_books
+from operations.dead_letters import peek_dead_letters
 from operations.emf import parse, read_samples, values_of
 from tests.support.api import api_of
 from tests.support.faults import Fault, FaultyProxy, Shares
@@ -138,7 +139,7 @@ def test_dead_letters_can_be_purged(aws):
     url = aws.outputs["OrderDeadLetterQueueUrl"]
     since = int(time.time() * 1000)
     aws.sqs.send_message(QueueUrl=aws.outputs[queues.STANDARD], MessageBody="no order")
-    wait_until(aws, lambda: queues.peek_dead_letters(aws.sqs, url, 100))
+    wait_until(aws, lambda: peek_dead_letters(aws.sqs, url, 100))
     assert "INVALID_JSON" in cli("redrive", "--queue", "standard").stdout
     wait_until(aws, lambda: sum(emitted(aws, "PlaceOrders", "MessagesDeadLettered", since)) == 1)
     run(aws, "DeadLetters", "purge-queue")

@@ -46,6 +46,7 @@ from local.process import LOGS  # noqa: E402
 from operations import emf, queues  # noqa: E402
 from operations.audit import Books, read_books, read_rows  # noqa: E402
 from operations.aws import Aws, holds  # noqa: E402
+from operations.dead_letters import DeadLetter, Delivery  # noqa: E402
 from operations.errors import UserError  # noqa: E402
 from operations.follow import listening  # noqa: E402
 from tests.soak.accounting import Ends, Sent, Tables, account  # noqa: E402
@@ -254,14 +255,14 @@ def soak(
     )
 
 
-def take_dead_letters(aws: Aws, output: str) -> Iterator[queues.DeadLetter]:
+def take_dead_letters(aws: Aws, output: str) -> Iterator[DeadLetter]:
     """Receive and delete all dead letters of a queue. A look would see at most ten of a FIFO group."""
     url = aws.outputs[output]
     while found := aws.sqs.receive_message(
         QueueUrl=url, MaxNumberOfMessages=10, MessageAttributeNames=["All"]
     ).get("Messages"):
         for message in found:
-            yield queues.read_dead_letter(message)
+            yield Delivery.of(message).content
             aws.sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
 
 

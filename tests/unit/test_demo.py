@@ -25,12 +25,13 @@ from inventory_orders.store.rows import decode
 from local import ROOT, demo, demo_report, sample_orders
 from local.shop import Shop
 from operations.audit import Account, Books
+from operations.dead_letters import DeadLetter
 from operations.emf import Sample
 from operations.errors import UserError
 from operations.follow import Heard
 from operations.lanes import read_all
 from operations.orders_file import OrderMessage, order_message
-from operations.queues import DeadLetter, Depth
+from operations.queues import Depth
 from tests.support.demo_figures import check_sums, figures
 from tests.support.lanes import lend
 from tests.support.tables_in_memory import tables_in_memory

@@ -18,7 +18,7 @@ from cli import main, this_machine
 from cli import queues as queue_commands
 from inventory_orders.store.rows import Table
 from local.desk import work
-from operations.redrive import SEEN_IN_A_GROUP
+from operations.dead_letters import SEEN_IN_A_GROUP
 from tests.support.desk import TOKEN, desk_of_shop
 
 TEA = "tea-earl-grey"

@@ -8,6 +8,7 @@ import pytest
 
 from local.invoke import FakeContext, load_handler
 from operations import queues, redrive
+from operations.dead_letters import peek_dead_letters
 from operations.orders_file import OrderMessage, read_orders
 from tests.support.messages import event_of_received, order_body
 from tests.support.tea_shop import tea_shop
@@ -48,7 +49,7 @@ class Counter:
 
     @property
     def dead_letters(self):
-        return [letter.code for letter in queues.peek_dead_letters(self.aws.sqs, self.dead_url, 10)]
+        return [letter.code for letter in peek_dead_letters(self.aws.sqs, self.dead_url, 10)]
 
     def stock(self):
         (row,) = (

@@ -22,7 +22,7 @@ from inventory_orders.invocation.runtime import Process
 from local import ROOT
 from local.invoke import FakeContext, function_names, is_good, load_handler, readable
 from operations import emf
-from operations.queues import peek_dead_letters
+from operations.dead_letters import peek_dead_letters
 from tests.support.messages import order_body, sqs_event
 from tests.support.tea_shop import new_process
 

@@ -35,7 +35,7 @@ from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.rows import encode
 from local.invoke import FakeContext, load_handler
 from operations import emf
-from operations.queues import peek_dead_letters
+from operations.dead_letters import peek_dead_letters
 from simulated_aws.values import size_of_item
 from tests.support.clock import FakeClock
 from tests.support.streams import (

@@ -11,14 +11,9 @@ from cli import queues as queue_commands
 from cli.main import app
 from inventory_orders.store.rows import Table
 from operations.aws import Aws
-from operations.queues import (
-    DEAD_LETTERS,
-    QUEUES,
-    TOO_MANY_DELIVERIES,
-    UNDELIVERABLE_EVENTS,
-    DeadLetter,
-)
-from operations.redrive import CAUSES, MAY_SUCCEED_NOW, Decision, Delivery, Findings, Selection
+from operations.dead_letters import TOO_MANY_DELIVERIES, DeadLetter, Delivery
+from operations.queues import DEAD_LETTERS, QUEUES, UNDELIVERABLE_EVENTS
+from operations.redrive import CAUSES, MAY_SUCCEED_NOW, Decision, Findings, Selection
 from tests.support.terminal import on_a_terminal
 
 

@@ -13,6 +13,7 @@ from inventory_orders.errors import PoisonMessageError
 from inventory_orders.messages.parse import parse_order
 from inventory_orders.store.rows import Table, decode
 from operations import queues
+from operations.dead_letters import TOO_MANY_DELIVERIES
 from operations.follow import Heard
 from tests.soak.accounting import Sent, Tables, account
 from tests.soak.changes import demanded, read_changes, unfounded
@@ -135,9 +136,7 @@ def test_a_message_that_is_stored_and_dead_lettered_is_found():
 
 
 @pytest.mark.parametrize("message", [ORDER, CANCELLATION, sent(queues.STOCK, RECEIPT)])
-@pytest.mark.parametrize(
-    "cause", ["SCHEMA_VIOLATION", "ORDER_ID_REUSED", queues.TOO_MANY_DELIVERIES]
-)
+@pytest.mark.parametrize("cause", ["SCHEMA_VIOLATION", "ORDER_ID_REUSED", TOO_MANY_DELIVERIES])
 def test_a_good_message_that_is_only_a_dead_letter_is_found(message, cause):
     ends = account([message], tables(), [(message, cause)])
     assert ends.wrong == [f"{cause} {message.body[:80]}"]
@@ -171,7 +170,7 @@ def test_poison_that_was_applied_is_found_though_a_good_event_was_shut_out(dead_
 
 def test_poison_without_a_dead_letter_or_with_the_cause_of_another_is_found():
     assert account([POISONED], tables(), [], [POISONED]).missing == [POISONED]
-    cause = queues.TOO_MANY_DELIVERIES
+    cause = TOO_MANY_DELIVERIES
     assert account([POISONED], tables(), [(POISONED, cause)], [POISONED]).wrong == [
         f"{cause} poison"
     ]

@@ -12,7 +12,7 @@ from local import ROOT
 from local.examples import lose_responses
 from local.invoke import FakeContext, load_handler
 from operations import emf
-from operations.queues import peek_dead_letters
+from operations.dead_letters import peek_dead_letters
 from tests.support.messages import order_body, sqs_event
 
 TEA = "tea-earl-grey"

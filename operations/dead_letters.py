@@ -1,0 +1,216 @@
+"""Reads dead-letter queues: what a reader does not delete is visible again afterwards."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from operations.queues import pairs
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs import SQSClient
+
+    from operations.aws import Aws
+
+TOO_MANY_DELIVERIES = "TOO_MANY_DELIVERIES"
+"""Cause of a dead letter without an `errorCode`: SQS moved it after too many deliveries, not the service."""
+
+SEEN_IN_A_GROUP = 10
+"""SQS delivers at most ten messages of a FIFO group, and no more until those are deleted or visible again."""
+
+# A request for dead letters waits for one, in seconds. A request that does not wait asks only some of SQS's servers, so it
+# may miss messages; one that waits asks all of them: docs.aws.amazon.com/AWSSimpleQueueService/latest/
+# SQSDeveloperGuide/sqs-short-and-long-polling.html
+_POLL_SECONDS = 1
+# If this process is killed, its messages become visible again after this time.
+_HIDDEN_SECONDS = 120
+_BATCH = 10
+_OURS = frozenset({"errorCode", "errorMessage", "originalMessageId", "originalSentTimestamp"})
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A message in a dead-letter queue.
+
+    Attributes:
+        original_message_id: Its id in the source queue.
+        code: The cause: an `errorCode`, or `TOO_MANY_DELIVERIES`.
+        message: The fault to fix, in words.
+        body: The message body, unchanged.
+    """
+
+    original_message_id: str
+    code: str
+    message: str
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One delivery of a dead letter.
+
+    Attributes:
+        message_id: Its id in the dead-letter queue.
+        receipt_handle: Identifies this delivery.
+        sent_at: When it was sent to the dead-letter queue, in Unix milliseconds.
+        content: The message, and the cause of its dead-lettering.
+        group: `MessageGroupId`; None on a standard queue.
+        attributes: All message attributes.
+    """
+
+    message_id: str
+    receipt_handle: str
+    sent_at: int
+    content: DeadLetter
+    group: str | None
+    attributes: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, message: Mapping[str, Any]) -> Delivery:
+        """Make a delivery from one message of a ReceiveMessage response."""
+        system, attributes = message.get("Attributes", {}), message.get("MessageAttributes", {})
+        texts = {name: value.get("StringValue", "") for name, value in attributes.items()}
+        content = DeadLetter(
+            # A message that SQS moved by itself keeps its id, and has no cause among its attributes.
+            texts.get("originalMessageId", message["MessageId"]),
+            texts.get("errorCode", TOO_MANY_DELIVERIES),
+            texts.get("errorMessage", "it was delivered too often without success"),
+            message["Body"],
+        )
+        return cls(
+            message["MessageId"],
+            message["ReceiptHandle"],
+            int(system.get("SentTimestamp", 0)),
+            content,
+            system.get("MessageGroupId"),
+            attributes,
+        )
+
+    @property
+    def original_attributes(self) -> dict[str, Any]:
+        """The sender's attributes, without the cause: a later dead-lettering adds its own."""
+        return {name: value for name, value in self.attributes.items() if name not in _OURS}
+
+
+class DeadLetterReader:
+    """Reads a dead-letter queue once, as a context manager: at the end the messages that it hid are visible again.
+
+    Args:
+        sqs: A client.
+        url: The queue's URL.
+        poll_seconds: How long a request waits for a message; 0 for an SQS in memory, which has no second server to ask.
+    """
+
+    def __init__(self, sqs: SQSClient, url: str, poll_seconds: int = _POLL_SECONDS) -> None:
+        self._sqs = sqs
+        self._url = url
+        self._poll_seconds = poll_seconds
+        self._hidden: dict[str, str] = {}
+        self._known: set[str] = set()
+        self._deleted: set[str] = set()
+
+    def __enter__(self) -> DeadLetterReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        handles = list(self._hidden.values())
+        for start in range(0, len(handles), _BATCH):
+            # Messages that this does not reach become visible by themselves.
+            with suppress(BotoCoreError, ClientError):
+                self._sqs.change_message_visibility_batch(
+                    QueueUrl=self._url,
+                    Entries=[
+                        {"Id": str(index), "ReceiptHandle": handle, "VisibilityTimeout": 0}
+                        for index, handle in enumerate(handles[start : start + _BATCH])
+                    ],
+                )
+
+    def deliveries(self) -> Iterator[Delivery]:
+        """Yield each dead letter once, until the queue is empty or a whole round finds no other one."""
+        known_in_a_row = 0
+        while known_in_a_row <= len(self._known):
+            batch = self.receive()
+            if not batch:
+                return
+            for delivery in batch:
+                if delivery.message_id not in self._known:
+                    self._known.add(delivery.message_id)
+                    known_in_a_row = 0
+                    yield delivery
+                    continue
+                known_in_a_row += 1
+                if delivery.message_id in self._deleted:
+                    # SQS may deliver a deleted message again.
+                    self.delete(delivery)
+
+    def receive(self) -> list[Delivery]:
+        """Receive up to ten dead letters; none if the queue is empty. Some may have been received before."""
+        answer = self._sqs.receive_message(
+            QueueUrl=self._url,
+            MaxNumberOfMessages=_BATCH,
+            MessageAttributeNames=["All"],
+            MessageSystemAttributeNames=["MessageGroupId", "SentTimestamp"],
+            VisibilityTimeout=_HIDDEN_SECONDS,
+            WaitTimeSeconds=self._poll_seconds,
+        )
+        batch = [Delivery.of(message) for message in answer.get("Messages", [])]
+        self._hidden |= {delivery.message_id: delivery.receipt_handle for delivery in batch}
+        return batch
+
+    def expect(self, message_id: str) -> None:
+        """Skip a message that the caller itself has put into the queue."""
+        self._known.add(message_id)
+
+    def delete(self, delivery: Delivery) -> None:
+        """Delete a dead letter from the queue."""
+        self._sqs.delete_message(QueueUrl=self._url, ReceiptHandle=delivery.receipt_handle)
+        self._deleted.add(delivery.message_id)
+        self._hidden.pop(delivery.message_id, None)
+
+
+def peek_dead_letters(
+    sqs: SQSClient, url: str, limit: int, poll_seconds: int = 0
+) -> list[DeadLetter]:
+    """Read the first dead letters of a queue, and leave them there. SQS shows at most ten of a FIFO group."""
+    with DeadLetterReader(sqs, url, poll_seconds) as reader:
+        return [delivery.content for delivery in islice(reader.deliveries(), limit)]
+
+
+def read_dead_letters(aws: Aws, limit: int) -> tuple[dict[str, list[Delivery]], bool]:
+    """Read dead letters of all queues, and leave them there. They are hidden meanwhile.
+
+    Args:
+        aws: The stack.
+        limit: Most dead letters to read of each queue.
+
+    Returns:
+        Those of each queue, and whether these are certainly all.
+    """
+
+    def read(queue: str) -> list[Delivery]:
+        with DeadLetterReader(aws.sqs, aws.outputs[queue]) as reader:
+            return list(islice(reader.deliveries(), limit))
+
+    names = [name for _, name in pairs(aws)]
+    # Side by side, so that empty queues take no longer than one.
+    with ThreadPoolExecutor(len(names)) as pool:
+        found = dict(zip(names, pool.map(read, names), strict=True))
+    return found, not any(
+        len(some) >= limit or crowded_groups(aws.outputs[name], some)
+        for name, some in found.items()
+    )
+
+
+def crowded_groups(url: str, deliveries: Iterable[Delivery]) -> frozenset[str]:
+    """Find the FIFO groups that may hold more dead letters than were read."""
+    if not url.endswith(".fifo"):
+        return frozenset()
+    in_group = Counter(delivery.group for delivery in deliveries if delivery.group is not None)
+    return frozenset(group for group, seen in in_group.items() if seen >= SEEN_IN_A_GROUP)
