@@ -94,7 +94,7 @@ lint: setup ## check formatting, style and types
 	@$(VENV)/bin/ruff format --check --quiet . || { echo "run: make format"; exit 1; }
 	@$(VENV)/bin/ruff check --quiet .
 	@$(VENV)/bin/mypy --no-error-summary layers/core/python $(wildcard functions/*/handler.py) app.py infra \
-		operations local cli simulated_aws bench tests/support
+		operations local cli simulated_aws bench docs_generator tests/support
 
 format: setup ## format the code
 	@$(VENV)/bin/ruff check --fix --quiet .
@@ -147,7 +147,7 @@ browser: setup
 			>.local/logs/browser-install.log 2>&1 || echo "It failed: see .local/logs/browser-install.log"; }
 
 docs: setup ## write what is generated in docs: docs/generated, the tables of costs.md, and the AsyncAPI document of the events
-	@$(VENV)/bin/python -m tests.support.generated_pages
+	@$(VENV)/bin/python -m docs_generator
 
 screenshot: demo ## run the demo, then take a new docs/dashboard.png
 	@$(RUN) dashboard --png docs/dashboard.png --height 2420

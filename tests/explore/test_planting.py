@@ -1,3 +1,5 @@
+"""Mistakes planted in code that has changed since they were written."""
+
 from pathlib import Path
 
 import pytest

@@ -2,9 +2,9 @@
 
 import pytest
 
+from docs_generator.pages import FOLDER, NEED_THE_CDK, text_of
 from infra.functions import VARIABLES
 from infra.stack import OUTPUTS
-from tests.support.generated_pages import FOLDER, NEED_THE_CDK, text_of
 from tests.support.template import resources, synthesise
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from bench import costs
+from docs_generator import costs
 from infra import watched
 from infra.api import LOGGED
 from inventory_orders.clock import SystemClock

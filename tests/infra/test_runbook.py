@@ -8,8 +8,9 @@ import typer
 from typer.exceptions import TyperException
 
 from cli.main import app
+from docs_generator.runbook import RUNBOOK, families, sections
 from local import ROOT
-from tests.support.runbook import RUNBOOK, aws_call, commands, expand, families, sections
+from tests.support.runbook import aws_call, commands, expand
 from tests.support.template import alarms_of, synthesise
 
 PARTS = ("**Means.**", "**Look.**", "**Do.**")

@@ -13,6 +13,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
+from docs_generator.runbook import sections
 from inventory_orders.domain.allotments import DEPOT, PageKey
 from inventory_orders.store.rows import Table
 from local.invoke import invoke_deployed
@@ -25,7 +26,7 @@ from tests.support.faults import Fault, FaultyProxy, Shares
 from tests.support.logs import log_of
 from tests.support.messages import order_body, sqs_event
 from tests.support.parallel import in_threads
-from tests.support.runbook import aws_call, commands, expand, sections
+from tests.support.runbook import aws_call, commands, expand
 from tests.support.stack import (
     cli,
     configured,

@@ -1,4 +1,4 @@
-"""The runbook as data: its sections, and the commands in them."""
+"""The commands of the runbook."""
 
 from __future__ import annotations
 
@@ -10,21 +10,9 @@ from typing import Any
 from botocore import xform_name
 from botocore.session import get_session
 
-from local import ROOT
+from docs_generator.runbook import RUNBOOK
 
-RUNBOOK = ROOT / "docs" / "runbook.md"
 _GLOBAL_OPTIONS = {"query", "output"}
-
-
-def sections() -> dict[str, str]:
-    """Read the sections, by heading."""
-    _, *parts = re.split(r"^## (.+)$", RUNBOOK.read_text("utf-8"), flags=re.MULTILINE)
-    return dict(zip(parts[::2], parts[1::2], strict=True))
-
-
-def families() -> dict[str, str]:
-    """Map the ending of an alarm's name to the heading of its section."""
-    return {suffix: heading for heading in sections() for suffix in heading.split(", ")}
 
 
 def commands(text: str) -> list[str]:

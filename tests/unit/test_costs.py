@@ -1,4 +1,4 @@
-"""docs/costs.md: its tables are what bench/costs.py computes, and units and log are what the handler consumes and writes."""
+"""docs/costs.md: its tables are what docs_generator/costs.py computes, and units and log are what the handler consumes and writes."""
 
 import json
 import math
@@ -11,7 +11,7 @@ from uuid import UUID
 import boto3
 import pytest
 
-from bench import costs
+from docs_generator import costs
 from infra.settings import Settings
 from inventory_orders.clock import Deadline, SystemClock, timestamp
 from inventory_orders.domain.allotments import STOCK_PARTS, StockPart

@@ -5,9 +5,9 @@ import re
 
 import pytest
 
+from docs_generator.assumptions import AWS, assumptions
+from docs_generator.pages import FOLDER, NEED_THE_CDK, PAGES, text_of
 from local import ROOT
-from tests.support.assumptions import AWS, assumptions
-from tests.support.generated_pages import FOLDER, NEED_THE_CDK, PAGES, text_of
 from tests.support.sources import tree_of
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -102,7 +102,16 @@ def test_every_page_of_aws_that_the_code_cites_is_among_the_assumptions():
     listed = {page for one in assumptions() for page in one.pages}
     listed |= set(re.findall(rf"{AWS}[\w./-]+", by_hand))
     cited = set()
-    for room in ("functions", "layers", "infra", "operations", "bench", "simulated_aws", "local"):
+    for room in (
+        "functions",
+        "layers",
+        "infra",
+        "operations",
+        "docs_generator",
+        "bench",
+        "simulated_aws",
+        "local",
+    ):
         for file in (ROOT / room).rglob("*.py"):
             text = re.sub(r"\n\s*#?\s*", "", file.read_text("utf-8"))
             cited |= set(re.findall(r"docs\.aws\.amazon\.com/[\w./-]+?\.html", text))

@@ -8,6 +8,7 @@ import jsonschema
 import pytest
 from referencing import Registry, Resource
 
+from docs_generator import asyncapi
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.events import (
     EventType,
@@ -21,7 +22,6 @@ from inventory_orders.errors import UnpublishableError
 from inventory_orders.publishing.bus import Bus
 from inventory_orders.publishing.publisher import PROBE, Publisher
 from local import ROOT
-from operations import asyncapi
 from tests.support.clock import FakeClock
 from tests.support.schemas import closed, is_open
 from tests.support.streams import FakeBridge, order_row, product_row
@@ -359,7 +359,7 @@ def test_the_schemas_refuse_what_no_event_holds(validator, event, path, value):
 
 
 def test_the_asyncapi_document_is_made_from_the_schemas_and_valid():
-    assert asyncapi.PAGE.read_text("utf-8") == asyncapi.text(), "run python -m operations.asyncapi"
+    assert asyncapi.PAGE.read_text("utf-8") == asyncapi.text(), "run make docs"
     document = asyncapi.document()
     specification = (
         ROOT / "node_modules" / "@asyncapi" / "specs" / "schemas" / "3.0.0-without-$id.json"

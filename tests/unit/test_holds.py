@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from bench import costs
+from docs_generator import costs
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.order_record import OrderRecord, OrderStatus
 from inventory_orders.holds import ending as holds

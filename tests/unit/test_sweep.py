@@ -3,7 +3,7 @@
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
-from bench import costs
+from docs_generator import costs
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.allotments import DEPOT, MAX_LANES, PAGES, PageKey

@@ -1,7 +1,4 @@
-"""What the service assumes about AWS: the `aws` markers of the tests, as tables.
-
-`python -m tests.support.assumptions` prints them.
-"""
+"""What the service assumes about AWS: the `aws` markers of the tests, as tables."""
 
 from __future__ import annotations
 
@@ -85,7 +82,8 @@ _MARKED = re.compile(
 
 def _assumptions_of(path: Path, text: str) -> Iterator[Assumption]:
     found = _MARKED.findall(text)
-    assert len(found) == text.count(f"@{MARKER}"), f"a marker of {path} is written in another way"
+    if len(found) != text.count(f"@{MARKER}"):
+        raise ValueError(f"{path}: a marker is not formatted as `ruff format` does it")
     for _, arguments, test in found:
         says, *pages = ast.literal_eval(arguments)
         yield Assumption(says, tuple(pages), test, path.relative_to(ROOT))
@@ -103,7 +101,3 @@ def tables() -> str:
             )
         )
     return "\n\n".join(parts) + "\n"
-
-
-if __name__ == "__main__":
-    print(tables(), end="")

@@ -1,4 +1,4 @@
-"""Computes costs on AWS, of orders and of an idle month: the tables in docs/costs.md, which `make docs` writes.
+"""Computes costs on AWS, of orders and of an idle month: the tables in docs/costs.md.
 
 The units follow from DynamoDB's rules and from the service's writes; a test measures them and the log on the handler
 itself. Another test counts the resources of the template. Prices are those of `operations.prices`.

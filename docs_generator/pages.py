@@ -1,4 +1,4 @@
-"""The pages of docs/generated, each made from the code that has its facts: `make docs` writes them.
+"""The pages of docs/generated, each made from the code that has its facts.
 
 The modules of the CDK and of the command line take seconds to import, so each page imports its own.
 """
@@ -11,16 +11,12 @@ from collections.abc import Iterable, Mapping
 from html import unescape
 from typing import Any
 
-import tests.support.environment  # noqa: F401 - the pages do not depend on who writes them
-
-# isort: split
-from bench import costs
+from docs_generator import assumptions, asyncapi, runbook
 from infra.settings import SCHEMA, must_be
 from inventory_orders.domain.rejection import Rejection, RejectionReason, Shortage
 from inventory_orders.messages.schema import json_schema
 from local import ROOT
-from operations import asyncapi, codes
-from tests.support import assumptions, runbook, samples
+from operations import codes
 
 FOLDER = ROOT / "docs" / "generated"
 _MESSAGES = ("adjustment", "catalogue_event", "expiry", "order")
@@ -285,12 +281,3 @@ def text_of(page: str) -> str:
     """Make the text of a page."""
     title, write = PAGES[page]
     return f"# {title}\n\n[Reference](../reference.md). `make docs` writes this page from the code.\n\n{write()}"
-
-
-if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
-    for name in PAGES:
-        (FOLDER / name).write_text(text_of(name), "utf-8")
-    samples.PAGE.write_text(samples.text(), "utf-8")
-    asyncapi.PAGE.write_text(asyncapi.text(), "utf-8")
-    costs.PAGE.write_text(costs.updated(costs.PAGE.read_text("utf-8")), "utf-8")

@@ -1,4 +1,4 @@
-"""The AsyncAPI document of the events, made from their JSON Schemas: `python -m operations.asyncapi` writes it."""
+"""The AsyncAPI document of the events on the bus, made from their JSON Schemas."""
 
 from __future__ import annotations
 
@@ -104,7 +104,3 @@ def _within(schema: Any) -> Any:
 def text() -> str:
     """The text of the document's file."""
     return json.dumps(document(), indent=2) + "\n"
-
-
-if __name__ == "__main__":
-    PAGE.write_text(text(), "utf-8")

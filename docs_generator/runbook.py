@@ -1,0 +1,20 @@
+"""The sections of the runbook, and the alarms that they are for."""
+
+from __future__ import annotations
+
+import re
+
+from local import ROOT
+
+RUNBOOK = ROOT / "docs" / "runbook.md"
+
+
+def sections() -> dict[str, str]:
+    """Read the sections, by heading."""
+    _, *parts = re.split(r"^## (.+)$", RUNBOOK.read_text("utf-8"), flags=re.MULTILINE)
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def families() -> dict[str, str]:
+    """Map the ending of an alarm's name to the heading of its section."""
+    return {suffix: heading for heading in sections() for suffix in heading.split(", ")}
