@@ -44,26 +44,34 @@ def create_many(
     If a product exists, it stays as it is, and the others are sent again without it. The same holds for a product that
     DynamoDB will never accept. Repeat the same call after an error: it finds the products that were created.
 
-    Args:
-        client: Sends the requests.
-        new: At most `MAX_AT_ONCE`, with distinct ids.
-        deadline: When to give up.
-
     Raises:
-        ValueError: There are too many, or two have one id.
-        StoreError: DynamoDB failed.
+        ValueError: There are more than `MAX_AT_ONCE`, or two have one id.
+        StoreError: DynamoDB failed until the deadline.
     """
     if len(new) > MAX_AT_ONCE or len({product.product_id for product in new}) < len(new):
         raise ValueError(f"create_many takes at most {MAX_AT_ONCE} products of distinct ids")
-    creations = _create_together(client, new, deadline)
+    creations = _create_all(client, new, deadline)
     return [creations[each.product_id] for each in new]
+
+
+def _create_all(
+    client: RetryingClient, new: Sequence[NewProduct], deadline: Deadline
+) -> dict[str, Creation]:
+    creations: dict[str, Creation] = {}
+    while left := [each for each in new if each.product_id not in creations]:
+        try:
+            creations |= _create_together(client, left, deadline)
+        except (TransactionCancelledError, RequestInvalidError) as error:
+            if isinstance(error, TransactionCancelledError) and error.codes.isdisjoint(INVALID):
+                raise
+            creations |= _create_apart(client, left, error, deadline)
+    return creations
 
 
 def _create_together(
     client: RetryingClient, new: Sequence[NewProduct], deadline: Deadline
 ) -> dict[str, Creation]:
-    if not new:
-        return {}
+    """Send one transaction. If some of the products exist, it creates none, and returns those that exist."""
     at = timestamp(client.clock.now())
     products = [product_to_create(each, at) for each in new]
     actions = [action for product in products for action in create_actions(client.store, product)]
@@ -71,13 +79,8 @@ def _create_together(
         client.write(actions, deadline, CommitStats())
     except TransactionCancelledError as cancelled:
         if existing := _existing(cancelled):
-            others = [each for each in new if each.product_id not in existing]
-            return existing | _create_together(client, others, deadline)
-        if cancelled.codes.isdisjoint(INVALID):
-            raise
-        return _create_apart(client, new, cancelled, deadline)
-    except RequestInvalidError as invalid:
-        return _create_apart(client, new, invalid, deadline)
+            return existing
+        raise
     return {p.product_id: Creation(created=True, product=p) for p in products}
 
 
@@ -88,8 +91,8 @@ def _create_apart(
     if len(new) == 1:
         return {new[0].product_id: Creation(created=False, error=error)}
     middle = len(new) // 2
-    first = _create_together(client, new[:middle], deadline)
-    return first | _create_together(client, new[middle:], deadline)
+    first = _create_all(client, new[:middle], deadline)
+    return first | _create_all(client, new[middle:], deadline)
 
 
 def _existing(cancelled: TransactionCancelledError) -> dict[str, Creation]:

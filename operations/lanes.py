@@ -6,7 +6,7 @@ Reclaims go by the pages and rows that exist, whatever the settings say.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -99,36 +99,37 @@ def read_pages(aws: Aws) -> Pages:
 
 
 def read_places(aws: Aws, product_ids: Collection[str], page_names: Iterable[str]) -> Places:
-    """Read the rows of some products, and the pages that may hold units of them.
-
-    Args:
-        aws: The stack.
-        product_ids: The products.
-        page_names: Names of all existing pages.
-    """
+    """Read the rows of some products, and those of all existing pages that may hold units of them."""
     numbers = {f"{PageKey.of(DEPOT, product_id).number}" for product_id in product_ids}
     rows = [key_item(product_id) for product_id in product_ids]
     pages = [{"page": {"S": name}} for name in page_names if name.split("/")[1] in numbers]
-    if pages and len(rows) + len(pages) <= _MAX_IN_TRANSACTION:
-        wanted = [
-            {"Get": {"TableName": aws.tables[table], "Key": key}}
-            for table, keys in ((Table.PRODUCTS, rows), (Table.ALLOTMENTS, pages))
-            for key in keys
-        ]
-        try:
-            answer: Any = aws.dynamodb.transact_get_items(TransactItems=wanted)  # type: ignore[arg-type]
-        except ClientError as error:
-            # A write of one of these items was in flight and cancelled this read, but not the write: usual in a busy shop.
-            # Or they have more than 4 MB together, which makes the read invalid.
-            if error.response["Error"]["Code"] not in _NOT_TOGETHER:
-                raise
-        else:
-            items = [found["Item"] for found in answer["Responses"] if found.get("Item")]
-            together = pages_of(item for item in items if "page" in item)
-            return Places(_rows(item for item in items if "page" not in item), together, together)
+    if pages and (places := _read_at_once(aws, rows, pages)):
+        return places
     before = pages_of(get_items(aws, Table.ALLOTMENTS, pages))
     found = _rows(get_items(aws, Table.PRODUCTS, rows))
     return Places(found, before, pages_of(get_items(aws, Table.ALLOTMENTS, pages)))
+
+
+def _read_at_once(aws: Aws, rows: Sequence[Item], pages: Sequence[Item]) -> Places | None:
+    """Read rows and pages in one transaction. Returns None if there are too many, or a rival writes one of them."""
+    if len(rows) + len(pages) > _MAX_IN_TRANSACTION:
+        return None
+    wanted: Any = [
+        {"Get": {"TableName": aws.tables[table], "Key": key}}
+        for table, keys in ((Table.PRODUCTS, rows), (Table.ALLOTMENTS, pages))
+        for key in keys
+    ]
+    try:
+        answers = aws.dynamodb.transact_get_items(TransactItems=wanted)["Responses"]
+    except ClientError as error:
+        # A write of one of these items was in flight and cancelled this read, but not the write: usual in a busy shop.
+        # Or they have more than 4 MB together, which makes the read invalid.
+        if error.response["Error"]["Code"] in _NOT_TOGETHER:
+            return None
+        raise
+    products, allotments = answers[: len(rows)], answers[len(rows) :]
+    together = pages_of(found["Item"] for found in allotments if found.get("Item"))
+    return Places(_rows(each["Item"] for each in products if each.get("Item")), together, together)
 
 
 def _rows(items: Iterable[Item]) -> dict[str, Row]:
@@ -176,6 +177,14 @@ class Lane:
     units: int
     written_at: str
 
+    @classmethod
+    def of(cls, number: int, lease: LaneLease | None, pages: Sequence[Page]) -> Lane:
+        """Describe a lane by its lease and its pages."""
+        entries = [entry for page in pages for entry in page.entries.values()]
+        units = sum(entry.units for entry in entries)
+        written_at = max((page.last_updated_at for page in pages), default="")
+        return cls(number, lease, len(entries), units, written_at)
+
 
 def read_lanes(aws: Aws) -> tuple[list[Lane], Pages]:
     """Read all lanes that were ever in use, and their pages."""
@@ -189,16 +198,7 @@ def read_lanes(aws: Aws) -> tuple[list[Lane], Pages]:
     by_lane: dict[int, list[Page]] = {lane: [] for lane in leases}
     for page in pages.by_name.values():
         by_lane.setdefault(page.key.lane, []).append(page)
-    lanes = [
-        Lane(
-            number,
-            leases.get(number),
-            sum(len(page.entries) for page in theirs),
-            sum(entry.units for page in theirs for entry in page.entries.values()),
-            max((page.last_updated_at for page in theirs), default=""),
-        )
-        for number, theirs in sorted(by_lane.items())
-    ]
+    lanes = [Lane.of(number, leases.get(number), by_lane[number]) for number in sorted(by_lane)]
     return lanes, pages
 
 
@@ -207,16 +207,13 @@ def empty_lanes(
 ) -> list[str]:
     """Reclaim all units of products from lanes. It may be interrupted and run again.
 
-    Args:
-        store: The tables.
-        product_ids: The products.
-        on_progress: Called with the number of products that were just done.
+    `on_progress` is called with the number of products that were just done.
 
     Returns:
         Errors of items that cannot be read. The others were reclaimed, but for products under a longer lease.
 
     Raises:
-        StoreError: DynamoDB failed, or rivals were in the way for too long.
+        StoreError: DynamoDB failed, or rivals were in the way for a minute.
     """
     clock, policy = SystemClock(), RetryPolicy()
     client = RetryingClient(store, policy, clock)

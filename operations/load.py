@@ -15,11 +15,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from inventory_orders.clock import Clock, Deadline, SystemClock, timestamp
 from inventory_orders.domain.adjustment import Adjustment
-from inventory_orders.domain.allotments import Page, PageKey
 from inventory_orders.domain.change import IdempotencyMatch
 from inventory_orders.domain.product import DETAILS, CatalogueEvent, NewProduct, Product
 from inventory_orders.domain.record import AdjustmentRecord, Record, RecordKey
@@ -39,6 +38,7 @@ from inventory_orders.errors import (
     VerdictError,
     id_reused_error,
 )
+from inventory_orders.lanes.observe import estimate_levels
 from inventory_orders.products.catalogue import (
     ProductCatalogue,
     opening_key,
@@ -78,19 +78,21 @@ class Done(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """The reason why a good line was not carried out.
-
-    Attributes:
-        code: The reason, as a stable code.
-        message: The reason, in words.
-    """
+    """The reason why a good line was not carried out: as a stable code, and in words."""
 
     code: str
     message: str
 
 
-Answers = list[tuple[int, str, "Done | Problem"]]
-"""Number, product and result of each line of a batch."""
+Answer = Done | Problem
+
+
+class _Worker(Protocol):
+    """Finds an answer to each line of a batch. It may raise a StoreError, which ends the load."""
+
+    def create(self, batch: Batch[NewProduct]) -> Sequence[Answer]: ...
+    def change(self, batch: Batch[CatalogueEvent]) -> Sequence[Answer]: ...
+    def adjust(self, batch: Batch[Adjustment]) -> Sequence[Answer]: ...
 
 
 class InterruptedLoadError(Exception):
@@ -147,32 +149,30 @@ class Load:
             StoreError: DynamoDB failed for minutes, or cannot be used. Lines that were written stay so.
         """
         size = MAX_AT_ONCE if self._rate is None else max(1, min(MAX_AT_ONCE, int(self._rate)))
-        workers = [_Worker(self._store, self._clock, self._pace) for _ in range(_WORKERS)]
-        file = self._file
-        self._side_by_side(workers, _batches(file.creations, size), _Worker.create)
-        self._side_by_side(workers, _batches(file.changes, size), _Worker.change)
-        self._side_by_side(workers, _by_product(file.adjustments, size), _Worker.adjust)
+        workers = [_Writer(self._store, self._clock, self._pace) for _ in range(_WORKERS)]
+        self._carry_out(workers, size)
 
     def check(self) -> None:
         """Find out the results that `run` would have with the tables as they are, and write nothing.
 
         Raises:
-            StoreError: DynamoDB failed.
+            StoreError: DynamoDB failed for minutes, or cannot be used.
         """
-        check = _Check(_Worker(self._store, self._clock, self._pace))
+        self._carry_out([_Checker(_Reader(self._store, self._clock))], MAX_AT_ONCE)
+
+    def _carry_out(self, workers: Sequence[_Worker], size: int) -> None:
         file = self._file
-        for creations in _batches(file.creations, MAX_AT_ONCE):
-            self._settle(check.create(creations))
-        for changes in _batches(file.changes, MAX_AT_ONCE):
-            self._settle(check.change(changes))
-        for adjustments in _batches(file.adjustments, MAX_AT_ONCE):
-            self._settle(check.adjust(adjustments))
+        self._side_by_side(workers, _batches(file.creations, size), lambda one, b: one.create(b))
+        self._side_by_side(workers, _batches(file.changes, size), lambda one, b: one.change(b))
+        self._side_by_side(
+            workers, _by_product(file.adjustments, size), lambda one, b: one.adjust(b)
+        )
 
     def _side_by_side(
         self,
         workers: Sequence[_Worker],
         batches: Iterator[Batch[C]],
-        carry_out: Callable[[_Worker, Batch[C]], Answers],
+        carry_out: Callable[[_Worker, Batch[C]], Sequence[Answer]],
     ) -> None:
         def work(worker: _Worker) -> None:
             while not self._stop.is_set():
@@ -180,7 +180,7 @@ class Load:
                     batch = next(batches, None)
                 if batch is None:
                     return
-                self._settle(carry_out(worker, batch))
+                self._settle(batch, carry_out(worker, batch))
 
         with ThreadPoolExecutor(len(workers)) as pool:
             try:
@@ -201,18 +201,61 @@ class Load:
             self._next_write = begin + count / self._rate
         self._clock.sleep(begin - now)
 
-    def _settle(self, answers: Answers) -> None:
+    def _settle(self, batch: Batch[C], answers: Sequence[Answer]) -> None:
         with self._lock:
-            for number, product_id, answer in answers:
+            for line, answer in zip(batch, answers, strict=True):
                 if isinstance(answer, Done):
                     self.done[answer] += 1
                 else:
-                    self.bad.append(BadLine(number, product_id, answer.code, answer.message))
+                    product_id = line.content.product_id
+                    self.bad.append(BadLine(line.number, product_id, answer.code, answer.message))
             self._on_progress(len(answers))
 
 
-class _Worker:
-    """Carries out one batch after the other. Several workers may run at the same time.
+class _Reader:
+    """Reads the tables patiently."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self.client = RetryingClient(store, _POLICY, clock)
+
+    def read(self, keys: Sequence[Key]) -> Snapshot:
+        """Read products, records and pages. A product that breaks its table's contract is not among the products."""
+        return read_all(self.client, keys, self.soon(), CommitStats())
+
+    def compare(
+        self, wanted: Iterable[NewProduct], products: Mapping[str, Product | None]
+    ) -> dict[str, Answer]:
+        """Find out for each existing product whether it was created as its line says.
+
+        Stock goes on changing, so the opening stock counts as it was booked.
+        """
+        found = [
+            (new, product)
+            for new in wanted
+            if (product := products.get(new.product_id)) is not None
+        ]
+        keys = [opening_key(product) for _, product in found]
+        # A hint: a missing record may have been written a moment ago.
+        records = self.read(keys).records if keys else {}
+        return {
+            new.product_id: _compared(
+                new, product, records[key] if key in records else self._record(key)
+            )
+            for (new, product), key in zip(found, keys, strict=True)
+        }
+
+    def soon(self) -> Deadline:
+        """Make a deadline for requests that nobody but DynamoDB delays."""
+        return Deadline.after(_PATIENCE_SECONDS, self.client.clock)
+
+    def _record(self, key: RecordKey) -> Record | None:
+        return self.client.call(
+            lambda: self.client.store.get_record(key), self.soon(), CommitStats()
+        )
+
+
+class _Writer:
+    """Carries out one batch after the other. Several may run at the same time.
 
     Args:
         store: The tables.
@@ -221,137 +264,88 @@ class _Worker:
     """
 
     def __init__(self, store: Store, clock: Clock, pace: Callable[[int], None]) -> None:
-        self._clock = clock
+        self._reader = _Reader(store, clock)
         self._pace = pace
-        self._client = RetryingClient(store, _POLICY, clock)
-        self._products = ProductCatalogue(self._client)
+        self._products = ProductCatalogue(self._reader.client)
         self._engine = Engine(store, _POLICY, clock)
 
-    def create(self, batch: Batch[NewProduct]) -> Answers:
+    def create(self, batch: Batch[NewProduct]) -> Sequence[Answer]:
         """Create the products that do not exist. To read them first is cheaper than to try."""
-        snapshot = self.read([line.content.product_id for line in batch])
-        found = {i: product for i, product in snapshot.products.items() if product is not None}
-        answers: dict[str, Done | Problem] = {
-            i: _problem(i, error) for i, error in snapshot.unreadable.items()
+        wanted = {line.content.product_id: line.content for line in batch}
+        snapshot = self._reader.read(list(wanted))
+        answers: dict[str, Answer] = {
+            product_id: _problem(product_id, error)
+            for product_id, error in snapshot.unreadable.items()
         }
-        known = found.keys() | answers.keys()
-        new = [line.content for line in batch if line.content.product_id not in known]
-        if new:
-            self._pace(len(new))
-            creations = create_many(self._client, new, self._deadline(_PATIENCE_SECONDS))
-            for each, creation in zip(new, creations, strict=True):
+        answers |= self._create_missing(wanted, snapshot.products)
+        answers |= self._reader.compare(wanted.values(), snapshot.products)
+        return [answers[product_id] for product_id in wanted]
+
+    def _create_missing(
+        self, wanted: Mapping[str, NewProduct], products: dict[str, Product | None]
+    ) -> dict[str, Answer]:
+        """Create those of the products that are None. Adds those that a rival has just created."""
+        missing = [wanted[product_id] for product_id, found in products.items() if found is None]
+        answers: dict[str, Answer] = {}
+        if missing:
+            self._pace(len(missing))
+            creations = create_many(self._reader.client, missing, self._reader.soon())
+            for new, creation in zip(missing, creations, strict=True):
                 if creation.error is not None:
-                    answers[each.product_id] = _problem(each.product_id, creation.error)
+                    answers[new.product_id] = _problem(new.product_id, creation.error)
                 elif creation.created:
-                    answers[each.product_id] = Done.CREATED
-                elif creation.product is not None:
-                    found[each.product_id] = creation.product
-        answers |= self.compare([line.content for line in batch], found)
-        return [
-            (line.number, line.content.product_id, answers[line.content.product_id])
-            for line in batch
-        ]
+                    answers[new.product_id] = Done.CREATED
+                else:
+                    products[new.product_id] = creation.product
+        return answers
 
-    def change(self, batch: Batch[CatalogueEvent]) -> Answers:
+    def change(self, batch: Batch[CatalogueEvent]) -> Sequence[Answer]:
         """Change details, each product in a request of its own."""
-        return [
-            (line.number, line.content.product_id, self._change(line.content)) for line in batch
-        ]
+        return [self._change(line.content) for line in batch]
 
-    def _change(self, event: CatalogueEvent) -> Done | Problem:
+    def _change(self, event: CatalogueEvent) -> Answer:
         self._pace(1)
         try:
-            applied, _ = self._products.change_details(event, self._deadline(_LEASE_SECONDS))
+            applied, _ = self._products.change_details(event, self._lease_deadline())
         except _OF_ONE_LINE as error:
             return _problem(event.product_id, error)
         return Done.CHANGED if applied else Done.STALE
 
-    def adjust(self, batch: Batch[Adjustment]) -> Answers:
-        """Book adjustments through the engine.
-
-        Raises:
-            StoreError: Nothing can be written before an operator repairs access, tables or configuration.
-        """
+    def adjust(self, batch: Batch[Adjustment]) -> Sequence[Answer]:
+        """Book adjustments through the engine."""
         self._pace(len(batch))
-        changes = [line.content for line in batch]
-        report = self._engine.apply(changes, self._deadline(_LEASE_SECONDS))
+        report = self._engine.apply([line.content for line in batch], self._lease_deadline())
         if report.failure is not None:
             raise report.failure
-        return [
-            (line.number, line.content.product_id, _of_outcome(outcome))
-            for line, outcome in zip(batch, report.outcomes, strict=True)
-        ]
+        return list(map(_of_outcome, report.outcomes))
 
-    def read(self, keys: Sequence[Key]) -> Snapshot:
-        """Read products, records and pages. A product that breaks its table's contract is not among the products.
-
-        Raises:
-            StoreError: DynamoDB failed.
-        """
-        deadline = self._deadline(_PATIENCE_SECONDS)
-        return read_all(self._client, keys, deadline, CommitStats())
-
-    def compare(
-        self, wanted: Iterable[NewProduct], found: Mapping[str, Product]
-    ) -> dict[str, Done | Problem]:
-        """Tell for each existing product whether it was created as its line says.
-
-        Stock goes on changing, so the opening stock counts as it was booked.
-        """
-        keys = {product_id: opening_key(product) for product_id, product in found.items()}
-        # A hint: a missing record may have been written a moment ago.
-        records = self.read(list(keys.values())).records if keys else {}
-        answers: dict[str, Done | Problem] = {}
-        for new in wanted:
-            if new.product_id in found:
-                key, product = keys[new.product_id], found[new.product_id]
-                opening = records[key] if key in records else self._record(key)
-                answers[new.product_id] = _compared(new, product, opening)
-        return answers
-
-    def _record(self, key: RecordKey) -> Record | None:
-        deadline = self._deadline(_PATIENCE_SECONDS)
-        return self._client.call(
-            lambda: self._client.store.get_record(key), deadline, CommitStats()
-        )
-
-    def _deadline(self, seconds: float) -> Deadline:
-        return Deadline.after(seconds, self._clock)
+    def _lease_deadline(self) -> Deadline:
+        return Deadline.after(_LEASE_SECONDS, self._reader.client.clock)
 
 
-class _Check:
-    """Tells the results that a worker would have, without writing.
+class _Checker:
+    """Finds the answers that a writer would find, without writing: it applies the lines to products in memory."""
 
-    Args:
-        worker: The worker that reads.
-    """
-
-    def __init__(self, worker: _Worker) -> None:
-        self._worker = worker
+    def __init__(self, reader: _Reader) -> None:
+        self._reader = reader
         self._products: dict[str, Product | None] = {}
         self._unreadable: dict[str, CorruptItemError] = {}
 
-    def create(self, batch: Batch[NewProduct]) -> Answers:
-        self._read([line.content.product_id for line in batch])
-        new = [line.content for line in batch]
-        found = {
-            each.product_id: product
-            for each in new
-            if (product := self._products.get(each.product_id)) is not None
-        }
-        answers = self._worker.compare(new, found)
-        at = timestamp(SystemClock().now())
-        for each in new:
-            if each.product_id not in answers and each.product_id not in self._unreadable:
-                self._products[each.product_id] = product_to_create(each, at)
-                answers[each.product_id] = Done.CREATED
-        return self._answers(batch, lambda content: answers[content.product_id])
+    def create(self, batch: Batch[NewProduct]) -> Sequence[Answer]:
+        self._read(line.content.product_id for line in batch)
+        existing = self._reader.compare([line.content for line in batch], self._products)
+        return self._answers(batch, lambda new: existing.get(new.product_id) or self._create(new))
 
-    def change(self, batch: Batch[CatalogueEvent]) -> Answers:
-        self._read([line.content.product_id for line in batch])
+    def _create(self, new: NewProduct) -> Answer:
+        at = timestamp(SystemClock().now())
+        self._products[new.product_id] = product_to_create(new, at)
+        return Done.CREATED
+
+    def change(self, batch: Batch[CatalogueEvent]) -> Sequence[Answer]:
+        self._read(line.content.product_id for line in batch)
         return self._answers(batch, self._change)
 
-    def _change(self, event: CatalogueEvent) -> Done | Problem:
+    def _change(self, event: CatalogueEvent) -> Answer:
         product = self._products[event.product_id]
         if product is None:
             return _unknown(event.product_id)
@@ -360,18 +354,17 @@ class _Check:
             return Done.STALE
         same = all(getattr(product, name) == event.details.get(name) for name in DETAILS)
         if newest == (event.event_time, event.event_id) and not same:
-            reused = id_reused_error("EVENT_ID_REUSED")
-            return Problem(reused.code, reused.message)
+            return _id_reused("EVENT_ID_REUSED")
         return Done.CHANGED
 
-    def adjust(self, batch: Batch[Adjustment]) -> Answers:
+    def adjust(self, batch: Batch[Adjustment]) -> Sequence[Answer]:
         keys = [line.content.record_key for line in batch]
-        records = self._read([line.content.product_id for line in batch], keys)
+        records = self._read((line.content.product_id for line in batch), keys)
         return self._answers(batch, lambda change: self._adjust(change, records))
 
     def _adjust(
         self, change: Adjustment, records: Mapping[RecordKey, Record | CorruptItemError]
-    ) -> Done | Problem:
+    ) -> Answer:
         record = records.get(change.record_key)
         if isinstance(record, CorruptItemError):
             return _problem(change.product_id, record)
@@ -379,7 +372,8 @@ class _Check:
             meaning = change.match(record)
             if isinstance(meaning, Rejection):
                 return _rejected(meaning)
-            return Done.BOOKED_BEFORE if meaning is IdempotencyMatch.SAME_REQUEST else _id_reused()
+            is_same = meaning is IdempotencyMatch.SAME_REQUEST
+            return Done.BOOKED_BEFORE if is_same else _id_reused("ADJUSTMENT_ID_REUSED")
         rejection = change.rejection(self._products)
         if rejection is not None:
             return _rejected(rejection)
@@ -394,37 +388,22 @@ class _Check:
     ) -> Mapping[RecordKey, Record | CorruptItemError]:
         """Read rows and records that are not known yet. Returns the records."""
         unknown = dict.fromkeys(i for i in product_ids if i not in self._products)
-        snapshot = self._worker.read([*unknown, *keys])
+        snapshot = self._reader.read([*unknown, *keys])
         self._products |= snapshot.products
-        self._products |= self._with_lanes(filter(None, snapshot.products.values()))
         self._unreadable |= snapshot.unreadable
+        # A booking reclaims the units that it needs from lanes.
+        levels = estimate_levels(self._reader.client, snapshot, self._reader.soon())
+        for product_id, level in levels.items():
+            self._products[product_id] = replace(
+                level.product, stock_count=level.on_hand, lent_to=frozenset()
+            )
         return snapshot.records
 
-    def _with_lanes(self, products: Iterable[Product]) -> dict[str, Product]:
-        """The lent products, with all units on hand: a booking reclaims the units that it needs."""
-        keys = {
-            product: [PageKey.of(lane, product.product_id) for lane in product.lent_to]
-            for product in products
-            if product.lent_to
-        }
-        every = sorted({key for theirs in keys.values() for key in theirs})
-        pages = self._worker.read(every).pages if every else {}
-        found = {}
-        for product, theirs in keys.items():
-            held = (page for key in theirs if isinstance(page := pages[key], Page))
-            stock = product.stock_count + sum(page.units(product.product_id) for page in held)
-            found[product.product_id] = replace(product, stock_count=stock, lent_to=frozenset())
-        return found
-
-    def _answers(self, batch: Batch[C], answer: Callable[[C], Done | Problem]) -> Answers:
+    def _answers(self, batch: Batch[C], answer: Callable[[C], Answer]) -> Sequence[Answer]:
         return [
-            (
-                line.number,
-                line.content.product_id,
-                _problem(line.content.product_id, self._unreadable[line.content.product_id])
-                if line.content.product_id in self._unreadable
-                else answer(line.content),
-            )
+            _problem(line.content.product_id, self._unreadable[line.content.product_id])
+            if line.content.product_id in self._unreadable
+            else answer(line.content)
             for line in batch
         ]
 
@@ -452,7 +431,7 @@ def _problem(product_id: str, error: VerdictError) -> Problem:
     return Problem(error.code, f"{error}{again}")
 
 
-def _of_outcome(outcome: ChangeOutcome) -> Done | Problem:
+def _of_outcome(outcome: ChangeOutcome) -> Answer:
     """Make a line's result of the engine's answer."""
     match outcome.verdict:
         case Verdict.APPLIED:
@@ -466,8 +445,8 @@ def _of_outcome(outcome: ChangeOutcome) -> Done | Problem:
 
 def _compared(
     new: NewProduct, product: Product, opening: Record | CorruptItemError | None
-) -> Done | Problem:
-    """Tell whether an existing product was created as its line says."""
+) -> Answer:
+    """Find out whether an existing product was created as its line says."""
     other = []
     if not isinstance(opening, AdjustmentRecord) or opening.delta != new.opening_stock:
         other.append("openingStock")
@@ -495,8 +474,8 @@ def _rejected(rejection: Rejection) -> Problem:
     return Problem(rejection.reason.value, rejection.words)
 
 
-def _id_reused() -> Problem:
-    words = id_reused_error("ADJUSTMENT_ID_REUSED")
+def _id_reused(code: str) -> Problem:
+    words = id_reused_error(code)
     return Problem(words.code, words.message)
 
 

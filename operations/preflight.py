@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from math import ceil
 from typing import TYPE_CHECKING, Any, cast
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from operations.account import AwsAccount
 
 _UNITS = ("readUnitsPerSecond", "writeUnitsPerSecond")
-
+_Throughput = Sequence[tuple[str, str, int]]
+"""The setting `warmThroughput`: table, unit and number."""
 
 LONGEST_WAIT_SECONDS = 25
 """How long a caller of the HTTP API may wait: `MAX_WAIT_SECONDS` of the layer, which is slow to import."""
@@ -53,7 +54,7 @@ def check_warm_throughput(
         wanted: `warmThroughput` of the settings, by table.
 
     Returns:
-        The reason why the check was impossible; None otherwise.
+        Why the check was impossible; None otherwise.
 
     Raises:
         UserError: A table or an index has more than the settings say, or the account allows less.
@@ -61,58 +62,62 @@ def check_warm_throughput(
     if not wanted:
         return None
     try:
-        names = _outputs(account, stack_name)
-        tables = {name: names.get(f"{name}TableName") for name in wanted}
+        outputs = _outputs(account, stack_name)
         dynamodb: DynamoDBClient = account.client("dynamodb")
         limits = dynamodb.describe_limits()
         described = {
-            name: dynamodb.describe_table(TableName=physical)["Table"]
-            for name, physical in tables.items()
-            if physical
+            name: dynamodb.describe_table(TableName=outputs[f"{name}TableName"])["Table"]
+            for name in wanted
+            if f"{name}TableName" in outputs
         }
     except (BotoCoreError, ClientError) as error:
         return f"whether warmThroughput fits the tables cannot be checked: {error}"
+    settings = [(name, unit, units[unit]) for name, units in wanted.items() for unit in _UNITS]
+    _refuse_more_than_the_quota(settings, limits)
+    _refuse_less_than_there_is(settings, described)
+    return None
+
+
+def _refuse_more_than_the_quota(settings: _Throughput, limits: Mapping[str, Any]) -> None:
     most = {
         "readUnitsPerSecond": limits["TableMaxReadCapacityUnits"],
         "writeUnitsPerSecond": limits["TableMaxWriteCapacityUnits"],
     }
     too_much = [
-        f"warmThroughput.{name}.{unit} is {units[unit]:,} in cdk.json, but the account allows a table {most[unit]:,}"
-        for name, units in wanted.items()
-        for unit in _UNITS
-        if units[unit] > most[unit]
+        f"warmThroughput.{name}.{unit} is {units:,} in cdk.json, but the account allows a table {most[unit]:,}"
+        for name, unit, units in settings
+        if units > most[unit]
     ]
     if too_much:
         raise UserError(
             f"{'; '.join(too_much)}. Lower it, or ask for more (Service Quotas, Amazon DynamoDB, Table-level read "
             "throughput limit, Table-level write throughput limit)"
         )
+
+
+def _refuse_less_than_there_is(settings: _Throughput, tables: Mapping[str, Any]) -> None:
     lowered = [
-        f"warmThroughput.{name}.{unit} is {wanted[name][unit]:,} in cdk.json, but {place} has {has:,}"
-        for name, table in described.items()
-        for place, unit, has in _warm(table)
-        if wanted[name][unit] < has
+        f"warmThroughput.{name}.{unit} is {units:,} in cdk.json, but {place} has {has:,}"
+        for name, unit, units in settings
+        for place, has in _warm(tables.get(name), unit).items()
+        if units < has
     ]
     if lowered:
         raise UserError(
             f"{'; '.join(lowered)}. DynamoDB never lowers it: set it to that or more, or remove it from cdk.json, "
             "so that the table keeps its own"
         )
-    return None
 
 
-def _warm(table: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
-    """The warm throughput of a table and its indexes: place, unit and number."""
+def _warm(table: Mapping[str, Any] | None, unit: str) -> dict[str, int]:
+    """The warm throughput of a table and its indexes, by place; nothing for a table that does not exist."""
+    if table is None:
+        return {}
     places = {f"the table {table['TableName']}": table}
     for index in table.get("GlobalSecondaryIndexes", ()):
         places[f"the index {index['IndexName']} of {table['TableName']}"] = index
-    for place, description in places.items():
-        for unit in _UNITS:
-            yield (
-                place,
-                unit,
-                description.get("WarmThroughput", {}).get(unit[0].upper() + unit[1:], 0),
-            )
+    name = unit[0].upper() + unit[1:]
+    return {place: each.get("WarmThroughput", {}).get(name, 0) for place, each in places.items()}
 
 
 def _stack(cloudformation: CloudFormationClient, stack_name: str) -> Mapping[str, Any]:

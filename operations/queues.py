@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Event
@@ -188,18 +188,29 @@ def _send_batch(aws: Aws, url: str, batch: Sequence[OrderMessage], *, fifo: bool
     for attempt in range(_TRIES):
         if attempt:
             time.sleep(0.1 * 2**attempt)
-        left = [entry for index, entry in entries.items() if index not in ids]
-        answer = aws.sqs.send_message_batch(QueueUrl=url, Entries=left)
-        ids |= {entry["Id"]: entry["MessageId"] for entry in answer.get("Successful", [])}
+        left = {index: entry for index, entry in entries.items() if index not in ids}
+        ids |= _send_once(aws, url, left)
         if len(ids) == len(batch):
             return [ids[index] for index in entries]
-        for failed in answer["Failed"]:
-            if failed["SenderFault"]:
-                body, reason = batch[int(failed["Id"])].body, failed.get("Message", "")
-                raise UserError(f"SQS does not accept a message ({reason}): {body[:200]}")
     raise UserError("SQS did not accept all messages; it may be overloaded, so try again later")
 
 
 def _entry(index: int, message: OrderMessage, fifo: bool) -> SendMessageBatchRequestEntryTypeDef:
     entry: SendMessageBatchRequestEntryTypeDef = {"Id": str(index), "MessageBody": message.body}
-    return entry | {"MessageGroupId": message.group} if fifo else entry
+    return {**entry, "MessageGroupId": message.group} if fifo else entry
+
+
+def _send_once(
+    aws: Aws, url: str, entries: Mapping[str, SendMessageBatchRequestEntryTypeDef]
+) -> dict[str, str]:
+    """Send messages. Returns the ids of those that SQS has taken.
+
+    Raises:
+        UserError: SQS will never take one of them.
+    """
+    answer = aws.sqs.send_message_batch(QueueUrl=url, Entries=list(entries.values()))
+    for failed in answer.get("Failed", ()):
+        if failed["SenderFault"]:
+            body, reason = entries[failed["Id"]]["MessageBody"], failed.get("Message", "")
+            raise UserError(f"SQS does not accept a message ({reason}): {body[:200]}")
+    return {entry["Id"]: entry["MessageId"] for entry in answer.get("Successful", [])}

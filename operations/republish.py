@@ -11,7 +11,7 @@ from inventory_orders.clock import Deadline, SystemClock, timestamp
 from inventory_orders.domain.events import Event, order_events
 from inventory_orders.errors import UnpublishableError
 from inventory_orders.publishing.bus import CLIENT_CONFIG, Bus
-from inventory_orders.publishing.publisher import Publisher, Undeliverable
+from inventory_orders.publishing.publisher import Publisher, PublishReport, Undeliverable
 from inventory_orders.store.rows import Row, Table, decode
 from operations.aws import Aws, get_items
 from operations.errors import UserError
@@ -26,12 +26,10 @@ class Republished:
 
     Attributes:
         events: How many events were published.
-        silent: How many rows have no event: tombstones.
         problems: Events that cannot be published, with the reasons.
     """
 
     events: int = 0
-    silent: int = 0
     problems: list[str] = field(default_factory=list)
 
 
@@ -101,18 +99,12 @@ def republish(
     publisher = Publisher(bus, report, clock)
     remaining, done = iter(rows), 0
     while batch := list(islice(remaining, _AT_ONCE)):
-        news_of_each = [_news(row) for row in batch]
-        news = [event for events in news_of_each for event in events]
-        result.silent += news_of_each.count(())
+        news = [event for row in batch for event in _news(row)]
         if send:
             published = publisher.publish(news, Deadline.after(_SECONDS, clock))
             result.events += len(published.published)
             if published.left:
-                why = published.refusals[-1] if published.refusals else None
-                raise UserError(
-                    f"the event bus does not take events ({why.message or why.code if why else 'no answer'}); {result.events:,} "
-                    "were published. Run the same command again: consumers drop events that they have seen"
-                )
+                raise _refused(published, result.events)
         else:
             for each in news:
                 if isinstance(each, Undeliverable):
@@ -122,6 +114,14 @@ def republish(
         done += len(batch)
         on_progress(done)
     return result
+
+
+def _refused(published: PublishReport, events: int) -> UserError:
+    why = published.refusals[-1] if published.refusals else None
+    return UserError(
+        f"the event bus does not take events ({why.message or why.code if why else 'no answer'}); {events:,} "
+        "were published. Run the same command again: consumers drop events that they have seen"
+    )
 
 
 def _news(row: Row) -> tuple[Event | Undeliverable, ...]:

@@ -57,7 +57,7 @@ class Moment:
 
 
 def restored(table: Table, live: Item | None, then: Item | None, moment: Moment) -> Item | None:
-    """Compute the item to write: its content of then, with a version above all that were published since.
+    """Compute the item to write: its content at that time, with a version above all that were published since.
 
     An order that did not exist then stays, since its id is used up and other systems know it; but it takes no stock, and
     becomes `CANCELLED` if it held some. A hold has as much time left as it had then.
@@ -76,12 +76,21 @@ def restored(table: Table, live: Item | None, then: Item | None, moment: Moment)
         return live
     if then is None:
         return live and _unknown_then(table, live, moment)
+    if live is not None and _stays(table, live, then):
+        return live
+    return _as_it_was(live, then, moment)
+
+
+def _stays(table: Table, live: Item, then: Item) -> bool:
+    """Whether an item is not written."""
+    if table is Table.ORDERS and "userId" in live and "userId" not in then:
+        # An order that filled in the tombstone of that time: it took no stock.
+        return True
     # A hold runs on while the service stands still, so it is written even if its order is as it was then.
-    if live is not None and "expiresAt" not in then and _content(live) == _content(then):
-        return live
-    if table is Table.ORDERS and live and "userId" in live and "userId" not in then:
-        # An order that filled in the tombstone of then: it took no stock.
-        return live
+    return "expiresAt" not in then and _content(live) == _content(then)
+
+
+def _as_it_was(live: Item | None, then: Item, moment: Moment) -> Item:
     item = {name: value for name, value in then.items() if name not in LOCK}
     if "_version" in then:
         is_the_same = live is not None and live.get("createdAt") == then.get("createdAt")

@@ -8,7 +8,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -112,17 +112,8 @@ def check_json_lines(path: Path, lines: Iterable[str], what: str, example: str) 
     Raises:
         UserError: It is; says what it holds, and how to make lines of it.
     """
-    rest = iter(lines)
-    first = first_line(rest)
-    if _begins_with_an_object(first):
-        return
-    text = (first + "".join(rest)).removeprefix("\ufeff").strip()
-    try:
-        document, end = json.JSONDecoder().raw_decode(text)
-    except (ValueError, RecursionError):
-        return
-    is_line = "\n" not in text[:end] and end < len(text)
-    if is_line or not isinstance(document, dict | list):
+    document = _whole_document(iter(lines))
+    if document is None:
         return
     lines_are = f"{what} has one object on each line, such as {example}"
     if isinstance(document, list):
@@ -138,8 +129,16 @@ def check_json_lines(path: Path, lines: Iterable[str], what: str, example: str) 
     )
 
 
-def _begins_with_an_object(line: str) -> bool:
-    try:
-        return isinstance(json.loads(line.removeprefix("\ufeff")), dict)
-    except (ValueError, RecursionError):
-        return False
+def _whole_document(lines: Iterator[str]) -> dict[str, Any] | list[Any] | None:
+    """Read a list or an object that spans several lines, or a file of one line with a list; None for all else."""
+    first = first_line(lines).removeprefix("\ufeff")
+    with suppress(ValueError, RecursionError):
+        if isinstance(json.loads(first), dict):
+            return None
+    text = (first + "".join(lines)).strip()
+    with suppress(ValueError, RecursionError):
+        document, end = json.JSONDecoder().raw_decode(text)
+        is_line = "\n" not in text[:end] and end < len(text)
+        if isinstance(document, dict | list) and not is_line:
+            return document
+    return None

@@ -430,6 +430,6 @@ def test_a_read_that_stays_incomplete_is_no_answer():
     """Taken for one it would mean that a product does not exist."""
     clock = FakeClock()
     store = SimpleNamespace(read=lambda keys, **_: Snapshot(unprocessed=tuple(keys)))
-    worker = loading._Worker(store, clock, lambda _: None)
+    reader = loading._Reader(store, clock)
     with pytest.raises(ThrottledError, match="UNPROCESSED_KEYS"):
-        worker.read(["p"])
+        reader.read(["p"])
