@@ -83,4 +83,5 @@ def _commands_waiting(context: LambdaContext, *hidden: str) -> float:
 
 def _command(event: object, context: LambdaContext) -> direct.Answer:
     command = order_command(parse_command(event, "change_orders"))
-    return answer(command, carry_out(command, context), runtime.deadline(context))
+    outcome, client = carry_out(command, context), runtime.process().engine.client
+    return answer(command, outcome, client, runtime.deadline(context))

@@ -8,7 +8,6 @@ import re
 import sys
 import time
 from collections import Counter
-from functools import partial
 from urllib.parse import quote
 
 import boto3
@@ -1052,8 +1051,10 @@ def test_an_order_the_index_still_shows_after_it_was_fulfilled_is_not_to_ship(ap
 @pytest.mark.parametrize("seconds", [1, 60])
 def test_a_page_without_entries_has_a_next_only_if_time_is_short(api, monkeypatch, seconds):
     """All lists whose filters may leave nothing of a page."""
+    client, _ = requests.reading()
     for module in (orders, products):
-        monkeypatch.setattr(module, "read_deadline", partial(Deadline.after, seconds))
+        reading = lambda: (client, Deadline.after(seconds, client.clock))  # noqa: E731
+        monkeypatch.setattr(module, "reading", reading)
     scan = Store._scan
     monkeypatch.setattr(Store, "_scan", lambda *given, **more: scan(*given, **{**more, "Limit": 2}))
     for number in range(8):

@@ -9,18 +9,17 @@ from typing import Any
 from inventory_orders.api.access import Caller
 from inventory_orders.api.requests import (
     HttpAnswer,
+    Listed,
     ProblemError,
     Request,
+    answer_with_page,
     check_path_can_name,
     fitting,
     limit_of,
     malformed,
-    next_page,
-    page_with_content,
     path_of_order,
-    place_after,
     problem_of,
-    read_deadline,
+    reading,
     retry_later,
     unknown_order,
 )
@@ -29,7 +28,7 @@ from inventory_orders.clock import Deadline
 from inventory_orders.domain.change import IdempotencyMatch
 from inventory_orders.domain.events import public_order
 from inventory_orders.domain.order import Order
-from inventory_orders.domain.order_record import OrderKey, OrderRecord, OrderStatus
+from inventory_orders.domain.order_record import OrderRecord, OrderStatus
 from inventory_orders.domain.rejection import Rejection, RejectionReason
 from inventory_orders.engine.retrying_client import RetryingClient, read_orders
 from inventory_orders.errors import (
@@ -38,7 +37,7 @@ from inventory_orders.errors import (
     Verdict,
     id_reused_error,
 )
-from inventory_orders.invocation import order_commands, runtime
+from inventory_orders.invocation import direct, order_commands, runtime
 from inventory_orders.invocation.sqs import SqsCalls
 from inventory_orders.invocation.telemetry import emit_orders, logger
 from inventory_orders.messages.order_commands import order_command
@@ -55,7 +54,7 @@ _FIRST_LOOK = 0.1
 _LAST_LOOK = 0.25
 
 
-def place_order(request: Request, caller: Caller, context: Any) -> HttpAnswer:
+def place_order(request: Request, caller: Caller) -> HttpAnswer:
     """Send an order to its queue; or, if the caller prefers to wait, place it at once where no rivals are met.
 
     Raises:
@@ -68,17 +67,19 @@ def place_order(request: Request, caller: Caller, context: Any) -> HttpAnswer:
     caller.check_is(order.user_id, "order for themselves")
     body = json.dumps(document, separators=(",", ":"))
     if request.wait_seconds is None:
-        _send(body, context)
+        _send(body, request)
         return _accepted(order, {})
     seconds = min(request.wait_seconds, MAX_WAIT_SECONDS)
-    answer = _place_now(order, body, seconds, caller, context)
+    answer = _place_now(order, body, seconds, caller, request)
     return replace(answer, headers={**answer.headers, "Preference-Applied": f"wait={seconds}"})
 
 
-def _place_now(order: Order, body: str, seconds: int, caller: Caller, context: Any) -> HttpAnswer:
+def _place_now(
+    order: Order, body: str, seconds: int, caller: Caller, request: Request
+) -> HttpAnswer:
     """One attempt; then, if it would have to wait for rivals, the way of all orders, and a look at the row."""
     engine = runtime.process().impatient_engine
-    left = runtime.end_of(context).remaining() - WORST_CASE_SECONDS_OF_ONE_CALL
+    left = runtime.end_of(request.context).remaining() - WORST_CASE_SECONDS_OF_ONE_CALL
     deadline = Deadline.after(min(seconds, left), engine.client.clock)
     report = engine.apply([order], deadline)
     # An order that goes on to the queue was not given up.
@@ -94,7 +95,7 @@ def _place_now(order: Order, body: str, seconds: int, caller: Caller, context: A
     stored = _stored(order, engine.client, deadline)
     is_new = stored is None and outcome.verdict is Verdict.RETURNED
     if is_new:
-        _send(body, context)
+        _send(body, request)
     stored = stored or _wait_for(order, engine.client, deadline)
     if stored is None:
         return _accepted(order, {"Retry-After": "1"})
@@ -104,8 +105,8 @@ def _place_now(order: Order, body: str, seconds: int, caller: Caller, context: A
     return _answer_of(stored, caller, outcome.rejection, is_new=is_new)
 
 
-def _send(body: str, context: Any) -> None:
-    calls = SqsCalls(runtime.process().order_queue, runtime.end_of(context))
+def _send(body: str, request: Request) -> None:
+    calls = SqsCalls(runtime.process().order_queue, runtime.end_of(request.context))
     if not calls.send_one(body):
         logger.error("SQS did not carry out requests", extra={"errors": calls.errors})
         raise retry_later("QUEUE_UNAVAILABLE", "the order was not taken; send the same again")
@@ -185,22 +186,17 @@ def _why(record: OrderRecord, rejection: Rejection | None) -> str:
     return f"{what}. This answer is final: order something else under another orderId"
 
 
-def get_order(request: Request, caller: Caller, order_id: str) -> HttpAnswer:
+def get_order(request: Request, caller: Caller) -> HttpAnswer:
     """Show an order as it stands, strongly consistent.
 
     Raises:
         InventoryOrdersError: Why it cannot be shown.
     """
     request.parameters(())
-    key = OrderKey(checked_id("orderId", order_id))
-    client = runtime.process().engine.client
-    record = client.call(lambda: client.store.get_record(key), read_deadline(client.clock))
+    order_id = request.id_of("orderId")
+    record = direct.read_order(order_id, *reading())
     # A tombstone is no order yet, and another customer's looks as if there were none.
-    if (
-        not isinstance(record, OrderRecord)
-        or record.user_id is None
-        or not caller.acts_for(record.user_id)
-    ):
+    if record is None or record.user_id is None or not caller.acts_for(record.user_id):
         raise unknown_order(order_id)
     return HttpAnswer.of_state(request, _shown(record, caller), _etag(record, caller))
 
@@ -224,11 +220,10 @@ def list_orders(request: Request, caller: Caller) -> HttpAnswer:
     if query.get("status", OrderStatus.CONFIRMED) != OrderStatus.CONFIRMED:
         raise malformed("status: must be CONFIRMED, for the orders to ship", "status")
     name = _TO_SHIP if user_id is None else user_id
-    after, limit = place_after(name, query), limit_of(query)
-    client = runtime.process().engine.client
-    deadline = read_deadline(client.clock)
+    limit = limit_of(query)
+    client, deadline = reading()
 
-    def read_page(after: ListPosition | None) -> tuple[dict[str, Any], ListPosition | None]:
+    def read_page(after: ListPosition | None) -> Listed:
         places, has_more = client.call(
             lambda: (
                 client.store.list_to_fulfil(limit, after)
@@ -251,17 +246,14 @@ def list_orders(request: Request, caller: Caller) -> HttpAnswer:
             orders = [order for order in orders if order["status"] == OrderStatus.CONFIRMED]
         return {"orders": orders, "unreadable": unreadable}, places[-1] if has_more else None
 
-    shown, last = page_with_content(read_page, after, deadline)
-    return HttpAnswer(200, shown | next_page(name, last))
+    return answer_with_page(name, query, read_page, deadline)
 
 
 # No user has this id.
 _TO_SHIP = "#CONFIRMED"
 
 
-def change_order(
-    request: Request, caller: Caller, order_id: str, action: str, context: Any
-) -> HttpAnswer:
+def change_order(action: str, request: Request, caller: Caller) -> HttpAnswer:
     """Take an order further: `confirm`, `extend`, `fulfil`, `cancel` or `return`.
 
     Raises:
@@ -269,13 +261,12 @@ def change_order(
     """
     caller.check_may_operate()
     command = order_command(command_of(request, caller, "change_orders", action))
-    outcome = order_commands.carry_out(command, context)
+    outcome = order_commands.carry_out(command, request.context)
     if outcome.cause == RejectionReason.UNKNOWN_ORDER:
-        raise unknown_order(order_id)
+        raise unknown_order(command.order_id)
     if outcome.verdict not in (Verdict.APPLIED, Verdict.REPLAYED):
         raise problem_of(outcome)
-    deadline = read_deadline(runtime.process().engine.client.clock)
-    return HttpAnswer(200, order_commands.answer(command, outcome, deadline))
+    return HttpAnswer(200, order_commands.answer(command, outcome, *reading()))
 
 
 def _shown(record: OrderRecord, caller: Caller) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Products as a shop shows them."""
+"""Products as a shop shows them, and their stock as operators see it."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ from inventory_orders.api.access import ApiSettings, Caller
 from inventory_orders.api.requests import (
     MAX_LISTED,
     HttpAnswer,
+    Listed,
     ProblemError,
     Request,
+    answer_with_page,
     limit_of,
     malformed,
-    next_page,
-    page_with_content,
-    place_after,
-    read_deadline,
+    reading,
 )
 from inventory_orders.domain.order_record import OrderRecord
 from inventory_orders.domain.product import Product, ProductStatus
-from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
+from inventory_orders.engine.retrying_client import CommitStats, read_all
 from inventory_orders.invocation import direct
 from inventory_orders.invocation.telemetry import logger
 from inventory_orders.lanes.observe import StockLevel, estimate_levels, read_level
@@ -31,28 +30,22 @@ from inventory_orders.store.dynamodb import READ_LIMIT, ListPosition, Snapshot
 Shown = dict[str, Any]
 
 
-def get_product(
-    request: Request,
-    product_id: str,
-    client: RetryingClient,
-    settings: ApiSettings,
-) -> HttpAnswer:
-    """One product.
+def get_product(request: Request, _: Caller) -> HttpAnswer:
+    """Show one product.
 
     Raises:
         InventoryOrdersError: Why it cannot be shown.
     """
     request.parameters(())
-    checked_id("productId", product_id)
-    levels, found = _read([product_id], client, settings)
+    product_id = request.id_of("productId")
+    levels, found = _read([product_id])
     if product_id in found.unreadable:
         raise found.unreadable[product_id]
-    level = levels.get(product_id)
-    if level is None:
+    if product_id not in levels:
         raise _unknown_product(product_id)
     # The version alone would not do: it restarts at 1 when a product is deleted and made again, and what lanes sell does
     # not raise it.
-    shown, product = shown_product(level, settings), level.product
+    shown, product = shown_product(levels[product_id]), levels[product_id].product
     etag = f'"{product.version}-{shown.get("units", "")}-{product.created_at}"'
     return HttpAnswer.of_state(request, shown, etag)
 
@@ -61,11 +54,34 @@ def _unknown_product(product_id: str) -> ProblemError:
     return ProblemError(404, "UNKNOWN_PRODUCT", f"there is no product {product_id}")
 
 
-def get_products(request: Request, client: RetryingClient, settings: ApiSettings) -> HttpAnswer:
-    """Several products, which of them there are not, and which cannot be read: the others are shown all the same.
+def get_products(request: Request, _: Caller) -> HttpAnswer:
+    """Show several products. Those that do not exist or cannot be read are listed beside them.
 
     Raises:
         InventoryOrdersError: Why they cannot be shown.
+    """
+    ids = _ids_of(request)
+    levels, found = _read(ids)
+    if found.unreadable:
+        problems = {name: str(error) for name, error in found.unreadable.items()}
+        logger.error("products cannot be read", extra={"products": problems})
+    answer: dict[str, list[Any]] = {"products": [], "unknown": [], "unreadable": []}
+    for product_id in ids:
+        if product_id in levels:
+            answer["products"].append(shown_product(levels[product_id]))
+        elif product_id in found.unreadable:
+            answer["unreadable"].append(product_id)
+        else:
+            answer["unknown"].append(product_id)
+    return HttpAnswer(200, answer)
+
+
+def _ids_of(request: Request) -> list[str]:
+    """The products that a query names, each once.
+
+    Raises:
+        ProblemError: It names none, or too many.
+        PoisonMessageError: One of them can be no id.
     """
     given = request.parameters(("ids",)).get("ids")
     if not given:
@@ -73,62 +89,37 @@ def get_products(request: Request, client: RetryingClient, settings: ApiSettings
     ids = given.split(",")
     if len(ids) > READ_LIMIT:
         raise malformed(f"ids: may name at most {READ_LIMIT} products, but names {len(ids)}", "ids")
-    for product_id in ids:
-        checked_id("ids", product_id, "productId")
-    ids = list(dict.fromkeys(ids))
-    levels, found = _read(ids, client, settings)
-    if found.unreadable:
-        logger.error(
-            "products cannot be read",
-            extra={"products": {name: str(error) for name, error in found.unreadable.items()}},
-        )
-    answer = {
-        "products": [
-            shown_product(levels[product_id], settings)
-            for product_id in ids
-            if product_id in levels
-        ],
-        "unknown": [
-            product_id
-            for product_id in ids
-            if product_id not in levels and product_id not in found.unreadable
-        ],
-        "unreadable": [product_id for product_id in ids if product_id in found.unreadable],
-    }
-    return HttpAnswer(200, answer)
+    return list(dict.fromkeys(checked_id("ids", each, "productId") for each in ids))
 
 
-def _read(
-    ids: Sequence[str], client: RetryingClient, settings: ApiSettings
-) -> tuple[dict[str, StockLevel], Snapshot]:
+def _read(ids: Sequence[str]) -> tuple[dict[str, StockLevel], Snapshot]:
     """Read products, with what lanes hold of them only where it is shown."""
-    deadline = read_deadline(client.clock)
+    client, deadline = reading()
     snapshot = read_all(client, ids, deadline, CommitStats())
-    if settings.shows_numbers:
+    if ApiSettings.from_environment().shows_numbers:
         return estimate_levels(client, snapshot, deadline), snapshot
     rows = snapshot.products.values()
     return {row.product_id: StockLevel(row) for row in rows if row is not None}, snapshot
 
 
-def get_stock(
-    request: Request, caller: Caller, product_id: str, client: RetryingClient
-) -> HttpAnswer:
-    """How many units of a product there are and where, for operators: at one moment, if rivals pause.
+def get_stock(request: Request, caller: Caller) -> HttpAnswer:
+    """Show operators how many units of a product there are and where: at one moment, if rivals pause.
 
     Raises:
         InventoryOrdersError: Why it cannot be shown.
     """
     caller.check_may_operate()
     request.parameters(())
-    checked_id("productId", product_id)
-    level = read_level(client, product_id, read_deadline(client.clock), CommitStats())
+    product_id = request.id_of("productId")
+    client, deadline = reading()
+    level = read_level(client, product_id, deadline, CommitStats())
     if level is None:
         raise _unknown_product(product_id)
     return HttpAnswer(200, shown_level(level))
 
 
-def list_stock(request: Request, caller: Caller, client: RetryingClient) -> HttpAnswer:
-    """How many units of all products there are, for operators, in no order: an estimate, because units move meanwhile.
+def list_stock(request: Request, caller: Caller) -> HttpAnswer:
+    """List for operators how many units of all products there are, in no order: an estimate, because units move meanwhile.
 
     Raises:
         InventoryOrdersError: Why they cannot be shown.
@@ -140,10 +131,10 @@ def list_stock(request: Request, caller: Caller, client: RetryingClient) -> Http
         raise malformed(not_one_of("status", ProductStatus, status), "status")
     if query.get("inLanes", "true") != "true":
         raise malformed("inLanes: must be true, or left out", "inLanes")
-    after, limit = place_after(_STOCK, query), limit_of(query)
-    deadline = read_deadline(client.clock)
+    limit = limit_of(query)
+    client, deadline = reading()
 
-    def read_page(after: ListPosition | None) -> tuple[Shown, ListPosition | None]:
+    def read_page(after: ListPosition | None) -> Listed:
         found, last = client.call(lambda: client.store.list_products(limit, after), deadline)
         levels = estimate_levels(client, found, deadline)
         shown = [
@@ -154,37 +145,34 @@ def list_stock(request: Request, caller: Caller, client: RetryingClient) -> Http
         ]
         return {"products": shown, "unreadable": list(found.unreadable)}, last
 
-    shown, last = page_with_content(read_page, after, deadline)
-    return HttpAnswer(200, shown | next_page(_STOCK, last))
+    # Lists have names that no user has.
+    return answer_with_page("#STOCK", query, read_page, deadline)
 
 
-# Lists have names that no user has.
-_STOCK = "#STOCK"
-
-
-def list_adjustments(
-    request: Request, caller: Caller, product_id: str, client: RetryingClient
-) -> HttpAnswer:
-    """The adjustments of a product, for operators, by their ids; also of products that were delisted.
+def list_adjustments(request: Request, caller: Caller) -> HttpAnswer:
+    """List for operators the adjustments of a product, by their ids; also of products that were delisted.
 
     Raises:
         InventoryOrdersError: Why they cannot be shown.
     """
     caller.check_may_operate()
     query = request.parameters(("limit", "cursor"))
-    checked_id("productId", product_id)
-    name = f"#ADJUSTMENTS {product_id}"
-    after, limit = place_after(name, query), limit_of(query)
-    adjustments, last = _adjustments(product_id, limit, after, client)
-    return HttpAnswer(200, {"adjustments": adjustments} | next_page(name, last))
+    product_id, limit = request.id_of("productId"), limit_of(query)
+    _, deadline = reading()
+
+    def read_page(after: ListPosition | None) -> Listed:
+        adjustments, last = _adjustments(product_id, limit, after)
+        return {"adjustments": adjustments}, last
+
+    return answer_with_page(f"#ADJUSTMENTS {product_id}", query, read_page, deadline)
 
 
 def _adjustments(
-    product_id: str, limit: int, after: ListPosition | None, client: RetryingClient
+    product_id: str, limit: int, after: ListPosition | None
 ) -> tuple[list[Shown], ListPosition | None]:
+    client, deadline = reading()
     rows, last = client.call(
-        lambda: client.store.list_adjustments(product_id, limit, after),
-        read_deadline(client.clock),
+        lambda: client.store.list_adjustments(product_id, limit, after), deadline
     )
     if not rows and after is None:
         # Each incarnation has its opening.
@@ -198,10 +186,8 @@ _ADJUSTMENT = (
 )
 
 
-def list_history(
-    request: Request, caller: Caller, product_id: str, client: RetryingClient
-) -> HttpAnswer:
-    """What changed the stock of a product, for operators: first its adjustments, then what orders took and gave back.
+def list_history(request: Request, caller: Caller) -> HttpAnswer:
+    """List for operators what changed the stock of a product: first its adjustments, then what orders took and gave back.
 
     No index has orders by product: all are read, a megabyte at a time.
 
@@ -210,14 +196,18 @@ def list_history(
     """
     caller.check_may_operate()
     query = request.parameters(("cursor",))
-    checked_id("productId", product_id)
-    name = f"#HISTORY {product_id}"
-    after = place_after(name, query)
-    deadline = read_deadline(client.clock)
+    product_id = request.id_of("productId")
+    client, deadline = reading()
 
-    def read_page(after: ListPosition | None) -> tuple[Shown, ListPosition | None]:
-        orders, last = client.call(lambda: client.store.list_all_orders(after), deadline)
+    def read_page(after: ListPosition | None) -> Listed:
         entries, unreadable = list[Shown](), list[str]()
+        if after is None or not after.at:
+            adjustments, after = _adjustments(product_id, MAX_LISTED, after)
+            booked = (adjustment for adjustment in adjustments if "rejected" not in adjustment)
+            entries += ({"action": "adjust", "at": a.pop("appliedAt", ""), **a} for a in booked)
+            if after is not None:
+                return {"entries": entries, "unreadable": unreadable}, after
+        orders, last = client.call(lambda: client.store.list_all_orders(after), deadline)
         for order_id, order in orders.items():
             # The units of a line are as they were stored.
             if isinstance(order, OrderRecord) and all(
@@ -229,23 +219,7 @@ def list_history(
         shown = {"entries": entries, "unreadable": unreadable}
         return shown, last and replace(last, at=_AMONG_ORDERS)
 
-    def read_booked(after: ListPosition | None) -> tuple[Shown, ListPosition | None]:
-        adjustments, last = _adjustments(product_id, MAX_LISTED, after, client)
-        booked = (adjustment for adjustment in adjustments if "rejected" not in adjustment)
-        entries = [{"action": "adjust", "at": a.pop("appliedAt", ""), **a} for a in booked]
-        return {"entries": entries}, last
-
-    first: Shown = {"entries": []}
-    last: ListPosition | None = None
-    if after is None or not after.at:
-        first, last = page_with_content(read_booked, after, deadline)
-        after = None
-    shown: Shown = {"entries": [], "unreadable": []}
-    if last is None:
-        shown, last = page_with_content(read_page, after, deadline)
-    return HttpAnswer(
-        200, shown | {"entries": first["entries"] + shown["entries"]} | next_page(name, last)
-    )
+    return answer_with_page(f"#HISTORY {product_id}", query, read_page, deadline)
 
 
 _AMONG_ORDERS = "orders"
@@ -285,9 +259,9 @@ def shown_level(level: StockLevel) -> Shown:
     }
 
 
-def shown_product(level: StockLevel, settings: ApiSettings) -> Shown:
+def shown_product(level: StockLevel) -> Shown:
     """A product as everybody may see it."""
-    product = level.product
+    product, settings = level.product, ApiSettings.from_environment()
     shown: Shown = {
         "productId": product.product_id,
         "availability": availability(product),

@@ -14,13 +14,19 @@ from http import HTTPStatus
 from typing import Any, TypeGuard
 from urllib.parse import quote
 
-from inventory_orders.clock import Clock, Deadline
+from inventory_orders.clock import Deadline
 from inventory_orders.domain.events import in_json
 from inventory_orders.engine.outcomes import ChangeOutcome, UnsuccessfulError, outcome_of
+from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import InventoryOrdersError, LeaseHeldError, Verdict, VerdictError
+from inventory_orders.invocation import runtime
+from inventory_orders.messages.parse import checked_id
 from inventory_orders.messages.strict_json import shown_key, strict_json
 from inventory_orders.portions import in_portions
 from inventory_orders.store.dynamodb import ListPosition
+
+Listed = tuple[dict[str, Any], ListPosition | None]
+"""A page of a list: its parts by name, and where to go on; None at the end."""
 
 MAX_BODY_BYTES = 262_144
 """Most bytes of a body: an order goes to `OrderQueue` as it came, and the queue takes as many (`infra/queues.py`)."""
@@ -53,6 +59,7 @@ class Request:
         body: As it was sent, or in Base64.
         is_base64: Whether it is.
         authorizer: What API Gateway knows of the caller.
+        context: Of the invocation.
     """
 
     route: str
@@ -62,9 +69,10 @@ class Request:
     body: str
     is_base64: bool
     authorizer: Mapping[str, Any]
+    context: Any
 
     @classmethod
-    def of_event(cls, event: Mapping[str, Any]) -> Request:
+    def of_event(cls, event: Mapping[str, Any], context: Any) -> Request:
         """Read an event of an HTTP API, payload format 2.0."""
         headers = event.get("headers") or {}
         return cls(
@@ -75,6 +83,7 @@ class Request:
             body=event.get("body") or "",
             is_base64=bool(event.get("isBase64Encoded")),
             authorizer=event.get("requestContext", {}).get("authorizer") or {},
+            context=context,
         )
 
     def check_route(self, known: Collection[str]) -> None:
@@ -135,6 +144,14 @@ class Request:
                 shown = shown_key(name)
                 raise malformed(f"{shown}: unknown query parameter; remove it{others}", shown)
         return self.query
+
+    def id_of(self, name: str) -> str:
+        """An id in the path.
+
+        Raises:
+            PoisonMessageError: It can be none.
+        """
+        return checked_id(name, self.path[name])
 
     @property
     def wait_seconds(self) -> int | None:
@@ -343,11 +360,6 @@ def encode_cursor(list_name: str, place: ListPosition) -> str:
     return base64.urlsafe_b64encode(digest + content).rstrip(b"=").decode()
 
 
-def next_page(list_name: str, last: ListPosition | None) -> dict[str, Any]:
-    """What the answer with a page says of the next one; nothing on the last."""
-    return {} if last is None else {"next": encode_cursor(list_name, last)}
-
-
 def place_after(list_name: str, query: Mapping[str, str]) -> ListPosition | None:
     """Where to go on in a list; None: at its beginning.
 
@@ -371,24 +383,33 @@ def place_after(list_name: str, query: Mapping[str, str]) -> ListPosition | None
     )
 
 
-def page_with_content(
-    read: Callable[[ListPosition | None], tuple[dict[str, Any], ListPosition | None]],
-    after: ListPosition | None,
+def answer_with_page(
+    list_name: str,
+    query: Mapping[str, str],
+    read: Callable[[ListPosition | None], Listed],
     deadline: Deadline,
-) -> tuple[dict[str, Any], ListPosition | None]:
-    """Read a list until a page shows something: half of the time is for that, so a page may still show nothing.
+) -> HttpAnswer:
+    """Answer with a page of a list that shows something: half of the time is for that, so it may still show nothing.
 
     Args:
-        read: Reads a page: its lists by name, and where to go on; None at the end.
-        after: Where to begin.
+        list_name: As for `encode_cursor`.
+        query: It may name where to begin.
+        read: Reads a page.
         deadline: Of all reads.
+
+    Raises:
+        ProblemError: The query has a cursor that is none of this list.
     """
+    after = place_after(list_name, query)
     while True:
         shown, after = read(after)
         if after is None or any(shown.values()) or deadline.remaining() < _READ_SECONDS / 2:
-            return shown, after
+            break
+    following = {} if after is None else {"next": encode_cursor(list_name, after)}
+    return HttpAnswer(200, shown | following)
 
 
-def read_deadline(clock: Clock) -> Deadline:
-    """The deadline of a read: after a few seconds a caller had better ask again."""
-    return Deadline.after(_READ_SECONDS, clock)
+def reading() -> tuple[RetryingClient, Deadline]:
+    """The client for a read, and its deadline: after a few seconds a caller had better ask again."""
+    client = runtime.process().engine.client
+    return client, Deadline.after(_READ_SECONDS, client.clock)

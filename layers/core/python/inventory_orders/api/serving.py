@@ -19,7 +19,7 @@ from inventory_orders.clock import Deadline
 from inventory_orders.errors import VerdictError
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.telemetry import logger
-from inventory_orders.messages.parse import checked_id, not_one_of, parse_command, validated_part
+from inventory_orders.messages.parse import action_in, parse_command, validated_part
 from inventory_orders.messages.schema import json_schema
 
 _PATIENCE_SECONDS = 5.0
@@ -28,6 +28,7 @@ _PATIENCE_SECONDS = 5.0
 
 def serve(
     event: Mapping[str, Any],
+    context: Any,
     routes: Collection[str],
     work: Callable[[Request, Caller], HttpAnswer],
 ) -> dict[str, Any]:
@@ -35,6 +36,7 @@ def serve(
 
     Args:
         event: Of the HTTP API.
+        context: Of the invocation.
         routes: Those that there are.
         work: Answers a request on one of them. A `VerdictError` becomes a problem document.
 
@@ -44,7 +46,7 @@ def serve(
     Raises:
         ConfigurationError: A setting is missing.
     """
-    request = Request.of_event(event)
+    request = Request.of_event(event, context)
     settings = ApiSettings.from_environment()
     try:
         caller = Caller.of(request.authorizer, settings)
@@ -96,7 +98,7 @@ def answer_command(
             check_path_can_name("productId", command["productId"])
         return HttpAnswer(201 if is_new else 200, carry_out(command, deadline))
 
-    return serve(event, routes, work)
+    return serve(event, context, routes, work)
 
 
 def command_of(
@@ -119,18 +121,16 @@ def command_of(
     body = request.json() if request.text().strip() else {}
     if not isinstance(body, dict):
         raise malformed("the body must be an object, such as docs/openapi.yaml shows")
-    known, elsewhere = json_schema("commands")[function], {"actor", *request.path, *in_query}
-    if action is not None:
-        elsewhere.add("action")
+    elsewhere = {"actor", *request.path, *in_query}
+    if action is None:
+        action = action_in(body, function)
     else:
-        action = body.get("action")
-        if not isinstance(action, str) or action not in known:
-            raise malformed(not_one_of("action", known, action), "action")
-    fields = known[action]["properties"].keys()
-    said: dict[str, Any] = {name: checked_id(name, value) for name, value in request.path.items()}
-    said |= validated_part(body, function, action, fields - elsewhere, "the body")
+        elsewhere.add("action")
+    fields = json_schema("commands")[function][action]["properties"].keys()
+    command = {"action": action, **{name: request.id_of(name) for name in request.path}}
+    command |= validated_part(body, function, action, fields - elsewhere, "the body")
     if in_query:
-        said |= validated_part(query, function, action, in_query, "the query")
+        command |= validated_part(query, function, action, in_query, "the query")
     if "actor" in fields and caller.name:
-        said["actor"] = caller.name
-    return {"action": action, **said}
+        command["actor"] = caller.name
+    return command

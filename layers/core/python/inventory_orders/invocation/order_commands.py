@@ -12,6 +12,7 @@ from inventory_orders.domain.order_command import MAX_HOLD, OrderCommand, Transi
 from inventory_orders.domain.order_record import OrderAction, OrderKey
 from inventory_orders.domain.rejection import RejectionReason
 from inventory_orders.engine.outcomes import ChangeOutcome, CommitReport
+from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import Verdict
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.sqs_batch import QueueRules
@@ -84,13 +85,16 @@ def carry_out(command: OrderCommand, context: Any) -> ChangeOutcome:
     return report.outcome_of_one()
 
 
-def answer(command: OrderCommand, outcome: ChangeOutcome, deadline: Deadline) -> direct.Answer:
+def answer(
+    command: OrderCommand, outcome: ChangeOutcome, client: RetryingClient, deadline: Deadline
+) -> direct.Answer:
     """The answer to a command: `result`, the order's present status, and what went back into stock; or what to do.
 
     Args:
         command: The command.
         outcome: Its outcome.
-        deadline: When to give up reading the order that a repeated command is about.
+        client: Reads the order that a repeated command is about.
+        deadline: When to give up reading it.
 
     Raises:
         StoreError: It could not be read.
@@ -107,7 +111,7 @@ def answer(command: OrderCommand, outcome: ChangeOutcome, deadline: Deadline) ->
             product_id: gives_back[product_id] for product_id in outcome.after
         }
     elif outcome.verdict in (Verdict.APPLIED, Verdict.REPLAYED):
-        order = direct.read_order(command.order_id, runtime.process().engine.client, deadline)
+        order = direct.read_order(command.order_id, client, deadline)
     if command.until and order is not None and command.until > (order.expires_at or command.until):
         result["message"] = (
             f"until: the hold ends at {order.expires_at}, not at {command.until}, because a hold ends at most "

@@ -197,20 +197,32 @@ def command_in(
     Raises:
         PoisonMessageError: It is no such command; says what to fix.
     """
-    commands = json_schema("commands")[function]
     document = {"action": default, **(given if isinstance(given, dict) else {})}
-    action = document["action"]
-    if not isinstance(action, str) or action not in commands:
-        what = not_one_of("action", commands, action)
+    try:
+        action = action_in(document, function)
+    except PoisonMessageError as error:
         if of_message:
-            raise PoisonMessageError("SCHEMA_VIOLATION", what, "action")
+            raise
         raise PoisonMessageError(
             "UNSUPPORTED_EVENT",
-            f"{what}. Or the event must be a batch of SQS messages; see events/ for samples",
-            "action",
-        )
-    validated(document, f"commands/{function}/{action}", commands[action])
+            f"{error.message}. Or the event must be a batch of SQS messages; see events/ for samples",
+            error.field,
+        ) from None
+    schema = json_schema("commands")[function][action]
+    validated(document, f"commands/{function}/{action}", schema)
     return document
+
+
+def action_in(document: Mapping[str, Any], function: str) -> str:
+    """The action of a command.
+
+    Raises:
+        PoisonMessageError: It names none that the function understands.
+    """
+    action, known = document.get("action"), json_schema("commands")[function]
+    if isinstance(action, str) and action in known:
+        return action
+    raise PoisonMessageError("SCHEMA_VIOLATION", not_one_of("action", known, action), "action")
 
 
 def validated_part(
