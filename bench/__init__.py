@@ -11,4 +11,3 @@ os.environ.setdefault("INVENTORY_ORDERS_STATE", str(_ROOT / ".local" / "bench"))
 from local import ROOT  # noqa: E402 - reads that setting
 
 RESULTS = ROOT / ".local" / "bench.jsonl"
-PLOTS = ROOT / "docs"

@@ -62,7 +62,7 @@ def bench(
     """Compare the service with its alternatives, or study its parts.
 
     It keeps each result in .local/bench.jsonl at once, for the code that was measured, and measures no cell twice: an
-    interrupted run goes on where it ended. A full run without parameters also draws the plots in docs/.
+    interrupted run goes on where it ended.
     """
     names = [word for word in what or [] if "=" not in word] or studies.USUAL
     given = dict(word.split("=", 1) for word in what or [] if "=" in word)
@@ -79,7 +79,7 @@ def bench(
     if anew:
         kept.forget(chosen)
     failed = measure(chosen, kept, screen)
-    right = report(chosen, kept, screen, is_drawn=full and not given)
+    right = report(chosen, kept, screen)
     screen.print(f"\n[dim]{time.monotonic() - began:.0f} s. Kept in {RESULTS}[/]", soft_wrap=True)
     if failed or not right:
         raise typer.Exit(1)
@@ -190,8 +190,8 @@ def _run(cells: Sequence[Cell]) -> Iterator[tuple[Cell, Future[Result]]]:
             yield runs[done], done
 
 
-def report(cells: Sequence[Cell], kept: Kept, console: Console, *, is_drawn: bool) -> bool:
-    """Print the results of the cells, and draw the plots if asked to. Returns whether all results are right."""
+def report(cells: Sequence[Cell], kept: Kept, console: Console) -> bool:
+    """Print the results of the cells. Returns whether all are right."""
     right = True
     found = {
         name: [
@@ -202,10 +202,7 @@ def report(cells: Sequence[Cell], kept: Kept, console: Console, *, is_drawn: boo
         for name in dict.fromkeys(cell.study for cell in cells)
     }
     for name, results in found.items():
-        study = studies.study(name)
-        right = study.show(results, console) and right
-        for path in study.plot(results) if is_drawn else ():
-            console.print(f"Drawn: {path}", soft_wrap=True)
+        right = studies.study(name).show(results, console) and right
     if found.get("contenders"):
         from bench import goals  # noqa: PLC0415
         from bench.studies.contenders import figures_of  # noqa: PLC0415

@@ -85,7 +85,6 @@ class Study:
         cells: Lists the parameters of its cells in a `short`, `full` or `tiny` run. All cells have the same parameters.
         measure: Measures a cell. It takes the parameters by name, and returns the figures.
         show: Prints results. Returns whether they are right.
-        plot: Draws the plots of a full run in docs/. Returns the files.
         compare: Prints what two files of results say, one from before a change and one from after it; None if it cannot.
     """
 
@@ -93,7 +92,6 @@ class Study:
     cells: Callable[[str], Iterable[Mapping[str, Value]]]
     measure: Callable[..., Result]
     show: Callable[[Found, Console], bool]
-    plot: Callable[[Found], Sequence[Path]] = lambda _: ()
     compare: Callable[[Path, Path, Console], None] | None = None
 
 

@@ -37,27 +37,20 @@ class Goal:
 
 def check(cells: Sequence[Figures], overhead: Overhead | None) -> list[Goal]:
     """Check all goals, in a fixed order."""
-    found = Results(cells)
-    goals = [
-        *_requests(found),
-        *_throughput(found),
-        *_waste(found),
-        *_simulated(found),
-        *_real_orders(found),
-        *_overhead(overhead),
-    ]
     ours = [cell for cell in cells if cell.contender.startswith("ours")]
-    wrong = sum(not cell.clean for cell in ours)
-    value = f"{len(ours) - wrong} of {len(ours)} cells clean"
-    goals.append(
+    clean = sum(cell.clean for cell in ours)
+    return [
+        *_embedded_hot_product(Results(cells)),
+        *_simulated_hot_product(Results(cells)),
+        *_real_orders(Results(cells)),
+        *_overhead(overhead or Overhead({}, None, {})),
         Goal(
             "never oversold, lost or applied twice",
             "ours, in every cell",
-            value,
-            not wrong if ours else None,
-        )
-    )
-    return goals
+            f"{clean} of {len(ours)} cells clean",
+            clean == len(ours) if ours else None,
+        ),
+    ]
 
 
 def show(goals: Sequence[Goal], screen: Console) -> None:
@@ -91,76 +84,43 @@ class Results:
         )
 
 
-def _requests(found: Results) -> Iterator[Goal]:
+def _embedded_hot_product(found: Results) -> Iterator[Goal]:
+    def cell(contender: str, workers: int = 8) -> Figures | None:
+        return found.get("embedded", "hot", contender, workers)
+
     for workers, wanted, rivals in ((1, 150, "no rivals"), (8, 60, "8 workers")):
-        theirs = found.get("embedded", "hot", "textbook", workers)
-        ours = found.get("embedded", "hot", OURS, workers)
-        yield _ratio(
-            f"hot product, requests per order, {rivals}",
-            wanted,
-            theirs.requests / ours.requests if theirs and ours else None,
-            "times fewer",
-        )
-
-
-def _throughput(found: Results) -> Iterator[Goal]:
-    theirs = found.get("embedded", "hot", "textbook", 8)
-    ours = found.get("embedded", "hot", OURS, 8)
-    yield _ratio(
-        "hot product, 8 workers, orders/s",
-        60,
-        ours.orders_per_second / theirs.orders_per_second if theirs and ours else None,
-        "times as many",
+        fewer = _ratio("requests", cell("textbook", workers), cell(OURS, workers))
+        figure = f"hot product, requests per order, {rivals}"
+        yield _at_least(figure, wanted, fewer, "times fewer")
+    ours, figure = cell(OURS), "hot product, 8 workers"
+    faster = _ratio("orders_per_second", ours, cell("textbook"))
+    yield _at_least(f"{figure}, orders/s", 60, faster, "times as many")
+    others = map(cell, ("powertools_batch", "pynamodb_transaction", "atomic"))
+    best = max(filter(None, others), key=lambda one: one.orders_per_second, default=None)
+    faster = _ratio("orders_per_second", ours, best)
+    best_of = "the same, beside the best of Powertools, PynamoDB and atomic"
+    yield _at_least(best_of, 1, faster, "times as many")
+    units, conflicts, retries = (
+        (ours.write_units, ours.conflict_rate, ours.retries) if ours else (None, None, None)
     )
-    others = [
-        cell
-        for other in ("powertools_batch", "pynamodb_transaction", "atomic")
-        if (cell := found.get("embedded", "hot", other, 8))
-    ]
-    best = max((cell.orders_per_second for cell in others), default=None)
-    yield _ratio(
-        "the same, beside the best of Powertools, PynamoDB and atomic",
-        1,
-        ours.orders_per_second / best if ours and best else None,
-        "times as many",
-    )
+    yield _at_most(f"{figure}: write units per order, no index", 2.5, units)
+    yield _at_most(f"{figure}: conflict rate", 0.05, conflicts, percent=True)
+    yield _at_most(f"{figure}: retries, average", 0.1, retries)
 
 
-def _waste(found: Results) -> Iterator[Goal]:
-    ours = found.get("embedded", "hot", OURS, 8)
-    figure = "hot product, 8 workers"
-    yield _at_most(
-        f"{figure}: write units per order, no index", 2.5, ours.write_units if ours else None
-    )
-    yield _at_most(
-        f"{figure}: conflict rate", 0.05, ours.conflict_rate if ours else None, percent=True
-    )
-    yield _at_most(f"{figure}: retries, average", 0.1, ours.retries if ours else None)
-
-
-def _simulated(found: Results) -> Iterator[Goal]:
+def _simulated_hot_product(found: Results) -> Iterator[Goal]:
     cells = found.all("simulated", "hot", OURS)
-    most = cells[-1].workers if cells else 0
-    figure = f"simulated hot product, 1 to {most} workers"
-    complete = most >= 50
-    peak = max((cell.orders_per_second for cell in cells), default=0.0)
-    last = cells[-1].orders_per_second / peak if complete else None
-    yield Goal(
-        f"{figure}: throughput at the end",
-        "at least 80 % of its peak",
-        "not measured" if last is None else f"{last:.0%}",
-        None if last is None else last >= 0.8,
-    )
-    units = max(cell.write_units for cell in cells) if complete else None
+    if not cells or cells[-1].workers < 50:
+        return
+    figure = f"simulated hot product, 1 to {cells[-1].workers} workers"
+    last = cells[-1].orders_per_second / max(cell.orders_per_second for cell in cells)
+    throughput = f"{figure}: throughput at the end"
+    yield Goal(throughput, "at least 80 % of its peak", f"{last:.0%}", last >= 0.8)
+    units = max(cell.write_units for cell in cells)
     yield _at_most(f"{figure}: write units per order, no index", 3, units)
     # Little's law: orders in the system = throughput x mean time in it.
-    spread = (
-        max(
-            cell.p99_ms / (1000 * cell.workers * cell.batch / cell.orders_per_second)
-            for cell in cells
-        )
-        if complete
-        else None
+    spread = max(
+        cell.p99_ms / (1000 * cell.workers * cell.batch / cell.orders_per_second) for cell in cells
     )
     yield _at_most(f"{figure}: p99, in means by Little's law", 3, spread)
 
@@ -169,32 +129,23 @@ def _real_orders(found: Results) -> Iterator[Goal]:
     for engine in ("embedded", "simulated"):
         theirs = found.get(engine, "real", "textbook", 8)
         ours = found.get(engine, "real", OURS, 8)
+        if theirs is None or ours is None:
+            continue
         figure = f"real orders, 8 workers, {engine}"
-        both = (theirs, ours) if theirs and ours else None
-        yield _ratio(
-            f"{figure}: orders/s",
-            5,
-            both and both[1].orders_per_second / both[0].orders_per_second,
-            "times as many",
-        )
-        for what in ("requests", "conflicts"):
-            pair = both and (getattr(both[0], what), getattr(both[1], what))
-            yield Goal(
-                f"{figure}: {what} per order",
-                "at most a tenth",
-                f"{pair[1]:.3f} beside {pair[0]:.3f}" if pair else "not measured",
-                pair[1] <= pair[0] / 10 if pair else None,
-            )
-        yield _at_most(
-            f"{figure}: write units, share of the textbook's",
-            0.85,
-            both and both[1].write_units / both[0].write_units,
-            percent=True,
-        )
+        faster = _ratio("orders_per_second", ours, theirs)
+        yield _at_least(f"{figure}: orders/s", 5, faster, "times as many")
+        for what, mine, other in (
+            ("requests", ours.requests, theirs.requests),
+            ("conflicts", ours.conflicts, theirs.conflicts),
+        ):
+            value = f"{mine:.3f} beside {other:.3f}"
+            yield Goal(f"{figure}: {what} per order", "at most a tenth", value, mine <= other / 10)
+        share = _ratio("write_units", ours, theirs)
+        yield _at_most(f"{figure}: write units, share of the textbook's", 0.85, share, percent=True)
 
 
-def _overhead(overhead: Overhead | None) -> Iterator[Goal]:
-    cold = dict(overhead.cold_ms) if overhead else {}
+def _overhead(overhead: Overhead) -> Iterator[Goal]:
+    cold = dict(overhead.cold_ms)
     usual = cold.pop(USUAL, None)
     yield _at_most(
         "cold start above the bare interpreter, the slowest handler, share of the usual one's",
@@ -202,10 +153,9 @@ def _overhead(overhead: Overhead | None) -> Iterator[Goal]:
         max(cold.values()) / usual if cold and usual else None,
         percent=True,
     )
-    layer = overhead and overhead.layer_bytes
+    layer = overhead.layer_bytes
     yield _at_most("the layer, MB", 8, layer / _MEGABYTE if layer else None)
-    warm = overhead.warm_us if overhead else {}
-    ours, powertools = (warm.get(name) for name in (OURS, "powertools_batch"))
+    ours, powertools = (overhead.warm_us.get(name) for name in (OURS, "powertools_batch"))
     yield _at_most(
         "warm CPU per order, share of Powertools'",
         0.25,
@@ -214,14 +164,20 @@ def _overhead(overhead: Overhead | None) -> Iterator[Goal]:
     )
 
 
-def _ratio(figure: str, wanted: float, value: float | None, what: str) -> Goal:
+def _ratio(name: str, of: Figures | None, to: Figures | None) -> float | None:
+    """Divide a figure of one cell by that of another; None if one was not measured."""
+    return getattr(of, name) / getattr(to, name) if of and to else None
+
+
+def _at_least(figure: str, wanted: float, value: float | None, unit: str) -> Goal:
+    goal = f"{wanted:g} {unit}"
     if value is None:
-        return Goal(figure, f"{wanted:g} {what}", "not measured", None)
-    return Goal(figure, f"{wanted:g} {what}", f"{value:.1f}", value >= wanted)
+        return Goal(figure, goal, "", None)
+    return Goal(figure, goal, f"{value:.1f}", value >= wanted)
 
 
 def _at_most(figure: str, wanted: float, value: float | None, *, percent: bool = False) -> Goal:
     goal = f"at most {wanted:.0%}" if percent else f"at most {wanted:g}"
     if value is None:
-        return Goal(figure, goal, "not measured", None)
+        return Goal(figure, goal, "", None)
     return Goal(figure, goal, f"{value:.1%}" if percent else f"{value:.2f}", value <= wanted)

@@ -2,7 +2,7 @@
 
 A module has `lambda_handler(event, context)`, which returns `{"batchItemFailures": [...]}`, and
 
-- `TITLE`: its name in tables and plots;
+- `TITLE`: its name in tables;
 - `BATCH`: most messages for one invocation;
 - `LANES`, if it sells from lanes, as many as there are workers;
 - `TABLES`, if it needs further tables: their partition keys by the environment variable that names the table.
@@ -34,7 +34,7 @@ _FOLDER = Path(__file__).parent
 
 NAMES = (
     *("textbook", "powertools_batch", "pynamodb_transaction", "atomic"),
-    *("ours_10", "ours_99", "ours_lanes"),
+    *("ours_99", "ours_lanes"),
 )
 
 OURS = "ours_lanes"
@@ -59,7 +59,7 @@ class Contender:
 
     Attributes:
         name: Name of the module.
-        title: Name in tables and plots.
+        title: Name in tables.
         batch: Most messages for one invocation.
         has_lanes: Whether it sells from lanes.
         tables: Partition keys of the further tables that it needs, by environment variable.

@@ -21,6 +21,7 @@ from bench.contenders import (
     quantities,
     timestamp,
 )
+from bench.contenders.textbook import order_row, reject
 
 TITLE = "atomic"
 BATCH = 10
@@ -29,7 +30,6 @@ MAX_ATTEMPTS = 20
 
 dynamodb = boto3.client("dynamodb", config=CLIENT_CONFIG)
 PRODUCTS = os.environ["PRODUCTS_TABLE_NAME"]
-ORDERS = os.environ["ORDERS_TABLE_NAME"]
 
 
 def lambda_handler(event: Mapping[str, Any], _context: object) -> dict[str, Any]:
@@ -44,7 +44,10 @@ def place_order(order: Mapping[str, Any]) -> None:
         ContentionError: All `MAX_ATTEMPTS` met a rival's transaction in flight.
     """
     wanted = quantities(order)
-    actions = [*(decrement(*line) for line in wanted.items()), {"Put": row(order, "PENDING")}]
+    actions = [
+        *(decrement(*line) for line in wanted.items()),
+        {"Put": order_row(order, wanted, "PENDING")},
+    ]
     for attempt in range(1, MAX_ATTEMPTS + 1):
         try:
             # The SDK adds a token, so its own retries after a lost response are safe.
@@ -84,35 +87,3 @@ def decrement(product_id: str, quantity: int) -> Any:
             },
         }
     }
-
-
-def row(order: Mapping[str, Any], status: str) -> Any:
-    """Make the action that puts an order's row, if there is none yet."""
-    now = timestamp()
-    return {
-        "TableName": ORDERS,
-        "Item": {
-            "orderId": {"S": order["orderId"]},
-            "userId": {"S": order["userId"]},
-            "items": {
-                "L": [
-                    {"M": {"productId": {"S": product_id}, "quantity": {"N": str(quantity)}}}
-                    for product_id, quantity in quantities(order).items()
-                ]
-            },
-            "status": {"S": status},
-            "createdAt": {"S": now},
-            "lastUpdatedAt": {"S": now},
-            "_version": {"N": "1"},
-        },
-        "ConditionExpression": "attribute_not_exists(#id)",
-        "ExpressionAttributeNames": {"#id": "orderId"},
-    }
-
-
-def reject(order: Mapping[str, Any]) -> None:
-    """Write the row of a rejected order, unless the order was answered before."""
-    try:
-        dynamodb.put_item(**row(order, "REJECTED"))
-    except dynamodb.exceptions.ConditionalCheckFailedException:
-        return

@@ -1,6 +1,6 @@
 """The studies, one module each.
 
-`contenders`, `overhead` and `patterns` are the benchmarks of `make bench`. The others run if they are named.
+`contenders` and `overhead` are the benchmarks of `make bench`. The others run if they are named.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from importlib import import_module
 
 from bench.cells import Study
 
-USUAL = ("contenders", "overhead", "patterns")
-NAMES = (*USUAL, "scenes", "holds_embedded", "brooker")
+USUAL = ("contenders", "overhead")
+NAMES = (*USUAL, "scenes", "holds_embedded")
 
 
 def study(name: str) -> Study:

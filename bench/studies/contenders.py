@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -19,7 +18,7 @@ _WORKERS = (1, 2, 4, 8, 16)
 _SIMULATED_WORKERS = (1, 10, 50, 100, 200)
 _THREE_OF_WORKERS = (1, 4, 8)
 # These contenders run on all workloads; the others only on the hot product.
-_ON_ALL_WORKLOADS = ("textbook", "ours_10", "ours_99", "ours_lanes")
+_ON_ALL_WORKLOADS = ("textbook", "ours_99", "ours_lanes")
 # 200 rivals with small batches take a minute of CPU or more.
 _SIMULATED_IN_SHORT = (1, 10, 50)
 
@@ -96,7 +95,7 @@ def cells(size: str) -> Iterator[dict[str, Value]]:
 
 def _workers(engine_name: str, workload: str, contender: str, size: str) -> Sequence[int]:
     if size == "tiny":
-        few = {"hot": ("textbook", "ours_lanes"), "real": ("ours_10",), "sell-out": ("ours_10",)}
+        few = {"hot": ("textbook", "ours_lanes"), "real": ("ours_99",), "sell-out": ("ours_99",)}
         return (2,) if contender in few.get(workload, ()) else ()
     if workload == "real-scarce":
         # It shows the effect of lanes if most products are too scarce for them.
@@ -179,9 +178,4 @@ def show(found: Found, screen: Console) -> bool:
     return all(one.clean for one in figures if one.contender.startswith("ours"))
 
 
-def plot(found: Found) -> list[Path]:
-    """Draw the hot product and the other workloads."""
-    return report.plot(figures_of(found))
-
-
-STUDY = Study("the service beside its alternatives", cells, measure, show, plot)
+STUDY = Study("the service beside its alternatives", cells, measure, show)

@@ -1,4 +1,4 @@
-"""Holds that end together, or one after the other, while orders go on, on the embedded AWS.
+"""Holds that end together while orders go on, on the embedded AWS.
 
 The whole stack takes part: the sweep sends the holds to the queue of expiries, two invocations at a time expire them, and
 orders come through their queue, which is never empty. The rows tell when each order was placed, and when it expired.
@@ -18,7 +18,7 @@ from rich.console import Console
 
 from bench import embedded, report
 from bench.cells import Found, Result, Study, Value
-from bench.figures import Pace, percentile
+from bench.figures import Pace
 from bench.workloads import Workload, endless, make
 from inventory_orders.clock import SystemClock
 from inventory_orders.domain.order import Order
@@ -49,34 +49,29 @@ class StoppedClock(SystemClock):
 
 
 def cells(_size: str) -> Iterator[dict[str, Value]]:
-    """Holds that end together, and holds that end within a minute."""
-    for count, over in ((10_000, 0), (3_000, 60)):
-        yield {
-            "engine": "embedded",
-            "holds": count,
-            "over": over,
-            "hold_seconds": 90,
-            "workload": "zipf",
-            "seed": 0,
-        }
+    """The holds of docs/benchmarks.md."""
+    yield {
+        "engine": "embedded",
+        "holds": 10_000,
+        "hold_seconds": 90,
+        "workload": "zipf",
+        "seed": 0,
+    }
 
 
-def measure(
-    engine: str, holds: int, over: int, hold_seconds: int, workload: str, seed: int
-) -> Result:
+def measure(engine: str, holds: int, hold_seconds: int, workload: str, seed: int) -> Result:
     """Let holds end on an embedded AWS of its own while orders go on.
 
     Args:
         engine: The embedded AWS.
         holds: How many end.
-        over: Seconds over which their ends are spread; 0: all at once.
-        hold_seconds: Seconds until the first ends: enough to place all, and for orders to start.
+        hold_seconds: Seconds until they end: enough to place all, and for orders to start.
         workload: The orders. Held orders are for the same products.
         seed: Seed of the orders.
     """
     del engine
     made = make(workload, 2_000, seed)
-    unpaid = never_paid(made, holds, hold_seconds, over, seed)
+    unpaid = never_paid(made, holds, hold_seconds, seed)
     embedded.stop()
     stack.down()
     try:
@@ -86,25 +81,19 @@ def measure(
         began, books = _measure(aws, emulator, made, unpaid, hold_seconds, seed)
     finally:
         stack.down()
-    pace, late = figures_of(books, unpaid, began)
-    return {
-        "pace": asdict(pace),
-        "late p50": percentile(late, 50),
-        "late p99": percentile(late, 99),
-        "clean": is_clean(books, unpaid),
-    }
+    pace = pace_of(books, unpaid, began + hold_seconds)
+    return {"pace": asdict(pace), "clean": is_clean(books, unpaid)}
 
 
 def show(found: Found, screen: Console) -> bool:
-    """Print the rates of orders and expiries, and the delays of expiries."""
+    """Print the rates of orders and expiries."""
     table = report.table("Holds that end, on the embedded AWS", "workload")
-    for heading in ("over s", *Pace.HEADINGS, "late p50", "late p99", ""):
+    for heading in (*Pace.HEADINGS, ""):
         table.add_column(heading, justify="right", no_wrap=True)
     for parameters, result in found:
         table.add_row(
-            *(parameters["workload"], str(parameters["over"])),
+            parameters["workload"],
             *Pace(**result["pace"]).row(),
-            *(f"{result['late p50']:.1f}", f"{result['late p99']:.1f}"),
             "" if result["clean"] else report.UNBALANCED,
         )
     screen.print(table, "")
@@ -135,36 +124,27 @@ def _measure(
     return began, read_books(aws)
 
 
-def figures_of(books: Books, unpaid: Iterable[Order], began: float) -> tuple[Pace, list[float]]:
-    """Compute the pace, and the seconds from each hold's end to its expiry.
+def pace_of(books: Books, unpaid: Iterable[Order], end: float) -> Pace:
+    """Compute the pace.
 
     Args:
-        books: The tables at the end.
-        unpaid: The orders whose holds have ended.
-        began: The Unix second in which they were placed.
+        books: The tables after the last expiry.
+        unpaid: The orders whose holds have expired.
+        end: The Unix second in which the holds ended.
     """
-    ends = {order.order_id: began + (order.default_hold or 0) for order in unpaid}
-    ordered, expired, late = [], [], []
-    for order_id, row in books.orders.items():
-        if order_id in ends:
-            expired.append(_moment(row["lastUpdatedAt"]))
-            late.append(expired[-1] - ends[order_id])
-        else:
-            ordered.append(_moment(row["createdAt"]))
-    end = min(ends.values())
-    return Pace.of(sorted(ordered), sorted(expired), end - _BEFORE_SECONDS, end), late
+    held = {order.order_id for order in unpaid}
+    ordered = [_moment(row["createdAt"]) for key, row in books.orders.items() if key not in held]
+    expired = [_moment(row["lastUpdatedAt"]) for key, row in books.orders.items() if key in held]
+    return Pace.of(sorted(ordered), sorted(expired), end - _BEFORE_SECONDS, end)
 
 
-def never_paid(
-    workload: Workload, count: int, hold_seconds: int, over: int, seed: int
-) -> list[Order]:
+def never_paid(workload: Workload, count: int, hold_seconds: int, seed: int) -> list[Order]:
     """Make orders that stay unpaid, with the lines of a workload's orders.
 
     Args:
         workload: The workload.
         count: How many orders.
-        hold_seconds: Seconds until the first hold ends.
-        over: Seconds from the first end to the last.
+        hold_seconds: Seconds until the holds end.
         seed: Seed of the choice.
     """
     chance = random.Random(f"holds {seed}")
@@ -174,7 +154,7 @@ def never_paid(
             f"held-{number:07}",
             f"user-{number}",
             chance.choice(wanted),
-            default_hold=hold_seconds + number * over // max(1, count - 1),
+            default_hold=hold_seconds,
         )
         for number in range(count)
     ]

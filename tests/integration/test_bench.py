@@ -7,13 +7,12 @@ import pytest
 from rich.console import Console
 
 from bench import __main__ as command
-from bench import embedded, report, studies
+from bench import embedded, studies
 from bench.cells import Kept, choose
-from bench.studies import contenders
 
 NEEDED = [
     name
-    for name in ("aws_xray_sdk", "matplotlib", "pydantic", "pynamodb")
+    for name in ("aws_xray_sdk", "pydantic", "pynamodb")
     if importlib.util.find_spec(name) is None
 ]
 
@@ -30,7 +29,7 @@ def run(embedded_aws, monkeypatch, tmp_path):
         console = Console(file=printed, width=150)
         kept = Kept(tmp_path / "bench.jsonl")
         failed = command.measure(cells, kept, console)
-        right = command.report(cells, kept, console, is_drawn=False)
+        right = command.report(cells, kept, console)
         return failed, right, printed.getvalue()
 
     return run
@@ -55,14 +54,7 @@ def test_a_whole_run_in_small(run, tmp_path):
     bool(NEEDED),
     reason=f"{', '.join(NEEDED)}: with the benchmarks' own requirements, which `make bench` installs",
 )
-def test_what_needs_the_packages_of_the_benchmarks(run, monkeypatch, tmp_path):
+def test_what_needs_the_packages_of_the_benchmarks(run):
     given = {"handler": ["usual"], "rounds": ["1"], "figure": ["cold ms", "warm us"]}
     failed, _, printed = run(choose("overhead", studies.study("overhead"), "tiny", given))
     assert not failed, printed
-    cells = choose("contenders", studies.study("contenders"), "tiny", {"engine": ["simulated"]})
-    run(cells)
-    kept = Kept(tmp_path / "bench.jsonl")
-    found = [(cell.values, kept.get(cell)) for cell in cells]
-    drawn = report.plot(contenders.figures_of(found), tmp_path)
-    assert len(drawn) == 2
-    assert all(path.stat().st_size > 10_000 for path in drawn)
