@@ -14,7 +14,7 @@ from typing import Any
 from docs_generator import assumptions, asyncapi, runbook
 from infra.settings import SCHEMA, must_be
 from inventory_orders.domain.rejection import Rejection, RejectionReason, Shortage
-from inventory_orders.messages.schema import json_schema
+from inventory_orders.messages.documents import json_schema
 from local import ROOT
 from operations import codes
 

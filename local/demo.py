@@ -30,7 +30,7 @@ from inventory_orders.engine.loop import Engine
 from inventory_orders.engine.outcomes import ChangeOutcome
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import PoisonMessageError, Verdict
-from inventory_orders.messages.parse import parse_order
+from inventory_orders.messages.orders import parse_order
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.store.dynamodb import Store
 from inventory_orders.store.rows import Row, read_order

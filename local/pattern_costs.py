@@ -10,12 +10,12 @@ from typing import Any
 import boto3
 
 from inventory_orders.clock import Deadline, SystemClock
-from inventory_orders.domain.adjustment import Adjustment
+from inventory_orders.domain.adjustment import DECREMENT, Adjustment
 from inventory_orders.domain.change import Change
 from inventory_orders.domain.order import Order
 from inventory_orders.engine.loop import Engine
 from inventory_orders.errors import Verdict
-from inventory_orders.products.decrement import REASON, AtomicDecrement
+from inventory_orders.products.decrement import AtomicDecrement
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
 from inventory_orders.store.rows import Table
 
@@ -72,7 +72,7 @@ def decrements(tables: Mapping[Table, str], product_id: str, mode: str) -> Cost:
             (outcome,) = atomic.apply(product_id, adjustment_id, 1, _soon()).outcomes
             if outcome.verdict is Verdict.APPLIED:
                 return True
-        return _deliver(engine, [Adjustment(product_id, adjustment_id, -1, REASON)]) == 1
+        return _deliver(engine, [Adjustment(product_id, adjustment_id, -1, DECREMENT)]) == 1
 
     return _compete(tables, work, RIVALS * _DECREMENTS, RIVALS * _DECREMENTS)
 

@@ -25,15 +25,8 @@ from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.product import CatalogueEvent, NewProduct
 from inventory_orders.domain.record import NOTES_OF_ADJUSTMENT
 from inventory_orders.errors import PoisonMessageError
-from inventory_orders.messages.parse import (
-    catalogue_event,
-    checked_id,
-    not_one_of,
-    notes_in,
-    validated_part,
-)
-from inventory_orders.messages.schema import json_schema
-from inventory_orders.messages.strict_json import strict_json
+from inventory_orders.messages.commands import catalogue_event, notes_in, validated_part
+from inventory_orders.messages.documents import checked_id, json_schema, not_one_of, strict_json
 from operations.errors import UserError
 from operations.text_files import (
     DELIMITERS,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from inventory_orders.api.serving import answer_command
 from inventory_orders.clock import Deadline
-from inventory_orders.domain.adjustment import Adjustment, Decrement
+from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.product import Product
 from inventory_orders.domain.record import NOTES_OF_ADJUSTMENT
 from inventory_orders.domain.rejection import RejectionReason
@@ -16,13 +16,9 @@ from inventory_orders.errors import Verdict
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.sqs_batch import QueueRules, SqsBatch, read_messages
 from inventory_orders.invocation.telemetry import emit_messages, emit_report, logger, metrics
-from inventory_orders.messages.adjustments import parse_adjustment
-from inventory_orders.messages.parse import notes_in
-from inventory_orders.products.decrement import REASON
+from inventory_orders.messages.commands import adjustment, notes_in, parse_adjustment
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
 runtime.prepare("store", "queues", "engine")
@@ -61,13 +57,17 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
 
 
 def _command(command: dict[str, Any], deadline: Deadline) -> direct.Answer:
-    product_id, notes = command["productId"], notes_in(command, NOTES_OF_ADJUSTMENT)
+    product_id = command["productId"]
     if command.get("mode") == "atomic":
         report = runtime.process().atomic_decrement.apply(
-            product_id, command["adjustmentId"], command["quantity"], deadline, notes
+            product_id,
+            command["adjustmentId"],
+            command["quantity"],
+            deadline,
+            notes_in(command, NOTES_OF_ADJUSTMENT),
         )
     else:
-        report = runtime.process().engine.apply([_change(command, notes)], deadline)
+        report = runtime.process().engine.apply([adjustment(command)], deadline)
     emit_report(report)
     outcome = report.outcome_of_one()
     if outcome.verdict is Verdict.POISON:
@@ -86,13 +86,6 @@ def _command(command: dict[str, Any], deadline: Deadline) -> direct.Answer:
 
 
 _STAYS = "the refusal stays, so another attempt needs an adjustmentId of its own"
-
-
-def _change(command: Mapping[str, Any], notes: Mapping[str, str]) -> Adjustment:
-    product_id, adjustment_id = command["productId"], command["adjustmentId"]
-    if command["action"] == "decrement":
-        return Decrement(product_id, adjustment_id, -command["quantity"], REASON, notes)
-    return Adjustment(product_id, adjustment_id, command["delta"], command["reason"], notes)
 
 
 def _stock_after(outcome: ChangeOutcome, product_id: str, deadline: Deadline) -> direct.Answer:

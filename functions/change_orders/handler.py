@@ -12,12 +12,12 @@ from inventory_orders.invocation.order_commands import RULES, answer, carry_out,
 from inventory_orders.invocation.sqs import SqsCalls
 from inventory_orders.invocation.sqs_batch import SqsBatch, read_messages
 from inventory_orders.invocation.telemetry import emit_messages, logger, metrics
-from inventory_orders.messages.order_commands import (
+from inventory_orders.messages.commands import (
     order_command,
+    parse_command,
     parse_expiry,
     parse_order_command,
 )
-from inventory_orders.messages.parse import parse_command
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext

@@ -10,7 +10,7 @@ from inventory_orders.domain.record import NOTES_OF_ADJUSTMENT, AdjustmentRecord
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.telemetry import emit_stats, logger, metrics
-from inventory_orders.messages.parse import notes_in
+from inventory_orders.messages.commands import notes_in
 from inventory_orders.products.lease import Lease
 
 if TYPE_CHECKING:

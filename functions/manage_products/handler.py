@@ -37,7 +37,7 @@ from inventory_orders.invocation.telemetry import (
     logger,
     metrics,
 )
-from inventory_orders.messages.parse import catalogue_event, parse_catalogue_event
+from inventory_orders.messages.commands import catalogue_event, parse_catalogue_event
 from inventory_orders.products.catalogue import ProductCatalogue
 
 if TYPE_CHECKING:

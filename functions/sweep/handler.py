@@ -14,7 +14,7 @@ from inventory_orders.invocation import direct, runtime, streams
 from inventory_orders.invocation.sqs import SqsCalls
 from inventory_orders.invocation.telemetry import logger
 from inventory_orders.lanes.idle import RepairNeededError, return_idle_units
-from inventory_orders.messages.parse import parse_command
+from inventory_orders.messages.commands import parse_command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

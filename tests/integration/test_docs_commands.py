@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.main import app
-from inventory_orders.messages.parse import parse_order
+from inventory_orders.messages.orders import parse_order
 from local import ROOT, tokens
 from local.invoke import function_names, invoke_deployed, is_good
 from operations import forget

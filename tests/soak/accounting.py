@@ -12,9 +12,12 @@ from typing import Any
 from inventory_orders.domain.change import IdempotencyMatch
 from inventory_orders.domain.order_record import OrderAction
 from inventory_orders.errors import PoisonMessageError
-from inventory_orders.messages.adjustments import parse_adjustment
-from inventory_orders.messages.order_commands import parse_order_command
-from inventory_orders.messages.parse import parse_catalogue_event, parse_order
+from inventory_orders.messages.commands import (
+    parse_adjustment,
+    parse_catalogue_event,
+    parse_order_command,
+)
+from inventory_orders.messages.orders import parse_order
 from inventory_orders.store.rows import read_order
 from operations import queues
 from tests.explore.invariants import units_of

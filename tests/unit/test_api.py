@@ -34,7 +34,7 @@ from inventory_orders.errors import ConfigurationError, StoreUnavailableError, T
 from inventory_orders.invocation import runtime
 from inventory_orders.invocation.sqs import SqsCalls
 from inventory_orders.invocation.telemetry import logger
-from inventory_orders.messages.schema import json_schema
+from inventory_orders.messages.documents import json_schema
 from inventory_orders.store.dynamodb import ListPosition, Store
 from inventory_orders.store.rows import encode
 from local import ROOT

@@ -20,7 +20,7 @@ from inventory_orders.domain.order import Order, added_up
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.engine.outcomes import ChangeOutcome
 from inventory_orders.errors import Verdict
-from inventory_orders.messages.order_commands import parse_order_command
+from inventory_orders.messages.commands import parse_order_command
 from inventory_orders.store.rows import decode
 from local import ROOT, demo, demo_report, sample_orders
 from local.shop import Shop

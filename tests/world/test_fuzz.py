@@ -32,7 +32,7 @@ from inventory_orders.errors import Verdict
 from inventory_orders.invocation import runtime, stream_batch
 from inventory_orders.invocation.sqs import QueueAccess, QueueUrls, SqsCalls
 from inventory_orders.invocation.telemetry import logger
-from inventory_orders.messages.schema import json_schema
+from inventory_orders.messages.documents import json_schema
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.products.lease import Lease
 from inventory_orders.publishing.bus import Bus

@@ -40,8 +40,9 @@ from inventory_orders.errors import (
 from inventory_orders.invocation import direct, order_commands, runtime
 from inventory_orders.invocation.sqs import SqsCalls
 from inventory_orders.invocation.telemetry import emit_orders, logger
-from inventory_orders.messages.order_commands import order_command
-from inventory_orders.messages.parse import checked_id, order_in
+from inventory_orders.messages.commands import order_command
+from inventory_orders.messages.documents import checked_id
+from inventory_orders.messages.orders import order_in
 from inventory_orders.store.dynamodb import WORST_CASE_SECONDS_OF_ONE_CALL, ListPosition
 from inventory_orders.store.rows import record_row
 

@@ -24,7 +24,7 @@ from inventory_orders.engine.retrying_client import CommitStats, read_all
 from inventory_orders.invocation import direct
 from inventory_orders.invocation.telemetry import logger
 from inventory_orders.lanes.observe import StockLevel, estimate_levels, read_level
-from inventory_orders.messages.parse import checked_id, not_one_of
+from inventory_orders.messages.documents import checked_id, not_one_of
 from inventory_orders.store.dynamodb import READ_LIMIT, ListPosition, Snapshot
 
 Shown = dict[str, Any]

@@ -20,8 +20,7 @@ from inventory_orders.engine.outcomes import ChangeOutcome, UnsuccessfulError, o
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import InventoryOrdersError, LeaseHeldError, Verdict, VerdictError
 from inventory_orders.invocation import runtime
-from inventory_orders.messages.parse import checked_id
-from inventory_orders.messages.strict_json import shown_key, strict_json
+from inventory_orders.messages.documents import checked_id, shown_key, strict_json
 from inventory_orders.portions import in_portions
 from inventory_orders.store.dynamodb import ListPosition
 

@@ -19,8 +19,8 @@ from inventory_orders.clock import Deadline
 from inventory_orders.errors import VerdictError
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.telemetry import logger
-from inventory_orders.messages.parse import action_in, parse_command, validated_part
-from inventory_orders.messages.schema import json_schema
+from inventory_orders.messages.commands import action_in, parse_command, validated_part
+from inventory_orders.messages.documents import json_schema
 
 _PATIENCE_SECONDS = 5.0
 """A person waits for the answer to a request: a lease that lasts longer is told at once."""

@@ -11,6 +11,9 @@ from inventory_orders.domain.product import Stock, StockById
 from inventory_orders.domain.record import AdjustmentKey, AdjustmentRecord, NewRecord, Record
 from inventory_orders.domain.rejection import Rejection, RejectionReason, Shortage
 
+DECREMENT = "DECREMENT"
+"""The reason of a decrement."""
+
 
 @dataclass(frozen=True, slots=True)
 class Adjustment(Change):

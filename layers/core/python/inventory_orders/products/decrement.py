@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from inventory_orders.clock import Deadline, timestamp
-from inventory_orders.domain.adjustment import Decrement
+from inventory_orders.domain.adjustment import DECREMENT, Decrement
 from inventory_orders.domain.product import Product
 from inventory_orders.domain.record import NO_NOTES, AdjustmentRecord, NewRecord
 from inventory_orders.engine.loop import Engine
@@ -16,8 +16,6 @@ from inventory_orders.engine.retrying_client import CommitStats, read_product
 from inventory_orders.errors import Verdict, VerdictError
 from inventory_orders.store.actions import Action, ActionKind, TransactionCancelledError
 from inventory_orders.store.expressions import decrement_write
-
-REASON = "DECREMENT"
 
 
 class AtomicDecrement:
@@ -75,7 +73,7 @@ class AtomicDecrement:
                 found = next((r.found for r in error.of(ActionKind.PRODUCT)), None)
                 if isinstance(found, Product):
                     self._remember(found)
-        change = Decrement(product_id, adjustment_id, -quantity, REASON, notes)
+        change = Decrement(product_id, adjustment_id, -quantity, DECREMENT, notes)
         report = self._engine.apply([change], deadline)
         report.stats.add(stats)
         return report
@@ -86,7 +84,7 @@ class AtomicDecrement:
         client, product_id = self._engine.client, product.product_id
         moment = client.clock.now()
         record = AdjustmentRecord(
-            *(product_id, adjustment_id, -quantity, REASON),
+            *(product_id, adjustment_id, -quantity, DECREMENT),
             *(product.created_at, None, timestamp(moment)),
             notes=notes,
         )

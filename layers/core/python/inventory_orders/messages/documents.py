@@ -1,0 +1,295 @@
+"""Reads documents: JSON without the liberties that let two readers of one body see two things, checked by its schema."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import fastjsonschema
+from fastjsonschema import JsonSchemaValueException
+
+from inventory_orders.clock import timestamp
+from inventory_orders.errors import PoisonMessageError
+
+_SCHEMAS = Path(__file__).parent / "schemas"
+
+_WHOLE_NUMBER = re.compile("-?[0-9]{1,20}")
+
+# Far more than any valid number; a longer one would cost time that grows with the square of its length.
+_MAX_DIGITS = 20
+
+
+def shown_key(key: str) -> str:
+    """A key of the sender's, made safe to show: short, and of printable ASCII."""
+    return json.dumps(key[:64])[1:-1] or '""'
+
+
+@dataclass(frozen=True, slots=True)
+class Decimal:
+    """A number with a point or an exponent, as it is written: 2.0 is not a quantity."""
+
+    text: str
+
+
+def strict_json(body: str) -> Any:
+    """Parse JSON without the liberties that let two readers of one body see two things.
+
+    Not accepted are NaN and the infinities, duplicate keys, numbers of more than 20 digits, and nesting so deep that the
+    parser gives up. A number with a point or an exponent becomes a `Decimal`, which no schema accepts.
+
+    Raises:
+        PoisonMessageError: With code `INVALID_JSON` and what to fix.
+    """
+    reader = _Reader()
+    field, problem = "", ""
+    try:
+        document = reader.decode(body)
+        if not reader.liberties:
+            return document
+        field = _path_to(reader.liberties[0], document) or ""
+    except json.JSONDecodeError as error:
+        problem = _not_json(body, error)
+    except RecursionError:
+        problem = "the body is nested too deeply"
+    if reader.liberties:
+        problem = reader.liberties[0]
+    raise PoisonMessageError("INVALID_JSON", f"{field}: {problem}" if field else problem, field)
+
+
+def _not_json(body: str, error: json.JSONDecodeError) -> str:
+    if body.startswith("\ufeff"):
+        return "the body begins with a byte order mark (U+FEFF); send it as UTF-8 without one"
+    if not body.strip():
+        return "the body is empty; send a JSON object"
+    found = f'"{shown_key(body[error.pos : error.pos + 20])}"'
+    near = f"before {found}" if error.pos < len(body) else "at its end"
+    return (
+        f"the body is not JSON: {error.msg.removesuffix(' at')} at line {error.lineno}, column {error.colno}, {near}; "
+        "correct it there"
+    )
+
+
+def as_json(event: object) -> Any:
+    """An event as it would be read from a message."""
+    try:
+        return strict_json(json.dumps(event))
+    except (RecursionError, ValueError):
+        raise PoisonMessageError(
+            "INVALID_JSON", "the event is nested too deeply, or a number in it is absurdly long"
+        ) from None
+
+
+class _Liberty(str):
+    """What is wrong with a part of a body that Python's parser takes; stands in its place."""
+
+    __slots__ = ()
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """An object with a key that stands twice."""
+
+
+class _Reader(json.JSONDecoder):
+    """Python's parser, which notes liberties in the order in which they end.
+
+    Attributes:
+        liberties: Those of the body that was read.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            object_pairs_hook=self._object,
+            parse_int=self._whole_number,
+            parse_float=lambda text: Decimal(text[:40]),
+            parse_constant=self._constant,
+        )
+        self.liberties: list[_Liberty] = []
+
+    def _noted(self, what: str) -> _Liberty:
+        self.liberties.append(_Liberty(what))
+        return self.liberties[-1]
+
+    def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any] | _Pairs:
+        result = dict(pairs)
+        if len(result) == len(pairs):
+            return result
+        counts = Counter(key for key, _ in pairs)
+        twice = next(key for key, count in counts.items() if count > 1)
+        what = f'the key "{shown_key(twice)}" is there twice in one object; keep one'
+        return _Pairs([*pairs, (twice, self._noted(what))])
+
+    def _whole_number(self, text: str) -> int | _Liberty:
+        if len(text) > _MAX_DIGITS:
+            return self._noted(
+                f"a number has {len(text)} digits; at most {_MAX_DIGITS} are read. Put an id in quotes"
+            )
+        return int(text)
+
+    def _constant(self, text: str) -> _Liberty:
+        return self._noted(f"{text} is not JSON; write a whole number")
+
+
+def _path_to(liberty: _Liberty, value: object, path: str = "") -> str | None:
+    """The path of a liberty within what was read; None if it is elsewhere."""
+    if value is liberty:
+        return path
+    if isinstance(value, dict):
+        value = _Pairs(value.items())
+    if isinstance(value, _Pairs):
+        inner = [(f"{path}.{shown_key(key)}".removeprefix("."), held) for key, held in value]
+    elif isinstance(value, list):
+        inner = [(f"{path}[{index}]", held) for index, held in enumerate(value)]
+    else:
+        inner = []
+    found = (_path_to(liberty, held, place) for place, held in inner)
+    return next((place for place in found if place is not None), None)
+
+
+# ---------------------------------------------------------------------- schemas
+
+
+@cache
+def json_schema(name: str) -> dict[str, Any]:
+    """A file of schemas, by name: a message (`order`), all `commands` by function and action, or the `types` of both."""
+
+    def resolved(part: dict[str, Any]) -> Any:
+        return json_schema("types")[part["$ref"].rpartition("/")[2]] if "$ref" in part else part
+
+    text = (_SCHEMAS / f"{name}.json").read_text("utf-8")
+    schema: dict[str, Any] = json.loads(text, object_hook=resolved)
+    return schema
+
+
+_validators: dict[str, Any] = {}
+
+
+def validated(
+    document: Any, name: str, schema: dict[str, Any] | None = None, whole: str = "the message"
+) -> Any:
+    """A document that follows a schema, with its times in the form in which they are stored.
+
+    Args:
+        document: The document. Its times are replaced.
+        name: Of the schema: of a file, or any other name for `schema`.
+        schema: A part of a file.
+        whole: What its sender calls the document.
+
+    Raises:
+        PoisonMessageError: It does not follow the schema; says what to fix.
+    """
+    schema = schema or json_schema(name)
+    if name not in _validators:
+        _validators[name] = fastjsonschema.compile(schema)
+    try:
+        _validators[name](document)
+    except JsonSchemaValueException as error:
+        raise _violation(error, whole) from None
+    for field, part in schema["properties"].items():
+        if field in document and part.get("format") == "date-time":
+            document[field] = _as_stored(field, document[field])
+    return document
+
+
+def _as_stored(field: str, time: str) -> str:
+    """A time that came in, as all times are stored, so that they can be compared as text. Nanoseconds are cut off.
+
+    Raises:
+        PoisonMessageError: Its day is not in the calendar, or in no year that can be stored.
+    """
+    try:
+        return timestamp(datetime.fromisoformat(time.upper()))
+    except (ValueError, OverflowError):
+        raise PoisonMessageError(
+            "SCHEMA_VIOLATION", f"{field}: there is no such time as {time}", field
+        ) from None
+
+
+def checked_id(name: str, value: str, kind: str = "") -> str:
+    """An id that came alone: `productId`, `orderId` or `userId`, or one of this kind under another name.
+
+    Raises:
+        PoisonMessageError: It can be none.
+    """
+    types = json_schema("types")
+    validated({name: value}, name, {"properties": {name: types.get(kind or name, types["id"])}})
+    return value
+
+
+def _violation(error: JsonSchemaValueException, whole: str) -> PoisonMessageError:
+    """Say what to fix: the field, what it must be according to the schema, and what it is."""
+    path = (error.name or "").removeprefix("data").removeprefix(".")
+    where = path or whole
+    if error.rule not in _RULES_ON_FIELDS:
+        fields = error.definition.get("properties", {})
+        wanted = error.definition.get("description") or f"an object with {' or '.join(fields)}"
+        what = f"{where}: must be {wanted}, but is {_shown(error.value)}{_remedy(error)}"
+        return PoisonMessageError("SCHEMA_VIOLATION", what, path)
+    name, what = _RULES_ON_FIELDS[error.rule](error, where)
+    path = f"{path}.{name}" if path else name
+    return PoisonMessageError("SCHEMA_VIOLATION", f"{path}: {what}", path)
+
+
+def _missing(error: JsonSchemaValueException, where: str) -> tuple[str, str]:
+    name = next(name for name in error.definition["required"] if name not in error.value)
+    if "description" in error.definition:
+        return name, f"is missing; {where} must be {error.definition['description']}"
+    wanted = error.definition["properties"][name]["description"]
+    return name, f"is missing in {where}; it must be {wanted}"
+
+
+def _needed_by_another(error: JsonSchemaValueException, where: str) -> tuple[str, str]:
+    needed, other = next(
+        (needed, name)
+        for name, (needed,) in error.definition["dependencies"].items()
+        if name in error.value and needed not in error.value
+    )
+    return needed, f"is missing in {where}; {other} needs it"
+
+
+def _unknown(error: JsonSchemaValueException, where: str) -> tuple[str, str]:
+    fields = error.definition.get("properties", {})
+    unknown = next(name for name in error.value if name not in fields)
+    correction = f", or correct it to one of {', '.join(fields)}" if fields else ""
+    return shown_key(unknown), f"unknown field of {where}; remove it{correction}"
+
+
+_RULES_ON_FIELDS = {
+    "required": _missing,
+    "dependencies": _needed_by_another,
+    "additionalProperties": _unknown,
+}
+"""The rules that an object breaks by one of its fields, and what names the field and says what is wrong with it."""
+
+
+def not_one_of(field: str, allowed: Iterable[str], given: Any) -> str:
+    """Say that a field has none of its values; `given` is None where it is missing."""
+    wanted = f"must be one of {', '.join(allowed)}"
+    if given is None:
+        return f"{field}: is missing; it {wanted}"
+    return f"{field}: {wanted}, but is {_shown(given)}"
+
+
+def _shown(value: Any) -> str:
+    """A value of the sender's, short enough to show."""
+    if isinstance(value, dict | list):
+        article, kind = ("an", "object") if isinstance(value, dict) else ("a", "list")
+        return f"{article} {kind} of {len(value)}" if value else f"an empty {kind}"
+    text = value.text if isinstance(value, Decimal) else json.dumps(value)
+    return text if len(text) <= 80 else f"{text[:80]}..."
+
+
+def _remedy(error: JsonSchemaValueException) -> str:
+    """What to do about a number that should be in quotes, or should not."""
+    value, kind = error.value, error.definition.get("type", "")
+    if "string" in kind and isinstance(value, int | Decimal) and not isinstance(value, bool):
+        return f'; put it in quotes: "{_shown(value)}"'
+    if kind == "integer" and isinstance(value, str) and _WHOLE_NUMBER.fullmatch(value):
+        return f"; remove the quotes: {int(value)}"
+    return ""
