@@ -25,8 +25,8 @@ from operations.errors import UserError
 from operations.words import counted
 
 if TYPE_CHECKING:
-    from operations.audit import Account, Books, Entry
     from operations.aws import Aws
+    from operations.books import Account, Books, Entry
 
 app = typer.Typer()
 
@@ -52,7 +52,8 @@ def audit(
 
 def show_audit(aws: Aws, product: str | None = None, *, as_json: bool = False) -> bool:
     """Show the books. Returns whether they balance and all rows keep their contract."""
-    from operations.audit import history, read_books  # noqa: PLC0415
+    from operations.audit import read_books  # noqa: PLC0415
+    from operations.books import history  # noqa: PLC0415
 
     with aside.status("Reading all tables"):
         books = read_books(aws)

@@ -39,8 +39,9 @@ from local.emulator import Emulator
 from local.process import LOGS
 from local.shop import Shop, percentile
 from operations import emf, queues
-from operations.audit import Account, Books, read_books
+from operations.audit import read_books
 from operations.aws import Aws
+from operations.books import Account, Books
 from operations.dead_letters import DeadLetter, read_dead_letters
 from operations.errors import UserError
 from operations.follow import Heard, listening

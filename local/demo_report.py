@@ -12,7 +12,7 @@ from rich.table import Table
 from inventory_orders.domain.events import EventType
 from local import sample_orders
 from local.demo import HOT_PRODUCT, DemoResult, rate
-from operations.audit import Account
+from operations.books import Account
 from operations.words import counted
 
 _COLUMNS = 32

@@ -160,6 +160,19 @@ def scan(aws: Aws, table: Table) -> Iterator[Item]:
     return (item for page in pages for item in page["Items"])
 
 
+def query(aws: Aws, table: Table, attribute: str, value: str, index: str = "") -> Iterator[Item]:
+    """Yield the items of a partition: of the table, read with strong consistency, or of an index."""
+    place: Any = {"IndexName": index} if index else {"ConsistentRead": True}
+    pages = aws.dynamodb.get_paginator("query").paginate(
+        TableName=aws.tables[table],
+        KeyConditionExpression="#attribute = :value",
+        ExpressionAttributeNames={"#attribute": attribute},
+        ExpressionAttributeValues={":value": {"S": value}},
+        **place,
+    )
+    return (item for page in pages for item in page["Items"])
+
+
 def holds(aws: Aws) -> int:
     """Count the orders in the index of holds: held and not paid. On AWS the index is a moment behind."""
     pages = aws.dynamodb.get_paginator("scan").paginate(

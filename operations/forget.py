@@ -18,7 +18,7 @@ from inventory_orders.errors import CorruptItemError
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.actions import CONDITION_FAILED, TransactionCancelledError
 from inventory_orders.store.rows import Item, Table, read_record
-from operations.aws import Aws, get_items
+from operations.aws import Aws, get_items, query
 from operations.errors import UserError
 
 KEY_VARIABLE = "INVENTORY_ORDERS_PSEUDONYM_KEY"
@@ -75,14 +75,8 @@ def is_pseudonym(user_id: str) -> bool:
 
 def orders_of(aws: Aws, user_id: str) -> Iterator[str]:
     """Yield the ids of a user's orders, as the index knows them at the moment."""
-    pages = aws.dynamodb.get_paginator("query").paginate(
-        TableName=aws.tables[Table.ORDERS],
-        IndexName="byUser",
-        KeyConditionExpression="#userId = :userId",
-        ExpressionAttributeNames={"#userId": "userId"},
-        ExpressionAttributeValues={":userId": {"S": user_id}},
-    )
-    return (item["orderId"]["S"] for page in pages for item in page["Items"])
+    found = query(aws, Table.ORDERS, "userId", user_id, index="byUser")
+    return (item["orderId"]["S"] for item in found)
 
 
 @dataclass

@@ -80,6 +80,12 @@ class Places:
         return (row["stockCount"] if row else 0) + sum(self.before.units(product_id).values())
 
     @property
+    def products(self) -> set[str]:
+        """The products that have a row or are in a page."""
+        every = (*self.before.by_name.values(), *self.after.by_name.values())
+        return {*self.rows, *(product_id for page in every for product_id in page.entries)}
+
+    @property
     def lent(self) -> set[str]:
         """The products that are in pages, or whose rows say that they may be."""
         named = {product_id for product_id, row in self.rows.items() if row.get("lentTo")}

@@ -13,7 +13,8 @@ from inventory_orders.errors import UnpublishableError
 from inventory_orders.publishing.bus import CLIENT_CONFIG, Bus
 from inventory_orders.publishing.publisher import Publisher, PublishReport, Undeliverable
 from inventory_orders.store.rows import Row, Table, decode
-from operations.aws import Aws, get_items
+from operations.audit import read_orders
+from operations.aws import Aws
 from operations.errors import UserError
 
 _AT_ONCE = 100
@@ -55,8 +56,7 @@ def rows_of(aws: Aws, order_ids: Iterable[str]) -> Iterator[Row]:
         UserError: One of them does not exist.
     """
     wanted = dict.fromkeys(order_ids)
-    keys = [{"orderId": {"S": order_id}} for order_id in wanted]
-    rows = {row["orderId"]: row for row in map(decode, get_items(aws, Table.ORDERS, keys))}
+    rows = read_orders(aws, wanted)
     missing = [order_id for order_id in wanted if order_id not in rows]
     if missing:
         raise UserError(f"there is no order {missing[0]}; nothing was published")

@@ -29,8 +29,9 @@ from local.demo import Patience, place_unpaid, stock_up
 from local.emulator import Emulator
 from local.endpoint import use_embedded
 from operations import queues
-from operations.audit import Books, read_books
+from operations.audit import read_books
 from operations.aws import Aws, holds
+from operations.books import Books
 from operations.errors import UserError
 from operations.orders_file import OrderMessage
 

@@ -23,6 +23,7 @@ from inventory_orders.store.expressions import Write
 from operations import emf, prices, queues
 from operations.audit import read_accounts, read_orders
 from operations.follow import Heard, listening
+from operations.forget import orders_of
 from operations.http_api import HttpApi
 from operations.logs import Event, Tail
 from operations.orders_file import OrderMessage
@@ -71,23 +72,16 @@ def places(run: Run) -> list[Line]:
     expect(row["status"] == "PENDING", f"the order is {row['status']} {row.get('reason', '')}")
     stock = run.stock(product)
     expect(stock == 3, f"2 of 5 units were ordered, and {stock} are left, not 3")
-    run.wait(lambda: _of_user(run, order["userId"]), "no order of the user in the index byUser")
+    run.wait(
+        lambda: list(orders_of(run.aws, order["userId"])),
+        "no order of the user in the index byUser",
+    )
     return [
         passed(
             "an order is placed",
             f"PENDING {seconds:.1f} s after it was sent to OrderQueue; stock 5 to 3; found by its user",
         )
     ]
-
-
-def _of_user(run: Run, user: str) -> list[Any]:
-    return run.aws.dynamodb.query(
-        TableName=run.aws.outputs["OrdersTableName"],
-        IndexName="byUser",
-        KeyConditionExpression="#userId = :user",
-        ExpressionAttributeNames={"#userId": "userId"},
-        ExpressionAttributeValues={":user": {"S": user}},
-    )["Items"]
 
 
 def holds(run: Run) -> list[Line]:

@@ -11,8 +11,9 @@ from inventory_orders.clock import timestamp
 from local import stack
 from local.invoke import invoke_deployed
 from operations import queues
-from operations.audit import history, read_books
+from operations.audit import read_books
 from operations.aws import Aws
+from operations.books import history
 from operations.orders_file import OrderMessage
 from tests.support.messages import order_body
 from tests.support.stack import cli, create, wait_until, wait_until_settled

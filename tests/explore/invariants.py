@@ -14,7 +14,7 @@ from inventory_orders.domain.allotments import DEPOT, Page, PageEntry
 from inventory_orders.domain.product import ProductStatus, stock_status
 from inventory_orders.lanes.lane import VISIT_SECONDS
 from inventory_orders.store.rows import read_page
-from operations.audit import add_up
+from operations.books import add_up
 
 if TYPE_CHECKING:
     from tests.explore.world import Change, Stock, World

@@ -44,8 +44,9 @@ from local.emulator import Emulator  # noqa: E402
 from local.endpoint import use_embedded  # noqa: E402
 from local.process import LOGS  # noqa: E402
 from operations import emf, queues  # noqa: E402
-from operations.audit import Books, read_books, read_rows  # noqa: E402
+from operations.audit import read_books, read_rows  # noqa: E402
 from operations.aws import Aws, holds  # noqa: E402
+from operations.books import Books  # noqa: E402
 from operations.dead_letters import DeadLetter, Delivery  # noqa: E402
 from operations.errors import UserError  # noqa: E402
 from operations.follow import listening  # noqa: E402

@@ -21,8 +21,8 @@ from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
 from inventory_orders.store.rows import Table, decode
 from local.invoke import create_table
-from operations.audit import add_up
 from operations.aws import Aws
+from operations.books import add_up
 from operations.lanes import read_pages
 from simulated_aws import ManualClock, SimulatedAws, answered_directly_by, virtual_time
 from simulated_aws.values import size_of_item

@@ -14,8 +14,9 @@ from inventory_orders.domain.allotments import Page, PageEntry, PageKey
 from inventory_orders.store.rows import Table, encode, page_units
 from local.invoke import create_table
 from operations import audit
-from operations.audit import Account, Books, add_up, history
 from operations.aws import Aws
+from operations.books import Account, Books, add_up, history
+from operations.movements import sales_of
 from simulated_aws import ManualClock, ServiceError, SimulatedAws, answered_directly_by
 
 BORN = "2026-01-01T00:00:00.000000+00:00"
@@ -195,7 +196,7 @@ TWO_WAYS = "handed over, cancelled, let expire or took back more of it than it h
     ],
 )
 def test_units_that_balance_though_an_order_took_or_gave_none_are_a_problem(found, problem):
-    sums = [movement.delta for movement in audit._sales(found)]
+    sums = [movement.delta for movement in sales_of(found)]
     (account,) = add_up([product(10 + sum(sums), 9)], [OPENING], [found])
     assert (account.difference, account.is_wrong, account.balances) == (0, True, False)
     (said,) = account.problems
@@ -230,7 +231,7 @@ def test_a_step_that_moves_a_product_without_a_line_is_a_problem():
     ],
 )
 def test_no_life_of_an_order_is_a_problem(found):
-    sums = [movement.delta for movement in audit._sales(found)]
+    sums = [movement.delta for movement in sales_of(found)]
     accounts = add_up([product(10 + sum(sums), 9)], [OPENING], [found])
     assert [account.problems for account in accounts] == [()] * len(accounts)
     assert sum(account.difference for account in accounts) == 0
@@ -378,7 +379,7 @@ def test_every_page_is_read_and_all_with_strong_consistency(shop):
 
 @pytest.mark.parametrize("looks", [5, 6])
 def test_a_difference_is_found_beside_a_product_that_never_settles(shop, monkeypatch, looks):
-    monkeypatch.setattr(audit, "_LOOKS", looks)
+    monkeypatch.setattr(audit, "_REREADS", looks)
     monkeypatch.setattr(audit, "_TRIES", 3)
     decremented = 0
 
@@ -546,7 +547,7 @@ def test_a_broken_row_makes_the_command_fail(shop, command):
 
 
 def test_books_that_never_settle_are_open_and_do_not_balance(shop, command, monkeypatch):
-    monkeypatch.setattr(audit, "_LOOKS", 2)
+    monkeypatch.setattr(audit, "_REREADS", 2)
     lend(shop, 4, L0=4, L3=1)
     numbers = itertools.count(1)
     shop.busy = True
@@ -631,7 +632,7 @@ def test_sales_from_a_lane_hide_no_missing_unit_though_no_transaction_reads_it(s
 
 
 def test_of_units_that_move_at_every_look_nothing_is_said(shop, monkeypatch):
-    monkeypatch.setattr(audit, "_LOOKS", 3)
+    monkeypatch.setattr(audit, "_REREADS", 3)
     lend(shop, 4, L0=4, L3=1)
     number = 0
 

@@ -11,7 +11,7 @@ from bench.workloads import zipf
 from inventory_orders.clock import timestamp
 from inventory_orders.store.rows import decode
 from local.demo import place_unpaid
-from operations.audit import Account, Books
+from operations.books import Account, Books
 from tests.support.tables_in_memory import tables_in_memory
 
 BORN = "2026-01-01T00:00:00.000000+00:00"

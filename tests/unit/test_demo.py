@@ -24,7 +24,7 @@ from inventory_orders.messages.commands import parse_order_command
 from inventory_orders.store.rows import decode
 from local import ROOT, demo, demo_report, sample_orders
 from local.shop import Shop
-from operations.audit import Account, Books
+from operations.books import Account, Books
 from operations.dead_letters import DeadLetter
 from operations.emf import Sample
 from operations.errors import UserError

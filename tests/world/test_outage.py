@@ -15,7 +15,7 @@ from inventory_orders.retry import LONGEST_DELAY_SECONDS
 from inventory_orders.store.dynamodb import CLIENT_CONFIG
 from inventory_orders.store.rows import KEYS, Table, decode, read_page
 from local.invoke import FakeContext, load_handler
-from operations.audit import add_up
+from operations.books import add_up
 from simulated_aws import ServiceError, SimulatedAws, answered_by, virtual_time
 from simulated_aws.scheduler import Scheduler, seeded
 from tests.support.messages import event_of_received, order_body
