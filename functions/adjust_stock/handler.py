@@ -14,7 +14,12 @@ from inventory_orders.domain.rejection import RejectionReason
 from inventory_orders.engine.outcomes import ChangeOutcome, UnsuccessfulError
 from inventory_orders.errors import Verdict
 from inventory_orders.invocation import direct, runtime
-from inventory_orders.invocation.sqs_batch import QueueRules, SqsBatch, read_messages
+from inventory_orders.invocation.sqs_batch import (
+    QueueRules,
+    SqsBatch,
+    is_queue_event,
+    read_messages,
+)
 from inventory_orders.invocation.telemetry import emit_messages, emit_report, logger, metrics
 from inventory_orders.messages.commands import adjustment, notes_in, parse_adjustment
 
@@ -43,7 +48,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
         and the product's new `stockCount`, `version` and `status` (which an atomic decrement does not know, because
         it reads nothing), or with what to do.
     """
-    if not direct.is_queue_event(event):
+    if not is_queue_event(event):
         return answer_command(event, context, "adjust_stock", _ROUTES, _command, "adjust")
     batch: SqsBatch[Adjustment] = SqsBatch(
         read_messages(event), runtime.process().queues, runtime.end_of(context)

@@ -10,7 +10,7 @@ from inventory_orders.engine.outcomes import returned
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.order_commands import RULES, answer, carry_out, emit_commands
 from inventory_orders.invocation.sqs import SqsCalls
-from inventory_orders.invocation.sqs_batch import SqsBatch, read_messages
+from inventory_orders.invocation.sqs_batch import SqsBatch, is_queue_event, read_messages
 from inventory_orders.invocation.telemetry import emit_messages, logger, metrics
 from inventory_orders.messages.commands import (
     order_command,
@@ -48,7 +48,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
         For a batch of SQS messages the partial batch response. For a direct invocation an answer with `result`
         and the `orderId`, or with what to do.
     """
-    if not direct.is_queue_event(event):
+    if not is_queue_event(event):
         return direct.answer(lambda: _command(event, context))
     messages = read_messages(event)
     expires = runtime.process().expiry_queue.feeds(messages)

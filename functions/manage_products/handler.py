@@ -27,7 +27,12 @@ from inventory_orders.errors import (
     VerdictError,
 )
 from inventory_orders.invocation import direct, runtime
-from inventory_orders.invocation.sqs_batch import QueueRules, SqsBatch, read_messages
+from inventory_orders.invocation.sqs_batch import (
+    QueueRules,
+    SqsBatch,
+    is_queue_event,
+    read_messages,
+)
 from inventory_orders.invocation.telemetry import (
     STALE,
     emit_messages,
@@ -74,7 +79,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
         and the product, or with what to do; the same for API Gateway.
     """
     products = ProductCatalogue(RetryingClient(runtime.process().store))
-    if not direct.is_queue_event(event):
+    if not is_queue_event(event):
         result = answer_command(
             event,
             context,

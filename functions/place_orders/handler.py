@@ -8,7 +8,12 @@ from inventory_orders.domain.order_record import OrderStatus
 from inventory_orders.engine.outcomes import ChangeOutcome
 from inventory_orders.errors import Verdict
 from inventory_orders.invocation import direct, runtime
-from inventory_orders.invocation.sqs_batch import QueueRules, SqsBatch, read_messages
+from inventory_orders.invocation.sqs_batch import (
+    QueueRules,
+    SqsBatch,
+    is_queue_event,
+    read_messages,
+)
 from inventory_orders.invocation.telemetry import emit_messages, emit_orders, logger, metrics
 from inventory_orders.messages.orders import parse_order, parse_order_event
 
@@ -30,7 +35,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
         For a batch of SQS messages the partial batch response. For a direct invocation an answer with `result`, the
         `orderId`, and where the order stands; or with what to do.
     """
-    if not direct.is_queue_event(event):
+    if not is_queue_event(event):
         return direct.answer(lambda: _place(event, context))
     batch: SqsBatch[Order] = SqsBatch(
         read_messages(event), runtime.process().queues, runtime.end_of(context)

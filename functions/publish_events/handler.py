@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from inventory_orders.clock import SystemClock
 from inventory_orders.errors import InventoryOrdersError
-from inventory_orders.invocation import runtime, stream_batch
+from inventory_orders.invocation import runtime
+from inventory_orders.invocation.sqs import SqsCalls
 from inventory_orders.invocation.telemetry import emit_events, logger, metrics
+from inventory_orders.publishing.publisher import Publisher
+from inventory_orders.publishing.streams import read_changes
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -31,8 +35,9 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
         NotAllPublishedError: Some are neither published nor parked. A partial response would say where to begin again,
             but of that the embedded AWS knows nothing, and would drop them.
     """
-    news = list(stream_batch.read_changes(event))
-    publisher, calls = stream_batch.publisher(context)
+    news = read_changes(event)
+    calls = SqsCalls(runtime.process().undeliverable_events, runtime.end_of(context))
+    publisher = Publisher(runtime.process().bus, calls.park, SystemClock())
     report = publisher.publish(news, runtime.deadline(context))
     emit_events(report, calls.errors)
     if report.left:

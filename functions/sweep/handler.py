@@ -10,11 +10,12 @@ from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import CorruptItemError, Verdict, VerdictError
 from inventory_orders.holds.ending import POLICY, EndingHolds, HoldsReport
-from inventory_orders.invocation import direct, runtime, streams
+from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.sqs import SqsCalls
 from inventory_orders.invocation.telemetry import logger
 from inventory_orders.lanes.idle import RepairNeededError, return_idle_units
 from inventory_orders.messages.commands import parse_command
+from inventory_orders.publishing.streams import unread_streams
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,7 +62,8 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
     except RepairNeededError as error:
         problems.append(str(error))
     process = runtime.process()
-    problems += streams.unread_streams(process.store, process.stream_mappings)
+    if process.stream_mappings:
+        problems += unread_streams(process.store, process.functions, process.stream_mappings)
     published, not_published = _publish_stock(deadline, problems)
     if problems:
         raise RepairNeededError("; ".join(problems))

@@ -15,10 +15,9 @@ from docs_generator import costs
 from infra.settings import Settings
 from inventory_orders.clock import Deadline, SystemClock, timestamp
 from inventory_orders.domain.allotments import STOCK_PARTS, StockPart
-from inventory_orders.invocation import runtime, stream_batch
-from inventory_orders.invocation.sqs import QueueAccess, QueueUrls, SqsCalls
+from inventory_orders.invocation import runtime
+from inventory_orders.invocation.sqs import QueueAccess, QueueUrls
 from inventory_orders.publishing.bus import Bus
-from inventory_orders.publishing.publisher import Publisher
 from inventory_orders.publishing.stock import StockWatch
 from inventory_orders.store.rows import Table, decode, stock_part_row
 from local import ROOT
@@ -155,10 +154,9 @@ def shop(monkeypatch):
         # Threads would not wait in virtual time.
         monkeypatch.setattr(runtime, "executor", lambda: None)
         tables.published = []
-        end = Deadline.after(math.inf, SystemClock())
-        calls = SqsCalls(QueueAccess(boto3.client("sqs"), QueueUrls("none")), end)
-        publisher = Publisher(Bus(EventBridge(tables), "bus"), calls.park, SystemClock())
-        monkeypatch.setattr(stream_batch, "publisher", lambda _: (publisher, calls))
+        nowhere = QueueAccess(boto3.client("sqs"), QueueUrls("none"))
+        monkeypatch.setattr(runtime.Process, "undeliverable_events", nowhere)
+        monkeypatch.setattr(runtime.Process, "bus", Bus(EventBridge(tables), "bus"))
         forget_what_handlers_made()
         yield tables
     forget_what_handlers_made()

@@ -48,6 +48,9 @@ MAY_IMPORT = {
     ),
     "inventory_orders.messages": BASICS,
     "inventory_orders.publishing": BASICS,
+    "inventory_orders.publishing.streams": (
+        *(*BASICS, "inventory_orders.store", "inventory_orders.publishing.publisher"),
+    ),
     "inventory_orders.publishing.stock": (
         *(*BASICS, "inventory_orders.store", "inventory_orders.engine.retrying_client"),
         "inventory_orders.lanes.observe",
@@ -79,6 +82,7 @@ MAY_IMPORT = {
         *("inventory_orders.lanes.idle", "inventory_orders.holds"),
         *("inventory_orders.products",),
         *("inventory_orders.messages", "inventory_orders.invocation"),
+        "inventory_orders.publishing",
     ),
     "infra": ("inventory_orders",),
     "app": ("infra",),

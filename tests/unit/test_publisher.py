@@ -20,7 +20,6 @@ from inventory_orders.domain.events import SOURCE, order_events
 from inventory_orders.domain.order_command import MAX_ROW_SIZE
 from inventory_orders.errors import UnpublishableError
 from inventory_orders.invocation.sqs import BYTES_PER_CALL, QueueAccess, QueueUrls, SqsCalls
-from inventory_orders.invocation.stream_batch import read_changes
 from inventory_orders.publishing.bus import MAX_BYTES, MAX_ENTRIES, Bus, BusEntry
 from inventory_orders.publishing.publisher import (
     EVENT_TOO_LARGE,
@@ -31,6 +30,7 @@ from inventory_orders.publishing.publisher import (
     Undeliverable,
     calls_of,
 )
+from inventory_orders.publishing.streams import read_changes
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.rows import encode
 from local.invoke import FakeContext, load_handler

@@ -4,8 +4,7 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 
-from inventory_orders.invocation import runtime
-from inventory_orders.invocation.streams import unread_streams
+from inventory_orders.publishing.streams import unread_streams
 from inventory_orders.store.dynamodb import Store
 from inventory_orders.store.rows import Table
 
@@ -16,10 +15,9 @@ UUIDS = [f"{number:036}" for number in range(2)]
 
 
 @pytest.fixture
-def looks(monkeypatch):
+def looks():
     """Look at mappings that read `arns`, in a state, while the tables have streams."""
     tables, functions = boto3.client("dynamodb"), boto3.client("lambda")
-    monkeypatch.setattr(runtime, "client", lambda *_: functions)
     store = Store(tables, {table: table.value for table in Table})
 
     def look(arns=READ, state="Enabled", enabled=True):
@@ -31,12 +29,12 @@ def looks(monkeypatch):
                 stream = {"StreamSpecification": {"StreamEnabled": enabled}, "LatestStreamArn": arn}
                 wanted = {"TableName": table.value}
                 described.add_response("describe_table", {"Table": stream}, wanted)
-            return unread_streams(store, UUIDS[: len(arns)])
+            return unread_streams(store, functions, UUIDS[: len(arns)])
 
     def fail(code):
         with Stubber(functions) as stub:
             stub.add_client_error("get_event_source_mapping", code, http_status_code=400)
-            return unread_streams(store, UUIDS)
+            return unread_streams(store, functions, UUIDS)
 
     look.fail = fail
     return look
@@ -62,10 +60,6 @@ def test_a_table_that_was_made_again_has_another_stream(looks):
 @pytest.mark.parametrize("how", [{"state": "Disabled"}, {"enabled": False}])
 def test_a_mapping_or_a_stream_that_was_disabled_is_seen(looks, how):
     assert len(looks(**how)) == 2
-
-
-def test_where_nothing_is_published_nothing_is_asked(looks):
-    assert looks(()) == []
 
 
 def test_aws_that_does_not_answer_is_no_problem_and_a_missing_mapping_is_one(looks):

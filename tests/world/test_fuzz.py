@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from inventory_orders import clock
-from inventory_orders.clock import Deadline, SystemClock
+from inventory_orders.clock import Deadline
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand, Part
 from inventory_orders.domain.order_record import OrderAction, OrderKey
@@ -29,14 +29,13 @@ from inventory_orders.domain.product import NewProduct
 from inventory_orders.engine.loop import Engine
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import Verdict
-from inventory_orders.invocation import runtime, stream_batch
-from inventory_orders.invocation.sqs import QueueAccess, QueueUrls, SqsCalls
+from inventory_orders.invocation import runtime
+from inventory_orders.invocation.sqs import QueueAccess, QueueUrls
 from inventory_orders.invocation.telemetry import logger
 from inventory_orders.messages.documents import json_schema
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.products.lease import Lease
 from inventory_orders.publishing.bus import Bus
-from inventory_orders.publishing.publisher import Publisher
 from inventory_orders.store.dynamodb import Store
 from inventory_orders.store.rows import Table, decode
 from local.invoke import FakeContext, create_table, function_names, load_handler
@@ -233,11 +232,6 @@ class World:
         rows = (decode(row) for row in self._start[table].values())
         return next((row for row in rows if key.items() <= row.items()), None)
 
-    def publisher(self, context):
-        undeliverable = QueueAccess(self.sqs, QueueUrls("undeliverable"))
-        calls = SqsCalls(undeliverable, runtime.end_of(context))
-        return Publisher(Bus(self.bridge, "Bus"), calls.park, SystemClock()), calls
-
     def nothing_was_done(self):
         after = {name: table.items for name, table in self._tables.items()}
         return after == self._start and not self.sqs.dead_letters
@@ -272,7 +266,9 @@ def world():
         expiries = QueueUrls("expiries", "dead_letters_of_expiries")
         patch.setattr(runtime.Process, "queues", QueueAccess(world.sqs, *queues))
         patch.setattr(runtime.Process, "expiry_queue", QueueAccess(world.sqs, expiries))
-        patch.setattr(stream_batch, "publisher", world.publisher)
+        undeliverable = QueueAccess(world.sqs, QueueUrls("undeliverable"))
+        patch.setattr(runtime.Process, "undeliverable_events", undeliverable)
+        patch.setattr(runtime.Process, "bus", Bus(world.bridge, "Bus"))
         apply = Engine.apply
 
         def noted(engine, changes, *more):

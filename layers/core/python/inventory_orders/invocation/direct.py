@@ -18,11 +18,6 @@ from inventory_orders.store.rows import record_row, shortage_rows
 Answer = dict[str, Any]
 
 
-def is_queue_event(event: object) -> bool:
-    """Whether a handler was invoked by a queue, and not directly."""
-    return isinstance(event, dict) and "Records" in event
-
-
 def answer(work: Callable[[], Answer]) -> Answer:
     """Carry out a command; an error becomes an answer.
 

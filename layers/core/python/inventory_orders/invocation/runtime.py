@@ -93,8 +93,13 @@ class Process:
 
     @cached_property
     def stream_mappings(self) -> list[str]:
-        """UUIDs of the event source mappings that read the tables' streams."""
+        """UUIDs of the event source mappings that read the tables' streams; none where nothing is published."""
         return self._environment.get("STREAM_MAPPINGS", "").split()
+
+    @cached_property
+    def functions(self) -> Any:
+        """A client of Lambda."""
+        return client("lambda", CLIENT_CONFIG)
 
     @cached_property
     def store(self) -> Store:

@@ -143,10 +143,10 @@ class SqsBatch(Generic[T]):
         unsent: set[Message] = set()
         while poison:
             blocked = followers(self._messages, self._returned | unsent)
-            unsent.update(message for message in poison if message in blocked)
+            unsent.update(set(poison).intersection(blocked))
             waiting = [message for message in poison if message not in unsent]
             first = {message.sequence: message for message in reversed(waiting)}
-            letters = {m: self.outcomes[m] for m in waiting if first[m.sequence] is m}
+            letters = {message: self.outcomes[message] for message in reversed(first.values())}
             unsent |= self._calls.send_dead_letters(letters)
             poison = [message for message in waiting if message not in letters]
         return unsent
@@ -186,6 +186,11 @@ class SqsBatch(Generic[T]):
                 if end is Verdict.RETURNED and message not in self._copied
             ]
         }
+
+
+def is_queue_event(event: object) -> bool:
+    """Whether a handler was invoked by a queue, and not directly."""
+    return isinstance(event, dict) and "Records" in event
 
 
 def read_messages(event: object) -> list[Message]:

@@ -1,30 +1,24 @@
-"""A batch of changes from a table's stream, read as events, and their publisher."""
+"""The tables' streams: what changed in them, read as events; and whether anything reads them at all."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from inventory_orders.clock import SystemClock
 from inventory_orders.domain.events import Event, order_events, product_events
-from inventory_orders.errors import UnpublishableError, UnsupportedEventError
-from inventory_orders.invocation import runtime
-from inventory_orders.invocation.sqs import SqsCalls
-from inventory_orders.publishing.publisher import Publisher, Undeliverable
+from inventory_orders.errors import (
+    OutcomeUnknownError,
+    StoreError,
+    ThrottledError,
+    UnpublishableError,
+    UnsupportedEventError,
+)
+from inventory_orders.publishing.publisher import Undeliverable
+from inventory_orders.store.dynamodb import Store, call
 from inventory_orders.store.rows import KEYS, Table, decode
 
 
-def publisher(context: Any) -> tuple[Publisher, SqsCalls]:
-    """The publisher on the bus, and the calls that park what it cannot publish.
-
-    Raises:
-        ConfigurationError: The environment does not name both.
-    """
-    calls = SqsCalls(runtime.process().undeliverable_events, runtime.end_of(context))
-    return Publisher(runtime.process().bus, calls.park, SystemClock()), calls
-
-
-def read_changes(event: object) -> Iterator[Event | Undeliverable]:
+def read_changes(event: object) -> list[Event | Undeliverable]:
     """Read the events of a batch, in the order of the changes.
 
     Raises:
@@ -36,12 +30,14 @@ def read_changes(event: object) -> Iterator[Event | Undeliverable]:
             'this function takes changes from the streams of the tables: {"Records": [{"dynamodb": ...}]}; see events/ for '
             "samples"
         )
+    news: list[Event | Undeliverable] = []
     for record in records:
         try:
-            yield from _events_of(record)
+            news += _events_of(record)
         except UnpublishableError as error:
             event_id = str(record.get("eventID", "")) if isinstance(record, Mapping) else ""
-            yield Undeliverable.of_record(_key(record), event_id, record, error)
+            news.append(Undeliverable.of_record(_key(record), event_id, record, error))
+    return news
 
 
 _OF = {Table.ORDERS: order_events, Table.PRODUCTS: product_events}
@@ -75,3 +71,29 @@ def _key(record: object) -> str:
         return " ".join(str(value["S"]) for value in keys.values())
     except (KeyError, TypeError, AttributeError):
         return ""
+
+
+# docs.aws.amazon.com/lambda/latest/api/API_GetEventSourceMapping.html
+_STANDS_STILL = {"Disabled", "Disabling", "Deleting"}
+
+
+def unread_streams(store: Store, functions: Any, mappings: Sequence[str]) -> list[str]:
+    """List the tables whose changes are not published; none while AWS does not answer.
+
+    Args:
+        store: Where the tables are.
+        functions: A client of Lambda.
+        mappings: UUIDs of the event source mappings that should read their streams.
+    """
+    try:
+        found = [call(functions.get_event_source_mapping, UUID=uuid) for uuid in mappings]
+        read = {each["EventSourceArn"] for each in found if each["State"] not in _STANDS_STILL}
+        return [
+            f"changes of {table} are not published: no enabled event source mapping reads its stream"
+            for table in _OF
+            if store.stream(table) not in read
+        ]
+    except (ThrottledError, OutcomeUnknownError):
+        return []
+    except StoreError as error:
+        return [f"it cannot be told whether changes are published: {error}"]
