@@ -267,18 +267,15 @@ def _check_header(where: str, header: Sequence[str]) -> None:
     Raises:
         UserError: A column is missing, unknown, or there twice.
     """
-    unknown = [name for name in header if name not in COLUMNS]
-    twice = {name for name in header if header.count(name) > 1}
     if any(map(not_utf8, header)):
         raise UserError(f"{where} is not UTF-8; {SAVE_AS_UTF8}")
-    if unknown or twice or "productId" not in header:
-        problem = "the column productId is missing"
-        if unknown:
-            problem = f'the column "{unknown[0][:64]}" is unknown'
-        elif twice:
-            problem = f"the column {min(twice)} is there twice"
+    faults = [f'the column "{name[:64]}" is unknown' for name in header if name not in COLUMNS]
+    faults += [f"the column {name} is there twice" for name in header if header.count(name) > 1]
+    if "productId" not in header:
+        faults.append("the column productId is missing")
+    if faults:
         raise UserError(
-            f"{where} is not the header of a catalogue: {problem}. A catalogue has productId and others of the columns "
+            f"{where} is not the header of a catalogue: {faults[0]}. A catalogue has productId and others of the columns "
             f"{', '.join(COLUMNS)}"
         )
 

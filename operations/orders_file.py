@@ -261,19 +261,14 @@ def _places(where: str, header: Sequence[str]) -> list[int]:
     Raises:
         UserError: A column is missing, unknown, or there twice.
     """
-    missing = [name for name in COLUMNS if name not in header]
-    others = [name for name in header if name not in COLUMNS]
-    if len(missing) == len(COLUMNS):
+    if not {*COLUMNS} & {*header}:
         raise UserError(
             f"{where}, is neither an order as JSON nor the header {_HEADER}: {', '.join(header)[:80]}. "
             "A CSV file of orders begins with this header and has one row per order line"
         )
-    twice = [name for name in COLUMNS if header.count(name) > 1]
-    faults = [
-        *(f"the column {name} is missing" for name in missing),
-        *(f'the column "{name[:64]}" is unknown' for name in others),
-        *(f"the column {name} is there twice" for name in twice),
-    ]
+    faults = [f"the column {name} is missing" for name in COLUMNS if name not in header]
+    faults += [f'the column "{name[:64]}" is unknown' for name in header if name not in COLUMNS]
+    faults += [f"the column {name} is there twice" for name in COLUMNS if header.count(name) > 1]
     if faults:
         raise UserError(f"{where}: {'; '.join(faults)}. The columns of orders are {_HEADER}")
     return [header.index(name) for name in COLUMNS]

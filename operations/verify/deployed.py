@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -56,19 +56,12 @@ class Deployed:
         if any("PhysicalResourceId" not in resource for resource in made):
             raise UserError(f"{name} is {stack['StackStatus']}: wait for it, or deploy it again")
         physical = {each["LogicalResourceId"]: each["PhysicalResourceId"] for each in made}
-        tables = {
-            logical: dynamodb.describe_table(TableName=physical[logical])["Table"]
-            for logical, resource in resources.items()
-            if resource["Type"] == "AWS::DynamoDB::GlobalTable" and logical in physical
+        streams = {
+            logical: dynamodb.describe_table(TableName=table)["Table"].get("LatestStreamArn", "")
+            for logical, table in physical.items()
+            if resources.get(logical, {}).get("Type") == "AWS::DynamoDB::GlobalTable"
         }
-        return cls(
-            stack=stack,
-            resources=resources,
-            physical=physical,
-            streams={
-                logical: table.get("LatestStreamArn", "") for logical, table in tables.items()
-            },
-        )
+        return cls(stack, resources, physical, streams)
 
     @cached_property
     def place(self) -> dict[str, str]:
@@ -122,27 +115,9 @@ class Deployed:
             return [self.fill_in(item) for item in value]
         if not isinstance(value, Mapping):
             return value
-        if value.keys() == {"Ref"}:
-            return self._ref(value["Ref"])
-        if value.keys() == {"Fn::Join"}:
-            separator, parts = value["Fn::Join"]
-            return separator.join(str(self.fill_in(part)) for part in parts)
-        if value.keys() == {"Fn::Select"}:
-            index, parts = value["Fn::Select"]
-            return self.fill_in(parts)[int(index)]
-        if value.keys() == {"Fn::Split"}:
-            separator, text = value["Fn::Split"]
-            return self.fill_in(text).split(separator)
-        if value.keys() == {"Fn::GetAtt"}:
-            logical, attribute = value["Fn::GetAtt"]
-            if attribute == "QueueName":
-                return self.physical[logical].rsplit("/", 1)[-1]
-            if attribute == "StreamArn":
-                return self.streams.get(logical, "")
-            if attribute == "Version":
-                return self.physical[logical].rsplit(":", 1)[-1]
-            is_arn = attribute in ("Arn", "EventSourceMappingArn")
-            return self.arn(logical) if is_arn else f"{logical}.{attribute}"
+        for name, function in _FUNCTIONS.items():
+            if value.keys() == {name}:
+                return function(self, value[name])
         return {name: self.fill_in(item) for name, item in value.items()}
 
     def _ref(self, name: str) -> str:
@@ -154,6 +129,41 @@ class Deployed:
             "AWS::AccountId": "account",
         }
         return self.place[pseudo[name]] if name in pseudo else self.physical.get(name, name)
+
+    def _join(self, argument: Any) -> str:
+        separator, parts = argument
+        return str(separator).join(str(self.fill_in(part)) for part in parts)
+
+    def _select(self, argument: Any) -> Any:
+        index, parts = argument
+        return self.fill_in(parts)[int(index)]
+
+    def _split(self, argument: Any) -> list[str]:
+        separator, text = argument
+        return str(self.fill_in(text)).split(separator)
+
+    def _attribute(self, argument: Any) -> str:
+        logical, attribute = argument
+        match attribute:
+            case "Arn" | "EventSourceMappingArn":
+                return self.arn(logical)
+            case "QueueName":
+                return self.physical[logical].rsplit("/", 1)[-1]
+            case "StreamArn":
+                return self.streams.get(logical, "")
+            case "Version":
+                return self.physical[logical].rsplit(":", 1)[-1]
+        return f"{logical}.{attribute}"
+
+
+_FUNCTIONS: Mapping[str, Callable[[Deployed, Any], Any]] = {
+    "Ref": Deployed._ref,
+    "Fn::Join": Deployed._join,
+    "Fn::Select": Deployed._select,
+    "Fn::Split": Deployed._split,
+    "Fn::GetAtt": Deployed._attribute,
+}
+"""CloudFormation's functions, which a template writes as objects with this single name."""
 
 
 def differences(what: str, deployed: Any, found: Any) -> list[str]:

@@ -36,22 +36,22 @@ class CheckFailedError(Exception):
     """A check saw something else than it should have seen; the message says both."""
 
 
-def passed(name: str, saw: str) -> Line:
-    """Make a green line."""
-    return Line(name, State.PASSED, saw)
+def passed(name: str, saw: str) -> list[Line]:
+    """Report one green line."""
+    return [Line(name, State.PASSED, saw)]
 
 
-def not_here(name: str, why: str) -> Line:
-    """Make a line for a check that is impossible on this stack."""
-    return Line(name, State.NOT_HERE, why)
+def not_here(name: str, why: str) -> list[Line]:
+    """Report that a check is impossible on this stack."""
+    return [Line(name, State.NOT_HERE, why)]
 
 
-def judged(name: str, problems: Sequence[str], saw: str) -> Line:
-    """Make a line that is red if there are problems, and green otherwise."""
+def judged(name: str, problems: Sequence[str], saw: str) -> list[Line]:
+    """Report one line: red if there are problems, and green otherwise."""
     if not problems:
         return passed(name, saw)
     more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
-    return Line(name, State.FAILED, "; ".join(problems[:_SHOWN]) + more)
+    return [Line(name, State.FAILED, "; ".join(problems[:_SHOWN]) + more)]
 
 
 _SHOWN = 4

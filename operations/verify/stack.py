@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from itertools import product
 from typing import Any
 
 from inventory_orders.invocation.telemetry import NAMESPACE
@@ -35,7 +35,7 @@ def deployment(run: Run) -> list[Line]:
     if status not in ("CREATE_COMPLETE", "UPDATE_COMPLETE"):
         problems.append(f"{run.stack_name} is {status}: deploy it again, or wait for it")
     at = stack.get("LastUpdatedTime", stack["CreationTime"])
-    return [judged("deployment", problems, f"{status} since {at:%Y-%m-%d %H:%M} UTC")]
+    return judged("deployment", problems, f"{status} since {at:%Y-%m-%d %H:%M} UTC")
 
 
 def functions(run: Run) -> list[Line]:
@@ -71,12 +71,10 @@ def functions(run: Run) -> list[Line]:
         f"{len(found)} Active, updated; {names(runtimes)}; version, layer, role, memory, timeout, environment as "
         "deployed"
     )
-    return [
-        judged("functions", problems, saw),
-        not_here("recursion", "not on the embedded AWS: it drops `RecursiveLoop`")
-        if run.embedded
-        else judged("recursion", loops, "recursive loop detection as deployed"),
-    ]
+    lines = judged("functions", problems, saw)
+    if run.embedded:
+        return lines + not_here("recursion", "not on the embedded AWS: it drops `RecursiveLoop`")
+    return lines + judged("recursion", loops, "recursive loop detection as deployed")
 
 
 _OF_A_FUNCTION = (
@@ -100,7 +98,7 @@ def mappings(run: Run) -> list[Line]:
         actual = {**actual, "FunctionName": actual["FunctionArn"].split(":", 6)[-1]}
         problems += differences(f"the mapping of {source}", wanted, actual)
     saw = f"{len(found)} Enabled; batch size, window, concurrency and handling of failures as deployed"
-    return [judged("functions are fed", problems, saw)]
+    return judged("functions are fed", problems, saw)
 
 
 _OF_A_MAPPING = (
@@ -123,23 +121,14 @@ def _source_of(deployed: Deployed, arn: str) -> str:
 
 def roles(run: Run) -> list[Line]:
     """Every function has the permissions that it needs and no others, by IAM's policy simulator."""
-    deployed = run.deployed
-    needed: dict[str, dict[str, set[str]]] = {}
-    for policy in deployed.of_type("AWS::IAM::Policy").values():
-        for role in policy["Roles"]:
-            for statement in policy["PolicyDocument"]["Statement"]:
-                if statement["Effect"] == "Allow":
-                    for resource in _many(statement["Resource"]):
-                        actions = needed.setdefault(role, {}).setdefault(resource, set())
-                        actions |= set(_many(statement["Action"]))
+    deployed, iam = run.deployed, run.client("iam")
+    needed = _needed_actions(deployed)
     role_of = {deployed.physical[name]: name for name in deployed.of_type("AWS::IAM::Role")}
-    iam = run.client("iam")
 
-    def simulate(question: tuple[str, str]) -> dict[str, bool]:
-        role, resource = question
+    def simulate(role: str, resource: str) -> dict[str, bool]:
         answer = iam.simulate_principal_policy(
             PolicySourceArn=deployed.arn(role_of[role]),
-            ActionNames=sorted({*needed[role][resource], *_denied_on(resource)}),
+            ActionNames=sorted({*needed[role, resource], *_denied_on(resource)}),
             # Any stream of a log group stands for all of them.
             ResourceArns=[resource.replace(":*", ":log-stream:any")],
         )
@@ -148,24 +137,40 @@ def roles(run: Run) -> list[Line]:
             for result in answer["EvaluationResults"]
         }
 
-    questions = [(role, resource) for role in needed for resource in needed[role]]
-    problems, yes, no = [], 0, 0
+    problems, granted, denied = [], 0, 0
     with ThreadPoolExecutor(4) as pool:
-        for (role, resource), answers in zip(questions, pool.map(simulate, questions), strict=True):
+        answers = pool.map(simulate, *zip(*needed, strict=True))
+        for ((role, resource), actions), allowed in zip(needed.items(), answers, strict=True):
             title = deployed.title(role_of[role])
             where = f"on {resource.removesuffix(':*').rsplit(':', 1)[-1].rsplit('/', 1)[-1]}"
-            for action in sorted(needed[role][resource]):
-                yes += 1
-                if not answers.get(action):
-                    problems.append(f"{title} may not {action} {where}, but needs it")
-            for action in _denied_on(resource):
-                if action in needed[role][resource]:
-                    continue
-                no += 1
-                if answers.get(action):
-                    problems.append(f"{title} may {action} {where}, but does not need it")
-    saw = f"{len(needed)} roles: all {yes} needed permissions are there, {no} others are denied"
-    return [judged("roles", problems, saw)]
+            others = [action for action in _denied_on(resource) if action not in actions]
+            problems += [
+                f"{title} may not {action} {where}, but needs it"
+                for action in sorted(actions)
+                if not allowed.get(action)
+            ]
+            problems += [
+                f"{title} may {action} {where}, but does not need it"
+                for action in others
+                if allowed.get(action)
+            ]
+            granted += len(actions)
+            denied += len(others)
+    count = len({role for role, _ in needed})
+    saw = f"{count} roles: all {granted} needed permissions are there, {denied} others are denied"
+    return judged("roles", problems, saw)
+
+
+def _needed_actions(deployed: Deployed) -> dict[tuple[str, str], set[str]]:
+    """The actions that the template allows, by role and resource."""
+    needed: dict[tuple[str, str], set[str]] = {}
+    for policy in deployed.of_type("AWS::IAM::Policy").values():
+        statements = policy["PolicyDocument"]["Statement"]
+        allowed = [statement for statement in statements if statement["Effect"] == "Allow"]
+        for role, statement in product(policy["Roles"], allowed):
+            for resource in _many(statement["Resource"]):
+                needed.setdefault((role, resource), set()).update(_many(statement["Action"]))
+    return needed
 
 
 def _denied_on(resource: str) -> Sequence[str]:
@@ -202,7 +207,7 @@ def queues(run: Run) -> list[Line]:
         f"{len(found)} encrypted, TLS only; retention and visibility as deployed; "
         f"{redriven} redrive policies in place"
     )
-    return [judged("queues", problems, saw)]
+    return judged("queues", problems, saw)
 
 
 def _tls_only(policy: str) -> bool:
@@ -237,19 +242,12 @@ def tables(run: Run) -> list[Line]:
         if not run.embedded:
             hidden += list(_protection(run, title, name, properties, actual))
     saw = f"{len(found)} ACTIVE; keys, index and stream as deployed"
-    return [
-        judged("tables", problems, saw),
-        not_here(
-            "tables are protected",
-            "not on the embedded AWS: it drops encryption, recovery and deletion protection",
-        )
-        if run.embedded
-        else judged(
-            "tables are protected",
-            hidden,
-            f"{len(found)} encrypted, recoverable to any second; deletion protection as deployed",
-        ),
-    ]
+    lines, name = judged("tables", problems, saw), "tables are protected"
+    if run.embedded:
+        why = "not on the embedded AWS: it drops encryption, recovery and deletion protection"
+        return lines + not_here(name, why)
+    saw = f"{len(found)} encrypted, recoverable to any second; deletion protection as deployed"
+    return lines + judged(name, hidden, saw)
 
 
 def _protection(
@@ -284,14 +282,14 @@ def logs(run: Run) -> list[Line]:
         days.add(str(wanted))
         if kept != wanted:
             problems.append(f"{deployed.title(logical)} keeps events for {kept} days, not {wanted}")
-    return [judged("logs", problems, f"{len(found)} log groups, kept for {names(days)} days")]
+    return judged("logs", problems, f"{len(found)} log groups, kept for {names(days)} days")
 
 
 def dashboard(run: Run) -> list[Line]:
     """The dashboard is there as it was deployed."""
     deployed = run.deployed
     if not deployed.dashboards:
-        return [not_here("dashboard", "the stack has none: `monitoring` is basic in cdk.json")]
+        return not_here("dashboard", "the stack has none: `monitoring` is basic in cdk.json")
     problems, drawn, known = [], 0, _known(deployed)
     for logical, properties in deployed.dashboards.items():
         name = deployed.physical[logical]
@@ -308,7 +306,7 @@ def dashboard(run: Run) -> list[Line]:
         ]
         if unknown:
             problems.append(f"it draws metrics of other stacks: {names(unknown)}")
-    return [judged("dashboard", problems, f"as deployed; draws {drawn} metrics, all of this stack")]
+    return judged("dashboard", problems, f"as deployed; draws {drawn} metrics, all of this stack")
 
 
 def _known(deployed: Deployed) -> set[str]:
@@ -357,13 +355,15 @@ def alarms(run: Run) -> list[Line]:
         wanted = {name: value for name, value in properties.items() if name != "Tags"}
         wanted |= {"ActionsEnabled": True}
         problems += differences(title, _with_queries_by_id(wanted), _with_queries_by_id(actual))
-    lines = [judged("alarms", problems, f"{len(found)} as deployed, their actions switched on")]
+    lines, off = (
+        judged("alarms", problems, f"{len(found)} as deployed, their actions switched on"),
+        "alarms are off",
+    )
     if run.embedded:
-        return [
-            *lines,
-            not_here("alarms are off", "not on the embedded AWS: it evaluates no alarm"),
-        ]
-    return [*lines, _states(run, title_of)]
+        return lines + not_here(off, "not on the embedded AWS: it evaluates no alarm")
+    left = _wait_until_off(run, title_of)
+    problems = [f"{title_of[name]} {why}" for name, why in sorted(left.items())]
+    return lines + judged(off, problems, f"{len(title_of)} in OK, or waiting for a first value")
 
 
 def _with_queries_by_id(alarm: Properties) -> Properties:
@@ -384,29 +384,19 @@ def _describe_alarms(run: Run, wanted: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _states(run: Run, title_of: Mapping[str, str]) -> Line:
-    """Wait until all alarms know their states, and those that this run put on are off again."""
+def _wait_until_off(run: Run, wanted: Collection[str]) -> dict[str, str]:
+    """Wait until all alarms know their states, and those that this run put on are off again. Returns the others."""
 
     def wrong() -> dict[str, str]:
-        now = _describe_alarms(run, list(title_of))
+        now = _describe_alarms(run, list(wanted))
         return {name: why for name, alarm in now.items() if (why := _wrong_state(alarm))}
 
-    was_on = [
-        name
-        for name, alarm in _describe_alarms(run, list(title_of)).items()
-        if alarm["StateValue"] == "ALARM" and alarm["StateUpdatedTimestamp"].timestamp() < run.began
-    ]
     # Do not wait for an alarm that was on before this run.
-    look = wrong if was_on else partial(_wait_for_metrics, run, wrong, _alarms_to_be_off)
-    left = look()
-    problems = [f"{title_of[name]} {why}" for name, why in sorted(left.items())]
-    return judged(
-        "alarms are off", problems, f"{len(title_of)} in OK, or waiting for a first value"
-    )
-
-
-def _alarms_to_be_off(wrong: Mapping[str, str]) -> str:
-    return f"{counted(len(wrong), 'alarm')} to be off"
+    for alarm in _describe_alarms(run, list(wanted)).values():
+        is_old = alarm["StateUpdatedTimestamp"].timestamp() < run.began
+        if is_old and alarm["StateValue"] == "ALARM":
+            return wrong()
+    return _wait_for_metrics(run, wrong, lambda on: f"{counted(len(on), 'alarm')} to be off")
 
 
 def _wrong_state(alarm: Mapping[str, Any]) -> str:
@@ -442,38 +432,42 @@ def _minutes(seconds: float) -> str:
 
 def notifies(run: Run) -> list[Line]:
     """Every alarm is mailed: CloudWatch may publish, and the subscription is confirmed."""
-    deployed = run.deployed
+    deployed, name = run.deployed, "alarms are mailed"
     topics = {deployed.physical[logical] for logical in deployed.of_type("AWS::SNS::Topic")}
     if not topics:
-        return [
-            not_here(
-                "alarms are mailed", "the stack sends no mail: `alarmEmail` is not set in cdk.json"
-            )
-        ]
-    problems = []
+        return not_here(name, "the stack sends no mail: `alarmEmail` is not set in cdk.json")
     wanted = [deployed.physical[logical] for logical in deployed.of_type("AWS::CloudWatch::Alarm")]
     described = _describe_alarms(run, wanted)
     silent = [n for n in wanted if not topics & set(described.get(n, {}).get("AlarmActions", []))]
+    problems = []
     if silent:
         problems.append(f"{counted(len(silent), 'alarm')} without a recipient: {names(silent)}")
-    sns = run.client("sns")
     confirmed = 0
     for topic in topics:
-        policy = sns.get_topic_attributes(TopicArn=topic)["Attributes"].get("Policy", "{}")
-        if not _lets_cloudwatch_publish(policy):
-            problems.append("CloudWatch may not publish to the topic, so no alarm is mailed")
-        subscriptions = sns.list_subscriptions_by_topic(TopicArn=topic)["Subscriptions"]
-        if not subscriptions:
-            problems.append("the topic has no subscription")
-        for subscription in subscriptions:
-            if subscription["SubscriptionArn"].startswith("arn:"):
-                confirmed += 1
-            else:
-                problems.append(f"{subscription['Endpoint']} has not confirmed: see AWS's mail")
+        subscriptions, faults = _describe_topic(run.client("sns"), topic)
+        problems += faults
+        confirmed += len(subscriptions)
     saw = (
         f"{len(wanted)} alarms act, CloudWatch may publish, {confirmed} subscriptions are confirmed"
     )
-    return [judged("alarms are mailed", problems, saw)]
+    return judged(name, problems, saw)
+
+
+def _describe_topic(sns: Any, topic: str) -> tuple[list[Any], list[str]]:
+    """Find the confirmed subscriptions of a topic, and what keeps it from mailing alarms."""
+    policy = sns.get_topic_attributes(TopicArn=topic)["Attributes"].get("Policy", "{}")
+    subscriptions = sns.list_subscriptions_by_topic(TopicArn=topic)["Subscriptions"]
+    confirmed = [each for each in subscriptions if each["SubscriptionArn"].startswith("arn:")]
+    problems = [
+        f"{each['Endpoint']} has not confirmed: see AWS's mail"
+        for each in subscriptions
+        if each not in confirmed
+    ]
+    if not _lets_cloudwatch_publish(policy):
+        problems.insert(0, "CloudWatch may not publish to the topic, so no alarm is mailed")
+    if not subscriptions:
+        problems.append("the topic has no subscription")
+    return confirmed, problems
 
 
 def _lets_cloudwatch_publish(policy: str) -> bool:
@@ -491,12 +485,10 @@ def _lets_cloudwatch_publish(policy: str) -> bool:
 def metrics(run: Run) -> list[Line]:
     """CloudWatch has the metrics of this run: the handlers', and those of AWS that the alarms and the dashboard use."""
     if run.embedded:
-        return [
-            not_here(
-                "metrics arrive",
-                "not on the embedded AWS: it makes no metrics of handlers' logs, queues and tables",
-            )
-        ]
+        return not_here(
+            "metrics arrive",
+            "not on the embedded AWS: it makes no metrics of handlers' logs, queues and tables",
+        )
     if not run.placed:
         places(run)
     deployed = run.deployed
@@ -518,7 +510,7 @@ def metrics(run: Run) -> list[Line]:
             f", OrdersPlaced {run.placed:,} or more; CloudWatch knows {len(there)} of {len(drawn)} metrics of the "
             "handlers that the dashboard draws, the others did not occur yet"
         )
-    return [judged("metrics arrive", problems, saw)]
+    return judged("metrics arrive", problems, saw)
 
 
 def _drawn_by_handlers(deployed: Deployed) -> set[str]:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-import re
-import statistics
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -20,15 +17,16 @@ from urllib.parse import quote
 from inventory_orders.clock import SystemClock, timestamp
 from inventory_orders.store.actions import TransactionCancelledError
 from inventory_orders.store.expressions import Write
-from operations import emf, prices, queues
+from operations import queues
 from operations.audit import read_accounts, read_orders
+from operations.books import Account
 from operations.follow import Heard, listening
 from operations.forget import orders_of
 from operations.http_api import HttpApi
-from operations.logs import Event, Tail
 from operations.orders_file import OrderMessage
+from operations.verify.figures import measure
 from operations.verify.report import CheckFailedError, Line, judged, not_here, passed
-from operations.verify.run import Run, expect, names
+from operations.verify.run import Run, expect
 from operations.words import counted
 
 _FIFO_ORDERS, _FIFO_UNITS = 12, 7
@@ -41,7 +39,6 @@ _SWEEP_SECONDS = 60
 # Seconds for which the check watches the order wait.
 _HELD_SECONDS = 1.5
 _HOT_SHARE = 0.6
-_LOG_SECONDS, _LOG_SECONDS_EMBEDDED = 30.0, 3.0
 
 
 def leftovers(run: Run) -> list[Line]:
@@ -50,7 +47,7 @@ def leftovers(run: Run) -> list[Line]:
     run.products += old
     letters = run.remove_old_dead_letters()
     if not old and not young and not letters:
-        return [passed("left-overs", "none of earlier runs")]
+        return passed("left-overs", "none of earlier runs")
     saw = [
         f"removed of an interrupted run: {counted(len(old), 'product')}, {counted(letters, 'dead letter')}"
         if old or letters
@@ -58,7 +55,7 @@ def leftovers(run: Run) -> list[Line]:
         f"left alone, because their run may go on: {counted(young, 'product')}" if young else "",
     ]
     left = run.clean_up()
-    return [judged("left-overs", left, "; ".join(filter(None, saw)))]
+    return judged("left-overs", left, "; ".join(filter(None, saw)))
 
 
 def places(run: Run) -> list[Line]:
@@ -76,12 +73,10 @@ def places(run: Run) -> list[Line]:
         lambda: list(orders_of(run.aws, order["userId"])),
         "no order of the user in the index byUser",
     )
-    return [
-        passed(
-            "an order is placed",
-            f"PENDING {seconds:.1f} s after it was sent to OrderQueue; stock 5 to 3; found by its user",
-        )
-    ]
+    return passed(
+        "an order is placed",
+        f"PENDING {seconds:.1f} s after it was sent to OrderQueue; stock 5 to 3; found by its user",
+    )
 
 
 def holds(run: Run) -> list[Line]:
@@ -94,7 +89,7 @@ def holds(run: Run) -> list[Line]:
     stock = run.stock(product)
     expect(stock == 3, f"2 of 5 units are held, and {stock} are left, not 3")
     run.held = row
-    return [passed("an order is held", f"for {_HOLD_SECONDS} s; stock 5 to 3")]
+    return passed("an order is held", f"for {_HOLD_SECONDS} s; stock 5 to 3")
 
 
 def expires(run: Run) -> list[Line]:
@@ -128,7 +123,7 @@ def expires(run: Run) -> list[Line]:
     stock = run.stock(line["productId"])
     expect(stock == 5, f"2 of 5 units were held, the hold expired, and {stock} are left, not 5")
     saw = f"EXPIRED {late:.1f} s after its end and the grace of {grace} s; stock back to 5"
-    return [passed("a hold expires", saw)]
+    return passed("a hold expires", saw)
 
 
 def _grace(run: Run) -> int:
@@ -169,14 +164,14 @@ def confirms(run: Run) -> list[Line]:
         f"2 of 5 units were ordered and 1 came back: the order is {status} and {stock} are left, not 4",
     )
     saw = "CONFIRMED through OrderCommandQueue, then FULFILLED in two parcels; 1 of 2 units came back; stock 5 to 4"
-    return [passed("an order is confirmed", saw)]
+    return passed("an order is confirmed", saw)
 
 
 def api(run: Run) -> list[Line]:
     """The HTTP API takes an order through its life with your signature, and refuses requests without one."""
     name = "the HTTP API"
     if not run.deployed.of_type("AWS::ApiGatewayV2::Route"):
-        return [not_here(name, "the stack has none: `api` is false in cdk.json")]
+        return not_here(name, "the stack has none: `api` is false in cdk.json")
     ask = partial(_ask, HttpApi.of(run.aws))
     orders = f"/orders?limit=10&userId={run.name}-user"
     status, _ = ask("GET", orders, signed=False)
@@ -223,7 +218,7 @@ def api(run: Run) -> list[Line]:
         f"{status} without a signature; ids with / ? % were refused, and in paths answered "
         f"{' '.join(map(str, reached))}"
     )
-    return [passed(name, saw)]
+    return passed(name, saw)
 
 
 _IN_PATHS = "!\"$&'()*+-.:;<=>@[\\]^_`{|}~"
@@ -256,7 +251,7 @@ def rejects(run: Run) -> list[Line]:
     expect(reasons == wanted, f"the reasons are {reasons}, not {wanted}")
     stock = run.stock(product)
     expect(stock == 1, f"a rejected order changed the stock from 1 to {stock}")
-    return [passed("orders are rejected", f"{' and '.join(wanted)}; no stock was taken")]
+    return passed("orders are rejected", f"{' and '.join(wanted)}; no stock was taken")
 
 
 def replays(run: Run) -> list[Line]:
@@ -285,8 +280,8 @@ def replays(run: Run) -> list[Line]:
     expect(code == "ORDER_ID_REUSED", f"its dead letter says {code}, not ORDER_ID_REUSED")
     expect(body == json.dumps(another), "the body of its dead letter was changed")
     return [
-        passed("an order sent twice", "its row is as it was, and stock was taken once"),
-        passed("another order, same id", f"{code} in {_of(dead_letters)}, body unchanged"),
+        *passed("an order sent twice", "its row is as it was, and stock was taken once"),
+        *passed("another order, same id", f"{code} in {_of(dead_letters)}, body unchanged"),
     ]
 
 
@@ -311,7 +306,7 @@ def poison(run: Run) -> list[Line]:
             if letter.body != body:
                 problems.append(f"{_of(target)} has another body than was sent")
     saw = f"INVALID_JSON in {len(pairs)} of {len(pairs)} dead-letter queues, bodies unchanged; removed again"
-    return [judged("poison is dead-lettered", problems, saw)]
+    return judged("poison is dead-lettered", problems, saw)
 
 
 def _of(output: str) -> str:
@@ -343,8 +338,8 @@ def cancels(run: Run) -> list[Line]:
     stock = run.stock(product)
     expect(stock == 5, f"it was cancelled before it came, and left {stock} of 5 units")
     return [
-        passed("an order is cancelled", "CANCELLED; stock 5 to 3, and back to 5"),
-        passed("cancelled before it came", "CANCELLED when it came; stock stays 5"),
+        *passed("an order is cancelled", "CANCELLED; stock 5 to 3, and back to 5"),
+        *passed("cancelled before it came", "CANCELLED when it came; stock stays 5"),
     ]
 
 
@@ -376,9 +371,9 @@ def receives(run: Run) -> list[Line]:
     run.command("AdjustStock", receipt, "REPLAYED")
     stock = run.stock(product)
     expect(stock == 12, f"a receipt of 7 for 5 units made {stock} of them, not 12")
-    return [
-        passed("a receipt is booked once", "sent twice, then REPLAYED when invoked; stock 5 to 12")
-    ]
+    return passed(
+        "a receipt is booked once", "sent twice, then REPLAYED when invoked; stock 5 to 12"
+    )
 
 
 def counts(run: Run) -> list[Line]:
@@ -412,12 +407,10 @@ def counts(run: Run) -> list[Line]:
     expect(row["status"] == "PENDING", f"the order that waited is {row['status']}")
     stock = run.stock(product)
     expect(stock == 6, f"7 were counted and 1 was ordered: {stock} are left, not 6")
-    return [
-        passed(
-            "a count under a lease",
-            f"10 units counted as 7; an order waited {seconds:.1f} s for it, then took 1",
-        )
-    ]
+    return passed(
+        "a count under a lease",
+        f"10 units counted as 7; an order waited {seconds:.1f} s for it, then took 1",
+    )
 
 
 def catalogue(run: Run) -> list[Line]:
@@ -436,7 +429,7 @@ def catalogue(run: Run) -> list[Line]:
     row = run.product(product) or {}
     found = {name: row.get(name) for name in details}
     expect(found == details, f"the details are {found}, not {details}")
-    return [passed("a catalogue event", "name and price are set; an older event is STALE")]
+    return passed("a catalogue event", "name and price are set; an older event is STALE")
 
 
 def events(run: Run) -> list[Line]:
@@ -458,14 +451,14 @@ def events(run: Run) -> list[Line]:
         patience = min(2 * run.patience, _EVENT_ORDERS * _LISTEN_SECONDS)
         heard = run.wait(hear, "no event of an order, see the mappings of PublishEvents", patience)
     kind, delay = heard.event["detail-type"], heard.delay or 0.0
-    return [passed("an event is heard", f"{kind}, {delay:.1f} s after it occurred")]
+    return passed("an event is heard", f"{kind}, {delay:.1f} s after it occurred")
 
 
 def fifo(run: Run) -> list[Line]:
     """On the FIFO queue the first orders get the stock."""
     name = "first come, first served"
     if queues.FIFO not in run.aws.outputs:
-        return [not_here(name, "the stack has no FIFO queue: `fifoQueue` is false in cdk.json")]
+        return not_here(name, "the stack has no FIFO queue: `fifoQueue` is false in cdk.json")
     product = run.list_product("fifo", _FIFO_UNITS)
     orders = [run.order(f"fifo-{n:02}", {product: 1}) for n in range(_FIFO_ORDERS)]
     run.send(queues.FIFO, *orders, group=product)
@@ -475,12 +468,10 @@ def fifo(run: Run) -> list[Line]:
     expect(placed == wanted, f"of {_FIFO_ORDERS} orders for {_FIFO_UNITS} units {placed} got them")
     versions = [int(row["items"][0]["productVersion"]) for row in rows[:_FIFO_UNITS]]
     expect(versions == sorted(versions), f"they were placed in another order: {versions}")
-    return [
-        passed(
-            name,
-            f"{_FIFO_ORDERS} orders for {_FIFO_UNITS} units: the first {_FIFO_UNITS} got them, in order",
-        )
-    ]
+    return passed(
+        name,
+        f"{_FIFO_ORDERS} orders for {_FIFO_UNITS} units: the first {_FIFO_UNITS} got them, in order",
+    )
 
 
 def hot(run: Run) -> list[Line]:
@@ -497,9 +488,25 @@ def hot(run: Run) -> list[Line]:
         seconds = _wait_for_all(run, [order["orderId"] for order in orders], rows, began)
         sending.result()
     statuses = Counter(row.get("reason", row["status"]) for row in rows.values())
-    placed, lost = statuses["PENDING"], run.orders - len(rows)
-    run.placed += placed
+    run.placed += statuses["PENDING"]
+    problems = _problems_of_answers(run, statuses, units)
+    if (stock := run.stock(product)) != 0:
+        problems.append(f"{stock} units are left, not 0")
+    speed = round(len(rows) / seconds, 1) if rows else 0.0
+    run.figures |= {"orders": len(rows), "seconds": round(seconds, 2), "ordersPerSecond": speed}
+    if rows and run.deployed.dashboards:
+        run.figures |= measure(run, since, len(rows))
+    saw = (
+        f"{statuses['PENDING']:,} placed, {run.orders - units:,} INSUFFICIENT_STOCK, none lost; "
+        f"{speed:,.0f} orders a second"
+    )
+    return judged(f"{run.orders:,} orders for {units:,} units", problems, saw)
+
+
+def _problems_of_answers(run: Run, statuses: Counter[str], units: int) -> list[str]:
+    """Compare the answers of all orders with those that there should be."""
     wanted = {"PENDING": units, "INSUFFICIENT_STOCK": run.orders - units}
+    lost = run.orders - statuses.total()
     problems = []
     if lost:
         problems.append(
@@ -507,18 +514,7 @@ def hot(run: Run) -> list[Line]:
         )
     if statuses != Counter(wanted):
         problems.append(f"the answers are {dict(statuses)}, not {wanted}")
-    if (stock := run.stock(product)) != 0:
-        problems.append(f"{stock} units are left, not 0")
-    run.figures["orders"] = len(rows)
-    run.figures["seconds"] = round(seconds, 2)
-    run.figures["ordersPerSecond"] = round(len(rows) / seconds, 1) if rows else 0.0
-    if rows and run.deployed.dashboards:
-        _measure(run, since, len(rows))
-    saw = (
-        f"{placed:,} placed, {run.orders - units:,} INSUFFICIENT_STOCK, none lost; "
-        f"{run.figures['ordersPerSecond']:,.0f} orders a second"
-    )
-    return [judged(f"{run.orders:,} orders for {units:,} units", problems, saw)]
+    return problems
 
 
 def _wait_for_all(
@@ -539,105 +535,6 @@ def _wait_for_all(
         else:
             time.sleep(run.pause)
     return moved - began
-
-
-@dataclass(frozen=True, slots=True)
-class Invocations:
-    """Figures of a function's invocations, from its log.
-
-    Attributes:
-        count: How many ended.
-        gigabyte_seconds: Their billed duration times memory.
-        cold: Milliseconds that each start of a worker took.
-    """
-
-    count: int
-    gigabyte_seconds: float
-    cold: Sequence[float]
-
-
-_REPORT = re.compile(
-    r"REPORT RequestId: (?P<id>\S+)\s.*?\bBilled Duration: (?P<billed>[\d.]+) ms\s.*?Memory Size: (?P<memory>\d+) MB"
-)
-_INIT = re.compile(r"Init Duration: ([\d.]+) ms")
-_COLD = re.compile(r'"cold_start":\s?true.*?"function_request_id":\s?"([^"]+)"')
-
-
-def invocations_of(lines: Iterable[str]) -> Invocations:
-    """Read the invocations in a function's log.
-
-    AWS logs how long a worker took to start. The embedded AWS does not, and starts it within its first invocation, so
-    the whole invocation counts.
-    """
-    billed: dict[str, float] = {}
-    init: list[float] = []
-    first: set[str] = set()
-    gigabyte_seconds = 0.0
-    for line in lines:
-        if found := _REPORT.search(line):
-            billed[found["id"]] = float(found["billed"])
-            gigabyte_seconds += float(found["billed"]) / 1000 * float(found["memory"]) / 1024
-            init += [float(text) for text in _INIT.findall(line)]
-        elif found := _COLD.search(line):
-            first.add(found[1])
-    cold = init or [billed[request] for request in first if request in billed]
-    return Invocations(len(billed), gigabyte_seconds, sorted(cold))
-
-
-def _measure(run: Run, since: int, answered: int) -> None:
-    """Note figures from the log of place_orders: conflicts, starts of workers, costs."""
-    run.say("the figures in the log of place_orders")
-    tail = Tail(run.aws.outputs["PlaceOrdersLogGroupName"], int(run.began * 1000))
-    events: list[Event] = []
-    until = time.monotonic() + (_LOG_SECONDS_EMBEDDED if run.embedded else _LOG_SECONDS)
-    while True:
-        events += tail.read(run.aws)
-        lines = [event.message for event in events if event.timestamp >= since]
-        samples = list(emf.parse(lines))
-        answers = ("OrdersPlaced", "OrdersRejected")
-        if sum(sum(emf.values_of(samples, name)) for name in answers) >= answered:
-            break
-        if time.monotonic() > until:
-            break
-        time.sleep(run.pause)
-
-    def total(*metrics: str) -> float:
-        return sum(sum(emf.values_of(samples, name)) for name in metrics)
-
-    attempts = total("ConditionalWrites")
-    invocations = invocations_of(lines)
-    # The first orders of this run, before these, may have met workers that had to start.
-    cold = invocations_of(event.message for event in events).cold
-    run.figures |= {
-        "conflictRate": round(total("VersionConflict") / attempts, 4) if attempts else None,
-        "commitAttempts": attempts,
-        "coldStarts": len(cold),
-        "coldStartP50Milliseconds": statistics.median(cold) if cold else None,
-        "coldStartMaxMilliseconds": max(cold) if cold else None,
-        "dollars": round(_dollars(run.orders, samples, invocations), 6),
-    }
-
-
-def _dollars(orders: int, samples: Sequence[emf.Sample], invocations: Invocations) -> float:
-    """Estimate the cost on AWS of a number of orders for one product, from the handlers' metrics.
-
-    A transactional write takes two units: of each order's row, and of the product's if an order was placed. Lost
-    transactions are charged too.
-    """
-    committed = emf.values_of(samples, "OrdersPerTransaction")
-    lost = sum(
-        sum(emf.values_of(samples, name)) for name in ("VersionConflict", "TransactionConflict")
-    )
-    average = statistics.fmean(committed) if committed else 1.0
-    return prices.Bill(
-        write_units=3 * orders + 2 * len(committed) + lost * 2 * (average + 1),
-        read_units=0.5 * orders + invocations.count + lost,
-        invocations=invocations.count,
-        seconds=invocations.gigabyte_seconds / prices.MEMORY_GIGABYTES,
-        messages=-(-orders // 10),
-        deliveries=orders,
-        messages_per_poll=10,
-    ).dollars
 
 
 def token(run: Run) -> list[Line]:
@@ -680,12 +577,10 @@ def token(run: Run) -> list[Line]:
             ) from cancelled
         versions.append((run.product(product) or {}).get("_version"))
     expect(versions == [3, 3], f"applied twice it made the versions {versions}, not [3, 3]")
-    return [
-        passed(
-            "a token after a cancellation",
-            "cancelled with its item, then evaluated anew and applied, then recognised",
-        )
-    ]
+    return passed(
+        "a token after a cancellation",
+        "cancelled with its item, then evaluated anew and applied, then recognised",
+    )
 
 
 def books(run: Run) -> list[Line]:
@@ -694,30 +589,28 @@ def books(run: Run) -> list[Line]:
         places(run)
     run.say("the books of this run")
     accounts = read_accounts(run.aws, run.products, run.order_ids)
-    problems = [
-        f"{account.product_id} has {account.on_hand:,}, but its rows say "
-        f"{account.adjusted - account.sold:,}"
-        for account in accounts
-        if account.difference
-    ]
-    problems += [f"{a.product_id}: {problem}" for a in accounts for problem in a.problems]
-    unsettled = [account.product_id for account in accounts if not account.settled]
-    if unsettled:
-        problems.append(f"{names(unsettled)} changed at every look")
-    return [
-        judged(
-            "the books balance",
-            problems,
-            f"{counted(len(accounts), 'product')}, {sum(account.adjusted for account in accounts):,} units received, "
-            f"{sum(account.sold for account in accounts):,} sold: no unit is unexplained",
-        )
-    ]
+    received, sold = sum(a.adjusted for a in accounts), sum(a.sold for a in accounts)
+    return judged(
+        "the books balance",
+        [problem for account in accounts for problem in _problems_of_account(account)],
+        f"{counted(len(accounts), 'product')}, {received:,} units received, {sold:,} sold: no unit is unexplained",
+    )
+
+
+def _problems_of_account(account: Account) -> Iterator[str]:
+    name = account.product_id
+    if account.difference:
+        yield f"{name} has {account.on_hand:,}, but its rows say {account.adjusted - account.sold:,}"
+    for problem in account.problems:
+        yield f"{name}: {problem}"
+    if not account.settled:
+        yield f"{name} changed at every look"
 
 
 def cleans_up(run: Run) -> list[Line]:
     """All products of this run are delisted."""
     count = counted(len(run.products), "product")
-    return [judged("cleaned up", run.clean_up(), f"{count} delisted again")]
+    return judged("cleaned up", run.clean_up(), f"{count} delisted again")
 
 
 CHECKS = {

@@ -15,7 +15,7 @@ from inventory_orders.store.actions import CancellationReason, TransactionCancel
 from operations import account, queues, verify
 from operations.errors import UserError
 from operations.follow import Heard
-from operations.verify import stack, traffic
+from operations.verify import figures, stack, traffic
 from operations.verify.deployed import Deployed, differences
 from operations.verify.report import Line, Report, State, judged, what_went_wrong
 from operations.verify.run import Run
@@ -179,10 +179,10 @@ def test_the_json_has_every_line_and_counts_them():
 
 
 def test_a_line_names_the_first_problems_and_counts_the_others():
-    line = judged("name", [f"problem {n}" for n in range(6)], "fine")
+    (line,) = judged("name", [f"problem {n}" for n in range(6)], "fine")
     assert line.state is State.FAILED
     assert line.saw == "problem 0; problem 1; problem 2; problem 3; and 2 more"
-    assert judged("name", [], "fine") == Line("name", State.PASSED, "fine")
+    assert judged("name", [], "fine") == [Line("name", State.PASSED, "fine")]
 
 
 def test_a_permission_of_the_operator_that_is_missing_is_named(monkeypatch):
@@ -465,11 +465,11 @@ def test_the_log_tells_invocations_their_price_and_the_starts_of_workers():
         "REPORT RequestId: r-2\tDuration: 9 ms\tBilled Duration: 900 ms\tMemory Size: 512 MB\t",
         "no report",
     ]
-    found = traffic.invocations_of(lines)
+    found = figures.invocations_of(lines)
     assert (found.count, found.gigabyte_seconds, found.cold) == (2, 0.5, [412.25])
     # The embedded AWS starts a worker within its first invocation, and does not tell how long that took.
     embedded = [line.split("\tInit Duration")[0] for line in lines]
-    assert traffic.invocations_of(embedded).cold == [100.0]
+    assert figures.invocations_of(embedded).cold == [100.0]
 
 
 def test_a_dead_letter_queue_too_long_to_be_read_does_not_keep_a_run_from_going_on(run):
@@ -560,7 +560,7 @@ def of_live(monkeypatch, run, tmp_path):
 
     def check(run):
         sent.append(run.orders)
-        return [judged("name", [], "saw")]
+        return judged("name", [], "saw")
 
     for name in verify.CHECKS:
         monkeypatch.setitem(verify.CHECKS, name, check)
@@ -595,7 +595,7 @@ def test_the_first_line_says_which_aws_it_looks_at(of_live):
 
 def test_a_red_line_and_an_interruption_end_with_their_exit_status(monkeypatch, run, of_live):
     def red(run):
-        return [judged("it", ["broken"], "fine")]
+        return judged("it", ["broken"], "fine")
 
     def interrupted(run):
         run.products.append("verify-1-hot")
