@@ -25,10 +25,11 @@ TOO_MANY_DELIVERIES = "TOO_MANY_DELIVERIES"
 SEEN_IN_A_GROUP = 10
 """SQS delivers at most ten messages of a FIFO group, and no more until those are deleted or visible again."""
 
-# A request for dead letters waits for one, in seconds. A request that does not wait asks only some of SQS's servers, so it
-# may miss messages; one that waits asks all of them: docs.aws.amazon.com/AWSSimpleQueueService/latest/
-# SQSDeveloperGuide/sqs-short-and-long-polling.html
-_POLL_SECONDS = 1
+POLL_SECONDS = 1
+"""How long a request for dead letters waits for one, in seconds. A request that does not wait asks only some of SQS's
+servers, so it may miss messages; one that waits asks all of them: docs.aws.amazon.com/AWSSimpleQueueService/latest/
+SQSDeveloperGuide/sqs-short-and-long-polling.html"""
+
 # If this process is killed, its messages become visible again after this time.
 _HIDDEN_SECONDS = 120
 _BATCH = 10
@@ -105,13 +106,14 @@ class DeadLetterReader:
     Args:
         sqs: A client.
         url: The queue's URL.
-        poll_seconds: How long a request waits for a message; 0 for an SQS in memory, which has no second server to ask.
+        poll_seconds: How long a request waits for a message; by default `POLL_SECONDS`. An SQS in memory has no second
+            server to ask.
     """
 
-    def __init__(self, sqs: SQSClient, url: str, poll_seconds: int = _POLL_SECONDS) -> None:
+    def __init__(self, sqs: SQSClient, url: str, poll_seconds: int | None = None) -> None:
         self._sqs = sqs
         self._url = url
-        self._poll_seconds = poll_seconds
+        self._poll_seconds = POLL_SECONDS if poll_seconds is None else poll_seconds
         self._hidden: dict[str, str] = {}
         self._known: set[str] = set()
         self._deleted: set[str] = set()

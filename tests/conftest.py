@@ -20,7 +20,7 @@ from local import ROOT
 from local import stack as local_stack
 from local.emulator import Emulator
 from local.endpoint import use_embedded
-from operations import queues
+from operations import dead_letters
 from operations.aws import Aws
 from operations.errors import UserError
 from tests.support import dynoxide as second_engine
@@ -59,7 +59,7 @@ def no_long_polling(request: Any) -> Iterator[None]:
     """The embedded AWS has one server, so an empty answer means an empty queue."""
     with pytest.MonkeyPatch.context() as patched:
         if folder_of(request.path) in ON_THE_EMBEDDED_AWS:
-            patched.setattr(queues, "POLL_SECONDS", 0)
+            patched.setattr(dead_letters, "POLL_SECONDS", 0)
         yield
 
 
