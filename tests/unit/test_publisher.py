@@ -335,7 +335,7 @@ def order_lines(units):
 
 
 def sized(characters, *, alone=False):
-    return SimpleNamespace(entry=BusEntry("s", "t", "x" * characters), alone=alone)
+    return SimpleNamespace(entry=BusEntry("s", "t", "x" * characters), is_alone=alone)
 
 
 @pytest.mark.aws(
@@ -357,7 +357,7 @@ def test_no_call_has_more_than_ten_entries_or_as_much_as_a_megabyte():
         for call in calls:
             assert 0 < len(call) <= MAX_ENTRIES
             assert sum(each.entry.size for each in call) < MAX_BYTES
-            assert len(call) == 1 or not any(each.alone for each in call)
+            assert len(call) == 1 or not any(each.is_alone for each in call)
     half = sized(MAX_BYTES // 2 - 2)
     assert [len(call) for call in calls_of([half] * 2)] == [1, 1], "less than 1 MB"
     assert BusEntry("ä", "b", '"€"').size == 2 + 1 + 5

@@ -6,7 +6,7 @@ does no harm, and two sweeps may run at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -40,8 +40,8 @@ POLICY = RetryPolicy(max_attempts=4)
 DueHold = tuple[ListPosition, float]
 """A hold, and the Unix second at which to look at it."""
 
-_Listed = tuple[list[ListPosition], ListPosition | None]
-"""Some of the holds of a shard, and where to go on."""
+_Page = tuple[list[ListPosition], ListPosition | None]
+"""Some of the holds of a shard, and where to go on; None at its end."""
 
 Send = Callable[[Sequence[DueHold]], set[int]]
 """Sends at most ten. Returns the numbers of those that were taken."""
@@ -72,11 +72,11 @@ class EndingHolds:
     """The holds that end soon, or have ended.
 
     Attributes:
-        client: Sends the requests to DynamoDB.
+        client: Of the tables.
         send: Sends some of the holds.
-        sent: What this process remembers.
+        sent: The holds that this process sent lately.
         grace: Seconds between the end of a hold and its expiry.
-        deadline: No request begins after it.
+        deadline: When to leave the rest to the next sweep.
         report: What became of them.
     """
 
@@ -90,53 +90,55 @@ class EndingHolds:
     def send_all(self) -> HoldsReport:
         """Send every one, unless this process has sent it lately. The oldest come first."""
         until = timestamp(self.client.clock.now() + timedelta(seconds=AHEAD_SECONDS))
-
-        def look(place: tuple[int, ListPosition | None]) -> _Listed | StoreError:
-            try:
-                return self.client.call(
-                    lambda: self.client.store.list_holds(place[0], until, place[1]), self.deadline
-                )
-            except StoreError as error:
-                return error
-
         # Where to go on in each shard.
         places: dict[int, ListPosition | None] = dict.fromkeys(range(EXPIRY_SHARDS))
         while places and self.deadline.remaining() > 0:
-            answers = self.client.side_by_side(look, list(places.items()))
-            for answer in answers:
-                if isinstance(answer, ThrottledError | OutcomeUnknownError):
-                    self.report.unfinished = str(answer)
-                elif isinstance(answer, StoreError):
-                    self.report.problems[str(answer)] = None
-            pages = {
-                shard: page
-                for shard, page in zip(places, answers, strict=True)
-                if isinstance(page, tuple)
-            }
-            self._send([hold for holds, _ in pages.values() for hold in holds])
+            pages = self._read_pages(places, until)
+            self._send(self._due(hold for holds, _ in pages.values() for hold in holds))
             places = {shard: last for shard, (_, last) in pages.items() if last is not None}
         if places:
             self.report.unfinished = f"no time was left for the holds of {len(places)} shards"
         return self.report
 
-    def _send(self, holds: Sequence[ListPosition]) -> None:
-        now = self.client.clock.now().timestamp()
-        due: list[DueHold] = []
-        unsent = [hold for hold in holds if self.sent.get(hold, 0.0) <= now]
-        for hold in sorted(unsent):
+    def _read_pages(
+        self, places: Mapping[int, ListPosition | None], until: str
+    ) -> dict[int, _Page]:
+        """Read the next holds of each shard. A shard that cannot be read is left to the next sweep."""
+
+        def read(place: tuple[int, ListPosition | None]) -> _Page:
+            shard, after = place
             try:
-                end = datetime.fromisoformat(hold.at).timestamp()
-                due.append((hold, end + self.grace))
+                return self.client.call(
+                    lambda: self.client.store.list_holds(shard, until, after), self.deadline
+                )
+            except (ThrottledError, OutcomeUnknownError) as error:
+                self.report.unfinished = str(error)
+            except StoreError as error:
+                self.report.problems[str(error)] = None
+            return [], None
+
+        pages = self.client.side_by_side(read, list(places.items()))
+        return dict(zip(places, pages, strict=True))
+
+    def _due(self, holds: Iterable[ListPosition]) -> list[DueHold]:
+        """The holds to send now, the oldest first."""
+        now = self.client.clock.now().timestamp()
+        due = []
+        for hold in sorted(hold for hold in holds if self.sent.get(hold, 0.0) <= now):
+            try:
+                due.append((hold, datetime.fromisoformat(hold.at).timestamp() + self.grace))
             except ValueError:
                 problem = f"order {hold.id} has an expiresAt that is no time; repair the item"
                 self.report.problems[problem] = None
+        return due
 
+    def _send(self, due: Sequence[DueHold]) -> None:
         def send_some(some: Sequence[DueHold]) -> set[int] | None:
             return self.send(some) if self.deadline.remaining() > 0 else None
 
+        now = self.client.clock.now().timestamp()
         chunks = [due[start : start + _TOGETHER] for start in range(0, len(due), _TOGETHER)]
-        results = self.client.side_by_side(send_some, chunks)
-        for chunk, taken in zip(chunks, results, strict=True):
+        for chunk, taken in zip(chunks, self.client.side_by_side(send_some, chunks), strict=True):
             if taken is None:
                 self.report.unfinished = "no time was left to send all holds"
                 continue

@@ -42,22 +42,25 @@ _REACHED = {
 
 def emit_commands(commands: Sequence[OrderCommand], report: CommitReport, now: datetime) -> None:
     """Count what commands did to orders, and say how late holds expired."""
-    done = (outcome.applied for outcome in report.outcomes)
-    transitions = [change for change in done if isinstance(change, Transition)]
-    reached = (change.status for change in transitions if change.status != change.order.status)
-    for status, count in Counter(reached).items():
-        add(_REACHED[status], count)
-    add_any("OrdersReturned", sum(c.command.action is OrderAction.RETURN for c in transitions))
+    applied = (outcome.applied for outcome in report.outcomes)
+    _emit_transitions([change for change in applied if isinstance(change, Transition)], now)
     late_payments = sum(
         command.action is OrderAction.CONFIRM and outcome.is_written_rejection
         for command, outcome in zip(commands, report.outcomes, strict=True)
     )
     add_any("ConfirmationsRejected", late_payments)
-    for change in transitions:
+    emit_report(report)
+
+
+def _emit_transitions(done: Sequence[Transition], now: datetime) -> None:
+    reached = Counter(change.status for change in done if change.status != change.order.status)
+    for status, count in reached.items():
+        add(_REACHED[status], count)
+    add_any("OrdersReturned", sum(c.command.action is OrderAction.RETURN for c in done))
+    for change in done:
         if change.command.action is OrderAction.EXPIRE and change.order.expires_at is not None:
             late = now - datetime.fromisoformat(change.order.expires_at)
             add("ExpiryDelay", late.total_seconds())
-    emit_report(report)
 
 
 def carry_out(command: OrderCommand, context: Any) -> ChangeOutcome:

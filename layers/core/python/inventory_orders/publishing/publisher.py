@@ -79,7 +79,7 @@ class PublishReport:
     left: int = 0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Pending:
     """An event on its way to the bus.
 
@@ -87,13 +87,18 @@ class _Pending:
         event: The event.
         entry: The same as the bus takes it.
         refusals: How often the bus has refused it, and taken a probe.
-        alone: Whether it has to be sent alone: a call that it shared was refused.
+        is_alone: Whether it has to be sent alone: a call that it shared was refused.
     """
 
     event: Event
     entry: BusEntry
     refusals: int = 0
-    alone: bool = False
+    is_alone: bool = False
+
+    @property
+    def subject(self) -> str:
+        """What the event is about."""
+        return self.event.subject
 
 
 _Unsent = deque[_Pending | Undeliverable]
@@ -157,50 +162,59 @@ class Publisher:
     ) -> tuple[bool, bool]:
         """Try the first of each subject once. Returns whether all were taken or parked, and whether some or a probe were."""
         heads = [events[0] for events in unsent.values()]
-        refused: list[tuple[_Pending, Refusal]] = []
-        done: list[str] = []
-        for head in heads:
-            if isinstance(head, Undeliverable) and deadline.remaining() > 0 and self._park(head):
-                report.undeliverable.append(head)
-                done.append(head.subject)
-        for call in calls_of([head for head in heads if isinstance(head, _Pending)]):
-            if deadline.remaining() <= 0:
-                break
-            answers = self._bus.put([pending.entry for pending in call])
-            now = self._clock.now()
-            for pending, refusal in zip(call, answers, strict=True):
-                if refusal is not None:
-                    refused.append((pending, refusal))
-                    continue
-                done.append(pending.event.subject)
-                report.published.append(pending.event.id)
-                report.delays += _delay(pending.event, now)
-        report.refusals += [refusal for _, refusal in refused]
+        parked = self._park_all([h for h in heads if isinstance(h, Undeliverable)], deadline)
+        report.undeliverable += parked
+        pending = [head for head in heads if isinstance(head, _Pending)]
+        taken, refused = self._put(pending, deadline, report)
+        report.refusals += refused.values()
         works = self._blame(refused, unsent, deadline)
+        done = [*(each.subject for each in parked), *(each.subject for each in taken)]
         for subject in done:
             unsent[subject].popleft()
             if not unsent[subject]:
                 del unsent[subject]
         return len(done) == len(heads), bool(done) or works
 
+    def _park_all(
+        self, undeliverable: Sequence[Undeliverable], deadline: Deadline
+    ) -> list[Undeliverable]:
+        return [each for each in undeliverable if deadline.remaining() > 0 and self._park(each)]
+
+    def _put(
+        self, pending: Sequence[_Pending], deadline: Deadline, report: PublishReport
+    ) -> tuple[list[_Pending], dict[_Pending, Refusal]]:
+        """Put events on the bus while there is time. Returns those that it has taken, and why it has refused others."""
+        taken: list[_Pending] = []
+        refused: dict[_Pending, Refusal] = {}
+        for call in calls_of(pending):
+            if deadline.remaining() <= 0:
+                break
+            answers = self._bus.put([each.entry for each in call])
+            now = self._clock.now()
+            for each, refusal in zip(call, answers, strict=True):
+                if refusal is None:
+                    taken.append(each)
+                    report.published.append(each.event.id)
+                    report.delays += _delay(each.event, now)
+                else:
+                    refused[each] = refusal
+        return taken, refused
+
     def _blame(
-        self,
-        refused: list[tuple[_Pending, Refusal]],
-        unsent: dict[str, _Unsent],
-        deadline: Deadline,
+        self, refused: Mapping[_Pending, Refusal], unsent: dict[str, _Unsent], deadline: Deadline
     ) -> bool:
         """Count refusals against events that may be to blame. Returns whether the bus took a probe."""
         now = self._clock.now()
-        suspects = [
-            (pending, refusal)
-            for pending, refusal in refused
+        suspects = {
+            pending: refusal
+            for pending, refusal in refused.items()
             if not refusal.is_retryable or _is_old(pending.event, now)
-        ]
+        }
         if not suspects or not self._takes_a_probe(deadline):
             return False
-        for pending, refusal in suspects:
+        for pending, refusal in suspects.items():
             if refusal.is_shared:
-                pending.alone = True
+                pending.is_alone = True
                 continue
             pending.refusals += 1
             if pending.refusals == MAX_REFUSALS:
@@ -222,9 +236,9 @@ class Publisher:
 
 def calls_of(pending: Sequence[_Pending]) -> list[list[_Pending]]:
     """Split events into what one call takes."""
-    alone = [[each] for each in pending if each.alone]
-    others = [each for each in pending if not each.alone]
-    return alone + in_portions(others, MAX_ENTRIES, lambda each: each.entry.size, MAX_BYTES - 1)
+    single = [[each] for each in pending if each.is_alone]
+    others = [each for each in pending if not each.is_alone]
+    return single + in_portions(others, MAX_ENTRIES, lambda each: each.entry.size, MAX_BYTES - 1)
 
 
 def _pending(event: Event) -> _Pending | Undeliverable:
