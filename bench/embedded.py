@@ -29,7 +29,8 @@ from bench.capacity import Exchange
 from bench.figures import Figures, Observed, Tally, Trial
 from bench.workloads import Workload
 from inventory_orders.domain.allotments import MAX_LANES
-from inventory_orders.store.rows import KEYS, Item, Table, decode
+from inventory_orders.store.rows import Item, decode
+from inventory_orders.store.tables import KEYS, Table
 from local import emulator
 from local.endpoint import embedded_environment
 from local.invoke import FakeContext

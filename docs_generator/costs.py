@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from infra.settings import Settings
-from inventory_orders.domain.allotments import PAGES, STOCK_PARTS
+from inventory_orders.domain.allotments import PAGES
+from inventory_orders.store.stock_parts import STOCK_PARTS
 from local import ROOT
 from operations import prices
 from operations.prices import Bill

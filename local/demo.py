@@ -33,7 +33,8 @@ from inventory_orders.errors import PoisonMessageError, Verdict
 from inventory_orders.messages.orders import parse_order
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.store.dynamodb import Store
-from inventory_orders.store.rows import Row, read_order
+from inventory_orders.store.record_rows import read_order
+from inventory_orders.store.rows import Row
 from local import STATE, sample_orders
 from local.emulator import Emulator
 from local.process import LOGS

@@ -25,7 +25,7 @@ from inventory_orders.errors import LeaseLostError, Verdict
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.products.lease import Lease
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
-from inventory_orders.store.rows import Table
+from inventory_orders.store.tables import Table
 from local import pattern_costs
 from local.invoke import create_table
 

@@ -248,7 +248,7 @@ def make_tables() -> None:
     from inventory_orders.engine.retrying_client import RetryingClient  # noqa: PLC0415
     from inventory_orders.products.catalogue import ProductCatalogue  # noqa: PLC0415
     from inventory_orders.store.dynamodb import Store  # noqa: PLC0415
-    from inventory_orders.store.rows import Table  # noqa: PLC0415
+    from inventory_orders.store.tables import Table  # noqa: PLC0415
     from local.sample_orders import catalogue  # noqa: PLC0415
 
     dynamodb = boto3.client("dynamodb")
@@ -265,7 +265,7 @@ def make_queues() -> Mapping[str, str]:
     """Make the queues and the bus, and return the handlers' environment."""
     import boto3  # noqa: PLC0415
 
-    from inventory_orders.store.rows import Table  # noqa: PLC0415
+    from inventory_orders.store.tables import Table  # noqa: PLC0415
 
     sqs = boto3.client("sqs")
     environment = {
@@ -300,7 +300,7 @@ def make_queues() -> Mapping[str, str]:
 
 def create_table(dynamodb: DynamoDBClient, table: Any, name: str) -> None:
     """Create a table with its key schema, and with the indexes that the service itself reads."""
-    from inventory_orders.store.rows import KEYS, Table  # noqa: PLC0415
+    from inventory_orders.store.tables import KEYS, Table  # noqa: PLC0415
 
     keys = KEYS[table]
     indexes = _INDEXES if table is Table.ORDERS else {}

@@ -17,7 +17,7 @@ from inventory_orders.engine.loop import Engine
 from inventory_orders.errors import Verdict
 from inventory_orders.products.decrement import AtomicDecrement
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
-from inventory_orders.store.rows import Table
+from inventory_orders.store.tables import Table
 
 RIVALS = 8
 DECREMENT_MODES = ("optimistic", "atomic")

@@ -12,7 +12,8 @@ from typing import Any
 
 from inventory_orders.domain.events import EventType
 from inventory_orders.domain.order_record import OrderAction
-from inventory_orders.store.rows import Row, read_order
+from inventory_orders.store.record_rows import read_order
+from inventory_orders.store.rows import Row
 from operations.follow import Heard
 from operations.orders_file import OrderMessage
 

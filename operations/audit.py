@@ -23,7 +23,8 @@ from typing import Any
 
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.allotments import DEPOT, PageKey
-from inventory_orders.store.rows import KEYS, Table, decode
+from inventory_orders.store.rows import decode
+from inventory_orders.store.tables import KEYS, Table
 from operations.aws import Aws, get_items, query, scan
 from operations.books import (
     FINE,

@@ -15,7 +15,8 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, READ_LIMIT, Store
-from inventory_orders.store.rows import Item, Table
+from inventory_orders.store.rows import Item
+from inventory_orders.store.tables import Table
 from operations.errors import LostAnswerError, UserError
 from operations.words import without_full_stop
 

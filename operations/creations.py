@@ -15,7 +15,8 @@ from inventory_orders.errors import (
     VerdictError,
 )
 from inventory_orders.products.catalogue import create_actions, product_to_create
-from inventory_orders.store.actions import INVALID, ActionKind, TransactionCancelledError
+from inventory_orders.store.actions import ActionKind
+from inventory_orders.store.cancellations import INVALID, TransactionCancelledError
 
 MAX_AT_ONCE = 50
 """Products that one transaction can create: each takes two of its 100 actions."""
@@ -74,7 +75,7 @@ def _create_together(
     """Send one transaction. If some of the products exist, it creates none, and returns those that exist."""
     at = timestamp(client.clock.now())
     products = [product_to_create(each, at) for each in new]
-    actions = [action for product in products for action in create_actions(client.store, product)]
+    actions = [action for product in products for action in create_actions(product)]
     try:
         client.write(actions, deadline, CommitStats())
     except TransactionCancelledError as cancelled:

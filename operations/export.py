@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
-from inventory_orders.store.rows import Table
+from inventory_orders.store.tables import Table
 from operations.aws import Aws
 from operations.errors import UserError
 

@@ -16,8 +16,11 @@ from inventory_orders.domain.record import OrderUpdate
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import CorruptItemError
 from inventory_orders.retry import RetryPolicy
-from inventory_orders.store.actions import CONDITION_FAILED, TransactionCancelledError
-from inventory_orders.store.rows import Item, Table, read_record
+from inventory_orders.store.actions import record_action
+from inventory_orders.store.cancellations import CONDITION_FAILED, TransactionCancelledError
+from inventory_orders.store.record_rows import read_record
+from inventory_orders.store.rows import Item
+from inventory_orders.store.tables import Table
 from operations.aws import Aws, get_items, query
 from operations.errors import UserError
 
@@ -151,7 +154,7 @@ class Forgetting:
             CorruptItemError: The row breaks its table's contract.
             StoreError: DynamoDB failed.
         """
-        action = self._client.store.record_action(update)
+        action = record_action(update)
         deadline = Deadline.after(_PATIENCE, self.clock)
         try:
             self._client.write([action], deadline, CommitStats())

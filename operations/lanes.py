@@ -19,7 +19,8 @@ from inventory_orders.errors import CorruptItemError
 from inventory_orders.lanes.recall import reclaim
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.dynamodb import Store
-from inventory_orders.store.rows import Item, Table, decode, key_item, read_lease, read_page
+from inventory_orders.store.rows import Item, decode, key_item, read_lease, read_page
+from inventory_orders.store.tables import Table
 from operations.aws import Aws, get_items, scan
 
 Row = Mapping[str, Any]

@@ -12,8 +12,8 @@ from inventory_orders.domain.events import public_order
 from inventory_orders.domain.order_record import OrderRecord, OrderStatus
 from inventory_orders.engine.retrying_client import RetryingClient, read_orders
 from inventory_orders.invocation import direct
-from inventory_orders.store.dynamodb import ListPosition
-from inventory_orders.store.rows import record_row
+from inventory_orders.store.lists import ListPosition, list_orders, list_to_fulfil
+from inventory_orders.store.record_rows import record_row
 from operations.aws import Aws
 
 _PAGE = 50
@@ -57,7 +57,7 @@ def orders_to_ship(aws: Aws, limit: int) -> OrderList:
     """
     client = RetryingClient(aws.store())
     # The index may show an order that was fulfilled a moment ago.
-    return _listed(client, client.store.list_to_fulfil, limit, {OrderStatus.CONFIRMED})
+    return _listed(client, partial(list_to_fulfil, client.store), limit, {OrderStatus.CONFIRMED})
 
 
 def orders_of(aws: Aws, user_id: str, limit: int) -> OrderList:
@@ -67,7 +67,7 @@ def orders_of(aws: Aws, user_id: str, limit: int) -> OrderList:
         InventoryOrdersError: DynamoDB failed.
     """
     client = RetryingClient(aws.store())
-    return _listed(client, partial(client.store.list_orders, user_id), limit)
+    return _listed(client, partial(list_orders, client.store, user_id), limit)
 
 
 def _listed(

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from inventory_orders.clock import Clock, SystemClock, timestamp
-from inventory_orders.store.rows import KEYS, LOCK, Item, Table
+from inventory_orders.store.rows import LOCK, Item
+from inventory_orders.store.tables import KEYS, Table
 from operations.aws import Aws, get_items, scan
 from operations.errors import UserError
 from operations.republish import Republished, republish, rows_since

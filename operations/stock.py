@@ -9,6 +9,7 @@ from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.product import ProductStatus
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
 from inventory_orders.lanes.observe import StockLevel, estimate_levels, read_level
+from inventory_orders.store.lists import list_products
 from operations.aws import Aws
 
 # How long to look for a moment without a rival's write, and how long one page of a list may take, in seconds.
@@ -37,7 +38,7 @@ def list_stock(aws: Aws) -> tuple[list[StockLevel], Mapping[str, str]]:
     after, has_more = None, True
     while has_more:
         deadline = Deadline.after(PATIENCE, SystemClock())
-        found, after = client.call(partial(client.store.list_products, _PAGE, after), deadline)
+        found, after = client.call(partial(list_products, client.store, _PAGE, after), deadline)
         levels += estimate_levels(client, found, deadline).values()
         unreadable |= {name: str(error) for name, error in found.unreadable.items()}
         has_more = after is not None

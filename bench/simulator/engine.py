@@ -39,7 +39,8 @@ from inventory_orders.clock import SystemClock
 from inventory_orders.domain.allotments import MAX_LANES, Page, PageEntry, PageKey
 from inventory_orders.invocation import runtime
 from inventory_orders.lanes.demand import Demand
-from inventory_orders.store.rows import KEYS, Table, decode, page_units, read_page
+from inventory_orders.store.rows import decode, page_units, read_page
+from inventory_orders.store.tables import KEYS, Table
 from local.invoke import load_handler
 from simulated_aws import DynamoDB, ServiceError, Sqs, answered_by, virtual_time
 from simulated_aws.contention import ContendedDynamoDB

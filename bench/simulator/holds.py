@@ -31,7 +31,7 @@ from bench.simulator.engine import (
 )
 from bench.workloads import CREATED_AT, Workload
 from inventory_orders.clock import timestamp
-from inventory_orders.store.rows import EXPIRY_SHARDS, shard_name
+from inventory_orders.store.tables import EXPIRY_SHARDS, shard_name
 from local.stack import SETTINGS
 from simulated_aws import DynamoDB
 

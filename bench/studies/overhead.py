@@ -28,7 +28,7 @@ from bench import contenders, report, workloads
 from bench.cells import Found, Result, Study, Value
 from bench.workloads import WARM_UP_PRODUCT
 from infra import assets
-from inventory_orders.store.rows import Table
+from inventory_orders.store.tables import Table
 from local import ROOT
 from local.endpoint import embedded_settings
 from local.invoke import FakeContext, function_names

@@ -7,7 +7,7 @@ from threading import Condition
 from typing import Any
 
 from inventory_orders.store.dynamodb import READ_LIMIT
-from inventory_orders.store.rows import Table
+from inventory_orders.store.tables import Table
 from local import tokens
 from local.sample_orders import catalogue
 from operations.aws import Aws

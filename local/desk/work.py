@@ -13,7 +13,7 @@ import psutil
 
 from inventory_orders.api.products import shown_level
 from inventory_orders.domain.events import in_json
-from inventory_orders.store.rows import Table
+from inventory_orders.store.tables import Table
 from operations import orders, queues, redrive
 from operations.audit import read_history
 from operations.aws import Aws

@@ -15,7 +15,8 @@ from typing import Any
 from urllib.parse import quote
 
 from inventory_orders.clock import SystemClock, timestamp
-from inventory_orders.store.actions import TransactionCancelledError
+from inventory_orders.store.actions import product_action
+from inventory_orders.store.cancellations import TransactionCancelledError
 from inventory_orders.store.expressions import Write
 from operations import queues
 from operations.audit import read_accounts, read_orders
@@ -547,7 +548,7 @@ def token(run: Run) -> list[Line]:
     """
     product = run.list_product("token", 1)
     store = run.aws.store()
-    rename = store.product_action(
+    rename = product_action(
         product,
         Write(
             "SET #name = :name, #_version = :after",

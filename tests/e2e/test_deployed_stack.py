@@ -9,7 +9,9 @@ import pytest
 
 from inventory_orders.clock import SystemClock
 from inventory_orders.domain.allotments import DEPOT, PageKey
-from inventory_orders.store.rows import Table, key_item
+from inventory_orders.store.lane_leases import lease_lane
+from inventory_orders.store.rows import key_item
+from inventory_orders.store.tables import Table
 from local import ROOT, sample_orders, stack
 from local.invoke import function_names, invoke_deployed
 from operations import queues
@@ -72,7 +74,7 @@ def test_units_in_a_lane_that_nobody_uses_are_reclaimed(aws):
             UpdateExpression="SET lentTo = :lanes",
             ExpressionAttributeValues={":lanes": {"SS": [str(DEPOT), str(number)]}},
         )
-        store.lease_lane(number, "gone", now, now.timestamp())
+        lease_lane(store, number, "gone", now, now.timestamp())
         assert number in invoke_deployed(aws, "sweep", {"action": "sweep"}).answer["lanes"]
         found = store.read([depot, lane])
         assert [found.pages[key].units("idle") for key in (depot, lane)] == [60, 0]

@@ -14,7 +14,9 @@ from infra.api import ROUTES
 from inventory_orders.clock import SystemClock, timestamp
 from inventory_orders.domain.allotments import DEPOT, MAX_LANES, PageKey
 from inventory_orders.retry import EARLY_DELIVERIES
-from inventory_orders.store.rows import Table, key_item
+from inventory_orders.store.lane_leases import read_lane_leases, release_lane
+from inventory_orders.store.rows import key_item
+from inventory_orders.store.tables import Table
 from local.invoke import function_names, invoke_deployed
 from tests.support.lanes import lend
 from tests.support.messages import order_body, sqs_event
@@ -267,8 +269,8 @@ def a_lease_on_a_product_that_is_lent(shop):
 
 def units_that_nobody_uses(shop):
     store = shop.aws.store()
-    for lease in store.read_lane_leases(range(1, MAX_LANES + 1)):
-        store.release_lane(lease)
+    for lease in read_lane_leases(store, range(1, MAX_LANES + 1)):
+        release_lane(store, lease)
     shop.lend()
     shop.aws.dynamodb.update_item(
         TableName=shop.aws.tables[Table.ALLOTMENTS],

@@ -9,7 +9,7 @@ import uuid
 import pytest
 
 from infra import assets
-from inventory_orders.store.rows import Table
+from inventory_orders.store.tables import Table
 from local import ROOT, stack
 from local.endpoint import embedded_environment
 from operations import queues

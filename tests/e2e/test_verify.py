@@ -10,7 +10,7 @@ import boto3
 import pytest
 
 from inventory_orders.clock import SystemClock, timestamp
-from inventory_orders.store.rows import Table
+from inventory_orders.store.tables import Table
 from local import STATE, stack
 from local.invoke import invoke_deployed
 from operations import queues, verify

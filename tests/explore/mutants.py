@@ -153,8 +153,8 @@ MUTANTS = (
     ),
     _mutant(
         "record condition dropped",
-        '"attribute_not_exists(#key)"',
-        '"attribute_not_exists(#key) OR attribute_exists(#key)"',
+        'f"attribute_not_exists(#{KEYS[table][0]})"',
+        'f"attribute_not_exists(#{KEYS[table][0]}) OR attribute_exists(#{KEYS[table][0]})"',
         *(TWICE, RECEIPT),
     ),
     _mutant(
@@ -165,8 +165,8 @@ MUTANTS = (
     ),
     _mutant(
         "rejection from a stale read",
-        '"ConsistentRead": is_consistent',
-        '"ConsistentRead": False',
+        "consistent_records or table in _ALWAYS_CONSISTENT",
+        "False",
         *(RECEIPT, RELISTED),
         kind="stale",
     ),

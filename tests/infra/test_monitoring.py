@@ -16,7 +16,7 @@ from inventory_orders.engine.memory import Rivals
 from inventory_orders.errors import ThrottledError
 from inventory_orders.invocation import runtime
 from inventory_orders.publishing.bus import Bus, Refusal
-from inventory_orders.store.actions import CancellationReason, TransactionCancelledError
+from inventory_orders.store.cancellations import CancellationReason, TransactionCancelledError
 from local.dashboard.alarms import State, judge
 from local.dashboard.body import evaluate
 from local.dashboard.metrics import Metric, Samples, Window

@@ -19,7 +19,7 @@ from inventory_orders.domain.product import ProductStatus
 from inventory_orders.invocation.sqs import BYTES_OF_ATTRIBUTES, BYTES_PER_CALL
 from inventory_orders.publishing.publisher import RETRYABLE_SECONDS
 from inventory_orders.retry import EARLY_DELIVERIES, redelivery_delay
-from inventory_orders.store.rows import KEYS, Table
+from inventory_orders.store.tables import KEYS, Table
 from local import ROOT
 from local.invoke import FED_BY
 from operations.aws import LIVE

@@ -7,7 +7,8 @@ import pytest
 from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.planner import Supply, plan
-from inventory_orders.store.actions import TransactionCancelledError
+from inventory_orders.store.actions import transaction_actions
+from inventory_orders.store.cancellations import TransactionCancelledError
 from tests.support.bench import stored
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -15,7 +16,7 @@ NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
 def write(shop, order, shelf, token):
     (transaction,) = plan([order], Supply(Allocation(shelf))).transactions
-    shop.store.write(shop.store.transaction_actions(transaction, NOW), token)
+    shop.store.write(transaction_actions(transaction, NOW), token)
 
 
 def test_a_token_applies_a_request_once(each_shop):

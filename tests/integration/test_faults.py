@@ -13,7 +13,7 @@ from botocore.exceptions import ReadTimeoutError
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.order import Order
 from inventory_orders.errors import Verdict
-from inventory_orders.store.rows import Table
+from inventory_orders.store.tables import Table
 from local import ROOT
 from operations.audit import read_books
 from tests.support.bench import product, stored
@@ -118,7 +118,7 @@ sys.addaudithook(lambda event, args: written.append(args[0]) if event == "open" 
 def _writes(args):
     return bool((args[2] or 0) & (os.O_WRONLY | os.O_RDWR)) and "pycache" not in str(args[0])
 
-from inventory_orders.store.rows import Table
+from inventory_orders.store.tables import Table
 from local.invoke import FakeContext, create_table, load_handler
 from simulated_aws import ManualClock, SimulatedAws, answered_by
 import boto3

@@ -8,7 +8,8 @@ import uuid
 import boto3
 import pytest
 
-from inventory_orders.store.rows import Table, encode
+from inventory_orders.store.rows import encode
+from inventory_orders.store.tables import Table
 from operations import queues
 from operations.dead_letters import peek_dead_letters
 from operations.errors import UserError

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from cli import tables as table_commands
 from cli.main import app
-from inventory_orders.store.rows import Table
+from inventory_orders.store.tables import Table
 from local import stack
 from local.invoke import invoke_deployed, is_good
 from operations import queues, restore

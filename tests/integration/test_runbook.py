@@ -15,7 +15,7 @@ from botocore.exceptions import ClientError
 
 from docs_generator.runbook import sections
 from inventory_orders.domain.allotments import DEPOT, PageKey
-from inventory_orders.store.rows import Table
+from inventory_orders.store.tables import Table
 from local.invoke import invoke_deployed
 from operations import queues
 from operations.audit import read_books

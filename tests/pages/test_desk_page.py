@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from inventory_orders.store.rows import Table
+from inventory_orders.store.tables import Table
 from local.desk.trial import Trial
 from operations.http_api import Reply
 from tests.support.desk import TOKEN, desk_of_shop

@@ -37,7 +37,7 @@ import psutil  # noqa: E402
 from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 
-from inventory_orders.store import rows  # noqa: E402
+from inventory_orders.store.tables import Table as StoredTable  # noqa: E402
 from local import sample_orders, stack  # noqa: E402
 from local.demo import progress_bar, stock_up  # noqa: E402
 from local.emulator import Emulator  # noqa: E402
@@ -277,7 +277,7 @@ def read_ends(
         for dead_letter in take_dead_letters(aws, output)
     }
     tables = Tables(
-        products={(row["productId"],): row for row in read_rows(aws, rows.Table.PRODUCTS)},
+        products={(row["productId"],): row for row in read_rows(aws, StoredTable.PRODUCTS)},
         orders={(order_id,): row for order_id, row in books.orders.items()},
         adjustments={
             (row["productId"], row["adjustmentId"]): row
@@ -498,8 +498,8 @@ def main() -> int:
             with Auditor(aws, most.product_id) as auditor:
                 run = soak(aws, emulator, trouble, work, customers, console)
         report("Reading the books")
-        books, changes = read_books(aws), list(read_changes(aws, rows.Table.PRODUCTS))
-        baseless = unfounded(read_changes(aws, rows.Table.ORDERS), changes)
+        books, changes = read_books(aws), list(read_changes(aws, StoredTable.PRODUCTS))
+        baseless = unfounded(read_changes(aws, StoredTable.ORDERS), changes)
         ends, causes = read_ends(aws, work, customers, books)
         result = {
             "seed": seed,

@@ -18,7 +18,7 @@ from inventory_orders.messages.commands import (
     parse_order_command,
 )
 from inventory_orders.messages.orders import parse_order
-from inventory_orders.store.rows import read_order
+from inventory_orders.store.record_rows import read_order
 from operations import queues
 from tests.explore.invariants import units_of
 

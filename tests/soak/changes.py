@@ -8,7 +8,8 @@ from itertools import pairwise
 from typing import Any
 
 from inventory_orders.domain.rejection import RejectionReason
-from inventory_orders.store.rows import Item, Row, Table, decode
+from inventory_orders.store.rows import Item, Row, decode
+from inventory_orders.store.tables import Table
 from operations.aws import Aws
 from tests.explore.invariants import product_news
 

@@ -22,16 +22,9 @@ from inventory_orders.engine.outcomes import CommitReport
 from inventory_orders.errors import Verdict
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.dynamodb import Store
-from inventory_orders.store.rows import (
-    KEYS,
-    Table,
-    encode,
-    key_of,
-    product_row,
-    read_product,
-    read_record,
-    record_row,
-)
+from inventory_orders.store.record_rows import read_record, record_row
+from inventory_orders.store.rows import encode, key_of, product_row, read_product
+from inventory_orders.store.tables import KEYS, Table
 from local.invoke import create_table
 from simulated_aws import Item, ServiceError, SimulatedAws, answered_directly_by
 from tests.support.clock import FakeClock

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
-from inventory_orders.store.rows import Table
+from inventory_orders.store.tables import Table
 from local.desk.site import Site, serving
 from local.desk.trial import Trial
 from local.desk.work import Desk

@@ -11,9 +11,11 @@ from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.allotments import DEPOT, Page, PageKey
 from inventory_orders.domain.planner import Transaction
 from inventory_orders.errors import CorruptItemError
-from inventory_orders.store.actions import TransactionCancelledError
+from inventory_orders.store.actions import transaction_actions
+from inventory_orders.store.cancellations import TransactionCancelledError
 from inventory_orders.store.dynamodb import Store
-from inventory_orders.store.rows import Table, encode, page_units
+from inventory_orders.store.rows import encode, page_units
+from inventory_orders.store.tables import Table
 from operations.aws import Aws
 
 
@@ -51,7 +53,7 @@ def _allocation(store: Store, product_id: str, lanes: Collection[int]) -> Alloca
 def _write(store: Store, allocation: Allocation) -> None:
     updates, pages, _ = allocation.changes()
     transaction = Transaction(updates, (), pages)
-    store.write(store.transaction_actions(transaction, SystemClock().now()), uuid.uuid4().hex)
+    store.write(transaction_actions(transaction, SystemClock().now()), uuid.uuid4().hex)
 
 
 def add_to_page_by_hand(aws: Aws, store: Store, key: PageKey, product_id: str, units: int) -> None:

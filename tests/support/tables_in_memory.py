@@ -19,7 +19,8 @@ from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
-from inventory_orders.store.rows import Table, decode
+from inventory_orders.store.rows import decode
+from inventory_orders.store.tables import Table
 from local.invoke import create_table
 from operations.aws import Aws
 from operations.books import add_up

@@ -11,7 +11,7 @@ from botocore.config import Config
 from hypothesis import HealthCheck, settings
 
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
-from inventory_orders.store.rows import Table
+from inventory_orders.store.tables import Table
 from local.invoke import create_table
 from simulated_aws import ManualClock, SimulatedAws, answered_by
 from tests.support.tea_shop import tea_shop

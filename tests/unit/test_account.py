@@ -19,7 +19,7 @@ from cli.common import checked_stage, stack_name
 from cli.main import app
 from infra.settings import Settings, SettingsError
 from inventory_orders.api.orders import MAX_WAIT_SECONDS
-from inventory_orders.store.rows import Table
+from inventory_orders.store.tables import Table
 from local import ROOT
 from operations import preflight
 from operations.account import AwsAccount

@@ -35,7 +35,8 @@ from inventory_orders.invocation import runtime
 from inventory_orders.invocation.sqs import SqsCalls
 from inventory_orders.invocation.telemetry import logger
 from inventory_orders.messages.documents import json_schema
-from inventory_orders.store.dynamodb import ListPosition, Store
+from inventory_orders.store.dynamodb import Store
+from inventory_orders.store.lists import ListPosition
 from inventory_orders.store.rows import encode
 from local import ROOT
 from local.invoke import FakeContext, load_handler
@@ -535,7 +536,7 @@ def broken(monkeypatch, error):
     client = runtime.process().engine.client
     client.clock = FakeClock()
     monkeypatch.setattr(RetryingClient, "pause", lambda *_: False)
-    reads = "get_record get_product list_orders list_products list_adjustments read read_together"
+    reads = "get_record get_product query scan read read_together"
     for name in (*reads.split(), "write", "update_product"):
         monkeypatch.setattr(client.store, name, fail)
 
@@ -1055,8 +1056,8 @@ def test_a_page_without_entries_has_a_next_only_if_time_is_short(api, monkeypatc
     for module in (orders, products):
         reading = lambda: (client, Deadline.after(seconds, client.clock))  # noqa: E731
         monkeypatch.setattr(module, "reading", reading)
-    scan = Store._scan
-    monkeypatch.setattr(Store, "_scan", lambda *given, **more: scan(*given, **{**more, "Limit": 2}))
+    scan = Store.scan
+    monkeypatch.setattr(Store, "scan", lambda *given, **more: scan(*given, **{**more, "Limit": 2}))
     for number in range(8):
         place(api, f"o-{number}", 1, TEA if number in (0, 5) else "tea-hojicha")
     api("POST", "/orders/o-0/confirm")
@@ -1364,8 +1365,8 @@ def test_the_history_of_a_product_adds_up_to_its_stock(api, monkeypatch):
     assert (returned["orderId"], returned["stepId"], returned["delta"]) == ("o-2", "rt-1", 1)
 
     monkeypatch.setattr(products, "MAX_LISTED", 1)
-    scan = runtime.process().engine.client.store._scan
-    monkeypatch.setattr(Store, "_scan", lambda _, *given, **more: scan(*given, Limit=2, **more))
+    scan = runtime.process().engine.client.store.scan
+    monkeypatch.setattr(Store, "scan", lambda _, *given, **more: scan(*given, Limit=2, **more))
     parts = pages(api, path)
     assert len(parts) > 3
     seen = [entry for part in parts for entry in part["entries"]]

@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 
 from cli import books, main
 from inventory_orders.domain.allotments import Page, PageEntry, PageKey
-from inventory_orders.store.rows import Table, encode, page_units
+from inventory_orders.store.rows import encode, page_units
+from inventory_orders.store.tables import Table
 from local.invoke import create_table
 from operations import audit
 from operations.aws import Aws

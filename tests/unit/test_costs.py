@@ -14,12 +14,13 @@ import pytest
 from docs_generator import costs
 from infra.settings import Settings
 from inventory_orders.clock import Deadline, SystemClock, timestamp
-from inventory_orders.domain.allotments import STOCK_PARTS, StockPart
 from inventory_orders.invocation import runtime
 from inventory_orders.invocation.sqs import QueueAccess, QueueUrls
 from inventory_orders.publishing.bus import Bus
 from inventory_orders.publishing.stock import StockWatch
-from inventory_orders.store.rows import Table, decode, stock_part_row
+from inventory_orders.store.rows import decode
+from inventory_orders.store.stock_parts import STOCK_PARTS, StockPart, stock_part_row
+from inventory_orders.store.tables import Table
 from local import ROOT
 from local.invoke import FakeContext, load_handler
 from local.sample_orders import catalogue

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from cli import main, this_machine
 from cli import queues as queue_commands
-from inventory_orders.store.rows import Table
+from inventory_orders.store.tables import Table
 from local.desk import work
 from operations.dead_letters import SEEN_IN_A_GROUP
 from tests.support.desk import TOKEN, desk_of_shop

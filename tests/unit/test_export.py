@@ -13,7 +13,8 @@ from cli import main, reports
 from inventory_orders.clock import SystemClock, timestamp
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.order import Order
-from inventory_orders.store.rows import Table, encode
+from inventory_orders.store.rows import encode
+from inventory_orders.store.tables import Table
 from operations import export
 from operations.aws import Aws
 from operations.errors import UserError

@@ -110,7 +110,7 @@ def test_handlers_import_no_more_than_they_need(shop_environment):
     assert "inventory_orders.publishing.bus" in publishes
     assert [name for name in publishes if "engine" in name.split(".")] == []
     assert "inventory_orders.engine.loop" in places
-    assert len(places) <= 43
+    assert len(places) <= 47
 
 
 def test_the_sample_of_the_standard_queue_is_placed(handle, shop_environment):

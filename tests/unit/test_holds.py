@@ -14,8 +14,10 @@ from inventory_orders.holds.ending import AHEAD_SECONDS
 from inventory_orders.invocation import runtime
 from inventory_orders.lanes.idle import RepairNeededError
 from inventory_orders.retry import EARLY_DELIVERIES
-from inventory_orders.store import dynamodb, rows
-from inventory_orders.store.rows import EXPIRY_SHARDS, Table, encode, record_row
+from inventory_orders.store import lists, record_rows
+from inventory_orders.store.record_rows import record_row
+from inventory_orders.store.rows import encode
+from inventory_orders.store.tables import EXPIRY_SHARDS, Table
 from local.invoke import FakeContext, create_table, load_handler
 from simulated_aws import ServiceError, SimulatedAws, answered_directly_by, virtual_time
 from tests.support.messages import event_of_received, order_body
@@ -106,7 +108,7 @@ def shards():
 
 @pytest.fixture
 def shop(monkeypatch, shards):
-    monkeypatch.setattr(rows, "EXPIRY_SHARDS", shards)
+    monkeypatch.setattr(record_rows, "EXPIRY_SHARDS", shards)
     monkeypatch.setattr(holds, "EXPIRY_SHARDS", shards)
     shop = Shop()
     with virtual_time(shop.clock), answered_directly_by(shop.answer):
@@ -213,7 +215,7 @@ def test_a_hold_that_was_prolonged_is_sent_anew(shop):
 def test_a_shard_of_many_pages_is_sent_whole_and_pages_of_all_shards_take_turns(
     shop, shards, monkeypatch
 ):
-    monkeypatch.setattr(dynamodb, "_HOLDS_OF_A_PAGE", 10)
+    monkeypatch.setattr(lists, "_HOLDS_OF_A_PAGE", 10)
     for number in range(200):
         shop.hold(f"o-{number}", 10 + number / 10)
     assert shop.sweep()["holds"] == 200

@@ -23,6 +23,8 @@ from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import Verdict
 from inventory_orders.lanes.lane import LANE_SECONDS
 from inventory_orders.products.catalogue import ProductCatalogue
+from inventory_orders.store.actions import transaction_actions
+from inventory_orders.store.lane_leases import lease_lane
 from inventory_orders.store.rows import decode, encode, page_units, read_page, read_product
 from simulated_aws import ServiceError
 from tests.support.tables_in_memory import tables_in_memory
@@ -98,7 +100,7 @@ class Shop:
     def write(self, allocation):
         client = self.tables.worker().client
         transaction = Transaction(*_of(allocation))
-        request = self.store.transaction_actions(transaction, client.clock.now())
+        request = transaction_actions(transaction, client.clock.now())
         soon = Deadline.after(5.0, SystemClock())
         client.write(request, soon, CommitStats())
 
@@ -390,7 +392,7 @@ def test_where_others_wait_the_depot_is_released_before_the_own_lane_sells(shop)
     def visit(request):
         now = two.client.clock.now()
         shop.calm()
-        shop.store.lease_lane(DEPOT, "rival", now, now.timestamp() + 0.3, wait=0.5)
+        lease_lane(shop.store, DEPOT, "rival", now, now.timestamp() + 0.3, wait=0.5)
 
     shop.sell(one, shop.order("q"))
     shop.on(UPDATE, visit)
@@ -480,7 +482,7 @@ def test_a_dead_holder_of_the_depot_stops_visits_for_two_seconds(shop):
     shop.create("p")
     worker = shop.worker()
     now = worker.client.clock.now()
-    shop.store.lease_lane(DEPOT, "dead", now, now.timestamp() + 2.0)
+    lease_lane(shop.store, DEPOT, "dead", now, now.timestamp() + 2.0)
     report = shop.sell(worker, shop.order("p"))
     assert [outcome.verdict for outcome in report.outcomes] == [APPLIED]
     assert 1.5 < report.stats.depot_waits[0] < 3.0
@@ -507,7 +509,7 @@ def test_where_every_visit_of_the_depot_takes_too_long_it_gets_through_all_the_s
     def takes_long(_):
         shop.tables.clock.sleep(2.1)
         now = SystemClock().now()
-        shop.store.lease_lane(DEPOT, f"next at {now}", now, now.timestamp() + 2.0)
+        lease_lane(shop.store, DEPOT, f"next at {now}", now, now.timestamp() + 2.0)
 
     shop.on(READ, takes_long, of_product("p"))
     assert shop.statuses(worker, shop.order("p")) == [APPLIED]

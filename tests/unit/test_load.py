@@ -23,7 +23,7 @@ from inventory_orders.errors import StoreUnavailableError, ThrottledError
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.products.lease import Lease
 from inventory_orders.store.dynamodb import Snapshot, Store
-from inventory_orders.store.rows import Table
+from inventory_orders.store.tables import Table
 from local import ROOT
 from local.examples import lose_responses
 from local.sample_orders import catalogue

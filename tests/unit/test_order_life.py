@@ -26,7 +26,9 @@ from inventory_orders.invocation import runtime
 from inventory_orders.invocation.runtime import Process
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.retry import EARLY_DELIVERIES, LONGEST_DELAY_SECONDS
-from inventory_orders.store.rows import Table, decode, encode, record_row
+from inventory_orders.store.record_rows import record_row
+from inventory_orders.store.rows import decode, encode
+from inventory_orders.store.tables import Table
 from local.invoke import FakeContext, load_handler
 from operations import emf
 from simulated_aws import ServiceError

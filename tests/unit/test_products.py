@@ -31,8 +31,8 @@ from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.products.decrement import AtomicDecrement
 from inventory_orders.products.lease import Lease
 from inventory_orders.retry import RetryPolicy
-from inventory_orders.store.actions import CancellationReason, TransactionCancelledError
-from inventory_orders.store.rows import KEYS, Table
+from inventory_orders.store.cancellations import CancellationReason, TransactionCancelledError
+from inventory_orders.store.tables import KEYS, Table
 from local.examples import lose_responses
 from operations.creations import create_many
 from tests.support.clock import FakeClock
@@ -261,7 +261,7 @@ def test_of_many_products_the_one_that_dynamodb_does_not_accept_spares_the_other
     write = bench.store.write
 
     def picky(actions, token):
-        names = [action.request["Put"]["Item"].get("name", {}).get("S") for action in actions]
+        names = [action.parameters["Item"].get("name", {}).get("S") for action in actions]
         if "bad" in names and not as_reason:
             raise RequestInvalidError("ValidationException", "no")
         if "bad" in names:

@@ -33,7 +33,9 @@ from inventory_orders.lanes.recall import Reclaim, recall, reclaim
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.products.decrement import AtomicDecrement
 from inventory_orders.products.lease import Lease
-from inventory_orders.store.actions import TransactionCancelledError
+from inventory_orders.store.actions import product_replace_action, transaction_actions
+from inventory_orders.store.cancellations import TransactionCancelledError
+from inventory_orders.store.lane_leases import lease_lane
 from simulated_aws import ServiceError
 from tests.support.tables_in_memory import CALL_SECONDS, tables_in_memory
 
@@ -95,7 +97,7 @@ class Lanes:
     def write(self, allocation):
         updates, pages, _ = allocation.changes()
         transaction = Transaction(updates, (), pages)
-        request = self.client.store.transaction_actions(transaction, self.client.clock.now())
+        request = transaction_actions(transaction, self.client.clock.now())
         self.client.write(request, self.soon(), CommitStats())
 
     def sell(self, lane, product_id="p", units=1):
@@ -529,7 +531,7 @@ def test_reclaiming_waits_for_the_depot_and_gives_up_in_time(lanes):
     store, clock = lanes.client.store, lanes.client.clock
 
     def visit_for_ever(_):
-        store.lease_lane(DEPOT, "other", clock.now(), clock.now().timestamp() + 2.0, dead="other")
+        lease_lane(store, DEPOT, "other", clock.now(), clock.now().timestamp() + 2.0, dead="other")
 
     lanes.before_each("UpdateItem", visit_for_ever)
     began = clock.monotonic()
@@ -556,7 +558,7 @@ def test_a_visitor_whose_lease_passed_on_reclaims_all_the_same(lanes):
 
     def take_over(_):
         clock.sleep(3.0)
-        store.lease_lane(DEPOT, "next", clock.now(), clock.now().timestamp() + 2.0)
+        lease_lane(store, DEPOT, "next", clock.now(), clock.now().timestamp() + 2.0)
 
     row = lanes.row()
     lanes.tables.once("TransactWriteItems", take_over)
@@ -626,7 +628,7 @@ def test_what_cannot_be_reclaimed_in_time_is_returned_and_the_rest_is_served(lan
     lanes.list_and_lend()
     lanes.tables.create("t")
     clock = lanes.client.clock
-    lanes.client.store.lease_lane(DEPOT, "other", clock.now(), clock.now().timestamp() + 60.0)
+    lease_lane(lanes.client.store, DEPOT, "other", clock.now(), clock.now().timestamp() + 60.0)
     orders = [Order("o1", "u", {"p": 50}), Order("o2", "u", {"t": 1}), Order("o3", "u", {"p": 1})]
     report = lanes.tables.apply(lanes.engine, *orders, seconds=0.5)
     assert outcomes(report) == [(RETURNED, "CONTENTION"), (APPLIED, ""), (APPLIED, "")]
@@ -870,7 +872,7 @@ def test_no_row_is_written_that_lent_products_may_not_have(lanes):
     row, now = lanes.row(), lanes.client.clock.now()
     for after in (replace(row, status=ProductStatus.DISCONTINUED), replace(row, stock_count=0)):
         with pytest.raises(ValueError, match="p is in lanes"):
-            lanes.client.store.product_replace_action(row, after, now)
+            product_replace_action(row, after, now)
 
 
 def closings(lanes):
@@ -962,7 +964,7 @@ def test_a_stale_delete_of_a_lent_product_recalls_nothing(lanes):
 def test_a_change_that_cannot_have_its_units_in_time_changes_nothing(lanes):
     lanes.list_and_lend()
     row, clock = lanes.row(), lanes.client.clock
-    lanes.client.store.lease_lane(DEPOT, "other", clock.now(), clock.now().timestamp() + 60.0)
+    lease_lane(lanes.client.store, DEPOT, "other", clock.now(), clock.now().timestamp() + 60.0)
     with pytest.raises(ThrottledError, match="CONTENTION"):
         lanes.products.discontinue("p", lanes.soon(0.3))
     with pytest.raises(ThrottledError, match="CONTENTION"):
@@ -1061,7 +1063,7 @@ def test_a_count_is_not_committed_while_lanes_may_hold_the_product(lanes):
 def test_a_count_that_cannot_have_its_units_in_time_gives_the_product_back(lanes):
     lanes.list_and_lend()
     clock = lanes.client.clock
-    lanes.client.store.lease_lane(DEPOT, "other", clock.now(), clock.now().timestamp() + 60.0)
+    lease_lane(lanes.client.store, DEPOT, "other", clock.now(), clock.now().timestamp() + 60.0)
     with pytest.raises(ThrottledError, match="CONTENTION"):
         lanes.lease(seconds=0.5)
     assert lanes.row().locked_by is None

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from cli import queues as queue_commands
 from cli.main import app
-from inventory_orders.store.rows import Table
+from inventory_orders.store.tables import Table
 from operations.aws import Aws
 from operations.dead_letters import TOO_MANY_DELIVERIES, DeadLetter, Delivery
 from operations.queues import DEAD_LETTERS, QUEUES, UNDELIVERABLE_EVENTS

@@ -20,6 +20,7 @@ from inventory_orders.domain.order_record import OrderAction
 from inventory_orders.engine.retrying_client import CommitStats
 from inventory_orders.errors import CorruptItemError, ThrottledError
 from inventory_orders.lanes.observe import estimate_levels, read_level
+from inventory_orders.store.lane_leases import lease_lane
 from local import ROOT
 from operations import queues
 from operations.errors import UserError
@@ -311,7 +312,7 @@ def wide(shop, monkeypatch):
     shop.create(PRODUCT, 10**9, low_stock_threshold=10**8, name=NAME)
     lend(shop.store, PRODUCT, 10**8, dict.fromkeys(range(1, 91), 10**6))
     now = shop.clock.now()
-    shop.store.lease_lane(1, WORKER, datetime.fromtimestamp(now, UTC), now + 40)
+    lease_lane(shop.store, 1, WORKER, datetime.fromtimestamp(now, UTC), now + 40)
     worker = shop.worker()
     shop.apply(worker, Order(ORDER, USER, {PRODUCT: 10**6}))
     shop.apply(worker, OrderCommand(ORDER, OrderAction.CONFIRM))

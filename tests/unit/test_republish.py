@@ -8,7 +8,8 @@ import pytest
 
 from inventory_orders.clock import SystemClock
 from inventory_orders.publishing.bus import Bus, Refusal
-from inventory_orders.store.rows import Table, encode
+from inventory_orders.store.rows import encode
+from inventory_orders.store.tables import Table
 from operations.errors import UserError
 from operations.republish import moment, republish, rows_of, rows_since
 from tests.support.streams import order_row

@@ -17,7 +17,8 @@ from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand
 from inventory_orders.domain.order_record import OrderAction
 from inventory_orders.errors import Verdict
-from inventory_orders.store.rows import Table, decode, encode
+from inventory_orders.store.rows import decode, encode
+from inventory_orders.store.tables import Table
 from operations import restore as restores
 from operations.errors import UserError
 from operations.republish import Republished

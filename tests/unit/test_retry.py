@@ -14,12 +14,8 @@ from inventory_orders.retry import (
     RetryPolicy,
     redelivery_delay,
 )
-from inventory_orders.store.actions import (
-    Action,
-    ActionKind,
-    CancellationReason,
-    TransactionCancelledError,
-)
+from inventory_orders.store.actions import Action, ActionKind
+from inventory_orders.store.cancellations import CancellationReason, TransactionCancelledError
 from tests.support.clock import FakeClock
 
 LONGEST_LEASE = 900
@@ -49,8 +45,8 @@ WHOLE = ThrottledError("ThrottlingException", "Rate exceeded")
 
 
 _ACTIONS = [
-    Action(ActionKind.PRODUCT, "p", {}, by_version=True),
-    Action(ActionKind.RECORD, OrderKey("o"), {}),
+    Action(ActionKind.PRODUCT, "p", "Update", {}, by_version=True),
+    Action(ActionKind.RECORD, OrderKey("o"), "Put", {}),
 ]
 
 

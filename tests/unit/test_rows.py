@@ -17,6 +17,7 @@ from inventory_orders.domain.change import IdempotencyMatch
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_record import OrderLine, OrderRecord, Step
 from inventory_orders.errors import CorruptItemError
+from inventory_orders.store.record_rows import read_record, record_row
 from inventory_orders.store.rows import (
     decode,
     encode,
@@ -24,8 +25,6 @@ from inventory_orders.store.rows import (
     product_row,
     read_page,
     read_product,
-    read_record,
-    record_row,
 )
 from tests.support.bench import product
 

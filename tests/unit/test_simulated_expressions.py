@@ -5,7 +5,7 @@ import re
 import pytest
 from botocore.exceptions import ClientError
 
-from inventory_orders.store.rows import Table
+from inventory_orders.store.tables import Table
 from local.invoke import create_table
 from simulated_aws.expressions import (
     Scope,

@@ -11,7 +11,8 @@ from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.order import Order
 from inventory_orders.errors import PoisonMessageError
 from inventory_orders.messages.orders import parse_order
-from inventory_orders.store.rows import Table, decode
+from inventory_orders.store.rows import decode
+from inventory_orders.store.tables import Table
 from operations import queues
 from operations.dead_letters import TOO_MANY_DELIVERIES
 from operations.follow import Heard

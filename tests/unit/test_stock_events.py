@@ -7,8 +7,7 @@ import random
 import pytest
 
 from inventory_orders.clock import Deadline, SystemClock
-from inventory_orders.domain import allotments
-from inventory_orders.domain.allotments import PageKey, StockPart
+from inventory_orders.domain.allotments import PageKey
 from inventory_orders.domain.order import Order
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import (
@@ -23,9 +22,9 @@ from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.publishing import stock
 from inventory_orders.publishing.bus import Bus
 from inventory_orders.publishing.stock import StockWatch
-from inventory_orders.store import dynamodb
-from inventory_orders.store.actions import ConditionFailedError
-from inventory_orders.store.rows import stock_part_row
+from inventory_orders.store import stock_parts
+from inventory_orders.store.cancellations import ConditionFailedError
+from inventory_orders.store.stock_parts import StockPart, read_stock_parts, stock_part_row
 from local.invoke import FakeContext, load_handler
 from simulated_aws import ServiceError
 from tests.support.lanes import add_to_page_by_hand, lend
@@ -99,7 +98,9 @@ class Shop:
         products.delist(product_id, created_at, Deadline.after(10, SystemClock()))
 
     def parts(self):
-        return self.tables.store.read_stock_parts().values()
+        return read_stock_parts(
+            self.tables.store,
+        ).values()
 
     def ids(self):
         return [event["metadata"]["eventId"] for event in self.bridge.taken]
@@ -124,8 +125,7 @@ class Shop:
 @pytest.fixture
 def shop(monkeypatch):
     # Products of few parts, so that each part has several.
-    for module in (allotments, dynamodb):
-        monkeypatch.setattr(module, "STOCK_PARTS", 2)
+    monkeypatch.setattr(stock_parts, "STOCK_PARTS", 2)
     with tables_in_memory() as tables:
         shop = Shop(tables)
         for product_id in ("tea", "mug", "pot"):
@@ -398,7 +398,7 @@ def test_a_part_has_room_for_50_000_products_with_long_ids():
     chance = random.Random(0)
     levels = {
         f"{chance.getrandbits(256):064x}": (f"{number:032}", number, "OUT_OF_STOCK")
-        for number in range(50_000 // allotments.STOCK_PARTS)
+        for number in range(50_000 // stock_parts.STOCK_PARTS)
     }
     row = stock_part_row(StockPart(1, 1, "", levels, pending=[*levels]))
     assert len(row["levels"]) < 400_000 / 4

@@ -17,7 +17,6 @@ from botocore.exceptions import (
 
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.allocation import Allocation
-from inventory_orders.domain.allotments import STOCK_PARTS, StockPart
 from inventory_orders.domain.change import IdempotencyMatch
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_record import OrderRecord
@@ -33,10 +32,18 @@ from inventory_orders.errors import (
     ThrottledError,
 )
 from inventory_orders.products.catalogue import ProductCatalogue
-from inventory_orders.store import dynamodb, rows
-from inventory_orders.store.actions import ConditionFailedError, TransactionCancelledError
+from inventory_orders.store import lists, rows
+from inventory_orders.store.actions import record_action, transaction_actions
+from inventory_orders.store.cancellations import ConditionFailedError, TransactionCancelledError
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
-from inventory_orders.store.rows import Table
+from inventory_orders.store.lists import list_holds
+from inventory_orders.store.stock_parts import (
+    STOCK_PARTS,
+    StockPart,
+    read_stock_parts,
+    write_stock_part,
+)
+from inventory_orders.store.tables import Table
 from simulated_aws import ServiceError, answered_by
 from tests.support.bench import product, stored
 
@@ -45,7 +52,7 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 def write(store, changes, shelf, now=NOW):
     for transaction in plan(changes, Supply(Allocation(shelf))).transactions:
-        store.write(store.transaction_actions(transaction, now), str(uuid4()))
+        store.write(transaction_actions(transaction, now), str(uuid4()))
 
 
 def put_product(value, **more):
@@ -68,21 +75,21 @@ def read_product(store, product_id="p"):
     "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_Query.html",
 )
 def test_holds_are_listed_by_shard_in_the_order_of_their_ends_page_by_page(each_store, monkeypatch):
-    monkeypatch.setattr(dynamodb, "_HOLDS_OF_A_PAGE", 3)
+    monkeypatch.setattr(lists, "_HOLDS_OF_A_PAGE", 3)
     ids = [f"o-{number}" for number in range(400) if zlib.crc32(f"o-{number}".encode()) % 32 == 7]
     ends = {order_id: f"2026-01-01T00:00:{n:02}.000000+00:00" for n, order_id in enumerate(ids)}
     for order_id, end in reversed(ends.items()):
         held = OrderRecord(order_id, "u", (), "PENDING", 1, end, end, expires_at=end)
-        each_store.write([each_store.record_action(NewRecord(held))], str(uuid4()))
+        each_store.write([record_action(NewRecord(held))], str(uuid4()))
     over = OrderRecord("over", "u", (), "CONFIRMED", 1, NOW.isoformat(), NOW.isoformat())
-    each_store.write([each_store.record_action(NewRecord(over))], str(uuid4()))
-    pages = [each_store.list_holds(7, ends[ids[7]])]
+    each_store.write([record_action(NewRecord(over))], str(uuid4()))
+    pages = [list_holds(each_store, 7, ends[ids[7]])]
     while (last := pages[-1][1]) is not None:
-        pages.append(each_store.list_holds(7, ends[ids[7]], last))
+        pages.append(list_holds(each_store, 7, ends[ids[7]], last))
     assert [hold.id for holds, _ in pages for hold in holds] == ids[:8]
-    assert pages[0][0][0] == dynamodb.ListPosition(ends[ids[0]], ids[0])
+    assert pages[0][0][0] == lists.ListPosition(ends[ids[0]], ids[0])
     assert [len(holds) for holds, _ in pages[:3]] == [3, 3, 2]
-    assert each_store.list_holds(8, ends[ids[7]]) == ([], None)
+    assert list_holds(each_store, 8, ends[ids[7]]) == ([], None)
 
 
 @pytest.mark.aws(
@@ -358,13 +365,26 @@ def test_what_is_decided_on_is_read_with_strong_consistency():
 
 
 def test_what_was_published_is_written_by_the_one_who_read_it_last(each_store):
-    parts = each_store.read_stock_parts()
+    parts = read_stock_parts(
+        each_store,
+    )
     assert list(parts.values()) == [StockPart(number) for number in range(STOCK_PARTS)]
     level = ("2026-01-01T00:00:00.000000+00:00", -3, "OUT_OF_STOCK")
     first = replace(parts[7], at="2026", levels={"p": level}, pending=["p"])
-    written = each_store.write_stock_part(first)
-    assert each_store.read_stock_parts()[7] == written == replace(first, version=1)
+    written = write_stock_part(each_store, first)
+    assert (
+        read_stock_parts(
+            each_store,
+        )[7]
+        == written
+        == replace(first, version=1)
+    )
     with pytest.raises(ConditionFailedError):
-        each_store.write_stock_part(replace(first, at="2027"))
-    assert each_store.write_stock_part(replace(written, pending=[])).version == 2
-    assert each_store.read_stock_parts()[7].pending == []
+        write_stock_part(each_store, replace(first, at="2027"))
+    assert write_stock_part(each_store, replace(written, pending=[])).version == 2
+    assert (
+        read_stock_parts(
+            each_store,
+        )[7].pending
+        == []
+    )

@@ -6,7 +6,7 @@ from botocore.stub import Stubber
 
 from inventory_orders.publishing.streams import unread_streams
 from inventory_orders.store.dynamodb import Store
-from inventory_orders.store.rows import Table
+from inventory_orders.store.tables import Table
 
 ARN = "arn:aws:dynamodb:eu-west-1:123456789012:table/{}/stream/2026-01-01T00:00:00.000"
 OF = {table: ARN.format(table.value) for table in (Table.ORDERS, Table.PRODUCTS)}

@@ -20,8 +20,11 @@ from inventory_orders.lanes.idle import (
     return_idle_units,
 )
 from inventory_orders.products.catalogue import ProductCatalogue
-from inventory_orders.store.actions import TransactionCancelledError
-from inventory_orders.store.rows import Table, encode
+from inventory_orders.store.actions import transaction_actions
+from inventory_orders.store.cancellations import TransactionCancelledError
+from inventory_orders.store.lane_leases import lease_lane
+from inventory_orders.store.rows import encode
+from inventory_orders.store.tables import Table
 from local.invoke import create_table
 from simulated_aws import ServiceError, SimulatedAws, answered_directly_by, virtual_time
 from tests.support import lanes
@@ -49,7 +52,7 @@ class Shop(Tables):
 
     def lease(self, lane):
         until = self.clock.now() + LEASE_SECONDS
-        self.store.lease_lane(lane, "owner", SystemClock().now(), until)
+        lease_lane(self.store, lane, "owner", SystemClock().now(), until)
 
     def allocation(self, product_id, *lanes):
         keys = [PageKey.of(lane, product_id) for lane in (DEPOT, *lanes)]
@@ -59,7 +62,7 @@ class Shop(Tables):
     def write(self, allocation):
         updates, pages, _ = allocation.changes()
         transaction = Transaction(updates, (), pages)
-        request = self.store.transaction_actions(transaction, SystemClock().now())
+        request = transaction_actions(transaction, SystemClock().now())
         self.store.write(request, f"write-at-{self.clock.now()}")
 
     def sweep(self, seconds=40.0):

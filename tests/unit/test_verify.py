@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 from typer.testing import CliRunner
 
 from cli import main, verification
-from inventory_orders.store.actions import CancellationReason, TransactionCancelledError
+from inventory_orders.store.cancellations import CancellationReason, TransactionCancelledError
 from operations import account, queues, verify
 from operations.errors import UserError
 from operations.follow import Heard

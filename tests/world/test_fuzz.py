@@ -37,7 +37,8 @@ from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.products.lease import Lease
 from inventory_orders.publishing.bus import Bus
 from inventory_orders.store.dynamodb import Store
-from inventory_orders.store.rows import Table, decode
+from inventory_orders.store.rows import decode
+from inventory_orders.store.tables import Table
 from local.invoke import FakeContext, create_table, function_names, load_handler
 from operations.redrive import CAUSES
 from simulated_aws import SimulatedAws, answered_directly_by

@@ -13,7 +13,8 @@ from infra.queues import MAX_RECEIVE_COUNT
 from inventory_orders.invocation import runtime
 from inventory_orders.retry import LONGEST_DELAY_SECONDS
 from inventory_orders.store.dynamodb import CLIENT_CONFIG
-from inventory_orders.store.rows import KEYS, Table, decode, read_page
+from inventory_orders.store.rows import decode, read_page
+from inventory_orders.store.tables import KEYS, Table
 from local.invoke import FakeContext, load_handler
 from operations.books import add_up
 from simulated_aws import ServiceError, SimulatedAws, answered_by, virtual_time

@@ -43,8 +43,10 @@ from inventory_orders.invocation.telemetry import emit_orders, logger
 from inventory_orders.messages.commands import order_command
 from inventory_orders.messages.documents import checked_id
 from inventory_orders.messages.orders import order_in
-from inventory_orders.store.dynamodb import WORST_CASE_SECONDS_OF_ONE_CALL, ListPosition
-from inventory_orders.store.rows import record_row
+from inventory_orders.store import lists
+from inventory_orders.store.dynamodb import WORST_CASE_SECONDS_OF_ONE_CALL
+from inventory_orders.store.lists import ListPosition
+from inventory_orders.store.record_rows import record_row
 
 MAX_WAIT_SECONDS = 25
 """API Gateway ends a request after 30 s: docs.aws.amazon.com/apigateway/latest/developerguide/http-api-quotas.html."""
@@ -227,9 +229,9 @@ def list_orders(request: Request, caller: Caller) -> HttpAnswer:
     def read_page(after: ListPosition | None) -> Listed:
         places, has_more = client.call(
             lambda: (
-                client.store.list_to_fulfil(limit, after)
+                lists.list_to_fulfil(client.store, limit, after)
                 if user_id is None
-                else client.store.list_orders(user_id, limit, after)
+                else lists.list_orders(client.store, user_id, limit, after)
             ),
             deadline,
         )

@@ -25,7 +25,9 @@ from inventory_orders.invocation import direct
 from inventory_orders.invocation.telemetry import logger
 from inventory_orders.lanes.observe import StockLevel, estimate_levels, read_level
 from inventory_orders.messages.documents import checked_id, not_one_of
-from inventory_orders.store.dynamodb import READ_LIMIT, ListPosition, Snapshot
+from inventory_orders.store import lists
+from inventory_orders.store.dynamodb import READ_LIMIT, Snapshot
+from inventory_orders.store.lists import ListPosition
 
 Shown = dict[str, Any]
 
@@ -135,7 +137,7 @@ def list_stock(request: Request, caller: Caller) -> HttpAnswer:
     client, deadline = reading()
 
     def read_page(after: ListPosition | None) -> Listed:
-        found, last = client.call(lambda: client.store.list_products(limit, after), deadline)
+        found, last = client.call(lambda: lists.list_products(client.store, limit, after), deadline)
         levels = estimate_levels(client, found, deadline)
         shown = [
             shown_level(level)
@@ -172,7 +174,7 @@ def _adjustments(
 ) -> tuple[list[Shown], ListPosition | None]:
     client, deadline = reading()
     rows, last = client.call(
-        lambda: client.store.list_adjustments(product_id, limit, after), deadline
+        lambda: lists.list_adjustments(client.store, product_id, limit, after), deadline
     )
     if not rows and after is None:
         # Each incarnation has its opening.
@@ -207,7 +209,7 @@ def list_history(request: Request, caller: Caller) -> HttpAnswer:
             entries += ({"action": "adjust", "at": a.pop("appliedAt", ""), **a} for a in booked)
             if after is not None:
                 return {"entries": entries, "unreadable": unreadable}, after
-        orders, last = client.call(lambda: client.store.list_all_orders(after), deadline)
+        orders, last = client.call(lambda: lists.list_all_orders(client.store, after), deadline)
         for order_id, order in orders.items():
             # The units of a line are as they were stored.
             if isinstance(order, OrderRecord) and all(

@@ -22,7 +22,7 @@ from inventory_orders.errors import InventoryOrdersError, LeaseHeldError, Verdic
 from inventory_orders.invocation import runtime
 from inventory_orders.messages.documents import checked_id, shown_key, strict_json
 from inventory_orders.portions import in_portions
-from inventory_orders.store.dynamodb import ListPosition
+from inventory_orders.store.lists import ListPosition
 
 Listed = tuple[dict[str, Any], ListPosition | None]
 """A page of a list: its parts by name, and where to go on; None at the end."""

@@ -6,7 +6,7 @@ rows of products, and the other lanes are filled from it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
@@ -110,35 +110,3 @@ class LaneLease:
     owner: str
     ends_at: float
     wait: float = 0.0
-
-
-STOCK_PARTS = 100
-"""Items that hold what was last published of all products' stock. One request reads them; with 50,000 products each has
-11 KB."""
-
-Level = tuple[str, int, str]
-"""What is published of a product: its `createdAt`, units on hand, and status."""
-
-
-@dataclass(frozen=True, slots=True)
-class StockPart:
-    """What was last published of the stock of some products.
-
-    Attributes:
-        number: Below `STOCK_PARTS`.
-        version: 0 if it was never written.
-        at: When the newest levels were seen.
-        levels: By product id.
-        pending: Products whose levels, seen at `at`, may not have been published.
-    """
-
-    number: int
-    version: int = 0
-    at: str = ""
-    levels: dict[str, Level] = field(default_factory=dict)
-    pending: Sequence[str] = ()
-
-    @staticmethod
-    def of(product_id: str) -> int:
-        """The number of the part that a product belongs to."""
-        return crc32(product_id.encode()) % STOCK_PARTS

@@ -12,7 +12,6 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from inventory_orders.domain.allotments import Level
 from inventory_orders.domain.order_record import OrderAction, OrderStatus, units_by_line
 from inventory_orders.domain.product import ProductStatus
 from inventory_orders.domain.record import NOTES
@@ -201,6 +200,10 @@ def product_events(before: Image | None, after: Image | None) -> tuple[Event, ..
     }
     event_id = f"{product['productId']}@{product['createdAt']}#{product['version']}#{kind}"
     return (Event(kind, product["productId"], event_id, product["lastUpdatedAt"], product),)
+
+
+Level = tuple[str, int, str]
+"""What is published of a product: its `createdAt`, units on hand, and status."""
 
 
 def stock_event(product_id: str, level: Level, at: str) -> Event:

@@ -42,12 +42,12 @@ from inventory_orders.errors import StoreError, Verdict
 from inventory_orders.lanes.lane import Lanes
 from inventory_orders.lanes.supply import end_visit, supply
 from inventory_orders.retry import LEASE_POLL_SECONDS, RetryPolicy
-from inventory_orders.store.actions import (
+from inventory_orders.store.actions import ActionKind
+from inventory_orders.store.cancellations import (
     CONDITION_FAILED,
     INVALID,
     RIVAL,
     THROTTLED,
-    ActionKind,
     CancellationReason,
     TransactionCancelledError,
 )

@@ -17,7 +17,7 @@ from inventory_orders.errors import (
     Verdict,
     VerdictError,
 )
-from inventory_orders.store.actions import TransactionCancelledError
+from inventory_orders.store.cancellations import TransactionCancelledError
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,18 +19,18 @@ from inventory_orders.errors import (
     UnpublishableError,
 )
 from inventory_orders.retry import RetryPolicy
-from inventory_orders.store.actions import (
+from inventory_orders.store.actions import Action, ActionKind
+from inventory_orders.store.cancellations import (
     CONDITION_FAILED,
     RIVAL,
     THROTTLED,
     TRANSIENT,
-    Action,
-    ActionKind,
     CancellationReason,
     TransactionCancelledError,
     existing,
 )
-from inventory_orders.store.dynamodb import READ_LIMIT, ListPosition, Snapshot, Store
+from inventory_orders.store.dynamodb import READ_LIMIT, Snapshot, Store
+from inventory_orders.store.lists import ListPosition
 from inventory_orders.store.rows import Key
 
 A = TypeVar("A")

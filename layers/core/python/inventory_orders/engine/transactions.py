@@ -10,13 +10,13 @@ from inventory_orders.domain.planner import Chain, Transaction
 from inventory_orders.domain.product import ProductStatus
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import StoreError, Verdict
-from inventory_orders.store.actions import (
+from inventory_orders.store.actions import ActionKind, transaction_actions
+from inventory_orders.store.cancellations import (
     CONDITION_FAILED,
     INVALID,
     RIVAL,
     THROTTLED,
     TRANSIENT,
-    ActionKind,
     TransactionCancelledError,
 )
 
@@ -77,7 +77,7 @@ def _send(
     transaction, stats = attempt.transaction, attempt.stats
     now = client.clock.now()
     attempt.at = timestamp(now)
-    actions = client.store.transaction_actions(transaction, now)
+    actions = transaction_actions(transaction, now)
     if not actions:
         return
     skips_throttled = skips_throttled or len(transaction.updates) > 1

@@ -15,8 +15,8 @@ from inventory_orders.engine.memory import BoundedDict
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import OutcomeUnknownError, StoreError, ThrottledError
 from inventory_orders.retry import RetryPolicy
-from inventory_orders.store.dynamodb import ListPosition
-from inventory_orders.store.rows import EXPIRY_SHARDS
+from inventory_orders.store.lists import ListPosition, list_holds
+from inventory_orders.store.tables import EXPIRY_SHARDS
 
 AHEAD_SECONDS = 120.0
 """How long before its end a hold is sent: two sweeps, so that one may fail."""
@@ -109,7 +109,7 @@ class EndingHolds:
             shard, after = place
             try:
                 return self.client.call(
-                    lambda: self.client.store.list_holds(shard, until, after), self.deadline
+                    lambda: list_holds(self.client.store, shard, until, after), self.deadline
                 )
             except (ThrottledError, OutcomeUnknownError) as error:
                 self.report.unfinished = str(error)

@@ -16,7 +16,7 @@ from inventory_orders.errors import ConfigurationError, UnsupportedEventError
 from inventory_orders.invocation import sqs
 from inventory_orders.invocation.sqs import QueueAccess, QueueUrls
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, WORST_CASE_SECONDS_OF_ONE_CALL, Store
-from inventory_orders.store.rows import Table
+from inventory_orders.store.tables import Table
 
 if TYPE_CHECKING:
     from inventory_orders.engine.loop import Engine

@@ -26,8 +26,14 @@ from inventory_orders.errors import (
 from inventory_orders.lanes.lane import acquire_depot, release_depot
 from inventory_orders.lanes.recall import reclaim
 from inventory_orders.retry import RetryPolicy
-from inventory_orders.store.actions import CONDITION_FAILED, TRANSIENT, TransactionCancelledError
+from inventory_orders.store.actions import transaction_actions
+from inventory_orders.store.cancellations import (
+    CONDITION_FAILED,
+    TRANSIENT,
+    TransactionCancelledError,
+)
 from inventory_orders.store.dynamodb import Store
+from inventory_orders.store.lane_leases import read_lane_leases
 
 IDLE_SECONDS = 120.0
 """The rows reclaim what a page of the depot holds after so many seconds without a write of the page."""
@@ -105,7 +111,7 @@ class _IdleReturn:
         """Move the units of lanes without a live lease to the depot. A lane that was never leased has no pages."""
         now = self._client.clock.now().timestamp()
         leases = self._client.call(
-            lambda: self._client.store.read_lane_leases(range(1, MAX_LANES + 1)), self._deadline
+            lambda: read_lane_leases(self._client.store, range(1, MAX_LANES + 1)), self._deadline
         )
         self._lanes_in_use = {lease.lane for lease in leases if lease.ends_at > now}
         idle = sorted({lease.lane for lease in leases} - self._lanes_in_use)
@@ -127,7 +133,7 @@ class _IdleReturn:
             if allocation.touched:
                 transaction = replace(Transaction.of(allocation), release=visit)
                 now = self._client.clock.now()
-                actions = self._client.store.transaction_actions(transaction, now)
+                actions = transaction_actions(transaction, now)
                 self._client.write(actions, self._deadline, self._stats)
                 is_written = True
         except TransactionCancelledError as lost:

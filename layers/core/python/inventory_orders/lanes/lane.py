@@ -23,6 +23,7 @@ from inventory_orders.errors import (
     ThrottledError,
 )
 from inventory_orders.lanes.demand import Demand
+from inventory_orders.store.lane_leases import lease_lane, read_lane_leases, release_lane
 
 LANE_SECONDS = 60.0
 """How long a lane's lease lasts without use: then the units go where they are needed."""
@@ -90,7 +91,7 @@ class Lanes:
         now = self._client.clock.now()
         until = now.timestamp() + LANE_SECONDS
         lease = self._client.call(
-            lambda: self._client.store.lease_lane(lane, self._owner, now, until), deadline, stats
+            lambda: lease_lane(self._client.store, lane, self._owner, now, until), deadline, stats
         )
         kept = self._lease is not None and self._lease.ends_at > now.timestamp()
         self._lease = lease if lease.owner == self._owner else None
@@ -102,7 +103,7 @@ class Lanes:
         self._refreshed_at = self._client.clock.monotonic()
         lanes = range(1, self.most + 1)
         leases = self._client.call(
-            lambda: self._client.store.read_lane_leases(lanes), deadline, stats
+            lambda: read_lane_leases(self._client.store, lanes), deadline, stats
         )
         now = self._client.clock.now().timestamp()
         live = {lease.lane for lease in leases if lease.ends_at > now}
@@ -221,8 +222,8 @@ def acquire_depot(
     while client.pause(delay, deadline):
         waited, now = clock.monotonic() - began, clock.now()
         try:
-            lease = client.store.lease_lane(
-                DEPOT, owner, now, now.timestamp() + VISIT_SECONDS, waited, dead
+            lease = lease_lane(
+                client.store, DEPOT, owner, now, now.timestamp() + VISIT_SECONDS, waited, dead
             )
         except (ThrottledError, OutcomeUnknownError) as error:
             # A transaction that releases the depot is in flight: it will be free in a moment.
@@ -252,4 +253,4 @@ def release_depot(
 ) -> None:
     """End the lease of the depot, unless a transaction has. A lease that cannot be released ends by itself."""
     with contextlib.suppress(StoreError):
-        client.call(lambda: client.store.release_lane(lease), deadline, stats, attempts=3)
+        client.call(lambda: release_lane(client.store, lease), deadline, stats, attempts=3)

@@ -20,13 +20,12 @@ from inventory_orders.engine.retrying_client import CommitStats, RetryingClient,
 from inventory_orders.errors import CorruptItemError, ThrottledError
 from inventory_orders.lanes.lane import acquire_depot, release_depot
 from inventory_orders.portions import in_portions
-from inventory_orders.store.actions import (
+from inventory_orders.store.actions import Action, ActionKind, transaction_actions
+from inventory_orders.store.cancellations import (
     CONDITION_FAILED,
     INVALID,
     THROTTLED,
     TRANSIENT,
-    Action,
-    ActionKind,
     TransactionCancelledError,
 )
 from inventory_orders.store.rows import Key
@@ -315,7 +314,7 @@ class _Recall:
 
     def _actions(self, transaction: Transaction) -> list[Action]:
         """The actions of a transaction, with the caller's own for the rows that reclaim their units."""
-        actions = self._client.store.transaction_actions(transaction, self._client.clock.now())
+        actions = transaction_actions(transaction, self._client.clock.now())
         if self._to_row is None or self._to_row.change is None:
             return actions
         reclaimed = [update for update in transaction.updates if not update.after.lent_to]

@@ -13,14 +13,7 @@ from itertools import islice
 
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.allocation import Allocation
-from inventory_orders.domain.allotments import (
-    DEPOT,
-    MAX_PRODUCTS,
-    PAGES,
-    Page,
-    PageEntry,
-    PageKey,
-)
+from inventory_orders.domain.allotments import DEPOT, MAX_PRODUCTS, PAGES, Page, PageEntry, PageKey
 from inventory_orders.domain.planner import Chain, Limits, Supply, Transaction
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.engine.batch import Batch

@@ -36,15 +36,20 @@ from inventory_orders.errors import (
 from inventory_orders.lanes.recall import Reclaim, reclaim
 from inventory_orders.retry import LEASE_POLL_SECONDS
 from inventory_orders.store.actions import (
-    CONDITION_FAILED,
-    INVALID,
     Action,
     ActionKind,
+    product_create_action,
+    product_delete_action,
+    product_replace_action,
+    record_action,
+)
+from inventory_orders.store.cancellations import (
+    CONDITION_FAILED,
+    INVALID,
     ConditionFailedError,
     TransactionCancelledError,
     existing,
 )
-from inventory_orders.store.dynamodb import Store
 from inventory_orders.store.expressions import Write, details_write, price_write
 
 _FIXED = (
@@ -172,7 +177,7 @@ class ProductCatalogue:
         moment = self.client.clock.now()
         if wanted is not None:
             after = replace(_next(whole, wanted), last_updated_at=timestamp(moment))
-            action = self.client.store.product_replace_action(stored, after, moment)
+            action = product_replace_action(stored, after, moment)
             return Update(stored, after), [action]
         closing = AdjustmentRecord(
             stored.product_id,
@@ -184,8 +189,8 @@ class ProductCatalogue:
             timestamp(moment),
         )
         return Update(stored, stored), [
-            self.client.store.product_delete_action(stored, moment),
-            self.client.store.record_action(NewRecord(closing)),
+            product_delete_action(stored, moment),
+            record_action(NewRecord(closing)),
         ]
 
     def _unlocked(
@@ -272,7 +277,7 @@ class ProductCatalogue:
             StoreError: DynamoDB failed.
         """
         product = product_to_create(new, timestamp(self.client.clock.now()))
-        actions = create_actions(self.client.store, product)
+        actions = create_actions(product)
         try:
             self.client.write(
                 actions, deadline or Deadline.after(10.0, self.client.clock), self.stats
@@ -485,7 +490,7 @@ def product_to_create(new: NewProduct, at: str) -> Product:
     )
 
 
-def create_actions(store: Store, product: Product) -> list[Action]:
+def create_actions(product: Product) -> list[Action]:
     """The actions that create a product and open its books."""
     opening = AdjustmentRecord(
         product.product_id,
@@ -496,7 +501,7 @@ def create_actions(store: Store, product: Product) -> list[Action]:
         product.version,
         product.created_at,
     )
-    return [store.product_create_action(product), store.record_action(NewRecord(opening))]
+    return [product_create_action(product), record_action(NewRecord(opening))]
 
 
 def opening_key(product: Product) -> AdjustmentKey:

@@ -14,7 +14,8 @@ from inventory_orders.engine.memory import BoundedDict
 from inventory_orders.engine.outcomes import ChangeOutcome, CommitReport
 from inventory_orders.engine.retrying_client import CommitStats, read_product
 from inventory_orders.errors import Verdict, VerdictError
-from inventory_orders.store.actions import Action, ActionKind, TransactionCancelledError
+from inventory_orders.store.actions import Action, ActionKind, product_action, record_action
+from inventory_orders.store.cancellations import TransactionCancelledError
 from inventory_orders.store.expressions import decrement_write
 
 
@@ -89,8 +90,8 @@ class AtomicDecrement:
             notes=notes,
         )
         return [
-            client.store.product_action(product_id, decrement_write(product, quantity, moment)),
-            client.store.record_action(NewRecord(record)),
+            product_action(product_id, decrement_write(product, quantity, moment)),
+            record_action(NewRecord(record)),
         ]
 
     def _remember(self, product: Product) -> Product:

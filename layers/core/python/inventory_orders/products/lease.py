@@ -43,7 +43,8 @@ from inventory_orders.errors import (
     VerdictError,
 )
 from inventory_orders.lanes.recall import Reclaim, reclaim
-from inventory_orders.store.actions import (
+from inventory_orders.store.actions import product_action, record_action
+from inventory_orders.store.cancellations import (
     TRANSIENT,
     ConditionFailedError,
     TransactionCancelledError,
@@ -284,10 +285,10 @@ class Lease:
             notes,
         )
         actions = [
-            self.client.store.product_action(
+            product_action(
                 self.product_id, count_write(before, after, self.owner, moment), by_version=True
             ),
-            self.client.store.record_action(NewRecord(count)),
+            record_action(NewRecord(count)),
         ]
         # A later attempt would be judged by a time that is long past. Where the lease is over, none can succeed.
         left = self.seconds_left()

@@ -12,14 +12,14 @@ from dataclasses import replace
 from functools import partial
 
 from inventory_orders.clock import Deadline, timestamp
-from inventory_orders.domain.allotments import Level, StockPart
-from inventory_orders.domain.events import stock_event
+from inventory_orders.domain.events import Level, stock_event
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import StoreUnavailableError, ThrottledError
 from inventory_orders.lanes.observe import StockLevel, estimate_levels, read_level
 from inventory_orders.publishing.bus import Bus
 from inventory_orders.publishing.publisher import Publisher
-from inventory_orders.store.dynamodb import ListPosition
+from inventory_orders.store.lists import ListPosition, list_products
+from inventory_orders.store.stock_parts import StockPart, read_stock_parts, write_stock_part
 
 # Products in one request.
 _TOGETHER = 1000
@@ -62,7 +62,7 @@ class StockWatch:
             StoreError: DynamoDB or the bus failed, another sweep came in between, or time ran out. The next call goes on.
         """
         at, published = timestamp(self._client.clock.now()), 0
-        parts = self._client.call(self._client.store.read_stock_parts, deadline)
+        parts = self._client.call(partial(read_stock_parts, self._client.store), deadline)
         changed = self._look(parts, deadline)
         for number in sorted(parts, key=lambda number: (number - self._first) % len(parts)):
             part, self._first = parts[number], number + 1
@@ -86,7 +86,7 @@ class StockWatch:
         if self._after is None:
             self._seen.clear()
         while True:
-            request = partial(self._client.store.list_products, _TOGETHER, self._after)
+            request = partial(list_products, self._client.store, _TOGETHER, self._after)
             snapshot, self._after = self._client.call(request, deadline)
             self._seen |= snapshot.products.keys() | snapshot.unreadable.keys()
             for product_id, level in estimate_levels(self._client, snapshot, deadline).items():
@@ -100,7 +100,7 @@ class StockWatch:
                 return changed
 
     def _write(self, part: StockPart, deadline: Deadline) -> StockPart:
-        request = partial(self._client.store.write_stock_part, part)
+        request = partial(write_stock_part, self._client.store, part)
         return self._client.update(request, deadline, CommitStats())
 
     def _publish_pending(self, part: StockPart, deadline: Deadline) -> int:

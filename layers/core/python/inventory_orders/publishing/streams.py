@@ -15,7 +15,8 @@ from inventory_orders.errors import (
 )
 from inventory_orders.publishing.publisher import Undeliverable
 from inventory_orders.store.dynamodb import Store, call
-from inventory_orders.store.rows import KEYS, Table, decode
+from inventory_orders.store.rows import decode
+from inventory_orders.store.tables import KEYS, Table
 
 
 def read_changes(event: object) -> list[Event | Undeliverable]:

@@ -1,31 +1,25 @@
-"""The actions of a transaction, each with a label, and the reasons for which one is cancelled."""
+"""The actions of transactions: what each kind of item is written with, and on which condition."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import Enum, auto
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-from inventory_orders.domain.allotments import LaneLease, Page, PageKey
-from inventory_orders.domain.product import Product
-from inventory_orders.domain.record import Record, RecordKey
-from inventory_orders.errors import CorruptItemError, ProductNotFoundError, StoreError
+from inventory_orders.clock import timestamp
+from inventory_orders.domain.record import NewRecord, OrderUpdate, RecordKey
+from inventory_orders.store.expressions import Write, as_read, assign, difference, end_lane_lease
+from inventory_orders.store.record_rows import record_row
+from inventory_orders.store.rows import Key, Row, encode, key_item, key_of, page_units, product_row
+from inventory_orders.store.tables import KEYS
 
 if TYPE_CHECKING:
-    from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
+    from datetime import datetime
 
-Found: TypeAlias = Product | Record | Page | LaneLease | CorruptItemError | None
-"""The item as stored: None if there is none, and the error that reading it raised if it breaks its table's contract."""
-
-CONDITION_FAILED = "ConditionalCheckFailed"
-RIVAL = "TransactionConflict"
-THROTTLED = frozenset({"ThrottlingError", "ProvisionedThroughputExceeded"})
-INVALID = frozenset({"ValidationError", "ItemCollectionSizeLimitExceeded"})
-"""Codes of cancellation after which no repetition can succeed."""
-
-TRANSIENT = THROTTLED | {"None", RIVAL}
-"""Codes of cancellation after which the same request may succeed."""
+    from inventory_orders.domain.allocation import PageUpdate
+    from inventory_orders.domain.planner import Transaction
+    from inventory_orders.domain.product import Product
 
 
 class ActionKind(Enum):
@@ -45,100 +39,145 @@ class Action:
     Attributes:
         kind: What it writes.
         subject: The key of the item: a product's id, a page's or a record's key, or the number of a lane.
-        request: As DynamoDB takes it.
+        operation: Of DynamoDB: `Put`, `Update`, `Delete` or `ConditionCheck`.
+        parameters: As DynamoDB takes them, but for the table's name.
         by_version: Whether its condition is the version that was read, so that a failed one means a faster rival.
     """
 
     kind: ActionKind
-    subject: str | PageKey | RecordKey | int
-    request: TransactWriteItemTypeDef
+    subject: Key | int
+    operation: str
+    parameters: Mapping[str, Any]
     by_version: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class CancellationReason:
-    """Why one action of a transaction was cancelled.
+def transaction_actions(transaction: Transaction, now: datetime) -> list[Action]:
+    """The actions of a transaction: its updates, its pages, the release of a lane, and its records, in their order.
 
-    Attributes:
-        code: `None` proves nothing about the action: the transaction failed because of another one.
-        found: What is stored, where the action's condition failed.
-        message: DynamoDB's words.
-        action: The action; None where the request had no label.
+    Args:
+        transaction: What to write.
+        now: The moment.
     """
-
-    code: str
-    found: Found = None
-    message: str = ""
-    action: Action | None = None
-
-    @property
-    def kind(self) -> ActionKind | None:
-        """The kind of item that the action would have written."""
-        return self.action.kind if self.action is not None else None
-
-    @property
-    def product_id(self) -> str:
-        """The product whose row the action would have written; empty for any other action."""
-        subject = self.action.subject if self.action is not None else None
-        return subject if isinstance(subject, str) else ""
-
-    @property
-    def by_version(self) -> bool:
-        """Whether the action's condition was the version that was read."""
-        return self.action is not None and self.action.by_version
+    at, after = timestamp(now), transaction.stock_after
+    actions = [_row_update(u.before, u.after, now) for u in transaction.updates]
+    actions += [_page_action(update, at) for update in transaction.pages]
+    if transaction.release is not None:
+        lease = transaction.release
+        actions.append(_action(ActionKind.LANE, lease.lane, end_lane_lease(lease.owner)))
+    actions += [
+        record_action(decision.change.record(decision.rejection, after, at))
+        for decision in transaction.decisions
+        if decision.has_record
+    ]
+    return actions
 
 
-class ConditionFailedError(StoreError):
-    """The condition of a write to one item did not hold; nothing was applied.
+def record_action(write: NewRecord | OrderUpdate) -> Action:
+    """The action that writes a record."""
+    if isinstance(write, NewRecord):
+        return _put_action(ActionKind.RECORD, write.record.key, record_row(write.record))
+    before, after = record_row(write.before), record_row(write.after)
+    update, values = difference(before, after)
+    condition = "#_version = :version AND #status = :status"
+    values |= {"version": before["_version"], "status": before["status"]}
+    if "userId" in before:
+        condition += " AND #userId = :userId"
+        values["userId"] = before["userId"]
+    else:
+        condition += " AND attribute_not_exists(#userId)"
+    return _action(ActionKind.RECORD, write.before.key, Write(update, condition, values))
 
-    Attributes:
-        found: The item as stored.
-    """
 
-    def __init__(self, found: Found) -> None:
-        super().__init__("ConditionalCheckFailedException", "the condition did not hold")
-        self.found = found
+def product_create_action(product: Product) -> Action:
+    """The action that creates a product, which must not exist."""
+    return _put_action(ActionKind.PRODUCT, product.product_id, product_row(product))
 
 
-def existing(found: Found, product_id: str) -> Product:
-    """The product as stored.
+def product_action(product_id: str, write: Write, *, by_version: bool = False) -> Action:
+    """The action that changes a product, which must exist; parameters as of `Action`."""
+    return _action(ActionKind.PRODUCT, product_id, write, by_version=by_version)
+
+
+def product_replace_action(before: Product, after: Product, now: datetime) -> Action:
+    """The action that takes a product from one state to another, attribute by attribute.
+
+    Args:
+        before: As it was read.
+        after: As it is to be.
+        now: The moment.
 
     Raises:
-        ProductNotFoundError: There is none.
-        CorruptItemError: It breaks the table's contract.
+        ValueError: Lanes may hold more of it, and would not be allowed to.
     """
-    if isinstance(found, CorruptItemError):
-        raise found
-    if not isinstance(found, Product):
-        raise ProductNotFoundError(f"there is no product {product_id}")
-    return found
+    if after.lent_to and not after.may_be_lent:
+        raise ValueError(
+            f"{after.product_id} is in lanes: reclaim its units before it becomes {after}"
+        )
+    return _row_update(before, after, now)
 
 
-class TransactionCancelledError(StoreError):
-    """Nothing was applied.
+def product_delete_action(product: Product, now: datetime) -> Action:
+    """The action that deletes a product, which must be as it was read.
 
-    Attributes:
-        reasons: One for each action, in the order of the request.
+    Args:
+        product: As it was read.
+        now: The moment. The same transaction has to reclaim what lanes hold of it.
     """
+    return _action(
+        ActionKind.PRODUCT,
+        product.product_id,
+        Write("", *as_read(product, now)),
+        "Delete",
+        by_version=True,
+    )
 
-    def __init__(self, reasons: Sequence[CancellationReason]) -> None:
-        super().__init__(
-            "TransactionCanceledException", ", ".join(reason.code for reason in reasons)
-        )
-        self.reasons = tuple(reasons)
 
-    def label(self, actions: Sequence[Action]) -> None:
-        """Give each reason its action. The only place that knows that DynamoDB answers them in their order."""
-        self.reasons = tuple(
-            replace(reason, action=action)
-            for reason, action in zip(self.reasons, actions, strict=False)
-        )
+def _action(
+    kind: ActionKind,
+    key: Key | int,
+    write: Write,
+    operation: str = "Update",
+    *,
+    by_version: bool = False,
+) -> Action:
+    return Action(kind, key, operation, {"Key": key_item(key), **write.parameters}, by_version)
 
-    def of(self, kind: ActionKind) -> list[CancellationReason]:
-        """The reasons of the actions of a kind."""
-        return [reason for reason in self.reasons if reason.kind is kind]
 
-    @property
-    def codes(self) -> set[str]:
-        """The codes of all reasons."""
-        return {reason.code for reason in self.reasons}
+def _row_update(before: Product, after: Product, now: datetime) -> Action:
+    """The action that changes a row as it was read. Only a lease's owner takes its fence along."""
+    is_owner = after.lock_version != before.lock_version
+    row = product_row(after) | {"lastUpdatedAt": timestamp(now)}
+    update, values = difference(product_row(before), row)
+    condition, read = as_read(before, now, before.locked_by if is_owner else None)
+    return product_action(
+        before.product_id, Write(update, condition, values | read), by_version=True
+    )
+
+
+def _page_action(update: PageUpdate, at: str) -> Action:
+    before, after = update.before, update.after
+    if before.version:
+        condition = "#_version = :version AND #epoch = :epoch"
+        values: dict[str, Any] = {"version": before.version, "epoch": before.epoch}
+    else:
+        condition, values = "attribute_not_exists(#page)", {}
+    if update.is_check:
+        check = Write("", condition, values)
+        return _action(ActionKind.PAGE, before.key, check, "ConditionCheck", by_version=True)
+    expression, new = assign(
+        {
+            "units": page_units(after),
+            "_version": after.version,
+            "epoch": after.epoch,
+            "lastUpdatedAt": at,
+        }
+    )
+    write = Write(expression, condition, values | new)
+    return _action(ActionKind.PAGE, before.key, write, by_version=True)
+
+
+def _put_action(kind: ActionKind, key: str | RecordKey, row: Row) -> Action:
+    """The action that writes a row which must not exist."""
+    table, _ = key_of(key)
+    absent = Write("", f"attribute_not_exists(#{KEYS[table][0]})", {})
+    return Action(kind, key, "Put", {"Item": encode(row), **absent.parameters})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,7 +11,9 @@ from typing import Any
 
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.product import DETAILS, CatalogueEvent, Product, ProductStatus
-from inventory_orders.store.rows import LOCK, Row
+from inventory_orders.store.rows import LOCK, Row, encode
+
+_ALIAS = re.compile(r"#(\w+)")
 
 # The version alone would not do: it restarts at 1 when a product is deleted and made again.
 AS_READ = "#_version = :version AND #createdAt = :createdAt"
@@ -31,7 +34,7 @@ class Write:
     """A conditional write of an item.
 
     Attributes:
-        update: The update expression, each attribute as `#name`.
+        update: The update expression, each attribute as `#name`; empty if nothing is updated.
         condition: The condition expression.
         values: For the placeholders of both, without the colon.
     """
@@ -39,6 +42,27 @@ class Write:
     update: str
     condition: str
     values: Mapping[str, Any]
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """As DynamoDB takes them, which refuses empty ones."""
+        parameters = {
+            "UpdateExpression": self.update,
+            "ConditionExpression": self.condition,
+            "ExpressionAttributeNames": aliases(self.update, self.condition),
+            "ExpressionAttributeValues": placeholders(self.values),
+        }
+        return {name: value for name, value in parameters.items() if value}
+
+
+def aliases(*expressions: str) -> dict[str, str]:
+    """Every attribute of the expressions, aliased: many of our names are reserved words."""
+    return {f"#{name}": name for text in expressions for name in _ALIAS.findall(text)}
+
+
+def placeholders(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values as DynamoDB takes them, each with a colon."""
+    return encode({f":{name}": value for name, value in values.items()})
 
 
 def unix(moment: datetime) -> Decimal:
@@ -188,6 +212,11 @@ def _lock(
     changed = {"lockedBy": owner, "lockTime": until, "lastUpdatedAt": timestamp(moment)}
     computed = "#lockVersion = #_version + :one, #_version = #_version + :one"
     return _raising(changed, condition, values, computed=computed)
+
+
+def end_lane_lease(owner: str) -> Write:
+    """End the lease on a lane, if it is still this owner's."""
+    return Write("REMOVE #lockedBy, #lockTime, #lockWait", OWNED, {"owner": owner})
 
 
 def end_lease(owner: str, moment: datetime) -> Write:

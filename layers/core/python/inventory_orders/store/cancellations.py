@@ -1,0 +1,114 @@
+"""Why writes are refused: what DynamoDB says of each action of a transaction, and what came back with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from inventory_orders.domain.allotments import LaneLease, Page
+from inventory_orders.domain.product import Product
+from inventory_orders.domain.record import Record
+from inventory_orders.errors import CorruptItemError, ProductNotFoundError, StoreError
+from inventory_orders.store.actions import Action, ActionKind
+
+Found: TypeAlias = Product | Record | Page | LaneLease | CorruptItemError | None
+"""The item as stored: None if there is none, and the error that reading it raised if it breaks its table's contract."""
+
+CONDITION_FAILED = "ConditionalCheckFailed"
+RIVAL = "TransactionConflict"
+THROTTLED = frozenset({"ThrottlingError", "ProvisionedThroughputExceeded"})
+INVALID = frozenset({"ValidationError", "ItemCollectionSizeLimitExceeded"})
+"""Codes of cancellation after which no repetition can succeed."""
+
+TRANSIENT = THROTTLED | {"None", RIVAL}
+"""Codes of cancellation after which the same request may succeed."""
+
+
+@dataclass(frozen=True, slots=True)
+class CancellationReason:
+    """Why one action of a transaction was cancelled.
+
+    Attributes:
+        code: `None` proves nothing about the action: the transaction failed because of another one.
+        found: What is stored, where the action's condition failed.
+        message: DynamoDB's words.
+        action: The action; None where the request had no label.
+    """
+
+    code: str
+    found: Found = None
+    message: str = ""
+    action: Action | None = None
+
+    @property
+    def kind(self) -> ActionKind | None:
+        """The kind of item that the action would have written."""
+        return self.action.kind if self.action is not None else None
+
+    @property
+    def product_id(self) -> str:
+        """The product whose row the action would have written; empty for any other action."""
+        subject = self.action.subject if self.action is not None else None
+        return subject if isinstance(subject, str) else ""
+
+    @property
+    def by_version(self) -> bool:
+        """Whether the action's condition was the version that was read."""
+        return self.action is not None and self.action.by_version
+
+
+class ConditionFailedError(StoreError):
+    """The condition of a write to one item did not hold; nothing was applied.
+
+    Attributes:
+        found: The item as stored.
+    """
+
+    def __init__(self, found: Found) -> None:
+        super().__init__("ConditionalCheckFailedException", "the condition did not hold")
+        self.found = found
+
+
+def existing(found: Found, product_id: str) -> Product:
+    """The product as stored.
+
+    Raises:
+        ProductNotFoundError: There is none.
+        CorruptItemError: It breaks the table's contract.
+    """
+    if isinstance(found, CorruptItemError):
+        raise found
+    if not isinstance(found, Product):
+        raise ProductNotFoundError(f"there is no product {product_id}")
+    return found
+
+
+class TransactionCancelledError(StoreError):
+    """Nothing was applied.
+
+    Attributes:
+        reasons: One for each action, in the order of the request.
+    """
+
+    def __init__(self, reasons: Sequence[CancellationReason]) -> None:
+        super().__init__(
+            "TransactionCanceledException", ", ".join(reason.code for reason in reasons)
+        )
+        self.reasons = tuple(reasons)
+
+    def label(self, actions: Sequence[Action]) -> None:
+        """Give each reason its action. The only place that knows that DynamoDB answers them in their order."""
+        self.reasons = tuple(
+            replace(reason, action=action)
+            for reason, action in zip(self.reasons, actions, strict=False)
+        )
+
+    def of(self, kind: ActionKind) -> list[CancellationReason]:
+        """The reasons of the actions of a kind."""
+        return [reason for reason in self.reasons if reason.kind is kind]
+
+    @property
+    def codes(self) -> set[str]:
+        """The codes of all reasons."""
+        return {reason.code for reason in self.reasons}

@@ -1,0 +1,89 @@
+"""The leases of lanes: requests that take, keep, read and end them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime
+from decimal import Decimal
+
+from inventory_orders.domain.allotments import LaneLease
+from inventory_orders.store.cancellations import ConditionFailedError
+from inventory_orders.store.dynamodb import Store
+from inventory_orders.store.expressions import NO_LIVE_LEASE, OWNED, Write, end_lane_lease, unix
+from inventory_orders.store.rows import key_item, read_lease
+from inventory_orders.store.tables import Table
+
+
+def lease_lane(
+    store: Store,
+    lane: int,
+    owner: str,
+    now: datetime,
+    until: float,
+    wait: float = 0.0,
+    dead: str = "",
+) -> LaneLease:
+    """Take a lane, or keep one's own for longer. Safe to repeat.
+
+    Args:
+        store: Where the tables are.
+        lane: The lane.
+        owner: The new owner.
+        now: The moment.
+        until: Unix second at which the lease ends.
+        wait: Seconds for which the owner has waited for it, for those that wait behind it.
+        dead: An owner whose lease is over, whatever the clocks say.
+
+    Returns:
+        The lease on the lane: the owner's, or that of another, which is live.
+
+    Raises:
+        StoreError: The request failed.
+    """
+    readable = "attribute_type(#lockTime, :number) AND attribute_type(#lockedBy, :text)"
+    write = Write(
+        "SET #lockedBy = :owner, #lockTime = :until, #lockWait = :wait",
+        f"({NO_LIVE_LEASE} OR {OWNED} OR #lockedBy = :dead OR NOT ({readable}))",
+        {
+            "owner": owner,
+            "dead": dead,
+            "number": "N",
+            "text": "S",
+            "until": Decimal(f"{until:.6f}"),
+            "wait": Decimal(f"{wait:.3f}"),
+            "now": unix(now),
+        },
+    )
+    try:
+        store.update(
+            Table.ALLOTMENTS,
+            key_item(lane),
+            write,
+            ReturnValuesOnConditionCheckFailure="ALL_OLD",
+        )
+    except ConditionFailedError as failed:
+        if isinstance(failed.found, LaneLease):
+            return failed.found
+        raise
+    return LaneLease(lane, owner, until, wait)
+
+
+def release_lane(store: Store, lease: LaneLease) -> None:
+    """End the lease on a lane. Safe to repeat; one that is over stays over.
+
+    Raises:
+        StoreError: The request failed.
+    """
+    with suppress(ConditionFailedError):
+        store.update(Table.ALLOTMENTS, key_item(lease.lane), end_lane_lease(lease.owner))
+
+
+def read_lane_leases(store: Store, lanes: Sequence[int]) -> list[LaneLease]:
+    """The leases that were ever taken on lanes, at most `READ_LIMIT`. Eventually consistent, so a hint.
+
+    Raises:
+        StoreError: The request failed.
+    """
+    keys = [key_item(lane) for lane in lanes]
+    return [read_lease(item) for item in store.read_items(Table.ALLOTMENTS, keys)]

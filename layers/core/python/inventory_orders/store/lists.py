@@ -1,0 +1,223 @@
+"""Lists: the orders of a user, those to ship, holds that end, products, and a product's adjustments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from inventory_orders.domain.record import AdjustmentKey, Record
+from inventory_orders.errors import CorruptItemError
+from inventory_orders.store.dynamodb import Snapshot, Store, found
+from inventory_orders.store.record_rows import read_record
+from inventory_orders.store.rows import Item, Row, decode, encode, key_item
+from inventory_orders.store.tables import FULFIL_SHARDS, KEYS, Table, shard_name
+
+_HOLDS_OF_A_PAGE = 1000
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ListPosition:
+    """A place in a list.
+
+    Attributes:
+        at: When the order at that place was written; in the list of orders to ship, when it was confirmed; in those of
+            holds, when its hold ends. Empty in lists that are not sorted by time.
+        id: The order, product or adjustment.
+    """
+
+    at: str
+    id: str
+
+
+def list_orders(
+    store: Store, user_id: str, limit: int, after: ListPosition | None
+) -> tuple[list[ListPosition], bool]:
+    """List a user's orders, the newest first. Eventually consistent.
+
+    Args:
+        store: Where the tables are.
+        user_id: The user.
+        limit: At most so many.
+        after: Where to go on; None: at the beginning.
+
+    Returns:
+        The orders, and whether there are more.
+
+    Raises:
+        StoreError: The request failed.
+    """
+    # One more shows whether there is more: DynamoDB says where to go on also where nothing comes.
+    response = store.query(
+        Table.ORDERS,
+        "#userId = :user",
+        {"user": user_id},
+        encode({"userId": user_id, "createdAt": after.at, "orderId": after.id}) if after else None,
+        Limit=limit + 1,
+        IndexName="byUser",
+        ScanIndexForward=False,
+    )
+    orders = [_position(item, "createdAt") for item in response["Items"]]
+    return orders[:limit], len(orders) > limit
+
+
+def list_products(
+    store: Store, limit: int, after: ListPosition | None
+) -> tuple[Snapshot, ListPosition | None]:
+    """List products in no order, strongly consistent.
+
+    Args:
+        store: Where the tables are.
+        limit: At most so many.
+        after: Where to go on; None: at the beginning.
+
+    Returns:
+        The products, and where to go on; None at the end.
+
+    Raises:
+        StoreError: The request failed.
+    """
+    items, last = _scan(store, Table.PRODUCTS, after, ConsistentRead=True, Limit=limit)
+    snapshot = Snapshot()
+    for item in items:
+        snapshot.add_item(item["productId"]["S"], item)
+    return snapshot, last
+
+
+def list_all_orders(
+    store: Store, after: ListPosition | None
+) -> tuple[dict[str, Record | CorruptItemError], ListPosition | None]:
+    """List orders in no order, a megabyte of them. Eventually consistent.
+
+    Args:
+        store: Where the tables are.
+        after: Where to go on; None: at the beginning.
+
+    Returns:
+        The orders by id, or why one cannot be read, and where to go on; None at the end.
+
+    Raises:
+        StoreError: The request failed.
+    """
+    items, last = _scan(store, Table.ORDERS, after)
+    return {item["orderId"]["S"]: found(read_record, item) for item in items}, last
+
+
+def _scan(
+    store: Store, table: Table, after: ListPosition | None, **parameters: Any
+) -> tuple[Sequence[Item], ListPosition | None]:
+    (key,) = KEYS[table]
+    if after is not None:
+        parameters["ExclusiveStartKey"] = {key: {"S": after.id}}
+    response = store.scan(table, **parameters)
+    last = response.get("LastEvaluatedKey")
+    return response["Items"], ListPosition("", last[key]["S"]) if last else None
+
+
+def list_adjustments(
+    store: Store, product_id: str, limit: int, after: ListPosition | None
+) -> tuple[list[Row], ListPosition | None]:
+    """List a product's adjustments by their ids, strongly consistent.
+
+    Args:
+        store: Where the tables are.
+        product_id: The product.
+        limit: At most so many.
+        after: Where to go on; None: at the beginning.
+
+    Returns:
+        Their rows, and where to go on; None at the end.
+
+    Raises:
+        StoreError: The request failed.
+    """
+    response = store.query(
+        Table.STOCK_ADJUSTMENTS,
+        "#productId = :product",
+        {"product": product_id},
+        key_item(AdjustmentKey(product_id, after.id)) if after else None,
+        Limit=limit,
+        ConsistentRead=True,
+    )
+    rows = [decode(item) for item in response["Items"]]
+    last = response.get("LastEvaluatedKey")
+    return rows, ListPosition("", last["adjustmentId"]["S"]) if last else None
+
+
+def list_to_fulfil(
+    store: Store, limit: int, after: ListPosition | None
+) -> tuple[list[ListPosition], bool]:
+    """List the orders that are confirmed and not fulfilled, the oldest first. Eventually consistent.
+
+    Args:
+        store: Where the tables are.
+        limit: At most so many.
+        after: Where to go on; None: at the beginning.
+
+    Returns:
+        The orders, and whether there are more.
+
+    Raises:
+        StoreError: A request failed.
+    """
+    start = after or ListPosition("", "")
+    orders: list[ListPosition] = []
+    for number in range(FULFIL_SHARDS):
+        orders += _to_fulfil(store, shard_name(number), limit + 1, start)
+    orders.sort()
+    return orders[:limit], len(orders) > limit
+
+
+def _to_fulfil(store: Store, shard: str, limit: int, after: ListPosition) -> list[ListPosition]:
+    """At least the first orders of a shard, if there are so many: an index does not sort orders of one moment."""
+    condition = "#fulfilShard = :shard AND #confirmedAt >= :at"
+    values = {"shard": shard, "at": after.at or " "}
+    orders: list[ListPosition] = []
+    start: Item | None = None
+    while len(orders) < limit or orders[limit - 1].at == orders[-1].at:
+        response = store.query(
+            Table.ORDERS, condition, values, start, Limit=limit, IndexName="byToFulfil"
+        )
+        positions = (_position(item, "confirmedAt") for item in response["Items"])
+        orders += (position for position in positions if position > after)
+        if "LastEvaluatedKey" not in response:
+            break
+        start = response["LastEvaluatedKey"]
+    return orders
+
+
+def list_holds(
+    store: Store, shard: int, until: str, after: ListPosition | None = None
+) -> tuple[list[ListPosition], ListPosition | None]:
+    """The holds of a shard that end until a moment, oldest first. Eventually consistent, so a hint.
+
+    Args:
+        store: Where the tables are.
+        shard: One of `EXPIRY_SHARDS`.
+        until: The moment.
+        after: Where to go on; None: at the beginning.
+
+    Returns:
+        Some of the holds, and where to go on; None at the end.
+
+    Raises:
+        StoreError: The request failed.
+    """
+    name = shard_name(shard)
+    response = store.query(
+        Table.ORDERS,
+        "#expiryShard = :shard AND #expiresAt <= :until",
+        {"shard": name, "until": until},
+        encode({"expiryShard": name, "expiresAt": after.at, "orderId": after.id})
+        if after
+        else None,
+        Limit=_HOLDS_OF_A_PAGE,
+        IndexName="byExpiry",
+    )
+    last = response.get("LastEvaluatedKey")
+    holds = [_position(item, "expiresAt") for item in response["Items"]]
+    return holds, _position(last, "expiresAt") if last else None
+
+
+def _position(item: Item, time: str) -> ListPosition:
+    return ListPosition(item[time]["S"], item["orderId"]["S"])

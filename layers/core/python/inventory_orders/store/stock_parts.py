@@ -1,0 +1,108 @@
+"""What was last published of products' stock: the items that hold it, and the requests that read and write them."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from inventory_orders.domain.events import Level
+from inventory_orders.errors import CorruptItemError
+from inventory_orders.store.dynamodb import Store
+from inventory_orders.store.expressions import Write, assign
+from inventory_orders.store.rows import Item, Row
+from inventory_orders.store.tables import Table
+
+STOCK_PARTS = 100
+"""Items that hold what was last published of all products' stock. One request reads them; with 50,000 products each has
+11 KB."""
+
+
+@dataclass(frozen=True, slots=True)
+class StockPart:
+    """What was last published of the stock of some products.
+
+    Attributes:
+        number: Below `STOCK_PARTS`.
+        version: 0 if it was never written.
+        at: When the newest levels were seen.
+        levels: By product id.
+        pending: Products whose levels, seen at `at`, may not have been published.
+    """
+
+    number: int
+    version: int = 0
+    at: str = ""
+    levels: dict[str, Level] = field(default_factory=dict)
+    pending: Sequence[str] = ()
+
+    @staticmethod
+    def of(product_id: str) -> int:
+        """The number of the part that a product belongs to."""
+        return zlib.crc32(product_id.encode()) % STOCK_PARTS
+
+
+def stock_part_key(number: int) -> dict[str, Any]:
+    """The primary key of a part of what was published of products' stock."""
+    return {"page": {"S": f"stock/{number}"}}
+
+
+def stock_part_row(part: StockPart) -> Row:
+    """A part as it is stored, but for its key."""
+    return {
+        "levels": zlib.compress(json.dumps([part.levels, part.pending]).encode()),
+        "at": part.at,
+        "_version": part.version,
+    }
+
+
+def read_stock_part(item: Item) -> StockPart:
+    """A part from its item.
+
+    Raises:
+        CorruptItemError: It breaks the table's contract.
+    """
+    try:
+        levels, pending = json.loads(zlib.decompress(bytes(item["levels"]["B"])))
+        return StockPart(
+            int(item["page"]["S"].split("/")[1]),
+            version=int(item["_version"]["N"]),
+            at=item["at"]["S"],
+            levels={product_id: tuple(level) for product_id, level in levels.items()},
+            pending=pending,
+        )
+    except (KeyError, ValueError, TypeError, AttributeError, zlib.error) as error:
+        raise CorruptItemError(
+            f"{item['page']['S']} of the Allotments table cannot be read ({type(error).__name__}: {error}); delete "
+            "the item: the stock of its products is then published again",
+            "CORRUPT_PAGE",
+        ) from error
+
+
+def read_stock_parts(store: Store) -> dict[int, StockPart]:
+    """What was last published of products' stock, by number; empty where nothing is known. Eventually consistent, so a hint.
+
+    Raises:
+        CorruptItemError: A part breaks the table's contract.
+        StoreError: The request failed.
+    """
+    parts = {number: StockPart(number) for number in range(STOCK_PARTS)}
+    items = store.read_items(Table.ALLOTMENTS, [*map(stock_part_key, parts)])
+    return parts | {part.number: part for part in map(read_stock_part, items)}
+
+
+def write_stock_part(store: Store, part: StockPart) -> StockPart:
+    """Write what is published of products' stock, in the place of the version that was read. Returns it as it is then.
+
+    Raises:
+        ConditionFailedError: Another sweep has written it since.
+        StoreError: The request failed.
+    """
+    after = replace(part, version=part.version + 1)
+    update, values = assign(stock_part_row(after))
+    condition = "attribute_not_exists(#page) OR #_version = :version"
+    write = Write(update, condition, values | {"version": part.version})
+    store.update(Table.ALLOTMENTS, stock_part_key(part.number), write)
+    return after
