@@ -16,7 +16,7 @@ from inventory_orders.errors import (
 )
 from inventory_orders.products.catalogue import create_actions, product_to_create
 from inventory_orders.store.actions import ActionKind
-from inventory_orders.store.cancellations import INVALID, TransactionCancelledError
+from inventory_orders.store.cancellations import Meaning, TransactionCancelledError
 
 MAX_AT_ONCE = 50
 """Products that one transaction can create: each takes two of its 100 actions."""
@@ -63,7 +63,10 @@ def _create_all(
         try:
             creations |= _create_together(client, left, deadline)
         except (TransactionCancelledError, RequestInvalidError) as error:
-            if isinstance(error, TransactionCancelledError) and error.codes.isdisjoint(INVALID):
+            if (
+                isinstance(error, TransactionCancelledError)
+                and Meaning.INVALID not in error.meanings
+            ):
                 raise
             creations |= _create_apart(client, left, error, deadline)
     return creations

@@ -17,7 +17,7 @@ from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import CorruptItemError
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.actions import record_action
-from inventory_orders.store.cancellations import CONDITION_FAILED, TransactionCancelledError
+from inventory_orders.store.cancellations import Meaning, TransactionCancelledError
 from inventory_orders.store.record_rows import read_record
 from inventory_orders.store.rows import Item
 from inventory_orders.store.tables import Table
@@ -160,7 +160,7 @@ class Forgetting:
             self._client.write([action], deadline, CommitStats())
         except TransactionCancelledError as error:
             (reason,) = error.reasons
-            if reason.code != CONDITION_FAILED:
+            if reason.meaning is not Meaning.CONDITION_FAILED:
                 raise
             if reason.found == update.before:
                 raise CorruptItemError(

@@ -44,9 +44,8 @@ from inventory_orders.store.actions import (
     record_action,
 )
 from inventory_orders.store.cancellations import (
-    CONDITION_FAILED,
-    INVALID,
     ConditionFailedError,
+    Meaning,
     TransactionCancelledError,
     existing,
 )
@@ -522,12 +521,12 @@ def _found_in_conflict(product_id: str, error: StoreError) -> Product:
     if not isinstance(error, TransactionCancelledError):
         raise error
     (reason,) = error.of(ActionKind.PRODUCT)
-    if reason.code in INVALID:
+    if reason.meaning is Meaning.INVALID:
         raise CorruptItemError(
             f"DynamoDB does not take the row of product {product_id} ({reason.message}); repair the item",
             "CORRUPT_PRODUCT",
         )
-    if reason.code != CONDITION_FAILED:
+    if reason.meaning is not Meaning.CONDITION_FAILED:
         raise ContentionError(f"{product_id} is fought over: {reason.code} in every attempt")
     return existing(reason.found, product_id)
 

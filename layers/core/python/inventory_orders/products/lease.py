@@ -45,7 +45,6 @@ from inventory_orders.errors import (
 from inventory_orders.lanes.recall import Reclaim, reclaim
 from inventory_orders.store.actions import product_action, record_action
 from inventory_orders.store.cancellations import (
-    TRANSIENT,
     ConditionFailedError,
     TransactionCancelledError,
     existing,
@@ -308,7 +307,7 @@ class Lease:
         """Classify a cancelled commit: done before, an id in use, rivals, or a lease that is over."""
         # An own commit, whose token may be forgotten by now, is recognised by its record.
         stored = self._find(count, deadline)
-        if stored is None and error.codes <= TRANSIENT:
+        if stored is None and error.may_be_repeated:
             raise ContentionError(f"{self.product_id} is fought over in every attempt")
         if stored is None:
             lost: VerdictError = self._lost(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import Enum, auto
 from typing import TypeAlias
 
 from inventory_orders.domain.allotments import LaneLease, Page
@@ -25,12 +26,41 @@ TRANSIENT = THROTTLED | {"None", RIVAL}
 """Codes of cancellation after which the same request may succeed."""
 
 
+class Meaning(Enum):
+    """What it means for one action that its transaction was cancelled."""
+
+    NOTHING = auto()
+    """The transaction failed because of another action."""
+    CONDITION_FAILED = auto()
+    """The item is not as the action's condition wants it; it came back as it is."""
+    RIVAL = auto()
+    """Another transaction was writing the item."""
+    THROTTLED = auto()
+    """The item's partition, or the table, was short of capacity."""
+    INVALID = auto()
+    """DynamoDB does not take the item: no repetition can succeed."""
+    UNKNOWN = auto()
+    """Access denied, or something newer than this code: an operator has to look at it."""
+
+
+# docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html
+_MEANINGS = {
+    "None": Meaning.NOTHING,
+    "ConditionalCheckFailed": Meaning.CONDITION_FAILED,
+    "TransactionConflict": Meaning.RIVAL,
+    "ThrottlingError": Meaning.THROTTLED,
+    "ProvisionedThroughputExceeded": Meaning.THROTTLED,
+    "ValidationError": Meaning.INVALID,
+    "ItemCollectionSizeLimitExceeded": Meaning.INVALID,
+}
+
+
 @dataclass(frozen=True, slots=True)
 class CancellationReason:
     """Why one action of a transaction was cancelled.
 
     Attributes:
-        code: `None` proves nothing about the action: the transaction failed because of another one.
+        code: DynamoDB's name of the reason.
         found: What is stored, where the action's condition failed.
         message: DynamoDB's words.
         action: The action; None where the request had no label.
@@ -40,6 +70,16 @@ class CancellationReason:
     found: Found = None
     message: str = ""
     action: Action | None = None
+
+    @property
+    def meaning(self) -> Meaning:
+        """What the code means."""
+        return _MEANINGS.get(self.code, Meaning.UNKNOWN)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the action lost against others: planned again from what is stored now, it may succeed."""
+        return self.meaning in (Meaning.CONDITION_FAILED, Meaning.RIVAL, Meaning.THROTTLED)
 
     @property
     def kind(self) -> ActionKind | None:
@@ -107,6 +147,21 @@ class TransactionCancelledError(StoreError):
     def of(self, kind: ActionKind) -> list[CancellationReason]:
         """The reasons of the actions of a kind."""
         return [reason for reason in self.reasons if reason.kind is kind]
+
+    @property
+    def meanings(self) -> set[Meaning]:
+        """What the reasons mean."""
+        return {reason.meaning for reason in self.reasons}
+
+    @property
+    def may_be_repeated(self) -> bool:
+        """Whether the same request may succeed later: only rivals and throttles were in its way."""
+        return self.meanings <= {Meaning.NOTHING, Meaning.RIVAL, Meaning.THROTTLED}
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it was lost against others alone: planned again from what is stored now, it may succeed."""
+        return self.meanings.isdisjoint({Meaning.INVALID, Meaning.UNKNOWN})
 
     @property
     def codes(self) -> set[str]:

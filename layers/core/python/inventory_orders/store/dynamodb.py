@@ -24,7 +24,6 @@ from inventory_orders.errors import (
 )
 from inventory_orders.store.actions import Action
 from inventory_orders.store.cancellations import (
-    RIVAL,
     CancellationReason,
     ConditionFailedError,
     Found,
@@ -210,7 +209,7 @@ class Store:
         try:
             response = call(self._client.transact_get_items, TransactItems=gets)
         except TransactionCancelledError as error:
-            raise ThrottledError(RIVAL, str(error)) from error
+            raise ThrottledError("TransactionConflict", str(error)) from error
         snapshot = Snapshot()
         for key, answer in zip(keys, response["Responses"], strict=True):
             snapshot.add_item(key, answer.get("Item"))
