@@ -17,14 +17,16 @@ from cli.common import (
     aside,
     aws_of,
     print_json,
+    print_problems,
     progress_bar,
     screen,
     table_of,
 )
 from operations.errors import UserError
-from operations.words import counted
+from operations.words import counted, lane_name
 
 if TYPE_CHECKING:
+    from inventory_orders.domain.allotments import Page, PageEntry
     from operations.aws import Aws
     from operations.books import Account, Books, Entry
 
@@ -57,15 +59,13 @@ def show_audit(aws: Aws, product: str | None = None, *, as_json: bool = False) -
 
     with aside.status("Reading all tables"):
         books = read_books(aws)
-    chosen = [a for a in books.accounts if product is None or a.product_id == product]
-    if product is not None and not chosen:
-        raise UserError(f"there is no product {product}, and no order or adjustment names it")
-    histories = [] if product is None else [history(books, entry) for entry in chosen]
-    balanced = not books.corrupt and all(entry.balances for entry in chosen)
+    chosen = _choose(books, product)
+    balanced = not books.corrupt and all(account.balances for account in chosen)
+    histories = [history(books, account) for account in chosen if product is not None]
     if as_json:
         found: dict[str, Any] = {
             "balanced": balanced,
-            "products": [entry.as_json for entry in chosen],
+            "products": [account.as_json for account in chosen],
             "corruptPages": books.corrupt_pages,
             "corruptRows": books.corrupt_rows,
         }
@@ -73,32 +73,37 @@ def show_audit(aws: Aws, product: str | None = None, *, as_json: bool = False) -
             shown["history"] = list(map(asdict, entries))
         print_json(found)
         return balanced
-    for entry, entries in zip(chosen, histories, strict=False):
-        _show_history(entry, entries)
-    _show_books(books, chosen)
+    for account, entries in zip(chosen, histories, strict=False):
+        _show_history(account, entries)
+    _show_books(books, chosen, balanced=balanced)
     return balanced
 
 
-def _show_books(books: Books, chosen: Sequence[Account]) -> None:
-    unsettled = [entry for entry in chosen if not entry.settled]
-    for entry in unsettled:
-        screen.print(
-            f"[yellow]{escape(entry.product_id)}[/] changed during every read, so its books are open. Run the audit again"
-        )
-    wrong = [entry for entry in chosen if entry.is_wrong]
-    for entry in wrong:
-        if entry.unexplained:
-            where = f" ({_places(entry)})" if entry.in_lanes else ""
+def _choose(books: Books, product: str | None) -> Sequence[Account]:
+    """Choose the accounts of a product, or all.
+
+    Raises:
+        UserError: The product has none.
+    """
+    chosen = [a for a in books.accounts if product is None or a.product_id == product]
+    if product is not None and not chosen:
+        raise UserError(f"there is no product {product}, and no order or adjustment names it")
+    return chosen
+
+
+def _show_books(books: Books, chosen: Sequence[Account], *, balanced: bool) -> None:
+    for account in chosen:
+        if not account.settled:
             screen.print(
-                f"[bold red]{escape(entry.product_id)}[/] has {entry.on_hand:,}{where}, but its rows say "
-                f"{entry.adjusted - entry.sold:,}: {entry.unexplained:+,} unexplained",
+                f"[yellow]{escape(account.product_id)}[/] changed during every read, so its books are open. Run the "
+                "audit again"
             )
-        for problem in entry.problems:
-            screen.print(f"[bold red]{escape(entry.product_id)}[/]: {escape(problem)}")
-    _show_corrupt(books.corrupt_pages)
-    for problem in books.corrupt_rows.values():
-        screen.print(f"[bold red]Rows[/]: {escape(problem)}")
-    if wrong or unsettled or books.corrupt:
+    for account in chosen:
+        if account.is_wrong:
+            _show_wrong(account)
+    print_problems("Lanes", books.corrupt_pages.values())
+    print_problems("Rows", books.corrupt_rows.values())
+    if not balanced:
         return
     delisted = sum(entry.status == "DELISTED" for entry in chosen)
     screen.print(
@@ -108,27 +113,40 @@ def _show_books(books: Books, chosen: Sequence[Account]) -> None:
     )
 
 
+def _show_wrong(account: Account) -> None:
+    if account.unexplained:
+        where = f" ({_places(account)})" if account.in_lanes else ""
+        screen.print(
+            f"[bold red]{escape(account.product_id)}[/] has {account.on_hand:,}{where}, but its rows say "
+            f"{account.adjusted - account.sold:,}: {account.unexplained:+,} unexplained",
+        )
+    print_problems(escape(account.product_id), account.problems)
+
+
 def _places(account: Account) -> str:
     """Say where the units of a product are."""
-    from operations.lanes import lane_name  # noqa: PLC0415
-
     lanes = [f"{lane_name(lane)}: {units:,}" for lane, units in account.in_lanes.items()]
     return ", ".join([f"row: {account.stock:,}", *lanes])
 
 
-def _show_history(account: Account, entries: list[Entry]) -> None:
-    numbers = ("version", "change", "stock")
-    table = table_of(*numbers, "what", "when", right=numbers)
+def _show_history(account: Account, entries: Sequence[Entry]) -> None:
     screen.print(
         f"[italic]Why is {escape(account.product_id)} (since {account.created_at[:19]}) at {account.on_hand:,}?[/]"
     )
-    for entry in entries:
-        version = "" if entry.version is None else str(entry.version)
-        change = f"{entry.delta:+,}" if entry.at else ""
-        style = "" if entry.at else "dim"
-        table.add_row(
-            version, change, f"{entry.stock:,}", escape(entry.what), entry.at[:19], style=style
+    rows = [
+        (
+            *(
+                "" if entry.version is None else str(entry.version),
+                entry.at and f"{entry.delta:+,}",
+            ),
+            *(entry.stock, entry.what, entry.at[:19]),
         )
+        for entry in entries
+    ]
+    numbers = ("version", "change", "stock")
+    table = table_of((*numbers, "what", "when"), rows, numbers)
+    for row, entry in zip(table.rows, entries, strict=True):
+        row.style = "" if entry.at else "dim"
     screen.print(table)
     if account.in_lanes or account.lent_to:
         lent = ", ".join(map(str, account.lent_to)) or "no lane"
@@ -169,7 +187,7 @@ def lanes(
 
 def _show_lanes(aws: Aws, *, as_json: bool) -> None:
     """Show all lanes that ever were in use."""
-    from operations.lanes import lane_name, read_lanes  # noqa: PLC0415
+    from operations.lanes import read_lanes  # noqa: PLC0415
 
     with aside.status("Reading the lanes"):
         found, pages = read_lanes(aws)
@@ -189,28 +207,22 @@ def _show_lanes(aws: Aws, *, as_json: bool) -> None:
         print_json({"lanes": shown, "corruptPages": pages.corrupt})
         return
     numbers = ("for another", "products", "units")
-    table = table_of("lane", "in use by", *numbers, "written", right=numbers)
-    for one in shown:
-        table.add_row(
-            lane_name(one["lane"]),
-            escape(one["worker"] or "nobody"),
+    rows = [
+        (
+            *(lane_name(one["lane"]), one["worker"] or "nobody"),
             f"{one['leaseSeconds']} s" if one["worker"] else "",
-            f"{one['products']:,}",
-            f"{one['units']:,}",
-            one["writtenAt"][:19],
+            *(one["products"], one["units"], one["writtenAt"][:19]),
         )
-    screen.print(table if table.row_count else "No lane has ever been used.")
-    _show_corrupt(pages.corrupt)
-
-
-def _show_corrupt(pages: Mapping[str, str]) -> None:
-    for problem in pages.values():
-        screen.print(f"[bold red]Lanes[/]: {escape(problem)}")
+        for one in shown
+    ]
+    table = table_of(("lane", "in use by", *numbers, "written"), rows, numbers)
+    screen.print(table if rows else "No lane has ever been used.")
+    print_problems("Lanes", pages.corrupt.values())
 
 
 def _show_places(aws: Aws, product: str, *, as_json: bool) -> None:
     """Show where the units of one product are."""
-    from operations.lanes import lane_name, read_pages, read_places  # noqa: PLC0415
+    from operations.lanes import read_pages, read_places  # noqa: PLC0415
 
     places = read_places(aws, [product], read_pages(aws).by_name)
     row = places.rows.get(product)
@@ -219,46 +231,55 @@ def _show_places(aws: Aws, product: str, *, as_json: bool) -> None:
     if row is None and not held:
         raise UserError(f"there is no product {product}, and no lane holds any of it")
     if as_json:
-        print_json(
-            {
-                "productId": product,
-                "onHand": places.on_hand(product),
-                "row": row
-                and {
-                    "status": row["status"],
-                    "units": row["stockCount"],
-                    "createdAt": row["createdAt"],
-                    "lentTo": sorted(map(int, row.get("lentTo", ()))),
-                },
-                "pages": [
-                    {
-                        "page": str(page.key),
-                        "version": page.version,
-                        "units": entry.units,
-                        "createdAt": entry.created_at,
-                        "reach": entry.reach,
-                    }
-                    for page, entry in held
-                ],
-                "corruptPages": places.before.corrupt,
-            }
-        )
+        found = _places_as_json(row, held)
+        on_hand, corrupt = places.on_hand(product), places.before.corrupt
+        print_json({"productId": product, "onHand": on_hand} | found | {"corruptPages": corrupt})
         return
-    table = table_of("place", "units", "", right={"units"})
-    if row is not None:
-        lent = ", ".join(map(lane_name, sorted(map(int, row.get("lentTo", ()))))) or "none"
-        note = f"{row['status']}, lanes that may hold more: {lent}"
-        table.add_row("its row", f"{row['stockCount']:,}", note)
-    for page, entry in held:
-        note = f"page {page.key}, version {page.version}"
-        if row is None or entry.created_at != row["createdAt"]:
-            note += f", of the incarnation of {entry.created_at}, which is gone"
-        elif page.key.lane == 0:
-            note += f", lanes up to {entry.reach} may be filled" if entry.reach else ", narrow"
-        table.add_row(lane_name(page.key.lane), f"{entry.units:,}", note)
-    screen.print(table)
+    rows = [_place_of_row(row)] if row is not None else []
+    rows += [_place_of_page(page, entry, row) for page, entry in held]
+    screen.print(table_of(("place", "units", ""), rows, {"units"}))
     screen.print(f"{places.on_hand(product):,} on hand.")
-    _show_corrupt(places.before.corrupt)
+    print_problems("Lanes", places.before.corrupt.values())
+
+
+def _places_as_json(
+    row: Mapping[str, Any] | None, held: Sequence[tuple[Page, PageEntry]]
+) -> dict[str, Any]:
+    return {
+        "row": row
+        and {
+            "status": row["status"],
+            "units": row["stockCount"],
+            "createdAt": row["createdAt"],
+            "lentTo": sorted(map(int, row.get("lentTo", ()))),
+        },
+        "pages": [
+            {
+                "page": str(page.key),
+                "version": page.version,
+                "units": entry.units,
+                "createdAt": entry.created_at,
+                "reach": entry.reach,
+            }
+            for page, entry in held
+        ],
+    }
+
+
+def _place_of_row(row: Mapping[str, Any]) -> tuple[str, int, str]:
+    lent = ", ".join(map(lane_name, sorted(map(int, row.get("lentTo", ()))))) or "none"
+    return "its row", row["stockCount"], f"{row['status']}, lanes that may hold more: {lent}"
+
+
+def _place_of_page(
+    page: Page, entry: PageEntry, row: Mapping[str, Any] | None
+) -> tuple[str, int, str]:
+    note = f"page {page.key}, version {page.version}"
+    if row is None or entry.created_at != row["createdAt"]:
+        note += f", of the incarnation of {entry.created_at}, which is gone"
+    elif page.key.lane == 0:
+        note += f", lanes up to {entry.reach} may be filled" if entry.reach else ", narrow"
+    return lane_name(page.key.lane), entry.units, note
 
 
 def _empty_lanes(aws: Aws, *, yes: bool) -> None:
@@ -270,7 +291,7 @@ def _empty_lanes(aws: Aws, *, yes: bool) -> None:
         before = read_all(aws)
     if not before.lent:
         screen.print("All lanes are empty.")
-        _show_corrupt(before.before.corrupt)
+        print_problems("Lanes", before.before.corrupt.values())
         raise typer.Exit(1 if before.before.corrupt else 0)
     if not yes:
         typer.confirm(f"Reclaim {counted(len(before.lent), 'product')} from all lanes?", abort=True)
@@ -284,8 +305,7 @@ def _empty_lanes(aws: Aws, *, yes: bool) -> None:
             raise UserError(
                 f"DynamoDB failed ({error}). Reclaimed units stay in their rows; run the same command again"
             ) from error
-    for problem in problems:
-        screen.print(f"[bold red]Lanes[/]: {escape(problem)}")
+    print_problems("Lanes", problems)
     after = read_all(aws)
     left = sorted(after.lent)
     if left:

@@ -6,11 +6,13 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, RenderableType
+from rich.markup import escape
 from rich.measure import Measurement
 from rich.progress import (
     BarColumn,
@@ -54,24 +56,23 @@ class _Output(Console):
 
     def _set_widths(self, table: Table) -> None:
         """Give each column the width of its longest word at least, and of its longest line if there is room."""
-        endless = self.options.update_width(_ENDLESS)
-        measured = [
-            [Measurement.get(self, endless, cell) for cell in (column.header, *column.cells)]
-            for column in table.columns
-        ]
-        least = [max(cell.minimum for cell in column) for column in measured]
-        widths = [max(cell.maximum for cell in column) for column in measured]
-
-        def take(widths: Sequence[int]) -> int:
-            for column, width in zip(table.columns, widths, strict=True):
-                column.width = width
-            return Measurement.get(self, endless, table).maximum
-
-        excess = take(widths) - self.width if self.is_terminal else 0
+        columns = [[column.header, *column.cells] for column in table.columns]
+        least = [max(self._measured(cell).minimum for cell in cells) for cells in columns]
+        widths = [max(self._measured(cell).maximum for cell in cells) for cells in columns]
+        excess = self._width_with(widths, table) - self.width if self.is_terminal else 0
         for _ in range(min(excess, sum(widths) - sum(least))):
             spare = [index for index, width in enumerate(widths) if width > least[index]]
             widths[max(spare, key=widths.__getitem__)] -= 1
-        table.width = take(widths)
+        table.width = self._width_with(widths, table)
+
+    def _width_with(self, widths: Sequence[int], table: Table) -> int:
+        """Set the columns' widths. Returns the width of the table."""
+        for column, width in zip(table.columns, widths, strict=True):
+            column.width = width
+        return self._measured(table).maximum
+
+    def _measured(self, shown: RenderableType) -> Measurement:
+        return Measurement.get(self, self.options.update_width(_ENDLESS), shown)
 
     def on_broken_pipe(self) -> None:
         """Stay quiet when the reader has seen enough (`| head`): the exit status is still the command's own."""
@@ -139,17 +140,43 @@ def print_json(value: object, default: Callable[[Any], object] | None = None) ->
     print(json.dumps(value, indent=2, default=default))
 
 
-def table_of(*headings: str, right: Collection[str] = ()) -> Table:
+def table_of(
+    headings: Sequence[str], rows: Iterable[Sequence[str | int]], right: Collection[str] = ()
+) -> Table:
     """Make a table without lines.
 
     Args:
         headings: Of the columns.
-        right: Headings of the columns with numbers, which are aligned to the right.
+        rows: The cells, as they are: no text is taken for markup. Numbers get commas.
+        right: Headings of the columns that are aligned to the right.
     """
     table = Table(box=None)
     for heading in headings:
         table.add_column(heading, justify="right" if heading in right else "left")
+    for row in rows:
+        table.add_row(*(escape(cell) if isinstance(cell, str) else f"{cell:,}" for cell in row))
     return table
+
+
+def print_problems(heading: str, problems: Iterable[str], console: Console | None = None) -> None:
+    """Print problems, a line each: on standard output, unless they are to go elsewhere."""
+    for problem in problems:
+        (console or screen).print(f"[bold red]{heading}:[/] {escape(problem)}")
+
+
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Read something from the tables.
+
+    Raises:
+        UserError: It cannot be read.
+    """
+    from inventory_orders.errors import InventoryOrdersError  # noqa: PLC0415 - the layer is slow to import
+
+    try:
+        yield
+    except InventoryOrdersError as error:
+        raise UserError(f"{what} cannot be read: {error}") from error
 
 
 def say_which(aws: Aws, embedded: str, console: Console) -> None:

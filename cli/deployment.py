@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from botocore.exceptions import BotoCoreError, ClientError
@@ -29,9 +29,6 @@ from local.process import run_logged
 from operations import preflight, remains
 from operations.account import AwsAccount
 from operations.errors import UserError
-
-if TYPE_CHECKING:
-    pass
 
 app = typer.Typer()
 _ACCOUNT_PANEL = "Your AWS account"
@@ -85,11 +82,10 @@ def settings(stage: _Stage = "dev", as_json: AsJson = False) -> None:
             {name: {"value": v, "from": found.sources[name]} for name, v in found.values.items()}
         )
         return
-    table = table_of("setting", "value", "from")
-    for name, value in found.values.items():
-        source = found.sources[name]
-        style = "dim" if source == DEFAULT else ""
-        table.add_row(name, escape(json.dumps(value)), source, style=style)
+    rows = [(name, json.dumps(v), found.sources[name]) for name, v in found.values.items()]
+    table = table_of(("setting", "value", "from"), rows)
+    for row, (_, _, source) in zip(table.rows, rows, strict=True):
+        row.style = "dim" if source == DEFAULT else ""
     screen.print(table)
 
 

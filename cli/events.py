@@ -14,6 +14,7 @@ from cli.common import (
     OnAccount,
     aside,
     aws_of,
+    print_problems,
     screen,
 )
 from operations.words import counted
@@ -64,8 +65,7 @@ def republish(
             send=send,
             on_progress=lambda n: spinner.update(f"{counted(n, 'order')} {what}"),
         )
-    for problem in done.problems:
-        screen.print(f"[bold red]Cannot be published:[/] {escape(problem)}")
+    print_problems("Cannot be published", done.problems)
     if send:
         screen.print(f"{counted(done.events, 'event')} published.")
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
 from itertools import chain, islice
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from botocore.exceptions import BotoCoreError, ClientError
-from rich.markup import escape
 
 from cli.common import (
     PANEL,
@@ -61,7 +60,27 @@ class AnyQueue(StrEnum):
 @app.command(rich_help_panel=PANEL)
 def status(as_json: AsJson = False, account: OnAccount = None) -> None:
     """Count the rows of the tables and the messages of the queues, and list the causes of dead letters."""
-    aws = aws_of(account, aside if as_json else screen)
+    found = _read_status(aws_of(account, aside if as_json else screen))
+    if as_json:
+        print_json(found)
+        return
+    note = "approximate, up to six hours old" if account else ""
+    items = [(table, count, note) for table, count in found["items"].items()]
+    screen.print(table_of(("table", "items", ""), items, {"items"}), "")
+    counts = ("waiting", "in flight", "for later")
+    depths = [(queue, *numbers.values()) for queue, numbers in found["queues"].items()]
+    screen.print(table_of(("queue", *counts), depths, counts))
+    least = "" if found["deadLettersAreAll"] else "at least "
+    causes = [
+        (code, f"{least}{cause['count']:,}", cause["example"])
+        for code, cause in found["deadLetters"].items()
+    ]
+    if causes:
+        screen.print("", table_of(("dead letters", "", "for example"), causes))
+
+
+def _read_status(aws: Aws) -> dict[str, Any]:
+    """Read what `status` shows, as its JSON has it."""
     items = {
         kind.value: aws.dynamodb.describe_table(TableName=name)["Table"]["ItemCount"]
         for kind, name in aws.tables.items()
@@ -76,42 +95,18 @@ def status(as_json: AsJson = False, account: OnAccount = None) -> None:
     dead_letters = [delivery.content for some in by_queue.values() for delivery in some]
     causes = Counter(dead_letter.code for dead_letter in dead_letters)
     example = {dead_letter.code: dead_letter.message for dead_letter in dead_letters}
-    if as_json:
-        print_json(
-            {
-                "items": items,
-                "queues": {
-                    name: {
-                        "waiting": depth.waiting,
-                        "inFlight": depth.in_flight,
-                        "later": depth.later,
-                    }
-                    for name, depth in depths.items()
-                },
-                "deadLetters": {
-                    code: {"count": count, "example": example[code]}
-                    for code, count in causes.items()
-                },
-                "deadLettersAreAll": is_all,
-            }
-        )
-        return
-    tables = table_of("table", "items", "", right={"items"})
-    note = "approximate, up to six hours old" if account else ""
-    for kind, count in items.items():
-        tables.add_row(kind, f"{count:,}", note)
-    screen.print(tables, "")
-    counts = ("waiting", "in flight", "for later")
-    waiting = table_of("queue", *counts, right=counts)
-    for name, depth in depths.items():
-        waiting.add_row(name, f"{depth.waiting:,}", f"{depth.in_flight:,}", f"{depth.later:,}")
-    screen.print(waiting)
-    if causes:
-        least = "" if is_all else "at least "
-        table = table_of("dead letters", "", "for example")
-        for code, count in sorted(causes.items(), key=lambda item: (-item[1], item[0])):
-            table.add_row(code, f"{least}{count:,}", escape(example[code]))
-        screen.print("", table)
+    return {
+        "items": items,
+        "queues": {
+            name: {"waiting": depth.waiting, "inFlight": depth.in_flight, "later": depth.later}
+            for name, depth in depths.items()
+        },
+        "deadLetters": {
+            code: {"count": count, "example": example[code]}
+            for code, count in sorted(causes.items(), key=lambda item: (-item[1], item[0]))
+        },
+        "deadLettersAreAll": is_all,
+    }
 
 
 @app.command(rich_help_panel=PANEL)
@@ -146,11 +141,7 @@ def redrive(
     send it again. You may interrupt a redrive and run it again: it sends each message before it deletes it, and the
     service recognises messages that it has processed.
     """
-    causes = frozenset(cause) if cause else MAY_SUCCEED_NOW
-    for unknown in sorted(causes - redrives.CAUSES):
-        raise UserError(
-            f"there is no cause {unknown}; the causes are {', '.join(sorted(redrives.CAUSES))}"
-        )
+    causes = _known_causes(cause)
     aws = aws_of(account, aside if as_json else screen)
     named = dict(zip(AnyQueue, queues.QUEUES, strict=True))
     if queue is not None:
@@ -160,12 +151,16 @@ def redrive(
     if as_json:
         print_json({"sent": send, "deadLetters": list(_by_decision(findings))})
         return
-    table = table_of("queue", "cause", "dead letters", "", "for example", right={"dead letters"})
-    for row in _by_decision(findings):
-        happens = redrives.Decision[row["decision"]].value
-        cells = (row["queue"], row["cause"], f"{row['count']:,}", happens, escape(row["example"]))
-        table.add_row(*cells)
-    screen.print(table if table.row_count else "There are no dead letters.")
+    rows = [
+        (
+            *(row["queue"], row["cause"], row["count"]),
+            *(redrives.Decision[row["decision"]].value, row["example"]),
+        )
+        for row in _by_decision(findings)
+    ]
+    headings = ("queue", "cause", "dead letters", "", "for example")
+    table = table_of(headings, rows, {"dead letters"})
+    screen.print(table if rows else "There are no dead letters.")
     back = sum(found.count(redrives.Decision.SEND_BACK) for found in findings.values())
     if send:
         screen.print(
@@ -174,6 +169,20 @@ def redrive(
     else:
         option = "--send" if account else "--send (with make: SEND=1)"
         screen.print(f"Nothing was changed. [dim]{option} would send {back:,} back.[/]")
+
+
+def _known_causes(given: Sequence[str] | None) -> frozenset[str]:
+    """Choose the causes of dead letters that go back.
+
+    Raises:
+        UserError: There is no such cause.
+    """
+    causes = frozenset(given) if given else MAY_SUCCEED_NOW
+    for unknown in sorted(causes - redrives.CAUSES):
+        raise UserError(
+            f"there is no cause {unknown}; the causes are {', '.join(sorted(redrives.CAUSES))}"
+        )
+    return causes
 
 
 def _read_dead_letters(

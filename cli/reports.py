@@ -8,15 +8,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from cli.common import PANEL, AsJson, OnAccount, aside, aws_of, print_json, screen, table_of
+from cli.common import (
+    PANEL,
+    AsJson,
+    OnAccount,
+    aside,
+    aws_of,
+    print_json,
+    print_problems,
+    reading,
+    screen,
+    table_of,
+)
 from local import STATE
 from operations.errors import UserError
-from operations.words import counted
+from operations.words import counted, lane_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from inventory_orders.lanes.observe import StockLevel
     from operations.aws import Aws
+    from operations.orders import OrderList
 
 app = typer.Typer()
 
@@ -48,36 +61,38 @@ def stock(
         _show_one(aws, product, as_json=as_json)
         return
     from inventory_orders.api.products import shown_level  # noqa: PLC0415 - the layer is slow to import
-    from inventory_orders.errors import InventoryOrdersError  # noqa: PLC0415
     from operations.stock import list_stock  # noqa: PLC0415
 
-    try:
-        with aside.status("Reading rows and lanes"):
-            listed, unreadable = list_stock(aws)
-    except InventoryOrdersError as error:
-        raise UserError(f"the stock cannot be read: {error}") from error
+    with reading("the stock"), aside.status("Reading rows and lanes"):
+        listed, unreadable = list_stock(aws)
     wanted = {"LOW_STOCK": low, "OUT_OF_STOCK": out}
     shown = [
         level
-        for level in listed
-        if (wanted.get(level.product.status) or not (low or out))
-        and (level.in_lanes or not in_lanes)
+        for level in (_in_lanes(listed) if in_lanes else listed)
+        if wanted.get(level.product.status) or not (low or out)
     ]
-    for problem in unreadable.values():
-        aside.print(f"[bold red]Left out:[/] {escape(problem)}")
+    print_problems("Left out", unreadable.values(), aside)
     if as_json:
         print_json(list(map(shown_level, shown)))
-        return
+    else:
+        _show_levels(shown, listed)
+
+
+def _in_lanes(levels: Iterable[StockLevel]) -> list[StockLevel]:
+    return [level for level in levels if level.in_lanes]
+
+
+def _show_levels(shown: Sequence[StockLevel], listed: Sequence[StockLevel]) -> None:
     numbers = ("on hand", "in lanes", "low at")
-    table = table_of("product", *numbers, "status", "name", right=numbers)
-    for level in shown:
-        row, units = level.product, sum(level.in_lanes.values())
-        table.add_row(
-            *(escape(row.product_id), f"{level.on_hand:,}", f"{units:,}" if units else ""),
-            *(f"{row.low_stock_threshold:,}", row.status, escape(row.name or "")),
+    rows = [
+        (
+            *(level.product.product_id, level.on_hand, sum(level.in_lanes.values()) or ""),
+            *(level.product.low_stock_threshold, level.product.status, level.product.name or ""),
         )
+        for level in shown
+    ]
     if shown:
-        screen.print(table)
+        screen.print(table_of(("product", *numbers, "status", "name"), rows, numbers))
     counts = Counter(level.product.status.value for level in listed)
     words = ", ".join(f"{counts[status]:,} {word}" for status, word in _COUNTED)
     screen.print(f"{counted(len(shown), 'product')} of {len(listed):,} ({words}).")
@@ -104,52 +119,58 @@ def orders(
         raise typer.BadParameter("name an order, or give one of --to-ship and --user")
     aws = aws_of(account, aside if as_json else screen)
     from inventory_orders.domain.events import in_json  # noqa: PLC0415 - the layer is slow to import
-    from inventory_orders.errors import InventoryOrdersError  # noqa: PLC0415
-    from operations.orders import (  # noqa: PLC0415
-        OrderList,
-        orders_of,
-        orders_to_ship,
-        read_order,
-    )
 
-    try:
-        if order is not None:
-            one = read_order(aws, order)
-            if one is None:
-                raise UserError(f"there is no order {order}")
-            listed = OrderList([one], has_more=False, unreadable=[])
-        else:
-            listed = orders_to_ship(aws, limit) if user is None else orders_of(aws, user, limit)
-    except InventoryOrdersError as error:
-        raise UserError(f"the orders cannot be read: {error}") from error
+    with reading("the orders"):
+        listed = _read_orders(aws, order, user, limit)
     found = listed.orders
-    for order_id in listed.unreadable:
-        problem = f"order {escape(order_id)} breaks the table's contract; repair the item"
-        aside.print(f"[bold red]Left out:[/] {problem}")
+    unreadable = (
+        f"order {i} breaks the table's contract; repair the item" for i in listed.unreadable
+    )
+    print_problems("Left out", unreadable, aside)
     if as_json:
         print_json(found if order is None else found[0], in_json)
         return
-    table = table_of("order", "status", "since", "user", "items")
-    for one in found:
-        since = one.get("confirmedAt", one["createdAt"]) if to_ship else one["createdAt"]
-        lines = _still_open(one) if to_ship else one["items"]
-        fields = (one["orderId"], one["status"], since[:16], one["userId"], _units(lines))
-        table.add_row(*map(escape, fields))
-    screen.print(table if found else "No orders.")
+    _show_orders(found, to_ship=to_ship)
     if listed.has_more:
         screen.print(f"[dim]The first {limit}; --limit shows more.[/]")
     if order is not None and "steps" in found[0]:
         _show_steps(found[0]["steps"])
 
 
+def _read_orders(aws: Aws, order: str | None, user: str | None, limit: int) -> OrderList:
+    """Read one order, a user's orders, or those to ship."""
+    from operations.orders import OrderList, orders_of, orders_to_ship, read_order  # noqa: PLC0415
+
+    if order is None:
+        return orders_to_ship(aws, limit) if user is None else orders_of(aws, user, limit)
+    one = read_order(aws, order)
+    if one is None:
+        raise UserError(f"there is no order {order}")
+    return OrderList([one], has_more=False, unreadable=[])
+
+
+def _show_orders(found: Iterable[Mapping[str, Any]], *, to_ship: bool) -> None:
+    rows = []
+    for one in found:
+        since = one.get("confirmedAt", one["createdAt"]) if to_ship else one["createdAt"]
+        lines = _still_open(one) if to_ship else one["items"]
+        rows.append((one["orderId"], one["status"], since[:16], one["userId"], _units(lines)))
+    table = table_of(("order", "status", "since", "user", "items"), rows)
+    screen.print(table if rows else "No orders.")
+
+
 def _show_steps(steps: Iterable[Mapping[str, Any]]) -> None:
-    table = table_of("when", "step", "units", "by", "for")
-    for step in steps:
-        name = " ".join(filter(None, [step["action"], step.get("stepId")]))
-        why = ", ".join(step[note] for note in ("reference", "reason") if note in step)
-        cells = (step["at"][:16], name, _units(step.get("items", ())), step.get("actor", ""), why)
-        table.add_row(*map(escape, cells))
-    screen.print("", table)
+    rows = [
+        (
+            step["at"][:16],
+            " ".join(filter(None, [step["action"], step.get("stepId")])),
+            _units(step.get("items", ())),
+            step.get("actor", ""),
+            ", ".join(step[note] for note in ("reference", "reason") if note in step),
+        )
+        for step in steps
+    ]
+    screen.print("", table_of(("when", "step", "units", "by", "for"), rows))
 
 
 def _still_open(order: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -216,27 +237,21 @@ _COUNTED = (
 
 
 def _show_one(aws: Aws, product: str, *, as_json: bool) -> None:
-    from inventory_orders.api.products import shown_level  # noqa: PLC0415
-    from inventory_orders.errors import InventoryOrdersError  # noqa: PLC0415 - the layer is slow to import
-    from operations.lanes import lane_name  # noqa: PLC0415
+    from inventory_orders.api.products import shown_level  # noqa: PLC0415 - the layer is slow to import
     from operations.stock import read_stock  # noqa: PLC0415
 
-    try:
+    with reading(f"the stock of {product}"):
         level = read_stock(aws, product)
-    except InventoryOrdersError as error:
-        raise UserError(f"the stock of {product} cannot be read: {error}") from error
     if level is None:
         raise UserError(f"there is no product {product}")
     row = level.product
     if as_json:
         print_json(shown_level(level))
         return
-    table = table_of("place", "units", right={"units"})
-    table.add_row("its row", f"{row.stock_count:,}")
-    for lane, units in level.in_lanes.items():
-        table.add_row(lane_name(lane), f"{units:,}")
     if level.in_lanes:
-        screen.print(table)
+        lanes = ((lane_name(lane), units) for lane, units in level.in_lanes.items())
+        places = [("its row", row.stock_count), *lanes]
+        screen.print(table_of(("place", "units"), places, {"units"}))
     about = "" if level.is_exact else "about "
     limits = f"low at {row.low_stock_threshold:,}, backorders to {row.backorder_limit:,}"
     screen.print(

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
 
 from cli.books import show_audit
 from cli.common import (
@@ -16,6 +15,7 @@ from cli.common import (
     OnAccount,
     aside,
     aws_of,
+    print_problems,
     progress_bar,
     screen,
     stack_name,
@@ -85,18 +85,17 @@ def restore(
         work.start(spinner.update)
         published = work.republish(lambda n: spinner.update(f"{n:,} orders published"))
         work.finish()
-    for problem in published.problems:
-        screen.print(f"[bold red]Cannot be published:[/] {escape(problem)}")
+    print_problems("Cannot be published", published.problems)
     screen.print(f"[green]All rows are back:[/] {published.events:,} events say so.")
     if not show_audit(aws) or published.problems:
         raise typer.Exit(1)
 
 
 def _show_differences(found: Differences) -> None:
-    table = table_of("table", "rows that go back, and holds", "rows made since, to be removed")
-    for kind in [*found.back, *(kind for kind in found.gone if kind not in found.back)]:
-        table.add_row(kind.value, f"{found.back[kind]:,}", f"{found.gone[kind]:,}")
-    screen.print(table if table.row_count else "No row differs.")
+    kinds = dict.fromkeys([*found.back, *found.gone])
+    rows = [(kind.value, found.back[kind], found.gone[kind]) for kind in kinds]
+    headings = ("table", "rows that go back, and holds", "rows made since, to be removed")
+    screen.print(table_of(headings, rows) if rows else "No row differs.")
     for status, orders in found.cancelled.items():
         screen.print(
             f"{orders:,} orders that were placed since, and are {status}, hold no stock any more."
@@ -149,8 +148,7 @@ def forget(
             raise UserError(
                 f"DynamoDB failed ({error}). Done so far: {counted(work.done, 'order')}; run the same command again"
             ) from error
-    for problem in work.problems.values():
-        screen.print(f"[bold red]Not changed[/]: {escape(problem)}")
+    print_problems("Not changed", work.problems.values())
     screen.print(f"{counted(work.done, 'order')} under a pseudonym now: {work.pseudonym}")
     if work.problems:
         raise typer.Exit(1)

@@ -285,17 +285,9 @@ def _fill_in(chosen: dict[str, Any], stage: str, sources: dict[str, str]) -> Non
         del queues["OrderQueueFifo"]
     # A worker without a lane sells at the depot, in line with all others.
     workers = sum(queues[n]["maximumConcurrency"] for n in queues if n.startswith("OrderQueue"))
-    most = SCHEMA["properties"]["lanes"]["maximum"]
-    for name, value in (("production", stage == "prod"), ("lanes", min(workers, most))):
-        if name not in chosen:
-            chosen[name], sources[name] = value, DEFAULT
-    for name, queue in queues.items():
-        if queue["batchSize"] > 10 and queue.get("batchWindowSeconds") == 0:
-            path = f"queues.{name}.batchWindowSeconds"
-            raise SettingsError(
-                f"{_named(path, sources)} is 0; it must be a whole number from 1 to 300, because batchSize is above 10"
-            )
-    _check_window_of_commands(chosen, sources)
+    chosen.setdefault("production", stage == "prod")
+    chosen.setdefault("lanes", min(workers, SCHEMA["properties"]["lanes"]["maximum"]))
+    _check_windows(chosen, sources)
     if chosen["cors"] and chosen["jwt"] is None:
         raise SettingsError(
             f"{_named('cors', sources)} needs jwt: without tokens callers sign with keys that open every route, and these "
@@ -305,8 +297,14 @@ def _fill_in(chosen: dict[str, Any], stage: str, sources: dict[str, str]) -> Non
         sources.setdefault(path, DEFAULT)
 
 
-def _check_window_of_commands(chosen: Mapping[str, Any], sources: Mapping[str, str]) -> None:
-    """Refuse a window in which an order that was paid in time could expire."""
+def _check_windows(chosen: Mapping[str, Any], sources: Mapping[str, str]) -> None:
+    """Refuse a large batch without a window, and a window in which an order that was paid in time could expire."""
+    for name, queue in chosen["queues"].items():
+        if queue["batchSize"] > 10 and queue.get("batchWindowSeconds") == 0:
+            path = f"queues.{name}.batchWindowSeconds"
+            raise SettingsError(
+                f"{_named(path, sources)} is 0; it must be a whole number from 1 to 300, because batchSize is above 10"
+            )
     # The embedded AWS has no windows, and a grace of its own.
     if sources.get("holdGraceSeconds") == _OVERRIDES:
         return

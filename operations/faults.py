@@ -12,8 +12,8 @@ from inventory_orders.domain.order_record import (
     units_by_line,
 )
 from inventory_orders.domain.product import ProductStatus, stock_status
-from operations.lanes import lane_name
 from operations.movements import Incarnation, Row, items_of_steps
+from operations.words import lane_name
 
 
 def problems_of(row: Row | None, in_lanes: Collection[int]) -> Iterator[str]:

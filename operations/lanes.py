@@ -161,11 +161,6 @@ def pages_of(items: Iterable[Item]) -> Pages:
     return Pages(by_name, corrupt)
 
 
-def lane_name(lane: int) -> str:
-    """Name a lane in words."""
-    return "the depot" if lane == DEPOT else f"lane {lane}"
-
-
 @dataclass(frozen=True, slots=True)
 class Lane:
     """A lane as it was read.

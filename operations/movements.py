@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from inventory_orders.domain.allotments import Page
-from operations.lanes import lane_name
+from operations.words import lane_name
 
 Row = Mapping[str, Any]
 Incarnation = tuple[str, str]

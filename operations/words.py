@@ -8,6 +8,11 @@ def counted(number: int, thing: str) -> str:
     return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
 
 
+def lane_name(lane: int) -> str:
+    """Name a lane; number 0 is the depot."""
+    return f"lane {lane}" if lane else "the depot"
+
+
 def without_full_stop(error: Exception) -> str:
     """Format an error of AWS for the middle of a message: some end with a full stop, and some do not."""
     return str(error).rstrip(".")

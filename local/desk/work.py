@@ -20,8 +20,9 @@ from operations.aws import Aws
 from operations.codes import DEAD_LETTERS
 from operations.dead_letters import read_dead_letters
 from operations.errors import UserError
-from operations.lanes import lane_name, read_lanes
+from operations.lanes import read_lanes
 from operations.stock import list_stock, product_names, read_stock
+from operations.words import lane_name
 
 Document = dict[str, Any]
 
