@@ -94,7 +94,7 @@ lint: setup ## check formatting, style and types
 	@$(VENV)/bin/ruff format --check --quiet . || { echo "run: make format"; exit 1; }
 	@$(VENV)/bin/ruff check --quiet .
 	@$(VENV)/bin/mypy --no-error-summary layers/core/python $(wildcard functions/*/handler.py) app.py infra \
-		operations local cli simulated_aws bench docs_generator tests/support
+		operations local cli testing bench docs_generator tests/support
 
 format: setup ## format the code
 	@$(VENV)/bin/ruff check --fix --quiet .

@@ -26,7 +26,7 @@ Result = dict[str, Any]
 """The figures of a cell, as plain values. NaN is kept as null."""
 
 # The code that figures are about. If it changes, the cells have to be measured again.
-_MEASURED_CODE = ("layers/core", "functions", "simulated_aws", "bench/contenders")
+_MEASURED_CODE = ("layers/core", "functions", "testing", "bench/contenders")
 
 
 @dataclass(frozen=True)

@@ -33,9 +33,9 @@ from inventory_orders.store.rows import Item, decode
 from inventory_orders.store.tables import KEYS, Table
 from local import emulator
 from local.endpoint import embedded_environment
-from local.invoke import FakeContext
 from operations.errors import UserError
 from operations.lanes import pages_of
+from testing.handlers import FakeContext
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

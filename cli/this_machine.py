@@ -237,10 +237,11 @@ def invoke(
     Exit status 0: a good answer. 1: no answer, or an event for another function, which is not sent. 3: a refusal, an
     error, "later", or a batch of which messages were returned or dead-lettered.
     """
-    from local import invoke as invocations  # noqa: PLC0415 - moto and boto3 are slow to import
+    from local import invoke as invocations  # noqa: PLC0415 - boto3 is slow to import
+    from testing import handlers  # noqa: PLC0415
 
-    if function not in invocations.function_names():
-        known = ", ".join(invocations.function_names())
+    if function not in handlers.function_names():
+        known = ", ".join(handlers.function_names())
         raise UserError(f"there is no function {function}; the functions are {known}")
     content = invocations.read_event(event, function)
     meant = invocations.addressee(event, content)

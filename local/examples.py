@@ -14,7 +14,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import boto3
-from botocore.exceptions import ReadTimeoutError
 
 from inventory_orders.clock import Deadline, SystemClock, timestamp
 from inventory_orders.domain.order import Order
@@ -27,7 +26,8 @@ from inventory_orders.products.lease import Lease
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
 from inventory_orders.store.tables import Table
 from local import pattern_costs
-from local.invoke import create_table
+from testing.faults import lose_responses
+from testing.tables import create_table
 
 
 @dataclass
@@ -446,27 +446,3 @@ def _version_conditioned_put(sandbox: Sandbox, item: dict[str, Any], stock: int)
     except sandbox.raw.exceptions.ConditionalCheckFailedException:
         return False
     return True
-
-
-def lose_responses(client: Any, operation: str = "", times: int = 1) -> None:
-    """Lose the responses to the next requests of a client, after the requests have been executed.
-
-    This happens below the SDK's own retries, and works with moto too.
-
-    Args:
-        client: A boto3 client.
-        operation: Name of the operation, such as `TransactWriteItems`; all operations by default.
-        times: How many responses to lose.
-    """
-    # Not in the network layer, because moto answers before a request reaches it.
-    endpoint = client._endpoint
-    send, left = endpoint._do_get_response, [times]
-
-    def lossy(request: Any, model: Any, context: Any) -> tuple[Any, Exception | None]:
-        answer, error = send(request, model, context)
-        if not left[0] or operation not in ("", model.name):
-            return answer, error
-        left[0] -= 1
-        return None, ReadTimeoutError(endpoint_url=request.url)
-
-    endpoint._do_get_response = lossy

@@ -4,29 +4,25 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import importlib.util
 import io
 import json
 import os
-import sys
-import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import boto3
 
 from local import ROOT
-from local.endpoint import REGION, embedded_settings
+from local.endpoint import embedded_settings
+from local.sample_orders import catalogue
 from operations import emf
 from operations.aws import Aws
 from operations.dead_letters import peek_dead_letters
 from operations.errors import UserError
-
-if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
-    from mypy_boto3_dynamodb.type_defs import KeySchemaElementTypeDef
-
+from testing.handlers import FakeContext, function_names, load_handler
+from testing.tables import make_stack
 
 FED_BY = {
     "OrderQueue": "place_orders",
@@ -65,11 +61,6 @@ class Invocation:
     def is_good(self) -> bool:
         """Whether the answer is good, and every message of a batch was accepted."""
         return is_good(self.answer) and not self.dead_lettered
-
-
-def function_names() -> list[str]:
-    """List the functions of this project."""
-    return sorted(path.parent.name for path in (ROOT / "functions").glob("*/handler.py"))
 
 
 def is_good(answer: Any) -> bool:
@@ -152,11 +143,10 @@ def _whole_lines(tail: bytes, log_group: str) -> str:
 
 def invoke_in_process(name: str, event: Any) -> Invocation:
     """Run a handler in this process with moto. The tables hold the sample catalogue. Not thread-safe."""
-    import boto3  # noqa: PLC0415 - slow to import, as is moto, and needed here only
-    from moto import mock_aws  # noqa: PLC0415
+    from moto import mock_aws  # noqa: PLC0415 - slow to import, and needed here only
 
     with _clean_environment(), mock_aws(), contextlib.redirect_stdout(io.StringIO()) as logs:
-        os.environ.update(make_stack())
+        os.environ.update(make_stack(catalogue()))
         handler = load_handler(name)
         answer = handler.lambda_handler(event, FakeContext(name))
         dead_letters = [
@@ -205,137 +195,6 @@ _LOG_BOILERPLATE = {
     "correlation_ids",
     *("function_name", "function_memory_size", "function_arn", "function_request_id"),
 }
-
-
-def load_handler(name: str) -> ModuleType:
-    """Import a function's handler."""
-    path = ROOT / "functions" / name / "handler.py"
-    spec = importlib.util.spec_from_file_location(f"functions.{name}.handler", path)
-    if spec is None or spec.loader is None:
-        raise UserError(f"{path} cannot be imported")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-class FakeContext:
-    """The context object that Lambda passes to a handler."""
-
-    def __init__(self, name: str, seconds: float = 30.0) -> None:
-        self.function_name = name
-        self.function_version = "$LATEST"
-        self.memory_limit_in_mb = 1024
-        self.invoked_function_arn = f"arn:aws:lambda:{REGION}:123456789012:function:{name}"
-        self.aws_request_id = str(uuid.uuid4())
-        self._milliseconds = int(seconds * 1000)
-
-    def get_remaining_time_in_millis(self) -> int:
-        """Milliseconds left."""
-        return self._milliseconds
-
-
-def make_stack() -> Mapping[str, str]:
-    """Make the tables and queues, stock the tea shop, and return the handlers' environment."""
-    make_tables()
-    return make_queues()
-
-
-def make_tables() -> None:
-    """Make the tables, and stock the tea shop."""
-    import boto3  # noqa: PLC0415
-
-    from inventory_orders.engine.retrying_client import RetryingClient  # noqa: PLC0415
-    from inventory_orders.products.catalogue import ProductCatalogue  # noqa: PLC0415
-    from inventory_orders.store.dynamodb import Store  # noqa: PLC0415
-    from inventory_orders.store.tables import Table  # noqa: PLC0415
-    from local.sample_orders import catalogue  # noqa: PLC0415
-
-    dynamodb = boto3.client("dynamodb")
-    for table in Table:
-        create_table(dynamodb, table, table.value)
-    shop = ProductCatalogue(
-        RetryingClient(Store(dynamodb, {table: table.value for table in Table}))
-    )
-    for product in catalogue():
-        shop.create(product)
-
-
-def make_queues() -> Mapping[str, str]:
-    """Make the queues and the bus, and return the handlers' environment."""
-    import boto3  # noqa: PLC0415
-
-    from inventory_orders.store.tables import Table  # noqa: PLC0415
-
-    sqs = boto3.client("sqs")
-    environment = {
-        **{f"{table.name}_TABLE_NAME": table.value for table in Table},
-        "POWERTOOLS_SERVICE_NAME": "inventory-orders-local",
-        "SHOW_STOCK": "numbers",
-        "LANES": "2",
-        "HOLD_GRACE_SECONDS": "60",
-    }
-    for variable, name in {
-        "QUEUE_URL": "Queue",
-        "DEAD_LETTER_QUEUE_URL": "DeadLetterQueue",
-        "FIFO_QUEUE_URL": "Queue.fifo",
-        "FIFO_DEAD_LETTER_QUEUE_URL": "DeadLetterQueue.fifo",
-        "EXPIRY_QUEUE_URL": "ExpiryQueue",
-        "EXPIRY_DEAD_LETTER_QUEUE_URL": "ExpiryDeadLetterQueue",
-        "UNDELIVERABLE_EVENTS_QUEUE_URL": "UndeliverableEventsQueue",
-    }.items():
-        created = (
-            sqs.create_queue(
-                QueueName=name,
-                Attributes={"FifoQueue": "true", "ContentBasedDeduplication": "true"},
-            )
-            if name.endswith(".fifo")
-            else sqs.create_queue(QueueName=name)
-        )
-        environment[variable] = created["QueueUrl"]
-    boto3.client("events").create_event_bus(Name="Bus")
-    more = {"EVENT_BUS_NAME": "Bus", "ORDER_QUEUE_URL": environment["QUEUE_URL"]}
-    return environment | more
-
-
-def create_table(dynamodb: DynamoDBClient, table: Any, name: str) -> None:
-    """Create a table with its key schema, and with the indexes that the service itself reads."""
-    from inventory_orders.store.tables import KEYS, Table  # noqa: PLC0415
-
-    keys = KEYS[table]
-    indexes = _INDEXES if table is Table.ORDERS else {}
-    attributes = dict.fromkeys([*keys, *(name for index in indexes.values() for name in index)])
-    of_indexes: Any = {
-        "GlobalSecondaryIndexes": [
-            {
-                "IndexName": index,
-                "KeySchema": _key_schema(names),
-                "Projection": {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["status"]},
-            }
-            for index, names in indexes.items()
-        ]
-    }
-    dynamodb.create_table(
-        TableName=name,
-        BillingMode="PAY_PER_REQUEST",
-        AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in attributes],
-        KeySchema=_key_schema(keys),
-        **(of_indexes if indexes else {}),
-    )
-
-
-_INDEXES = {
-    "byUser": ("userId", "createdAt"),
-    "byExpiry": ("expiryShard", "expiresAt"),
-    "byToFulfil": ("fulfilShard", "confirmedAt"),
-}
-
-
-def _key_schema(keys: Sequence[str]) -> list[KeySchemaElementTypeDef]:
-    return [
-        {"AttributeName": key, "KeyType": "RANGE" if number else "HASH"}
-        for number, key in enumerate(keys)
-    ]
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ No stack sells without lanes: this shows what they are for.
 
 from __future__ import annotations
 
-from local.invoke import load_handler
+from testing.handlers import load_handler
 
 TITLE = "ours, batches of 99"
 BATCH = 99

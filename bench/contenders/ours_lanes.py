@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from local.invoke import load_handler
+from testing.handlers import load_handler
 
 TITLE = "ours, with lanes"
 BATCH = 96

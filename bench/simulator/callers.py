@@ -30,7 +30,7 @@ from bench.workloads import Workload, endless
 from infra.settings import Settings
 from local import ROOT
 from local.invoke import read_event
-from simulated_aws.latency import CPU, INVOCATION_SECONDS, PUBLISHED, Latencies, TokenBucket
+from testing.simulated_aws.latency import CPU, INVOCATION_SECONDS, PUBLISHED, Latencies, TokenBucket
 
 RETRY_SECONDS = 1.0
 """Statuses after which a client sends the same request again, as `Retry-After` says."""

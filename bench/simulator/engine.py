@@ -2,7 +2,7 @@
 
 Each worker is an execution environment: it imports its own copy of the contender, and has its own copies of the objects
 that the service keeps once per process. Time passes only in calls to AWS, in `time.sleep`, and as the CPU time that
-`simulated_aws.latency` charges.
+`testing.simulated_aws.latency` charges.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from inventory_orders.invocation import runtime
 from inventory_orders.lanes.demand import Demand
 from inventory_orders.store.rows import decode, page_units, read_page
 from inventory_orders.store.tables import KEYS, Table
-from local.invoke import load_handler
-from simulated_aws import DynamoDB, ServiceError, Sqs, answered_by, virtual_time
-from simulated_aws.contention import ContendedDynamoDB
-from simulated_aws.latency import (
+from testing.handlers import load_handler
+from testing.simulated_aws import DynamoDB, ServiceError, Sqs, answered_by, virtual_time
+from testing.simulated_aws.contention import ContendedDynamoDB
+from testing.simulated_aws.latency import (
     CPU,
     INVOCATION_SECONDS,
     MAX_DELIVERIES,
@@ -55,7 +55,7 @@ from simulated_aws.latency import (
     Latencies,
     Region,
 )
-from simulated_aws.scheduler import Scheduler, Task, VirtualExecutor, seeded
+from testing.simulated_aws.scheduler import Scheduler, Task, VirtualExecutor, seeded
 
 _EPOCH = datetime.fromisoformat(CREATED_AT).timestamp()
 _RECEIVES_EACH = 0.02

@@ -33,7 +33,7 @@ from bench.workloads import CREATED_AT, Workload
 from inventory_orders.clock import timestamp
 from inventory_orders.store.tables import EXPIRY_SHARDS, shard_name
 from local.stack import SETTINGS
-from simulated_aws import DynamoDB
+from testing.simulated_aws import DynamoDB
 
 EXPIRIES = 10
 """Holds of one invocation, as in the stack."""

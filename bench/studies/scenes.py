@@ -40,7 +40,7 @@ from bench.simulator.holds import Holds
 from bench.workloads import REAL_ORDERS, Workload, endless, make, with_depth
 from local.invoke import is_good
 from operations.errors import UserError
-from simulated_aws.latency import INVOCATION_SECONDS
+from testing.simulated_aws.latency import INVOCATION_SECONDS
 
 FIFO_BATCH = 10
 FIFO_DEPTH = 5_000

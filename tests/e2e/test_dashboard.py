@@ -26,8 +26,8 @@ from local.desk.background import DeskServer
 from local.process import Server
 from operations import queues
 from operations.errors import UserError
+from testing.events import order_body
 from tests.support.logs import give_every_worker_nothing_to_do, values_in_logs
-from tests.support.messages import order_body
 from tests.support.stack import COMMAND, cli, create, message
 
 

@@ -13,13 +13,14 @@ from inventory_orders.store.lane_leases import lease_lane
 from inventory_orders.store.rows import key_item
 from inventory_orders.store.tables import Table
 from local import ROOT, sample_orders, stack
-from local.invoke import function_names, invoke_deployed
+from local.invoke import invoke_deployed
 from operations import queues
 from operations.audit import read_books
 from operations.dead_letters import read_dead_letters
+from testing.events import order_body
+from testing.handlers import function_names
+from testing.lanes import lend
 from tests.support.demo_figures import check_sums, figures
-from tests.support.lanes import lend
-from tests.support.messages import order_body
 from tests.support.stack import (
     COMMAND,
     cli,

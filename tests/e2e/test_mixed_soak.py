@@ -15,7 +15,7 @@ from operations.audit import read_books
 from operations.aws import Aws
 from operations.books import history
 from operations.orders_file import OrderMessage
-from tests.support.messages import order_body
+from testing.events import order_body
 from tests.support.stack import cli, create, wait_until, wait_until_settled
 
 PRODUCTS = [f"soak-{number}" for number in range(12)]

@@ -17,12 +17,13 @@ from inventory_orders.retry import EARLY_DELIVERIES
 from inventory_orders.store.lane_leases import read_lane_leases, release_lane
 from inventory_orders.store.rows import key_item
 from inventory_orders.store.tables import Table
-from local.invoke import function_names, invoke_deployed
-from tests.support.lanes import lend
-from tests.support.messages import order_body, sqs_event
+from local.invoke import invoke_deployed
+from testing.events import order_body, sqs_event
+from testing.handlers import function_names
+from testing.lanes import lend
+from testing.streams import change, order_row
 from tests.support.roles import EMBEDDED_NAMES, allow, name_of, permissions
 from tests.support.stack import unscheduled
-from tests.support.streams import change, order_row
 
 NOT_ENFORCED = {
     *("sqs:ReceiveMessage", "sqs:DeleteMessage"),

@@ -19,7 +19,7 @@ from types import ModuleType
 import boto3
 
 from local import ROOT
-from local.invoke import function_names
+from testing.handlers import function_names
 from tests.explore import mutants
 from tests.explore.explorer import Explorer, Failure
 from tests.explore.scenarios import SCENARIOS

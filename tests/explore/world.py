@@ -26,8 +26,15 @@ from botocore.exceptions import ReadTimeoutError
 from botocore.retries.quota import RetryQuota
 from greenlet import getcurrent, greenlet
 
-from simulated_aws import ManualClock, Queue, ServiceError, SimulatedAws, answered_by, virtual_time
-from tests.support.messages import event_of_received
+from testing.events import event_of_received
+from testing.simulated_aws import (
+    ManualClock,
+    Queue,
+    ServiceError,
+    SimulatedAws,
+    answered_by,
+    virtual_time,
+)
 
 INVOCATION_SECONDS = 30.0
 VISIBILITY_SECONDS = 180.0

@@ -20,11 +20,11 @@ from inventory_orders.store.cancellations import CancellationReason, Transaction
 from local.dashboard.alarms import State, judge
 from local.dashboard.body import evaluate
 from local.dashboard.metrics import Metric, Samples, Window
-from local.invoke import FakeContext, load_handler
 from operations import emf
 from operations.verify.stack import REASONS
-from tests.support.messages import order_body, sqs_event
-from tests.support.streams import change, order_row
+from testing.events import order_body, sqs_event
+from testing.handlers import FakeContext, load_handler
+from testing.streams import change, order_row
 from tests.support.tea_shop import new_process, tea_shop
 from tests.support.template import alarms_of, resources, synthesise
 

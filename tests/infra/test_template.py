@@ -24,7 +24,7 @@ from local import ROOT
 from local.invoke import FED_BY
 from operations.aws import LIVE
 from operations.preflight import BATCHES_OF_A_SHARD
-from tests.support.streams import product_row
+from testing.streams import product_row
 from tests.support.template import resources, shared_stack_of, stack_of, synthesise
 
 SETTINGS = Settings.from_context("dev")

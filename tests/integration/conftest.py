@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from local import emulator, stack
-from local.invoke import create_table
 from operations.aws import Aws
+from testing.tables import create_table
 from tests.support.shop import Shop
 
 

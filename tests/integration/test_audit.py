@@ -15,8 +15,8 @@ from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.products.decrement import AtomicDecrement
 from operations.audit import read_books
+from testing.lanes import add_to_page_by_hand, lend, reclaim
 from tests.support.by_hand import add_by_hand
-from tests.support.lanes import add_to_page_by_hand, lend, reclaim
 from tests.support.parallel import in_threads
 
 # And more, until units were reclaimed from lanes meanwhile.

@@ -18,7 +18,7 @@ from inventory_orders.retry import RetryPolicy
 from local.examples import sandbox
 from operations import emf
 from operations.audit import read_books
-from tests.support.messages import order_body
+from testing.events import order_body
 from tests.support.parallel import call_handlers, in_processes, in_threads
 
 

@@ -16,14 +16,15 @@ from typer.testing import CliRunner
 from cli.main import app
 from inventory_orders.messages.orders import parse_order
 from local import ROOT, tokens
-from local.invoke import function_names, invoke_deployed, is_good
+from local.invoke import invoke_deployed, is_good
 from operations import forget
 from operations.audit import read_books
 from operations.http_api import HttpApi
+from testing.events import order_body, sqs_event
+from testing.handlers import function_names
 from tests.support import samples
 from tests.support.api import api_of
 from tests.support.logs import log_of
-from tests.support.messages import order_body, sqs_event
 from tests.support.shell import NOT_RUN, Shell, commands_of, is_run, make_fresh
 from tests.support.stack import cli, create, wait_until, wait_until_settled
 from tests.support.tokens import Issuer, issued_by

@@ -16,10 +16,10 @@ from inventory_orders.errors import Verdict
 from inventory_orders.store.tables import Table
 from local import ROOT
 from operations.audit import read_books
+from testing.clocks import HurriedClock
+from testing.events import order_body, sqs_event
 from tests.support.bench import product, stored
-from tests.support.messages import order_body, sqs_event
 from tests.support.parallel import in_threads
-from tests.support.shop import HurriedClock
 
 
 class RawBody:
@@ -119,8 +119,9 @@ def _writes(args):
     return bool((args[2] or 0) & (os.O_WRONLY | os.O_RDWR)) and "pycache" not in str(args[0])
 
 from inventory_orders.store.tables import Table
-from local.invoke import FakeContext, create_table, load_handler
-from simulated_aws import ManualClock, SimulatedAws, answered_by
+from testing.handlers import FakeContext, load_handler
+from testing.tables import create_table
+from testing.simulated_aws import ManualClock, SimulatedAws, answered_by
 import boto3
 
 aws = SimulatedAws(ManualClock().now)

@@ -10,9 +10,9 @@ from inventory_orders.domain.order import Order
 from inventory_orders.engine.loop import Engine
 from inventory_orders.errors import Verdict
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
+from testing.clocks import HurriedClock
 from tests.support import faults
 from tests.support.faults import Fault, FaultyProxy, Shares
-from tests.support.shop import HurriedClock
 
 ONCE = Config(retries={"total_max_attempts": 1})
 

@@ -7,10 +7,10 @@ import pytest
 
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.product import NewProduct
-from local.examples import lose_responses
 from operations.audit import read_books
 from operations.catalogue_file import CatalogueFile, Line, read_catalogue
 from operations.load import Done, Load
+from testing.faults import lose_responses
 from tests.support.parallel import in_threads
 from tests.support.stack import COMMAND, cli, in_the_background
 

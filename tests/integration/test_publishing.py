@@ -15,7 +15,8 @@ from operations.dead_letters import peek_dead_letters
 from operations.errors import UserError
 from operations.follow import listening
 from operations.republish import republish, rows_of
-from tests.support.messages import order_body
+from testing.events import order_body
+from testing.streams import order_row
 from tests.support.stack import (
     COMMAND,
     QUIET_SECONDS,
@@ -24,7 +25,6 @@ from tests.support.stack import (
     in_the_background,
     wait_until,
 )
-from tests.support.streams import order_row
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from infra.queues import MAX_RECEIVE_COUNT
 from operations import queues, redrive
 from operations.dead_letters import SEEN_IN_A_GROUP
 from operations.redrive import MAY_SUCCEED_NOW, Decision
-from tests.support.messages import order_body
+from testing.events import order_body
 from tests.support.stack import cli, create, wait_until_settled
 
 POISON = "INVALID_JSON"

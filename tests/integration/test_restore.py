@@ -16,7 +16,7 @@ from operations import queues, restore
 from operations.audit import read_books, read_orders
 from operations.follow import listening
 from operations.restore import Restore
-from tests.support.messages import order_body, sqs_event
+from testing.events import order_body, sqs_event
 from tests.support.shell import make_fresh
 from tests.support.stack import create, wait_until, wait_until_settled
 

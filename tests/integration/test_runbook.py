@@ -21,10 +21,10 @@ from operations import queues
 from operations.audit import read_books
 from operations.dead_letters import peek_dead_letters
 from operations.emf import parse, read_samples, values_of
+from testing.events import order_body, sqs_event
 from tests.support.api import api_of
 from tests.support.faults import Fault, FaultyProxy, Shares
 from tests.support.logs import log_of
-from tests.support.messages import order_body, sqs_event
 from tests.support.parallel import in_threads
 from tests.support.runbook import aws_call, commands, expand
 from tests.support.stack import (

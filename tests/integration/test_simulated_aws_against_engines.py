@@ -11,7 +11,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from simulated_aws import ManualClock, SimulatedAws, answered_by
+from testing.simulated_aws import ManualClock, SimulatedAws, answered_by
 
 CALLS = 600
 CLIENT = Config(retries={"total_max_attempts": 1}, parameter_validation=False)

@@ -50,6 +50,7 @@ from operations.books import Books  # noqa: E402
 from operations.dead_letters import DeadLetter, Delivery  # noqa: E402
 from operations.errors import UserError  # noqa: E402
 from operations.follow import listening  # noqa: E402
+from testing.streams import overtaken  # noqa: E402
 from tests.soak.accounting import Ends, Sent, Tables, account  # noqa: E402
 from tests.soak.auditor import Auditor  # noqa: E402
 from tests.soak.changes import Change, demanded, read_changes, unfounded  # noqa: E402
@@ -57,7 +58,6 @@ from tests.soak.customer import Customers, differences  # noqa: E402
 from tests.soak.workload import Workload, workload  # noqa: E402
 from tests.support.faults import BrownOut, Fault, FaultyBus, FaultyProxy, Shares  # noqa: E402
 from tests.support.stack import configure  # noqa: E402
-from tests.support.streams import overtaken  # noqa: E402
 
 SUMMARY = ROOT / ".local" / "soak.json"
 CLOCKS = Path(__file__).with_name("clocks")

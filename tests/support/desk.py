@@ -14,9 +14,9 @@ from inventory_orders.store.tables import Table
 from local.desk.site import Site, serving
 from local.desk.trial import Trial
 from local.desk.work import Desk
-from local.invoke import FakeContext, load_handler
 from operations.aws import Aws
 from operations.queues import DEAD_LETTERS, QUEUES, UNDELIVERABLE_EVENTS
+from testing.handlers import FakeContext, load_handler
 from tests.support.tables_in_memory import session
 from tests.support.tea_shop import tea_shop
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from local.invoke import FakeContext, load_handler
-from tests.support.messages import sqs_event
+from testing.events import sqs_event
+from testing.handlers import FakeContext, load_handler
 
 
 def _call(barrier: Any, results: Any, work: Callable[..., Any], arguments: tuple[Any, ...]) -> None:

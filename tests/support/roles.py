@@ -5,8 +5,8 @@ from typing import Any
 
 import boto3
 
-from local.invoke import function_names
 from operations.aws import Aws
+from testing.handlers import function_names
 
 EMBEDDED_NAMES = {
     "sqs:SendMessage": "sqs:SendMessageBatch",

@@ -12,7 +12,8 @@ from unittest.mock import patch
 
 from local import ROOT
 from local.endpoint import embedded_settings
-from local.invoke import FakeContext, Invocation, function_names, load_handler
+from local.invoke import Invocation
+from testing.handlers import FakeContext, function_names, load_handler
 from tests.support.tea_shop import tea_shop
 
 PAGE = ROOT / "events" / "README.md"

@@ -4,20 +4,12 @@ from typing import Any
 
 import boto3
 
-from inventory_orders.clock import SystemClock
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.engine.loop import Engine
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
-
-
-class HurriedClock(SystemClock):
-    """Real time in which nobody sleeps for long: as many faults are met, in less time."""
-
-    def sleep(self, seconds: float) -> None:
-        super().sleep(min(seconds, 0.02))
 
 
 class Shop:

@@ -3,14 +3,12 @@
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
 import boto3
 
-from inventory_orders.clock import Deadline, SystemClock
+from inventory_orders.clock import Deadline
 from inventory_orders.domain.change import Change
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.engine.loop import Engine
@@ -21,25 +19,16 @@ from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
 from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import Table
-from local.invoke import create_table
 from operations.aws import Aws
 from operations.books import add_up
 from operations.lanes import read_pages
-from simulated_aws import ManualClock, SimulatedAws, answered_directly_by, virtual_time
-from simulated_aws.values import size_of_item
+from testing.clocks import WrongClock
+from testing.simulated_aws import ManualClock, SimulatedAws, answered_directly_by, virtual_time
+from testing.simulated_aws.values import size_of_item
+from testing.tables import create_table
 
 INVOCATION_SECONDS = 23.0
 CALL_SECONDS = 0.01
-
-
-@dataclass
-class WrongClock(SystemClock):
-    """The clock of a worker that is off by some seconds. Its monotonic part is right."""
-
-    off: float = 0.0
-
-    def now(self) -> datetime:
-        return super().now() + timedelta(seconds=self.off)
 
 
 @cache

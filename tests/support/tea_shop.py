@@ -13,8 +13,9 @@ from unittest.mock import patch
 
 from inventory_orders.api.access import ApiSettings
 from inventory_orders.invocation import runtime
-from local.invoke import make_queues, make_tables
-from simulated_aws import Consumed, SimulatedAws, Table, answered_directly_by
+from local.sample_orders import catalogue
+from testing.simulated_aws import Consumed, SimulatedAws, Table, answered_directly_by
+from testing.tables import make_queues, make_tables
 
 
 def new_process() -> None:
@@ -63,7 +64,7 @@ def _opening() -> dict[str, Table]:
     """The tables when the shop opens, as the service itself wrote them."""
     aws = SimulatedAws(time.time)
     with answered_directly_by(aws.answer):
-        make_tables()
+        make_tables(catalogue())
     return aws.dynamodb.tables
 
 

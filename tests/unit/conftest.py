@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, settings
 
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
 from inventory_orders.store.tables import Table
-from local.invoke import create_table
-from simulated_aws import ManualClock, SimulatedAws, answered_by
+from testing.simulated_aws import ManualClock, SimulatedAws, answered_by
+from testing.tables import create_table
 from tests.support.tea_shop import tea_shop
 
 TABLES = {table: table.value for table in Table}

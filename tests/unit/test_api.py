@@ -39,12 +39,12 @@ from inventory_orders.store.dynamodb import Store
 from inventory_orders.store.lists import ListPosition
 from inventory_orders.store.rows import encode
 from local import ROOT
-from local.invoke import FakeContext, load_handler
 from local.sample_orders import catalogue
+from testing.clocks import FakeClock
+from testing.events import sqs_event
+from testing.handlers import FakeContext, load_handler
+from testing.lanes import lend
 from tests.support.bench import product
-from tests.support.clock import FakeClock
-from tests.support.lanes import lend
-from tests.support.messages import sqs_event
 from tests.support.schemas import closed, is_open
 from tests.support.tea_shop import new_process, tea_shop
 

@@ -13,12 +13,12 @@ from cli import books, main
 from inventory_orders.domain.allotments import Page, PageEntry, PageKey
 from inventory_orders.store.rows import encode, page_units
 from inventory_orders.store.tables import Table
-from local.invoke import create_table
 from operations import audit
 from operations.aws import Aws
 from operations.books import Account, Books, add_up, history
 from operations.movements import sales_of
-from simulated_aws import ManualClock, ServiceError, SimulatedAws, answered_directly_by
+from testing.simulated_aws import ManualClock, ServiceError, SimulatedAws, answered_directly_by
+from testing.tables import create_table
 
 BORN = "2026-01-01T00:00:00.000000+00:00"
 

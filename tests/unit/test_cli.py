@@ -30,8 +30,8 @@ from operations.follow import Heard
 from operations.orders_file import OrderMessage
 from operations.redrive import CAUSES, MAY_SUCCEED_NOW
 from operations.words import counted
-from simulated_aws import SimulatedAws, answered_by
-from tests.support.messages import order_body
+from testing.events import order_body
+from testing.simulated_aws import SimulatedAws, answered_by
 from tests.support.stack import in_the_background
 
 RUNNER = CliRunner()
@@ -454,7 +454,9 @@ from cli import main
 def app():
     try:
         print(signal.getsignal(signal.SIGINT).name, flush=True)
-        time.sleep(600)
+        # A signal that comes just before a long sleep would not end it.
+        while True:
+            time.sleep(0.1)
     except KeyboardInterrupt:
         print("tidied up")
 

@@ -22,13 +22,13 @@ from inventory_orders.store.rows import decode
 from inventory_orders.store.stock_parts import STOCK_PARTS, StockPart, stock_part_row
 from inventory_orders.store.tables import Table
 from local import ROOT
-from local.invoke import FakeContext, load_handler
 from local.sample_orders import catalogue
 from operations import prices
-from simulated_aws.dynamodb import Index
-from simulated_aws.values import size_of_item
-from tests.support.messages import order_body, sqs_event
-from tests.support.streams import change
+from testing.events import order_body, sqs_event
+from testing.handlers import FakeContext, load_handler
+from testing.simulated_aws.dynamodb import Index
+from testing.simulated_aws.values import size_of_item
+from testing.streams import change
 from tests.support.tables_in_memory import tables_in_memory
 from tests.support.tea_shop import forget_what_handlers_made, new_process, tea_shop
 

@@ -32,8 +32,8 @@ from operations.follow import Heard
 from operations.lanes import read_all
 from operations.orders_file import OrderMessage, order_message
 from operations.queues import Depth
+from testing.lanes import lend
 from tests.support.demo_figures import check_sums, figures
-from tests.support.lanes import lend
 from tests.support.tables_in_memory import tables_in_memory
 
 SERVICE = frozenset({("service", "inventory-orders-dev")})

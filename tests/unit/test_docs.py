@@ -109,7 +109,7 @@ def test_every_page_of_aws_that_the_code_cites_is_among_the_assumptions():
         "operations",
         "docs_generator",
         "bench",
-        "simulated_aws",
+        "testing",
         "local",
     ):
         for file in (ROOT / room).rglob("*.py"):

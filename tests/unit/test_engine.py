@@ -14,7 +14,7 @@ from inventory_orders.domain.product import ProductStatus
 from inventory_orders.domain.rejection import RejectionReason
 from inventory_orders.errors import Verdict
 from inventory_orders.store.tables import Table
-from simulated_aws import ServiceError
+from testing.simulated_aws import ServiceError
 from tests.support.bench import (
     LOST,
     THROTTLED,

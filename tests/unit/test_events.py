@@ -22,9 +22,9 @@ from inventory_orders.errors import UnpublishableError
 from inventory_orders.publishing.bus import Bus
 from inventory_orders.publishing.publisher import PROBE, Publisher
 from local import ROOT
-from tests.support.clock import FakeClock
+from testing.clocks import FakeClock
+from testing.streams import FakeBridge, order_row, product_row
 from tests.support.schemas import closed, is_open
-from tests.support.streams import FakeBridge, order_row, product_row
 
 LATER = "2026-01-01T00:10:00.000000+00:00"
 REJECTED_CONFIRMATION = {"at": LATER, "reason": "ORDER_EXPIRED"}

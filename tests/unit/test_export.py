@@ -18,7 +18,7 @@ from inventory_orders.store.tables import Table
 from operations import export
 from operations.aws import Aws
 from operations.errors import UserError
-from simulated_aws import ManualClock, virtual_time
+from testing.simulated_aws import ManualClock, virtual_time
 from tests.support.tables_in_memory import tables_in_memory
 
 DAY = 86_400

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import boto3
 import pytest
 
-from local.invoke import FakeContext, load_handler
 from operations import queues, redrive
 from operations.dead_letters import peek_dead_letters
 from operations.orders_file import OrderMessage, read_orders
-from tests.support.messages import event_of_received, order_body
+from testing.events import event_of_received, order_body
+from testing.handlers import FakeContext, load_handler
 from tests.support.tea_shop import tea_shop
 
 PRODUCT = "tea-earl-grey"

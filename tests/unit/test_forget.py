@@ -20,7 +20,7 @@ from inventory_orders.messages.orders import parse_order
 from inventory_orders.store.rows import decode
 from operations import forget as forgets
 from operations.errors import UserError
-from simulated_aws.dynamodb import Index
+from testing.simulated_aws.dynamodb import Index
 from tests.support.tables_in_memory import tables_in_memory
 
 KEY = "a key of the shop's own, which is long enough"

@@ -20,10 +20,11 @@ from inventory_orders.errors import ConfigurationError
 from inventory_orders.invocation import runtime
 from inventory_orders.invocation.runtime import Process
 from local import ROOT
-from local.invoke import FakeContext, function_names, is_good, load_handler, readable
+from local.invoke import is_good, readable
 from operations import emf
 from operations.dead_letters import peek_dead_letters
-from tests.support.messages import order_body, sqs_event
+from testing.events import order_body, sqs_event
+from testing.handlers import FakeContext, function_names, load_handler
 from tests.support.tea_shop import new_process
 
 EVENTS = ROOT / "events"

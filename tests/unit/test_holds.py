@@ -18,9 +18,10 @@ from inventory_orders.store import lists, record_rows
 from inventory_orders.store.record_rows import record_row
 from inventory_orders.store.rows import encode
 from inventory_orders.store.tables import EXPIRY_SHARDS, Table
-from local.invoke import FakeContext, create_table, load_handler
-from simulated_aws import ServiceError, SimulatedAws, answered_directly_by, virtual_time
-from tests.support.messages import event_of_received, order_body
+from testing.events import event_of_received, order_body
+from testing.handlers import FakeContext, load_handler
+from testing.simulated_aws import ServiceError, SimulatedAws, answered_directly_by, virtual_time
+from testing.tables import create_table
 from tests.support.tables_in_memory import Tables, client
 from tests.support.tea_shop import forget_what_handlers_made
 

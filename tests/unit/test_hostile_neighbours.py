@@ -27,8 +27,8 @@ from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.products.decrement import AtomicDecrement
 from inventory_orders.products.lease import Lease
 from inventory_orders.store.rows import decode
-from simulated_aws import ServiceError
-from simulated_aws.values import size_of_item
+from testing.simulated_aws import ServiceError
+from testing.simulated_aws.values import size_of_item
 from tests.support.tables_in_memory import INVOCATION_SECONDS, tables_in_memory
 
 APPLIED, REPLAYED, REJECTED = Verdict.APPLIED, Verdict.REPLAYED, Verdict.REJECTED

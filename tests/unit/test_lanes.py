@@ -26,7 +26,7 @@ from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.store.actions import transaction_actions
 from inventory_orders.store.lane_leases import lease_lane
 from inventory_orders.store.rows import decode, encode, page_units, read_page, read_product
-from simulated_aws import ServiceError
+from testing.simulated_aws import ServiceError
 from tests.support.tables_in_memory import tables_in_memory
 
 APPLIED, REJECTED = Verdict.APPLIED, Verdict.REJECTED

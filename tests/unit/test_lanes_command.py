@@ -12,7 +12,7 @@ from inventory_orders.errors import ThrottledError
 from inventory_orders.store.lane_leases import lease_lane
 from operations import lanes as lanes_of_stack
 from operations.errors import UserError
-from tests.support.lanes import lend
+from testing.lanes import lend
 from tests.support.tables_in_memory import tables_in_memory
 
 

@@ -88,17 +88,18 @@ MAY_IMPORT = {
     "app": ("infra",),
     # Run by people.
     "operations": ("inventory_orders",),
-    "local": ("operations", "inventory_orders"),
-    "cli": ("local", "operations", "inventory_orders", "infra.settings"),
+    "local": ("testing", "operations", "inventory_orders"),
+    "cli": ("testing", "local", "operations", "inventory_orders", "infra.settings"),
     # Verifies.
-    "simulated_aws": (),
-    "bench": ("simulated_aws", "infra", "cli", "local", "operations", "inventory_orders"),
+    "testing": ("operations", "inventory_orders"),
+    "testing.simulated_aws": (),
+    "bench": ("testing", "infra", "cli", "local", "operations", "inventory_orders"),
     "docs_generator": (
-        *("infra", "cli", "local", "operations", "inventory_orders"),
+        *("testing", "infra", "cli", "local", "operations", "inventory_orders"),
         *("tests.support.environment", "tests.support.samples"),
     ),
     "tests": (
-        *("docs_generator", "bench", "simulated_aws", "infra", "cli", "local"),
+        *("docs_generator", "bench", "testing", "infra", "cli", "local"),
         *("operations", "inventory_orders"),
     ),
 }
@@ -110,14 +111,14 @@ CONFINED = {
     "botocore": (
         *("inventory_orders.store.dynamodb", "inventory_orders.invocation.sqs"),
         "inventory_orders.publishing.bus",
-        *("operations", "local", "cli", "simulated_aws", "bench", "tests"),
+        *("operations", "local", "cli", "testing", "bench", "tests"),
     ),
     "boto3": (
         "inventory_orders.invocation.runtime",
-        *("operations", "local", "cli", "simulated_aws", "bench", "tests"),
+        *("operations", "local", "cli", "testing", "bench", "tests"),
     ),
     "constructs": ("infra",),
-    "greenlet": ("simulated_aws", "tests.explore"),
+    "greenlet": ("testing.simulated_aws", "tests.explore"),
     "hypothesis": ("tests",),
     "ministack": (),
     "moto": ("local.invoke", "tests.unit.test_samples"),
@@ -134,7 +135,7 @@ SAYS_ITS_SUBJECT = (
     "operations",
     "local",
     "cli",
-    "simulated_aws",
+    "testing",
     "bench",
     "docs_generator",
     "tests",
@@ -225,7 +226,7 @@ def test_a_room_imports_only_what_it_may(room):
         ("inventory_orders.clock", "operations.audit"),
         ("operations.audit", "local.endpoint"),
         ("local.stack", "cli"),
-        ("simulated_aws.sqs", "inventory_orders.clock"),
+        ("testing.simulated_aws.sqs", "inventory_orders.clock"),
         ("operations.audit", "rich.table"),
     ],
 )

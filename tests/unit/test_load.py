@@ -25,15 +25,15 @@ from inventory_orders.products.lease import Lease
 from inventory_orders.store.dynamodb import Snapshot, Store
 from inventory_orders.store.tables import Table
 from local import ROOT
-from local.examples import lose_responses
 from local.sample_orders import catalogue
 from operations import load as loading
 from operations.catalogue_file import read_catalogue
 from operations.errors import UserError
 from operations.load import Done, Load
-from simulated_aws import ManualClock, virtual_time
-from tests.support.clock import FakeClock
-from tests.support.lanes import lend
+from testing.clocks import FakeClock
+from testing.faults import lose_responses
+from testing.lanes import lend
+from testing.simulated_aws import ManualClock, virtual_time
 
 HEADER = "action,productId,openingStock,name,price,adjustmentId,delta,reason\n"
 MIXED = HEADER + (

@@ -29,12 +29,12 @@ from inventory_orders.retry import EARLY_DELIVERIES, LONGEST_DELAY_SECONDS
 from inventory_orders.store.record_rows import record_row
 from inventory_orders.store.rows import decode, encode
 from inventory_orders.store.tables import Table
-from local.invoke import FakeContext, load_handler
 from operations import emf
-from simulated_aws import ServiceError
+from testing.events import event_of_received, order_body
+from testing.handlers import FakeContext, load_handler
+from testing.simulated_aws import ServiceError
 from tests.support.bench import BEGAN, LOST, THROTTLED, Bench, Fault, product, statuses
 from tests.support.bench import stored as stored_product
-from tests.support.messages import event_of_received, order_body
 from tests.support.tables_in_memory import tables_in_memory
 
 APPLIED, REPLAYED, REJECTED = Verdict.APPLIED, Verdict.REPLAYED, Verdict.REJECTED

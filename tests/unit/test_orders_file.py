@@ -10,7 +10,7 @@ import pytest
 from local import ROOT, sample_orders
 from operations.errors import UserError
 from operations.orders_file import count_orders, read_orders
-from tests.support.messages import order_body
+from testing.events import order_body
 
 HEADER = "orderId,userId,productId,quantity"
 ROWS = f"{HEADER}\no-1,u-1,tea,2\no-1,u-1,mug,1\no-2,u-2,tea,30\n"

@@ -33,9 +33,9 @@ from inventory_orders.products.lease import Lease
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.cancellations import CancellationReason, TransactionCancelledError
 from inventory_orders.store.tables import KEYS, Table
-from local.examples import lose_responses
 from operations.creations import create_many
-from tests.support.clock import FakeClock
+from testing.clocks import FakeClock
+from testing.faults import lose_responses
 
 
 class Bench:

@@ -33,12 +33,12 @@ from inventory_orders.publishing.publisher import (
 from inventory_orders.publishing.streams import read_changes
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.rows import encode
-from local.invoke import FakeContext, load_handler
 from operations import emf
 from operations.dead_letters import peek_dead_letters
-from simulated_aws.values import size_of_item
-from tests.support.clock import FakeClock
-from tests.support.streams import (
+from testing.clocks import FakeClock
+from testing.handlers import FakeContext, load_handler
+from testing.simulated_aws.values import size_of_item
+from testing.streams import (
     MEGABYTE,
     FakeBridge,
     Shard,

@@ -36,7 +36,7 @@ from inventory_orders.products.lease import Lease
 from inventory_orders.store.actions import product_replace_action, transaction_actions
 from inventory_orders.store.cancellations import TransactionCancelledError
 from inventory_orders.store.lane_leases import lease_lane
-from simulated_aws import ServiceError
+from testing.simulated_aws import ServiceError
 from tests.support.tables_in_memory import CALL_SECONDS, tables_in_memory
 
 LARGEST_ROW = 400 * 1024

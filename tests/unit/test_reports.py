@@ -24,8 +24,8 @@ from inventory_orders.store.lane_leases import lease_lane
 from local import ROOT
 from operations import queues
 from operations.errors import UserError
-from simulated_aws import ServiceError
-from tests.support.lanes import lend
+from testing.lanes import lend
+from testing.simulated_aws import ServiceError
 from tests.support.tables_in_memory import tables_in_memory
 from tests.support.terminal import on_a_terminal
 

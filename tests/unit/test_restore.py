@@ -23,7 +23,7 @@ from operations import restore as restores
 from operations.errors import UserError
 from operations.republish import Republished
 from operations.restore import JUMP, Moment, Restore, restored
-from simulated_aws import ServiceError, virtual_time
+from testing.simulated_aws import ServiceError, virtual_time
 from tests.support.tables_in_memory import Tables, tables_in_memory
 
 THEN = datetime(2026, 1, 1, 9, tzinfo=UTC)

@@ -16,7 +16,7 @@ from inventory_orders.retry import (
 )
 from inventory_orders.store.actions import Action, ActionKind
 from inventory_orders.store.cancellations import CancellationReason, TransactionCancelledError
-from tests.support.clock import FakeClock
+from testing.clocks import FakeClock
 
 LONGEST_LEASE = 900
 HOUR = 3600

@@ -10,8 +10,11 @@ from typer.testing import CliRunner
 
 from cli import main
 from local import ROOT, emulator
-from local.invoke import FED_BY, FakeContext, addressee, function_names, load_handler, make_stack
+from local.invoke import FED_BY, addressee
+from local.sample_orders import catalogue
 from operations.errors import UserError
+from testing.handlers import FakeContext, function_names, load_handler
+from testing.tables import make_stack
 from tests.support import samples
 from tests.support.tea_shop import forget_what_handlers_made
 
@@ -56,7 +59,7 @@ def moto():
     with pytest.MonkeyPatch.context() as patch, mock_aws():
         # moto answers for AWS's own addresses only; the tests' embedded AWS may run meanwhile.
         patch.delenv("AWS_ENDPOINT_URL", raising=False)
-        for name, value in make_stack().items():
+        for name, value in make_stack(catalogue()).items():
             patch.setenv(name, value)
         forget_what_handlers_made()
         yield

@@ -9,7 +9,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError, ReadTimeoutError
 
-from simulated_aws import ManualClock, ServiceError, SimulatedAws, answered_by, virtual_time
+from testing.simulated_aws import ManualClock, ServiceError, SimulatedAws, answered_by, virtual_time
 from tests.support.parallel import in_threads
 
 

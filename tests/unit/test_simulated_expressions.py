@@ -6,15 +6,15 @@ import pytest
 from botocore.exceptions import ClientError
 
 from inventory_orders.store.tables import Table
-from local.invoke import create_table
-from simulated_aws.expressions import (
+from testing.simulated_aws.expressions import (
     Scope,
     UpdateError,
     parse_condition,
     parse_projection,
     parse_update,
 )
-from simulated_aws.values import ServiceError, checked, size_of_item
+from testing.simulated_aws.values import ServiceError, checked, size_of_item
+from testing.tables import create_table
 
 ITEM = {
     "n": {"N": "3"},

@@ -16,13 +16,13 @@ from inventory_orders.store.tables import Table
 from operations import queues
 from operations.dead_letters import TOO_MANY_DELIVERIES
 from operations.follow import Heard
+from testing.events import order_body
+from testing.lanes import lend
+from testing.streams import change, product_row
 from tests.soak.accounting import Sent, Tables, account
 from tests.soak.changes import demanded, read_changes, unfounded
 from tests.soak.customer import Customers, differences
 from tests.soak.workload import DUPLICATES, MESSAGES, ORDERS, POISON, workload
-from tests.support.lanes import lend
-from tests.support.messages import order_body
-from tests.support.streams import change, product_row
 from tests.support.tables_in_memory import tables_in_memory
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)

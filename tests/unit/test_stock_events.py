@@ -25,9 +25,9 @@ from inventory_orders.publishing.stock import StockWatch
 from inventory_orders.store import stock_parts
 from inventory_orders.store.cancellations import ConditionFailedError
 from inventory_orders.store.stock_parts import StockPart, read_stock_parts, stock_part_row
-from local.invoke import FakeContext, load_handler
-from simulated_aws import ServiceError
-from tests.support.lanes import add_to_page_by_hand, lend
+from testing.handlers import FakeContext, load_handler
+from testing.lanes import add_to_page_by_hand, lend
+from testing.simulated_aws import ServiceError
 from tests.support.tables_in_memory import Tables, tables_in_memory
 from tests.support.tea_shop import forget_what_handlers_made
 

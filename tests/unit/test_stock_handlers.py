@@ -9,11 +9,11 @@ import pytest
 from inventory_orders.invocation import runtime
 from inventory_orders.retry import EARLY_DELIVERIES
 from local import ROOT
-from local.examples import lose_responses
-from local.invoke import FakeContext, load_handler
 from operations import emf
 from operations.dead_letters import peek_dead_letters
-from tests.support.messages import order_body, sqs_event
+from testing.events import order_body, sqs_event
+from testing.faults import lose_responses
+from testing.handlers import FakeContext, load_handler
 
 TEA = "tea-earl-grey"
 TEA_STOCK = 60

@@ -25,9 +25,9 @@ from inventory_orders.store.cancellations import TransactionCancelledError
 from inventory_orders.store.lane_leases import lease_lane
 from inventory_orders.store.rows import encode
 from inventory_orders.store.tables import Table
-from local.invoke import create_table
-from simulated_aws import ServiceError, SimulatedAws, answered_directly_by, virtual_time
-from tests.support import lanes
+from testing import lanes
+from testing.simulated_aws import ServiceError, SimulatedAws, answered_directly_by, virtual_time
+from testing.tables import create_table
 from tests.support.tables_in_memory import Tables, client
 
 WRITES = {"UpdateItem", "TransactWriteItems"}

@@ -39,12 +39,13 @@ from inventory_orders.publishing.bus import Bus
 from inventory_orders.store.dynamodb import Store
 from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import Table
-from local.invoke import FakeContext, create_table, function_names, load_handler
 from operations.redrive import CAUSES
-from simulated_aws import SimulatedAws, answered_directly_by
+from testing.events import sqs_event
+from testing.handlers import FakeContext, function_names, load_handler
+from testing.simulated_aws import SimulatedAws, answered_directly_by
+from testing.streams import FakeBridge, change, order_row, product_row
+from testing.tables import create_table
 from tests.explore.invariants import units_of
-from tests.support.messages import sqs_event
-from tests.support.streams import FakeBridge, change, order_row, product_row
 from tests.support.tea_shop import forget_what_handlers_made
 
 fuzz = settings(

@@ -15,11 +15,11 @@ from inventory_orders.retry import LONGEST_DELAY_SECONDS
 from inventory_orders.store.dynamodb import CLIENT_CONFIG
 from inventory_orders.store.rows import decode, read_page
 from inventory_orders.store.tables import KEYS, Table
-from local.invoke import FakeContext, load_handler
 from operations.books import add_up
-from simulated_aws import ServiceError, SimulatedAws, answered_by, virtual_time
-from simulated_aws.scheduler import Scheduler, seeded
-from tests.support.messages import event_of_received, order_body
+from testing.events import event_of_received, order_body
+from testing.handlers import FakeContext, load_handler
+from testing.simulated_aws import ServiceError, SimulatedAws, answered_by, virtual_time
+from testing.simulated_aws.scheduler import Scheduler, seeded
 
 HOUR = 3600.0
 BEGIN = 60.0

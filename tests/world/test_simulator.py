@@ -15,10 +15,10 @@ from bench.simulator import engine
 from bench.simulator.callers import Callers
 from bench.simulator.holds import Holds
 from bench.workloads import hot_product, sell_out
-from simulated_aws import DynamoDB, ServiceError
-from simulated_aws.contention import ContendedDynamoDB
-from simulated_aws.latency import FAST, PUBLISHED, Percentiles, TokenBucket
-from simulated_aws.scheduler import Scheduler, SchedulerError, VirtualExecutor, seeded
+from testing.simulated_aws import DynamoDB, ServiceError
+from testing.simulated_aws.contention import ContendedDynamoDB
+from testing.simulated_aws.latency import FAST, PUBLISHED, Percentiles, TokenBucket
+from testing.simulated_aws.scheduler import Scheduler, SchedulerError, VirtualExecutor, seeded
 
 
 class TestScheduler:

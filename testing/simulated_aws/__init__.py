@@ -22,11 +22,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from simulated_aws.clock import ManualClock, VirtualClock, virtual_time
-from simulated_aws.dynamodb import Consumed, DynamoDB, Key, Table
-from simulated_aws.sqs import Message, Queue, Sqs
-from simulated_aws.values import Item, ServiceError
-from simulated_aws.wire import Answer, answered_by, answered_directly_by
+from testing.simulated_aws.clock import ManualClock, VirtualClock, virtual_time
+from testing.simulated_aws.dynamodb import Consumed, DynamoDB, Key, Table
+from testing.simulated_aws.sqs import Message, Queue, Sqs
+from testing.simulated_aws.values import Item, ServiceError
+from testing.simulated_aws.wire import Answer, answered_by, answered_directly_by
 
 
 class SimulatedAws:

@@ -17,7 +17,7 @@ from functools import lru_cache
 from pathlib import Path as File
 from typing import Any
 
-from simulated_aws.values import (
+from testing.simulated_aws.values import (
     Item,
     ServiceError,
     Value,

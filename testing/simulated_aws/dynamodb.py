@@ -21,7 +21,7 @@ from math import ceil
 from threading import Lock
 from typing import Any
 
-from simulated_aws.expressions import (
+from testing.simulated_aws.expressions import (
     Both,
     Comparison,
     Condition,
@@ -39,7 +39,7 @@ from simulated_aws.expressions import (
     parse_update,
     project,
 )
-from simulated_aws.values import (
+from testing.simulated_aws.values import (
     Item,
     ServiceError,
     Value,

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
-from simulated_aws.values import ServiceError
+from testing.simulated_aws.values import ServiceError
 
 DEDUPLICATION_SECONDS = 300.0
 _MAX_BYTES = 1_048_576

@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 
 from inventory_orders.clock import timestamp
 from inventory_orders.store.rows import encode
-from tests.support.clock import FakeClock
+from testing.clocks import FakeClock
 
 MEGABYTE = 1_000_000
 """The entries of a call of PutEvents are smaller: docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutEvents.html"""

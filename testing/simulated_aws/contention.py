@@ -7,8 +7,8 @@ from math import ceil
 from typing import Any
 from zlib import crc32
 
-from simulated_aws import DynamoDB, Item, Key, ServiceError
-from simulated_aws.latency import (
+from testing.simulated_aws import DynamoDB, Item, Key, ServiceError
+from testing.simulated_aws.latency import (
     BURST_SECONDS,
     PARTITION_READ_UNITS,
     PARTITION_WRITE_UNITS,
@@ -16,8 +16,8 @@ from simulated_aws.latency import (
     Network,
     TokenBucket,
 )
-from simulated_aws.scheduler import Scheduler
-from simulated_aws.values import size_of_item
+from testing.simulated_aws.scheduler import Scheduler
+from testing.simulated_aws.values import size_of_item
 
 Place = tuple[str, Key]
 """An item: its table and its key."""

@@ -14,7 +14,7 @@ from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.client import BaseClient
 from botocore.httpsession import URLLib3Session
 
-from simulated_aws.values import ServiceError
+from testing.simulated_aws.values import ServiceError
 
 Answer = Callable[[str, str, dict[str, Any]], dict[str, Any]]
 """Answers `(service, operation, request)`; may raise ServiceError or one of botocore's HTTPClientErrors."""
@@ -55,7 +55,7 @@ def answered_by(answer: Answer) -> Iterator[None]:
             HTTPClientErrors (ReadTimeoutError, ConnectTimeoutError).
     """
 
-    def send(session: URLLib3Session, request: AWSPreparedRequest) -> AWSResponse:  # noqa: ARG001
+    def send(session: URLLib3Session, request: AWSPreparedRequest) -> AWSResponse:
         target = request.headers["X-Amz-Target"]
         if isinstance(target, bytes):
             target = target.decode("ascii")

@@ -1,0 +1,44 @@
+"""The functions' handlers, as Lambda loads and invokes them."""
+
+import importlib.util
+import sys
+import uuid
+from pathlib import Path
+from types import ModuleType
+
+from operations.errors import UserError
+
+_FUNCTIONS = Path(__file__).resolve().parent.parent / "functions"
+
+
+def function_names() -> list[str]:
+    """List the functions of this project."""
+    return sorted(path.parent.name for path in _FUNCTIONS.glob("*/handler.py"))
+
+
+def load_handler(name: str) -> ModuleType:
+    """Import a function's handler."""
+    path = _FUNCTIONS / name / "handler.py"
+    spec = importlib.util.spec_from_file_location(f"functions.{name}.handler", path)
+    if spec is None or spec.loader is None:
+        raise UserError(f"{path} cannot be imported")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+class FakeContext:
+    """The context object that Lambda passes to a handler."""
+
+    def __init__(self, name: str, seconds: float = 30.0) -> None:
+        self.function_name = name
+        self.function_version = "$LATEST"
+        self.memory_limit_in_mb = 1024
+        self.invoked_function_arn = f"arn:aws:lambda:us-east-1:123456789012:function:{name}"
+        self.aws_request_id = str(uuid.uuid4())
+        self._milliseconds = int(seconds * 1000)
+
+    def get_remaining_time_in_millis(self) -> int:
+        """Milliseconds left."""
+        return self._milliseconds
