@@ -20,7 +20,7 @@ from inventory_orders.invocation.sqs_batch import (
     is_queue_event,
     read_messages,
 )
-from inventory_orders.invocation.telemetry import emit_messages, emit_report, logger, metrics
+from inventory_orders.invocation.telemetry import emit_messages, emit_stats, logger, metrics
 from inventory_orders.messages.commands import adjustment, notes_in, parse_adjustment
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     report = runtime.process().engine.apply(adjustments, runtime.deadline(context), batch.age)
     batch.settle(report.outcomes, RULES)
     emit_messages(batch)
-    emit_report(report)
+    emit_stats(report.stats, report.failure)
     return batch.response
 
 
@@ -73,7 +73,7 @@ def _command(command: dict[str, Any], deadline: Deadline) -> direct.Answer:
         )
     else:
         report = runtime.process().engine.apply([adjustment(command)], deadline)
-    emit_report(report)
+    emit_stats(report.stats, report.failure)
     outcome = report.outcome_of_one()
     if outcome.verdict is Verdict.POISON:
         raise UnsuccessfulError(outcome)

@@ -9,7 +9,6 @@ from inventory_orders.engine.outcomes import ChangeOutcome
 from inventory_orders.errors import Verdict
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.sqs_batch import (
-    QueueRules,
     SqsBatch,
     is_queue_event,
     read_messages,
@@ -43,7 +42,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     hold = runtime.process().hold_seconds
     orders = batch.parse(lambda message: parse_order(message.body, message.group, hold))
     report = runtime.process().engine_with_lanes.apply(orders, runtime.deadline(context), batch.age)
-    batch.settle(report.outcomes, QueueRules())
+    batch.settle(report.outcomes)
     emit_orders(report)
     emit_messages(batch)
     return batch.response

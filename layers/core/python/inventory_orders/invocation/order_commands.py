@@ -16,7 +16,7 @@ from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import Verdict
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.sqs_batch import QueueRules
-from inventory_orders.invocation.telemetry import add, add_any, emit_report
+from inventory_orders.invocation.telemetry import add, emit_stats
 
 RULES = QueueRules(
     # The order, its confirmation or its fulfilment may be on its way.
@@ -48,15 +48,15 @@ def emit_commands(commands: Sequence[OrderCommand], report: CommitReport, now: d
         command.action is OrderAction.CONFIRM and outcome.is_written_rejection
         for command, outcome in zip(commands, report.outcomes, strict=True)
     )
-    add_any("ConfirmationsRejected", late_payments)
-    emit_report(report)
+    add("ConfirmationsRejected", late_payments)
+    emit_stats(report.stats, report.failure)
 
 
 def _emit_transitions(done: Sequence[Transition], now: datetime) -> None:
     reached = Counter(change.status for change in done if change.status != change.order.status)
     for status, count in reached.items():
         add(_REACHED[status], count)
-    add_any("OrdersReturned", sum(c.command.action is OrderAction.RETURN for c in done))
+    add("OrdersReturned", sum(c.command.action is OrderAction.RETURN for c in done))
     for change in done:
         if change.command.action is OrderAction.EXPIRE and change.order.expires_at is not None:
             late = now - datetime.fromisoformat(change.order.expires_at)

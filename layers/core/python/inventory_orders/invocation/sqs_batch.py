@@ -75,6 +75,7 @@ class SqsBatch(Generic[T]):
         self._messages = messages
         self._calls = SqsCalls(queues, end)
         self._asking: list[Message] = []
+        self._returned: set[Message] = set()
         self._copied: set[Message] = set()
         self.contents: dict[Message, T] = {}
         self.outcomes: dict[Message, ChangeOutcome] = {}
@@ -108,7 +109,7 @@ class SqsBatch(Generic[T]):
         ]
         return max((age for age in ages if 0 <= age <= LONGEST_RETENTION_SECONDS), default=0.0)
 
-    def settle(self, outcomes: Sequence[ChangeOutcome], rules: QueueRules) -> None:
+    def settle(self, outcomes: Sequence[ChangeOutcome], rules: QueueRules = QueueRules()) -> None:
         """Bring every message to its end, and hide those that are returned for a while.
 
         Args:
@@ -122,21 +123,28 @@ class SqsBatch(Generic[T]):
         self._asking = []
         self.outcomes |= asked
         verdicts = {message: rules.verdict(message, outcome) for message, outcome in asked.items()}
+        early = {
+            message
+            for message, outcome in asked.items()
+            if outcome.verdict is Verdict.REJECTED and verdicts[message] is Verdict.RETURNED
+        }
         self._end(verdicts)
         self.ends = {message: self.ends[message] for message in self._messages}
         if self._returned:
-            returned = {m for m, verdict in verdicts.items() if verdict is Verdict.RETURNED}
-            self._delay_returned({m for m in returned if asked[m].verdict is Verdict.REJECTED})
+            self._delay_returned(early)
 
     def _end(self, verdicts: Mapping[Message, Verdict]) -> None:
         """End messages, unless something is in the way: the only place where a verdict becomes an end."""
         self.ends |= verdicts
-        poison = [message for message, verdict in verdicts.items() if verdict is Verdict.POISON]
-        self.ends |= dict.fromkeys(self._send_dead_letters(poison), Verdict.RETURNED)
+        self._returned.update(m for m, end in verdicts.items() if end is Verdict.RETURNED)
+        poison = [message for message, end in verdicts.items() if end is Verdict.POISON]
+        self._returned |= self._send_dead_letters(poison)
         for message in followers(self._messages, self._returned):
             # A dead letter that was sent before stays one.
             if self.ends.get(message) is not Verdict.POISON:
-                self.ends[message], self.outcomes[message] = Verdict.RETURNED, _BEHIND
+                self._returned.add(message)
+                self.outcomes[message] = _BEHIND
+        self.ends |= dict.fromkeys(self._returned, Verdict.RETURNED)
 
     def _send_dead_letters(self, poison: Sequence[Message]) -> set[Message]:
         """Dead-letter messages, of a group one after the other. Returns those that SQS did not take, and those behind."""
@@ -150,10 +158,6 @@ class SqsBatch(Generic[T]):
             unsent |= self._calls.send_dead_letters(letters)
             poison = [message for message in waiting if message not in letters]
         return unsent
-
-    @property
-    def _returned(self) -> set[Message]:
-        return {message for message, end in self.ends.items() if end is Verdict.RETURNED}
 
     def _delay_returned(self, early: Collection[Message]) -> None:
         """Hide returned messages for a backoff, at least for what a lease has left. What came together comes back together.
@@ -182,8 +186,8 @@ class SqsBatch(Generic[T]):
         return {
             "batchItemFailures": [
                 {"itemIdentifier": message.message_id}
-                for message, end in self.ends.items()
-                if end is Verdict.RETURNED and message not in self._copied
+                for message in self._messages
+                if message in self._returned and message not in self._copied
             ]
         }
 
@@ -212,47 +216,33 @@ def read_messages(event: object) -> list[Message]:
         raise UnsupportedEventError(
             f"a record of the event is no SQS message ({type(error).__name__}: {error})"
         ) from error
-    return sorted(messages, key=_sent_or_last)
-
-
-def _sent_or_last(message: Message) -> float:
-    return inf if message.sent is None or message.group is not None else message.sent
+    # Those of which the time is not known come last.
+    return sorted(messages, key=lambda m: inf if m.group is not None else m.sent or inf)
 
 
 def _read_message(record: Mapping[str, Any]) -> Message:
-    source = _text(record, "eventSource")
-    if source != "aws:sqs":
-        raise ValueError(f"eventSource is {source[:64]!a}")
-    queue = _text(record, "eventSourceARN").rsplit(":", 1)[-1]
+    for name in ("eventSource", "eventSourceARN", "messageId", "receiptHandle", "body"):
+        # Anything else would not be the sender's any more, once written as text.
+        if not isinstance(record[name], str):
+            raise TypeError(f"{name} is no text")
+    if record["eventSource"] != "aws:sqs":
+        raise ValueError(f"eventSource is {record['eventSource'][:64]!a}")
+    queue = record["eventSourceARN"].rsplit(":", 1)[-1]
     attributes = record.get("attributes") or {}
-    of_copy = _texts(record.get("messageAttributes"))
+    of_sender = record.get("messageAttributes") or {}
+    of_copy = {name: value.get("stringValue") for name, value in of_sender.items()}
     return Message(
-        message_id=_text(record, "messageId"),
-        receipt_handle=_text(record, "receiptHandle"),
-        body=_text(record, "body"),
+        message_id=record["messageId"],
+        receipt_handle=record["receiptHandle"],
+        body=record["body"],
         queue=queue,
         # Standard queues carry a MessageGroupId too (for fair queues), without any promise of order.
-        group=_text(attributes, "MessageGroupId") if queue.endswith(".fifo") else None,
+        group=str(attributes["MessageGroupId"]) if queue.endswith(".fifo") else None,
         receive_count=_number(attributes, "ApproximateReceiveCount") or 1,
         first_received=_number(attributes, "ApproximateFirstReceiveTimestamp"),
         sent=_number(of_copy, "originalSentTimestamp") or _number(attributes, "SentTimestamp"),
         copy_of=of_copy.get("originalMessageId"),
     )
-
-
-def _text(record: Mapping[str, Any], name: str) -> str:
-    """A field of a record. Anything else than text would not be the sender's any more, once written as text."""
-    value = record[name]
-    if not isinstance(value, str):
-        raise TypeError(f"{name} is no text")
-    return value
-
-
-def _texts(attributes: object) -> dict[str, str]:
-    """Those message attributes of a record that are texts."""
-    named = attributes.items() if isinstance(attributes, dict) else ()
-    values = {name: value.get("stringValue") for name, value in named if isinstance(value, dict)}
-    return {name: text for name, text in values.items() if isinstance(text, str)}
 
 
 def _number(attributes: Mapping[str, Any], name: str) -> int | None:

@@ -17,7 +17,7 @@ from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import (
 )
 
 from inventory_orders.domain.order import CancelledBeforehand, Order
-from inventory_orders.errors import Verdict
+from inventory_orders.errors import StoreError, Verdict
 
 if TYPE_CHECKING:
     from inventory_orders.engine.outcomes import ChangeOutcome, CommitReport
@@ -87,6 +87,12 @@ METRICS = {
 }
 """All metrics, each with its unit; operations/metrics.py says what they mean."""
 
+# What is counted only where it has happened: a zero says nothing, and is paid for.
+_SELDOM = {
+    *("OrdersCancelled", "OrdersReturned", "ConfirmationsRejected", "CorruptPage"),
+    *("ConditionalWrites", "Recalls", "LeaseWait", "EventsRefused", "EventsUndeliverable"),
+}
+
 # The variable is there where a stage has no dashboard: it pays for the metrics of its alarms alone.
 _EMITTED = frozenset(os.environ.get("METRICS", "").split()) or METRICS.keys()
 
@@ -96,7 +102,7 @@ def emit_orders(report: CommitReport) -> None:
     outcomes = report.outcomes
     add("OrdersPlaced", sum(isinstance(outcome.applied, Order) for outcome in outcomes))
     beforehand = sum(isinstance(outcome.applied, CancelledBeforehand) for outcome in outcomes)
-    add_any("OrdersCancelled", beforehand)
+    add("OrdersCancelled", beforehand)
     add("OrdersReplayed", sum(outcome.verdict is Verdict.REPLAYED for outcome in outcomes))
     reasons = Counter(
         outcome.rejection.reason for outcome in outcomes if outcome.rejection is not None
@@ -109,7 +115,7 @@ def emit_orders(report: CommitReport) -> None:
             metric.add_dimension("service", metrics.service or "undefined")
             metric.add_dimension("reason", reason.value)
     add("OrdersPerTransaction", *report.stats.changes_per_transaction)
-    emit_report(report)
+    emit_stats(report.stats, report.failure)
 
 
 def emit_messages(batch: SqsBatch[Any]) -> None:
@@ -118,7 +124,7 @@ def emit_messages(batch: SqsBatch[Any]) -> None:
     add("MessagesDeadLettered", ends[Verdict.POISON])
     add("MessagesReturned", ends[Verdict.RETURNED])
     outcomes = batch.outcomes
-    add_any("CorruptPage", sum(outcome.cause == CORRUPT_PAGE for outcome in outcomes.values()))
+    add("CorruptPage", sum(outcome.cause == CORRUPT_PAGE for outcome in outcomes.values()))
     # Of the whole service: a dimension for the queue would make five metrics of it, and the log knows the queue.
     add("TimeSinceFirstReceive", batch.age)
     for message, end in batch.ends.items():
@@ -148,26 +154,25 @@ def emit_stale_event(**fields: str) -> None:
 def emit_stale_delete(product_id: str, created_at: str) -> None:
     """Count a delete of an incarnation that was gone already: a success, not an error."""
     add("StaleDeletesIgnored", 1)
-    logger.info(
-        "stale delete ignored", extra={"productId": product_id, "productCreatedAt": created_at}
-    )
+    fields = {"productId": product_id, "productCreatedAt": created_at}
+    logger.info("stale delete ignored", extra=fields)
 
 
-def emit_report(report: CommitReport) -> None:
-    """Count the attempts and retries for a batch of changes."""
-    emit_stats(report.stats)
-    if report.failure is not None:
+def emit_stats(stats: CommitStats, failure: StoreError | None = None) -> None:
+    """Count the cost of writes: attempts, conflicts, waits; how often each change was retried, and with which end.
+
+    Args:
+        stats: The cost.
+        failure: Why all writes fail until an operator repairs it; None if they do not.
+    """
+    if failure is not None:
         logger.critical(
             "nothing can be written: repair access, tables or configuration; all messages are returned",
-            extra={"error": str(report.failure)},
+            extra={"error": str(failure)},
         )
-
-
-def emit_stats(stats: CommitStats) -> None:
-    """Count the cost of writes: attempts, conflicts, waits; how often each change was retried, and with which end."""
-    add_any("ConditionalWrites", len(stats.version_conflicts))
-    add_any("Recalls", stats.recalls)
-    add_any("LeaseWait", stats.lease_wait * 1000)
+    add("ConditionalWrites", len(stats.version_conflicts))
+    add("Recalls", stats.recalls)
+    add("LeaseWait", stats.lease_wait * 1000)
     if stats.loans_lost:
         add("Loans", stats.loans_lost.count(False))
         add("UnitsLent", stats.units_lent)
@@ -199,8 +204,8 @@ def emit_stats(stats: CommitStats) -> None:
 def emit_events(report: PublishReport, queue_errors: Sequence[str]) -> None:
     """Count events by their ends, and log each that was parked."""
     add("EventsPublished", len(report.published))
-    add_any("EventsRefused", len(report.refusals))
-    add_any("EventsUndeliverable", len(report.undeliverable))
+    add("EventsRefused", len(report.refusals))
+    add("EventsUndeliverable", len(report.undeliverable))
     add("EventDelay", *(seconds * 1000 for seconds in report.delays))
     for parked in report.undeliverable:
         # The message quotes the row, so it stays out of the log.
@@ -259,11 +264,6 @@ def add(name: str, *values: float) -> None:
         name: One of `METRICS`.
         values: In its unit. A truth counts 0 or 1.
     """
-    for value in values if name in _EMITTED else ():
-        metrics.add_metric(name, METRICS[name], +value)
-
-
-def add_any(name: str, value: float) -> None:
-    """Count what seldom happens, if it has happened."""
-    if value:
-        add(name, value)
+    for value in values:
+        if name in _EMITTED and (value or name not in _SELDOM):
+            metrics.add_metric(name, METRICS[name], +value)

@@ -162,10 +162,9 @@ class Publisher:
     ) -> tuple[bool, bool]:
         """Try the first of each subject once. Returns whether all were taken or parked, and whether some or a probe were."""
         heads = [events[0] for events in unsent.values()]
-        parked = self._park_all([h for h in heads if isinstance(h, Undeliverable)], deadline)
+        parked = self._park_all(heads, deadline)
         report.undeliverable += parked
-        pending = [head for head in heads if isinstance(head, _Pending)]
-        taken, refused = self._put(pending, deadline, report)
+        taken, refused = self._put(heads, deadline, report)
         report.refusals += refused.values()
         works = self._blame(refused, unsent, deadline)
         done = [*(each.subject for each in parked), *(each.subject for each in taken)]
@@ -176,17 +175,24 @@ class Publisher:
         return len(done) == len(heads), bool(done) or works
 
     def _park_all(
-        self, undeliverable: Sequence[Undeliverable], deadline: Deadline
+        self, heads: Sequence[_Pending | Undeliverable], deadline: Deadline
     ) -> list[Undeliverable]:
-        return [each for each in undeliverable if deadline.remaining() > 0 and self._park(each)]
+        return [
+            head
+            for head in heads
+            if isinstance(head, Undeliverable) and deadline.remaining() > 0 and self._park(head)
+        ]
 
     def _put(
-        self, pending: Sequence[_Pending], deadline: Deadline, report: PublishReport
+        self,
+        heads: Sequence[_Pending | Undeliverable],
+        deadline: Deadline,
+        report: PublishReport,
     ) -> tuple[list[_Pending], dict[_Pending, Refusal]]:
         """Put events on the bus while there is time. Returns those that it has taken, and why it has refused others."""
         taken: list[_Pending] = []
         refused: dict[_Pending, Refusal] = {}
-        for call in calls_of(pending):
+        for call in calls_of([head for head in heads if isinstance(head, _Pending)]):
             if deadline.remaining() <= 0:
                 break
             answers = self._bus.put([each.entry for each in call])
