@@ -12,7 +12,8 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tests.explore.world import Choice, Handlers, Scenario, Step, ViolationError, World
+from tests.explore.violation import ViolationError
+from tests.explore.world import Choice, Handlers, Scenario, Step, World
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from inventory_orders.domain.product import ProductStatus, stock_status
 from inventory_orders.lanes.lane import VISIT_SECONDS
 from inventory_orders.store.rows import read_page
 from operations.books import add_up
+from tests.explore.violation import require
 
 if TYPE_CHECKING:
     from tests.explore.world import Change, Stock, World
@@ -87,18 +88,18 @@ def _check_places(world: World, lent: _SetAside) -> None:
     for (name, created_at), lanes in lent.items():
         row = rows.get((name, created_at), {})
         named = {int(lane) for lane in row.get("lentTo", ())}
-        _require(
+        require(
             lanes.keys() <= named, f"lanes {sorted(lanes)} hold {name}, lentTo is {sorted(named)}"
         )
         reach = lanes[DEPOT].reach if DEPOT in lanes else 0
-        _require(
+        require(
             set(range(1, reach + 1)) <= named,
             f"the depot lends {name} to lanes up to {reach}, lentTo is {sorted(named)}",
         )
     for (name, _), row in rows.items():
         if "lentTo" in row:
             least = max(0, row.get("lowStockThreshold", 0))
-            _require(
+            require(
                 row["status"] == "ACTIVE" and row["stockCount"] > least,
                 f"{name} is lent to {sorted(row['lentTo'])}, and {row['status']} with a stock of {row['stockCount']}",
             )
@@ -109,7 +110,7 @@ def _check_depot(world: World, every_page: Iterable[Page]) -> None:
     shelves = [page for page in every_page if page.key.lane == DEPOT]
     named = {name for page in shelves for name in (*page.entries, *page.emptied)}
     for row in world.rows("Products"):
-        _require(
+        require(
             "lentTo" not in row or row["productId"] in named,
             f"{row['productId']} is lent to {sorted(row.get('lentTo', ()))}, and on no page of the depot",
         )
@@ -122,23 +123,23 @@ def _check_change(world: World, change: Change) -> None:
     if name.endswith("/lease"):
         return
     if table == "StockAdjustments":
-        _require(before is None, f"the adjustment {name} was changed after it was booked")
+        require(before is None, f"the adjustment {name} was changed after it was booked")
         if after is not None and "counted" in after:
             _check_count(world, after)
         return
     if after is None:
-        _require(table == "Products", f"{table} {name} was deleted")
+        require(table == "Products", f"{table} {name} was deleted")
     elif before is None:
-        _require(after["_version"] == 1, f"{table} {name} starts with version {after['_version']}")
+        require(after["_version"] == 1, f"{table} {name} starts with version {after['_version']}")
     else:
         # A version counts changes of the item, and taking or releasing a lease does not count as one.
         allowed = {1} if _without_lock(before) != _without_lock(after) else {0, 1}
-        _require(
+        require(
             after["_version"] - before["_version"] in allowed,
             f"{table} {name} went from version {before['_version']} to {after['_version']}",
         )
         for attribute in _FIXED[table]:
-            _require(
+            require(
                 before[attribute] == after[attribute], f"{attribute} of {table} {name} was changed"
             )
     if table == "Products":
@@ -149,7 +150,7 @@ def _check_change(world: World, change: Change) -> None:
 
 def _check_count(world: World, count: dict[str, Any]) -> None:
     stock = world.stock[count["productId"]][-1]
-    _require(
+    require(
         not stock.set_aside and "lentTo" not in (stock.row or {}),
         f"{count['counted']} of {count['productId']} were counted, and {stock.set_aside} more may be in lanes",
     )
@@ -165,7 +166,7 @@ def _check_product(world: World, change: Change) -> None:
     now = world.clock.seconds + change.process.clock
     if before is not None and before.get("lockTime", 0) > now:
         owner = world.lock_owners.get(change.place)
-        _require(
+        require(
             # Who repeats what A does is A'.
             owner == change.process.name.rstrip("'"),
             f"{change.process.name} wrote product {name} under the live lease of {owner}",
@@ -175,7 +176,7 @@ def _check_product(world: World, change: Change) -> None:
     if after.get("lockedBy") != (before or {}).get("lockedBy"):
         world.lock_owners[change.place] = change.process.name
     floor = -after.get("backorderLimit", 0)
-    _require(
+    require(
         after["stockCount"] >= floor, f"the stock of {name} fell to {after['stockCount']}: oversold"
     )
     status = stock_status(
@@ -184,7 +185,7 @@ def _check_product(world: World, change: Change) -> None:
         after.get("lowStockThreshold", 0),
         ProductStatus(after["status"]),
     )
-    _require(
+    require(
         after["status"] == status,
         f"{name} is {after['status']} with a stock of {after['stockCount']}",
     )
@@ -194,12 +195,12 @@ def _check_order(
     world: World, change: Change, before: dict[str, Any] | None, after: dict[str, Any]
 ) -> None:
     name = after["orderId"]
-    _require(
+    require(
         ("expiresAt" in after) == ("expiryShard" in after)
         and ("expiresAt" not in after or after["status"] == "PENDING"),
         f"order {name} is {after['status']}, and its hold ends at {after.get('expiresAt')}",
     )
-    _require(
+    require(
         ("fulfilShard" in after) == (after["status"] == "CONFIRMED"),
         f"order {name} is {after['status']}, and in byToFulfil: {'fulfilShard' in after}",
     )
@@ -207,7 +208,7 @@ def _check_order(
         _check_step(world, change, before, after)
         return
     if after["status"] == "REJECTED":
-        _require(
+        require(
             any(_justifies(product, after) for product in _seen(world, change, after)),
             f"order {name} was rejected as {after['reason']}, which was never true while it was being placed",
         )
@@ -244,24 +245,24 @@ def _check_step(
     written = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
     written -= {"_version", "lastUpdatedAt"}
     if "userId" not in before:
-        _require(step == ("CANCELLED", "CANCELLED"), f"the tombstone of {name} is {step[1]}")
+        require(step == ("CANCELLED", "CANCELLED"), f"the tombstone of {name} is {step[1]}")
         return
     if step[0] != step[1]:
-        _require(step in _STEPS, f"order {name} went from {step[0]} to {step[1]}")
+        require(step in _STEPS, f"order {name} went from {step[0]} to {step[1]}")
         allowed = {"status", "steps", "expiresAt", "expiryShard", "fulfilShard"}
         allowed.add(_STAMPS.get(step[1], "status"))
-        _require(written <= allowed, f"with {step[1]}, order {name} was given {written - allowed}")
-        _require(
+        require(written <= allowed, f"with {step[1]}, order {name} was given {written - allowed}")
+        require(
             ("fulfilShard" in after) == (step[1] == "CONFIRMED"),
             f"order {name} is {step[1]}, and the index of orders to ship says otherwise",
         )
-        _require("expiresAt" not in after, f"order {name} is {step[1]}, and its hold goes on")
-        _require(
+        require("expiresAt" not in after, f"order {name} is {step[1]}, and its hold goes on")
+        require(
             step[1] != "CONFIRMED" or "confirmationRejected" not in before,
             f"order {name} was confirmed after its confirmation was rejected",
         )
         clock = change.process.clock
-        _require(
+        require(
             step[1] != "EXPIRED"
             or before.get("expiresAt", "9999") <= world.moment(clock - GRACE_SECONDS),
             f"order {name} expired at {world.moment(clock)}, and its hold ends at {before.get('expiresAt')}",
@@ -272,7 +273,7 @@ def _check_step(
     else:
         action = after.get("steps", [{}])[-1].get("action")
         allowed = {"steps", "expiresAt"} if action == "extend" else {"steps"}
-        _require(
+        require(
             {"steps"} <= written <= allowed and step[1] in _MAY_BE[action],
             f"order {name}, which is {step[1]}, was given {sorted(written)} by {action}",
         )
@@ -282,7 +283,7 @@ def _check_step(
 def _check_rejection(before: dict[str, Any], after: dict[str, Any]) -> None:
     """Check that a confirmation was rejected for the reason in the row."""
     name, reason = before["orderId"], after["confirmationRejected"]["reason"]
-    _require(
+    require(
         before["status"] in _OVER
         and reason == f"ORDER_{before['status']}"
         and "confirmedAt" not in before,
@@ -299,27 +300,25 @@ def _check_units(world: World, before: dict[str, Any], after: dict[str, Any]) ->
     steps, step = before.get("steps", []), after.get("steps", [{}])[-1]
     if step["action"] == "extend":
         steps = [one for one in steps if one["action"] != "extend"]
-    _require(
-        after["steps"] == [*steps, step], f"order {name} went from {steps} to {after['steps']}"
-    )
+    require(after["steps"] == [*steps, step], f"order {name} went from {steps} to {after['steps']}")
     ids = [one["stepId"] for one in after["steps"] if "stepId" in one]
-    _require(len(ids) == len(set(ids)), f"order {name} has the steps {ids}")
+    require(len(ids) == len(set(ids)), f"order {name} has the steps {ids}")
     open_, delivered = units_of(before)
     moved = _named(step)
     room = delivered if step["action"] == "return" else open_
-    _require(moved <= room, f"{step} of order {name} moves more than {room}")
+    require(moved <= room, f"{step} of order {name} moves more than {room}")
     goes_back = step["action"] in {"cancel", "expire"} or step.get("restock", False)
     born = {line["productId"]: line.get("productCreatedAt") for line in before["items"]}
     for item in step.get("items", ()):
         product = world.row("Products", item["productId"]) or {}
         stands = product.get("createdAt") == born[item["productId"]]
-        _require(
+        require(
             ("returnedVersion" in item) == (goes_back and stands),
             f"{step} of order {name} says {item}",
         )
     open_, _ = units_of(after)
     is_settled = status in {"FULFILLED", "CANCELLED"}
-    _require(
+    require(
         is_settled == (not open_) or status == "EXPIRED",
         f"order {name} is {status}, and {open_} is neither handed over nor cancelled",
     )
@@ -385,7 +384,7 @@ def _check_lines(world: World, change: Change, order: dict[str, Any]) -> None:
             (("Allotments", (line.get("lanePage"),)), line.get("laneVersion")),
         ]
         named = [(place, version) for place, version in paid if version is not None]
-        _require(
+        require(
             len(named) == 1 and written.get(named[0][0]) == named[0][1],
             f"order {order['orderId']} has the line {line}, but {written} was written",
         )
@@ -402,7 +401,7 @@ def _check_order_of_group(world: World, order_id: str) -> None:
             earlier.append((message_id, its_group))
     for message_id, its_group in earlier:
         if group == its_group:
-            _require(
+            require(
                 end_of(world, message_id) is not None,
                 f"{order_id} took effect before {world.sent[message_id][1]['orderId']} of its group",
             )
@@ -433,7 +432,7 @@ def end_of(world: World, message_id: str, since: int = 0) -> str | None:
         row = world.row("Products", body["productId"])
         done = row is not None and row.get("detailsEventTime", "") >= body["eventTime"]
     if dead and done:
-        _require(False, f"{body} was done and dead-lettered as {dead}")
+        require(False, f"{body} was done and dead-lettered as {dead}")
     return dead[0] if dead else "done" if done or answered else None
 
 
@@ -524,7 +523,7 @@ def check_event(world: World, event: dict[str, Any]) -> None:
     event_id = event["metadata"]["eventId"]
     for subject, ids in published.items():
         expected = happened.get(subject, [])
-        _require(
+        require(
             ids == expected[: len(ids)],
             f"{event_id} was published: of {subject} that is {ids}, and what happened is {expected}",
         )
@@ -600,21 +599,21 @@ def check_end(world: World) -> None:
 
     for message_id, (_, body, _) in world.sent.items():
         end = end_of(world, message_id)
-        _require(end is not None, f"{body} was lost")
-        _require(end != "REFUSED_BY_DYNAMODB", f"{body} was taken for poison")
+        require(end is not None, f"{body} was lost")
+        require(end != "REFUSED_BY_DYNAMODB", f"{body} was taken for poison")
     published = _published(world)
     for subject, expected in _happened(world).items():
-        _require(
+        require(
             published.get(subject, []) == expected,
             f"events of {subject} on the bus: {published.get(subject)}; what happened: {expected}",
         )
     for queue in world.model.sqs.queues.values():
-        _require(
+        require(
             queue.name != "Undeliverable" or not queue.messages,
             f"{queue.messages} was taken for undeliverable",
         )
         for message in queue.messages if "Dead" in queue.name else ():
-            _require("errorCode" in message.attributes, f"SQS dead-lettered {message.body}")
+            require("errorCode" in message.attributes, f"SQS dead-lettered {message.body}")
     if not world.crashes:
         # A visit of the depot whose release failed ends soon by itself.
         tolerated = VISIT_SECONDS if world.faults_used else 0.0
@@ -622,7 +621,7 @@ def check_end(world: World) -> None:
         line = world.row(DEPOT_LEASE[0], *DEPOT_LEASE[1]) or {}
         for row in (*world.rows("Products"), line):
             left = float(row.get("lockTime", 0)) - world.clock.seconds
-            _require(left <= tolerated, f"the lock of {row.get('lockedBy')} was left behind")
+            require(left <= tolerated, f"the lock of {row.get('lockedBy')} was left behind")
     for function, command, answer in world.answers:
         _check_answer(world, function, command, answer)
 
@@ -632,14 +631,14 @@ def _check_books(world: World, every_page: Iterable[Page]) -> None:
     for account in add_up(
         world.rows("Products"), world.rows("StockAdjustments"), world.rows("Orders"), every_page
     ):
-        _require(
+        require(
             account.difference == 0,
             f"{account.product_id} has {account.stock} in stock"
             + (f" and in lanes {dict(account.in_lanes)}" if account.in_lanes else "")
             + f", but adjustments of {account.adjusted} and sales of {account.sold} leave "
             f"{account.adjusted - account.sold}",
         )
-        _require(not account.problems, f"{account.product_id}: {'; '.join(account.problems)}")
+        require(not account.problems, f"{account.product_id}: {'; '.join(account.problems)}")
 
 
 def _check_answer(
@@ -647,41 +646,41 @@ def _check_answer(
 ) -> None:
     """Check that the answer to a command is true."""
     result = answer.get("result")
-    _require(result is not None, f"{command} was answered {answer}")
+    require(result is not None, f"{command} was answered {answer}")
     if function == "adjust_stock":
         row = world.row("StockAdjustments", command["productId"], command["adjustmentId"])
         done = row is not None and _is_adjustment(row, command)
         if result in {"APPLIED", "REPLAYED"}:
-            _require(done, f"{command} was answered {result}, and is not booked")
+            require(done, f"{command} was answered {result}, and is not booked")
         elif result in {"REFUSED", "INVALID"}:
-            _require(not done, f"{command} was answered {answer}, but is booked")
+            require(not done, f"{command} was answered {answer}, but is booked")
     elif function == "place_orders":
         row = world.row("Orders", command["orderId"])
         if result in {"APPLIED", "REPLAYED"}:
-            _require(_is_order(row, command), f"{command} was answered {answer}, and is not there")
+            require(_is_order(row, command), f"{command} was answered {answer}, and is not there")
         elif result == "REFUSED":
             is_rejected = row is not None and row["status"] == "REJECTED"
-            _require(is_rejected, f"{command} was answered {answer}, and is {row}")
+            require(is_rejected, f"{command} was answered {answer}, and is {row}")
     elif function == "change_orders":
         row = world.row("Orders", command["orderId"])
         if result == "APPLIED" or (result == "REPLAYED" and command["action"] != "cancel"):
             done = _is_carried_out(row, command)
-            _require(done, f"{command} was answered {answer}, and is not carried out")
+            require(done, f"{command} was answered {answer}, and is not carried out")
         elif result == "REFUSED" and command["action"] == "confirm" and row is not None:
             in_vain = "confirmationRejected" in row or answer["code"] == "UNKNOWN_ORDER"
-            _require(in_vain, f"{command} was answered {answer}, which is not written down")
+            require(in_vain, f"{command} was answered {answer}, which is not written down")
     elif function == "manage_products":
         # No scenario undoes what it has asked for.
         row = world.row("Products", command["productId"])
         if result in {"APPLIED", "REPLAYED", "STALE"}:
-            _require(_is_managed(row, command), f"{command} was answered {result}, and left {row}")
+            require(_is_managed(row, command), f"{command} was answered {result}, and left {row}")
     elif function == "count_stock" and command["action"] == "commit":
         product_id = command["lease"]["productId"]
         row = world.row("StockAdjustments", product_id, command["adjustmentId"])
         if result == "COMMITTED":
-            _require(row is not None, f"{command} was answered COMMITTED, and is not booked")
+            require(row is not None, f"{command} was answered COMMITTED, and is not booked")
         elif result == "REFUSED":
-            _require(row is None, f"{command} was answered {answer}, but is booked")
+            require(row is None, f"{command} was answered {answer}, but is booked")
 
 
 def _is_managed(row: dict[str, Any] | None, command: dict[str, Any]) -> bool:
@@ -692,10 +691,3 @@ def _is_managed(row: dict[str, Any] | None, command: dict[str, Any]) -> bool:
     if command["action"] == "discontinue":
         wanted["status"] = "DISCONTINUED"
     return row is not None and wanted.items() <= row.items()
-
-
-def _require(holds: bool, message: str) -> None:
-    if not holds:
-        from tests.explore.world import ViolationError
-
-        raise ViolationError(message)

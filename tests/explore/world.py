@@ -35,6 +35,7 @@ from testing.simulated_aws import (
     answered_by,
     virtual_time,
 )
+from tests.explore.violation import ViolationError
 
 INVOCATION_SECONDS = 30.0
 VISIBILITY_SECONDS = 180.0
@@ -85,10 +86,6 @@ RAISES = {"publish_events": "NotAllPublishedError", "sweep": "RepairNeededError"
 Place = tuple[str, tuple[str, ...]]
 
 DEPOT_LEASE: Place = ("Allotments", ("0/lease",))
-
-
-class ViolationError(AssertionError):
-    """An invariant does not hold."""
 
 
 class GaveUpError(Exception):
@@ -230,7 +227,6 @@ class Process:
 
     Attributes:
         name: Its name in schedules.
-        what: What it does, in words.
         body: The code that runs inside the greenlet.
         call: The AWS call that it will make next.
         forced: The action for the repetition of its last call.
@@ -246,7 +242,6 @@ class Process:
     """
 
     name: str
-    what: str
     body: Callable[[Process], None]
     green: Any = None
     call: Call | None = None
@@ -305,11 +300,12 @@ class Stock:
 
 @dataclass(frozen=True)
 class Scenario:
-    """Products, and the processes that change them.
+    """Products, and the rivals that change them.
 
     Attributes:
         name: Name of the scenario.
-        set_up: Creates products and processes in a world, for a number of rivals.
+        set_up: What creates the products, and happens before the run.
+        rivals: What starts the three rivals `A`, `B` and `C`.
         jumps: Seconds by which time may jump, as a fault.
         check: What must hold at the end, in addition to the invariants.
         faults: The kinds of which the complete search covers one fault; None: all. Random schedules have all.
@@ -321,13 +317,20 @@ class Scenario:
     """
 
     name: str
-    set_up: Callable[[World, int], None]
+    set_up: Sequence[SetUp]
+    rivals: Sequence[Rival]
     jumps: tuple[float, ...] = ()
     check: Callable[[World], None] = lambda _: None
     faults: tuple[str, ...] | None = None
     switches: int = 0
     lanes: int = 0
     line_works: bool = True
+
+
+SetUp = Callable[["World"], None]
+"""Prepares a world."""
+Rival = Callable[["World", str], None]
+"""Starts a process with the given name."""
 
 
 class World:
@@ -351,6 +354,7 @@ class World:
     ) -> None:
         self.handlers = handlers
         self.scenario = scenario
+        self.rivals = rivals
         self.faults_left = faults
         self.faults_used = 0
         self.clocks = clocks or {}
@@ -388,7 +392,10 @@ class World:
                 )
         self.model.sqs.create(UNDELIVERABLE)
         handlers.enter(self)
-        scenario.set_up(self, rivals)
+        for step in scenario.set_up:
+            step(self)
+        for name, start in zip("ABC"[:rivals], scenario.rivals, strict=False):
+            start(self, name)
         self.initial = {
             name: dict(table.items) for name, table in self.model.dynamodb.tables.items()
         }
@@ -498,32 +505,29 @@ class World:
         """Let messages be taken in the environment that a process is going to have: before the run, without a rival."""
         process = f"{name}{len(self.sent)}-"
         self.deliver(process, function, *bodies, environment=name)
-        self._finish(process)
+        self.finish(process)
         if any(queue.messages for queue in self.model.sqs.queues.values()):
             raise ViolationError(f"the messages that warm {name} up were not answered")
 
     def meet_rivals(self, name: str, *product_ids: str) -> None:
         """Let an environment have lost writes of products' rows just now: for a while it sells them from lanes."""
-        process = Process(f"{name}-", "", lambda _: self.handlers.meet_rivals(product_ids))
-        self._add(process, name)
-        del self.processes[process.name]
+        self._act_in(name, lambda: self.handlers.meet_rivals(product_ids))
 
     def wait_in_line(self, name: str) -> None:
         """Let an environment have waited for the depot just now: it avoids visits."""
-        process = Process(f"{name}-", "", lambda _: self.handlers.wait_in_line())
+        self._act_in(name, self.handlers.wait_in_line)
+
+    def _act_in(self, name: str, act: Callable[[], None]) -> None:
+        """Do something in the environment that a process is going to have."""
+        process = Process(f"{name}-", lambda _: act())
         self._add(process, name)
         del self.processes[process.name]
 
-    def client(self, name: str, what: str, script: Callable[[Client], None]) -> None:
+    def client(self, name: str, script: Callable[[Client], None]) -> None:
         """Start a client, which invokes functions directly."""
-        self._add(Process(name, what, lambda process: script(Client(self, process))))
+        self._add(Process(name, lambda process: script(Client(self, process))))
 
-    def client_before(self, name: str, script: Callable[[Client], None]) -> None:
-        """Let a client invoke functions before the run, without a rival."""
-        self.client(name, "", script)
-        self._finish(name)
-
-    def _finish(self, name: str) -> None:
+    def finish(self, name: str) -> None:
         """Let a process go on to its end, without a rival, and forget it."""
         while not self.processes[name].is_over:
             self.take(Choice(name))
@@ -532,7 +536,7 @@ class World:
     def follow(self, name: str, table: str) -> None:
         """Start the event source of a table's stream, which passes all changes from now on to `publish_events`."""
         self.streams[table] = []
-        self._add(Process(name, f"publishes {table}", lambda process: self._follow(process, table)))
+        self._add(Process(name, lambda process: self._follow(process, table)))
 
     def _receive(self, queue: Queue) -> list[dict[str, Any]]:
         answer = self.model.sqs.answer(
@@ -553,7 +557,7 @@ class World:
         batch: tuple[str, Queue, list[dict[str, Any]]],
         environment: str = "",
     ) -> None:
-        process = Process(name, f"{function} takes {len(batch[2])}", self._consume, batch=batch)
+        process = Process(name, self._consume, batch=batch)
         self._add(process, environment)
 
     def _add(self, process: Process, environment: str = "") -> None:
@@ -1014,10 +1018,10 @@ class World:
         """Apply a transaction of which others see one half. That they see the other one is the next call of the process."""
         before, since = self._items(call.writes), len(self.history)
         outcome = self._apply(process, call)
-        written = [p for p, item in self._items(before).items() if item != before[p]]
+        written = sorted(p for p, item in self._items(before).items() if item != before[p])
         middle = (len(written) + 1) // 2
         unseen = written[:middle] if first else written[middle:]
-        process.parted = Parted({place: before[place] for place in sorted(unseen)}, outcome, since)
+        process.parted = Parted({place: before[place] for place in unseen}, outcome, since)
         process.call = replace(call, reads=frozenset(), writes=frozenset(unseen))
         self._note(process, call, f"{_short(outcome)}, but {unseen} is not seen yet")
 

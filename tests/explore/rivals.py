@@ -1,0 +1,299 @@
+"""The vocabulary of the scenarios: messages, steps that set a world up, and rivals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from tests.explore.violation import require
+from tests.explore.world import GRACE_SECONDS, Client, Rival, SetUp, World
+
+OPENED = "2026-01-01T00:00:00.000000+00:00"
+OVER = -GRACE_SECONDS - 1.0
+"""Seconds from now to the end of a hold that may expire."""
+
+Message = dict[str, Any]
+Messages = Message | Callable[[World], Message]
+"""A message, or a function that makes it when its rival starts."""
+Script = Callable[[Client], None]
+
+# ---------------------------------------------------------------------- messages
+
+
+def order(order_id: str, user_id: str = "u-1", **lines: int) -> Message:
+    """Order so many units of each product."""
+    items = [{"productId": name, "quantity": quantity} for name, quantity in lines.items()]
+    return {"orderId": order_id, "userId": user_id, "items": items}
+
+
+def receipt(adjustment_id: str, delta: int) -> Message:
+    """Book units of p, or the loss of some."""
+    of_product = {"adjustmentId": adjustment_id, "productId": "p"}
+    return {**of_product, "delta": delta, "reason": "RECEIPT"}
+
+
+def decrement(adjustment_id: str, units: int, **more: str) -> Message:
+    """Take units of p away."""
+    asked = {"action": "decrement", "adjustmentId": adjustment_id, "productId": "p"}
+    return {**asked, "quantity": units, **more}
+
+
+def command(action: str, order_id: str = "o", **more: Any) -> Message:
+    """Change an order."""
+    return {"action": action, "orderId": order_id, **more}
+
+
+def part(action: str, step_id: str, units: int, order_id: str = "o", **more: Any) -> Message:
+    """Change some units of an order for p."""
+    items = [{"productId": "p", "quantity": units}]
+    return command(action, order_id, stepId=step_id, items=items, **more)
+
+
+def comes_back(return_id: str, units: int, order_id: str = "o", *, restock: bool = True) -> Message:
+    """Return some units of an order for p."""
+    return part("return", return_id, units, order_id, restock=restock)
+
+
+CANCEL, CONFIRM, FULFIL = (command(action) for action in ("cancel", "confirm", "fulfil"))
+
+# ---------------------------------------------------------------------- rivals
+
+
+def _bodies(world: World, messages: Iterable[Messages]) -> list[Message]:
+    return [message(world) if callable(message) else message for message in messages]
+
+
+def delivers(
+    function: str,
+    *messages: Messages,
+    group: str | None = None,
+    through: str = "",
+    waits: float = 0.0,
+) -> Rival:
+    """A batch of messages for a function.
+
+    Args:
+        function: Name of the function.
+        messages: The messages.
+        group: `MessageGroupId`, for the FIFO queue.
+        through: Prefix of the function's queue.
+        waits: Seconds for which the messages wait in the queue.
+    """
+
+    def start(world: World, name: str) -> None:
+        bodies = _bodies(world, messages)
+        world.deliver(name, function, *bodies, group=group, through=through, waits=waits)
+
+    return start
+
+
+places = partial(delivers, "place_orders")
+changes = partial(delivers, "change_orders")
+adjusts = partial(delivers, "adjust_stock")
+manages = partial(delivers, "manage_products")
+
+
+def buys(order_id: str, user_id: str = "u-1", **lines: int) -> Rival:
+    """A message with one order."""
+    return places(order(order_id, user_id, **lines))
+
+
+def restocks(units: int) -> Rival:
+    """A message with a receipt."""
+    return adjusts(receipt("r", units))
+
+
+def expires(*order_ids: str) -> Rival:
+    """A sweeper's messages about holds that have ended."""
+    return changes(*({"orderId": order_id} for order_id in order_ids), through="EXPIRY_")
+
+
+def runs(script: Script) -> Rival:
+    """A client that runs a script."""
+    return lambda world, name: world.client(name, script)
+
+
+def asks(function: str, *commands: Messages, times: int = 1) -> Rival:
+    """A client that gives commands, one after the other.
+
+    Args:
+        function: Name of the function.
+        commands: The commands.
+        times: How often it gives a command while it is told to try later.
+    """
+
+    def start(world: World, name: str) -> None:
+        bodies = _bodies(world, commands)
+
+        def script(client: Client) -> None:
+            for body in bodies:
+                for _ in range(times):
+                    if client(function, body).get("result") != "RETRY_LATER":
+                        break
+
+        world.client(name, script)
+
+    return start
+
+
+insists = partial(asks, times=2)
+SWEEPS = asks("sweep", {"action": "sweep"})
+
+
+def published(table: str, rival: Rival) -> Rival:
+    """A rival, and after it the publisher of a table's changes."""
+
+    def start(world: World, name: str) -> None:
+        rival(world, name)
+        world.follow("P", table)
+
+    return start
+
+
+def counts(adjustment_id: str, found: int) -> Rival:
+    """A client that counts p and finds so many units more; it releases the lease if the commit fails."""
+
+    def script(client: Client) -> None:
+        acquired = client("count_stock", acquire(3))
+        if acquired.get("result") != "ACQUIRED":
+            return
+        counted = acquired["stockCount"] + found
+        committed = client("count_stock", commit(acquired, adjustment_id, counted))
+        if committed.get("result") != "COMMITTED":
+            client("count_stock", {"action": "release", "lease": acquired["lease"]})
+
+    return runs(script)
+
+
+def acquire(seconds: int) -> Message:
+    """Take the lease on p."""
+    asked = {"action": "acquire", "productId": "p", "seconds": seconds}
+    return asked | {"outliveInvocation": True}
+
+
+def commit(acquired: Message, adjustment_id: str, counted: int) -> Message:
+    """Book a count under the lease of an answer to `acquire`."""
+    return {
+        "action": "commit",
+        "lease": acquired["lease"],
+        "adjustmentId": adjustment_id,
+        "counted": counted,
+    }
+
+
+def relists(client: Client, stock: int = 1) -> None:
+    """Delist p, then list it again."""
+    asked = {"action": "delist", "productId": "p", "createdAt": OPENED}
+    gone = client("manage_products", asked).get("result")
+    if gone not in {"APPLIED", "STALE"}:
+        return
+    crashes = client.world.crashes
+    made = client("manage_products", {"action": "create", "productId": "p", "openingStock": stock})
+    require(
+        made.get("result") in {"APPLIED", "RETRY_LATER", None} or client.world.crashes > crashes,
+        f"no other process lists the product, but its creation was answered {made}",
+    )
+
+
+# ---------------------------------------------------------------------- setting up
+
+
+def stock(low: int = 0, **units: int) -> SetUp:
+    """Products with so many units, and a threshold for low stock."""
+
+    def set_up(world: World) -> None:
+        for product_id, count in units.items():
+            world.product(product_id, count, **({"lowStockThreshold": low} if low else {}))
+
+    return set_up
+
+
+def placed(
+    order_id: str = "o",
+    status: str = "PENDING",
+    units: int = 1,
+    age: float | None = None,
+    **more: Any,
+) -> SetUp:
+    """An order for units of p, and the units that it took.
+
+    Args:
+        order_id: Its id.
+        status: Its status.
+        units: How many.
+        age: Seconds since it was placed; it is as old as the product if not given.
+        more: More attributes of its row.
+    """
+
+    def set_up(world: World) -> None:
+        of_product = {"productId": "p", "productCreatedAt": OPENED, "productVersion": 1}
+        row = {
+            "orderId": order_id,
+            "userId": "u-1",
+            "status": status,
+            "_version": 1,
+            "createdAt": OPENED if age is None else world.moment(-age),
+            "lastUpdatedAt": OPENED,
+            "items": [{**of_product, "quantity": units}],
+        }
+        world.put("Orders", row | more)
+        booked = {"adjustmentId": f"for-{order_id}", "delta": units, "reason": "RECEIPT"}
+        world.put("StockAdjustments", {**of_product, **booked, "appliedAt": OPENED})
+
+    return set_up
+
+
+def held(left: float, order_id: str = "o", age: float | None = None) -> SetUp:
+    """An order for two units of p whose hold ends in so many seconds."""
+
+    def set_up(world: World) -> None:
+        hold = {"expiresAt": world.moment(left), "expiryShard": "00", "holdSeconds": 60}
+        placed(order_id, units=2, age=age, **hold)(world)
+
+    return set_up
+
+
+def confirmed(units: int, **more: Any) -> SetUp:
+    """An order for units of p that is paid."""
+    return placed(status="CONFIRMED", units=units, confirmedAt=OPENED, fulfilShard="00", **more)
+
+
+def delivered(world: World) -> None:
+    """An order for two units of p that was handed over."""
+    stamps = {"confirmedAt": OPENED, "fulfilledAt": OPENED}
+    placed(status="FULFILLED", units=2, steps=[{"action": "fulfil", "at": OPENED}], **stamps)(world)
+
+
+def done(name: str, *messages: Messages, function: str = "place_orders") -> SetUp:
+    """Messages that an environment has taken."""
+
+    def set_up(world: World) -> None:
+        bodies = _bodies(world, messages)
+        world.warm_up(name, *bodies, function=function)
+
+    return set_up
+
+
+def met_rivals(name: str, *product_ids: str) -> SetUp:
+    """An environment that has lost writes of products' rows: for a while it sells these from lanes."""
+    return lambda world: world.meet_rivals(name, *product_ids)
+
+
+def lent(name: str, **units: int) -> SetUp:
+    """An environment that has met rivals and sold some units, so that stock is lent and its lane is filled."""
+
+    def set_up(world: World) -> None:
+        world.meet_rivals(name, *units)
+        world.warm_up(name, order(f"warm{name}", **units))
+
+    return set_up
+
+
+def passed(seconds: float) -> SetUp:
+    """Time that has passed."""
+
+    def set_up(world: World) -> None:
+        world.clock.seconds += seconds
+
+    return set_up
