@@ -17,29 +17,13 @@ class Grouped(Protocol):
 T = TypeVar("T", bound=Grouped)
 
 
-class StoppedGroups:
-    """The groups of which a member was stopped. A member without a group stops itself alone."""
-
-    def __init__(self) -> None:
-        self._groups: set[str] = set()
-
-    def stop(self, member: Grouped) -> None:
-        """Stop what comes behind a member."""
-        if member.group is not None:
-            self._groups.add(member.group)
-
-    def block(self, member: Grouped) -> bool:
-        """Whether a member comes behind one that was stopped."""
-        return member.group in self._groups
-
-
 def followers(members: Iterable[T], stopped: Collection[T]) -> list[T]:
     """The members that come behind a stopped one of their group, in their order."""
-    groups = StoppedGroups()
+    groups: set[str] = set()
     found = []
     for member in members:
-        if member in stopped:
-            groups.stop(member)
-        elif groups.block(member):
+        if member in stopped and member.group is not None:
+            groups.add(member.group)
+        elif member.group in groups:
             found.append(member)
     return found

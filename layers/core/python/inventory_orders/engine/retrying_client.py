@@ -13,10 +13,12 @@ from inventory_orders.domain.order_record import OrderKey, OrderRecord
 from inventory_orders.domain.product import Product
 from inventory_orders.engine.memory import DepotLine, Pace, Rivals
 from inventory_orders.errors import (
+    ContentionError,
     OutcomeUnknownError,
     StoreError,
     ThrottledError,
     UnpublishableError,
+    VerdictError,
 )
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.actions import Action, ActionKind
@@ -142,7 +144,7 @@ class RetryingClient:
         """
         attempts = _Attempts(self, actions, stats, plans_around)
         self._within(deadline)
-        self._repeat(attempts.send, deadline, stats, attempts.repeat_after)
+        self.repeat(attempts.send, deadline, stats, attempts.repeat_after)
 
     def update(self, request: Callable[[], T], deadline: Deadline, stats: CommitStats) -> T:
         """Make one conditional update until it is applied.
@@ -173,7 +175,7 @@ class RetryingClient:
                 stats.transaction_conflicts.append(rival)
 
         self._within(deadline)
-        return self._repeat(send, deadline, stats, _if_transient)
+        return self.repeat(send, deadline, stats, _if_transient)
 
     def call(
         self,
@@ -194,7 +196,7 @@ class RetryingClient:
         Raises:
             StoreError: DynamoDB failed.
         """
-        return self._repeat(request, deadline, stats or CommitStats(), _if_transient, attempts)
+        return self.repeat(request, deadline, stats or CommitStats(), _if_transient, attempts)
 
     def side_by_side(self, function: Callable[[A], T], arguments: Sequence[A]) -> list[T]:
         """Call a function on each argument, at the same time where there is an executor."""
@@ -206,19 +208,28 @@ class RetryingClient:
         if deadline.remaining() <= 0:
             raise ThrottledError("OUT_OF_TIME", "no time was left to write")
 
-    def _repeat(
+    def repeat(
         self,
         send: Callable[[], T],
         deadline: Deadline,
         stats: CommitStats,
-        repeat_after: Callable[[StoreError], float | None],
+        repeat_after: Callable[[VerdictError], float | None],
         attempts: int | None = None,
     ) -> T:
+        """Do something again, after a longer wait each time, until it succeeds: the only loop of that kind.
+
+        Args:
+            send: Does it.
+            deadline: When to give up.
+            stats: Where to note the waits.
+            repeat_after: The least time to wait after an error, in seconds; None: the error is the end.
+            attempts: At the most; as many as the policy says if not given.
+        """
         most, failures = attempts or self.policy.max_attempts, 0
         while True:
             try:
                 return send()
-            except StoreError as error:
+            except VerdictError as error:
                 least = repeat_after(error)
                 if least is None:
                     raise
@@ -270,7 +281,7 @@ class _Attempts:
             stats.version_conflicts.append(moved)
             stats.transaction_conflicts.append(rival)
 
-    def repeat_after(self, error: StoreError) -> float | None:
+    def repeat_after(self, error: VerdictError) -> float | None:
         """Seconds to wait at the least before the same request may succeed; None if it cannot.
 
         Renews the token, unless an attempt may still be in flight: that one is recognised by its token only.
@@ -289,7 +300,7 @@ class _Attempts:
             return None
         return self.client.pace.wait if self._is_short_of_capacity(error) else 0.0
 
-    def _is_short_of_capacity(self, error: StoreError) -> bool:
+    def _is_short_of_capacity(self, error: VerdictError) -> bool:
         """Whether a table was throttled, and not only a hot row, which is set aside."""
         if not isinstance(error, TransactionCancelledError):
             return isinstance(error, ThrottledError)
@@ -303,7 +314,12 @@ def _is_of_hot_row(reason: CancellationReason) -> bool:
     return reason.kind is ActionKind.PRODUCT and reason.by_version
 
 
-def _if_transient(error: StoreError) -> float | None:
+def if_contended(error: VerdictError) -> float | None:
+    """After `ContentionError` a caller that has seen what a rival wrote may decide again."""
+    return 0.0 if isinstance(error, ContentionError) else None
+
+
+def _if_transient(error: VerdictError) -> float | None:
     return 0.0 if isinstance(error, ThrottledError | OutcomeUnknownError) else None
 
 

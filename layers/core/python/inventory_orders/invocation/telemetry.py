@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools import Logger, Metrics
@@ -128,11 +128,11 @@ def emit_messages(batch: SqsBatch[Any]) -> None:
     # Of the whole service: a dimension for the queue would make five metrics of it, and the log knows the queue.
     add("TimeSinceFirstReceive", batch.age)
     for message, end in batch.ends.items():
-        ids = _ids(batch.contents.get(message))
+        content = batch.contents.get(message)
         if outcomes[message].cause == STALE:
-            emit_stale_event(correlation_id=message.message_id, **ids)
+            emit_stale_event(correlation_id=message.message_id, **_ids(content))
         elif end not in (Verdict.APPLIED, Verdict.REPLAYED):
-            _log_message(message, end, outcomes[message], ids)
+            _log_message(message, end, outcomes[message], content)
     if batch.queue_errors:
         logger.error("SQS did not carry out requests", extra={"errors": batch.queue_errors})
     logger.info(
@@ -223,14 +223,12 @@ def emit_events(report: PublishReport, queue_errors: Sequence[str]) -> None:
         logger.info("events published", extra=fields)
 
 
-def _log_message(
-    message: Message, end: Verdict, outcome: ChangeOutcome, ids: Mapping[str, str]
-) -> None:
+def _log_message(message: Message, end: Verdict, outcome: ChangeOutcome, content: object) -> None:
     fields: dict[str, object] = {
         "correlation_id": message.message_id,
         "receiveCount": message.receive_count,
         "code": outcome.cause,
-        **ids,
+        **_ids(content),
     }
     if end is Verdict.REJECTED:
         if outcome.rejection is not None:

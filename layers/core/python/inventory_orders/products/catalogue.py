@@ -22,7 +22,12 @@ from inventory_orders.domain.product import (
     stock_status,
 )
 from inventory_orders.domain.record import AdjustmentKey, AdjustmentRecord, NewRecord
-from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_product
+from inventory_orders.engine.retrying_client import (
+    CommitStats,
+    RetryingClient,
+    if_contended,
+    read_product,
+)
 from inventory_orders.errors import (
     ContentionError,
     CorruptItemError,
@@ -30,7 +35,6 @@ from inventory_orders.errors import (
     OutcomeUnknownError,
     ProductNotFoundError,
     RejectedError,
-    StoreError,
     ThrottledError,
 )
 from inventory_orders.lanes.recall import Reclaim, reclaim
@@ -85,11 +89,17 @@ class ProductCatalogue:
         return read_product(self.client, product_id, deadline, self.stats)
 
     def update_with_retry(
-        self, product_id: str, change: Callable[[Product], Product], deadline: Deadline
+        self,
+        product_id: str,
+        change: Callable[[Product], Product | None],
+        deadline: Deadline,
+        created_at: str = "",
+        *,
+        waits: bool = True,
     ) -> Update:
         """Optimistic locking: read, decide, write on condition that nothing has changed; else decide again.
 
-        Returns the product as it was read, and as it was left, perhaps the same. The write is a transaction of one action
+        Returns the product as it was read, and as it was left: the same if nothing had to change, or if it was deleted. The write is a transaction of one action
         with a token, so that a lost response is not taken for a rival's write. After a conflict the item that came back is
         decided upon. Where lanes may not hold the product as it is to be, the same transaction reclaims its units.
 
@@ -102,8 +112,10 @@ class ProductCatalogue:
                 It may not change keys, version, times and locks, nor the stock, of which every change is booked
                 (`Adjustment`); `status` follows from the stock unless it is set to or from `DISCONTINUED`.
                 Attributes of one's own go into `other`, under names of letters, digits and underscores. What it raises ends
-                the update.
+                the update. None: the product should be deleted.
             deadline: When to give up.
+            created_at: The incarnation that is meant; the one that is read first if not given.
+            waits: Whether to wait until a lease is over.
 
         Raises:
             ProductNotFoundError: There is no such product, or the incarnation is gone.
@@ -111,56 +123,38 @@ class ProductCatalogue:
             ContentionError: Rivals were faster until the attempts or the time ran out.
             StoreError: DynamoDB failed.
         """
-        return self._write(product_id, change, deadline)
-
-    def _write(
-        self,
-        product_id: str,
-        change: Callable[[Product], Product | None],
-        deadline: Deadline,
-        created_at: str = "",
-        *,
-        waits: bool = True,
-    ) -> Update:
-        """Change a product as `update_with_retry` does, or delete it.
-
-        Args:
-            product_id: The product.
-            change: From the product to what it should be; None: it should be deleted.
-            deadline: When to give up.
-            created_at: The incarnation that is meant; the one that is read first if not given.
-            waits: Whether to wait until a lease is over.
-
-        Returns:
-            The product as it was read, and as it was left: the same if it was deleted.
-        """
         before = self.get(product_id, deadline)
         created_at = created_at or before.created_at
-        retries = 0
-        while True:
+
+        def attempt() -> Update:
+            nonlocal before
             before = self._unlocked(before, created_at, deadline, waits=waits)
             wanted = change(before)
             if wanted == before:
-                done = Update(before, before)
-                break
+                return Update(before, before)
             if before.lent_to and (wanted is None or not _next(before, wanted).may_be_lent):
-                reclaimed = self._write_with_reclaim(before, change, deadline)
-                if reclaimed is not None:
-                    done = reclaimed
-                    break
-                before = self.get(product_id, deadline)
-                continue
+                done = self._write_with_reclaim(before, change, deadline)
+                if done is None:
+                    before = self.get(product_id, deadline)
+                    done = attempt()
+                return done
             done, actions = self._actions(before, before, wanted)
-            earlier = len(self.stats.backoffs)
             try:
                 self.client.write(actions, deadline, self.stats)
-            except StoreError as error:
-                retries += len(self.stats.backoffs) - earlier
-                before, retries = self._after_conflict(product_id, error, retries, deadline)
-            else:
-                retries += len(self.stats.backoffs) - earlier
-                break
-        self._settle(retries)
+            except TransactionCancelledError as cancelled:
+                before = _found_in_conflict(product_id, cancelled)
+                raise ContentionError(
+                    f"{product_id} was changed by others in every attempt"
+                ) from None
+            return done
+
+        earlier = len(self.stats.backoffs)
+        try:
+            done = self.client.repeat(attempt, deadline, self.stats, if_contended)
+        except (ContentionError, ThrottledError, OutcomeUnknownError):
+            self._note_retries(earlier, given_up=True)
+            raise
+        self._note_retries(earlier)
         return done
 
     def _actions(
@@ -242,29 +236,12 @@ class ProductCatalogue:
         left = done.rows.get(product.product_id)
         return next((update for after, update in sent if after is left), None)
 
-    def _settle(self, retries: int, *, given_up: bool = False) -> None:
-        """Note how an optimistic call ended."""
+    def _note_retries(self, earlier: int, *, given_up: bool = False) -> None:
+        """Note how an update ended, that began after so many waits."""
+        retries = len(self.stats.backoffs) - earlier
         self.stats.retries.append(retries)
         if retries:
             self.stats.exhausted.append(given_up)
-
-    def _after_conflict(
-        self, product_id: str, error: StoreError, retries: int, deadline: Deadline
-    ) -> tuple[Product, int]:
-        """Wait after a lost write. Returns the product as it came back, and the retries so far."""
-        try:
-            product = _found_in_conflict(product_id, error)
-            retries += 1
-            delay = self.client.policy.backoff(retries)
-            if retries >= self.client.policy.max_attempts or not self.client.pause(delay, deadline):
-                raise ContentionError(  # noqa: TRY301 - the same end as the other ways to give up
-                    f"{product_id} was changed by others in every attempt"
-                )
-        except (ContentionError, ThrottledError, OutcomeUnknownError):
-            self._settle(retries, given_up=True)
-            raise
-        self.stats.backoffs.append(delay)
-        return product, retries
 
     def create(self, new: NewProduct, deadline: Deadline | None = None) -> tuple[bool, Product]:
         """Create if absent: the product, and the adjustment that explains its opening stock.
@@ -455,9 +432,9 @@ class ProductCatalogue:
             StoreError: DynamoDB failed.
         """
         try:
-            self._write(product_id, lambda _: None, deadline, created_at, waits=False)
+            self.update_with_retry(product_id, lambda _: None, deadline, created_at, waits=False)
         except ProductNotFoundError:
-            self._settle(0)
+            self.stats.retries.append(0)
             return False
         return True
 
@@ -516,10 +493,8 @@ def _next(before: Product, wanted: Product) -> Product:
     return wanted.with_stock(wanted.stock_count, before.version + 1)
 
 
-def _found_in_conflict(product_id: str, error: StoreError) -> Product:
+def _found_in_conflict(product_id: str, error: TransactionCancelledError) -> Product:
     """The product as it came back with a lost write."""
-    if not isinstance(error, TransactionCancelledError):
-        raise error
     (reason,) = error.of(ActionKind.PRODUCT)
     if reason.meaning is Meaning.INVALID:
         raise CorruptItemError(
@@ -527,7 +502,10 @@ def _found_in_conflict(product_id: str, error: StoreError) -> Product:
             "CORRUPT_PRODUCT",
         )
     if reason.meaning is not Meaning.CONDITION_FAILED:
-        raise ContentionError(f"{product_id} is fought over: {reason.code} in every attempt")
+        # It was sent again as often as makes sense.
+        raise ThrottledError(
+            "CONTENTION", f"{product_id} is fought over: {reason.code} in every attempt"
+        )
     return existing(reason.found, product_id)
 
 

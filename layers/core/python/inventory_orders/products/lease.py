@@ -30,7 +30,12 @@ from typing import Any
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.domain.record import NO_NOTES, AdjustmentRecord, NewRecord
-from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_product
+from inventory_orders.engine.retrying_client import (
+    CommitStats,
+    RetryingClient,
+    if_contended,
+    read_product,
+)
 from inventory_orders.errors import (
     ContentionError,
     CorruptItemError,
@@ -120,20 +125,20 @@ class Lease:
         product = read_product(client, product_id, deadline, stats)
         lease = cls(client, product, owner, seconds, stats)
 
-        def attempt() -> Write:
+        def lock() -> Write:
             moment = client.clock.now()
             return take_lease(lease.product, owner, moment, _seconds_after(moment, seconds))
 
-        for _ in range(client.policy.max_attempts):
-            _, lease.product = lease._update(attempt, deadline)
-            # Also where the response to an earlier attempt was lost.
-            if lease.product.locked_by == owner:
-                break
-            left = lease.product.lease_left(client.clock.now().timestamp())
-            if left > 0:
-                raise LeaseHeldError(product_id, left)
-        else:
-            raise ContentionError(f"{product_id} was changed by others before every attempt")
+        def attempt() -> None:
+            _, lease.product = lease._update(lock, deadline)
+            # Ours, too, where the response to an earlier attempt was lost.
+            if lease.product.locked_by != owner:
+                left = lease.product.lease_left(client.clock.now().timestamp())
+                if left > 0:
+                    raise LeaseHeldError(product_id, left)
+                raise ContentionError(f"{product_id} was changed by others before every attempt")
+
+        client.repeat(attempt, deadline, stats, if_contended)
         if lease.product.lent_to:
             lease._reclaim(deadline)
         return lease
