@@ -59,7 +59,15 @@ _FIXED = (
     *("product_id", "created_at", "stock_count", "version", "last_updated_at"),
     *("locked_by", "lock_time", "lock_version", "lent_to"),
 )
-"""Attributes that an update function may not change."""
+"""Attributes that an edit may not change."""
+
+Edit = Callable[[Product], Product | None]
+"""A pure function from a product to what it should be; None: it should be deleted.
+
+It may not change keys, version, times and locks, nor the stock, of which every change is booked (`Adjustment`). The status
+follows from the stock unless it is set to or from `DISCONTINUED`. Attributes of one's own go into `other`, under names of
+letters, digits and underscores.
+"""
 
 
 @dataclass
@@ -91,7 +99,7 @@ class ProductCatalogue:
     def update_with_retry(
         self,
         product_id: str,
-        change: Callable[[Product], Product | None],
+        change: Edit,
         deadline: Deadline,
         created_at: str = "",
         *,
@@ -99,20 +107,17 @@ class ProductCatalogue:
     ) -> Update:
         """Optimistic locking: read, decide, write on condition that nothing has changed; else decide again.
 
-        Returns the product as it was read, and as it was left: the same if nothing had to change, or if it was deleted. The write is a transaction of one action
-        with a token, so that a lost response is not taken for a rival's write. After a conflict the item that came back is
-        decided upon. Where lanes may not hold the product as it is to be, the same transaction reclaims its units.
+        Returns the product as it was read, and as it was left: the same if nothing had to change, or if it was deleted. The
+        write is a transaction with a token, so that a lost response is not taken for a rival's write. After a conflict the
+        item that came back is decided upon. Where lanes may not hold the product as it is to be, the same transaction
+        reclaims its units.
 
         Source: "Optimistic locking with version number",
         https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/BestPractices_OptimisticLocking.html
 
         Args:
             product_id: The product.
-            change: A pure function from the product to what it should be; it is called again after each conflict.
-                It may not change keys, version, times and locks, nor the stock, of which every change is booked
-                (`Adjustment`); `status` follows from the stock unless it is set to or from `DISCONTINUED`.
-                Attributes of one's own go into `other`, under names of letters, digits and underscores. What it raises ends
-                the update. None: the product should be deleted.
+            change: Called again after each conflict. What it raises ends the update.
             deadline: When to give up.
             created_at: The incarnation that is meant; the one that is read first if not given.
             waits: Whether to wait until a lease is over.
@@ -210,7 +215,7 @@ class ProductCatalogue:
             product = self.get(product.product_id, deadline)
 
     def _write_with_reclaim(
-        self, product: Product, change: Callable[[Product], Product | None], deadline: Deadline
+        self, product: Product, change: Edit, deadline: Deadline
     ) -> Update | None:
         """Change or delete a product in the transaction that reclaims its units.
 
