@@ -15,6 +15,9 @@ except ModuleNotFoundError:
         "`pip install --require-hashes -r requirements.txt` in the environment that runs the CDK"
     )
 
+# The stack is made from the service's own lists of tables and reasons, which need nothing but the standard library.
+sys.path.append(str(Path(__file__).parent / "layers" / "core" / "python"))
+
 from infra.assets import AssetError
 from infra.settings import Settings, SettingsError, check_names
 from infra.stack import InventoryOrdersStack

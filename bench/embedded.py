@@ -30,19 +30,16 @@ from bench.figures import Figures, Observed, Tally, Trial
 from bench.workloads import Workload
 from inventory_orders.domain.allotments import MAX_LANES
 from inventory_orders.store.rows import Item, decode
-from inventory_orders.store.tables import KEYS, Table
+from inventory_orders.store.tables import Table
 from local import emulator
 from local.endpoint import embedded_environment
 from operations.errors import UserError
 from operations.lanes import pages_of
 from testing.handlers import FakeContext
+from testing.tables import create_keyed_table, create_table
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
-    from mypy_boto3_dynamodb.type_defs import (
-        AttributeDefinitionTypeDef,
-        KeySchemaElementTypeDef,
-    )
 
 MAX_DELIVERIES = 10
 """A message that is returned at this delivery counts as given up."""
@@ -199,39 +196,16 @@ class Engine:
         return self._environment, {table: names[name] for name, table in _TABLES.items()}
 
     def _create_tables(self, contender: contenders.Contender) -> dict[str, str]:
-        """Create the tables, with the index of the stack. Returns their names by environment variable."""
+        """Create the tables, the service's own with their indexes. Returns their names by environment variable."""
         run = uuid.uuid4().hex[:8]
         names = {}
         for variable, table in _TABLES.items():
             names[variable] = f"{table.value}-{run}"
-            keys = list(KEYS[table])
-            self._create_table(names[variable], keys, by_user=table is Table.ORDERS)
+            create_table(self._dynamodb, table, names[variable])
         for variable, key in contender.tables.items():
             names[variable] = f"{variable}-{run}"
-            self._create_table(names[variable], [key])
+            create_keyed_table(self._dynamodb, names[variable], [key])
         return names
-
-    def _create_table(self, name: str, keys: Sequence[str], *, by_user: bool = False) -> None:
-        attributes = [*keys, *(("userId", "createdAt") if by_user else ())]
-        definitions: list[AttributeDefinitionTypeDef] = [
-            {"AttributeName": attribute, "AttributeType": "S"} for attribute in attributes
-        ]
-        index: Any = {
-            "GlobalSecondaryIndexes": [
-                {
-                    "IndexName": "byUser",
-                    "KeySchema": _key_schema(["userId", "createdAt"]),
-                    "Projection": {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["status"]},
-                }
-            ]
-        }
-        self._dynamodb.create_table(
-            TableName=name,
-            BillingMode="PAY_PER_REQUEST",
-            AttributeDefinitions=definitions,
-            KeySchema=_key_schema(keys),
-            **(index if by_user else {}),
-        )
 
     def _fill(self, table: str, workload: Workload) -> None:
         rows = workloads.product_rows(workload)
@@ -249,13 +223,6 @@ class Engine:
     def _items(self, table: str) -> Iterator[Item]:
         pages = self._dynamodb.get_paginator("scan").paginate(TableName=table, ConsistentRead=True)
         return (item for page in pages for item in page["Items"])
-
-
-def _key_schema(keys: Sequence[str]) -> list[KeySchemaElementTypeDef]:
-    return [
-        {"AttributeName": key, "KeyType": "RANGE" if position else "HASH"}
-        for position, key in enumerate(keys)
-    ]
 
 
 # ---------------------------------------------------------------------- the workers

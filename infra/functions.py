@@ -22,6 +22,7 @@ from infra.removal import kept_in_production
 from infra.settings import Settings
 from infra.tables import Tables
 from infra.watched import BASIC_METRICS
+from inventory_orders.store.tables import Table
 
 LIVE = "live"
 """Alias that callers invoke. A deployment moves it when code, layer and settings of a version are ready."""
@@ -327,7 +328,7 @@ class Functions(Construct):
     def _grant_tables(self, function: lambda_.Function, declared: _Function) -> None:
         for place, operations in declared.tables.items():
             table, _, index = place.partition("/")
-            arn = self._tables.all[table].table_arn
+            arn = self._tables.all[Table(table)].table_arn
             function.add_to_role_policy(
                 iam.PolicyStatement(
                     actions=[f"dynamodb:{operation}" for operation in operations.split()],
@@ -338,10 +339,10 @@ class Functions(Construct):
     def _variables(self, declared: _Function) -> dict[str, str]:
         """The environment variables that a function is made with."""
         return {
-            "PRODUCTS_TABLE_NAME": self._tables.products.table_name,
-            "ORDERS_TABLE_NAME": self._tables.orders.table_name,
-            "STOCK_ADJUSTMENTS_TABLE_NAME": self._tables.stock_adjustments.table_name,
-            "ALLOTMENTS_TABLE_NAME": self._tables.allotments.table_name,
+            **{
+                f"{table.name}_TABLE_NAME": made.table_name
+                for table, made in self._tables.all.items()
+            },
             "POWERTOOLS_SERVICE_NAME": self._settings.service_name,
             "POWERTOOLS_LOG_LEVEL": self._settings.log_level,
             **{

@@ -20,6 +20,7 @@ from infra.functions import Functions
 from infra.queues import Queues
 from infra.settings import Settings
 from infra.tables import Tables
+from inventory_orders.store.tables import INDEXES
 
 Thing = tuple[str, Mapping[str, str]]
 """A source of metrics: their namespace and dimensions."""
@@ -43,7 +44,6 @@ def list_things(
 ) -> Things:
     """List the sources of metrics. The handlers report theirs with the dimension `service`."""
     service = {"service": settings.service_name}
-    orders = {"TableName": tables.orders.table_name}
     return {
         "handlers": {"handlers": (NAMESPACE, service)},
         "rejections": {
@@ -62,8 +62,15 @@ def list_things(
             for name, table in tables.all.items()
         },
         "indexes": {
-            index: ("AWS/DynamoDB", orders | {"GlobalSecondaryIndexName": index})
-            for index in ("byUser", "byExpiry", "byToFulfil")
+            index.name: (
+                "AWS/DynamoDB",
+                {
+                    "TableName": tables.all[table].table_name,
+                    "GlobalSecondaryIndexName": index.name,
+                },
+            )
+            for table, indexes in INDEXES.items()
+            for index in indexes
         },
         # docs.aws.amazon.com/apigateway/latest/developerguide/http-api-metrics.html
         "api": {

@@ -74,10 +74,7 @@ class InventoryOrdersStack(Stack):
         outputs = {
             **queues.outputs,
             "EventBusName": events.bus.event_bus_name,
-            "ProductsTableName": tables.products.table_name,
-            "OrdersTableName": tables.orders.table_name,
-            "StockAdjustmentsTableName": tables.stock_adjustments.table_name,
-            "AllotmentsTableName": tables.allotments.table_name,
+            **{f"{name}TableName": table.table_name for name, table in tables.all.items()},
             "OrdersStreamArn": tables.orders.table_stream_arn,
         }
         for name, api in apis.items():

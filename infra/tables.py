@@ -1,4 +1,4 @@
-"""The DynamoDB tables."""
+"""The DynamoDB tables, made from the service's list of them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from aws_cdk import aws_dynamodb as dynamodb
 from constructs import Construct
 
 from infra.settings import Settings
+from inventory_orders.store.tables import INDEXES, KEYS, STREAMED, Index, Table
 
 # `publish_events` makes events from the row before and after a change.
 _BOTH_IMAGES = dynamodb.StreamViewType.NEW_AND_OLD_IMAGES
@@ -20,62 +21,19 @@ class Tables(Construct):
     def __init__(self, scope: Construct, construct_id: str, settings: Settings) -> None:
         super().__init__(scope, construct_id)
         self._settings = settings
-        self.products = self._table("Products", "productId", stream=_BOTH_IMAGES)
-        self.orders = self._table(
-            "Orders",
-            "orderId",
-            stream=_BOTH_IMAGES,
-            indexes=[
-                dynamodb.GlobalSecondaryIndexPropsV2(
-                    index_name="byUser",
-                    partition_key=_string("userId"),
-                    sort_key=_string("createdAt"),
-                    projection_type=dynamodb.ProjectionType.INCLUDE,
-                    non_key_attributes=["status"],
-                    # A throttled index throttles the writes of its table.
-                    warm_throughput=self._warm("Orders"),
-                ),
-                dynamodb.GlobalSecondaryIndexPropsV2(
-                    index_name="byExpiry",
-                    partition_key=_string("expiryShard"),
-                    sort_key=_string("expiresAt"),
-                    projection_type=dynamodb.ProjectionType.KEYS_ONLY,
-                    warm_throughput=self._warm("Orders"),
-                ),
-                dynamodb.GlobalSecondaryIndexPropsV2(
-                    index_name="byToFulfil",
-                    partition_key=_string("fulfilShard"),
-                    sort_key=_string("confirmedAt"),
-                    projection_type=dynamodb.ProjectionType.INCLUDE,
-                    non_key_attributes=["userId", "status"],
-                    warm_throughput=self._warm("Orders"),
-                ),
-            ],
-        )
-        self.stock_adjustments = self._table("StockAdjustments", "productId", "adjustmentId")
-        self.allotments = self._table("Allotments", "page")
-        self.all = {
-            "Products": self.products,
-            "Orders": self.orders,
-            "StockAdjustments": self.stock_adjustments,
-            "Allotments": self.allotments,
-        }
+        self.all = {table: self._table(table) for table in Table}
+        self.products = self.all[Table.PRODUCTS]
+        self.orders = self.all[Table.ORDERS]
+        self.allotments = self.all[Table.ALLOTMENTS]
 
-    def _table(
-        self,
-        name: str,
-        partition_key: str,
-        sort_key: str | None = None,
-        *,
-        stream: dynamodb.StreamViewType | None = None,
-        indexes: list[dynamodb.GlobalSecondaryIndexPropsV2] | None = None,
-    ) -> dynamodb.TableV2:
+    def _table(self, name: Table) -> dynamodb.TableV2:
+        partition_key, *sort_key = map(_string, KEYS[name])
         protected = self._settings.is_production
         table = dynamodb.TableV2(
             self,
             name,
-            partition_key=_string(partition_key),
-            sort_key=_string(sort_key) if sort_key else None,
+            partition_key=partition_key,
+            sort_key=sort_key[0] if sort_key else None,
             billing=dynamodb.Billing.on_demand(),
             # KMS bills every other key:
             # docs.aws.amazon.com/amazondynamodb/latest/developerguide/encryption.tutorial.html
@@ -86,8 +44,8 @@ class Tables(Construct):
             deletion_protection=protected,
             # Also if its first deployment fails: CloudFormation cannot delete a protected table.
             removal_policy=RemovalPolicy.RETAIN if protected else RemovalPolicy.DESTROY,
-            dynamo_stream=stream,
-            global_secondary_indexes=indexes,
+            dynamo_stream=_BOTH_IMAGES if name in STREAMED else None,
+            global_secondary_indexes=[self._index(index, name) for index in INDEXES.get(name, ())],
             warm_throughput=self._warm(name),
         )
         if self._settings.table_key is not None:
@@ -100,6 +58,18 @@ class Tables(Construct):
                 "Replicas.0.SSESpecification", {"KMSMasterKeyId": self._settings.table_key}
             )
         return table
+
+    def _index(self, index: Index, of: Table) -> dynamodb.GlobalSecondaryIndexPropsV2:
+        kind = dynamodb.ProjectionType
+        return dynamodb.GlobalSecondaryIndexPropsV2(
+            index_name=index.name,
+            partition_key=_string(index.keys[0]),
+            sort_key=_string(index.keys[1]),
+            projection_type=kind.INCLUDE if index.attributes else kind.KEYS_ONLY,
+            non_key_attributes=[*index.attributes] or None,
+            # A throttled index throttles the writes of its table.
+            warm_throughput=self._warm(of),
+        )
 
     def _warm(self, table: str) -> dynamodb.WarmThroughput | None:
         warm = self._settings.warm_throughput.get(table)

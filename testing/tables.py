@@ -11,7 +11,7 @@ from inventory_orders.domain.product import NewProduct
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.store.dynamodb import Store
-from inventory_orders.store.tables import KEYS, Table
+from inventory_orders.store.tables import INDEXES, KEYS, Index, Table
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -69,19 +69,26 @@ def make_queues() -> Mapping[str, str]:
     return environment | more
 
 
-def create_table(dynamodb: DynamoDBClient, table: Any, name: str) -> None:
-    """Create a table with its key schema, and with the indexes that the service itself reads."""
-    keys = KEYS[table]
-    indexes = _INDEXES if table is Table.ORDERS else {}
-    attributes = dict.fromkeys([*keys, *(name for index in indexes.values() for name in index)])
+def create_table(dynamodb: DynamoDBClient, table: Table, name: str) -> None:
+    """Create a table of the service, with its keys and indexes."""
+    create_keyed_table(dynamodb, name, KEYS[table], INDEXES.get(table, ()))
+
+
+def create_keyed_table(
+    dynamodb: DynamoDBClient, name: str, keys: Sequence[str], indexes: Sequence[Index] = ()
+) -> None:
+    """Create a table with the keys, all of them texts, and the indexes that it is said to have."""
+    attributes = dict.fromkeys([*keys, *(key for index in indexes for key in index.keys)])
     of_indexes: Any = {
         "GlobalSecondaryIndexes": [
             {
-                "IndexName": index,
-                "KeySchema": _key_schema(names),
-                "Projection": {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["status"]},
+                "IndexName": index.name,
+                "KeySchema": _key_schema(index.keys),
+                "Projection": {"ProjectionType": "INCLUDE", "NonKeyAttributes": index.attributes}
+                if index.attributes
+                else {"ProjectionType": "KEYS_ONLY"},
             }
-            for index, names in indexes.items()
+            for index in indexes
         ]
     }
     dynamodb.create_table(
@@ -91,13 +98,6 @@ def create_table(dynamodb: DynamoDBClient, table: Any, name: str) -> None:
         KeySchema=_key_schema(keys),
         **(of_indexes if indexes else {}),
     )
-
-
-_INDEXES = {
-    "byUser": ("userId", "createdAt"),
-    "byExpiry": ("expiryShard", "expiresAt"),
-    "byToFulfil": ("fulfilShard", "confirmedAt"),
-}
 
 
 def _key_schema(keys: Sequence[str]) -> list[KeySchemaElementTypeDef]:

@@ -11,7 +11,15 @@ from inventory_orders.errors import CorruptItemError
 from inventory_orders.store.dynamodb import Snapshot, Store, found
 from inventory_orders.store.record_rows import read_record
 from inventory_orders.store.rows import Item, Row, decode, encode, key_item
-from inventory_orders.store.tables import FULFIL_SHARDS, KEYS, Table, shard_name
+from inventory_orders.store.tables import (
+    BY_EXPIRY,
+    BY_TO_FULFIL,
+    BY_USER,
+    FULFIL_SHARDS,
+    KEYS,
+    Table,
+    shard_name,
+)
 
 _HOLDS_OF_A_PAGE = 1000
 
@@ -54,7 +62,7 @@ def list_orders(
         {"user": user_id},
         encode({"userId": user_id, "createdAt": after.at, "orderId": after.id}) if after else None,
         Limit=limit + 1,
-        IndexName="byUser",
+        IndexName=BY_USER.name,
         ScanIndexForward=False,
     )
     orders = [_position(item, "createdAt") for item in response["Items"]]
@@ -176,7 +184,7 @@ def _to_fulfil(store: Store, shard: str, limit: int, after: ListPosition) -> lis
     start: Item | None = None
     while len(orders) < limit or orders[limit - 1].at == orders[-1].at:
         response = store.query(
-            Table.ORDERS, condition, values, start, Limit=limit, IndexName="byToFulfil"
+            Table.ORDERS, condition, values, start, Limit=limit, IndexName=BY_TO_FULFIL.name
         )
         positions = (_position(item, "confirmedAt") for item in response["Items"])
         orders += (position for position in positions if position > after)
@@ -212,7 +220,7 @@ def list_holds(
         if after
         else None,
         Limit=_HOLDS_OF_A_PAGE,
-        IndexName="byExpiry",
+        IndexName=BY_EXPIRY.name,
     )
     last = response.get("LastEvaluatedKey")
     holds = [_position(item, "expiresAt") for item in response["Items"]]

@@ -1,8 +1,12 @@
-"""The tables of the service: their keys, and the parts of their indexes."""
+"""The one list of tables, with their keys, indexes and streams.
+
+It imports nothing, so the stack is made from it as well.
+"""
 
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class Table(StrEnum):
@@ -20,13 +24,37 @@ KEYS = {
     Table.STOCK_ADJUSTMENTS: ("productId", "adjustmentId"),
     Table.ALLOTMENTS: ("page",),
 }
-"""Names of the key attributes of each table, the partition key first."""
+"""Names of the key attributes of each table, the partition key first. All of them are texts."""
+
+
+class Index(NamedTuple):
+    """A global secondary index.
+
+    Attributes:
+        name: Its name.
+        keys: Its partition key and its sort key, both texts.
+        attributes: What it shows of a row beside the keys of the index and of the table.
+    """
+
+    name: str
+    keys: tuple[str, str]
+    attributes: tuple[str, ...] = ()
+
+
+BY_USER = Index("byUser", ("userId", "createdAt"), ("status",))
+BY_EXPIRY = Index("byExpiry", ("expiryShard", "expiresAt"))
+BY_TO_FULFIL = Index("byToFulfil", ("fulfilShard", "confirmedAt"), ("userId", "status"))
+
+INDEXES = {Table.ORDERS: (BY_USER, BY_EXPIRY, BY_TO_FULFIL)}
+
+STREAMED = (Table.ORDERS, Table.PRODUCTS)
+"""Tables whose changes are published: each has a stream with the row before and after."""
 
 EXPIRY_SHARDS = 32
-"""Parts of the index of holds: holds that end together are written to as many partitions."""
+"""Parts of `BY_EXPIRY`: holds that end together are written to as many partitions."""
 
 FULFIL_SHARDS = 16
-"""Parts of the index of orders to ship."""
+"""Parts of `BY_TO_FULFIL`."""
 
 
 def shard_name(number: int) -> str:
