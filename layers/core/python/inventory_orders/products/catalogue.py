@@ -153,14 +153,21 @@ class ProductCatalogue:
                 ) from None
             return done
 
-        earlier = len(self.stats.backoffs)
+        return self._repeat(attempt, deadline)
+
+    def _repeat(self, attempt: Callable[[], Update], deadline: Deadline) -> Update:
+        """Repeat an attempt while rivals are faster, and note how often."""
+        earlier, is_given_up = len(self.stats.backoffs), False
         try:
-            done = self.client.repeat(attempt, deadline, self.stats, if_contended)
+            return self.client.repeat(attempt, deadline, self.stats, if_contended)
         except (ContentionError, ThrottledError, OutcomeUnknownError):
-            self._note_retries(earlier, given_up=True)
+            is_given_up = True
             raise
-        self._note_retries(earlier)
-        return done
+        finally:
+            retries = len(self.stats.backoffs) - earlier
+            self.stats.retries.append(retries)
+            if retries:
+                self.stats.exhausted.append(is_given_up)
 
     def _actions(
         self, stored: Product, whole: Product, wanted: Product | None
@@ -240,13 +247,6 @@ class ProductCatalogue:
         done = reclaim(self.client, [product], deadline, self.stats, Reclaim(change=write))
         left = done.rows.get(product.product_id)
         return next((update for after, update in sent if after is left), None)
-
-    def _note_retries(self, earlier: int, *, given_up: bool = False) -> None:
-        """Note how an update ended, that began after so many waits."""
-        retries = len(self.stats.backoffs) - earlier
-        self.stats.retries.append(retries)
-        if retries:
-            self.stats.exhausted.append(given_up)
 
     def create(self, new: NewProduct, deadline: Deadline | None = None) -> tuple[bool, Product]:
         """Create if absent: the product, and the adjustment that explains its opening stock.
@@ -439,7 +439,6 @@ class ProductCatalogue:
         try:
             self.update_with_retry(product_id, lambda _: None, deadline, created_at, waits=False)
         except ProductNotFoundError:
-            self.stats.retries.append(0)
             return False
         return True
 
