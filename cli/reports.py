@@ -27,7 +27,7 @@ from operations.words import counted, lane_name
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from inventory_orders.lanes.observe import StockLevel
+    from inventory_orders.lanes.levels import StockLevel
     from operations.aws import Aws
     from operations.orders import OrderList
 

@@ -26,10 +26,10 @@ from inventory_orders.domain.events import EventType
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_record import OrderStatus
 from inventory_orders.domain.product import NewProduct
-from inventory_orders.engine.loop import Engine
 from inventory_orders.engine.outcomes import ChangeOutcome
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import PoisonMessageError, Verdict
+from inventory_orders.lanes.source import engine_with_lanes
 from inventory_orders.messages.orders import parse_order
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.store.dynamodb import Store
@@ -363,7 +363,7 @@ def place_unpaid(aws: Aws, orders: Sequence[Order], clock: Clock | None = None) 
         orders: The orders.
         clock: Source of the time at which they are placed, and so of the ends of their holds.
     """
-    report = Engine(Store(aws.dynamodb, aws.tables), clock=clock).apply(
+    report = engine_with_lanes(Store(aws.dynamodb, aws.tables), clock=clock).apply(
         orders, Deadline.after(60, SystemClock())
     )
     for outcome in report.outcomes:
@@ -482,7 +482,7 @@ def stock_up(aws: Aws, products: Sequence[NewProduct], run: str) -> None:
         if delta:
             restock = Adjustment(product.product_id, f"restock-{run}", delta, "CORRECTION")
             adjustments.append(restock)
-    report = Engine(store).apply(adjustments, Deadline.after(60, SystemClock()))
+    report = engine_with_lanes(store).apply(adjustments, Deadline.after(60, SystemClock()))
     for adjustment, outcome in zip(adjustments, report.outcomes, strict=True):
         if outcome.verdict is not Verdict.APPLIED:
             raise UserError(

@@ -18,9 +18,9 @@ import boto3
 from inventory_orders.clock import Deadline, SystemClock, timestamp
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import CatalogueEvent, NewProduct, Product
-from inventory_orders.engine.loop import Engine
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import LeaseLostError, Verdict
+from inventory_orders.lanes.source import engine_with_lanes
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.products.lease import Lease
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
@@ -69,7 +69,7 @@ class Sandbox:
         self.raw = boto3.client("dynamodb")
         self.store = Store(boto3.client("dynamodb", config=CLIENT_CONFIG), tables)
         self.products = ProductCatalogue(RetryingClient(self.store))
-        self.engine = Engine(self.store)
+        self.engine = engine_with_lanes(self.store)
 
     def create(self, stock: int) -> str:
         """Create a product. Returns its id."""
@@ -303,7 +303,7 @@ def aba(sandbox: Sandbox) -> ExampleResult:
     snapshot = sandbox.store.read([product_id])
     sandbox.products.delist(product_id, old.created_at, soon())
     sandbox.products.create(NewProduct(product_id, 500))
-    engine = Engine(sandbox.store)
+    engine = engine_with_lanes(sandbox.store)
     reader = sandbox.store.read
 
     def read_the_old_one(keys: Any, **options: Any) -> Any:
@@ -343,7 +343,7 @@ def lost_response(sandbox: Sandbox) -> ExampleResult:
     store = Store(client, sandbox.tables)
     change = Order(f"order-{uuid.uuid4().hex[:10]}", "example", {product_id: 1})
     lose_responses(client, "TransactWriteItems")
-    (outcome,) = Engine(store).apply([change], soon()).outcomes
+    (outcome,) = engine_with_lanes(store).apply([change], soon()).outcomes
     after = sandbox.stock(product_id)
     result.ours(
         f"the same with a token: {outcome.verdict.name.lower()} once, {after} left.",

@@ -15,6 +15,7 @@ from inventory_orders.domain.change import Change
 from inventory_orders.domain.order import Order
 from inventory_orders.engine.loop import Engine
 from inventory_orders.errors import Verdict
+from inventory_orders.lanes.source import engine_with_lanes
 from inventory_orders.products.decrement import AtomicDecrement
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
 from inventory_orders.store.tables import Table
@@ -110,7 +111,7 @@ def _compete(
     def rival(number: int) -> int:
         client = boto3.client("dynamodb", config=CLIENT_CONFIG)
         meters.append(_Meter(client))
-        return work(number, Engine(Store(client, tables), lanes=lanes), meters[-1])
+        return work(number, engine_with_lanes(Store(client, tables), lanes=lanes), meters[-1])
 
     with ThreadPoolExecutor(RIVALS) as pool:
         done = sum(pool.map(rival, range(RIVALS)))

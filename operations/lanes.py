@@ -16,6 +16,7 @@ from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.allotments import DEPOT, LaneLease, Page, PageKey
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import CorruptItemError
+from inventory_orders.lanes.depot import Depot
 from inventory_orders.lanes.recall import reclaim
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.dynamodb import Store
@@ -230,7 +231,7 @@ def empty_lanes(
         left += [key for key in snapshot.unprocessed if isinstance(key, str)]
         rows = [row for row in snapshot.products.values() if row is not None]
         try:
-            reclaim(client, rows, deadline, stats)
+            reclaim(Depot(client), rows, deadline, stats)
         except CorruptItemError as error:
             problems.append(str(error))
         on_progress(len(now) - len(snapshot.unprocessed))

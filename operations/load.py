@@ -23,7 +23,6 @@ from inventory_orders.domain.change import IdempotencyMatch
 from inventory_orders.domain.product import DETAILS, CatalogueEvent, NewProduct, Product
 from inventory_orders.domain.record import AdjustmentRecord, Record, RecordKey
 from inventory_orders.domain.rejection import Rejection, RejectionReason
-from inventory_orders.engine.loop import Engine
 from inventory_orders.engine.outcomes import ChangeOutcome
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
 from inventory_orders.errors import (
@@ -38,7 +37,8 @@ from inventory_orders.errors import (
     VerdictError,
     id_reused_error,
 )
-from inventory_orders.lanes.observe import estimate_levels
+from inventory_orders.lanes.levels import estimate_levels
+from inventory_orders.lanes.source import engine_with_lanes
 from inventory_orders.products.catalogue import (
     ProductCatalogue,
     opening_key,
@@ -267,7 +267,7 @@ class _Writer:
         self._reader = _Reader(store, clock)
         self._pace = pace
         self._products = ProductCatalogue(self._reader.client)
-        self._engine = Engine(store, _POLICY, clock)
+        self._engine = engine_with_lanes(store, _POLICY, clock)
 
     def create(self, batch: Batch[NewProduct]) -> Sequence[Answer]:
         """Create the products that do not exist. To read them first is cheaper than to try."""

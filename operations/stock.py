@@ -8,7 +8,7 @@ from functools import partial
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.product import ProductStatus
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
-from inventory_orders.lanes.observe import StockLevel, estimate_levels, read_level
+from inventory_orders.lanes.levels import StockLevel, estimate_levels, read_level
 from inventory_orders.store.lists import list_products
 from operations.aws import Aws
 

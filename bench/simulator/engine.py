@@ -25,7 +25,7 @@ from heapq import heappop, heappush
 from itertools import islice
 from math import inf
 from types import SimpleNamespace
-from typing import Any, Self
+from typing import Any, Self, cast
 from unittest import mock
 
 from boto3.dynamodb.types import TypeSerializer
@@ -39,6 +39,7 @@ from inventory_orders.clock import SystemClock
 from inventory_orders.domain.allotments import MAX_LANES, Page, PageEntry, PageKey
 from inventory_orders.invocation import runtime
 from inventory_orders.lanes.demand import Demand
+from inventory_orders.lanes.source import LaneSource
 from inventory_orders.store.rows import decode, page_units, read_page
 from inventory_orders.store.tables import KEYS, Table
 from testing.handlers import load_handler
@@ -647,7 +648,8 @@ class Simulation:
         """Import a copy of the contender. With warm conditions it knows the demand."""
         handler: Callable[[Any, Any], Any] = contenders.load(self._contender.name).lambda_handler
         if self._demand is not None:
-            runtime.process().engine_with_lanes.lanes.demand = deepcopy(self._demand)
+            source = cast("LaneSource", runtime.process().engine_with_lanes.source)
+            source.demand = deepcopy(self._demand)
         return handler
 
     def _invoke(self, worker: Worker) -> list[Message]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from inventory_orders.domain.allotments import DEPOT, Page, PageEntry
 from inventory_orders.domain.product import ProductStatus, stock_status
-from inventory_orders.lanes.lane import VISIT_SECONDS
+from inventory_orders.lanes.depot import VISIT_SECONDS
 from inventory_orders.store.rows import read_page
 from operations.books import add_up
 from tests.explore.violation import require

@@ -679,20 +679,21 @@ MUTANTS = (
     ),
     _mutant(
         "row and pages of one read taken for one moment",
-        "batch.to_reclaim |= short",
+        "self._to_reclaim |= new",
         """
         from inventory_orders.domain.allotments import PageKey
         from inventory_orders.engine.retrying_client import read
-        pages = [PageKey.of(lane, p) for lane in range(3) for p in short]
-        found = read(self.client, [*short, *pages], batch.deadline, batch.stats)
-        for product_id in short:
+        pages = [PageKey.of(lane, p) for lane in range(3) for p in new]
+        found = read(self._client, [*new, *pages], batch.deadline, batch.stats)
+        for product_id in new:
             row = found.products[product_id]
             units = row.stock_count + sum(page.units(product_id) for page in found.pages.values())
-            if units < max(-change.delta for change in pending):
+            if units < max(-change.delta for change in batch.pending):
+                from dataclasses import replace
                 reclaimed = replace(row, stock_count=units, lent_to=frozenset())
                 batch.observe(product_id, reclaimed)
-                return
-        batch.to_reclaim |= short
+                return True
+        self._to_reclaim |= new
         """,
         TWO_LOSSES,
         kind="torn",
@@ -756,14 +757,14 @@ MUTANTS = (
     ),
     _mutant(
         "FIFO group torn by a visit",
-        "return supply.needs_depot(decision) or decision.change.group in groups",
-        "return supply.needs_depot(decision)",
+        "return self._needs_depot(decision) or decision.change.group in groups",
+        "return self._needs_depot(decision)",
         FIFO_VISIT,
     ),
     _mutant(
         "decided by remembered stock",
-        "if batch.from_cache and (planned.short or rejects):",
-        "if False:",
+        "return bool(self.from_cache) and (planned.rejects or bool(planned.short))",
+        "return False",
         REMEMBERED,
     ),
     _mutant(
@@ -774,7 +775,7 @@ MUTANTS = (
     ),
     _mutant(
         "a repetition answered with a want of stock",
-        "self._read_together(product_ids, changes[start : start + most])",
+        "self._read_together(product_ids, list(some))",
         "pass",
         CORRECTION,
     ),
@@ -807,7 +808,7 @@ MUTANTS = (
     ),
     _mutant(
         "lane remembered after a transaction that was not applied",
-        "if failed.pages:",
+        "if not is_applied and transaction.pages:",
         "if False:",
         TAKEN_OVER,
     ),

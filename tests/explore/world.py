@@ -1388,7 +1388,7 @@ class Handlers:
     def wait_in_line(self) -> None:
         """Note a wait for the depot in the engine of the environment that is running."""
         self._function_of[self._world_of_now().environment] = "place_orders"
-        self._process_of_now().engine_with_lanes.client.line.observe(1.0)
+        self._process_of_now().engine_with_lanes.source.depot.line.observe(1.0)
 
     def _random_bytes(self, count: int) -> bytes:
         return bytes(count) if self._world is None else self._world.random_bytes(count)

@@ -9,10 +9,10 @@ import pytest
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.order import Order
-from inventory_orders.engine.loop import Engine
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import Verdict
 from inventory_orders.invocation.telemetry import emit_stats, metrics
+from inventory_orders.lanes.source import engine_with_lanes
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.retry import RetryPolicy
 from local.examples import sandbox
@@ -224,7 +224,7 @@ def test_a_batch_of_99_for_one_product_costs_two_requests(shop):
         "before-send.dynamodb",
         lambda request, **_: requests.append(request.headers["X-Amz-Target"]),
     )
-    report = Engine(store).apply(
+    report = engine_with_lanes(store).apply(
         [Order(f"two-{n}", "u", {"two-requests": 1}) for n in range(99)], soon()
     )
     assert {outcome.verdict for outcome in report.outcomes} == {Verdict.APPLIED}

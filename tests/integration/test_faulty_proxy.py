@@ -7,8 +7,8 @@ from botocore.exceptions import ClientError, ConnectionClosedError
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.order import Order
-from inventory_orders.engine.loop import Engine
 from inventory_orders.errors import Verdict
+from inventory_orders.lanes.source import engine_with_lanes
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
 from testing.clocks import HurriedClock
 from tests.support import faults
@@ -123,7 +123,9 @@ def test_the_engine_succeeds_despite_faults(shop, proxy):
     proxy.shares = Shares(
         throttled=0.2, server_error=0.1, conflict=0.1, lost_response=0.1, late=0.1, torn=0.5
     )
-    engine = Engine(Store(client(proxy, CLIENT_CONFIG), shop.tables), clock=HurriedClock())
+    engine = engine_with_lanes(
+        Store(client(proxy, CLIENT_CONFIG), shop.tables), clock=HurriedClock()
+    )
     for number in range(15):
         order = Order(f"proxy-engine-{number}", "u", {"proxy-engine": 1})
         (outcome,) = engine.apply([order], Deadline.after(60, SystemClock())).outcomes

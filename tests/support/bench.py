@@ -5,21 +5,24 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from threading import RLock
 from typing import Any
 
 from botocore.exceptions import ReadTimeoutError
 
-from inventory_orders.clock import Deadline
+from inventory_orders.clock import Clock, Deadline
 from inventory_orders.domain.change import Change
 from inventory_orders.domain.planner import Limits
 from inventory_orders.domain.product import Product, ProductStatus, stock_status
 from inventory_orders.domain.record import Record, RecordKey
 from inventory_orders.engine.loop import Engine
 from inventory_orders.engine.outcomes import CommitReport
+from inventory_orders.engine.retrying_client import RetryingClient
+from inventory_orders.engine.source import UncontestedRows
 from inventory_orders.errors import Verdict
+from inventory_orders.lanes.source import engine_with_lanes
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.dynamodb import Store
 from inventory_orders.store.record_rows import read_record, record_row
@@ -57,6 +60,14 @@ def cancelled(*codes: str, item: Item | None = None) -> ServiceError:
     if item is not None:
         reasons[-1]["Item"] = item
     return ServiceError("TransactionCanceledException", extra={"CancellationReasons": reasons})
+
+
+def one_attempt(
+    store: Store, policy: RetryPolicy | None = None, clock: Clock | None = None
+) -> Engine:
+    """An engine like that of the API's function: it makes one attempt, from rows."""
+    client = RetryingClient(store, policy or RetryPolicy(max_attempts=1), clock)
+    return Engine(client, UncontestedRows())
 
 
 def statuses(report: CommitReport) -> list[Verdict]:
@@ -114,12 +125,12 @@ class Bench:
             for table in Table:
                 create_table(client(), table, table.value)
         self.put(*products)
-        self.engine = Engine(
-            Store(client(), {table: table.value for table in Table}),
-            RetryPolicy(attempts, base=0.01, cap=0.04, random=lambda: 0.5),
-            self.clock,
-            executor,
-            patient=patient,
+        store = Store(client(), {table: table.value for table in Table})
+        policy = RetryPolicy(attempts, base=0.01, cap=0.04, random=lambda: 0.5)
+        self.engine = (
+            engine_with_lanes(store, policy, self.clock, executor)
+            if patient
+            else one_attempt(store, replace(policy, max_attempts=1), self.clock)
         )
         if limits is not None:
             self.engine.limits = limits

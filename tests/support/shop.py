@@ -7,6 +7,7 @@ import boto3
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.engine.loop import Engine
 from inventory_orders.engine.retrying_client import RetryingClient
+from inventory_orders.lanes.source import engine_with_lanes
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
@@ -29,7 +30,7 @@ class Shop:
         return Store(boto3.client("dynamodb", config=CLIENT_CONFIG), self.tables)
 
     def new_engine(self, **options: Any) -> Engine:
-        return Engine(self.new_store(), RetryPolicy(1000), **options)
+        return engine_with_lanes(self.new_store(), RetryPolicy(1000), **options)
 
     def create(self, product_id: str, stock: int, **more: Any) -> None:
         created, _ = ProductCatalogue(RetryingClient(self.store)).create(

@@ -14,6 +14,7 @@ from inventory_orders.domain.product import NewProduct
 from inventory_orders.engine.loop import Engine
 from inventory_orders.engine.outcomes import CommitReport
 from inventory_orders.engine.retrying_client import RetryingClient
+from inventory_orders.lanes.source import engine_with_lanes
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
@@ -63,7 +64,7 @@ class Tables:
 
     def worker(self, off: float = 0.0, lanes: int = 0) -> Engine:
         policy = RetryPolicy(random=self.chance.random)
-        return Engine(self.store, policy, WrongClock(off), lanes=lanes)
+        return engine_with_lanes(self.store, policy, WrongClock(off), lanes=lanes)
 
     def apply(
         self, worker: Engine, *changes: Change, seconds: float = INVOCATION_SECONDS

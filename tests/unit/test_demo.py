@@ -492,7 +492,7 @@ def test_what_stops_the_demonstration_is_said_in_words(monkeypatch):
         tables.create("tea", 1)
         leased = ChangeOutcome(Verdict.RETURNED, cause="LEASED", detail="tea is under a lease")
         applied = SimpleNamespace(apply=lambda *_: SimpleNamespace(outcomes=[leased]))
-        monkeypatch.setattr(demo, "Engine", lambda _: applied)
+        monkeypatch.setattr(demo, "engine_with_lanes", lambda _: applied)
         with pytest.raises(UserError, match="the stock of tea could not be set: tea is under a"):
             demo.stock_up(tables.operated, [NewProduct("tea", 2)], "d1")
 

@@ -16,6 +16,7 @@ import pytest
 from inventory_orders.domain.allotments import DEPOT, PageKey
 from inventory_orders.engine.loop import Engine
 from inventory_orders.engine.memory import Rivals
+from inventory_orders.engine.source import UncontestedRows
 from inventory_orders.errors import ConfigurationError
 from inventory_orders.invocation import runtime
 from inventory_orders.invocation.runtime import Process
@@ -111,7 +112,7 @@ def test_handlers_import_no_more_than_they_need(shop_environment):
     assert "inventory_orders.publishing.bus" in publishes
     assert [name for name in publishes if "engine" in name.split(".")] == []
     assert "inventory_orders.engine.loop" in places
-    assert len(places) <= 47
+    assert len(places) <= 51
 
 
 def test_the_sample_of_the_standard_queue_is_placed(handle, shop_environment):
@@ -412,8 +413,9 @@ def test_a_worker_that_is_told_nothing_of_lanes_sells_nothing(handle, monkeypatc
 
 def test_the_engine_of_workers_has_lanes_and_no_other_engine_has(shop_environment):
     process = runtime.process()
-    assert process.engine_with_lanes.lanes.most == 2
-    assert process.engine.lanes.most == process.impatient_engine.lanes.most == 0
+    assert process.engine_with_lanes.source.lane.most == 2
+    assert process.engine.source.lane.most == 0
+    assert type(process.impatient_engine.source) is UncontestedRows
 
 
 @pytest.mark.parametrize("lanes", ["", "many", "-1", "1.5", "²"])

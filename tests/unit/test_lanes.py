@@ -66,7 +66,7 @@ class Shop:
     def worker(self, lanes=2, **more):
         """A worker that has its lane, if one is left: a new one asks for it when it visits the depot."""
         worker = self.new_worker(lanes, **more)
-        worker.lanes.take(Deadline.after(5.0, worker.client.clock), CommitStats())
+        worker.source.lane.take(Deadline.after(5.0, worker.client.clock), CommitStats())
         self.sell(worker, self.order("warm-up"))
         return worker
 
@@ -308,31 +308,31 @@ def test_a_few_products_that_the_lane_lacks_are_sold_from_rows_and_more_at_the_d
     assert shop.statuses(worker, shop.order(*names)) == [APPLIED]
     assert shop.tables.calls == [UPDATE, READ, READ, WRITE], "so many rows only if they are needed"
     assert {shop.source(f"o{shop.orders}", line) for line in range(11)} == {
-        worker.lanes.keys[0].lane
+        worker.source.lane.keys[0].lane
     }
 
 
 def test_where_others_wait_a_row_sells_what_the_lane_has_too_few_of(shop):
     shop.create("p")
     worker = shop.worker()
-    shop.lend("p", {worker.lanes.lane: 5})
-    worker.lanes.forget()
+    shop.lend("p", {worker.source.lane.number: 5})
+    worker.source.lane.forget()
     shop.without_rivals.add("p")
-    worker.client.line.observe(1.0)
+    worker.source.depot.line.observe(1.0)
     assert shop.statuses(worker, shop.order("p", units=6)) == [APPLIED]
     assert shop.tables.calls == [READ, READ, WRITE]
     assert shop.source(f"o{shop.orders}") is None
     assert shop.statuses(worker, shop.order("p", units=5)) == [APPLIED]
-    assert shop.source(f"o{shop.orders}") == worker.lanes.lane
+    assert shop.source(f"o{shop.orders}") == worker.source.lane.number
 
 
 def test_an_order_of_more_than_the_row_can_spare_gets_what_the_lane_has(shop):
     shop.create("p")
     worker = shop.worker()
-    shop.lend("p", {worker.lanes.lane: 5})
-    worker.lanes.forget()
+    shop.lend("p", {worker.source.lane.number: 5})
+    worker.source.lane.forget()
     shop.without_rivals.add("p")
-    worker.client.line.observe(1.0)
+    worker.source.depot.line.observe(1.0)
     assert shop.statuses(worker, shop.order("p", units=1000)) == [APPLIED]
     assert shop.row("p").stock_count == 0
 
@@ -340,8 +340,8 @@ def test_an_order_of_more_than_the_row_can_spare_gets_what_the_lane_has(shop):
 def test_where_nobody_waits_the_lane_is_filled_with_what_it_has_too_few_of(shop):
     shop.create("p")
     worker = shop.worker()
-    shop.lend("p", {worker.lanes.lane: 5})
-    worker.lanes.forget()
+    shop.lend("p", {worker.source.lane.number: 5})
+    worker.source.lane.forget()
     shop.without_rivals.add("p")
     assert shop.statuses(worker, shop.order("p", units=6)) == [APPLIED]
     assert shop.source(f"o{shop.orders}") is not None
@@ -357,7 +357,7 @@ def test_a_lane_gets_a_part_of_what_only_others_have_sold(shop):
     # By now it knows that two lanes are in use.
     shop.tables.clock.sleep(11.0)
     shop.sell(other, shop.order("cup"))
-    assert shop.held("tea")[other.lanes.lane] == at_depot // 2 // 20
+    assert shop.held("tea")[other.source.lane.number] == at_depot // 2 // 20
 
 
 def test_a_batch_from_the_lane_is_one_transaction(shop):
@@ -474,8 +474,8 @@ def test_a_lane_in_use_is_kept(shop):
     for _ in range(10):
         shop.tables.clock.sleep(LANE_SECONDS * 0.8)
         shop.sell(one, shop.order("p"))
-    assert shop.worker(lanes=1).lanes.keys == []
-    assert {key.lane for key in one.lanes.keys} == {1}
+    assert shop.worker(lanes=1).source.lane.keys == []
+    assert {key.lane for key in one.source.lane.keys} == {1}
 
 
 def test_a_dead_holder_of_the_depot_stops_visits_for_two_seconds(shop):
@@ -485,7 +485,7 @@ def test_a_dead_holder_of_the_depot_stops_visits_for_two_seconds(shop):
     lease_lane(shop.store, DEPOT, "dead", now, now.timestamp() + 2.0)
     report = shop.sell(worker, shop.order("p"))
     assert [outcome.verdict for outcome in report.outcomes] == [APPLIED]
-    assert 1.5 < report.stats.depot_waits[0] < 3.0
+    assert 1.5 < report.stats.of_source["DepotWait"][0] / 1000 < 3.0
     assert len(shop.tables.calls) < 50, "each refusal costs a write unit of one item"
 
 
@@ -565,7 +565,7 @@ def test_an_order_that_was_cancelled_before_it_came_takes_nothing(shop):
     shop.tables.aws.dynamodb.answer("PutItem", {"TableName": "Orders", "Item": item})
     report = shop.sell(worker, shop.order("p", name="o"), shop.order("p"))
     assert [outcome.verdict for outcome in report.outcomes] == [APPLIED, APPLIED]
-    assert report.stats.from_lanes == [True], "it was not sold at all"
+    assert report.stats.of_source["OrdersFromLanes"] == [True], "it was not sold at all"
     assert shop.placed("o")["status"] == "CANCELLED"
     assert shop.placed("o")["userId"] == "u"
 
@@ -670,7 +670,7 @@ def test_a_row_that_became_corrupt_while_it_was_lent_holds_up_nobody(shop):
     shop.lend(neighbour, {1: 1, 2: 1}, depot=1)
     shop.set("Products", neighbour, stockCount={"S": "many"})
     worker = shop.worker()
-    worker.lanes.demand.observe_orders([{neighbour: 5}])
+    worker.source.demand.observe_orders([{neighbour: 5}])
     began = shop.tables.clock.seconds
     report = shop.sell(worker, shop.order("p", units=38), shop.order("warm-up"))
     assert [o.verdict for o in report.outcomes] == [APPLIED, APPLIED]
@@ -810,7 +810,7 @@ def test_a_throttled_row_that_a_recall_would_bring_back_too_delays_nobody(shop):
     shop.lend("p", {1: 10, 2: 15}, depot=2)
     shop.lend(slow, {1: 1, 2: 1}, depot=1)
     worker = shop.worker()
-    worker.lanes.demand.observe_orders([{slow: 5}])
+    worker.source.demand.observe_orders([{slow: 5}])
     shop.on(WRITE, throttles_action(of_product(slow)), of_product(slow))
     began = shop.tables.clock.seconds
     assert shop.statuses(worker, shop.order("p", units=38), shop.order("warm-up")) == [APPLIED] * 2
@@ -833,7 +833,7 @@ def test_a_page_that_no_read_answers_for_returns_the_batch(shop, lane):
     shop.create("p")
     worker = shop.worker(lanes=1)
     shop.sell(worker, shop.order("p"))
-    worker.lanes.forget()
+    worker.source.lane.forget()
     shop.on(READ, leaves_out(shop, of_page(PageKey.of(lane, "p"))))
     order = shop.order("p", units=shop.held("p")[1] + 1)
     report = shop.sell(worker, order)
@@ -882,7 +882,7 @@ def visit_and_more(shop, *, crowded=False):
     shop.sell(worker, shop.order("deep"))
     shop.lend("scarce", {}, depot=20, reach=0)
     if crowded:
-        worker.client.line.observe(0.5)
+        worker.source.depot.line.observe(0.5)
     return worker, [shop.order(p) for p in ("deep", "new", "scarce", "last")]
 
 
@@ -1022,9 +1022,9 @@ def test_what_nobody_wants_any_more_goes_back_to_the_depot(shop):
     shop.create("p", 100)
     shop.create("q")
     worker = shop.worker()
-    lane = worker.lanes.keys[0].lane
+    lane = worker.source.lane.keys[0].lane
     shop.lend("p", {lane: 2})
-    worker.lanes.demand.observe_orders([{"p": 1}])
+    worker.source.demand.observe_orders([{"p": 1}])
     for _ in range(3):
         shop.sell(worker, shop.order("q"))
     assert shop.held("p")[lane] == 2
@@ -1141,7 +1141,9 @@ def test_orders_of_the_fifo_queue_are_sold_from_lanes(shop):
         orders = [Order(f"{n}-{len(calls)}", "u", {"p": 1}, group="g") for n in range(3)]
         assert shop.statuses(worker, *orders) == [APPLIED] * 3
         assert shop.tables.calls == calls
-        assert {shop.source(order.order_id) for order in orders} == {worker.lanes.keys[0].lane}
+        assert {shop.source(order.order_id) for order in orders} == {
+            worker.source.lane.keys[0].lane
+        }
 
 
 def test_a_group_finds_all_that_lies_in_lanes_and_keeps_its_order(shop):
@@ -1164,7 +1166,7 @@ def test_of_a_group_nothing_is_placed_before_an_earlier_order(shop):
     worker = shop.worker()
     shop.sell(worker, shop.order("deep"))
     shop.lend("scarce", {}, depot=20, reach=0)
-    worker.client.line.observe(0.5)
+    worker.source.depot.line.observe(0.5)
     orders = [
         Order("f1", "u", {"deep": 1}, group="g"),
         Order("f2", "u", {"scarce": 6}, group="g"),
@@ -1308,8 +1310,8 @@ def test_a_lane_with_a_corrupt_page_is_given_up_for_another(shop):
     worker = shop.worker(lanes=2)
     for _ in range(4):
         assert shop.statuses(worker, shop.order("p")) == [APPLIED]
-    worker.lanes.take(Deadline.after(1.0, worker.client.clock), CommitStats())
-    assert worker.lanes.lane == 2
+    worker.source.lane.take(Deadline.after(1.0, worker.client.clock), CommitStats())
+    assert worker.source.lane.number == 2
     shop.set("Allotments", key, units=sound)
 
 

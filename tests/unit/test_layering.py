@@ -29,22 +29,15 @@ MAY_IMPORT = {
     "inventory_orders.domain.planner": ("inventory_orders.domain",),
     "inventory_orders.store": (*BASICS,),
     "inventory_orders.engine": (*BASICS, "inventory_orders.store"),
-    # The loop asks lanes where to sell from. They work for it with the rest of the engine, and do not know the loop.
-    "inventory_orders.engine.loop": (
-        *(*BASICS, "inventory_orders.store", "inventory_orders.engine"),
-        *("inventory_orders.lanes.lane", "inventory_orders.lanes.supply"),
-    ),
-    "inventory_orders.lanes": (
-        *(*BASICS, "inventory_orders.store", "inventory_orders.engine.batch"),
-        *("inventory_orders.engine.memory", "inventory_orders.engine.retrying_client"),
-    ),
+    # Lanes are a source of units for the engine, which sells from rows and is complete without them.
+    "inventory_orders.lanes": (*BASICS, "inventory_orders.store", "inventory_orders.engine"),
     "inventory_orders.holds": (
         *(*BASICS, "inventory_orders.store"),
         *("inventory_orders.engine.memory", "inventory_orders.engine.retrying_client"),
     ),
     "inventory_orders.products": (
         *(*BASICS, "inventory_orders.store", "inventory_orders.engine"),
-        "inventory_orders.lanes.recall",
+        *("inventory_orders.lanes.depot", "inventory_orders.lanes.recall"),
     ),
     "inventory_orders.messages": BASICS,
     "inventory_orders.publishing": BASICS,
@@ -53,13 +46,24 @@ MAY_IMPORT = {
     ),
     "inventory_orders.publishing.stock": (
         *(*BASICS, "inventory_orders.store", "inventory_orders.engine.retrying_client"),
-        "inventory_orders.lanes.observe",
+        "inventory_orders.lanes.levels",
         *("inventory_orders.publishing.bus", "inventory_orders.publishing.publisher"),
     ),
     "inventory_orders.invocation": (
         *BASICS,
         *("inventory_orders.store", "inventory_orders.engine", "inventory_orders.products"),
         *("inventory_orders.publishing", "inventory_orders.holds"),
+    ),
+    # Joins the engine and its sources.
+    "inventory_orders.invocation.runtime": (
+        *(
+            *BASICS,
+            "inventory_orders.store",
+            "inventory_orders.engine",
+            "inventory_orders.products",
+        ),
+        *("inventory_orders.publishing", "inventory_orders.holds", "inventory_orders.lanes.source"),
+        "inventory_orders.invocation",
     ),
     "inventory_orders.invocation.sqs": (
         *("inventory_orders.engine.outcomes", "inventory_orders.publishing.publisher"),
@@ -69,7 +73,7 @@ MAY_IMPORT = {
     "inventory_orders.api": (
         *(*BASICS, "inventory_orders.store", "inventory_orders.engine"),
         *("inventory_orders.messages", "inventory_orders.invocation"),
-        "inventory_orders.lanes.observe",
+        "inventory_orders.lanes.levels",
     ),
     "functions.api": (
         *("inventory_orders.api", "inventory_orders.domain", "inventory_orders.errors"),
@@ -217,8 +221,7 @@ def test_a_room_imports_only_what_it_may(room):
         ("inventory_orders.domain.planner", "inventory_orders.store.rows"),
         ("inventory_orders.store.rows", "inventory_orders.engine.loop"),
         ("inventory_orders.engine.loop", "botocore.exceptions"),
-        ("inventory_orders.engine.batch", "inventory_orders.lanes.supply"),
-        ("inventory_orders.lanes.supply", "inventory_orders.engine.loop"),
+        ("inventory_orders.engine.loop", "inventory_orders.lanes.source"),
         ("functions.place_orders.handler", "inventory_orders.store.dynamodb"),
         ("inventory_orders.publishing.publisher", "botocore.exceptions"),
         ("functions.place_orders.handler", "inventory_orders.api.orders"),

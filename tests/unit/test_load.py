@@ -17,9 +17,9 @@ from inventory_orders.domain.adjustment import Decrement
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import CatalogueEvent, NewProduct
 from inventory_orders.engine import memory
-from inventory_orders.engine.loop import Engine
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import StoreUnavailableError, ThrottledError
+from inventory_orders.lanes.source import engine_with_lanes
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.products.lease import Lease
 from inventory_orders.store.dynamodb import Snapshot, Store
@@ -154,7 +154,7 @@ def test_a_product_that_exists_otherwise_is_a_bad_line_and_stays(shelf, row, oth
 
 def test_a_product_that_was_sold_and_renamed_since_is_there(shelf):
     shelf.load(HEADER + "create,p,10,Pi,314,,,\n")
-    Engine(shelf.store).apply([Order("o", "u", {"p": 3})], soon())
+    engine_with_lanes(shelf.store).apply([Order("o", "u", {"p": 3})], soon())
     event = CatalogueEvent("p", "e", timestamp(datetime.now(UTC)), {"name": "Tau"})
     ProductCatalogue(RetryingClient(shelf.store)).change_details(event)
     assert shelf.load().done == {Done.THERE: 1}
@@ -190,7 +190,7 @@ def test_a_change_that_came_after_the_file_was_saved_is_not_undone(shelf):
 def test_an_adjustment_that_was_refused_as_a_decrement_stays_refused(shelf):
     shelf.load(MIXED)
     change = Decrement("p", "d", -99, "DECREMENT")
-    Engine(shelf.store).apply([change], Deadline.after(20, SystemClock()))
+    engine_with_lanes(shelf.store).apply([change], Deadline.after(20, SystemClock()))
     content = HEADER + "adjust,p,,,,r-2,100,RECEIPT\nadjust,p,,,,d,-99,DECREMENT\n"
     for load in (shelf.check(content), shelf.load(content)):
         assert codes(load) == [(3, "p", "BELOW_FLOOR")]

@@ -13,6 +13,7 @@ from inventory_orders.domain.order import Order
 from inventory_orders.domain.planner import Limits, Supply, plan
 from inventory_orders.domain.product import ProductStatus
 from inventory_orders.domain.rejection import RejectionReason
+from inventory_orders.lanes.visit import LaneSupply
 from tests.support.bench import product
 
 PRODUCT_IDS = [f"p{number}" for number in range(6)]
@@ -330,8 +331,10 @@ class Stock:
         self.moved = set(self.allocation.touched)
         self.units = {product_id: self.of(product_id) for product_id in spec}
 
-    def supply(self, **more):
-        return Supply(self.allocation, self.sources, **more)
+    def supply(self, release=None, *, is_awaited=False):
+        if release is None and not self.sources and not self.allocation.touched:
+            return Supply(self.allocation)
+        return LaneSupply(self.allocation, self.sources, release, is_awaited)
 
     def of(self, product_id):
         """Units where a product is sold from."""
@@ -372,7 +375,7 @@ def test_with_lanes_each_order_is_decided_once_and_sold_where_it_says(
     batch, spec, limit, release, alone, blocked
 ):
     stock = Stock(spec)
-    planned = plan(batch, stock.supply(release=release, alone=alone), blocked, limit)
+    planned = plan(batch, stock.supply(release=release, is_awaited=not alone), blocked, limit)
     transactions = list(planned.transactions)
     decided = [d.change.order_id for t in transactions for d in t.decisions]
     answered = decided + [change.order_id for change in planned.deferred]
@@ -427,7 +430,7 @@ def test_moves_come_first_and_the_release_once_with_the_last_that_needs_the_depo
     batch, spec, limit, release, alone
 ):
     stock = Stock(spec)
-    planned = plan(batch, stock.supply(release=release, alone=alone), (), limit)
+    planned = plan(batch, stock.supply(release=release, is_awaited=not alone), (), limit)
     transactions = list(planned.transactions)
     if release is not None or stock.moved or stock.sources:
         assert all(len(step) == 1 for chain in planned.chains for step in chain)
@@ -454,7 +457,7 @@ def test_moves_come_first_and_the_release_once_with_the_last_that_needs_the_depo
 
 @given(orders, few_places, limits, releases, st.booleans())
 def test_the_same_orders_planned_twice_make_the_same_plan(batch, spec, limit, release, alone):
-    supply = Stock(spec).supply(release=release, alone=alone)
+    supply = Stock(spec).supply(release=release, is_awaited=not alone)
     first = plan(batch, supply, (), limit)
     assert plan(batch, supply, (), limit) == first
 
@@ -473,7 +476,7 @@ visits = st.sampled_from([(None, True), (RELEASE, True), (RELEASE, False), (RELE
 @given(in_groups, st.one_of(few_places, plenty), limits, visits)
 def test_wherever_products_are_sold_from_no_group_is_torn(batch, spec, limit, visit):
     release, alone = visit
-    supply = Stock(spec).supply(release=release, alone=alone)
+    supply = Stock(spec).supply(release=release, is_awaited=not alone)
     check_order(batch, plan(batch, supply, (), limit))
 
 
@@ -487,7 +490,7 @@ def test_a_group_goes_to_the_depot_as_a_whole_and_others_follow_from_the_lane():
         Order("third", "u", {"q": 1}, group="g"),
         Order("alone", "u", {"q": 1}),
     ]
-    planned = plan(batch, stock.supply(release=RELEASE, alone=False))
+    planned = plan(batch, stock.supply(release=RELEASE, is_awaited=True))
     sold = [[d.change.order_id for d in t.decisions] for t in planned.transactions]
     assert sold == [["first", "second", "third"], ["other", "alone"]]
 
@@ -531,7 +534,7 @@ def test_with_lanes_no_transaction_exceeds_what_dynamodb_takes(batch, place, mov
         for number, product_id in enumerate(MANY)
     }
     stock = Stock(spec, sizes=(20_000, 40_000))
-    planned = plan(batch, stock.supply(release=release, alone=alone))
+    planned = plan(batch, stock.supply(release=release, is_awaited=not alone))
     for transaction in planned.transactions:
         assert actions_of(transaction) <= 100
         records = sum(d.change.record_size for d in transaction.decisions)
@@ -544,7 +547,7 @@ def test_an_order_of_99_lines_from_rows_leaves_no_room_for_the_release():
     """The depot is then released by a write of its own."""
     rows = {product_id: product(product_id, 9) for product_id in MANY[:99]}
     empty = [Page(PageKey(DEPOT, number), 3, "epoch") for number in range(PAGES)]
-    supply = Supply(Allocation(rows, empty), release=RELEASE)
+    supply = LaneSupply(Allocation(rows, empty), release=RELEASE)
     (transaction,) = plan([Order("o", "u", dict.fromkeys(rows, 1))], supply).transactions
     assert (actions_of(transaction), transaction.release) == (100, None)
 
@@ -554,7 +557,7 @@ def test_who_is_alone_at_the_depot_writes_all_orders_with_the_release(alone, tra
     """Where others wait, what the own lane has is sold after the release."""
     stock = Stock({"p": ("depot", 9, False), "q": ("lane", 9, False)})
     orders = [Order("a", "u", {"q": 1}), Order("b", "u", {"p": 1})]
-    planned = plan(orders, stock.supply(release=RELEASE, alone=alone))
+    planned = plan(orders, stock.supply(release=RELEASE, is_awaited=not alone))
     sold = [[d.change.order_id for d in t.decisions] for t in planned.transactions]
     assert sold == ([["a", "b"]] if alone else [["b"], ["a"]])
     assert [t.release is not None for t in planned.transactions] == [True, False][:transactions]

@@ -13,7 +13,6 @@ from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import CatalogueEvent, NewProduct
 from inventory_orders.domain.record import AdjustmentKey
-from inventory_orders.engine.loop import Engine
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import (
     ContentionError,
@@ -27,6 +26,7 @@ from inventory_orders.errors import (
     ThrottledError,
     Verdict,
 )
+from inventory_orders.lanes.source import engine_with_lanes
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.products.decrement import AtomicDecrement
 from inventory_orders.products.lease import Lease
@@ -66,7 +66,7 @@ class Bench:
         return Lease.resume(client, token, self.soon())
 
     def order(self, number=1, quantity=1, seconds=1.0):
-        report = Engine(self.store, self.policy, self.clock).apply(
+        report = engine_with_lanes(self.store, self.policy, self.clock).apply(
             [Order(f"o{number}", "u", {"p": quantity})], self.soon(seconds)
         )
         return report.outcomes[0]
@@ -555,7 +555,7 @@ def test_a_renewal_without_a_response_does_not_lock_the_product_forever(bench):
 
 def test_a_failed_commit_leaves_the_lease_unchanged(bench):
     bench.create()
-    engine = Engine(bench.store, bench.policy, bench.clock)
+    engine = engine_with_lanes(bench.store, bench.policy, bench.clock)
     engine.apply([Adjustment("p", "used", 1, "RECEIPT")], bench.soon())
     lease = bench.acquire(30)
     with pytest.raises(RejectedError) as rejected:
@@ -822,7 +822,7 @@ def is_atomic(report):
 
 def test_the_atomic_decrement_needs_no_read_of_a_known_product(bench):
     bench.create(stock=100, low_stock_threshold=10)
-    engine = Engine(bench.store, bench.policy, bench.clock)
+    engine = engine_with_lanes(bench.store, bench.policy, bench.clock)
     decrement = AtomicDecrement(engine)
     asked = []
     get, read = bench.store.get_product, bench.store.read
@@ -837,7 +837,7 @@ def test_the_atomic_decrement_needs_no_read_of_a_known_product(bench):
 
 def test_the_atomic_decrement_leaves_a_longer_lease_to_the_engine(bench):
     bench.create(stock=100)
-    decrement = AtomicDecrement(Engine(bench.store, bench.policy, bench.clock))
+    decrement = AtomicDecrement(engine_with_lanes(bench.store, bench.policy, bench.clock))
     bench.acquire(30)
     done = decrement.apply("p", "d", 5, bench.soon(5))
     assert done.outcomes[0].cause == "LEASED"
@@ -845,7 +845,7 @@ def test_the_atomic_decrement_leaves_a_longer_lease_to_the_engine(bench):
 
 def test_the_atomic_decrement_leaves_a_change_of_status_to_the_engine(bench):
     bench.create(stock=20, low_stock_threshold=10)
-    decrement = AtomicDecrement(Engine(bench.store, bench.policy, bench.clock))
+    decrement = AtomicDecrement(engine_with_lanes(bench.store, bench.policy, bench.clock))
     decrement.apply("p", "d0", 1, bench.soon())
     assert is_atomic(decrement.apply("p", "d1", 8, bench.soon()))
     down = decrement.apply("p", "d2", 5, bench.soon())
@@ -858,7 +858,7 @@ def test_the_atomic_decrement_leaves_a_change_of_status_to_the_engine(bench):
 
 def test_the_atomic_decrement_is_applied_once(bench):
     bench.create(stock=100)
-    decrement = AtomicDecrement(Engine(bench.store, bench.policy, bench.clock))
+    decrement = AtomicDecrement(engine_with_lanes(bench.store, bench.policy, bench.clock))
     decrement.apply("p", "d0", 1, bench.soon())
     assert is_atomic(decrement.apply("p", "d1", 5, bench.soon()))
     assert decrement.apply("p", "d1", 5, bench.soon()).outcomes[0].verdict is Verdict.REPLAYED
@@ -868,7 +868,7 @@ def test_the_atomic_decrement_is_applied_once(bench):
 
 def test_the_atomic_decrement_notices_another_incarnation(bench):
     old = bench.create(stock=100)
-    decrement = AtomicDecrement(Engine(bench.store, bench.policy, bench.clock))
+    decrement = AtomicDecrement(engine_with_lanes(bench.store, bench.policy, bench.clock))
     decrement.apply("p", "d0", 1, bench.soon())
     bench.products.delist("p", old.created_at, bench.soon())
     bench.at(2000)
@@ -883,7 +883,7 @@ def test_the_atomic_decrement_notices_another_incarnation(bench):
 def test_a_refused_decrement_stays_refused_however_late_its_first_attempt_arrives(bench, first):
     """The attempt is held back: of the invocation that refuses, of one before, or of one that had no time left."""
     bench.create(stock=10)
-    engine = Engine(bench.store, bench.policy, bench.clock)
+    engine = engine_with_lanes(bench.store, bench.policy, bench.clock)
     decrement = AtomicDecrement(engine)
     decrement.apply("p", "d0", 1, bench.soon())
     endpoint = bench.store._client._endpoint
@@ -911,7 +911,7 @@ def test_a_refused_decrement_stays_refused_however_late_its_first_attempt_arrive
 
 def test_a_refused_decrement_stays_refused_by_the_next_incarnation(bench):
     old = bench.create(stock=10)
-    decrement = AtomicDecrement(Engine(bench.store, bench.policy, bench.clock))
+    decrement = AtomicDecrement(engine_with_lanes(bench.store, bench.policy, bench.clock))
     decrement.apply("p", "d0", 1, bench.soon())
     bench.order(1, 6)
     arrive = hold_back(bench, "TransactWriteItems", 5)

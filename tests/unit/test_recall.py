@@ -19,7 +19,6 @@ from inventory_orders.domain.order_command import OrderCommand
 from inventory_orders.domain.order_record import OrderAction
 from inventory_orders.domain.planner import Limits, Transaction
 from inventory_orders.domain.product import CatalogueEvent, NewProduct, ProductStatus
-from inventory_orders.engine.loop import Engine
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read
 from inventory_orders.errors import (
     CorruptItemError,
@@ -29,7 +28,9 @@ from inventory_orders.errors import (
     Verdict,
 )
 from inventory_orders.lanes import recall as recall_module
+from inventory_orders.lanes.depot import Depot
 from inventory_orders.lanes.recall import Reclaim, recall, reclaim
+from inventory_orders.lanes.source import engine_with_lanes
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.products.decrement import AtomicDecrement
 from inventory_orders.products.lease import Lease
@@ -37,6 +38,7 @@ from inventory_orders.store.actions import product_replace_action, transaction_a
 from inventory_orders.store.cancellations import TransactionCancelledError
 from inventory_orders.store.lane_leases import lease_lane
 from testing.simulated_aws import ServiceError
+from tests.support.bench import one_attempt
 from tests.support.tables_in_memory import CALL_SECONDS, tables_in_memory
 
 LARGEST_ROW = 400 * 1024
@@ -128,15 +130,13 @@ class Lanes:
 
     def recall(self, *product_ids, reclaims=False, lanes=range(1, 9)):
         self.tables.calls.clear()
-        if not reclaims:
-            return recall(self.client, product_ids, self.soon(), self.stats, lanes)
-        whole = recall_module._Recall(self.client, self.soon(), self.stats, Reclaim())
-        return whole.run(product_ids, lanes)
+        to_row = Reclaim() if reclaims else None
+        return recall(Depot(self.client), product_ids, self.soon(), self.stats, lanes, to_row)
 
     def reclaim(self, *product_ids, seconds=20.0):
         rows = [self.row(product_id) for product_id in product_ids]
         self.tables.calls.clear()
-        return reclaim(self.client, rows, self.soon(seconds), self.stats)
+        return reclaim(Depot(self.client), rows, self.soon(seconds), self.stats)
 
     def before_each(self, operation, action):
         """Do something before each call of an operation, but for the calls of the action itself."""
@@ -433,7 +433,7 @@ def test_reclaiming_survives_the_loss_of_any_response(lanes, number, is_busy):
             lose(called, request)
 
         lanes.tables.before = before
-    reclaim(lanes.client, [row], lanes.soon(), lanes.stats)
+    reclaim(Depot(lanes.client), [row], lanes.soon(), lanes.stats)
     lanes.tables.before = lambda *_: None
     assert (lanes.row().lent_to, lanes.in_lanes()) == (frozenset(), {})
     assert (lanes.total(), lanes.sold) == (100, 2 * is_busy)
@@ -522,7 +522,7 @@ def test_what_is_reclaimed_already_releases_the_depot_at_once(lanes):
     row = lanes.row()
     lanes.recall("p", reclaims=True)
     lanes.tables.calls.clear()
-    reclaim(lanes.client, [row], lanes.soon(), lanes.stats)
+    reclaim(Depot(lanes.client), [row], lanes.soon(), lanes.stats)
     assert lanes.tables.calls == ["UpdateItem", "BatchGetItem", "UpdateItem"]
 
 
@@ -562,7 +562,7 @@ def test_a_visitor_whose_lease_passed_on_reclaims_all_the_same(lanes):
 
     row = lanes.row()
     lanes.tables.once("TransactWriteItems", take_over)
-    reclaim(lanes.client, [row], lanes.soon(), lanes.stats)
+    reclaim(Depot(lanes.client), [row], lanes.soon(), lanes.stats)
     assert (lanes.row().stock_count, lanes.in_lanes()) == (100, {})
     lease = lanes.tables.aws.dynamodb.tables["Allotments"].items["0/lease",]
     assert lease["lockedBy"] == {"S": "next"}
@@ -682,8 +682,8 @@ def test_nothing_is_reclaimed_on_the_word_of_a_cache(lanes):
 def test_a_process_that_reclaims_what_its_own_lane_holds_knows_what_is_left_there(lanes):
     lanes.list_and_lend(lanes={1: 20})
     lanes.list_and_lend("r", lanes={1: 20})
-    engine = Engine(lanes.client.store, lanes.client.policy, SystemClock(), lanes=1)
-    engine.lanes.take(lanes.soon(), CommitStats())
+    engine = engine_with_lanes(lanes.client.store, lanes.client.policy, SystemClock(), lanes=1)
+    engine.source.lane.take(lanes.soon(), CommitStats())
     changes = [Adjustment("p", "a", -90, "CORRECTION"), Order("o", "u", {"r": 1})]
     assert outcomes(lanes.tables.apply(engine, *changes)) == [(APPLIED, "")] * 2
     lanes.tables.calls.clear()
@@ -741,7 +741,7 @@ def test_who_has_no_time_to_wait_reclaims_nothing(lanes):
     """Not even where somebody wrote a row past all rules: the order goes on to those who wait."""
     lanes.list_and_lend()
     lanes.change("Products", "p", lowStockThreshold={"N": "60"})
-    hasty = Engine(lanes.tables.store, patient=False)
+    hasty = one_attempt(lanes.tables.store)
     before = len(lanes.tables.calls)
     report = lanes.tables.apply(hasty, Order("o", "u", {"p": 1}))
     assert outcomes(report) == [(Verdict.RETURNED, "CONTENTION")]
@@ -1046,7 +1046,9 @@ def test_an_owner_whose_lease_is_over_gets_no_fence_back(lanes):
     lanes.tables.apply(lanes.engine, Order("o", "u", {"p": 1}))
     lanes.lend("p", {1: 20})
     owner = lanes.row().locked_by
-    reclaimed = reclaim(lanes.client, [lanes.row()], lanes.soon(), lanes.stats, Reclaim(owner))
+    reclaimed = reclaim(
+        Depot(lanes.client), [lanes.row()], lanes.soon(), lanes.stats, Reclaim(owner)
+    )
     assert (owner, reclaimed.still_lent, lanes.row().stock_count) == (lease.owner, set(), 100)
     assert lanes.row().lock_version != lanes.row().version
     assert reclaimed.rows["p"].lock_version != reclaimed.rows["p"].version

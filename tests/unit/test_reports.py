@@ -19,7 +19,7 @@ from inventory_orders.domain.order_command import OrderCommand, Part
 from inventory_orders.domain.order_record import OrderAction
 from inventory_orders.engine.retrying_client import CommitStats
 from inventory_orders.errors import CorruptItemError, ThrottledError
-from inventory_orders.lanes.observe import estimate_levels, read_level
+from inventory_orders.lanes.levels import estimate_levels, read_level
 from inventory_orders.store.lane_leases import lease_lane
 from local import ROOT
 from operations import queues

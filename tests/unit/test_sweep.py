@@ -10,7 +10,6 @@ from inventory_orders.domain.allotments import DEPOT, MAX_LANES, PAGES, PageKey
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.planner import Transaction
 from inventory_orders.domain.product import NewProduct
-from inventory_orders.engine.loop import Engine
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import Verdict
 from inventory_orders.lanes.idle import (
@@ -28,6 +27,7 @@ from inventory_orders.store.tables import Table
 from testing import lanes
 from testing.simulated_aws import ServiceError, SimulatedAws, answered_directly_by, virtual_time
 from testing.tables import create_table
+from tests.support.bench import one_attempt
 from tests.support.tables_in_memory import Tables, client
 
 WRITES = {"UpdateItem", "TransactWriteItems"}
@@ -148,7 +148,7 @@ def test_a_row_of_which_lanes_have_sold_all_units_names_no_lane_any_more(shop):
     shop.clock.sleep(max(LEASE_SECONDS, IDLE_SECONDS))
     assert shop.sweep() == IdleReport(products=1)
     assert shop.where("a") == (10, {}, set())
-    api = Engine(shop.store, clock=SystemClock(), patient=False)
+    api = one_attempt(shop.store, clock=SystemClock())
     order = Order("o", "u", {"a": 10})
     assert [o.verdict for o in shop.apply(api, order).outcomes] == [Verdict.APPLIED]
     shop.calls = []

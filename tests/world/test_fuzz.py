@@ -32,6 +32,7 @@ from inventory_orders.errors import Verdict
 from inventory_orders.invocation import runtime
 from inventory_orders.invocation.sqs import QueueAccess, QueueUrls
 from inventory_orders.invocation.telemetry import logger
+from inventory_orders.lanes.source import engine_with_lanes
 from inventory_orders.messages.documents import json_schema
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.products.lease import Lease
@@ -165,7 +166,9 @@ class World:
         for product_id, stock in STOCK.items():
             products.create(NewProduct(product_id, stock))
         products.discontinue("ended", Deadline.after(60, products.client.clock))
-        self._place_orders(Engine(Store(dynamodb, {table: table.value for table in Table})))
+        self._place_orders(
+            engine_with_lanes(Store(dynamodb, {table: table.value for table in Table}))
+        )
         self._tables = aws.dynamodb.tables
         time.seconds = NOW - 60
         LEASES[:] = [

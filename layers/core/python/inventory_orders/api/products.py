@@ -23,7 +23,7 @@ from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.engine.retrying_client import CommitStats, read_all
 from inventory_orders.invocation import direct
 from inventory_orders.invocation.telemetry import logger
-from inventory_orders.lanes.observe import StockLevel, estimate_levels, read_level
+from inventory_orders.lanes.levels import StockLevel, estimate_levels, read_level
 from inventory_orders.messages.documents import checked_id, not_one_of
 from inventory_orders.store import lists
 from inventory_orders.store.dynamodb import READ_LIMIT, Snapshot

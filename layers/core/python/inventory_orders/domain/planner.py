@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from math import ceil
+from operator import itemgetter
 
 from inventory_orders.domain.allocation import Allocation, PageUpdate, Update
-from inventory_orders.domain.allotments import DEPOT, LaneLease, PageKey
+from inventory_orders.domain.allotments import LaneLease, PageKey
 from inventory_orders.domain.change import Change
 from inventory_orders.domain.product import PageStock, Product, Stock, StockById
 from inventory_orders.domain.rejection import Rejection
@@ -94,6 +96,13 @@ class Transaction:
         return cls(updates, tuple(decisions), pages, lent=lent)
 
 
+Wave = tuple[Transaction, ...]
+"""Transactions that share no product and no group: they may run side by side."""
+
+Chain = tuple[Wave, ...]
+"""Waves that run one after the other, each building on those before it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Supply:
     """Where the products of a batch are sold from in one round.
@@ -101,16 +110,10 @@ class Supply:
     Attributes:
         allocation: The rows and pages that it is about, with moves that are not written yet.
         sources: The lanes from which products are sold, by id; all others are sold from their rows.
-        release: The lease of the depot, if it is held and will be for long enough. The last transaction that needs the
-            depot ends it, if it has room for one more action.
-        alone: Whether no other process waits for the depot. Then transactions are as full as can be; else the decisions
-            that need the depot come first.
     """
 
     allocation: Allocation
     sources: Mapping[str, int] = field(default_factory=dict)
-    release: LaneLease | None = None
-    alone: bool = True
 
     def stock_of(self, product_id: str) -> Stock | None:
         """A product as it can be sold."""
@@ -124,17 +127,10 @@ class Supply:
         lane = self.sources.get(product_id)
         return product_id if lane is None else PageKey.of(lane, product_id)
 
-    def needs_depot(self, decision: Decision) -> bool:
-        """Whether a decision is a rejection, or about products that the own lane does not sell."""
-        is_sold_elsewhere = any(self.sources.get(p, DEPOT) == DEPOT for p in decision.deltas)
-        return decision.rejection is not None or is_sold_elsewhere
-
-
-Wave = tuple[Transaction, ...]
-"""Transactions that share no product and no group: they may run side by side."""
-
-Chain = tuple[Wave, ...]
-"""Waves that run one after the other, each building on those before it."""
+    def arrange(self, decisions: Sequence[Decision], limits: Limits) -> tuple[Chain, ...]:
+        """The transactions of decisions. Chains share no product and no group, so they may run side by side."""
+        drafts = pack(decisions, self, limits)
+        return _chains(drafts, write_down(drafts, self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +142,13 @@ class Plan:
         deferred: Changes that cannot be decided now, because a product of theirs is blocked or short, or because they
             stand behind such a change in their group.
         short: Products of which there is too little where they are sold from, while there may be more elsewhere.
+        rejects: Whether it rejects a change.
     """
 
-    chains: tuple[Chain, ...]
-    deferred: tuple[Change, ...]
+    chains: tuple[Chain, ...] = ()
+    deferred: tuple[Change, ...] = ()
     short: frozenset[str] = frozenset()
+    rejects: bool = False
 
     @property
     def transactions(self) -> Iterator[Transaction]:
@@ -158,8 +156,12 @@ class Plan:
         return (transaction for chain in self.chains for wave in chain for transaction in wave)
 
 
+_Entry = tuple["Decision", Collection[object]]
+"""A decision, and the keys that it may share with others."""
+
+
 @dataclass(slots=True, eq=False)
-class _Draft:
+class Draft:
     """A transaction that is still being filled."""
 
     decisions: list[Decision] = field(default_factory=list)
@@ -212,103 +214,75 @@ def plan(
 
     Returns:
         Transactions in which each accepted change appears once, and each rejection stands in or after the last
-        transaction that it depends on. Where products are sold from lanes they are one chain, because all share the
-        lane's few pages; what was moved goes into the first of them.
-    """
-    decisions, deferred, short = _decide(changes, supply, blocked)
-    moved, release = frozenset(supply.allocation.touched), supply.release
-    if not moved and release is None and not supply.sources:
-        transactions = _write_down(_pack(decisions, supply, limits), supply)
-        return Plan(_chains(transactions), tuple(deferred), short)
-    one_by_one = replace(limits, side_by_side=1)
-    first, rest = decisions, list[Decision]()
-    if release is not None and not supply.alone:
-        first, rest = _depot_first(decisions, supply)
-    packed = _pack(first, supply, one_by_one, moved, reserved=int(release is not None))
-    last = len(packed) - 1
-    packed += _pack(rest, supply, one_by_one)
-    transactions = _write_down(packed, supply)
-    if release is not None and packed[last].actions < limits.actions:
-        transactions[last] = replace(transactions[last], release=release)
-    chain = tuple((transaction,) for transaction in transactions)
-    return Plan((chain,) if chain else (), tuple(deferred), short)
-
-
-def _depot_first(
-    decisions: Sequence[Decision], supply: Supply
-) -> tuple[list[Decision], list[Decision]]:
-    """Split decisions into those that need the depot, and the rest. Keeps the order within each group."""
-    groups = {d.change.group for d in decisions if supply.needs_depot(d)} - {None}
-
-    def is_first(decision: Decision) -> bool:
-        return supply.needs_depot(decision) or decision.change.group in groups
-
-    return [d for d in decisions if is_first(d)], [d for d in decisions if not is_first(d)]
-
-
-def _decide(
-    changes: Sequence[Change], supply: Supply, blocked: Collection[str]
-) -> tuple[list[Decision], list[Change], frozenset[str]]:
-    """Decide each change as if all before it had been served one by one.
-
-    Returns beside the decisions which changes are deferred, and what is short.
+        transaction that it depends on. What was moved goes into the first of them.
     """
     product_ids = {p for change in changes for p in change.product_ids}
     working = {p: supply.stock_of(p) for p in product_ids.difference(blocked)}
     decisions: list[Decision] = []
     deferred: list[Change] = []
-    deferred_groups: set[str] = set()
-    all_short: set[str] = set()
+    stopped: set[str] = set()
+    missing: set[str] = set()
     for change in changes:
-        is_deferred = change.group in deferred_groups or any(
-            product_id in blocked for product_id in change.product_ids
-        )
-        if not is_deferred:
-            rejection = change.rejection(working)
-            deltas = change.deltas(working) if rejection is None else {}
-            short = _short(rejection, deltas, working)
-            all_short |= short
-            is_deferred = bool(short)
-        if is_deferred:
-            deferred.append(change)
-            if change.group is not None:
-                deferred_groups.add(change.group)
+        waits = change.group in stopped or not working.keys() >= set(change.product_ids)
+        if not waits:
+            decision = _decide(change, working)
+            short = _short(decision, working)
+            missing |= short
+            waits = bool(short)
+        if not waits:
+            decisions.append(decision)
+            _serve(decision, working)
             continue
-        for product_id, delta in deltas.items():
-            product = working[product_id]
-            if product is None:
-                raise ValueError(f"a change of the unknown product {product_id} was accepted")
-            working[product_id] = product.with_stock(product.stock_count + delta, product.version)
-        decisions.append(Decision(change, rejection, deltas))
-    return decisions, deferred, frozenset(all_short)
+        deferred.append(change)
+        if change.group is not None:
+            stopped.add(change.group)
+    chains = supply.arrange(decisions, limits)
+    rejects = any(decision.rejection is not None for decision in decisions)
+    return Plan(chains, tuple(deferred), frozenset(missing), rejects)
 
 
-def _short(rejection: Rejection | None, deltas: Mapping[str, int], working: StockById) -> set[str]:
+def _decide(change: Change, working: StockById) -> Decision:
+    """Decide a change as if all before it had been served one by one."""
+    rejection = change.rejection(working)
+    return Decision(change, rejection, change.deltas(working) if rejection is None else {})
+
+
+def _serve(decision: Decision, working: dict[str, Stock | None]) -> None:
+    """Let the changes that follow find the products as a decision leaves them."""
+    for product_id, delta in decision.deltas.items():
+        product = working[product_id]
+        if product is None:
+            raise ValueError(f"a change of the unknown product {product_id} was accepted")
+        working[product_id] = product.with_stock(product.stock_count + delta, product.version)
+
+
+def _short(decision: Decision, working: StockById) -> set[str]:
     """The products that have to be recalled first: a change takes more than is here, while there may be more elsewhere.
 
     Or its write would leave a row that lent products may not have, because another program broke the invariant.
     """
+    rejection = decision.rejection
     if rejection is not None:
         product = working.get(rejection.subject)
         is_short = bool(rejection.shortages) and product is not None and product.is_partial
         return {rejection.subject} if is_short else set()
     return {
         product_id
-        for product_id, delta in deltas.items()
+        for product_id, delta in decision.deltas.items()
         if (product := working[product_id]) is not None
         and product.is_partial
         and not product.may_change_by(delta)
     }
 
 
-def _pack(
+def pack(
     decisions: Sequence[Decision],
     supply: Supply,
     limits: Limits,
     moved: Collection[str | PageKey] = (),
     *,
     reserved: int = 0,
-) -> list[_Draft]:
+) -> list[Draft]:
     """Fill transactions, up to `limits.side_by_side` at a time that share nothing, the largest changes first.
 
     What was moved goes into the first one, and `reserved` further actions are left free in each, unless a single
@@ -319,58 +293,68 @@ def _pack(
     within a group, the order of arrival is kept.
     """
     strict = _ordered_keys(decisions)
-    left = [(decision, _keys(decision.change)) for decision in decisions]
-    in_order = [entry for entry in left if not strict.isdisjoint(entry[1])]
-    free = [entry for entry in left if strict.isdisjoint(entry[1])]
+    entries: list[_Entry] = [(decision, _keys(decision.change)) for decision in decisions]
+    in_order = [entry for entry in entries if not strict.isdisjoint(entry[1])]
+    free = [entry for entry in entries if strict.isdisjoint(entry[1])]
     left = in_order + sorted(free, key=lambda entry: -len(entry[0].deltas))
     limits = replace(limits, actions=limits.actions - reserved)
-    packed: list[_Draft] = []
-    drafts: list[_Draft] = []
+    drafts: list[Draft] = []
     if moved or reserved:
         size = supply.allocation.size(moved)
-        drafts = [_Draft(places=set(moved), actions=len(moved), size=size)]
-        if not left:
-            return drafts
+        drafts = [Draft(places=set(moved), actions=len(moved), size=size)]
+    if not left:
+        return drafts
+    packed: list[Draft] = []
     while left:
-        later: list[tuple[Decision, list[object]]] = []
-        most = min(limits.side_by_side, _fewest_transactions(left, limits))
-        passed_over: set[object] = set()
-        for decision, keys in left:
-            draft = None
-            if passed_over.isdisjoint(keys):
-                draft = _draft_for(decision, keys, drafts, most, supply, limits)
-            if draft is None:
-                later.append((decision, keys))
-                passed_over.update(strict.intersection(keys))
-            else:
-                draft.add(decision, keys, supply)
+        left = _fill(drafts, left, strict, supply, limits)
         packed += (draft for draft in drafts if draft.decisions or draft.places)
-        drafts, left = [], later
+        drafts = []
     return packed
+
+
+def _fill(
+    drafts: list[Draft],
+    entries: Sequence[_Entry],
+    strict: set[object],
+    supply: Supply,
+    limits: Limits,
+) -> list[_Entry]:
+    """Fill drafts that share nothing, and open new ones up to the limit. Returns the entries that have to wait."""
+    later: list[_Entry] = []
+    most = min(limits.side_by_side, _fewest_transactions(entries, limits))
+    passed_over: set[object] = set()
+    for decision, keys in entries:
+        draft = None
+        if passed_over.isdisjoint(keys):
+            draft = _draft_for(decision, keys, drafts, most, supply, limits)
+        if draft is None:
+            later.append((decision, keys))
+            passed_over.update(strict.intersection(keys))
+        else:
+            draft.add(decision, keys, supply)
+    return later
 
 
 def _draft_for(
     decision: Decision,
     keys: Collection[object],
-    drafts: list[_Draft],
+    drafts: list[Draft],
     most: int,
     supply: Supply,
     limits: Limits,
-) -> _Draft | None:
+) -> Draft | None:
     """The draft to put a decision into, so that no two drafts share anything; None if it has to wait."""
     sharing = [draft for draft in drafts if not draft.keys.isdisjoint(keys)]
     if len(sharing) > 1:
         return None
     if not sharing and len(drafts) < most:
-        drafts.append(_Draft())
+        drafts.append(Draft())
         return drafts[-1]
     fitting = [d for d in sharing or drafts if d.has_room(decision, supply, limits)]
     return min(fitting, key=lambda draft: draft.actions, default=None)
 
 
-def _fewest_transactions(
-    entries: Collection[tuple[Decision, Collection[object]]], limits: Limits
-) -> int:
+def _fewest_transactions(entries: Collection[_Entry], limits: Limits) -> int:
     """The least number of transactions that hold these decisions."""
     products = {product_id for decision, _ in entries for product_id in decision.deltas}
     records = sum(decision.has_record for decision, _ in entries)
@@ -394,7 +378,7 @@ def _ordered_keys(decisions: Iterable[Decision]) -> set[object]:
     return strict
 
 
-def _write_down(drafts: Iterable[_Draft], supply: Supply) -> list[Transaction]:
+def write_down(drafts: Iterable[Draft], supply: Supply) -> list[Transaction]:
     """Turn drafts into transactions, each of which finds rows and pages as those before it leave them."""
     allocation, sources = supply.allocation.copied(), supply.sources
     transactions = []
@@ -421,26 +405,24 @@ def _keys(change: Change) -> list[object]:
     return keys
 
 
-def _chains(transactions: Sequence[Transaction]) -> tuple[Chain, ...]:
+def _chains(drafts: Sequence[Draft], transactions: Sequence[Transaction]) -> tuple[Chain, ...]:
     """Put transactions that share a product or a group, however indirectly, into one chain, each as early as it can."""
-    wave_of: list[int] = []
     last_wave: dict[object, int] = {}
-    # The keys of each chain, and the numbers of its transactions.
-    chains: list[tuple[set[object], list[int]]] = []
-    for number, transaction in enumerate(transactions):
-        keys = {key for decision in transaction.decisions for key in _keys(decision.change)}
-        wave_of.append(1 + max((last_wave.get(key, -1) for key in keys), default=-1))
-        last_wave.update(dict.fromkeys(keys, wave_of[number]))
-        linked = [chain for chain in chains if not chain[0].isdisjoint(keys)]
-        apart = [chain for chain in chains if chain[0].isdisjoint(keys)]
-        numbers = [n for _, its_numbers in linked for n in its_numbers]
-        all_keys = keys.union(*(its_keys for its_keys, _ in linked))
-        chains = [*apart, (all_keys, [*sorted(numbers), number])]
-
-    def in_waves(numbers: Sequence[int]) -> Chain:
-        waves: dict[int, list[Transaction]] = {}
-        for number in sorted(numbers, key=wave_of.__getitem__):
-            waves.setdefault(wave_of[number], []).append(transactions[number])
-        return tuple(map(tuple, waves.values()))
-
-    return tuple(map(in_waves, sorted(numbers for _, numbers in chains)))
+    # The keys of each chain, and the numbers of its transactions with their waves.
+    chains: list[tuple[set[object], list[tuple[int, int]]]] = []
+    for number, draft in enumerate(drafts):
+        wave = 1 + max((last_wave.get(key, -1) for key in draft.keys), default=-1)
+        last_wave.update(dict.fromkeys(draft.keys, wave))
+        keys, members = set(draft.keys), [(wave, number)]
+        for chain in [chain for chain in chains if not chain[0].isdisjoint(draft.keys)]:
+            chains.remove(chain)
+            keys |= chain[0]
+            members += chain[1]
+        chains.append((keys, sorted(members)))
+    return tuple(
+        tuple(
+            tuple(transactions[number] for _, number in wave)
+            for _, wave in groupby(members, key=itemgetter(0))
+        )
+        for _, members in sorted(chains, key=lambda chain: min(n for _, n in chain[1]))
+    )

@@ -8,7 +8,7 @@ from itertools import dropwhile, groupby
 
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.change import Change, IdempotencyMatch
-from inventory_orders.domain.planner import Decision, Limits
+from inventory_orders.domain.planner import Decision, Limits, Plan, Supply
 from inventory_orders.domain.product import Product
 from inventory_orders.domain.record import Record, RecordKey
 from inventory_orders.domain.rejection import Rejection
@@ -21,6 +21,7 @@ from inventory_orders.engine.outcomes import (
     returned,
 )
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read
+from inventory_orders.engine.transactions import Attempt
 from inventory_orders.errors import (
     CorruptItemError,
     OutcomeUnknownError,
@@ -90,20 +91,9 @@ class PendingChanges:
         ids = (product_id for change in self._pending.values() for product_id in change.product_ids)
         return list(dict.fromkeys(ids))
 
-    @property
-    def need(self) -> dict[str, int]:
-        """Units of each product that pending changes take, and that may be sold from lanes.
-
-        A product of a change that needs its row is left out: in one round a product has one source.
-        """
-        need: dict[str, int] = {}
-        by_row: set[str] = set()
-        for change in self._pending.values():
-            if not change.decrements:
-                by_row.update(change.product_ids)
-            for product_id, units in change.decrements.items():
-                need[product_id] = need.get(product_id, 0) + units
-        return {product_id: units for product_id, units in need.items() if product_id not in by_row}
+    def has(self, change: Change) -> bool:
+        """Whether a change has no outcome yet, and no other has taken its place."""
+        return self._pending.get(change.record_key) is change
 
     def still_pending(self, changes: Iterable[Change]) -> list[Change]:
         """The changes among these that have no outcome yet."""
@@ -229,7 +219,7 @@ class Batch:
         limits: As given. The loop lowers them to find a change that DynamoDB will not accept.
         losses: Rounds that came to nothing. Written by the loop.
         throttled: Products whose rows are throttled. Written by `set_aside`, and cleared by the loop.
-        to_reclaim: Products of which a change needs in the row what lies in lanes. Written by the loop.
+        has_read_records: Whether records were read.
     """
 
     def __init__(
@@ -250,11 +240,10 @@ class Batch:
         self.limits = limits
         self.losses = 0
         self.throttled: set[str] = set()
-        self.to_reclaim: set[str] = set()
         self._client = client
         self._cache = cache
         self.from_cache: set[str] = set()
-        self._has_read_records = False
+        self.has_read_records = False
         # The records that were read with strong consistency.
         self._read_exactly: set[RecordKey] = set()
 
@@ -273,6 +262,10 @@ class Batch:
                 self.rows[product_id] = cached
                 self.from_cache.add(product_id)
 
+    def relies_on_cache(self, planned: Plan) -> bool:
+        """Whether a plan rejects changes, or misses units, while some products are known from the cache alone."""
+        return bool(self.from_cache) and (planned.rejects or bool(planned.short))
+
     def read_cached(self) -> None:
         """Read the products that were taken from the cache."""
         cached, self.from_cache = sorted(self.from_cache), set()
@@ -287,10 +280,10 @@ class Batch:
         if unknown:
             # Of a change that took the place of another the record is known.
             first = [c for c in self.pending if c is self.pending.by_key[c.record_key]]
-            hints = [] if self._has_read_records else [change.record_key for change in first]
+            hints = [] if self.has_read_records else [change.record_key for change in first]
             self.read([*unknown, *hints])
 
-    def reject_unwritten(self, decisions: Iterable[Decision]) -> None:
+    def reject_unwritten(self, decisions: Sequence[Decision]) -> None:
         """Reject changes whose rejection is not stored, unless their records show that they are done.
 
         Each rejection was true when it was planned. A record that is still missing now was missing then, so the change itself
@@ -299,35 +292,33 @@ class Batch:
         and no record yet.
         docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html
         """
-        planned = {decision.change.record_key: decision for decision in decisions}
-        if alone := [
-            key
-            for key, decision in planned.items()
-            if not decision.change.product_ids and key not in self._read_exactly
-        ]:
-            self.read(alone, consistent_records=True)
-        # Those of a product come together.
-        of_stock = sorted(
-            (d.change for d in planned.values() if d.change.product_ids), key=_products_of
-        )
-        for product_ids, found in groupby(of_stock, key=_products_of):
-            changes = list(found)
-            most = READ_LIMIT - len(product_ids)
-            for start in range(0, len(changes), most):
-                self._read_together(product_ids, changes[start : start + most])
-        for change in self.pending:
-            decision = planned.get(change.record_key)
-            # Another may have taken its place.
-            if decision is not None and decision.change is change and decision.rejection:
-                self.pending.settle(change, rejected(decision.rejection))
+        changes = [decision.change for decision in decisions]
+        self._read_records(change for change in changes if not change.product_ids)
+        of_stock = sorted((change for change in changes if change.product_ids), key=_products_of)
+        for product_ids, some in groupby(of_stock, key=_products_of):
+            self._read_together(product_ids, list(some))
+        for decision in decisions:
+            # Another change may have taken its place, and is planned first.
+            if decision.rejection is not None and self.pending.has(decision.change):
+                self.pending.settle(decision.change, rejected(decision.rejection))
+
+    def _read_records(self, changes: Iterable[Change]) -> None:
+        """Read the records of changes with strong consistency, unless they were."""
+        keys = [c.record_key for c in changes if c.record_key not in self._read_exactly]
+        if keys:
+            self.read(keys, consistent_records=True)
 
     def _read_together(self, product_ids: Sequence[str], changes: Sequence[Change]) -> None:
-        keys = [*product_ids, *(change.record_key for change in changes)]
-        request = partial(self._client.store.read_together, keys)
-        try:
-            self._observe_snapshot(self._client.call(request, self.deadline, self.stats))
-        except ThrottledError as error:
-            self.pending.give_up(changes, error.code, str(error))
+        """Read the records of changes, each in one moment with the products that all of them are about."""
+        size = READ_LIMIT - len(product_ids)
+        for start in range(0, len(changes), size):
+            some = changes[start : start + size]
+            keys = [*product_ids, *(change.record_key for change in some)]
+            request = partial(self._client.store.read_together, keys)
+            try:
+                self._observe_snapshot(self._client.call(request, self.deadline, self.stats))
+            except ThrottledError as error:
+                self.pending.give_up(some, error.code, str(error))
 
     def read(self, keys: Sequence[str | RecordKey], *, consistent_records: bool = False) -> None:
         """Read products and records, and take them over. Gives up the changes of products that cannot be read.
@@ -346,7 +337,7 @@ class Batch:
         except StoreError as error:
             pending.fail(error)
             return
-        self._has_read_records = self._has_read_records or any(
+        self.has_read_records = self.has_read_records or any(
             not isinstance(key, str) for key in keys
         )
         self._observe_snapshot(snapshot)
@@ -368,6 +359,13 @@ class Batch:
         self.note_unreadable(snapshot.unreadable)
         for key, record in snapshot.records.items():
             self.pending.match(key, record)
+
+    def count_attempt(self, attempt: Attempt) -> None:
+        """Add what a transaction took, and how often it was repeated for each of its changes."""
+        self.stats.add(attempt.stats)
+        if repeated := len(attempt.stats.backoffs):
+            for decision in attempt.transaction.decisions:
+                self.pending.count_retries(decision.change, repeated)
 
     # ------------------------------------------------------------------ what came back with other requests
 
@@ -400,9 +398,24 @@ class Batch:
         """Take note of what is wrong with products, by id."""
         self.unreadable.update(problems)
 
+    def blocked(self, found: Supply) -> set[str]:
+        """Products that cannot be sold now: leased, throttled, unreadable or unknown."""
+        unknown = set(self.pending.product_ids) - found.allocation.rows.keys()
+        out_of_reach = (self.leased | unknown) - found.sources.keys()
+        return out_of_reach | self.unreadable.keys() | self.throttled
+
+    def is_contested(self, product_id: str, seconds: float) -> bool:
+        """Whether concurrent writers of a product were met in the last seconds."""
+        return self._client.rivals.are_met_on(product_id, seconds)
+
     def set_aside(self, product_ids: Iterable[str]) -> None:
         """Let throttled products wait until all others are through."""
         self.throttled.update(product_ids)
+
+    def retry_throttled_last(self) -> None:
+        """Let throttled products in again once all changes without them have their outcomes."""
+        if not any(self.throttled.isdisjoint(change.product_ids) for change in self.pending):
+            self.throttled.clear()
 
     def mark_unwritable(self, product_id: str, why: str) -> None:
         """Give up the changes of a product whose row DynamoDB does not take.

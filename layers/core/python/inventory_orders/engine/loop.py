@@ -1,13 +1,15 @@
 """The engine: makes changes of stock durable, each exactly once, and plans again after a lost race.
 
-One loop, until each change of a batch has its outcome:
+A batch goes round until each of its changes has an outcome. A round has five steps:
 
-- supply: where is each product sold from? (`lanes/supply.py`)
+- pace: while a table is short of capacity, wait. (`_keep_pace`)
+- find: where are the units? In rows, unless the engine was given another source. (`source.py`)
 - plan: which changes are accepted, and in which transactions? (`domain/planner.py`, without I/O)
-- commit: send the transactions. (`transactions.py`)
-- learn: what is durable has its outcome; what failed changes what is known for the next round.
+- commit: send the transactions (`transactions.py`) and learn from each: what is durable has its outcome, and what failed
+  changes what is known of rows and records. (`_commit`)
+- settle: if the round was lost, or could decide nothing, wait before the next one. (`_settle`)
 
-What the batch knows is in one object (`batch.py`). The rules:
+What is known of a batch is in one object (`batch.py`). The rules:
 
 - Nothing is answered before it is durable. A rejection stands in or after the transaction that it depends on.
 - A transaction that lost is planned again; a plan from rows starts from what came back with its cancellation. What was
@@ -20,13 +22,13 @@ What the batch knows is in one object (`batch.py`). The rules:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import replace
+from enum import Enum, auto
 from typing import Any
 
-from inventory_orders.clock import Clock, Deadline
+from inventory_orders.clock import Deadline
 from inventory_orders.domain.change import Change
-from inventory_orders.domain.planner import Chain, Limits, Plan, Transaction, plan
+from inventory_orders.domain.planner import Chain, Limits, Plan, Supply, plan
 from inventory_orders.domain.record import RecordKey
 from inventory_orders.engine.batch import Batch, PendingChanges, split_into_turns
 from inventory_orders.engine.memory import ProductCache
@@ -37,11 +39,10 @@ from inventory_orders.engine.outcomes import (
     returned,
 )
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
+from inventory_orders.engine.source import Source
 from inventory_orders.engine.transactions import Attempt, send, verdict_of
 from inventory_orders.errors import StoreError, Verdict
-from inventory_orders.lanes.lane import Lanes
-from inventory_orders.lanes.supply import end_visit, supply
-from inventory_orders.retry import LEASE_POLL_SECONDS, RetryPolicy
+from inventory_orders.retry import LEASE_POLL_SECONDS
 from inventory_orders.store.actions import ActionKind
 from inventory_orders.store.cancellations import (
     CONDITION_FAILED,
@@ -51,10 +52,6 @@ from inventory_orders.store.cancellations import (
     CancellationReason,
     TransactionCancelledError,
 )
-from inventory_orders.store.dynamodb import Store
-
-# How long a engine that makes one attempt avoids a product on which it met rivals.
-_AVOIDED_SECONDS = 5.0
 
 # For how many batches after a replay another one is expected: then reading records first is worth a request.
 _REPLAYS_EXPECTED_FOR = 20
@@ -63,41 +60,35 @@ _REPLAYS_EXPECTED_FOR = 20
 _LOST = THROTTLED | {CONDITION_FAILED, RIVAL}
 
 
+class _Progress(Enum):
+    """What a round achieved."""
+
+    DECIDED = auto()
+    """At least one change has its outcome, or was planned again from newer rows."""
+    LOST = auto()
+    """A concurrent writer was faster."""
+    BLOCKED = auto()
+    """Whatever is pending waits for a lease, for capacity or for units."""
+
+
 class Engine:
     """Applies changes of stock: exactly once, all or nothing, without overselling.
 
     Args:
-        store: Where the tables are.
-        policy: How to wait between attempts.
-        clock: Source of time.
-        executor: Runs reads and transactions side by side; None runs them one after the other.
-        lanes: How many lanes stock may be set aside in; 0: this process sells from rows alone.
-        patient: Whether it waits where a rival is faster. If not, it makes one attempt of each request, and returns
-            changes that would have to wait: it reclaims nothing, and avoids contested products.
+        client: Sends the requests. If its policy allows one attempt, changes that would have to wait are returned.
+        source: Where products are sold from; their rows, if not given.
 
     Attributes:
-        client: Sends the requests.
-        lanes: What this process knows of lanes.
+        client: As given.
+        source: As given.
         limits: What one transaction may hold.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        policy: RetryPolicy | None = None,
-        clock: Clock | None = None,
-        executor: Executor | None = None,
-        lanes: int = 0,
-        *,
-        patient: bool = True,
-    ) -> None:
-        if not patient:
-            policy = replace(policy or RetryPolicy(), max_attempts=1)
-        self.client = RetryingClient(store, policy, clock, executor)
-        self.lanes = Lanes(self.client, lanes)
+    def __init__(self, client: RetryingClient, source: Source | None = None) -> None:
+        self.client = client
+        self.source = source or Source()
         self.limits = Limits()
-        self._patient = patient
-        self._cache = ProductCache(self.client.clock)
+        self._cache = ProductCache(client.clock)
         self._replays_expected_for = 0
 
     def apply(
@@ -108,7 +99,7 @@ class Engine:
         Args:
             changes: In the order in which they arrived. Several with one record key are applied one after the other.
             deadline: No request begins after it.
-            age: Seconds for which the first of them has been waiting; the longer, the sooner it gets the depot.
+            age: Seconds for which the first of them has been waiting; the longer, the sooner a source serves it.
 
         Returns:
             What became of each. Never raises; DynamoDB errors become outcomes in the report.
@@ -137,12 +128,10 @@ class Engine:
                     unfinished[changes[number].group] = outcome.verdict
         return CommitReport(tuple(outcomes[n] for n in sorted(outcomes)), stats, failure)
 
-    # ------------------------------------------------------------------ the loop
-
     def _apply(
         self, changes: Sequence[Change], deadline: Deadline, age: float, *, again: bool
     ) -> CommitReport:
-        """Apply the changes of one turn: begin, then round after round until each has its outcome.
+        """Apply the changes of one turn.
 
         Args:
             changes: With distinct record keys.
@@ -164,86 +153,170 @@ class Engine:
 
     def _begin(self, batch: Batch, *, again: bool) -> None:
         """Take products from the cache, and read records where they decide what is to be done."""
-        pending, changes = batch.pending, batch.pending.by_key
-        if not self._patient:
-            rivals = self.client.rivals
-            if any(rivals.are_met_on(p, _AVOIDED_SECONDS) for p in pending.product_ids):
-                pending.give_up_all("CONTENTION", "rivals were met on a product a moment ago")
-            else:
-                # A copy that is stale would cost the only attempt.
-                batch.read([*pending.product_ids, *changes])
-            return
-        if self.lanes.most:
-            self.lanes.demand.observe_orders(change.decrements for change in changes.values())
-        batch.take_from_cache(pending.product_ids)
+        changes = batch.pending.by_key
+        batch.take_from_cache(batch.pending.product_ids)
+        self.source.begin(batch)
         # A command depends on the status of its order, a duplicate on what the first has written. Nothing is written or
         # rejected on the word of a stale copy, but it would cost another round.
         is_recent = again or not all(change.product_ids for change in changes.values())
-        if is_recent or self._replays_expected_for:
+        if not batch.has_read_records and (is_recent or self._replays_expected_for):
             batch.read([*changes], consistent_records=is_recent)
 
     def _round(self, batch: Batch) -> None:
-        """Plan the pending changes, commit the plan, and apply the results."""
-        pending = batch.pending
-        # While a table is short of capacity, this process slows down.
-        pace = self.client.pace.wait if self._patient else 0.0
-        is_late = pace > 0 and not self.client.pause(pace, batch.deadline)
-        if is_late or batch.deadline.remaining() <= 0:
-            pending.give_up_all("OUT_OF_TIME", "no time was left for another round")
+        """Pace, find, plan, commit, settle."""
+        if not self._keep_pace(batch):
             return
-        if not any(batch.throttled.isdisjoint(change.product_ids) for change in pending):
-            # All other changes have their outcomes.
-            batch.throttled.clear()
-        planned, attempts, has_lost = None, list[Attempt](), True
+        batch.retry_throttled_last()
+        planned, progress = Plan(), _Progress.LOST
         try:
-            move = (lambda chains: self._move(batch, chains)) if self._patient else None
-            found = supply(self.client, self.lanes, batch, move)
+            found = self.source.find(batch, lambda moves: self._move(batch, moves))
             if found is not None:
-                unknown = set(pending.product_ids) - found.allocation.rows.keys()
-                out_of_reach = (batch.leased | unknown) - found.sources.keys()
-                blocked = out_of_reach | batch.unreadable.keys() | batch.throttled
-                planned = plan(list(pending), found, blocked, batch.limits)
-                rejects = any(
-                    decision.rejection is not None
-                    for transaction in planned.transactions
-                    for decision in transaction.decisions
-                )
-                if batch.from_cache and (planned.short or rejects):
-                    # Before it rejects or reclaims anything, the engine reads cached products.
+                planned = self._plan(batch, found)
+                if batch.relies_on_cache(planned):
                     batch.read_cached()
                     return
-                attempts = self._send(batch, planned.chains)
-                has_lost = self._apply_results(batch, attempts)
-                batch.give_up_undecidable(planned.deferred)
+                progress = self._commit(batch, planned)
         except StoreError as error:
-            pending.fail(error)
+            batch.pending.fail(error)
         finally:
-            end_visit(self.client, self.lanes, batch)
-        has_decided = any(attempt.transaction.decisions for attempt in attempts)
-        if not self._patient and (has_lost or not has_decided):
-            pending.give_up_all("CONTENTION", "it would have to wait for others")
-        elif has_lost:
-            self._back_off(batch)
-        elif not has_decided:
-            self._unblock(batch, planned)
+            self.source.end_round(batch)
+        self._settle(batch, planned, progress)
 
-    def _unblock(self, batch: Batch, planned: Plan | None) -> None:
-        """Act where nothing could be decided: mark short products for reclaiming, or wait for what is in the way."""
-        pending = batch.pending
-        short = planned.short - batch.to_reclaim if planned is not None else frozenset()
-        # What orders lack is recalled by the next visit. Only what has to be in the row is reclaimed.
-        if short and not short.issubset(pending.need if self.lanes.most else {}):
-            batch.to_reclaim |= short
+    # ------------------------------------------------------------------ pace
+
+    def _keep_pace(self, batch: Batch) -> bool:
+        """While a table is short of capacity, slow down. Returns whether time is left for a round."""
+        pause = self.client.pace.wait if self.client.policy.repeats else 0.0
+        is_late = pause > 0 and not self.client.pause(pause, batch.deadline)
+        if is_late or batch.deadline.remaining() <= 0:
+            batch.pending.give_up_all("OUT_OF_TIME", "no time was left for another round")
+            return False
+        return True
+
+    # ------------------------------------------------------------------ plan
+
+    def _plan(self, batch: Batch, found: Supply) -> Plan:
+        """Decide the pending changes, as far as nothing is in their way."""
+        return plan(list(batch.pending), found, batch.blocked(found), batch.limits)
+
+    # ------------------------------------------------------------------ commit
+
+    def _commit(self, batch: Batch, planned: Plan) -> _Progress:
+        """Commit a plan, and give up changes that it deferred and that no wait can help."""
+        attempts = self._send(batch, planned.chains)
+        batch.give_up_undecidable(planned.deferred)
+        if any(attempt.is_lost for attempt in attempts):
+            return _Progress.LOST
+        has_decisions = any(attempt.transaction.decisions for attempt in attempts)
+        return _Progress.DECIDED if has_decisions else _Progress.BLOCKED
+
+    def _move(self, batch: Batch, moves: Sequence[Chain]) -> bool:
+        """Commit moves of a source. Returns whether all of them are durable."""
+        return all(attempt.error is None for attempt in self._send(batch, moves))
+
+    def _send(self, batch: Batch, chains: Sequence[Chain]) -> list[Attempt]:
+        """Send transactions, and learn from each."""
+        # Where all are about one product, none can go on without it.
+        skips_throttled = len(batch.pending.product_ids) != 1
+        attempts = send(self.client, chains, batch.deadline, skips_throttled=skips_throttled)
+        for attempt in attempts:
+            batch.count_attempt(attempt)
+            self.source.observe(batch, attempt)
+        # First the durable ones: an error of one chain must not return changes that another has applied.
+        for attempt in attempts:
+            if attempt.error is None:
+                self._apply_success(batch, attempt)
+        for attempt in attempts:
+            if attempt.error is not None:
+                attempt.is_lost = self._apply_failure(batch, attempt, attempt.error)
+        decisions = (d for a in attempts if a.error is None for d in a.transaction.decisions)
+        batch.reject_unwritten([d for d in decisions if not d.has_record])
+        return attempts
+
+    def _apply_success(self, batch: Batch, attempt: Attempt) -> None:
+        """Keep the products as an applied transaction left them, and settle its changes."""
+        stock_after = attempt.transaction.stock_after
+        for product_id, product in attempt.transaction.after.items():
+            batch.observe(product_id, product)
+            self._cache.observe_write(product)
+        for decision in attempt.transaction.decisions:
+            if not decision.has_record:
+                # Nothing was written that would have met its record.
+                continue
+            if decision.rejection is not None:
+                outcome = rejected(decision.rejection, is_written=True)
+            else:
+                changed = {product_id: stock_after[product_id] for product_id in decision.deltas}
+                outcome = ChangeOutcome(
+                    Verdict.APPLIED, applied=decision.change, after=changed, at=attempt.at
+                )
+            batch.pending.settle(decision.change, outcome)
+
+    def _apply_failure(self, batch: Batch, attempt: Attempt, error: StoreError) -> bool:
+        """Learn from a failed transaction. Returns whether it lost against rivals, and so should wait."""
+        pending, failed = batch.pending, attempt.transaction
+        for product_id in failed.after:
+            self._cache.forget(product_id)
+        reasons = error.reasons if isinstance(error, TransactionCancelledError) else ()
+        has_lost = [self._apply_reason(batch, reason) for reason in reasons]
+        undecided = pending.still_pending(decision.change for decision in failed.decisions)
+        verdict, code = verdict_of(error)
+        if verdict is Verdict.RETURNED:
+            pending.give_up(undecided, code, str(error))
+            return False
+        if verdict is Verdict.UNAVAILABLE:
+            pending.fail(error)
+            return False
+        for change in undecided:
+            pending.count_retries(change, 1)
+        if verdict is Verdict.POISON and len(undecided) > 1:
+            # Halve the transactions until the offending change stands alone.
+            batch.limits = replace(batch.limits, changes=(len(undecided) + 1) // 2)
+        elif verdict is Verdict.POISON:
+            for change in undecided:
+                pending.settle(change, ChangeOutcome(Verdict.POISON, cause=code, detail=str(error)))
+        return any(has_lost)
+
+    def _apply_reason(self, batch: Batch, reason: CancellationReason) -> bool:
+        """Learn why one action was cancelled. Returns whether it lost, and its change has to be planned again."""
+        code, product_id = reason.code, reason.product_id
+        if code == CONDITION_FAILED and reason.kind is ActionKind.RECORD:
+            return batch.learn(reason.action.subject, reason.found)  # type: ignore[union-attr,arg-type]
+        if reason.kind is ActionKind.PRODUCT:
+            if code in _LOST:
+                self.client.rivals.observe(product_id)
+            if code == CONDITION_FAILED:
+                batch.observe(product_id, reason.found)  # type: ignore[arg-type]  # of a product's row
+            elif code == RIVAL:
+                batch.forget(product_id)
+            elif code in THROTTLED:
+                batch.set_aside([product_id])
+            elif code in INVALID:
+                batch.mark_unwritable(product_id, reason.message)
+        return code in _LOST
+
+    # ------------------------------------------------------------------ settle
+
+    def _settle(self, batch: Batch, planned: Plan, progress: _Progress) -> None:
+        """Wait before the next round where this one could decide nothing, or give up."""
+        if progress is _Progress.DECIDED:
+            return
+        if not self.client.policy.repeats:
+            batch.pending.give_up_all("CONTENTION", "it would have to wait for others")
+        elif progress is _Progress.LOST:
+            self._back_off(batch)
+        elif self.source.fetches(batch, planned.short):
+            return
         elif batch.throttled:
             batch.throttled.clear()
             self._back_off(batch)
-        elif leased := batch.leased.intersection(pending.product_ids):
+        elif leased := batch.leased.intersection(batch.pending.product_ids):
             self._wait_for_lease(batch, leased)
         else:
             self._back_off(batch)
 
     def _wait_for_lease(self, batch: Batch, leased: set[str]) -> None:
-        """Wait until a lease is over. Reads only rows: the depot has no more of the product."""
+        """Wait until a lease is over. Reads only rows: the units of a leased product are all there."""
         while leased <= batch.leased:
             waits = [left for change in batch.pending if (left := batch.lease_left(change)) > 0]
             if not waits or max(waits) > batch.deadline.remaining():
@@ -267,105 +340,6 @@ class Engine:
             batch.stats.backoffs.append(delay)
         else:
             batch.pending.give_up_all("CONTENTION", "no time left for another attempt")
-
-    # ------------------------------------------------------------------ committing, and learning
-
-    def _send(self, batch: Batch, chains: Sequence[Chain]) -> list[Attempt]:
-        # Where all are about one product, none can go on without it.
-        skips_throttled = len(batch.pending.product_ids) != 1
-        attempts = send(self.client, chains, batch.deadline, skips_throttled=skips_throttled)
-        for attempt in attempts:
-            batch.stats.add(attempt.stats)
-            if repeated := len(attempt.stats.backoffs):
-                for decision in attempt.transaction.decisions:
-                    batch.pending.count_retries(decision.change, repeated)
-        return attempts
-
-    def _move(self, batch: Batch, chains: Sequence[Chain]) -> bool:
-        """Commit moves of a visit. Returns whether all of them are durable."""
-        attempts = self._send(batch, chains)
-        self._apply_results(batch, attempts)
-        return all(attempt.error is None for attempt in attempts)
-
-    def _apply_results(self, batch: Batch, attempts: Sequence[Attempt]) -> bool:
-        """Apply the results of all attempts. Returns whether one of them lost against rivals."""
-        # First the durable ones: an error of one chain must not return changes that another has applied.
-        durable = [attempt for attempt in attempts if attempt.error is None]
-        for attempt in durable:
-            self._apply_success(batch, attempt.transaction, attempt.at)
-        lost = [
-            self._apply_failure(batch, attempt.transaction, attempt.error)
-            for attempt in attempts
-            if attempt.error is not None
-        ]
-        decisions = (d for attempt in durable for d in attempt.transaction.decisions)
-        batch.reject_unwritten([d for d in decisions if not d.has_record])
-        return any(lost)
-
-    def _apply_success(self, batch: Batch, committed: Transaction, at: str) -> None:
-        """Take over the products of an applied transaction, and settle its changes."""
-        stock_after = committed.stock_after
-        self.lanes.observe_commit(committed)
-        for product_id, product in committed.after.items():
-            batch.observe(product_id, product)
-            self._cache.observe_write(product)
-        for decision in committed.decisions:
-            change = decision.change
-            if not decision.has_record:
-                # Nothing was written that would have met its record.
-                continue
-            if decision.rejection is not None:
-                outcome = rejected(decision.rejection, is_written=True)
-            else:
-                changed = {product_id: stock_after[product_id] for product_id in decision.deltas}
-                outcome = ChangeOutcome(Verdict.APPLIED, applied=change, after=changed, at=at)
-                if self.lanes.most and changed:
-                    batch.stats.from_lanes.append(all(map(self.lanes.is_own, changed.values())))
-            batch.pending.settle(change, outcome)
-
-    def _apply_failure(self, batch: Batch, failed: Transaction, error: StoreError) -> bool:
-        """Take over what a failed transaction tells. Returns whether it lost against rivals, and so should wait."""
-        pending = batch.pending
-        for product_id in failed.after:
-            self._cache.forget(product_id)
-        self.lanes.observe_failure(failed)
-        reasons = error.reasons if isinstance(error, TransactionCancelledError) else ()
-        has_lost = [self._apply_reason(batch, reason) for reason in reasons]
-        undecided = pending.still_pending(decision.change for decision in failed.decisions)
-        verdict, code = verdict_of(error)
-        if verdict is Verdict.RETURNED:
-            pending.give_up(undecided, code, str(error))
-            return False
-        if verdict is Verdict.UNAVAILABLE:
-            pending.fail(error)
-            return False
-        for change in undecided:
-            pending.count_retries(change, 1)
-        if verdict is Verdict.POISON and len(undecided) > 1:
-            # Halve the transactions until the offending change stands alone.
-            batch.limits = replace(batch.limits, changes=(len(undecided) + 1) // 2)
-        elif verdict is Verdict.POISON:
-            for change in undecided:
-                pending.settle(change, ChangeOutcome(Verdict.POISON, cause=code, detail=str(error)))
-        return any(has_lost)
-
-    def _apply_reason(self, batch: Batch, reason: CancellationReason) -> bool:
-        """Take over why one action was cancelled. Returns whether it lost, and its change has to be planned again."""
-        code, product_id = reason.code, reason.product_id
-        if code == CONDITION_FAILED and reason.kind is ActionKind.RECORD:
-            return batch.learn(reason.action.subject, reason.found)  # type: ignore[union-attr,arg-type]
-        if reason.kind is ActionKind.PRODUCT:
-            if code in _LOST:
-                self.client.rivals.observe(product_id)
-            if code == CONDITION_FAILED:
-                batch.observe(product_id, reason.found)  # type: ignore[arg-type]  # of a product's row
-            elif code == RIVAL:
-                batch.forget(product_id)
-            elif code in THROTTLED:
-                batch.set_aside([product_id])
-            elif code in INVALID:
-                batch.mark_unwritable(product_id, reason.message)
-        return code in _LOST
 
 
 def _held_back(change: Change, unfinished: Mapping[Any, Verdict]) -> ChangeOutcome | None:

@@ -1,11 +1,10 @@
-"""What a warm process remembers from one batch to the next: of rivals, of the line at the depot, of throttles, and products.
+"""What a warm process remembers from one batch to the next: of rivals, of throttles, and of products.
 
 It may be wrong: every write is conditioned on what was read.
 """
 
 from __future__ import annotations
 
-import math
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,29 +16,8 @@ from inventory_orders.domain.product import Product
 K = TypeVar("K")
 V = TypeVar("V")
 
-# Average wait in seconds that is assumed at the first conflict: about one commit of a rival.
-_FIRST_WAIT = 0.02
-
 # How long a product counts as contested after a write of its row was lost.
 _CONTESTED_SECONDS = 10.0
-
-# How long the last observed wait at the depot counts.
-_LINE_SECONDS = 5.0
-
-# Requests for one visit, of all that wait together. While the depot lies idle, all of them do.
-_REQUESTS = 10.0
-
-# Age cap, in mean waits: keeps messages that were delayed for another reason from starving the others.
-_AGE_CAP = 4.0
-
-# The least average wait that is believed, in seconds, and the weight of each new observation, above the average and
-# below it: a line grows at once and shrinks slowly.
-_MIN_WAIT = 0.005
-_WEIGHT_ABOVE = 0.2
-_WEIGHT_BELOW = 0.1
-
-# Mean age of those that wait, as a part of the average wait: E[w^2] / (2 E[w]^2) of Rayleigh's distribution.
-_MEAN_AGE = 2 / math.pi
 
 # The pace: seconds between two attempts. What is throttled again and again comes to the longest pace within seconds: 50 workers on
 # a new table need some 6 s each.
@@ -98,60 +76,6 @@ class Rivals:
         """Whether rivals were met on the product's row in the last seconds."""
         met_at = self._met_at.get(product_id)
         return met_at is not None and self._clock.monotonic() - met_at <= seconds
-
-
-class DepotLine:
-    """The line at the depot: estimates the wait, and decides when to ask again.
-
-    With equal chances at each release, a few would always wait several times the average. Here the rate at which a
-    process asks grows with the time that it has waited, so that waits follow Rayleigh's distribution: the slowest of a
-    hundred waits 2.4 times the average, not 4.6 times. The rate's growth follows from the average wait, which all processes
-    read from the same attribute: each lease tells how long its owner waited (`lockWait`).
-
-    Args:
-        clock: Source of time.
-        random: Source of numbers in [0, 1).
-    """
-
-    def __init__(self, clock: Clock, random: Callable[[], float]) -> None:
-        self._clock = clock
-        self._random = random
-        self._seen_at = -math.inf
-        self._wait = 0.0
-
-    def observe(self, wait: float) -> None:
-        """Take note that a process, perhaps this one, got the depot after so many seconds in line."""
-        average = self.average_wait or _FIRST_WAIT
-        weight = _WEIGHT_ABOVE if wait > average else _WEIGHT_BELOW
-        self._wait, self._seen_at = average + weight * (wait - average), self._clock.monotonic()
-
-    @property
-    def average_wait(self) -> float:
-        """Average wait in seconds; 0 if no process waited lately."""
-        is_known = self._clock.monotonic() - self._seen_at <= _LINE_SECONDS
-        return self._wait if is_known else 0.0
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether a visit waits for less than one commit of a rival."""
-        return self.average_wait < _FIRST_WAIT
-
-    def next_delay(self, age: float) -> float:
-        """Seconds until the next request for the depot.
-
-        A Poisson process whose rate is c times the time waited. n in line, which wait W on average, then ask
-        n * c * _MEAN_AGE * W times a second, while n / W visits are made. So c = requests / (_MEAN_AGE * W^2).
-
-        Args:
-            age: Seconds since the depot was first wanted, waits that came to nothing included.
-        """
-        if not self.average_wait:
-            return 0.0
-        wait = max(self.average_wait, _MIN_WAIT)
-        age = min(age, _AGE_CAP * wait)
-        exponential = -math.log(1.0 - self._random())
-        step = 2 * _MEAN_AGE * wait**2 * exponential / _REQUESTS
-        return math.sqrt(age**2 + step) - age
 
 
 class Pace:

@@ -11,7 +11,7 @@ from typing import TypeVar
 from inventory_orders.clock import Clock, Deadline, SystemClock
 from inventory_orders.domain.order_record import OrderKey, OrderRecord
 from inventory_orders.domain.product import Product
-from inventory_orders.engine.memory import DepotLine, Pace, Rivals
+from inventory_orders.engine.memory import Pace, Rivals
 from inventory_orders.errors import (
     ContentionError,
     OutcomeUnknownError,
@@ -56,11 +56,7 @@ class CommitStats:
         changes_per_transaction: One for each committed transaction.
         lease_wait: Time spent waiting for the leases of others.
         low_stock: Products that ceased to be `ACTIVE` because of their stock.
-        loans_lost: One for each loan of a row to the depot that was tried: whether its transaction was cancelled.
-        units_lent: Units that rows lent to the depot.
-        recalls: How often units were moved from lanes to the depot or to their rows, because they were needed there.
-        depot_waits: One for each visit of the depot, and each that was given up: how long the line was.
-        from_lanes: One for each placed order of a process that uses lanes: whether all of it came from its own.
+        of_source: What the source of units measured, by metric.
     """
 
     version_conflicts: list[bool] = field(default_factory=list)
@@ -72,16 +68,19 @@ class CommitStats:
     changes_per_transaction: list[int] = field(default_factory=list)
     lease_wait: float = 0.0
     low_stock: list[Product] = field(default_factory=list)
-    loans_lost: list[bool] = field(default_factory=list)
-    units_lent: int = 0
-    recalls: int = 0
-    depot_waits: list[float] = field(default_factory=list)
-    from_lanes: list[bool] = field(default_factory=list)
+    of_source: dict[str, list[float]] = field(default_factory=dict)
 
     def add(self, other: CommitStats) -> None:
         """Add the cost of another part of the work."""
         for part in fields(self):
-            setattr(self, part.name, getattr(self, part.name) + getattr(other, part.name))
+            if part.name != "of_source":
+                setattr(self, part.name, getattr(self, part.name) + getattr(other, part.name))
+        for metric, values in other.of_source.items():
+            self.note(metric, *values)
+
+    def note(self, metric: str, *values: float) -> None:
+        """Note measurements of the source of units, in the unit of the metric."""
+        self.of_source.setdefault(metric, []).extend(values)
 
 
 class RetryingClient:
@@ -101,7 +100,6 @@ class RetryingClient:
 
     Attributes:
         rivals: The products on which rivals were met.
-        line: How long the line at the depot is.
         pace: How fast the tables let this process go.
     """
 
@@ -117,7 +115,6 @@ class RetryingClient:
         self.clock = clock = clock or SystemClock()
         self.executor = executor
         self.rivals = Rivals(clock)
-        self.line = DepotLine(clock, policy.random)
         self.pace = Pace(clock, policy.random)
 
     def write(

@@ -29,12 +29,14 @@ class Attempt:
         transaction: What was sent.
         at: When, as its records say; empty before.
         error: Why it was not applied; None if it was.
+        is_lost: Whether a concurrent writer was faster, or a table was short of capacity.
         stats: What it took.
     """
 
     transaction: Transaction
     at: str = ""
     error: StoreError | None = None
+    is_lost: bool = False
     stats: CommitStats = field(default_factory=CommitStats)
 
 
@@ -90,11 +92,7 @@ def _send(
         )
     except StoreError as error:
         attempt.error = error
-        if isinstance(error, TransactionCancelledError):
-            stats.loans_lost += [True] * len(transaction.lent)
         return
-    stats.loans_lost += [False] * len(transaction.lent)
-    stats.units_lent += sum(transaction.lent.values())
     if transaction.decisions:
         stats.changes_per_transaction.append(len(transaction.decisions))
     stats.low_stock += [

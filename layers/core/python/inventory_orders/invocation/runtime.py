@@ -15,6 +15,7 @@ from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.errors import ConfigurationError, UnsupportedEventError
 from inventory_orders.invocation import sqs
 from inventory_orders.invocation.sqs import QueueAccess, QueueUrls
+from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, WORST_CASE_SECONDS_OF_ONE_CALL, Store
 from inventory_orders.store.tables import Table
 
@@ -110,23 +111,27 @@ class Process:
     @cached_property
     def engine(self) -> Engine:
         """The engine, without a lane of its own."""
-        from inventory_orders.engine.loop import Engine  # noqa: PLC0415 - not all functions need it
+        from inventory_orders.lanes.source import engine_with_lanes  # noqa: PLC0415 - not all functions need it
 
-        return Engine(self.store, executor=executor())
+        return engine_with_lanes(self.store, executor=executor())
 
     @cached_property
     def engine_with_lanes(self) -> Engine:
         """The engine with a lane of its own, of a worker that places orders."""
-        from inventory_orders.engine.loop import Engine  # noqa: PLC0415
+        from inventory_orders.lanes.source import engine_with_lanes  # noqa: PLC0415
 
-        return Engine(self.store, executor=executor(), lanes=self._whole_number("LANES"))
+        lanes = self._whole_number("LANES")
+        return engine_with_lanes(self.store, executor=executor(), lanes=lanes)
 
     @cached_property
     def impatient_engine(self) -> Engine:
         """The engine that never waits: it returns whatever it cannot have at once."""
         from inventory_orders.engine.loop import Engine  # noqa: PLC0415
+        from inventory_orders.engine.retrying_client import RetryingClient  # noqa: PLC0415
+        from inventory_orders.engine.source import UncontestedRows  # noqa: PLC0415
 
-        return Engine(self.store, patient=False)
+        client = RetryingClient(self.store, RetryPolicy(max_attempts=1))
+        return Engine(client, UncontestedRows())
 
     @cached_property
     def atomic_decrement(self) -> AtomicDecrement:

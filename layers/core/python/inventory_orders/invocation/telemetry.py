@@ -171,21 +171,15 @@ def emit_stats(stats: CommitStats, failure: StoreError | None = None) -> None:
             extra={"error": str(failure)},
         )
     add("ConditionalWrites", len(stats.version_conflicts))
-    add("Recalls", stats.recalls)
     add("LeaseWait", stats.lease_wait * 1000)
-    if stats.loans_lost:
-        add("Loans", stats.loans_lost.count(False))
-        add("UnitsLent", stats.units_lent)
     each: dict[str, Sequence[float]] = {
+        **stats.of_source,
         "VersionConflict": stats.version_conflicts,
         "TransactionConflict": stats.transaction_conflicts,
         "Retries": stats.retries,
         "RetriesExhausted": stats.exhausted,
         "RetryBackoffTime": [seconds * 1000 for seconds in stats.backoffs],
         "CommitLatency": [seconds * 1000 for seconds in stats.commit_latencies],
-        "LoansLost": stats.loans_lost,
-        "DepotWait": [seconds * 1000 for seconds in stats.depot_waits],
-        "OrdersFromLanes": stats.from_lanes,
     }
     for name, values in each.items():
         add(name, *values)

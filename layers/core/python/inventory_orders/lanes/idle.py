@@ -23,7 +23,7 @@ from inventory_orders.errors import (
     StoreError,
     ThrottledError,
 )
-from inventory_orders.lanes.lane import acquire_depot, release_depot
+from inventory_orders.lanes.depot import Depot
 from inventory_orders.lanes.recall import reclaim
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.actions import transaction_actions
@@ -99,6 +99,7 @@ class _IdleReturn:
 
     def __init__(self, client: RetryingClient, deadline: Deadline) -> None:
         self._client = client
+        self._depot = Depot(client)
         self._deadline = deadline
         self._stats = CommitStats()
         self._lanes_in_use: set[int] = set()
@@ -109,40 +110,44 @@ class _IdleReturn:
 
     def empty_lanes(self) -> None:
         """Move the units of lanes without a live lease to the depot. A lane that was never leased has no pages."""
-        now = self._client.clock.now().timestamp()
-        leases = self._client.call(
-            lambda: read_lane_leases(self._client.store, range(1, MAX_LANES + 1)), self._deadline
-        )
-        self._lanes_in_use = {lease.lane for lease in leases if lease.ends_at > now}
-        idle = sorted({lease.lane for lease in leases} - self._lanes_in_use)
+        idle = self._idle_lanes()
         pages = self._pages(PageKey(lane, number) for lane in idle for number in range(PAGES))
         for lane in idle:
             held = [key for key, page in pages.items() if key.lane == lane and page.entries]
             if held and self._empty_lane(held):
                 self.report.lanes.append(lane)
 
+    def _idle_lanes(self) -> list[int]:
+        """The lanes that were leased once and are not now."""
+        now = self._client.clock.now().timestamp()
+        leases = self._client.call(
+            lambda: read_lane_leases(self._client.store, range(1, MAX_LANES + 1)), self._deadline
+        )
+        self._lanes_in_use = {lease.lane for lease in leases if lease.ends_at > now}
+        return sorted({lease.lane for lease in leases} - self._lanes_in_use)
+
     def _empty_lane(self, keys: Sequence[PageKey]) -> bool:
         """Move the units of a lane's pages to the depot, in one transaction.
 
         Returns whether it was written: not if there was nothing to write, or a rival or a throttle came in between.
         """
-        visit = acquire_depot(self._client, self._deadline, self._stats)
-        is_written = False
+        visit = self._depot.acquire(self._deadline, self._stats)
         try:
             allocation = self._given_back(keys)
-            if allocation.touched:
-                transaction = replace(Transaction.of(allocation), release=visit)
-                now = self._client.clock.now()
-                actions = transaction_actions(transaction, now)
-                self._client.write(actions, self._deadline, self._stats)
-                is_written = True
+            if not allocation.touched:
+                return False
+            transaction = replace(Transaction.of(allocation), release=visit)
+            now = self._client.clock.now()
+            actions = transaction_actions(transaction, now)
+            self._client.write(actions, self._deadline, self._stats)
+            self._depot.lease = None
+            return True
         except TransactionCancelledError as lost:
             if not lost.codes <= TRANSIENT | {CONDITION_FAILED}:
                 raise
+            return False
         finally:
-            if not is_written:
-                release_depot(self._client, visit, self._deadline, self._stats)
-        return is_written
+            self._depot.release(self._deadline, self._stats)
 
     def _given_back(self, keys: Sequence[PageKey]) -> Allocation:
         in_depot = [PageKey(DEPOT, key.number) for key in keys]
@@ -190,7 +195,7 @@ class _IdleReturn:
             known = self._known(found, snapshot.products)
             idle = [row for row in known if row.lent_to.isdisjoint(self._lanes_in_use)]
             try:
-                done = reclaim(self._client, idle, self._deadline, self._stats)
+                done = reclaim(self._depot, idle, self._deadline, self._stats)
             except CorruptItemError as error:
                 self.problems.append(str(error))
                 return

@@ -16,9 +16,9 @@ from inventory_orders.domain.allocation import Allocation, Update
 from inventory_orders.domain.allotments import DEPOT, LaneLease, Page, PageKey
 from inventory_orders.domain.planner import Limits, Transaction
 from inventory_orders.domain.product import Product
-from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
+from inventory_orders.engine.retrying_client import CommitStats, read_all
 from inventory_orders.errors import CorruptItemError, ThrottledError
-from inventory_orders.lanes.lane import acquire_depot, release_depot
+from inventory_orders.lanes.depot import Depot
 from inventory_orders.portions import in_portions
 from inventory_orders.store.actions import Action, ActionKind, transaction_actions
 from inventory_orders.store.cancellations import (
@@ -26,6 +26,7 @@ from inventory_orders.store.cancellations import (
     INVALID,
     THROTTLED,
     TRANSIENT,
+    CancellationReason,
     TransactionCancelledError,
 )
 from inventory_orders.store.rows import Key
@@ -71,19 +72,19 @@ class Reclaim:
 
 
 def recall(
-    client: RetryingClient,
+    depot: Depot,
     product_ids: Iterable[str],
     deadline: Deadline,
     stats: CommitStats,
     lanes: Collection[int],
     to_row: Reclaim | None = None,
 ) -> Recalled:
-    """Move what lanes hold of products to the depot, or on to their rows. The caller holds the depot's lease.
+    """Move what lanes hold of products to the depot, or on to their rows.
 
     Leaves alone products that are gone, throttled, or under another's live lease.
 
     Args:
-        client: Sends the requests.
+        depot: The depot, whose lease the caller holds and keeps.
         product_ids: The products.
         deadline: When to give up.
         stats: Where to note what it took.
@@ -95,11 +96,11 @@ def recall(
         ThrottledError: Rivals or throttles were in the way of every attempt.
         StoreError: DynamoDB failed. It is not known what was done.
     """
-    return _Recall(client, deadline, stats, to_row).run(list(product_ids), lanes)
+    return _Recall(depot, deadline, stats, to_row).run(list(product_ids), lanes)
 
 
 def reclaim(
-    client: RetryingClient,
+    depot: Depot,
     products: Iterable[Product],
     deadline: Deadline,
     stats: CommitStats,
@@ -110,7 +111,7 @@ def reclaim(
     Leaves alone products without `lent_to`, and those under another's longer lease.
 
     Args:
-        client: Sends the requests.
+        depot: The depot, which is visited for it.
         products: As the caller has read them.
         deadline: When to give up.
         stats: Where to note what it took.
@@ -121,52 +122,45 @@ def reclaim(
         ThrottledError: No time was left, or rivals were in the way of every attempt.
         StoreError: DynamoDB failed. It is not known what was done.
     """
-    done = Recalled()
-    wanted = {product.product_id: product for product in products if product.lent_to}
-    visits = 0
+    done, client, visits = Recalled(), depot.client, 0
+    wanted = [product for product in products if product.lent_to]
     while wanted:
-        visit = _Recall(client, deadline, stats, to_row, acquire_depot(client, deadline, stats))
+        depot.acquire(deadline, stats)
+        visit = _Recall(depot, deadline, stats, to_row, ends_visit=True)
         try:
-            lanes = {lane for product in wanted.values() for lane in product.lent_to}
-            recalled = visit.run(list(wanted), lanes)
+            lanes = {lane for product in wanted for lane in product.lent_to}
+            recalled = visit.run([product.product_id for product in wanted], lanes)
         finally:
-            if visit.release is not None:
-                release_depot(client, visit.release, deadline, stats)
+            depot.release(deadline, stats)
         done.rows |= recalled.rows
         done.pages |= recalled.pages
-        wanted = {
-            product_id: row
-            for product_id in recalled.still_lent
-            if (row := recalled.rows[product_id]) is not None and visit.is_free(row)
-        }
+        rows = (recalled.rows[product_id] for product_id in recalled.still_lent)
+        wanted = [row for row in rows if row is not None and visit.is_free(row)]
         visits += 1
         if wanted and not client.pause(client.policy.backoff(visits), deadline):
-            raise ThrottledError(
-                "CONTENTION", f"no time was left to reclaim {', '.join(sorted(wanted))}"
-            )
+            ids = ", ".join(sorted(row.product_id for row in wanted))
+            raise ThrottledError("CONTENTION", f"no time was left to reclaim {ids}")
     return done
 
 
 class _Recall:
-    """One recall: what it knows of rows and pages, and its attempts.
-
-    Attributes:
-        release: The depot's lease, if it still has to be released.
-    """
+    """One recall: what it knows of rows and pages, and its attempts."""
 
     def __init__(
         self,
-        client: RetryingClient,
+        depot: Depot,
         deadline: Deadline,
         stats: CommitStats,
-        to_row: Reclaim | None = None,
-        release: LaneLease | None = None,
+        to_row: Reclaim | None,
+        *,
+        ends_visit: bool = False,
     ) -> None:
-        self.release = release
-        self._client = client
+        self._depot = depot
+        self._client = depot.client
         self._deadline = deadline
         self._stats = stats
         self._to_row = to_row
+        self._ends_visit = ends_visit
         self._owner = to_row.owner if to_row is not None else ""
         self._known = Recalled()
         self._corrupt: dict[Key, CorruptItemError] = {}
@@ -175,21 +169,16 @@ class _Recall:
 
     def run(self, product_ids: Sequence[str], lanes: Iterable[int]) -> Recalled:
         """Recall products, in as many attempts as it takes, up to a limit. Reads pages of these lanes with their rows."""
-        self._stats.recalls += 1
+        self._stats.note("Recalls", 1)
         hints = [PageKey.of(lane, p) for lane in {DEPOT, *lanes} for p in product_ids]
         problems: list[CorruptItemError] = []
         for attempt in range(_ATTEMPTS):
             self._read([*product_ids, *hints])
-            concerned = [
-                row for row in self._known.rows.values() if row and self._needs_recall(row)
-            ]
-            hints = _pages_of(concerned)
+            rows = [row for row in self._known.rows.values() if row and self._needs_recall(row)]
+            hints = _pages_of(rows)
             self._read(hints)
-            pages = self._known.pages.values()
-            allocation = Allocation(self._known.rows, pages, self._owner)
-            found = {row.product_id: self._problem(row, allocation) for row in concerned}
-            problems = [problem for problem in found.values() if problem is not None]
-            sound = [row for row in concerned if found[row.product_id] is None]
+            allocation = Allocation(self._known.rows, self._known.pages.values(), self._owner)
+            sound, problems = self._examine(rows, allocation)
             avoid = self._busy if attempt % 2 else frozenset[int]()
             transactions = list(self._transactions(allocation, sound, avoid, problems))
             if transactions and not self._commit(transactions):
@@ -209,6 +198,18 @@ class _Recall:
         """Whether lanes may hold units of a product, and it is free to be written."""
         lanes = row.lent_to if self._to_row is not None else row.lent_to - {DEPOT}
         return bool(lanes) and row.product_id not in self._throttled and self.is_free(row)
+
+    def _examine(
+        self, rows: Iterable[Product], allocation: Allocation
+    ) -> tuple[list[Product], list[CorruptItemError]]:
+        """Divide rows into those that can be recalled, and the problems of the others."""
+        sound, problems = list[Product](), list[CorruptItemError]()
+        for row in rows:
+            if (problem := self._problem(row, allocation)) is None:
+                sound.append(row)
+            else:
+                problems.append(problem)
+        return sound, problems
 
     def _problem(self, row: Product, allocation: Allocation) -> CorruptItemError | None:
         """The reason why a product cannot be recalled: a corrupt item, or a page with units of another incarnation.
@@ -272,32 +273,44 @@ class _Recall:
         problems: list[CorruptItemError],
     ) -> Iterator[Transaction]:
         """The transactions of a recall, each built on those before it and filled as far as it takes whole products."""
-        limits = Limits()
+        for row, lanes, is_reclaimed in self._moves(allocation, rows, avoid):
+            if not is_reclaimed and not row.may_be_lent:
+                problems.append(CorruptItemError(_TOO_LOW.format(row), "CORRUPT_PRODUCT"))
+                continue
+            if allocation.touched and self._is_full(allocation, row.product_id, lanes):
+                yield Transaction.of(allocation)
+            allocation.recall(row.product_id, lanes)
+            if is_reclaimed:
+                allocation.reclaim(row.product_id)
+        if allocation.touched:
+            yield Transaction.of(allocation)
+
+    def _moves(
+        self, allocation: Allocation, rows: Sequence[Product], avoid: Collection[int]
+    ) -> Iterator[tuple[Product, list[int], bool]]:
+        """Rows with the lanes to recall them from, as the moves before left them, and whether the row reclaims all."""
         for product_id, lanes in _pieces(allocation, rows, avoid):
             row = allocation.row(product_id)
             mine = sorted(row.lent_to.intersection(lanes))
             is_reclaimed = self._to_row is not None and row.lent_to <= {DEPOT, *lanes}
-            if not mine and not (is_reclaimed and row.lent_to):
-                continue
-            if not is_reclaimed and not row.may_be_lent:
-                problems.append(CorruptItemError(_TOO_LOW.format(row), "CORRUPT_PRODUCT"))
-                continue
-            pages = (PageKey.of(lane, product_id) for lane in (DEPOT, *mine))
-            places = {*allocation.touched, product_id, *pages}
-            actions = len(places) + (self.release is not None)
-            is_full = actions > limits.actions or allocation.size(places) > limits.size
-            if allocation.touched and is_full:
-                yield Transaction.of(allocation)
-            allocation.recall(product_id, mine)
-            if is_reclaimed:
-                allocation.reclaim(product_id)
-        if allocation.touched:
-            yield Transaction.of(allocation)
+            if mine or (is_reclaimed and row.lent_to):
+                yield row, mine, is_reclaimed
+
+    def _is_full(self, allocation: Allocation, product_id: str, lanes: Iterable[int]) -> bool:
+        """Whether the recall of a product would not fit into the transaction."""
+        pages = (PageKey.of(lane, product_id) for lane in (DEPOT, *lanes))
+        places = {*allocation.touched, product_id, *pages}
+        actions = len(places) + (self._release() is not None)
+        return actions > Limits().actions or allocation.size(places) > Limits().size
+
+    def _release(self) -> LaneLease | None:
+        """The lease of the depot that ends with the last transaction."""
+        return self._depot.lease if self._ends_visit else None
 
     def _commit(self, transactions: Sequence[Transaction]) -> bool:
         """Send them one after the other, and end the lease with the last. Returns False after the first that is lost."""
         for transaction in transactions:
-            release = self.release if transaction is transactions[-1] else None
+            release = self._release() if transaction is transactions[-1] else None
             actions = self._actions(replace(transaction, release=release))
             try:
                 self._client.write(actions, self._deadline, self._stats, plans_around=THROTTLED)
@@ -309,7 +322,7 @@ class _Recall:
             for page in transaction.pages:
                 self._note(page.after.key, page.after)
             if release is not None:
-                self.release = None
+                self._depot.lease = None
         return True
 
     def _actions(self, transaction: Transaction) -> list[Action]:
@@ -343,21 +356,25 @@ class _Recall:
             raise cancelled
         self._busy = set()
         for reason in cancelled.reasons:
-            place = reason.action.subject if reason.action is not None else None
-            if reason.code in INVALID and isinstance(place, str | PageKey):
-                self._corrupt[place] = CorruptItemError(
-                    f"DynamoDB does not take {place} ({reason.message}); repair the item",
-                    "CORRUPT_PAGE" if isinstance(place, PageKey) else "CORRUPT_PRODUCT",
-                )
-            if reason.code != CONDITION_FAILED:
-                continue
-            if isinstance(place, str | PageKey):
-                self._note(place, reason.found)
-            else:
-                # Another visitor has taken the lease over.
-                self.release = None
-            if isinstance(place, PageKey) and place.lane != DEPOT:
-                self._busy.add(place.lane)
+            if reason.action is not None:
+                self._learn_reason(reason, reason.action.subject)
+
+    def _learn_reason(self, reason: CancellationReason, place: object) -> None:
+        """Take over what came back with one action, for the row, the page or the lane that it was to write."""
+        if reason.code in INVALID and isinstance(place, str | PageKey):
+            self._corrupt[place] = CorruptItemError(
+                f"DynamoDB does not take {place} ({reason.message}); repair the item",
+                "CORRUPT_PAGE" if isinstance(place, PageKey) else "CORRUPT_PRODUCT",
+            )
+        if reason.code != CONDITION_FAILED:
+            return
+        if isinstance(place, str | PageKey):
+            self._note(place, reason.found)
+        else:
+            # Another visitor has taken the lease over.
+            self._depot.lease = None
+        if isinstance(place, PageKey) and place.lane != DEPOT:
+            self._busy.add(place.lane)
 
 
 def _pieces(

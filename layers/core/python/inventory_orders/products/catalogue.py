@@ -37,6 +37,7 @@ from inventory_orders.errors import (
     RejectedError,
     ThrottledError,
 )
+from inventory_orders.lanes.depot import Depot
 from inventory_orders.lanes.recall import Reclaim, reclaim
 from inventory_orders.retry import LEASE_POLL_SECONDS
 from inventory_orders.store.actions import (
@@ -244,7 +245,8 @@ class ProductCatalogue:
             sent.append((update.after, written))
             return actions
 
-        done = reclaim(self.client, [product], deadline, self.stats, Reclaim(change=write))
+        reclaimed = Reclaim(change=write)
+        done = reclaim(Depot(self.client), [product], deadline, self.stats, reclaimed)
         left = done.rows.get(product.product_id)
         return next((update for after, update in sent if after is left), None)
 

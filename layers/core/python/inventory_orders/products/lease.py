@@ -47,6 +47,7 @@ from inventory_orders.errors import (
     ThrottledError,
     VerdictError,
 )
+from inventory_orders.lanes.depot import Depot
 from inventory_orders.lanes.recall import Reclaim, reclaim
 from inventory_orders.store.actions import product_action, record_action
 from inventory_orders.store.cancellations import (
@@ -149,7 +150,7 @@ class Lease:
         in_time = Deadline.after(min(self.seconds_left(), deadline.remaining()), client.clock)
         try:
             recalled = reclaim(
-                client, [self.product], in_time, self.stats, Reclaim(owner=self.owner)
+                Depot(client), [self.product], in_time, self.stats, Reclaim(owner=self.owner)
             )
         except InventoryOrdersError:
             # If it cannot be released, it expires by itself.

@@ -1,0 +1,205 @@
+"""The depot between rows and lanes: its lease, and the line of the visitors that wait for it.
+
+Only the owner of the lease moves units between rows, depot and lanes. Versions and epochs keep the units safe: the lease
+only keeps processes out of each other's way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import uuid
+from collections.abc import Callable
+
+from inventory_orders.clock import Clock, Deadline
+from inventory_orders.domain.allotments import DEPOT, LaneLease
+from inventory_orders.engine.memory import BoundedDict
+from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
+from inventory_orders.errors import OutcomeUnknownError, StoreError, ThrottledError
+from inventory_orders.store.lane_leases import lease_lane, release_lane
+
+VISIT_SECONDS = 2.0
+"""How long the depot's lease lasts when its owner dies: ten times what a long visit takes."""
+
+# How long a row that has nothing left to lend is not read again.
+_DRAINED_SECONDS = 10.0
+
+# Time until the next look at a visit, as a part of its duration so far: the longer it lasts, the more likely its owner
+# is dead.
+_DOUBT = 0.1
+
+# Average wait in seconds that is assumed at the first conflict: about one commit of a rival.
+_FIRST_WAIT = 0.02
+
+# How long the last observed wait at the depot counts.
+_LINE_SECONDS = 5.0
+
+# Requests for one visit, of all that wait together. While the depot lies idle, all of them do.
+_REQUESTS = 10.0
+
+# Age cap, in mean waits: keeps messages that were delayed for another reason from starving the others.
+_AGE_CAP = 4.0
+
+# The least average wait that is believed, in seconds, and the weight of each new observation, above the average and
+# below it: a line grows at once and shrinks slowly.
+_MIN_WAIT = 0.005
+_WEIGHT_ABOVE = 0.2
+_WEIGHT_BELOW = 0.1
+
+# Mean age of those that wait, as a part of the average wait: E[w^2] / (2 E[w]^2) of Rayleigh's distribution.
+_MEAN_AGE = 2 / math.pi
+
+
+class DepotLine:
+    """The line at the depot: estimates the wait, and decides when to ask again.
+
+    With equal chances at each release, a few would always wait several times the average. Here the rate at which a
+    process asks grows with the time that it has waited, so that waits follow Rayleigh's distribution: the slowest of a
+    hundred waits 2.4 times the average, not 4.6 times. The rate's growth follows from the average wait, which all processes
+    read from the same attribute: each lease tells how long its owner waited (`lockWait`).
+
+    Args:
+        clock: Source of time.
+        random: Source of numbers in [0, 1).
+    """
+
+    def __init__(self, clock: Clock, random: Callable[[], float]) -> None:
+        self._clock = clock
+        self._random = random
+        self._seen_at = -math.inf
+        self._wait = 0.0
+
+    def observe(self, wait: float) -> None:
+        """Take note that a process, perhaps this one, got the depot after so many seconds in line."""
+        average = self.average_wait or _FIRST_WAIT
+        weight = _WEIGHT_ABOVE if wait > average else _WEIGHT_BELOW
+        self._wait, self._seen_at = average + weight * (wait - average), self._clock.monotonic()
+
+    @property
+    def average_wait(self) -> float:
+        """Average wait in seconds; 0 if no process waited lately."""
+        is_known = self._clock.monotonic() - self._seen_at <= _LINE_SECONDS
+        return self._wait if is_known else 0.0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether a visit waits for less than one commit of a rival."""
+        return self.average_wait < _FIRST_WAIT
+
+    def next_delay(self, age: float) -> float:
+        """Seconds until the next request for the depot.
+
+        A Poisson process whose rate is c times the time waited. n in line, which wait W on average, then ask
+        n * c * _MEAN_AGE * W times a second, while n / W visits are made. So c = requests / (_MEAN_AGE * W^2).
+
+        Args:
+            age: Seconds since the depot was first wanted, waits that came to nothing included.
+        """
+        if not self.average_wait:
+            return 0.0
+        wait = max(self.average_wait, _MIN_WAIT)
+        age = min(age, _AGE_CAP * wait)
+        exponential = -math.log(1.0 - self._random())
+        step = 2 * _MEAN_AGE * wait**2 * exponential / _REQUESTS
+        return math.sqrt(age**2 + step) - age
+
+
+class Depot:
+    """The depot as one process visits it.
+
+    Args:
+        client: Sends the requests.
+
+    Attributes:
+        client: As given.
+        line: How long the line is.
+        lease: The lease, while this process holds it.
+    """
+
+    def __init__(self, client: RetryingClient) -> None:
+        self.client = client
+        self.line = DepotLine(client.clock, client.policy.random)
+        self.lease: LaneLease | None = None
+        self._drained_until: BoundedDict[str, float] = BoundedDict()
+
+    def acquire(self, deadline: Deadline, stats: CommitStats, age: float = 0.0) -> LaneLease:
+        """Wait in line, and take the lease.
+
+        Args:
+            deadline: When to give up.
+            stats: Where to note what it took.
+            age: Seconds for which the changes have waited before; the longer, the more often this asks.
+
+        Raises:
+            ThrottledError: No time was left to wait.
+            StoreError: DynamoDB failed.
+        """
+        clock, owner = self.client.clock, f"visit-{uuid.uuid4().hex}"
+        began, failures = clock.monotonic(), 0
+        watch = _Watch(clock)
+        delay = self.line.next_delay(age)
+        while self.client.pause(delay, deadline):
+            waited, now = clock.monotonic() - began, clock.now()
+            ends_at = now.timestamp() + VISIT_SECONDS
+            try:
+                lease = lease_lane(
+                    self.client.store, DEPOT, owner, now, ends_at, waited, watch.dead_owner
+                )
+            except (ThrottledError, OutcomeUnknownError) as error:
+                # A transaction that releases the depot is in flight: it will be free in a moment.
+                failures = 2 if error.code == "TransactionConflictException" else failures + 1
+                delay = self.client.policy.backoff(failures)
+                continue
+            if lease.owner == owner:
+                stats.note("DepotWait", waited * 1000)
+                if waited or self.line.average_wait:
+                    self.line.observe(waited)
+                self.lease = lease
+                return lease
+            self.line.observe(lease.wait)
+            lasted = max(VISIT_SECONDS - (lease.ends_at - now.timestamp()), watch.seconds(lease))
+            delay = max(self.line.next_delay(age + waited), lasted * _DOUBT)
+        stats.note("DepotWait", (clock.monotonic() - began) * 1000)
+        raise ThrottledError("CONTENTION", "no time was left to wait for the depot")
+
+    def release(self, deadline: Deadline, stats: CommitStats) -> None:
+        """End the lease, unless a transaction has. A lease that cannot be released ends by itself."""
+        lease, self.lease = self.lease, None
+        if lease is not None:
+            with contextlib.suppress(StoreError):
+                self.client.call(
+                    lambda: release_lane(self.client.store, lease), deadline, stats, attempts=3
+                )
+
+    def observe_drained(self, product_id: str) -> None:
+        """Take note of a row that has nothing left to lend: for a while it is not read for more."""
+        self._drained_until[product_id] = self.client.clock.monotonic() + _DRAINED_SECONDS
+
+    def is_drained(self, product_id: str) -> bool:
+        """Whether a row had nothing left to lend a moment ago."""
+        return self.client.clock.monotonic() < self._drained_until.get(product_id, 0.0)
+
+
+class _Watch:
+    """Watches the leases of other visitors.
+
+    By the clock of its owner or of this process, the lease of a dead visitor would last for as long as that clock is wrong.
+
+    Attributes:
+        dead_owner: The visitor that has held the lease for too long; empty if none has.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.dead_owner = ""
+        self._clock = clock
+        self._seen: LaneLease | None = None
+        self._seen_at = 0.0
+
+    def seconds(self, lease: LaneLease) -> float:
+        """Seconds for which a lease has been seen."""
+        if lease != self._seen:
+            self._seen, self._seen_at = lease, self._clock.monotonic()
+        watched = self._clock.monotonic() - self._seen_at
+        if watched > VISIT_SECONDS:
+            self.dead_owner = lease.owner
+        return watched

@@ -1,0 +1,182 @@
+"""Sells the products of a batch from rows, from the lane of this process, or at the depot.
+
+A batch is sold from rows until rivals are met on one, then from lanes. The policy, with the reason for each number, is in
+docs/lanes.md. Each write is conditioned on what was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from concurrent.futures import Executor
+
+from inventory_orders.clock import Clock
+from inventory_orders.domain.allocation import Allocation
+from inventory_orders.domain.planner import Supply
+from inventory_orders.domain.product import Product
+from inventory_orders.engine.batch import Batch, PendingChanges
+from inventory_orders.engine.loop import Engine
+from inventory_orders.engine.memory import BoundedDict
+from inventory_orders.engine.retrying_client import RetryingClient, read_all
+from inventory_orders.engine.source import Commit, Source
+from inventory_orders.engine.transactions import Attempt
+from inventory_orders.lanes.demand import Demand
+from inventory_orders.lanes.depot import Depot
+from inventory_orders.lanes.lane import OwnLane
+from inventory_orders.lanes.visit import LaneSupply, Visit
+from inventory_orders.retry import RetryPolicy
+from inventory_orders.store.cancellations import TransactionCancelledError
+from inventory_orders.store.dynamodb import Store
+
+# If a batch lacks no more than so many products in its lane, they are sold from their rows.
+_FEW_ROWS = 10
+
+
+def engine_with_lanes(
+    store: Store,
+    policy: RetryPolicy | None = None,
+    clock: Clock | None = None,
+    executor: Executor | None = None,
+    lanes: int = 0,
+) -> Engine:
+    """An engine that takes units from lanes where rows have too few.
+
+    Args:
+        store: Where the tables are.
+        policy: How to wait between attempts.
+        clock: Source of time.
+        executor: Runs reads and transactions side by side; None runs them one after the other.
+        lanes: How many lanes there are, of which it takes one; 0: it takes none, and recalls what lies in others'.
+    """
+    client = RetryingClient(store, policy, clock, executor)
+    return Engine(client, LaneSource(client, lanes))
+
+
+class LaneSource(Source):
+    """Sells from the lane of this process what rows are too contested for, and visits the depot for what it lacks.
+
+    Args:
+        client: Sends the requests.
+        lanes: As for `engine_with_lanes`.
+
+    Attributes:
+        lane: The lane of this process.
+        depot: The depot that fills it.
+        demand: What was wanted.
+    """
+
+    def __init__(self, client: RetryingClient, lanes: int) -> None:
+        self.lane = OwnLane(client, lanes)
+        self.depot = Depot(client)
+        self.demand = Demand(client.clock)
+        self._client = client
+        self._sold_out: BoundedDict[str, bool] = BoundedDict()
+        # Products of which a change needs in the row what lies in lanes.
+        self._to_reclaim: set[str] = set()
+
+    def begin(self, batch: Batch) -> None:
+        """Learn from what a batch wants."""
+        self._to_reclaim = set()
+        if self.lane.most:
+            self.demand.observe_orders(
+                change.decrements for change in batch.pending.by_key.values()
+            )
+
+    def find(self, batch: Batch, commit: Commit) -> Supply | None:
+        """Find what is pending in the own lane or in rows; otherwise visit the depot."""
+        need = self._need(batch.pending)
+        deadline, stats = batch.deadline, batch.stats
+        # A lane is kept in use; a first one is taken for a visit alone.
+        if self.lane.number is not None:
+            self.lane.take(deadline, stats)
+        if self.lane.pages is None:
+            found = read_all(self._client, self.lane.keys, deadline, stats)
+            self.lane.remember(found.pages.values())
+        supply = self._without_a_visit(batch, need)
+        if supply is not None or not batch.pending:
+            return supply
+        if need:
+            self.lane.take(deadline, stats)
+        to_reclaim = self._to_reclaim.intersection(batch.pending.product_ids)
+        return Visit(self.lane, self.depot, self.demand, batch, need, to_reclaim).prepare(commit)
+
+    def fetches(self, batch: Batch, missing: Collection[str]) -> bool:
+        """Whether the next visit reclaims missing units. What orders lack comes back anyway, with the next recall."""
+        new = set(missing) - self._to_reclaim
+        if new <= self._need(batch.pending).keys():
+            return False
+        self._to_reclaim |= new
+        return True
+
+    def observe(self, batch: Batch, attempt: Attempt) -> None:
+        """Keep lane and rows as a transaction left them."""
+        transaction, stats = attempt.transaction, batch.stats
+        is_applied = attempt.error is None
+        self.lane.observe(transaction, is_applied=is_applied)
+        if is_applied or isinstance(attempt.error, TransactionCancelledError):
+            stats.note("LoansLost", *[not is_applied] * len(transaction.lent))
+        if not is_applied:
+            return
+        if transaction.lent:
+            stats.note("Loans", len(transaction.lent))
+            stats.note("UnitsLent", sum(transaction.lent.values()))
+        if transaction.release is not None:
+            self.depot.lease = None
+        stock_after = transaction.stock_after
+        for decision in transaction.decisions if self.lane.most else ():
+            if decision.deltas:
+                is_own = all(self.lane.holds(stock_after[p]) for p in decision.deltas)
+                stats.note("OrdersFromLanes", is_own)
+
+    def end_round(self, batch: Batch) -> None:
+        """End a visit of the depot, unless a transaction has done so, and take note of the rows as they are now."""
+        self.depot.release(batch.deadline, batch.stats)
+        for product_id, row in batch.rows.items():
+            is_out = row is None or row.is_discontinued or row.available <= 0
+            if is_out or product_id in self._sold_out:
+                self._sold_out[product_id] = is_out
+
+    # ------------------------------------------------------------------ rows
+
+    def _is_contested(self, product_id: str) -> bool:
+        return self._client.rivals.are_met_on(product_id)
+
+    def _without_a_visit(self, batch: Batch, need: Mapping[str, int]) -> Supply | None:
+        """The supply, if the own lane has all, or what it lacks is better sold from rows; else None."""
+        allocation, lane = Allocation({}, self.lane.pages or ()), self.lane.number
+        own = {p: allocation.units(lane, p) if lane is not None else 0 for p in need}
+        sources = {p: lane for p, units in need.items() if lane is not None and own[p] >= units}
+        # What was sold out when its row was last seen is sold from the row alone.
+        lacks = [p for p in need if p not in sources and not self._sold_out.get(p)]
+        # Where nobody waits for the depot, a visit that fills the lane is better than rows batch after batch.
+        if self.depot.line.is_empty and any(own[p] for p in lacks):
+            return None
+        if len(lacks) > _FEW_ROWS or any(map(self._is_contested, lacks)):
+            return None
+        wanted = [p for p in batch.pending.product_ids if p not in sources]
+        batch.read_unknown(wanted)
+        for product_id in wanted:
+            if product_id in batch.rows:
+                allocation.add_row(product_id, batch.rows[product_id])
+        if any(self._is_short(allocation.rows.get(p), need.get(p, 0)) for p in wanted):
+            return None
+        return LaneSupply(allocation, sources) if sources else Supply(allocation)
+
+    def _is_short(self, row: Product | None, units: int) -> bool:
+        """Whether lanes may hold what is wanted in the row."""
+        if row is None or not row.lent_to:
+            return False
+        return row.spare < units or row.product_id in self._to_reclaim
+
+    def _need(self, pending: PendingChanges) -> dict[str, int]:
+        """Units of each product that pending changes take, and that may be sold from lanes.
+
+        A product of a change that needs its row is left out: in one round a product has one source.
+        """
+        need: dict[str, int] = {}
+        by_row: set[str] = set()
+        for change in pending if self.lane.most else ():
+            if not change.decrements:
+                by_row.update(change.product_ids)
+            for product_id, units in change.decrements.items():
+                need[product_id] = need.get(product_id, 0) + units
+        return {product_id: units for product_id, units in need.items() if product_id not in by_row}

@@ -1,0 +1,454 @@
+"""A visit of the depot: fills the lane, lends from rows what runs low, and sells what is too scarce for lanes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from inventory_orders.clock import Deadline
+from inventory_orders.domain.allocation import Allocation
+from inventory_orders.domain.allotments import (
+    DEPOT,
+    MAX_PRODUCTS,
+    PAGES,
+    LaneLease,
+    Page,
+    PageEntry,
+    PageKey,
+)
+from inventory_orders.domain.planner import (
+    Chain,
+    Decision,
+    Limits,
+    Supply,
+    Transaction,
+    pack,
+    write_down,
+)
+from inventory_orders.domain.product import Product, ProductsById, ProductStatus
+from inventory_orders.engine.batch import Batch
+from inventory_orders.engine.retrying_client import read
+from inventory_orders.engine.source import Commit
+from inventory_orders.errors import CorruptItemError, ThrottledError
+from inventory_orders.lanes.demand import Demand
+from inventory_orders.lanes.depot import VISIT_SECONDS, Depot
+from inventory_orders.lanes.lane import OwnLane
+from inventory_orders.lanes.recall import Reclaim, recall
+from inventory_orders.portions import in_portions
+from inventory_orders.store.dynamodb import Snapshot
+from inventory_orders.store.rows import Key
+
+# Rows that are read along with the pages, if a batch wants no more.
+_FEW_ROWS = 10
+
+# A product is lent to lanes while there are so many times the lanes' need of it.
+_SPARE = 2
+
+# So many loans at the most go into the transaction that fills the lane, and so many rows are looked at for it.
+_FEW_LOANS = 40
+
+# Products of one recall: those that are short, and scarce ones of the same pages, so that it is done once for many.
+_RECALLED_TOGETHER = 60
+
+# Most loans of one transaction: one more action is the depot's page.
+_MAX_LOANS = 99
+
+# Seconds in line after which the batch is handed back.
+_PATIENCE = 20.0
+
+_MIXED = "what the row and pages hold of product {} is of several incarnations; repair the items"
+
+
+@dataclass(frozen=True, slots=True)
+class LaneSupply(Supply):
+    """What a batch can sell from lanes, and from the rows that it read beside them.
+
+    Attributes:
+        release: The lease of the depot, if it is held and will be for long enough. The last transaction that needs the
+            depot ends it, if it has room for one more action.
+        is_awaited: Whether other processes wait for the depot. Then the decisions that need it come first; else
+            transactions are as full as can be.
+    """
+
+    release: LaneLease | None = None
+    is_awaited: bool = False
+
+    def arrange(self, decisions: Sequence[Decision], limits: Limits) -> tuple[Chain, ...]:
+        """One chain, because all decisions share the lane's few pages. What was moved goes into its first transaction."""
+        limits = replace(limits, side_by_side=1)
+        first, rest = decisions, list[Decision]()
+        if self.release is not None and self.is_awaited:
+            first, rest = self._depot_first(decisions)
+        moved, reserved = frozenset(self.allocation.touched), int(self.release is not None)
+        drafts = pack(first, self, limits, moved, reserved=reserved)
+        last = len(drafts) - 1
+        drafts += pack(rest, self, limits)
+        transactions = write_down(drafts, self)
+        if self.release is not None and drafts[last].actions < limits.actions:
+            transactions[last] = replace(transactions[last], release=self.release)
+        chain = tuple((transaction,) for transaction in transactions)
+        return (chain,) if chain else ()
+
+    def _depot_first(self, decisions: Sequence[Decision]) -> tuple[list[Decision], list[Decision]]:
+        """Split decisions into those that need the depot, and the rest. Keeps the order within each group."""
+        groups = {d.change.group for d in decisions if self._needs_depot(d)} - {None}
+
+        def is_first(decision: Decision) -> bool:
+            return self._needs_depot(decision) or decision.change.group in groups
+
+        return [d for d in decisions if is_first(d)], [d for d in decisions if not is_first(d)]
+
+    def _needs_depot(self, decision: Decision) -> bool:
+        """Whether a decision is a rejection, or about products that the own lane does not sell."""
+        is_sold_elsewhere = any(self.sources.get(p, DEPOT) == DEPOT for p in decision.deltas)
+        return decision.rejection is not None or is_sold_elsewhere
+
+
+class Visit:
+    """One visit of the depot.
+
+    Args:
+        lane: The lane of this process. If it has none, all is sold at the depot.
+        depot: The depot.
+        demand: What was wanted so far.
+        batch: What the batch knows. Rows that are read here, and what is wrong with items, are noted there.
+        need: Units that open orders want from lanes, by product.
+        to_reclaim: Products of which a change needs in the row what lies in lanes.
+    """
+
+    def __init__(
+        self,
+        lane: OwnLane,
+        depot: Depot,
+        demand: Demand,
+        batch: Batch,
+        need: Mapping[str, int],
+        to_reclaim: Collection[str],
+    ) -> None:
+        self._lane = lane
+        self._depot = depot
+        self._demand = demand
+        self._batch = batch
+        self._need = need
+        self._to_reclaim = frozenset(to_reclaim)
+        self._in_use = 1
+        self._allocation = Allocation({})
+        # What is wrong with pages of the depot, by their numbers. Products that belong there are left alone.
+        self._corrupt: dict[int, CorruptItemError] = {}
+
+    def prepare(self, commit: Commit) -> Supply | None:
+        """Wait in line, and move units until as much as possible of what is needed can be sold.
+
+        Args:
+            commit: Commits chains of moves.
+
+        Returns:
+            The supply, with moves that are not written yet; None if others wrote in between, and all has to be read again.
+
+        Raises:
+            StoreError: DynamoDB failed, or the wait was too long.
+        """
+        depot, batch = self._depot, self._batch
+        self._in_use = self._lane.count_in_use(batch.deadline, batch.stats)
+        patience = Deadline.after(min(_PATIENCE, batch.deadline.remaining()), depot.client.clock)
+        lease = depot.acquire(patience, batch.stats, batch.age)
+        is_awaited = not depot.line.is_empty
+        if not self._read_and_lend(commit):
+            return None
+        if lent := self._lent_elsewhere():
+            problem = self._recall(lent)
+            if not self._read_and_lend(commit):
+                return None
+            if problem is not None:
+                batch.note_unreadable(dict.fromkeys(self._lent_elsewhere(), problem))
+        self._reclaim()
+        sources = self._distribute()
+        self._add_rows()
+        # Where every visit takes too long, no transaction would be applied that ends a lease which may be over by then.
+        is_live = lease.ends_at - batch.now > VISIT_SECONDS / 4
+        return LaneSupply(self._allocation, sources, lease if is_live else None, is_awaited)
+
+    # ------------------------------------------------------------------ reading
+
+    def _read_and_lend(self, commit: Commit) -> bool:
+        """Read pages and rows, and lend. Returns whether the visit can go on: not if loans were lost or changes returned."""
+        rows = self._read_places()
+        if self._mixed(rows):
+            # A product may have been listed again between the reads of pages and rows.
+            rows = self._read_places()
+        if rows is None:
+            return False
+        problems = {
+            p: CorruptItemError(_MIXED.format(p), "CORRUPT_PRODUCT") for p in self._mixed(rows)
+        }
+        self._batch.note_unreadable(problems)
+        return self._lend(rows, commit)
+
+    def _read_places(self) -> ProductsById | None:
+        """Read all pages, and the rows that may lend. Returns these rows; None if changes were returned."""
+        shelves = [PageKey(DEPOT, number) for number in range(PAGES)]
+        few = [p for p in self._need if not self._is_avoided(p)]
+        # Read along with the pages, even if the depot has enough: that is quicker.
+        along = few if len(few) <= _FEW_ROWS else []
+        found = self._read([*self._lane.keys, *shelves, *along])
+        self._lane.remember(found.pages[key] for key in self._lane.keys)
+        self._allocation = Allocation(
+            {}, [self._sound(key, found.pages[key]) for key in (*self._lane.keys, *shelves)]
+        )
+        if self._give_up_corrupt():
+            return None
+        self._demand.observe_others(p for key in shelves for p in self._allocation.entries(key))
+        wanted = self._rows_to_read()
+        rows = {p: found.products[p] for p in wanted if p in found.products}
+        if others := [p for p in wanted if p not in rows]:
+            rows |= self._read(others).products
+        for product_id, row in rows.items():
+            self._allocation.add_row(product_id, row)
+        return rows
+
+    def _sound(self, key: PageKey, page: Page | CorruptItemError) -> Page:
+        """The page, or one that stands for it where it cannot be read: nothing that belongs there is touched."""
+        if isinstance(page, Page):
+            return page
+        self._corrupt[key.number] = page
+        return Page(key, 0, "")
+
+    def _give_up_corrupt(self) -> bool:
+        """Return the changes of products that belong on a page that cannot be read. Returns whether there are any."""
+        found = False
+        for product_id in (*self._need, *self._to_reclaim):
+            if problem := self._corrupt.get(PageKey.of(DEPOT, product_id).number):
+                self._batch.pending.give_up_product(product_id, problem.code, str(problem))
+                found = True
+        return found
+
+    def _rows_to_read(self) -> list[str]:
+        """The products whose rows may have what the depot lacks, have to be whole, or may lend before a lane runs dry."""
+        lacks = self._lacks()
+        wanted = [p for p, units in lacks.items() if self._should_read(p, units)]
+        wanted += self._to_reclaim - self._batch.unreadable.keys()
+        # What lanes hold and the depot has too few of is lent before a lane gets a small share.
+        fast_sellers = self._demand.fast_sellers()
+        low = (p for p in fast_sellers if p not in lacks and self._should_read(p, 0))
+        return [*wanted, *islice(low, max(0, _FEW_LOANS - len(wanted)))]
+
+    def _read(self, keys: Sequence[Key]) -> Snapshot:
+        found = read(self._depot.client, keys, self._batch.deadline, self._batch.stats)
+        for product_id, row in found.products.items():
+            self._batch.observe(product_id, row)
+        self._batch.note_unreadable(found.unreadable)
+        self._batch.set_aside(key for key in found.unprocessed if isinstance(key, str))
+        if any(isinstance(key, PageKey) for key in found.unprocessed):
+            raise ThrottledError("UNPROCESSED_KEYS", "no read answered for a page")
+        return found
+
+    # ------------------------------------------------------------------ what is where
+
+    def _own(self, product_id: str) -> int:
+        lane = self._lane.number
+        return 0 if lane is None else self._allocation.units(lane, product_id)
+
+    def _lacks(self) -> dict[str, int]:
+        """Units that are needed beyond what the own lane has, by product."""
+        return {
+            p: units - have for p, units in self._need.items() if (have := self._own(p)) < units
+        }
+
+    def _short(self) -> set[str]:
+        """The products of which the depot has too few, or of which the row needs all."""
+        short = {p for p, n in self._lacks().items() if self._allocation.units(DEPOT, p) < n}
+        return {
+            p
+            for p in short | self._to_reclaim
+            if self._allocation.rows.get(p) is not None and p not in self._batch.unreadable
+        }
+
+    def _lent_elsewhere(self) -> set[str]:
+        """The short products of which other lanes may hold some."""
+        return {p for p in self._short() if self._allocation.row(p).lent_to - {DEPOT}}
+
+    def _mixed(self, rows: ProductsById | None) -> list[str]:
+        """Products of which row, depot and lane hold different incarnations: they were listed again meanwhile."""
+        if rows is None:
+            return []
+        return [p for p in {*self._need, *rows} if self._has_mixed_incarnations(p)]
+
+    def _has_mixed_incarnations(self, product_id: str) -> bool:
+        allocation = self._allocation
+        lanes = {DEPOT, self._lane.number or DEPOT}
+        units_of = (
+            *(allocation.entry(lane, product_id) for lane in lanes),
+            allocation.rows.get(product_id),
+        )
+        return len({units.created_at for units in units_of if units is not None}) > 1
+
+    def _should_read(self, product_id: str, units: int) -> bool:
+        """Whether to read a row: the depot has too little, and the row may have more."""
+        if self._is_avoided(product_id) or PageKey.of(DEPOT, product_id).number in self._corrupt:
+            return False
+        held = self._allocation.entry(DEPOT, product_id)
+        stored = held.units if held is not None else 0
+        if stored < units or (held is not None and not held.reach):
+            return stored < units
+        return stored < self._low(product_id) and not self._depot.is_drained(product_id)
+
+    def _is_avoided(self, product_id: str) -> bool:
+        """Whether a row is throttled or corrupt."""
+        return product_id in self._batch.throttled or product_id in self._batch.unreadable
+
+    def _low(self, product_id: str) -> float:
+        """Units below which the depot runs low."""
+        return _SPARE * self._in_use * self._demand.lane_target(product_id)
+
+    # ------------------------------------------------------------------ lending
+
+    def _lend(self, rows: ProductsById, commit: Commit) -> bool:
+        """Lend from rows. Many loans are committed at once; returns False if some of them were lost."""
+        lacks = self._lacks()
+        loans = {
+            product_id: loan
+            for product_id, row in rows.items()
+            if row is not None
+            and product_id not in self._batch.unreadable
+            and product_id not in self._to_reclaim
+            and (loan := self._to_lend(row, lacks.get(product_id, 0)))
+        }
+        if len(self._in_portions(loans, _FEW_LOANS)) > 1:
+            return commit(list(self._chains(loans)))
+        for product_id, loan in loans.items():
+            self._allocation.lend(product_id, *loan)
+        return True
+
+    def _to_lend(self, row: Product, lacks: int) -> tuple[int, int] | None:
+        """Units to lend from a row, and the last lane that may hold them: all it can lend, or at most half of a large stock."""
+        product_id, demand = row.product_id, self._demand
+        key = PageKey.of(DEPOT, product_id)
+        stored, low = self._allocation.units(DEPOT, product_id), self._low(product_id)
+        is_full = not stored and self._allocation.products_on(key) >= MAX_PRODUCTS
+        if row.status is not ProductStatus.ACTIVE or is_full or row.lease_left(self._batch.now):
+            return None
+        surplus = row.stock_count - max(0, row.low_stock_threshold) - 1
+        if surplus <= low:
+            self._depot.observe_drained(product_id)
+            units = surplus
+        else:
+            most = max(demand.depot_target(product_id, self._in_use), low)
+            units = min(surplus, max(lacks, min(surplus // 2, math.ceil(most))))
+        if units <= 0 or units + stored < lacks:
+            return None
+        need = self._need.get(product_id, demand.last_quantity(product_id))
+        is_wide = units + stored >= _SPARE * self._in_use * need
+        return units, self._lane.most if is_wide else DEPOT
+
+    def _in_portions(self, product_ids: Iterable[str], most: int) -> list[list[str]]:
+        """Products in portions of so many at the most, the rows of which leave room in a transaction for all else."""
+        rows = self._allocation
+        return in_portions(product_ids, most, lambda p: rows.row(p).size, Limits().size // 4)
+
+    def _chains(self, loans: Mapping[str, tuple[int, int]]) -> Iterator[Chain]:
+        """Transactions of many loans: one after the other for each page of the depot."""
+        pages: dict[PageKey, list[str]] = {}
+        for product_id in loans:
+            pages.setdefault(PageKey.of(DEPOT, product_id), []).append(product_id)
+        for mine in pages.values():
+            waves = []
+            for some in self._in_portions(mine, _MAX_LOANS):
+                for product_id in some:
+                    self._allocation.lend(product_id, *loans[product_id])
+                waves.append((Transaction.of(self._allocation),))
+            yield tuple(waves)
+
+    # ------------------------------------------------------------------ recalling, and sharing out
+
+    def _recall(self, product_ids: set[str]) -> CorruptItemError | None:
+        """Move units of products from other lanes to the depot, with those of scarce products on the same pages.
+
+        Returns the first problem, if some could not be moved.
+        """
+        together = islice(self._scarce(product_ids), max(0, _RECALLED_TOGETHER - len(product_ids)))
+        # Where one of them is, the others are: what is lent to lanes is lent to all of them.
+        lanes = frozenset[int]().union(*(self._allocation.row(p).lent_to for p in product_ids))
+        # Another program has left rows that lent products may not have: they reclaim their units at once.
+        broken = {p for p in product_ids if not self._allocation.row(p).may_be_lent}
+        deadline, stats = self._batch.deadline, self._batch.stats
+        try:
+            if broken:
+                recall(self._depot, broken, deadline, stats, lanes, Reclaim())
+            if others := [*(product_ids - broken), *together]:
+                recall(self._depot, others, deadline, stats, lanes)
+        except CorruptItemError as error:
+            return error
+        return None
+
+    def _scarce(self, product_ids: set[str]) -> Iterator[str]:
+        """Other products on the pages of these of which the depot has less than one order for each lane."""
+        for key in {PageKey.of(DEPOT, product_id) for product_id in product_ids}:
+            for other, held in self._allocation.entries(key).items():
+                is_scarce = held.units < self._in_use * self._demand.last_quantity(other)
+                is_left_alone = other in product_ids or self._is_avoided(other)
+                if held.reach and is_scarce and not is_left_alone:
+                    yield other
+
+    def _reclaim(self) -> None:
+        """Let rows reclaim what the depot holds of products that are short, and that no other lane holds."""
+        idle = [
+            p
+            for p in self._short()
+            if (row := self._allocation.row(p)).lent_to == {DEPOT}
+            and not row.lease_left(self._batch.now)
+        ]
+        for product_id in next(iter(self._in_portions(idle, _FEW_LOANS)), ()):
+            self._allocation.reclaim(product_id)
+
+    def _distribute(self) -> dict[str, int]:
+        """Fill the lane, and give back what is too scarce for lanes. Returns the lane that sells each product."""
+        lane, sources = self._lane.number, dict[str, int]()
+        if lane is None:
+            return {p: DEPOT for p in self._need if self._allocation.units(DEPOT, p)}
+        # Page by page, because a visit does this for each product that is lent: it takes most of its CPU.
+        for key in self._lane.keys:
+            if key.number in self._corrupt:
+                continue
+            own = self._allocation.entries(key)
+            shelf = self._allocation.entries(PageKey(DEPOT, key.number))
+            mixed = {p for p in own.keys() & shelf.keys() if self._has_mixed_incarnations(p)}
+            for product_id in [p for p in dict.fromkeys((*shelf, *own)) if p not in mixed]:
+                target = self._move(lane, product_id, own.get(product_id), shelf.get(product_id))
+                if product_id in self._need:
+                    sources[product_id] = lane if target else DEPOT
+        return sources
+
+    def _move(
+        self, lane: int, product_id: str, mine: PageEntry | None, there: PageEntry | None
+    ) -> int:
+        """Move units of a product between lane and depot. Returns how many the lane shall hold."""
+        have = mine.units if mine is not None else 0
+        target = self._target(product_id, lane, have, there)
+        if there is not None and target > have:
+            self._allocation.fill(lane, product_id, min(target - have, there.units))
+        elif target < have:
+            self._allocation.give_back(lane, product_id)
+        return target
+
+    def _target(self, product_id: str, lane: int, have: int, there: PageEntry | None) -> int:
+        """Units that the lane, which has some, shall hold; 0 if the depot sells the product."""
+        demand, need = self._demand, self._need.get(product_id, 0)
+        use = demand.last_quantity(product_id)
+        at_depot = there.units if there is not None else 0
+        share = (have + at_depot) / (_SPARE * self._in_use)
+        is_narrow = there is not None and there.reach < lane
+        if demand.is_idle(product_id):
+            return 0
+        if not is_narrow and share >= max(use, need):
+            most = min(demand.lane_target(product_id, at_depot / self._in_use), share)
+            return max(need, have, math.floor(most))
+        return have if need <= have <= 2 * use + need else 0
+
+    def _add_rows(self) -> None:
+        """Add rows that the batch knows already. One that this visit has read may have lent."""
+        known = self._need.keys() | self._to_reclaim | self._allocation.rows.keys()
+        for product_id in self._batch.pending.product_ids:
+            if product_id in self._batch.rows.keys() - known:
+                self._allocation.add_row(product_id, self._batch.rows[product_id])
