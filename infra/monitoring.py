@@ -20,6 +20,7 @@ from infra.functions import Functions
 from infra.queues import Queues
 from infra.settings import Settings
 from infra.tables import Tables
+from inventory_orders.domain.rejection import REASONS_OF_ORDERS
 from inventory_orders.store.tables import INDEXES
 
 Thing = tuple[str, Mapping[str, str]]
@@ -47,7 +48,7 @@ def list_things(
     return {
         "handlers": {"handlers": (NAMESPACE, service)},
         "rejections": {
-            reason: (NAMESPACE, service | {"reason": reason}) for reason in watched.REASONS
+            reason: (NAMESPACE, service | {"reason": reason}) for reason in REASONS_OF_ORDERS
         },
         "queues": {name: _queue(pair.queue) for name, pair in queues.all.items()},
         "dead letters": {name: _queue(pair.dead_letters) for name, pair in queues.all.items()},

@@ -6,10 +6,13 @@ the dashboard shows them, and no alarm counts them.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from aws_cdk.aws_cloudwatch import ComparisonOperator, TreatMissingData
+
+from inventory_orders.domain.rejection import REASONS_OF_ORDERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,12 +369,10 @@ def _write_units(of: str, label: str, color: str) -> Formula:
     return Formula(f"{label} / placed", f"for {label}", color, (_PLACED, units))
 
 
-REASONS = {
-    "INSUFFICIENT_STOCK": _ORANGE,
-    "UNKNOWN_PRODUCT": _PURPLE,
-    "DISCONTINUED_PRODUCT": _GREY,
-}
-"""The reasons of rejections."""
+_REASONS = dict(
+    zip(REASONS_OF_ORDERS, itertools.cycle((_ORANGE, _PURPLE, _GREY, _BLUE)), strict=False)
+)
+"""A color for each reason for which orders are rejected."""
 
 _PLACED = _sum("OrdersPlaced", "placed", _GREEN)
 _REJECTED = _sum("OrdersRejected", "rejected", _ORANGE)
@@ -394,7 +395,7 @@ _FLOW = Section(
                 "Rejected, by reason",
                 [
                     _sum("OrdersRejected", reason, color, f"rejections/{reason}")
-                    for reason, color in REASONS.items()
+                    for reason, color in _REASONS.items()
                 ],
                 stacked=True,
             ),

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import product
 from typing import Any
 
+from inventory_orders.domain.rejection import REASONS_OF_ORDERS
 from inventory_orders.invocation.telemetry import NAMESPACE
 from operations.aws import LIVE
 from operations.verify.deployed import Deployed, Properties, differences
@@ -316,11 +317,8 @@ def _known(deployed: Deployed) -> set[str]:
         known.add(properties["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"])
     for properties in deployed.of_type("AWS::DynamoDB::GlobalTable").values():
         known |= {index["IndexName"] for index in properties.get("GlobalSecondaryIndexes", [])}
-    return known | REASONS
+    return known | {*REASONS_OF_ORDERS}
 
-
-REASONS = {"INSUFFICIENT_STOCK", "UNKNOWN_PRODUCT", "DISCONTINUED_PRODUCT"}
-"""Why orders are rejected."""
 
 Metric = tuple[str, str, dict[str, str]]
 

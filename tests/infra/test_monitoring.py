@@ -12,6 +12,7 @@ from infra import watched
 from infra.api import LOGGED
 from inventory_orders.clock import SystemClock
 from inventory_orders.domain.allotments import DEPOT, PageKey
+from inventory_orders.domain.rejection import REASONS_OF_ORDERS
 from inventory_orders.engine.memory import Rivals
 from inventory_orders.errors import ThrottledError
 from inventory_orders.invocation import runtime
@@ -21,7 +22,6 @@ from local.dashboard.alarms import State, judge
 from local.dashboard.body import evaluate
 from local.dashboard.metrics import Metric, Samples, Window
 from operations import emf
-from operations.verify.stack import REASONS
 from testing.events import order_body, sqs_event
 from testing.handlers import FakeContext, load_handler
 from testing.streams import change, order_row
@@ -267,7 +267,7 @@ def test_every_metric_of_aws_exists_with_these_dimensions(template, widgets):
 
 def test_the_dashboard_shows_all_reasons_for_which_orders_are_rejected(widgets):
     shown = {dimensions.get("reason") for _, _, dimensions in metrics_of(widgets)} - {None}
-    assert shown == REASONS
+    assert shown == {*REASONS_OF_ORDERS}
 
 
 @pytest.mark.aws(

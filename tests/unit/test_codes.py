@@ -6,12 +6,11 @@ import re
 
 import yaml
 
-from inventory_orders.domain.rejection import RejectionReason
+from inventory_orders.domain.rejection import REASONS_OF_ORDERS, RejectionReason
 from inventory_orders.invocation import order_commands, telemetry
 from local import ROOT
 from operations import codes
 from operations.metrics import METRICS
-from operations.verify.stack import REASONS
 from tests.support.sources import nodes_of, tree_of
 
 ALL_CODES = (
@@ -75,7 +74,7 @@ def test_every_place_that_lists_the_reasons_of_rejected_orders_has_all_of_them()
     seen = contract["components"]["schemas"]["Order"]["properties"]["reason"]
     assert set(schema["properties"]["reason"]["enum"]) == reasons
     assert set(seen["enum"]) == reasons
-    assert reasons == REASONS
+    assert reasons == {*REASONS_OF_ORDERS}
 
 
 def noted_by_lanes():

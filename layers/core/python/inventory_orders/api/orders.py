@@ -174,18 +174,17 @@ def _answer_of(
 
 def _why(record: OrderRecord, rejection: Rejection | None) -> str:
     """A rejection in words. The row names products only where stock was short."""
-    what = "the order is rejected"
-    match record.reason:
-        case RejectionReason.UNKNOWN_PRODUCT if rejection is not None:
-            what = f"there is no product {rejection.subject}"
-        case RejectionReason.DISCONTINUED_PRODUCT if rejection is not None:
-            what = f"{rejection.subject} is discontinued"
-        case RejectionReason.INSUFFICIENT_STOCK if record.shortages:
-            what = f"there is not enough of {', '.join(s.product_id for s in record.shortages)}"
-        case RejectionReason.UNKNOWN_PRODUCT:
-            what = "a product of the order does not exist; GET /products says which"
-        case RejectionReason.DISCONTINUED_PRODUCT:
-            what = "a product of the order is discontinued; GET /products says which"
+    products = [short.product_id for short in record.shortages]
+    if rejection is not None and not products:
+        products = [rejection.subject]
+    reason = RejectionReason.__members__.get(str(record.reason))
+    words = reason.for_customers if reason is not None else None
+    if words is None:
+        what = "the order is rejected"
+    elif products:
+        what = words.named.format(products=", ".join(products))
+    else:
+        what = words.unnamed
     return f"{what}. This answer is final: order something else under another orderId"
 
 

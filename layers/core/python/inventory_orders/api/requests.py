@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.events import in_json
+from inventory_orders.domain.rejection import RejectionReason
 from inventory_orders.engine.outcomes import ChangeOutcome, UnsuccessfulError, outcome_of
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import InventoryOrdersError, LeaseHeldError, Verdict, VerdictError
@@ -253,9 +254,6 @@ def retry_later(code: str, detail: str, seconds: float = 0.0) -> ProblemError:
     return ProblemError(503, code, detail, retry_after=math.ceil(seconds) or _SHORT_WAIT_SECONDS)
 
 
-_NOT_THERE = ("UNKNOWN_ORDER", "UNKNOWN_PRODUCT")
-
-
 def problem_of(outcome: ChangeOutcome) -> ProblemError:
     """The answer to a request that does not succeed."""
     code, detail = outcome.cause, outcome.detail
@@ -267,7 +265,8 @@ def problem_of(outcome: ChangeOutcome) -> ProblemError:
         case Verdict.POISON:
             return malformed(detail, outcome.field_path, code)
         case Verdict.REJECTED:
-            return ProblemError(404 if code in _NOT_THERE else 409, code, detail)
+            reason = RejectionReason.__members__.get(code)
+            return ProblemError(reason.http_status if reason else 409, code, detail)
         case Verdict.RETURNED if code.startswith(("CORRUPT", "UNREADABLE")):
             detail = "what is stored cannot be read; an operator has to repair it"
             return ProblemError(500, code, detail)

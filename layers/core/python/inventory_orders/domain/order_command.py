@@ -408,7 +408,7 @@ def _reason_told(order: OrderRecord, told: ConfirmationRejection) -> RejectionRe
             f"order {order.order_id} has a confirmationRejected with the reason {told.reason!a}, which is none of "
             f"{', '.join(_OVER.values())}; repair the item"
         )
-    return RejectionReason(told.reason)
+    return RejectionReason[told.reason]
 
 
 def _time(order: OrderRecord, name: str, value: str) -> str:

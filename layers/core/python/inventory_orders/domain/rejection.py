@@ -1,64 +1,139 @@
-"""Why the business rejects a change: reasons with their words, and what was missing."""
+"""Why the business rejects a change: the one list of reasons, each with its words and its HTTP status."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple, Self
 
 from inventory_orders.domain.product import Stock
 
 
+class CustomerWords(NamedTuple):
+    """How customers are told that their order is rejected.
+
+    Attributes:
+        named: Of products, as `{products}`.
+        unnamed: The same where the order's row does not say which product.
+    """
+
+    named: str
+    unnamed: str
+
+
 class RejectionReason(StrEnum):
-    """Why the business rejects a change. An answer, not a failure."""
+    """Why the business rejects a change. An answer, not a failure.
 
-    UNKNOWN_PRODUCT = "UNKNOWN_PRODUCT"
-    DISCONTINUED_PRODUCT = "DISCONTINUED_PRODUCT"
-    INSUFFICIENT_STOCK = "INSUFFICIENT_STOCK"
-    BELOW_FLOOR = "BELOW_FLOOR"
-    ORDER_REJECTED = "ORDER_REJECTED"
-    ORDER_CANCELLED = "ORDER_CANCELLED"
-    ORDER_EXPIRED = "ORDER_EXPIRED"
-    HOLD_NOT_ENDED = "HOLD_NOT_ENDED"
-    """Or less than its grace ago."""
-    NOT_HELD = "NOT_HELD"
-    """No hold can end or be extended."""
-    NOT_CONFIRMED = "NOT_CONFIRMED"
-    NOT_OPEN = "NOT_OPEN"
-    """The command names more units than are neither handed over nor cancelled."""
-    TOO_MANY_STEPS = "TOO_MANY_STEPS"
-    """The order's row has no room for another step that names items."""
-    ORDER_FULFILLED = "ORDER_FULFILLED"
-    NOT_FULFILLED = "NOT_FULFILLED"
-    NOT_DELIVERED = "NOT_DELIVERED"
-    """The return exceeds the units that were delivered and not returned before."""
-    UNKNOWN_ORDER = "UNKNOWN_ORDER"
-    UNKNOWN_ORDER_STATUS = "UNKNOWN_ORDER_STATUS"
-    """Another program has given the order a status that is none of the service's own."""
+    Attributes:
+        words: For the sender of the change. `{subject}` is the product, the order or the status that it is about.
+        http_status: Of the answer over HTTP.
+        for_customers: Of a reason for which orders are rejected; None if it is of commands and adjustments alone.
+    """
+
+    words: str
+    http_status: int
+    for_customers: CustomerWords | None
+
+    def __new__(
+        cls,
+        code: str,
+        words: str,
+        http_status: int = 409,
+        for_customers: CustomerWords | None = None,
+    ) -> Self:
+        reason = str.__new__(cls, code)
+        reason._value_ = code
+        reason.words, reason.http_status, reason.for_customers = words, http_status, for_customers
+        return reason
+
+    INSUFFICIENT_STOCK = (
+        "INSUFFICIENT_STOCK",
+        "there is not enough of {subject}: {wanted:,} wanted, {available:,} available",
+        409,
+        CustomerWords("there is not enough of {products}", "the order is rejected"),
+    )
+    UNKNOWN_PRODUCT = (
+        "UNKNOWN_PRODUCT",
+        "there is no product {subject}; create it first, or correct the id",
+        404,
+        CustomerWords(
+            "there is no product {products}",
+            "a product of the order does not exist; GET /products says which",
+        ),
+    )
+    DISCONTINUED_PRODUCT = (
+        "DISCONTINUED_PRODUCT",
+        "{subject} is discontinued and takes no more orders",
+        409,
+        CustomerWords(
+            "{products} is discontinued",
+            "a product of the order is discontinued; GET /products says which",
+        ),
+    )
+    BELOW_FLOOR = (
+        "BELOW_FLOOR",
+        "it would take the stock of {subject} below its floor (-backorderLimit): {wanted:,} to take away, "
+        "{available:,} available; take away fewer, or book what is missing first",
+    )
+    ORDER_REJECTED = (
+        "ORDER_REJECTED",
+        "the order {subject} was rejected and holds no stock; if it was paid, give the money back",
+    )
+    ORDER_CANCELLED = (
+        "ORDER_CANCELLED",
+        "the order {subject} is cancelled; if it was paid, give the money back",
+    )
+    ORDER_EXPIRED = (
+        "ORDER_EXPIRED",
+        "the hold of the order {subject} ended before it was paid; if it was paid since, give the money back",
+    )
+    HOLD_NOT_ENDED = (
+        "HOLD_NOT_ENDED",
+        "the hold of the order {subject} has not ended, or its grace is not over; expire it when it is",
+    )
+    NOT_HELD = (
+        "NOT_HELD",
+        "the order {subject} is under no hold that could end or be extended",
+    )
+    NOT_CONFIRMED = (
+        "NOT_CONFIRMED",
+        "the order {subject} is not confirmed; confirm it first, when it is paid",
+    )
+    NOT_OPEN = (
+        "NOT_OPEN",
+        "the command names more of {subject} than is left to hand over; correct the quantity, or return units that "
+        "were handed over",
+    )
+    TOO_MANY_STEPS = (
+        "TOO_MANY_STEPS",
+        "the order {subject} has no room for another command that names items. Fulfil or cancel the rest "
+        "without items; book units that come back as an adjustment of their product",
+    )
+    ORDER_FULFILLED = (
+        "ORDER_FULFILLED",
+        "the order {subject} was handed over already; return it instead",
+    )
+    NOT_FULFILLED = (
+        "NOT_FULFILLED",
+        "the order {subject} was not handed over yet; cancel it instead",
+    )
+    NOT_DELIVERED = (
+        "NOT_DELIVERED",
+        "more of {subject} is said to come back than was delivered and is not back yet; correct the quantity",
+    )
+    UNKNOWN_ORDER = (
+        "UNKNOWN_ORDER",
+        "there is no order {subject}; correct the id, or send the order first",
+        404,
+    )
+    UNKNOWN_ORDER_STATUS = (
+        "UNKNOWN_ORDER_STATUS",
+        "the order has the status {subject!a}, which is none of the service's own, so nothing is "
+        "known of its stock; cancel it where that status was set, or correct the status",
+    )
 
 
-_REJECTIONS = {
-    "UNKNOWN_PRODUCT": "there is no product {subject}; create it first, or correct the id",
-    "DISCONTINUED_PRODUCT": "{subject} is discontinued and takes no more orders",
-    "INSUFFICIENT_STOCK": "there is not enough of {subject}: {wanted:,} wanted, {available:,} available",
-    "BELOW_FLOOR": "it would take the stock of {subject} below its floor (-backorderLimit): {wanted:,} to take away, "
-    "{available:,} available; take away fewer, or book what is missing first",
-    "ORDER_REJECTED": "the order {subject} was rejected and holds no stock; if it was paid, give the money back",
-    "ORDER_CANCELLED": "the order {subject} is cancelled; if it was paid, give the money back",
-    "ORDER_EXPIRED": "the hold of the order {subject} ended before it was paid; if it was paid since, give the money back",
-    "HOLD_NOT_ENDED": "the hold of the order {subject} has not ended, or its grace is not over; expire it when it is",
-    "NOT_HELD": "the order {subject} is under no hold that could end or be extended",
-    "NOT_CONFIRMED": "the order {subject} is not confirmed; confirm it first, when it is paid",
-    "NOT_OPEN": "the command names more of {subject} than is left to hand over; correct the quantity, or return units that "
-    "were handed over",
-    "TOO_MANY_STEPS": "the order {subject} has no room for another command that names items. Fulfil or cancel the rest "
-    "without items; book units that come back as an adjustment of their product",
-    "ORDER_FULFILLED": "the order {subject} was handed over already; return it instead",
-    "NOT_FULFILLED": "the order {subject} was not handed over yet; cancel it instead",
-    "NOT_DELIVERED": "more of {subject} is said to come back than was delivered and is not back yet; correct the quantity",
-    "UNKNOWN_ORDER": "there is no order {subject}; correct the id, or send the order first",
-    "UNKNOWN_ORDER_STATUS": "the order has the status {subject!a}, which is none of the service's own, so nothing is "
-    "known of its stock; cancel it where that status was set, or correct the status",
-}
+REASONS_OF_ORDERS = tuple(reason for reason in RejectionReason if reason.for_customers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +174,7 @@ class Rejection:
     def words(self) -> str:
         """The rejection in words, for its sender."""
         return "; ".join(
-            _REJECTIONS[self.reason].format(
+            self.reason.words.format(
                 subject=short.product_id, wanted=short.wanted, available=short.available
             )
             for short in self.shortages or (Shortage(self.subject, 0, 0),)

@@ -132,7 +132,7 @@ def _read_adjustment(row: Row) -> AdjustmentRecord:
     asked, rejection = row, None
     if "rejected" in row:
         asked = row["rejected"]
-        reason = RejectionReason(asked["reason"])
+        reason = RejectionReason[asked["reason"]]
         rejection = Rejection(reason, row["productId"], _read_shortages(row))
     return AdjustmentRecord(
         product_id=row["productId"],
