@@ -109,7 +109,7 @@ def _show_books(books: Books, chosen: Sequence[Account], *, balanced: bool) -> N
     screen.print(
         f"[green]The books balance:[/] {counted(len(chosen), 'product')} ({delisted:,} of them "
         f"delisted), no difference. [dim]Read: {counted(len(books.adjustments), 'adjustment')}, "
-        f"{counted(len(books.orders), 'order')}.[/]",
+        f"{counted(len(books.orders), 'order')}.[/]"
     )
 
 
@@ -118,7 +118,7 @@ def _show_wrong(account: Account) -> None:
         where = f" ({_places(account)})" if account.in_lanes else ""
         screen.print(
             f"[bold red]{escape(account.product_id)}[/] has {account.on_hand:,}{where}, but its rows say "
-            f"{account.adjusted - account.sold:,}: {account.unexplained:+,} unexplained",
+            f"{account.adjusted - account.sold:,}: {account.unexplained:+,} unexplained"
         )
     print_problems(escape(account.product_id), account.problems)
 
@@ -159,8 +159,7 @@ def lanes(
         str | None, typer.Argument(help="Show where the units of this product are.")
     ] = None,
     empty: Annotated[
-        bool,
-        typer.Option("--empty", help="Reclaim all units from all lanes. Asks first."),
+        bool, typer.Option("--empty", help="Reclaim all units from all lanes. Asks first.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before emptying.")] = False,
     as_json: AsJson = False,
@@ -312,7 +311,7 @@ def _empty_lanes(aws: Aws, *, yes: bool) -> None:
         some = ", ".join(left[:5]) + (", ..." if len(left) > 5 else "")
         screen.print(
             f"[bold red]In lanes still, or again: {counted(len(left), 'product')}[/] ({escape(some)}). Orders fill lanes "
-            "meanwhile: run this again when few come. `audit` explains those that stay.",
+            "meanwhile: run this again when few come. `audit` explains those that stay."
         )
         raise typer.Exit(1)
     reclaimed = counted(len(before.lent), "product")

@@ -12,15 +12,7 @@ import typer
 from botocore.exceptions import BotoCoreError, ClientError
 from rich.markup import escape
 
-from cli.common import (
-    AsJson,
-    aside,
-    checked_stage,
-    print_json,
-    screen,
-    stack_name,
-    table_of,
-)
+from cli.common import AsJson, aside, checked_stage, print_json, screen, stack_name, table_of
 from infra.settings import DEFAULT, Settings, SettingsError, check_names
 from local import ROOT, stack
 from local.endpoint import environment_without_aws
@@ -99,8 +91,7 @@ def diff(stage: _Stage) -> None:
 def deploy(
     stage: _Stage,
     yes: Annotated[
-        bool,
-        typer.Option("--yes", help="Do not ask before permissions change. For CI."),
+        bool, typer.Option("--yes", help="Do not ask before permissions change. For CI.")
     ] = False,
 ) -> None:
     """Deploy the stack to the AWS account of your environment.

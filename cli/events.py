@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from cli.common import (
-    PANEL,
-    OnAccount,
-    aside,
-    aws_of,
-    print_problems,
-    screen,
-)
+from cli.common import PANEL, OnAccount, aside, aws_of, print_problems, screen
 from operations.words import counted
 
 if TYPE_CHECKING:
@@ -28,8 +21,7 @@ app = typer.Typer()
 @app.command(rich_help_panel=PANEL)
 def republish(
     order: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ID", help="Publish this order; can be repeated."),
+        list[str] | None, typer.Option(metavar="ID", help="Publish this order; can be repeated.")
     ] = None,
     since: Annotated[
         str | None,
@@ -39,8 +31,7 @@ def republish(
         ),
     ] = None,
     send: Annotated[
-        bool,
-        typer.Option("--send", help="Publish them. Without this option it only counts them."),
+        bool, typer.Option("--send", help="Publish them. Without this option it only counts them.")
     ] = False,
     account: OnAccount = None,
 ) -> None:
@@ -99,7 +90,7 @@ def follow(
     with listening(aws) as listen, contextlib.suppress(KeyboardInterrupt):
         bus = aws.outputs["EventBusName"]
         aside.print(
-            f"[dim]Listening to {bus}. On AWS a new rule may miss events in its first minute. Ctrl-C ends it.[/]",
+            f"[dim]Listening to {bus}. On AWS a new rule may miss events in its first minute. Ctrl-C ends it.[/]"
         )
         for heard in listen(float("inf") if seconds is None else seconds):
             if as_json:
@@ -121,5 +112,5 @@ def _show_event(heard: Heard, seen: set[str]) -> None:
     seen.add(metadata["eventId"])
     screen.print(
         f"{metadata['occurredAt'][11:23]} {heard.event['detail-type']:<20} {escape(subject)} "
-        f"[dim]{escape(', '.join(filter(None, notes)))}[/]",
+        f"[dim]{escape(', '.join(filter(None, notes)))}[/]"
     )

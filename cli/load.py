@@ -12,15 +12,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from cli.common import (
-    INTERRUPTED,
-    PANEL,
-    OnAccount,
-    aside,
-    aws_of,
-    progress_bar,
-    screen,
-)
+from cli.common import INTERRUPTED, PANEL, OnAccount, aside, aws_of, progress_bar, screen
 from operations.words import counted
 
 if TYPE_CHECKING:
@@ -83,7 +75,7 @@ def load(
     _report_bad_lines(work.bad, report)
     if failure:
         aside.print(
-            f"[bold red]Not finished:[/] {escape(failure)}. The lines so far are written; run the same command again",
+            f"[bold red]Not finished:[/] {escape(failure)}. The lines so far are written; run the same command again"
         )
     if failure or work.bad:
         raise typer.Exit(status)
@@ -140,7 +132,7 @@ def _report_bad_lines(bad: Sequence[BadLine], report: Path) -> None:
     if bad:
         write_report(report, bad)
         screen.print(
-            f"[bold red]Bad lines: {len(bad):,}[/], with their reasons in {escape(str(report))}",
+            f"[bold red]Bad lines: {len(bad):,}[/], with their reasons in {escape(str(report))}"
         )
     else:
         # An earlier load's report would be mistaken for this one's.

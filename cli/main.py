@@ -15,17 +15,7 @@ from rich.markup import escape
 from typer._click.exceptions import NoSuchOption
 from typer.core import TyperGroup
 
-from cli import (
-    books,
-    deployment,
-    events,
-    load,
-    queues,
-    reports,
-    tables,
-    this_machine,
-    verification,
-)
+from cli import books, deployment, events, load, queues, reports, tables, this_machine, verification
 from cli.common import aside
 from local import STATE, emulator
 from local.process import LOGS

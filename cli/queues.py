@@ -15,16 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from botocore.exceptions import BotoCoreError, ClientError
 
-from cli.common import (
-    PANEL,
-    AsJson,
-    OnAccount,
-    aside,
-    aws_of,
-    print_json,
-    screen,
-    table_of,
-)
+from cli.common import PANEL, AsJson, OnAccount, aside, aws_of, print_json, screen, table_of
 from operations import queues
 from operations import redrive as redrives
 from operations.dead_letters import read_dead_letters
@@ -112,8 +103,7 @@ def _read_status(aws: Aws) -> dict[str, Any]:
 @app.command(rich_help_panel=PANEL)
 def redrive(
     send: Annotated[
-        bool,
-        typer.Option("--send", help="Send them back. Without this option nothing changes."),
+        bool, typer.Option("--send", help="Send them back. Without this option nothing changes.")
     ] = False,
     queue: Annotated[
         AnyQueue | None,
@@ -164,7 +154,7 @@ def redrive(
     back = sum(found.count(redrives.Decision.SEND_BACK) for found in findings.values())
     if send:
         screen.print(
-            f"{back:,} sent back. [dim]`.venv/bin/inventory-orders status` shows queues and dead letters.[/]",
+            f"{back:,} sent back. [dim]`.venv/bin/inventory-orders status` shows queues and dead letters.[/]"
         )
     else:
         option = "--send" if account else "--send (with make: SEND=1)"
@@ -257,7 +247,7 @@ def send(
         Path,
         typer.Argument(
             help="Orders as JSON lines, or as CSV with the header orderId,userId,productId,quantity and one row per "
-            "order line. Either may be compressed (.gz).",
+            "order line. Either may be compressed (.gz)."
         ),
     ],
     queue: Annotated[QueueName, typer.Option(help="The queue to send to.")] = QueueName.STANDARD,
@@ -307,7 +297,7 @@ def send(
     seconds = time.monotonic() - began
     screen.print(
         f"{counted(count, 'message')} sent to {url.rsplit('/', 1)[1]} in {seconds:.1f} s. "
-        f"[dim]`.venv/bin/inventory-orders status` shows queues and dead letters.[/]",
+        f"[dim]`.venv/bin/inventory-orders status` shows queues and dead letters.[/]"
     )
 
 

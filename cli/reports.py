@@ -225,7 +225,7 @@ def export(
     query = "ExportSummaries[].[ExportArn,ExportStatus]"
     screen.print(
         f"[dim]It takes minutes. See how far it is: aws dynamodb list-exports --output text --query "
-        f"'{escape(query)}'[/]",
+        f"'{escape(query)}'[/]"
     )
 
 
@@ -255,5 +255,5 @@ def _show_one(aws: Aws, product: str, *, as_json: bool) -> None:
     about = "" if level.is_exact else "about "
     limits = f"low at {row.low_stock_threshold:,}, backorders to {row.backorder_limit:,}"
     screen.print(
-        f"[bold]{escape(row.product_id)}[/]: {about}{level.on_hand:,} on hand, {row.status.value} ({limits}).",
+        f"[bold]{escape(row.product_id)}[/]: {about}{level.on_hand:,} on hand, {row.status.value} ({limits})."
     )

@@ -73,7 +73,7 @@ def restore(
         else:
             screen.print(
                 f"An earlier run put the rows back at {back_since}. This one starts the service and publishes them: to "
-                "compare the rows again, run it once more.",
+                "compare the rows again, run it once more."
             )
     if found is not None and not yes:
         typer.confirm("Stop the service and put these rows back?", abort=True)

@@ -45,8 +45,7 @@ def demo(
         ),
     ] = None,
     unchecked: Annotated[
-        bool,
-        typer.Option("--unchecked", help="Send the file as it is, with what is not an order."),
+        bool, typer.Option("--unchecked", help="Send the file as it is, with what is not an order.")
     ] = False,
 ) -> None:
     """Deploy to the embedded AWS, send thousands of orders through SQS, and read the books.
@@ -79,7 +78,7 @@ def demo(
         "  make demo ORDERS=FILE               send your own orders: a file as `send` takes it\n"
         "  make demo ORDERS=local/real_orders/baskets.csv.gz\n"
         "                                      send a wholesaler's orders\n"
-        "  make down                           stop everything and delete its data[/]",
+        "  make down                           stop everything and delete its data[/]"
     )
     if not result.good:
         raise typer.Exit(1)
@@ -91,7 +90,7 @@ def up() -> None:
     running = start_embedded(screen, fill=True)
     screen.print(
         f"[green]Ready[/] at {running.endpoint}, with the sample products on the shelf. "
-        f'[dim]`eval "$(make env)"` points any AWS client there, `make down` stops it.[/]',
+        f'[dim]`eval "$(make env)"` points any AWS client there, `make down` stops it.[/]'
     )
 
 
@@ -121,7 +120,7 @@ def down(
     else:
         screen.print(
             "Stopped. All data of the embedded AWS is forgotten: tables, queues and the functions' logs. "
-            "[dim]`make down KEEP=1` keeps them.[/]",
+            "[dim]`make down KEEP=1` keeps them.[/]"
         )
 
 

@@ -67,10 +67,7 @@ def access_log(
         # stack's own, since a group may stay when its stack goes.
         log_group_name=Fn.join(
             "/",
-            [
-                f"/aws/vendedlogs/{settings.stack_name}",
-                Fn.select(2, Fn.split("/", Aws.STACK_ID)),
-            ],
+            [f"/aws/vendedlogs/{settings.stack_name}", Fn.select(2, Fn.split("/", Aws.STACK_ID))],
         ),
         retention=log_retention,
         removal_policy=kept_in_production(settings),

@@ -63,11 +63,7 @@ _FUNCTIONS = {
     _PLACE_ORDERS: _Function(
         "place_orders",
         "Places orders from both order queues, in batches",
-        {
-            "Products": "BatchGetItem UpdateItem",
-            "Orders": _WRITE_ORDERS,
-            "Allotments": _USE_LANES,
-        },
+        {"Products": "BatchGetItem UpdateItem", "Orders": _WRITE_ORDERS, "Allotments": _USE_LANES},
         fed_by=("OrderQueue", "OrderQueueFifo"),
         settings=("LANES", "HOLD_SECONDS"),
     ),
@@ -85,11 +81,7 @@ _FUNCTIONS = {
     "ChangeOrders": _Function(
         "change_orders",
         "Confirms, fulfils, cancels, returns and expires orders",
-        {
-            "Products": "BatchGetItem UpdateItem",
-            "Orders": _WRITE_ORDERS,
-            "Allotments": _USE_LANES,
-        },
+        {"Products": "BatchGetItem UpdateItem", "Orders": _WRITE_ORDERS, "Allotments": _USE_LANES},
         fed_by=("OrderCommandQueue", "ExpiryQueue"),
         settings=("HOLD_GRACE_SECONDS",),
     ),
@@ -353,11 +345,7 @@ class Functions(Construct):
         }
 
     def _feed(
-        self,
-        function: lambda_.Function,
-        live: lambda_.Alias,
-        queue_name: str,
-        pair: QueuePair,
+        self, function: lambda_.Function, live: lambda_.Alias, queue_name: str, pair: QueuePair
     ) -> None:
         settings = self._settings.queues[queue_name]
         self._name(function, pair, _PREFIXES.get(queue_name, ""))

@@ -137,11 +137,7 @@ class Settings:
 
     @classmethod
     def from_context(
-        cls,
-        stage: object,
-        settings: object = None,
-        stages: object = None,
-        overrides: object = None,
+        cls, stage: object, settings: object = None, stages: object = None, overrides: object = None
     ) -> Settings:
         """Read the settings from the CDK context.
 

@@ -492,9 +492,7 @@ _EVENTS = Section(
                 (_LATE_EVENTS_MS, "late"),
             ),
             Graph(
-                "Undeliverable events",
-                [Line(_UNDELIVERABLE, "to be repaired", RED)],
-                "messages",
+                "Undeliverable events", [Line(_UNDELIVERABLE, "to be repaired", RED)], "messages"
             ),
         )
     ],

@@ -174,10 +174,7 @@ class _Product:
 
 
 def _read_products(
-    aws: Aws,
-    product_ids: Iterable[str],
-    page_names: Collection[str],
-    corrupt: dict[str, str],
+    aws: Aws, product_ids: Iterable[str], page_names: Collection[str], corrupt: dict[str, str]
 ) -> dict[str, _Product]:
     """Read some products, again and again while atomic decrements come in between."""
     products: dict[str, _Product] = {}

@@ -10,14 +10,7 @@ from typing import Any, Literal
 from inventory_orders.domain.allotments import Page, PageKey
 from operations.faults import lent_to, problems_of, problems_of_orders
 from operations.lanes import Pages, Places
-from operations.movements import (
-    Incarnation,
-    Movement,
-    Row,
-    adjustment_of,
-    lane_of,
-    sales_of,
-)
+from operations.movements import Incarnation, Movement, Row, adjustment_of, lane_of, sales_of
 
 Finding = tuple[int, tuple[str, ...]]
 """Units too many or too few, and problems in words."""
@@ -202,10 +195,7 @@ def add_up_places(
             settled=key[0] not in unsettled,
             in_lanes=in_lanes.get(key, {}),
             lent_to=lent_to(row),
-            problems=(
-                *problems_of(rows.get(key), in_lanes.get(key, {})),
-                *problems.get(key, ()),
-            ),
+            problems=(*problems_of(rows.get(key), in_lanes.get(key, {})), *problems.get(key, ())),
             pages=places[key[0]].before.by_name if key in rows else {},
         )
         for key in sorted({*rows, *adjusted, *sold, *in_lanes, *problems})
@@ -213,9 +203,7 @@ def add_up_places(
 
 
 def _sum_up(
-    movements: Iterable[Movement],
-    rows: Mapping[Incarnation, Row],
-    places: Mapping[str, Places],
+    movements: Iterable[Movement], rows: Mapping[Incarnation, Row], places: Mapping[str, Places]
 ) -> tuple[Counter[Incarnation], Counter[tuple[Incarnation, str]]]:
     """Sum up the units of the movements that rows and pages show, and of the sales from a page between its two reads.
 

@@ -195,8 +195,7 @@ class _Reader:
     def _add(self, number: int, document: Any) -> None:
         if not isinstance(document, dict):
             raise PoisonMessageError(
-                "SCHEMA_VIOLATION",
-                f"a line must be an object, such as {_EXAMPLE}",
+                "SCHEMA_VIOLATION", f"a line must be an object, such as {_EXAMPLE}"
             )
         if "orderId" in document:
             raise UserError(

@@ -8,12 +8,7 @@ from dataclasses import dataclass
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.product import NewProduct, Product
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
-from inventory_orders.errors import (
-    CorruptItemError,
-    RequestInvalidError,
-    StoreError,
-    VerdictError,
-)
+from inventory_orders.errors import CorruptItemError, RequestInvalidError, StoreError, VerdictError
 from inventory_orders.products.catalogue import create_actions, product_to_create
 from inventory_orders.store.actions import ActionKind
 from inventory_orders.store.cancellations import Meaning, TransactionCancelledError

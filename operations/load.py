@@ -39,11 +39,7 @@ from inventory_orders.errors import (
 )
 from inventory_orders.lanes.levels import estimate_levels
 from inventory_orders.lanes.source import engine_with_lanes
-from inventory_orders.products.catalogue import (
-    ProductCatalogue,
-    opening_key,
-    product_to_create,
-)
+from inventory_orders.products.catalogue import ProductCatalogue, opening_key, product_to_create
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.dynamodb import Snapshot, Store
 from inventory_orders.store.rows import Key

@@ -37,9 +37,7 @@ JUMP = 1_000_000_000
 _NO_CONTENT = {"_version", "lastUpdatedAt", "expiresAt", "epoch", *LOCK}
 
 _HOLDS_STOCK = {"PENDING", "CONFIRMED", "FULFILLED"}
-_OF_A_PLACED_LINE = {
-    *("productCreatedAt", "productVersion", "lanePage", "laneVersion"),
-}
+_OF_A_PLACED_LINE = {*("productCreatedAt", "productVersion", "lanePage", "laneVersion")}
 _OF_A_LIFE = {"expiresAt", "expiryShard", "fulfilShard", "steps"}
 _NO_UNITS = zlib.compress(b"[]")
 
@@ -197,11 +195,7 @@ class Restore:
     """
 
     def __init__(
-        self,
-        aws: Aws,
-        stack_name: str,
-        then: datetime,
-        clock: Clock | None = None,
+        self, aws: Aws, stack_name: str, then: datetime, clock: Clock | None = None
     ) -> None:
         then = then.astimezone(UTC)
         self._aws = aws

@@ -193,10 +193,7 @@ def queues(run: Run) -> list[Line]:
         attributes: Any = run.aws.sqs.get_queue_attributes(
             QueueUrl=deployed.physical[logical], AttributeNames=["All"]
         )["Attributes"]
-        actual = {
-            **attributes,
-            "RedrivePolicy": json.loads(attributes.get("RedrivePolicy", "{}")),
-        }
+        actual = {**attributes, "RedrivePolicy": json.loads(attributes.get("RedrivePolicy", "{}"))}
         redriven += "RedrivePolicy" in properties
         wanted = {name: value for name, value in properties.items() if name != "Tags"}
         problems += differences(title, wanted, actual)
@@ -562,9 +559,7 @@ def _missing(run: Run, wanted: Mapping[str, tuple[Metric, float]]) -> dict[str, 
         for index, ((namespace, name, dimensions), _) in enumerate(wanted.values())
     ]
     answer = run.client("cloudwatch").get_metric_data(
-        MetricDataQueries=queries,
-        StartTime=begin,
-        EndTime=datetime.now(UTC) + timedelta(minutes=1),
+        MetricDataQueries=queries, StartTime=begin, EndTime=datetime.now(UTC) + timedelta(minutes=1)
     )
     sums = {result["Id"]: sum(result["Values"]) for result in answer["MetricDataResults"]}
     return {

@@ -332,8 +332,7 @@ def cancels(run: Run) -> list[Line]:
     expect((taken, stock) == (3, 5), f"stock went from 5 to {taken} to {stock}, not to 3 and 5")
     run.send(queues.STANDARD, later)
     row = run.wait(
-        partial(_with_user, run, later),
-        "no answer to the order that was cancelled before it came",
+        partial(_with_user, run, later), "no answer to the order that was cancelled before it came"
     )
     expect(row["status"] == "CANCELLED", f"it was cancelled before it came, and is {row['status']}")
     stock = run.stock(product)

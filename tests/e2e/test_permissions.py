@@ -422,8 +422,7 @@ def is_denied(aws, function, event, action, granted, taken):
     try:
         allow(aws, function, granted - taken)
         log = said(
-            invoke_deployed(aws, function, event),
-            may_fail=function in ("sweep", "publish_events"),
+            invoke_deployed(aws, function, event), may_fail=function in ("sweep", "publish_events")
         )
         return any(denial in log for denial in denials)
     finally:

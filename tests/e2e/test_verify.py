@@ -19,11 +19,7 @@ from operations.verify.report import Report, State
 from operations.verify.run import PREFIX, Run
 from tests.support.by_hand import add_by_hand
 from tests.support.roles import allow, name_of, permissions
-from tests.support.stack import (
-    create,
-    wait_until,
-    wait_until_settled,
-)
+from tests.support.stack import create, wait_until, wait_until_settled
 
 ORDERS = 20
 
@@ -100,6 +96,10 @@ def dead_letters(aws):
     return {name: queues.depth(aws, name).total for name in queues.DEAD_LETTERS}
 
 
+@pytest.mark.aws(
+    "Batches of different FIFO groups run at the same time.",
+    "https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-scaling.html",
+)
 def test_all_checks_are_green_and_leave_nothing_but_orders(aws, run, monkeypatch):
     run.patience = 60.0
 

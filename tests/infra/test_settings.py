@@ -363,11 +363,7 @@ def test_the_app_ends_with_the_error_instead_of_a_traceback(monkeypatch):
             11,
             "batchSize is 11; it must be a whole number from 1 to 10",
         ),
-        (
-            "queues.OrderQueueFifo.batchSize",
-            0,
-            "from 1 to 10",
-        ),
+        ("queues.OrderQueueFifo.batchSize", 0, "from 1 to 10"),
         ("functions.place_orders", None, "settings.functions.place_orders is null; it must be an"),
         (
             "warmThroughput.Ordres",

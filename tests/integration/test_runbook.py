@@ -27,14 +27,7 @@ from tests.support.faults import Fault, FaultyProxy, Shares
 from tests.support.logs import log_of
 from tests.support.parallel import in_threads
 from tests.support.runbook import aws_call, commands, expand
-from tests.support.stack import (
-    cli,
-    configured,
-    create,
-    unscheduled,
-    wait_until,
-    wait_until_settled,
-)
+from tests.support.stack import cli, configured, create, unscheduled, wait_until, wait_until_settled
 
 ONE_ATTEMPT = Config(retries={"total_max_attempts": 1})
 FUNCTION = "PlaceOrdersFunctionName"

@@ -304,6 +304,11 @@ def test_an_account_is_asked_for(account, tmp_path):
     assert len(account) == 6
 
 
+def test_an_unknown_function_is_refused_with_the_known_ones():
+    unknown = RUNNER.invoke(main.app, ["invoke", "fly", "events/place_orders.json"]).exception
+    assert "the functions are adjust_stock, api, change_orders" in str(unknown)
+
+
 def test_a_directory_is_no_event(tmp_path):
     with pytest.raises(UserError, match="is a directory"):
         invoke.read_event(tmp_path, "place_orders")

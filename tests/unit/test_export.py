@@ -372,10 +372,7 @@ def test_rejections_by_product(athena):
 def test_shipped_by_day(shop, athena):
     second, third = shop.days[1][:10], shop.days[2][:10]
     # o-1 has left in two parts, of o-3 only a part, and of o-6 a part before the rest was cancelled.
-    assert answer(athena, "shipped by day") == [
-        (second, 1, 4 + 3 + 2),
-        (third, 1, 10 + 5 - 2 - 4),
-    ]
+    assert answer(athena, "shipped by day") == [(second, 1, 4 + 3 + 2), (third, 1, 10 + 5 - 2 - 4)]
 
 
 def test_returns(athena):

@@ -104,11 +104,7 @@ def test_a_bus_that_takes_nothing_is_said_with_its_reason(aws, monkeypatch):
 
 @pytest.mark.parametrize(
     ("text", "time"),
-    [
-        ("2026-01-02", LATER),
-        ("2026-01-02T01:00:00+01:00", LATER),
-        ("2026-01-02T00:00", LATER),
-    ],
+    [("2026-01-02", LATER), ("2026-01-02T01:00:00+01:00", LATER), ("2026-01-02T00:00", LATER)],
 )
 def test_a_time_is_in_utc_unless_it_says_otherwise(text, time):
     assert moment(text) == time

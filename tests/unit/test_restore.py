@@ -339,11 +339,7 @@ def test_the_request_is_one_that_aws_takes_and_its_tables_are_waited_for():
             stub.add_response(
                 "restore_table_to_point_in_time",
                 {},
-                {
-                    "SourceTableName": table.value,
-                    "TargetTableName": name,
-                    "RestoreDateTime": THEN,
-                },
+                {"SourceTableName": table.value, "TargetTableName": name, "RestoreDateTime": THEN},
             )
         stub.add_client_error("describe_table", "ResourceNotFoundException")
         for status in ("CREATING", "ACTIVE", "ACTIVE", "ACTIVE", "ACTIVE"):

@@ -346,11 +346,7 @@ def test_changed_recursive_loop_detection_is_red(run, deployed, found, says):
     ],
 )
 def test_a_table_without_protection_is_red(run, change, says):
-    table = {
-        "TableStatus": "ACTIVE",
-        "KeySchema": [],
-        "DeletionProtectionEnabled": True,
-    }
+    table = {"TableStatus": "ACTIVE", "KeySchema": [], "DeletionProtectionEnabled": True}
     recovery = {"PointInTimeRecoveryStatus": change.get("recovery", "ENABLED")}
     run.aws.dynamodb = SimpleNamespace(
         describe_table=lambda **_: {"Table": table | change},
