@@ -65,10 +65,7 @@ def list_things(
         "indexes": {
             index.name: (
                 "AWS/DynamoDB",
-                {
-                    "TableName": tables.all[table].table_name,
-                    "GlobalSecondaryIndexName": index.name,
-                },
+                {"TableName": tables.all[table].table_name, "GlobalSecondaryIndexName": index.name},
             )
             for table, indexes in INDEXES.items()
             for index in indexes
