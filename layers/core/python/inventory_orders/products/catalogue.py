@@ -73,10 +73,10 @@ letters, digits and underscores.
 
 @dataclass
 class ProductCatalogue:
-    """Ways to change a product.
+    """Ways to change a product. Where DynamoDB does not answer in time, they raise `StoreError`.
 
     Attributes:
-        client: Sends the requests.
+        client: The tables.
         stats: What all calls took, for the metrics.
     """
 
@@ -93,7 +93,6 @@ class ProductCatalogue:
         Raises:
             ProductNotFoundError: There is none.
             CorruptItemError: It breaks the table's contract.
-            StoreError: DynamoDB failed.
         """
         return read_product(self.client, product_id, deadline, self.stats)
 
@@ -127,7 +126,6 @@ class ProductCatalogue:
             ProductNotFoundError: There is no such product, or the incarnation is gone.
             LeaseHeldError: A lease outlasts the deadline.
             ContentionError: Rivals were faster until the attempts or the time ran out.
-            StoreError: DynamoDB failed.
         """
         before = self.get(product_id, deadline)
         created_at = created_at or before.created_at
@@ -207,7 +205,6 @@ class ProductCatalogue:
         Raises:
             ProductNotFoundError: That incarnation is gone.
             LeaseHeldError: A lease outlasts the deadline, or is live and not waited for.
-            StoreError: DynamoDB failed.
         """
         while True:
             if product.created_at != created_at:
@@ -233,7 +230,6 @@ class ProductCatalogue:
         Raises:
             ProductNotFoundError: That incarnation is gone, and another one is in its place.
             CorruptItemError: It, or a page that holds some of it, breaks its table's contract.
-            StoreError: DynamoDB failed, or no time was left.
         """
         sent: list[tuple[Product, Update]] = []
 
@@ -255,9 +251,6 @@ class ProductCatalogue:
 
         Returns:
             Whether it was created, and the product as it is now; if it existed, nothing was changed.
-
-        Raises:
-            StoreError: DynamoDB failed.
         """
         product = product_to_create(new, timestamp(self.client.clock.now()))
         actions = create_actions(product)
@@ -288,7 +281,6 @@ class ProductCatalogue:
             LeaseHeldError: A lease is live.
             RejectedError: `EVENT_ID_REUSED`: another event of this id and moment was applied.
             CorruptItemError: The product breaks the table's contract.
-            StoreError: DynamoDB failed.
         """
         moment = self.client.clock.now()
         product = self._update(event.product_id, details_write(event, moment), deadline)
@@ -329,7 +321,6 @@ class ProductCatalogue:
             ProductNotFoundError: There is no such product.
             LeaseHeldError: A lease is live.
             CorruptItemError: The product breaks the table's contract.
-            StoreError: DynamoDB failed.
         """
         moment = self.client.clock.now()
         at, latest = timestamp(moment), timestamp(moment - least_age)
@@ -436,7 +427,6 @@ class ProductCatalogue:
         Raises:
             LeaseHeldError: A lease is live.
             ContentionError: Rivals were faster until the attempts or the time ran out.
-            StoreError: DynamoDB failed.
         """
         try:
             self.update_with_retry(product_id, lambda _: None, deadline, created_at, waits=False)

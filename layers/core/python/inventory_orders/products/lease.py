@@ -72,10 +72,10 @@ LONGEST_LEASE_SECONDS = 900.0
 
 @dataclass
 class Lease:
-    """A lease that was acquired.
+    """A lease that was acquired. Where DynamoDB does not answer in time, its methods raise `StoreError`.
 
     Attributes:
-        client: Sends the requests.
+        client: The tables.
         product: As this lease's last write left it, as far as its owner knows.
         owner: Unique for each acquisition.
         granted: Seconds for which it was acquired, or renewed last, from that moment on.
@@ -104,7 +104,7 @@ class Lease:
         Where lanes may hold some of it, the row reclaims all of that before the lease is returned.
 
         Args:
-            client: Sends the requests.
+            client: The tables.
             product_id: The product.
             seconds: How long, at most 900.
             deadline: When the invocation has to end. The lease never lasts longer, so that it is not frozen with
@@ -118,7 +118,6 @@ class Lease:
             ContentionError: Others wrote the product before each attempt.
             ProductNotFoundError: There is no such product.
             CorruptItemError: It, or a page that holds some of it, breaks its table's contract.
-            StoreError: DynamoDB failed, or no time was left.
         """
         owner = f"{holder}-{uuid.uuid4().hex}"
         seconds = _checked(seconds, deadline, outlive_deadline=outlive_deadline)
@@ -169,13 +168,12 @@ class Lease:
         Whether it is still good, and whether the product is still there, is for the next write to find out.
 
         Args:
-            client: Sends the requests.
+            client: The tables.
             token: The lease as its owner knows it, as `token` gave it.
             deadline: When to give up.
 
         Raises:
             CorruptItemError: The product breaks the table's contract.
-            StoreError: DynamoDB failed.
         """
         stats, owner = CommitStats(), token["owner"]
         product = Product(
@@ -230,7 +228,6 @@ class Lease:
             LeaseLostError: It has expired, another holds one, or another wrote since. A commit that is still under way will
                 not be booked.
             ProductNotFoundError: The product is gone.
-            StoreError: DynamoDB failed.
         """
         seconds = _checked(seconds, deadline, outlive_deadline=outlive_deadline)
 
@@ -274,7 +271,6 @@ class Lease:
             ProductNotFoundError: The product is gone, and so is every earlier attempt.
             RejectedError: `ADJUSTMENT_ID_REUSED`: the id belongs to another adjustment; a lease that is live stays so.
             ContentionError: Transactions of others were in the way until the time ran out.
-            StoreError: DynamoDB failed.
         """
         before, moment = self.product, self.client.clock.now()
         after = before.with_stock(counted, before.version + 1)
@@ -335,7 +331,6 @@ class Lease:
         Raises:
             RejectedError: `ADJUSTMENT_ID_REUSED`: the id belongs to another adjustment.
             CorruptItemError: What is stored under the id cannot be read.
-            StoreError: DynamoDB failed.
         """
         client, key = self.client, count.key
         # Read without the product, it could be missed while an attempt shows in part: see `Batch.reject_unwritten`.
@@ -366,7 +361,6 @@ class Lease:
 
         Raises:
             ProductNotFoundError: The product is gone.
-            StoreError: DynamoDB failed.
         """
         is_written, _ = self._update(
             lambda: end_lease(self.owner, self.client.clock.now()), deadline

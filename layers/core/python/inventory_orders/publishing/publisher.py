@@ -135,7 +135,7 @@ class Publisher:
 
         Args:
             news: In the order of its occurrence.
-            deadline: No call begins after it.
+            deadline: When to leave the rest.
         """
         report = PublishReport()
         unsent: dict[str, _Unsent] = {}

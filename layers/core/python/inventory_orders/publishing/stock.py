@@ -32,7 +32,7 @@ class StockWatch:
     """Compares what there is with what was published last, as many products at a time as there is time for.
 
     Args:
-        client: Sends the requests to DynamoDB.
+        client: The tables.
         bus: Takes the events.
     """
 
@@ -52,7 +52,7 @@ class StockWatch:
         Leaves out products whose row or page cannot be read.
 
         Args:
-            deadline: No request begins after it.
+            deadline: Shortly before it, the rest is left to the next call.
 
         Returns:
             How many levels were published.
