@@ -10,7 +10,7 @@ from typing import Any
 import boto3
 
 from inventory_orders.clock import Deadline, SystemClock
-from inventory_orders.domain.adjustment import DECREMENT, Adjustment
+from inventory_orders.domain.adjustment import DECREMENT, Adjustment, Decrement
 from inventory_orders.domain.change import Change
 from inventory_orders.domain.order import Order
 from inventory_orders.engine.loop import Engine
@@ -64,13 +64,13 @@ def decrements(tables: Mapping[Table, str], product_id: str, mode: str) -> Cost:
 
     def work(number: int, engine: Engine, meter: _Meter) -> int:
         atomic = AtomicDecrement(engine)
-        atomic.apply(product_id, f"warm-{number}", 1, _soon())
+        atomic.apply(Decrement.of(product_id, f"warm-{number}", 1), _soon())
         meter.reset()
         return sum(decrement(engine, atomic, f"{number}-{n}") for n in range(_DECREMENTS))
 
     def decrement(engine: Engine, atomic: AtomicDecrement, adjustment_id: str) -> bool:
         if mode == "atomic":
-            (outcome,) = atomic.apply(product_id, adjustment_id, 1, _soon()).outcomes
+            (outcome,) = atomic.apply(Decrement.of(product_id, adjustment_id, 1), _soon()).outcomes
             if outcome.verdict is Verdict.APPLIED:
                 return True
         return _deliver(engine, [Adjustment(product_id, adjustment_id, -1, DECREMENT)]) == 1

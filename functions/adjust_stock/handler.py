@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from inventory_orders.api.serving import answer_command
 from inventory_orders.clock import Deadline
-from inventory_orders.domain.adjustment import Adjustment
+from inventory_orders.domain.adjustment import Adjustment, Decrement
 from inventory_orders.domain.product import Product
-from inventory_orders.domain.record import NOTES_OF_ADJUSTMENT
 from inventory_orders.domain.rejection import RejectionReason
 from inventory_orders.engine.outcomes import ChangeOutcome, UnsuccessfulError
 from inventory_orders.errors import Verdict
@@ -21,7 +20,7 @@ from inventory_orders.invocation.sqs_batch import (
     read_messages,
 )
 from inventory_orders.invocation.telemetry import emit_messages, emit_stats, logger, metrics
-from inventory_orders.messages.commands import adjustment, notes_in, parse_adjustment
+from inventory_orders.messages.commands import adjustment, parse_adjustment
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -62,17 +61,11 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
 
 
 def _command(command: dict[str, Any], deadline: Deadline) -> direct.Answer:
-    product_id = command["productId"]
-    if command.get("mode") == "atomic":
-        report = runtime.process().atomic_decrement.apply(
-            product_id,
-            command["adjustmentId"],
-            command["quantity"],
-            deadline,
-            notes_in(command, NOTES_OF_ADJUSTMENT),
-        )
+    product_id, change = command["productId"], adjustment(command)
+    if command.get("mode") == "atomic" and isinstance(change, Decrement):
+        report = runtime.process().atomic_decrement.apply(change, deadline)
     else:
-        report = runtime.process().engine.apply([adjustment(command)], deadline)
+        report = runtime.process().engine.apply([change], deadline)
     emit_stats(report.stats, report.failure)
     outcome = report.outcome_of_one()
     if outcome.verdict is Verdict.POISON:

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from inventory_orders.clock import Deadline, SystemClock
+from inventory_orders.domain.adjustment import Decrement
 from inventory_orders.domain.allotments import DEPOT, PageKey
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand
@@ -70,7 +71,7 @@ def decrement(shop, over):
     atomic = AtomicDecrement(shop.new_engine())
     number = 0
     while not over.is_set():
-        atomic.apply("audit-atomic", f"d-{number}", 1, soon())
+        atomic.apply(Decrement.of("audit-atomic", f"d-{number}", 1), soon())
         number += 1
         time.sleep(PAUSE)
     return number

@@ -10,7 +10,7 @@ import pytest
 from botocore.exceptions import ReadTimeoutError
 
 from inventory_orders.clock import Deadline, SystemClock, timestamp
-from inventory_orders.domain.adjustment import Adjustment
+from inventory_orders.domain.adjustment import Adjustment, Decrement
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand, Part
 from inventory_orders.domain.order_record import OrderAction
@@ -491,8 +491,8 @@ def test_an_atomic_decrement_frozen_for_an_hour_is_booked_once(tables, stop):
     tables.create("p", stock=10)
     frozen, other = tables.worker(), tables.worker()
     soon = Deadline.after(2 * HOUR, SystemClock())
-    stop(tables, lambda: AtomicDecrement(other).apply("p", "d", 2, soon))
-    report = AtomicDecrement(frozen).apply("p", "d", 2, soon)
+    stop(tables, lambda: AtomicDecrement(other).apply(Decrement.of("p", "d", 2), soon))
+    report = AtomicDecrement(frozen).apply(Decrement.of("p", "d", 2), soon)
     assert statuses(report) == [REPLAYED]
     assert (tables.stock("p"), tables.unexplained()) == (8, {"p": 0})
 

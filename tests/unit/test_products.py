@@ -9,7 +9,7 @@ import pytest
 from botocore.exceptions import ReadTimeoutError
 
 from inventory_orders.clock import Deadline, timestamp
-from inventory_orders.domain.adjustment import Adjustment
+from inventory_orders.domain.adjustment import Adjustment, Decrement
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import CatalogueEvent, NewProduct
 from inventory_orders.domain.record import AdjustmentKey
@@ -828,7 +828,7 @@ def test_the_atomic_decrement_needs_no_read_of_a_known_product(bench):
     get, read = bench.store.get_product, bench.store.read
     bench.store.get_product = lambda product_id: asked.append("get") or get(product_id)
     bench.store.read = lambda keys, **how: asked.append("batch") or read(keys, **how)
-    done = [decrement.apply("p", f"d{n}", 5, bench.soon()) for n in range(5)]
+    done = [decrement.apply(Decrement.of("p", f"d{n}", 5), bench.soon()) for n in range(5)]
     assert all(map(is_atomic, done))
     assert asked == ["get"]
     final = state(bench)
@@ -839,19 +839,19 @@ def test_the_atomic_decrement_leaves_a_longer_lease_to_the_engine(bench):
     bench.create(stock=100)
     decrement = AtomicDecrement(engine_with_lanes(bench.store, bench.policy, bench.clock))
     bench.acquire(30)
-    done = decrement.apply("p", "d", 5, bench.soon(5))
+    done = decrement.apply(Decrement.of("p", "d", 5), bench.soon(5))
     assert done.outcomes[0].cause == "LEASED"
 
 
 def test_the_atomic_decrement_leaves_a_change_of_status_to_the_engine(bench):
     bench.create(stock=20, low_stock_threshold=10)
     decrement = AtomicDecrement(engine_with_lanes(bench.store, bench.policy, bench.clock))
-    decrement.apply("p", "d0", 1, bench.soon())
-    assert is_atomic(decrement.apply("p", "d1", 8, bench.soon()))
-    down = decrement.apply("p", "d2", 5, bench.soon())
+    decrement.apply(Decrement.of("p", "d0", 1), bench.soon())
+    assert is_atomic(decrement.apply(Decrement.of("p", "d1", 8), bench.soon()))
+    down = decrement.apply(Decrement.of("p", "d2", 5), bench.soon())
     assert down.outcomes[0].verdict is Verdict.APPLIED
     assert (state(bench).stock_count, state(bench).status) == (6, "LOW_STOCK")
-    rejected = decrement.apply("p", "d3", 7, bench.soon())
+    rejected = decrement.apply(Decrement.of("p", "d3", 7), bench.soon())
     assert rejected.outcomes[0].rejection.reason == "BELOW_FLOOR"
     assert state(bench).stock_count == 6
 
@@ -859,21 +859,27 @@ def test_the_atomic_decrement_leaves_a_change_of_status_to_the_engine(bench):
 def test_the_atomic_decrement_is_applied_once(bench):
     bench.create(stock=100)
     decrement = AtomicDecrement(engine_with_lanes(bench.store, bench.policy, bench.clock))
-    decrement.apply("p", "d0", 1, bench.soon())
-    assert is_atomic(decrement.apply("p", "d1", 5, bench.soon()))
-    assert decrement.apply("p", "d1", 5, bench.soon()).outcomes[0].verdict is Verdict.REPLAYED
-    assert decrement.apply("p", "d1", 6, bench.soon()).outcomes[0].verdict is Verdict.POISON
+    decrement.apply(Decrement.of("p", "d0", 1), bench.soon())
+    assert is_atomic(decrement.apply(Decrement.of("p", "d1", 5), bench.soon()))
+    assert (
+        decrement.apply(Decrement.of("p", "d1", 5), bench.soon()).outcomes[0].verdict
+        is Verdict.REPLAYED
+    )
+    assert (
+        decrement.apply(Decrement.of("p", "d1", 6), bench.soon()).outcomes[0].verdict
+        is Verdict.POISON
+    )
     assert state(bench).stock_count == 94
 
 
 def test_the_atomic_decrement_notices_another_incarnation(bench):
     old = bench.create(stock=100)
     decrement = AtomicDecrement(engine_with_lanes(bench.store, bench.policy, bench.clock))
-    decrement.apply("p", "d0", 1, bench.soon())
+    decrement.apply(Decrement.of("p", "d0", 1), bench.soon())
     bench.products.delist("p", old.created_at, bench.soon())
     bench.at(2000)
     new = bench.create(stock=50)
-    done = decrement.apply("p", "d1", 5, bench.soon())
+    done = decrement.apply(Decrement.of("p", "d1", 5), bench.soon())
     assert done.outcomes[0].verdict is Verdict.APPLIED
     record = bench.store.get_record(AdjustmentKey("p", "d1"))
     assert record.product_created_at == new.created_at
@@ -885,7 +891,7 @@ def test_a_refused_decrement_stays_refused_however_late_its_first_attempt_arrive
     bench.create(stock=10)
     engine = engine_with_lanes(bench.store, bench.policy, bench.clock)
     decrement = AtomicDecrement(engine)
-    decrement.apply("p", "d0", 1, bench.soon())
+    decrement.apply(Decrement.of("p", "d0", 1), bench.soon())
     endpoint = bench.store._client._endpoint
     send = endpoint._do_get_response
     if first == "in time":
@@ -894,32 +900,46 @@ def test_a_refused_decrement_stays_refused_however_late_its_first_attempt_arrive
     else:
         arrive = hold_back(bench, "TransactWriteItems", 1000)
         seconds = 60.0 if first == "unanswered" else 0.02
-        cut_off = decrement.apply("p", "d1", 5, bench.soon(seconds)).outcomes[0]
+        cut_off = decrement.apply(Decrement.of("p", "d1", 5), bench.soon(seconds)).outcomes[0]
         assert (cut_off.verdict, cut_off.retry_after) == (Verdict.RETURNED, 0.0)
         endpoint._do_get_response = send
         bench.order(1, 6)
-    refused = decrement.apply("p", "d1", 5, bench.soon()).outcomes[0]
+    refused = decrement.apply(Decrement.of("p", "d1", 5), bench.soon()).outcomes[0]
     engine.apply([Adjustment("p", "r", 10, "RECEIPT")], bench.soon())
     arrive()
-    again = decrement.apply("p", "d1", 5, bench.soon()).outcomes[0]
+    again = decrement.apply(Decrement.of("p", "d1", 5), bench.soon()).outcomes[0]
     assert [refused.verdict, again.verdict] == [Verdict.REJECTED] * 2
     assert again.detail == refused.detail
     assert state(bench).stock_count == 13
-    assert decrement.apply("p", "d1", 4, bench.soon()).outcomes[0].cause == "ADJUSTMENT_ID_REUSED"
-    assert decrement.apply("p", "d2", 5, bench.soon()).outcomes[0].verdict is Verdict.APPLIED
+    assert (
+        decrement.apply(Decrement.of("p", "d1", 4), bench.soon()).outcomes[0].cause
+        == "ADJUSTMENT_ID_REUSED"
+    )
+    assert (
+        decrement.apply(Decrement.of("p", "d2", 5), bench.soon()).outcomes[0].verdict
+        is Verdict.APPLIED
+    )
 
 
 def test_a_refused_decrement_stays_refused_by_the_next_incarnation(bench):
     old = bench.create(stock=10)
     decrement = AtomicDecrement(engine_with_lanes(bench.store, bench.policy, bench.clock))
-    decrement.apply("p", "d0", 1, bench.soon())
+    decrement.apply(Decrement.of("p", "d0", 1), bench.soon())
     bench.order(1, 6)
     arrive = hold_back(bench, "TransactWriteItems", 5)
-    assert decrement.apply("p", "d1", 5, bench.soon()).outcomes[0].cause == "BELOW_FLOOR"
+    assert (
+        decrement.apply(Decrement.of("p", "d1", 5), bench.soon()).outcomes[0].cause == "BELOW_FLOOR"
+    )
     bench.products.delist("p", old.created_at, bench.soon())
-    assert decrement.apply("p", "d2", 5, bench.soon()).outcomes[0].cause == "UNKNOWN_PRODUCT"
+    assert (
+        decrement.apply(Decrement.of("p", "d2", 5), bench.soon()).outcomes[0].cause
+        == "UNKNOWN_PRODUCT"
+    )
     bench.at(2000)
     bench.create(stock=50)
     arrive()
-    again = [decrement.apply("p", name, 5, bench.soon()).outcomes[0].cause for name in ("d1", "d2")]
+    again = [
+        decrement.apply(Decrement.of("p", name, 5), bench.soon()).outcomes[0].cause
+        for name in ("d1", "d2")
+    ]
     assert (again, state(bench).stock_count) == (["BELOW_FLOOR", "UNKNOWN_PRODUCT"], 50)

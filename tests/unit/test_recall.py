@@ -11,7 +11,7 @@ import pytest
 from botocore.exceptions import ReadTimeoutError
 
 from inventory_orders.clock import Deadline, SystemClock
-from inventory_orders.domain.adjustment import Adjustment
+from inventory_orders.domain.adjustment import Adjustment, Decrement
 from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.allotments import DEPOT, PageKey
 from inventory_orders.domain.order import Order
@@ -1103,7 +1103,7 @@ def test_an_atomic_decrement_leaves_in_the_row_what_lent_products_have(
     """And what it cannot take there the engine reclaims."""
     lanes.list_and_lend(**limits)
     decrement = AtomicDecrement(lanes.engine)
-    report = decrement.apply("p", "d1", quantity, lanes.soon())
+    report = decrement.apply(Decrement.of("p", "d1", quantity), lanes.soon())
     assert outcomes(report) == [(APPLIED, "")]
     assert (report.outcomes[0].applied is None) == is_atomic
     assert bool(lanes.row().lent_to) == is_atomic
@@ -1113,6 +1113,6 @@ def test_an_atomic_decrement_leaves_in_the_row_what_lent_products_have(
 def test_an_atomic_decrement_below_zero_is_left_to_the_engine_while_lanes_hold_units(lanes):
     """With a negative threshold a product on backorder is `ACTIVE`, so it may be sold atomically."""
     lanes.list_and_lend(low_stock_threshold=-5, backorder_limit=10)
-    report = AtomicDecrement(lanes.engine).apply("p", "d1", 42, lanes.soon())
+    report = AtomicDecrement(lanes.engine).apply(Decrement.of("p", "d1", 42), lanes.soon())
     assert outcomes(report) == [(APPLIED, "")]
     assert (lanes.row().stock_count, lanes.row().lent_to) == (58, frozenset())

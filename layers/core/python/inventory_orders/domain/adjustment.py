@@ -8,7 +8,13 @@ from typing import ClassVar
 
 from inventory_orders.domain.change import Change, IdempotencyMatch
 from inventory_orders.domain.product import Stock, StockById
-from inventory_orders.domain.record import AdjustmentKey, AdjustmentRecord, NewRecord, Record
+from inventory_orders.domain.record import (
+    NO_NOTES,
+    AdjustmentKey,
+    AdjustmentRecord,
+    NewRecord,
+    Record,
+)
 from inventory_orders.domain.rejection import Rejection, RejectionReason, Shortage
 
 DECREMENT = "DECREMENT"
@@ -88,3 +94,10 @@ class Decrement(Adjustment):
     """
 
     stores_rejection: ClassVar = True
+
+    @classmethod
+    def of(
+        cls, product_id: str, adjustment_id: str, units: int, notes: Mapping[str, str] = NO_NOTES
+    ) -> Decrement:
+        """The decrement that takes so many units away, 1 or more."""
+        return cls(product_id, adjustment_id, -units, DECREMENT, notes)

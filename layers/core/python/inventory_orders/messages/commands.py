@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from inventory_orders.clock import timestamp
-from inventory_orders.domain.adjustment import DECREMENT, Adjustment, Decrement
+from inventory_orders.domain.adjustment import Adjustment, Decrement
 from inventory_orders.domain.order_command import OrderCommand, Part
 from inventory_orders.domain.order_record import OrderAction
 from inventory_orders.domain.product import CatalogueEvent
@@ -165,7 +165,7 @@ def adjustment(document: Mapping[str, Any]) -> Adjustment:
     ids = document["productId"], document["adjustmentId"]
     notes = notes_in(document, NOTES_OF_ADJUSTMENT)
     if document.get("action") == "decrement":
-        return Decrement(*ids, -document["quantity"], DECREMENT, notes)
+        return Decrement.of(*ids, document["quantity"], notes)
     return Adjustment(*ids, document["delta"], document["reason"], notes)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime
 
 from inventory_orders.clock import Deadline, timestamp
-from inventory_orders.domain.adjustment import DECREMENT, Decrement
+from inventory_orders.domain.adjustment import Decrement
 from inventory_orders.domain.product import Product
-from inventory_orders.domain.record import NO_NOTES, AdjustmentRecord, NewRecord
+from inventory_orders.domain.record import AdjustmentRecord, NewRecord
 from inventory_orders.engine.loop import Engine
 from inventory_orders.engine.memory import BoundedDict
 from inventory_orders.engine.outcomes import ChangeOutcome, CommitReport
@@ -38,22 +38,8 @@ class AtomicDecrement:
         self._engine = engine
         self._seen: BoundedDict[str, Product] = BoundedDict()
 
-    def apply(
-        self,
-        product_id: str,
-        adjustment_id: str,
-        quantity: int,
-        deadline: Deadline,
-        notes: Mapping[str, str] = NO_NOTES,
-    ) -> CommitReport:
+    def apply(self, change: Decrement, deadline: Deadline) -> CommitReport:
         """Take units away, exactly once.
-
-        Args:
-            product_id: The product.
-            adjustment_id: Makes it exactly-once, within the product.
-            quantity: Units, 1 or more.
-            deadline: When to give up.
-            notes: Who does it, and what for.
 
         Returns:
             The report on it. An outcome that is `APPLIED` and names no change was reached without the engine.
@@ -62,11 +48,11 @@ class AtomicDecrement:
         client = self._engine.client
         # Whatever it meets, the engine meets it too, and says what it means.
         try:
-            product = self._seen.get(product_id) or self._remember(
-                read_product(client, product_id, deadline, stats)
+            product = self._seen.get(change.product_id) or self._remember(
+                read_product(client, change.product_id, deadline, stats)
             )
             # Not conditioned on a version: that too little is left is no conflict.
-            client.write(self._actions(product, adjustment_id, quantity, notes), deadline, stats)
+            client.write(_actions(change, product, client.clock.now()), deadline, stats)
             stats.retries.append(len(stats.backoffs))
             return CommitReport((ChangeOutcome(Verdict.APPLIED),), stats, None)
         except VerdictError as error:
@@ -74,27 +60,23 @@ class AtomicDecrement:
                 found = next((r.found for r in error.of(ActionKind.PRODUCT)), None)
                 if isinstance(found, Product):
                     self._remember(found)
-        change = Decrement(product_id, adjustment_id, -quantity, DECREMENT, notes)
         report = self._engine.apply([change], deadline)
         report.stats.add(stats)
         return report
-
-    def _actions(
-        self, product: Product, adjustment_id: str, quantity: int, notes: Mapping[str, str]
-    ) -> list[Action]:
-        client, product_id = self._engine.client, product.product_id
-        moment = client.clock.now()
-        record = AdjustmentRecord(
-            *(product_id, adjustment_id, -quantity, DECREMENT),
-            *(product.created_at, None, timestamp(moment)),
-            notes=notes,
-        )
-        return [
-            product_action(product_id, decrement_write(product, quantity, moment)),
-            record_action(NewRecord(record)),
-        ]
 
     def _remember(self, product: Product) -> Product:
         """Keep what the next decrement is conditioned on. Attributes that are not the service's own may be large."""
         self._seen[product.product_id] = replace(product, other={})
         return product
+
+
+def _actions(change: Decrement, product: Product, moment: datetime) -> list[Action]:
+    record = AdjustmentRecord(
+        *(change.product_id, change.adjustment_id, change.delta, change.reason),
+        *(product.created_at, None, timestamp(moment)),
+        notes=change.notes,
+    )
+    return [
+        product_action(change.product_id, decrement_write(product, -change.delta, moment)),
+        record_action(NewRecord(record)),
+    ]
