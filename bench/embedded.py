@@ -190,11 +190,6 @@ class Engine:
                     process.kill()
                     process.join()
 
-    def new_tables(self) -> tuple[dict[str, str], dict[Table, str]]:
-        """Create the service's tables. Returns the environment that leads to them, and their names."""
-        names = self._create_tables(contenders.describe("ours_99"))
-        return self._environment, {table: names[name] for name, table in _TABLES.items()}
-
     def _create_tables(self, contender: contenders.Contender) -> dict[str, str]:
         """Create the tables, the service's own with their indexes. Returns their names by environment variable."""
         run = uuid.uuid4().hex[:8]

@@ -6,11 +6,10 @@ Everything is counted from requests and tables, so the figures mean the same for
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 from bench.capacity import Call, Exchange, Usage
 from bench.workloads import Workload
@@ -240,13 +239,6 @@ def reduce(trial: Trial, observed: Observed, audited: Audit) -> Figures:
     )
 
 
-def _worst(moments: Iterable[float], seconds: int) -> float:
-    """Compute the lowest rate in any ten of these seconds; NaN if there are fewer."""
-    by_second = Counter(map(int, moments))
-    tens = [sum(by_second[at + n] for n in range(10)) for at in range(seconds - 9)]
-    return min(tens) / 10 if tens else math.nan
-
-
 class Books:
     """The results of orders, entered one by one.
 
@@ -324,78 +316,3 @@ def percentile(values: Sequence[float], share: float) -> float:
         return math.nan
     ranked = sorted(values)
     return ranked[max(0, math.ceil(share / 100 * len(ranked)) - 1)]
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """The rate of orders while holds end, and the times of the expiries.
-
-    Attributes:
-        holds: How many holds expired.
-        before: Orders answered per second, before the first expiry.
-        meanwhile: Orders answered per second, from the first to the last expiry.
-        worst: The lowest of these rates in any ten seconds; NaN if there were fewer.
-        first: Seconds from the end of the holds to the first expiry.
-        median: Seconds from the end of the holds to the median expiry.
-        last: Seconds from the end of the holds to the last expiry.
-    """
-
-    holds: int
-    before: float
-    meanwhile: float
-    worst: float
-    first: float
-    median: float
-    last: float
-
-    @classmethod
-    def of(
-        cls, ordered: Sequence[float], expired: Sequence[float], since: float, end: float
-    ) -> Pace:
-        """Compute it from the times of the orders and of the expiries, both in order.
-
-        Args:
-            ordered: When each order was answered.
-            expired: When each hold expired; at least one.
-            since: Start of the time before the end in which orders count.
-            end: When the holds ended.
-        """
-        first, last = expired[0], expired[-1]
-
-        def rate(begin: float, until: float) -> float:
-            count = bisect_left(ordered, until) - bisect_left(ordered, begin)
-            return count / (until - begin) if until > begin else math.nan
-
-        return cls(
-            holds=len(expired),
-            before=rate(since, end),
-            meanwhile=rate(first, last),
-            worst=_worst((at - first for at in ordered if at >= first), int(last - first)),
-            first=first - end,
-            median=expired[len(expired) // 2] - end,
-            last=last - end,
-        )
-
-    @property
-    def share(self) -> float:
-        """The share of the earlier rate that orders kept."""
-        return self.meanwhile / self.before if self.before else math.nan
-
-    @property
-    def expired(self) -> float:
-        """Expiries per second, from the first to the last; NaN if these are one."""
-        return self.holds / (self.last - self.first) if self.last > self.first else math.nan
-
-    HEADINGS: ClassVar = (
-        *("holds", "orders/s", "meanwhile", "share", "worst 10 s", "first s", "half s", "last s"),
-        "expired/s",
-    )
-
-    def row(self) -> list[str]:
-        """The figures under `HEADINGS`."""
-        return [
-            *(f"{self.holds:,}", f"{self.before:,.0f}", f"{self.meanwhile:,.0f}"),
-            *(f"{self.share:.0%}", f"{self.worst:,.0f}"),
-            *(f"{at:.1f}" for at in (self.first, self.median, self.last)),
-            f"{self.expired:.0f}",
-        ]

@@ -19,7 +19,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from inventory_orders.clock import Clock, Deadline, SystemClock
+from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.change import IdempotencyMatch
 from inventory_orders.domain.events import EventType
@@ -353,17 +353,12 @@ def _run(aws: Aws, emulator: Emulator, console: Console, orders: Path | None) ->
     )
 
 
-def place_unpaid(aws: Aws, orders: Sequence[Order], clock: Clock | None = None) -> None:
+def place_unpaid(aws: Aws, orders: Sequence[Order]) -> None:
     """Place orders with holds of a few seconds. The stack's sweep then finds their ends.
 
     The engine places them in this process, with a default hold that is shorter than the settings allow.
-
-    Args:
-        aws: The stack.
-        orders: The orders.
-        clock: Source of the time at which they are placed, and so of the ends of their holds.
     """
-    report = engine_with_lanes(Store(aws.dynamodb, aws.tables), clock=clock).apply(
+    report = engine_with_lanes(Store(aws.dynamodb, aws.tables)).apply(
         orders, Deadline.after(60, SystemClock())
     )
     for outcome in report.outcomes:

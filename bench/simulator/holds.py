@@ -6,19 +6,18 @@ The sweep finds them in the index and sends them to the queue of expiries, and t
 from __future__ import annotations
 
 import random
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from math import inf
+from math import inf, nan
 from typing import Any
 from zlib import crc32
 
 from bench.capacity import Exchange
 from bench.contenders import OURS
-from bench.figures import Pace
 from bench.simulator.engine import (
     Conditions,
     Context,
@@ -79,13 +78,17 @@ class Ended:
     """The figures of a run.
 
     Attributes:
-        pace: The rates of orders and of expiries.
+        rate: Orders answered per second, from the first to the last expiry.
+        first: Seconds from the end of the holds to the first expiry.
+        last: Seconds from the end of the holds to the last expiry.
         sent: Messages sent to the queue of expiries.
         conflicts: Share of the attempts to write that lost against a rival.
         clean: Whether each unit came back once, and none was sold twice or lost.
     """
 
-    pace: Pace
+    rate: float
+    first: float
+    last: float
     sent: int
     conflicts: float
     clean: bool
@@ -258,8 +261,12 @@ class Holds(Simulation):
         for order_id, wanted in self._wanted_by_hold.items():
             self._books.enter(rows[order_id,]["status"]["S"], wanted)
         cell = self.cell()
+        first, last = self._expired[0], self._expired[-1]
+        ordered = bisect_left(self._ordered, last) - bisect_left(self._ordered, first)
         return Ended(
-            pace=Pace.of(self._ordered, self._expired, self._end / 2, self._end),
+            rate=ordered / (last - first) if last > first else nan,
+            first=first - self._end,
+            last=last - self._end,
             sent=self._sent,
             conflicts=cell.conflict_rate,
             clean=cell.clean and len(self._expired) == self._holds,

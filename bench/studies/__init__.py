@@ -10,7 +10,7 @@ from importlib import import_module
 from bench.cells import Study
 
 USUAL = ("contenders", "overhead")
-NAMES = (*USUAL, "scenes", "holds_embedded")
+NAMES = (*USUAL, "scenes")
 
 
 def study(name: str) -> Study:

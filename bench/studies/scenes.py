@@ -375,9 +375,7 @@ class Run:
         sales = kind(made, workers, count, end, self.seed, conditions)
         sales.run()
         found = sales.result()
-        return _seen(
-            sales.observed, found.pace.meanwhile, found.conflicts, found.clean, found.pace.last
-        )
+        return _seen(sales.observed, found.rate, found.conflicts, found.clean, found.last)
 
     def callers(self, name: str, clients: int) -> Seen:
         """Serve callers of the API that wait."""

@@ -8,7 +8,7 @@ import pytest
 
 from bench import figures, goals
 from bench.capacity import Exchange
-from bench.figures import Audit, Observed, Pace, Tally, Trial
+from bench.figures import Audit, Observed, Tally, Trial
 from bench.studies.overhead import Overhead
 from bench.workloads import Workload, hot_product, sqs_event
 from inventory_orders.domain.allotments import Page, PageEntry, PageKey
@@ -97,19 +97,6 @@ def test_work_after_the_window_does_not_change_the_rate():
     assert cell.seconds == 1.0
     assert cell.orders_per_second == 1.0
     assert cell.requests == 4 / 2, "but all that was done counts for what an order takes"
-
-
-def test_the_pace_of_orders_is_measured_before_and_while_holds_expire():
-    ordered = [*(at / 4 for at in range(400)), *(100 + at / 2 for at in range(50))]
-    pace = Pace.of(ordered, [103.0, 110.0, 123.0], since=80.0, end=100.0)
-    assert (pace.before, pace.meanwhile, pace.share, pace.worst) == (4.0, 2.0, 0.5, 2.0)
-    assert (pace.first, pace.median, pace.last) == (3.0, 10.0, 23.0)
-    assert pace.row() == ["3", "4", "2", "50%", "2", "3.0", "10.0", "23.0", "0"]
-    assert len(pace.row()) == len(Pace.HEADINGS)
-    few = Pace.of([], [103.0], since=80.0, end=100.0)
-    assert math.isnan(few.share)
-    assert math.isnan(few.worst)
-    assert "nan" in few.row()
 
 
 def test_an_order_without_an_answer_is_given_up_or_unfinished():
