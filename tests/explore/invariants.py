@@ -6,7 +6,6 @@ They are checked on rows and answers, never on calls.
 from __future__ import annotations
 
 import base64
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,15 @@ from inventory_orders.lanes.depot import VISIT_SECONDS
 from inventory_orders.store.rows import read_page
 from operations.books import add_up
 from tests.explore.violation import require
+from tests.support.ends import (
+    OVER,
+    is_adjustment,
+    is_answered_with_no,
+    is_carried_out,
+    is_order,
+    named,
+    units_of,
+)
 
 if TYPE_CHECKING:
     from tests.explore.world import Change, Stock, World
@@ -230,7 +238,6 @@ _MAY_BE = {
     "return": {"CONFIRMED", "FULFILLED"},
 }
 """Where an order may stand that a step leaves where it is."""
-_OVER = {"REJECTED", "CANCELLED", "EXPIRED"}
 # What a step writes beside the status, the lines, and the end of the hold.
 _STAMPS = {"CONFIRMED": "confirmedAt", "FULFILLED": "fulfilledAt"}
 
@@ -284,7 +291,7 @@ def _check_rejection(before: dict[str, Any], after: dict[str, Any]) -> None:
     """Check that a confirmation was rejected for the reason in the row."""
     name, reason = before["orderId"], after["confirmationRejected"]["reason"]
     require(
-        before["status"] in _OVER
+        before["status"] in OVER
         and reason == f"ORDER_{before['status']}"
         and "confirmedAt" not in before,
         f"order {name} is {before['status']}, and its confirmation was rejected as {reason}",
@@ -304,7 +311,7 @@ def _check_units(world: World, before: dict[str, Any], after: dict[str, Any]) ->
     ids = [one["stepId"] for one in after["steps"] if "stepId" in one]
     require(len(ids) == len(set(ids)), f"order {name} has the steps {ids}")
     open_, delivered = units_of(before)
-    moved = _named(step)
+    moved = named(step)
     room = delivered if step["action"] == "return" else open_
     require(moved <= room, f"{step} of order {name} moves more than {room}")
     goes_back = step["action"] in {"cancel", "expire"} or step.get("restock", False)
@@ -322,26 +329,6 @@ def _check_units(world: World, before: dict[str, Any], after: dict[str, Any]) ->
         is_settled == (not open_) or status == "EXPIRED",
         f"order {name} is {status}, and {open_} is neither handed over nor cancelled",
     )
-
-
-def units_of(order: dict[str, Any]) -> tuple[Counter[str], Counter[str]]:
-    """Units of an order by product that are neither handed over nor cancelled, and those with the customer."""
-    open_, delivered = Counter(_lines(order)), Counter[str]()
-    for step in order.get("steps", ()):
-        match step["action"]:
-            case "fulfil":
-                moved = _named(step) if "items" in step else Counter(open_)
-                open_ -= moved
-                delivered += moved
-            case "cancel" | "expire":
-                open_ -= _named(step)
-            case "return":
-                delivered -= _named(step)
-    return open_, delivered
-
-
-def _named(step: dict[str, Any]) -> Counter[str]:
-    return Counter({item["productId"]: item["quantity"] for item in step.get("items", ())})
 
 
 def _seen(
@@ -419,88 +406,21 @@ def end_of(world: World, message_id: str, since: int = 0) -> str | None:
     dead = world.dead_letters(message_id)
     done = answered = False
     if function == "place_orders":
-        done = _is_order(world.row("Orders", body["orderId"]), body)
+        done = is_order(world.row("Orders", body["orderId"]), body)
     elif function == "adjust_stock":
         row = world.row("StockAdjustments", body["productId"], body["adjustmentId"])
-        done = row is not None and _is_adjustment(row, body)
+        done = row is not None and is_adjustment(row, body)
     elif function == "change_orders":
         command = {"action": "expire"} | body
-        done = _is_carried_out(world.row("Orders", body["orderId"]), command)
+        done = is_carried_out(world.row("Orders", body["orderId"]), command)
         states = world.states(since, "Orders", body["orderId"])
-        answered = any(_answers(row, command) for row in states)
+        answered = any(is_answered_with_no(row, command) for row in states)
     elif function == "manage_products":
         row = world.row("Products", body["productId"])
         done = row is not None and row.get("detailsEventTime", "") >= body["eventTime"]
     if dead and done:
         require(False, f"{body} was done and dead-lettered as {dead}")
     return dead[0] if dead else "done" if done or answered else None
-
-
-def _is_order(row: dict[str, Any] | None, body: dict[str, Any]) -> bool:
-    lines: dict[str, int] = {}
-    for line in body["items"]:
-        lines[line["productId"]] = lines.get(line["productId"], 0) + line["quantity"]
-    return row is not None and (row.get("userId"), _lines(row)) == (body["userId"], lines)
-
-
-def _is_carried_out(row: dict[str, Any] | None, command: dict[str, Any]) -> bool:
-    """Whether an order's row shows that a command was carried out, or that it was a late payment."""
-    if row is None:
-        return False
-    if "stepId" in command:
-        made = next((s for s in row.get("steps", ()) if s.get("stepId") == command["stepId"]), {})
-        same = (made.get("action"), made.get("restock")) == (
-            command["action"],
-            command.get("restock"),
-        )
-        return same and _named(made) == _named(command)
-    match command["action"]:
-        case "confirm":
-            return "confirmedAt" in row or "confirmationRejected" in row
-        case "fulfil":
-            return "fulfilledAt" in row
-        case "cancel":
-            ends = (s for s in row.get("steps", ()) if s["action"] == "cancel")
-            return row["status"] == "CANCELLED" or any("stepId" not in step for step in ends)
-        case "extend":
-            return bool(row.get("expiresAt", "") >= command["until"])
-        case _:
-            return bool(row["status"] == "EXPIRED")
-
-
-def _answers(row: dict[str, Any] | None, command: dict[str, Any]) -> bool:
-    """Whether an order's row answers a command with no."""
-    action = command["action"]
-    if row is None:
-        return bool(action == "expire")
-    status = row["status"]
-    open_, delivered = units_of(row)
-    ids = {step.get("stepId") for step in row.get("steps", ())}
-    is_new = command.get("stepId") not in ids
-    match action:
-        case "fulfil":
-            is_too_much = status == "CONFIRMED" and is_new and not _named(command) <= open_
-            return status in _OVER or is_too_much
-        case "cancel":
-            is_too_much = "stepId" in command and is_new and not _named(command) <= open_
-            return status in {"FULFILLED", *_OVER} or is_too_much
-        case "expire":
-            # An early one is acknowledged: the sweeper finds the order again.
-            return True
-        case "extend":
-            return status != "PENDING" or "expiresAt" not in row
-        case "return":
-            return status in _OVER or (is_new and not _named(command) <= open_ + delivered)
-    return False
-
-
-def _lines(row: dict[str, Any]) -> dict[str, int]:
-    return {line["productId"]: line["quantity"] for line in row["items"]}
-
-
-def _is_adjustment(row: dict[str, Any], asked: dict[str, Any]) -> bool:
-    delta = asked.get("delta", -asked.get("quantity", 0))
-    return (row["delta"], row["reason"]) == (delta, asked.get("reason", "DECREMENT"))
 
 
 _EVENTS = {
@@ -649,7 +569,7 @@ def _check_answer(
     require(result is not None, f"{command} was answered {answer}")
     if function == "adjust_stock":
         row = world.row("StockAdjustments", command["productId"], command["adjustmentId"])
-        done = row is not None and _is_adjustment(row, command)
+        done = row is not None and is_adjustment(row, command)
         if result in {"APPLIED", "REPLAYED"}:
             require(done, f"{command} was answered {result}, and is not booked")
         elif result in {"REFUSED", "INVALID"}:
@@ -657,14 +577,14 @@ def _check_answer(
     elif function == "place_orders":
         row = world.row("Orders", command["orderId"])
         if result in {"APPLIED", "REPLAYED"}:
-            require(_is_order(row, command), f"{command} was answered {answer}, and is not there")
+            require(is_order(row, command), f"{command} was answered {answer}, and is not there")
         elif result == "REFUSED":
             is_rejected = row is not None and row["status"] == "REJECTED"
             require(is_rejected, f"{command} was answered {answer}, and is {row}")
     elif function == "change_orders":
         row = world.row("Orders", command["orderId"])
         if result == "APPLIED" or (result == "REPLAYED" and command["action"] != "cancel"):
-            done = _is_carried_out(row, command)
+            done = is_carried_out(row, command)
             require(done, f"{command} was answered {answer}, and is not carried out")
         elif result == "REFUSED" and command["action"] == "confirm" and row is not None:
             in_vain = "confirmationRejected" in row or answer["code"] == "UNKNOWN_ORDER"

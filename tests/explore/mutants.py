@@ -76,7 +76,6 @@ def _mutant(
 
 LAST_UNIT = "order against order on the last unit"
 TWICE = "the same order twice at once"
-BATCHES = "batch against overlapping batch"
 CANCELLATION = "order against its cancellation"
 RECEIPT = "receipt twice against order"
 LEASE = "lease against order"
@@ -85,54 +84,26 @@ RELISTED = "delist and relist against order"
 RELISTED_CANCELLATION = "delist and relist against cancellation"
 BODIES = "conflicting bodies under one orderId"
 FIFO = "FIFO groups, redelivered"
-REUSED_IN_GROUP = "FIFO group behind a reused orderId"
 DECREMENTS = "atomic against optimistic decrement"
-TOO_MUCH = "decrement of too much against receipt"
 LATE = "decrement sent twice against a sale and a receipt"
 CORRECTION = "correction by the last unit, repeated"
-REMEMBERED = "order by remembered stock against receipt"
 OTHERS = "rows of somebody else's"
-EVENTS = "catalogue event against a later one"
 
 CONFIRM_CANCEL = "confirmation against cancellation"
-CONFIRM_TWICE = "confirmation sent before and after the end of its hold"
-CANCEL_END = "cancellation against the end of its hold"
 ENDS = "ends of holds, sent twice"
-FULFIL_CANCEL = "fulfilment against cancellation"
 RETURNS = "return against return"
-ONE_RETURN_ID = "two returns under one id"
 LINES = "lines of one order"
-CANCELLED_REST = "return against a cancelled rest"
-EARLY = "order against its early commands"
 ONE_BATCH = "commands of one order in one batch"
 LIFE_TOLD = "publishing an order's life"
-TOMBSTONE_TOLD = "publishing a tombstone filled in"
 
 LOAN = "loan against sale from the row"
-LAST_LOAN = "last unit to lend"
-VISITS = "two visits that both have the depot"
 SALE_RECALL = "sale from a lane against recall"
-RECALLS = "recall against recall"
-RECALL_NOTHING = "recall of nothing against loan"
 RECALL_FILL = "recall against fill"
 LAST_IN_LANE = "last units in a lane"
 TAKEN_OVER = "lane taken over against its woken owner"
-FILLED_AGAIN = "page emptied and filled again"
-MADE_AGAIN = "page made again"
-RESTORED = "page restored while its owner slept"
-LANE_AND_ROW = "order from lane and row against recall"
-SWEEP = "sweep against visit"
-SWEEP_IN_USE = "sweep against a lane in use"
-FIFO_VISIT = "FIFO group against visit"
-COUNT_LOAN = "count against loan"
-LEASED = "lease on a row that is lent"
 COUNT_LANE = "count against lane"
-RELISTED_FILL = "delist and relist against fill"
-DELISTED_TWICE = "delist against delist and relist, lent again"
 DISCONTINUED = "discontinue against lane"
-LOSS = "loss against lane"
 TWO_LOSSES = "two losses that reclaim"
-CANCELLED_RECALL = "cancellation against recall"
 
 _AS_READ = 'AS_READ = "#_version = :version AND #createdAt = :createdAt"'
 _MINE = '_MINE = "#lockedBy = :owner AND #_version = #lockVersion"'
@@ -143,7 +114,7 @@ MUTANTS = (
         _AS_READ,
         'AS_READ = "#_version <= #_version AND (#_version = :version OR #_version <> :version) '
         'AND #createdAt = :createdAt"',
-        *(LAST_UNIT, BATCHES),
+        *(LAST_UNIT, "batch against overlapping batch"),
     ),
     _mutant(
         "createdAt condition dropped",
@@ -229,7 +200,7 @@ MUTANTS = (
         "group that goes on before its poison is dead-lettered",
         "if outcome.verdict is Verdict.POISON and change.group is not None:",
         "if False:",
-        REUSED_IN_GROUP,
+        "FIFO group behind a reused orderId",
     ),
     _mutant(
         "refused decrement taken for a booked one",
@@ -259,8 +230,8 @@ MUTANTS = (
     ),
     _mutant(
         "followers of a returned message not held back",
-        "return member.group in self._groups",
-        "return False",
+        "elif member.group in groups:",
+        "elif False:",
         FIFO,
         kind="throttled",
     ),
@@ -346,7 +317,7 @@ MUTANTS = (
         "decrement refused without a record",
         "stores_rejection: ClassVar = True",
         "stores_rejection: ClassVar = False",
-        *(LATE, TOO_MUCH),
+        *(LATE, "decrement of too much against receipt"),
         kind="late",
         within="Decrement",
     ),
@@ -360,7 +331,7 @@ MUTANTS = (
         "older event applied after a newer one",
         '"(attribute_not_exists(#detailsEventTime) OR #detailsEventTime < :time OR "',
         '"(attribute_not_exists(#detailsEventTime) OR #detailsEventTime <> :time OR "',
-        EVENTS,
+        "catalogue event against a later one",
     ),
     _mutant("delisted without closing its books", "-whole.stock_count,", "0,", RELISTED),
     _mutant(
@@ -403,7 +374,7 @@ MUTANTS = (
                 "if told is not None:", "if told is not None and status is not OrderStatus.PENDING:"
             ),
         ),
-        (CONFIRM_TWICE,),
+        ("confirmation sent before and after the end of its hold",),
     ),
     _mutant(
         "late payment that is never published",
@@ -438,12 +409,17 @@ MUTANTS = (
         "pass",
         ENDS,
     ),
-    _mutant("early confirmation forgotten", "RejectionReason.UNKNOWN_ORDER,", "", EARLY),
+    _mutant(
+        "early confirmation forgotten",
+        "RejectionReason.UNKNOWN_ORDER,",
+        "",
+        "order against its early commands",
+    ),
     _mutant(
         "expired without giving its units back",
         "return self._to(OrderStatus.EXPIRED, order, _open(_units(order)))",
         "return self._to(OrderStatus.EXPIRED, order)",
-        CANCEL_END,
+        "cancellation against the end of its hold",
     ),
     Mutant(
         "cancelled after it was handed over",
@@ -454,7 +430,7 @@ MUTANTS = (
                 "self.quantity - self.moved[OrderAction.CANCEL]",
             ),
         ),
-        (FULFIL_CANCEL,),
+        ("fulfilment against cancellation",),
     ),
     _mutant(
         "a unit given back by two cancellations of one line",
@@ -466,7 +442,7 @@ MUTANTS = (
         "return of what was cancelled",
         "return self.moved[OrderAction.FULFIL] - self.moved[OrderAction.RETURN]",
         "return self.quantity - self.moved[OrderAction.RETURN]",
-        CANCELLED_REST,
+        "return against a cancelled rest",
     ),
     _mutant(
         "fulfilment after a partial cancellation, of all that was ordered",
@@ -516,7 +492,7 @@ MUTANTS = (
         "another return under a used id answered as replay",
         "return IdempotencyMatch.SAME_REQUEST if same else IdempotencyMatch.OTHER_REQUEST",
         "return IdempotencyMatch.SAME_REQUEST",
-        ONE_RETURN_ID,
+        "two returns under one id",
         within="OrderCommand",
     ),
     _mutant(
@@ -564,7 +540,7 @@ MUTANTS = (
         "tombstone published",
         "if after is None or (_is_tombstone(after) and",
         "if after is None or (False and",
-        TOMBSTONE_TOLD,
+        "publishing a tombstone filled in",
     ),
     _mutant(
         "page written whatever its version",
@@ -576,13 +552,13 @@ MUTANTS = (
         "page written whatever its epoch",
         'condition = "#_version = :version AND #epoch = :epoch"',
         'condition = "#_version = :version AND (#epoch = :epoch OR #epoch <> :epoch)"',
-        MADE_AGAIN,
+        "page made again",
     ),
     _mutant(
         "page made by two at once",
         'condition, values = "attribute_not_exists(#page)", {}',
         'condition, values = "attribute_not_exists(#page) OR attribute_exists(#page)", {}',
-        VISITS,
+        "two visits that both have the depot",
     ),
     _mutant(
         "loan that ignores the threshold",
@@ -634,7 +610,7 @@ MUTANTS = (
         self._touched_pages[PageKey.of(DEPOT, product_id)] = None
         """,
         "self._set_reach(product_id, 0)",
-        RECALL_NOTHING,
+        "recall of nothing against loan",
     ),
     _mutant(
         "lane left out of a recall, and its name removed",
@@ -675,7 +651,7 @@ MUTANTS = (
         "rejected for want of units in a page",
         "is_partial: ClassVar = True",
         "is_partial: ClassVar = False",
-        LEASED,
+        "lease on a row that is lent",
     ),
     _mutant(
         "row and pages of one read taken for one moment",
@@ -716,13 +692,13 @@ MUTANTS = (
         "delisted without a recall",
         "(wanted is None or not _next",
         "(wanted is not None and not _next",
-        RELISTED_FILL,
+        "delist and relist against fill",
     ),
     _mutant(
         "another incarnation delisted",
         "if update.before.created_at != product.created_at:",
         "if False:",
-        DELISTED_TWICE,
+        "delist against delist and relist, lent again",
     ),
     Mutant(
         "changed before all its units are reclaimed",
@@ -753,19 +729,19 @@ MUTANTS = (
         "loss that takes what must stay in the row",
         "and not product.may_change_by(delta)",
         "and product.stock_count + delta < 0",
-        LOSS,
+        "loss against lane",
     ),
     _mutant(
         "FIFO group torn by a visit",
         "return self._needs_depot(decision) or decision.change.group in groups",
         "return self._needs_depot(decision)",
-        FIFO_VISIT,
+        "FIFO group against visit",
     ),
     _mutant(
         "decided by remembered stock",
         "return bool(self.from_cache) and (planned.rejects or bool(planned.short))",
         "return False",
-        REMEMBERED,
+        "order by remembered stock against receipt",
     ),
     _mutant(
         "a lost race taken for poison",
@@ -816,7 +792,7 @@ MUTANTS = (
         "lane remembered past its own lease",
         "if not kept or self._lease is None:",
         "if self._lease is None:",
-        RESTORED,
+        "page restored while its owner slept",
     ),
     _mutant(
         "depot that forgets what it was emptied of",
@@ -828,7 +804,7 @@ MUTANTS = (
         "line that names a version that it did not make",
         "if (entries, emptied) == (page.entries, page.emptied) and key not in self._sold_from:",
         "if (entries, emptied) == (page.entries, page.emptied):",
-        LAST_LOAN,
+        "last unit to lend",
     ),
     Mutant("the literature: read, then put", (), (LAST_UNIT,), kind="", handler="read_then_put.py"),
     Mutant(

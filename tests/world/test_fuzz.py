@@ -46,7 +46,7 @@ from testing.handlers import FakeContext, function_names, load_handler
 from testing.simulated_aws import SimulatedAws, answered_directly_by
 from testing.streams import FakeBridge, change, order_row, product_row
 from testing.tables import create_table
-from tests.explore.invariants import units_of
+from tests.support.ends import units_of
 from tests.support.tea_shop import forget_what_handlers_made
 
 fuzz = settings(

@@ -1,0 +1,104 @@
+"""What the rows say about messages and orders, without the service's own code."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+OVER = {"REJECTED", "CANCELLED", "EXPIRED"}
+"""Where an order takes no more commands."""
+
+Row = dict[str, Any]
+
+
+def units_of(order: Row) -> tuple[Counter[str], Counter[str]]:
+    """Units of an order by product that are neither handed over nor cancelled, and those with the customer."""
+    open_, delivered = Counter(lines_of(order)), Counter[str]()
+    for step in order.get("steps", ()):
+        match step["action"]:
+            case "fulfil":
+                moved = named(step) if "items" in step else Counter(open_)
+                open_ -= moved
+                delivered += moved
+            case "cancel" | "expire":
+                open_ -= named(step)
+            case "return":
+                delivered -= named(step)
+    return open_, delivered
+
+
+def named(step: Row) -> Counter[str]:
+    """Units that a step or a command names, by product."""
+    return Counter({item["productId"]: item["quantity"] for item in step.get("items", ())})
+
+
+def lines_of(row: Row) -> dict[str, int]:
+    """Units of an order as stored, by product."""
+    return {line["productId"]: line["quantity"] for line in row["items"]}
+
+
+def is_order(row: Row | None, body: Row) -> bool:
+    """Whether a row is the order of a message."""
+    lines: dict[str, int] = {}
+    for line in body["items"]:
+        lines[line["productId"]] = lines.get(line["productId"], 0) + line["quantity"]
+    return row is not None and (row.get("userId"), lines_of(row)) == (body["userId"], lines)
+
+
+def is_adjustment(row: Row, asked: Row) -> bool:
+    """Whether a row is the adjustment of a message or a direct command."""
+    delta = asked.get("delta", -asked.get("quantity", 0))
+    return (row["delta"], row["reason"]) == (delta, asked.get("reason", "DECREMENT"))
+
+
+def is_carried_out(row: Row | None, command: Row) -> bool:
+    """Whether an order's row shows that a command was carried out, or that it was a late payment."""
+    if row is None:
+        return False
+    if "stepId" in command:
+        wanted = command["action"], command.get("restock"), named(command)
+        return any(
+            (step["action"], step.get("restock"), named(step)) == wanted
+            for step in row.get("steps", ())
+            if step.get("stepId") == command["stepId"]
+        )
+    match command["action"]:
+        case "confirm":
+            return "confirmedAt" in row or "confirmationRejected" in row
+        case "fulfil":
+            return "fulfilledAt" in row
+        case "cancel":
+            ends = (s for s in row.get("steps", ()) if s["action"] == "cancel")
+            return row["status"] == "CANCELLED" or any("stepId" not in step for step in ends)
+        case "extend":
+            return bool(row.get("expiresAt", "") >= command["until"])
+        case _:
+            return bool(row["status"] == "EXPIRED")
+
+
+def is_answered_with_no(row: Row | None, command: Row) -> bool:
+    """Whether an order's row answers a command with no."""
+    action = command["action"]
+    if row is None:
+        return bool(action == "expire")
+    status = row["status"]
+    open_, delivered = units_of(row)
+    ids = {step.get("stepId") for step in row.get("steps", ())}
+    is_new = command.get("stepId") not in ids
+    match action:
+        case "fulfil":
+            is_too_much = (
+                status in {"CONFIRMED", "FULFILLED"} and is_new and not named(command) <= open_
+            )
+            return status in OVER or is_too_much
+        case "cancel":
+            is_too_much = "stepId" in command and is_new and not named(command) <= open_
+            return status in {"FULFILLED", *OVER} or is_too_much
+        case "expire":
+            # An early one is acknowledged: the sweeper finds the order again.
+            return True
+        case "extend":
+            return status != "PENDING" or "expiresAt" not in row
+        case "return":
+            return status in OVER or (is_new and not named(command) <= open_ + delivered)
+    return False
