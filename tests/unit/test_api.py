@@ -1718,4 +1718,4 @@ def test_every_problem_has_a_code_that_machines_can_read():
         unknown_order("o-1"),
     ):
         assert error.document["code"].isupper()
-    assert retry_later("CONTENTION", "x", 2.3).headers == {"Retry-After": "3"}
+    assert retry_later("CONTENTION", "x", 2.3).answer.headers == {"Retry-After": "3"}

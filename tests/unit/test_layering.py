@@ -12,8 +12,7 @@ from tests.support.sources import nodes_of
 LAYER = ROOT / "layers" / "core" / "python"
 
 BASICS = tuple(
-    f"inventory_orders.{name}"
-    for name in ("clock", "retry", "errors", "portions", "groups", "domain")
+    f"inventory_orders.{name}" for name in ("clock", "retry", "errors", "sequences", "domain")
 )
 
 # Module -> what of ours it may import: itself is always allowed, and the rule of the longest prefix counts.
@@ -23,8 +22,7 @@ MAY_IMPORT = {
     "inventory_orders.clock": (),
     "inventory_orders.retry": (),
     "inventory_orders.errors": (),
-    "inventory_orders.portions": (),
-    "inventory_orders.groups": (),
+    "inventory_orders.sequences": (),
     "inventory_orders.domain": ("inventory_orders.errors",),
     "inventory_orders.domain.planner": ("inventory_orders.domain",),
     "inventory_orders.store": (*BASICS,),
@@ -67,7 +65,7 @@ MAY_IMPORT = {
     ),
     "inventory_orders.invocation.sqs": (
         *("inventory_orders.engine.outcomes", "inventory_orders.publishing.publisher"),
-        *("inventory_orders.clock", "inventory_orders.portions"),
+        *("inventory_orders.clock", "inventory_orders.sequences"),
     ),
     # Other functions load what answers operators' requests, a few modules, and nothing that only the API's function needs.
     "inventory_orders.api": (

@@ -133,13 +133,11 @@ def _wait_for(order: Order, client: RetryingClient, deadline: Deadline) -> Order
 def _stored(order: Order, client: RetryingClient, deadline: Deadline) -> OrderRecord | None:
     """The order's row, if it is there and can be read."""
     try:
-        record = client.call(lambda: client.store.get_record(order.record_key), deadline)
+        record = direct.read_order(order.order_id, client, deadline)
     except (StoreError, CorruptItemError):
         # The order is where it belongs all the same.
         return None
-    if not isinstance(record, OrderRecord):
-        return None
-    meaning = order.match(record)
+    meaning = order.match(record) if record is not None else None
     if meaning is IdempotencyMatch.OTHER_REQUEST:
         raise id_reused_error("ORDER_ID_REUSED")
     # A tombstone is to be filled in yet.

@@ -22,7 +22,7 @@ from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import InventoryOrdersError, LeaseHeldError, Verdict, VerdictError
 from inventory_orders.invocation import runtime
 from inventory_orders.messages.documents import checked_id, shown_key, strict_json
-from inventory_orders.portions import in_portions
+from inventory_orders.sequences import in_portions
 from inventory_orders.store.lists import ListPosition
 
 Listed = tuple[dict[str, Any], ListPosition | None]
@@ -210,7 +210,7 @@ class ProblemError(InventoryOrdersError):
 
     Attributes:
         document: The body.
-        headers: Beside its type.
+        answer: The answer with it.
     """
 
     def __init__(
@@ -222,8 +222,6 @@ class ProblemError(InventoryOrdersError):
         retry_after: int | None = None,
     ) -> None:
         super().__init__(f"{status} {code}")
-        self.status = status
-        self.code = code
         self.document: dict[str, Any] = {
             "title": HTTPStatus(status).phrase,
             "status": status,
@@ -231,12 +229,8 @@ class ProblemError(InventoryOrdersError):
             "detail": detail,
             **(more or {}),
         }
-        self.headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
-
-    @property
-    def answer(self) -> HttpAnswer:
-        """The answer with this problem."""
-        return HttpAnswer(self.status, self.document, self.headers)
+        headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
+        self.answer = HttpAnswer(status, self.document, headers)
 
 
 def malformed(detail: str, field: str = "", code: str = "SCHEMA_VIOLATION") -> ProblemError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil, inf
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,7 +13,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, ConnectionClosedError
 
 from inventory_orders.clock import Deadline
-from inventory_orders.portions import in_portions
+from inventory_orders.sequences import in_portions
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
@@ -116,21 +116,19 @@ class QueueAccess:
         return any(message.queue == name for message in batch)
 
 
+@dataclass(slots=True)
 class SqsCalls:
     """Calls to SQS within one invocation: bounded by its time, and with a note of what went wrong.
 
-    Args:
-        queues: The queues.
-        end: When the invocation is ended. No call begins that could not end before.
-
     Attributes:
+        queues: The queues.
+        end: When the invocation is ended. A call that might not end before is not made.
         errors: What SQS did not do, for the log.
     """
 
-    def __init__(self, queues: QueueAccess, end: Deadline) -> None:
-        self._queues = queues
-        self._end = end
-        self.errors: list[str] = []
+    queues: QueueAccess
+    end: Deadline
+    errors: list[str] = field(default_factory=list)
 
     def count_waiting(self, *hidden: str) -> float:
         """About how many messages of the standard queue are not done with; infinite if SQS does not say.
@@ -140,14 +138,14 @@ class SqsCalls:
                 `Delayed`, which were sent for later.
         """
         names = [f"ApproximateNumberOfMessages{which}" for which in ("", *hidden)]
-        answer = self._call("get_queue_attributes", self._queues.standard.url, AttributeNames=names)
+        answer = self._call("get_queue_attributes", self.queues.standard.url, AttributeNames=names)
         if answer is None:
             return inf
         return sum(int(number) for number in answer.get("Attributes", {}).values())
 
     def send_dead_letters(self, poison: Mapping[Message, ChangeOutcome]) -> set[Message]:
         """Send messages to their dead-letter queue, unchanged. Returns those that were not sent."""
-        url = self._queues.of(poison).dead_letter_url
+        url = self.queues.of(poison).dead_letter_url
         entries = {m: _dead_letter_entry(m, outcome) for m, outcome in poison.items()}
         sent = self._call_for_each("send_message_batch", url, entries)
         return poison.keys() - sent
@@ -173,7 +171,7 @@ class SqsCalls:
             }
             for message, delay in seconds.items()
         }
-        return self._call_for_each("send_message_batch", self._queues.standard.url, entries)
+        return self._call_for_each("send_message_batch", self.queues.standard.url, entries)
 
     def send(self, bodies: Sequence[tuple[str, float]]) -> set[int]:
         """Send messages to the standard queue, for later.
@@ -192,14 +190,14 @@ class SqsCalls:
             }
             for number, (body, at) in enumerate(bodies)
         }
-        return self._call_for_each("send_message_batch", self._queues.standard.url, entries)
+        return self._call_for_each("send_message_batch", self.queues.standard.url, entries)
 
     def delay(self, seconds: Mapping[Message, int]) -> None:
         """Hide messages for so many seconds each, from now on.
 
         Best effort: where SQS does not do it, the message comes back after the queue's visibility timeout.
         """
-        url = self._queues.of(seconds).url
+        url = self.queues.of(seconds).url
         entries = {
             m: {"ReceiptHandle": m.receipt_handle, "VisibilityTimeout": delay}
             for m, delay in seconds.items()
@@ -210,7 +208,7 @@ class SqsCalls:
         self, body: str, attributes: Mapping[str, MessageAttributeValueTypeDef] | None = None
     ) -> bool:
         """Send one message to the standard queue. Returns whether SQS has it for sure; if not, it may have it all the same."""
-        url, more = self._queues.standard.url, attributes or {}
+        url, more = self.queues.standard.url, attributes or {}
         return self._call("send_message", url, MessageBody=body, MessageAttributes=more) is not None
 
     def park(self, event: Undeliverable) -> bool:
@@ -241,11 +239,11 @@ class SqsCalls:
     def _call(self, operation: str, url: str, **request: Any) -> Mapping[str, Any] | None:
         """Make one call. Returns what SQS answers; None if it does not, with the reason in `errors`."""
         for _ in range(_ATTEMPTS):
-            if self._end.remaining() < _WORST_CASE_SECONDS:
+            if self.end.remaining() < _WORST_CASE_SECONDS:
                 self.errors.append(f"no time was left for {operation}")
                 return None
             try:
-                call = getattr(self._queues.client, operation)
+                call = getattr(self.queues.client, operation)
                 answer: Mapping[str, Any] = call(QueueUrl=url, **request)
                 return answer
             except (BotoCoreError, ClientError) as error:

@@ -17,9 +17,9 @@ from typing import Any, Generic, TypeVar
 from inventory_orders.clock import Deadline
 from inventory_orders.engine.outcomes import ChangeOutcome, outcome_of, returned
 from inventory_orders.errors import PoisonMessageError, UnsupportedEventError, Verdict
-from inventory_orders.groups import followers
 from inventory_orders.invocation.sqs import Message, QueueAccess, SqsCalls
 from inventory_orders.retry import EARLY_DELIVERIES, LONGEST_DELAY_SECONDS, redelivery_delay
+from inventory_orders.sequences import followers
 
 T = TypeVar("T")
 
@@ -138,7 +138,10 @@ class SqsBatch(Generic[T]):
         self.ends |= verdicts
         self._returned.update(m for m, end in verdicts.items() if end is Verdict.RETURNED)
         poison = [message for message, end in verdicts.items() if end is Verdict.POISON]
-        self._returned |= self._send_dead_letters(poison)
+        if poison:
+            self._returned |= self._send_dead_letters(poison)
+        if not self._returned:
+            return
         for message in followers(self._messages, self._returned):
             # A dead letter that was sent before stays one.
             if self.ends.get(message) is not Verdict.POISON:

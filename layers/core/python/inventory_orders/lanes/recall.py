@@ -19,7 +19,7 @@ from inventory_orders.domain.product import Product
 from inventory_orders.engine.retrying_client import CommitStats, read_all
 from inventory_orders.errors import CorruptItemError, ThrottledError
 from inventory_orders.lanes.depot import Depot
-from inventory_orders.portions import in_portions
+from inventory_orders.sequences import in_portions
 from inventory_orders.store.actions import Action, ActionKind, transaction_actions
 from inventory_orders.store.cancellations import (
     CONDITION_FAILED,

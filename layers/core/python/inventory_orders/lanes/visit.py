@@ -36,7 +36,7 @@ from inventory_orders.lanes.demand import Demand
 from inventory_orders.lanes.depot import VISIT_SECONDS, Depot
 from inventory_orders.lanes.lane import OwnLane
 from inventory_orders.lanes.recall import Reclaim, recall
-from inventory_orders.portions import in_portions
+from inventory_orders.sequences import in_portions
 from inventory_orders.store.dynamodb import Snapshot
 from inventory_orders.store.rows import Key
 

@@ -12,9 +12,9 @@ from typing import Any
 from inventory_orders.clock import Clock, Deadline, timestamp
 from inventory_orders.domain.events import SCHEMA_VERSION, SOURCE, Event, in_json
 from inventory_orders.errors import UnpublishableError
-from inventory_orders.portions import in_portions
 from inventory_orders.publishing.bus import MAX_BYTES, MAX_ENTRIES, Bus, BusEntry, Refusal
 from inventory_orders.retry import RetryPolicy
+from inventory_orders.sequences import in_portions
 
 MAX_REFUSALS = 20
 """Rounds in which the bus refuses an event and takes the probe beside it, until the event is to blame. A bus that refuses by

@@ -1,0 +1,46 @@
+"""Divides items that have an order: into portions for one request each, and behind what was stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Grouped(Protocol):
+    """A message or a change that may belong to a group."""
+
+    @property
+    def group(self) -> str | None:
+        """The group; None if order is free."""
+
+
+G = TypeVar("G", bound=Grouped)
+
+
+def followers(members: Iterable[G], stopped: Collection[G]) -> list[G]:
+    """The members behind a stopped one of their group, in their order: nothing may overtake it."""
+    groups: set[str] = set()
+    found = []
+    for member in members:
+        if member in stopped and member.group is not None:
+            groups.add(member.group)
+        elif member.group in groups:
+            found.append(member)
+    return found
+
+
+def in_portions(
+    items: Iterable[T], most: int, size_of: Callable[[T], int], most_bytes: int
+) -> list[list[T]]:
+    """Items in portions of so many at the most, and of so many bytes unless a single one has more."""
+    portions: list[list[T]] = []
+    size = 0
+    for item in items:
+        size += size_of(item)
+        if not portions or len(portions[-1]) == most or size > most_bytes:
+            portions.append([])
+            size = size_of(item)
+        portions[-1].append(item)
+    return portions
