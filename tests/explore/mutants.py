@@ -739,8 +739,8 @@ MUTANTS = (
     ),
     _mutant(
         "decided by remembered stock",
-        "return bool(self.from_cache) and (planned.rejects or bool(planned.short))",
-        "return False",
+        "if batch.from_cache and (planned.rejects or planned.short):",
+        "if False:",
         "order by remembered stock against receipt",
     ),
     _mutant(

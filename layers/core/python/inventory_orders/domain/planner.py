@@ -276,38 +276,34 @@ def _short(decision: Decision, working: StockById) -> set[str]:
 
 
 def pack(
-    decisions: Sequence[Decision],
-    supply: Supply,
-    limits: Limits,
-    moved: Collection[str | PageKey] = (),
-    *,
-    reserved: int = 0,
+    decisions: Sequence[Decision], supply: Supply, limits: Limits, first: Sequence[Draft] = ()
 ) -> list[Draft]:
     """Fill transactions, up to `limits.side_by_side` at a time that share nothing, the largest changes first.
-
-    What was moved goes into the first one, and `reserved` further actions are left free in each, unless a single
-    change needs them.
 
     Changes that all take stock of a product, or all return some, commute as long as none of them is rejected: in
     whatever order they are written, the stock stays above its floor and ends the same. Where that is not so, and
     within a group, the order of arrival is kept.
+
+    Args:
+        decisions: In the order in which their changes arrived.
+        supply: Where the products are sold from.
+        limits: What one transaction may hold.
+        first: Drafts that are begun already, and filled first.
     """
     strict = _ordered_keys(decisions)
-    entries: list[_Entry] = [(decision, _keys(decision.change)) for decision in decisions]
-    in_order = [entry for entry in entries if not strict.isdisjoint(entry[1])]
-    free = [entry for entry in entries if strict.isdisjoint(entry[1])]
-    left = in_order + sorted(free, key=lambda entry: -len(entry[0].deltas))
-    limits = replace(limits, actions=limits.actions - reserved)
-    drafts: list[Draft] = []
-    if moved or reserved:
-        size = supply.allocation.size(moved)
-        drafts = [Draft(places=set(moved), actions=len(moved), size=size)]
+
+    def rank(entry: _Entry) -> tuple[bool, int]:
+        is_free = strict.isdisjoint(entry[1])
+        return is_free, -len(entry[0].deltas) if is_free else 0
+
+    left: list[_Entry] = [(decision, _keys(decision.change)) for decision in decisions]
+    left.sort(key=rank)
+    drafts, packed = list(first), list[Draft]()
     if not left:
         return drafts
-    packed: list[Draft] = []
     while left:
         left = _fill(drafts, left, strict, supply, limits)
-        packed += (draft for draft in drafts if draft.decisions or draft.places)
+        packed += [draft for draft in drafts if draft.decisions or draft.places]
         drafts = []
     return packed
 

@@ -8,7 +8,7 @@ from itertools import dropwhile, groupby
 
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.change import Change, IdempotencyMatch
-from inventory_orders.domain.planner import Decision, Limits, Plan, Supply
+from inventory_orders.domain.planner import Decision, Limits, Supply
 from inventory_orders.domain.product import Product
 from inventory_orders.domain.record import Record, RecordKey
 from inventory_orders.domain.rejection import Rejection
@@ -218,7 +218,7 @@ class Batch:
             taken back by `observe`.
         limits: As given. The loop lowers them to find a change that DynamoDB will not accept.
         losses: Rounds that came to nothing. Written by the loop.
-        throttled: Products whose rows are throttled. Written by `set_aside`, and cleared by the loop.
+        throttled: Products whose rows are throttled. Written by the loop and by sources, cleared by the loop.
         has_read_records: Whether records were read.
     """
 
@@ -261,10 +261,6 @@ class Batch:
             if cached is not None and not self._client.rivals.are_met_on(product_id):
                 self.rows[product_id] = cached
                 self.from_cache.add(product_id)
-
-    def relies_on_cache(self, planned: Plan) -> bool:
-        """Whether a plan rejects changes, or misses units, while some products are known from the cache alone."""
-        return bool(self.from_cache) and (planned.rejects or bool(planned.short))
 
     def read_cached(self) -> None:
         """Read the products that were taken from the cache."""
@@ -407,10 +403,6 @@ class Batch:
     def is_contested(self, product_id: str, seconds: float) -> bool:
         """Whether concurrent writers of a product were met in the last seconds."""
         return self._client.rivals.are_met_on(product_id, seconds)
-
-    def set_aside(self, product_ids: Iterable[str]) -> None:
-        """Let throttled products wait until all others are through."""
-        self.throttled.update(product_ids)
 
     def retry_throttled_last(self) -> None:
         """Let throttled products in again once all changes without them have their outcomes."""

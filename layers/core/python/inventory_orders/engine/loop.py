@@ -24,7 +24,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import Enum, auto
-from typing import Any
+from functools import partial
+from itertools import chain
+from typing import Any, assert_never
 
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.change import Change
@@ -45,19 +47,13 @@ from inventory_orders.errors import StoreError, Verdict
 from inventory_orders.retry import LEASE_POLL_SECONDS
 from inventory_orders.store.actions import ActionKind
 from inventory_orders.store.cancellations import (
-    CONDITION_FAILED,
-    INVALID,
-    RIVAL,
-    THROTTLED,
     CancellationReason,
+    Meaning,
     TransactionCancelledError,
 )
 
 # For how many batches after a replay another one is expected: then reading records first is worth a request.
 _REPLAYS_EXPECTED_FOR = 20
-
-# Codes of cancellation by a rival, or for want of capacity.
-_LOST = THROTTLED | {CONDITION_FAILED, RIVAL}
 
 
 class _Progress(Enum):
@@ -166,13 +162,14 @@ class Engine:
         """Pace, find, plan, commit, settle."""
         if not self._keep_pace(batch):
             return
-        batch.retry_throttled_last()
+        if batch.throttled:
+            batch.retry_throttled_last()
         planned, progress = Plan(), _Progress.LOST
         try:
             found = self.source.find(batch, lambda moves: self._move(batch, moves))
             if found is not None:
                 planned = self._plan(batch, found)
-                if batch.relies_on_cache(planned):
+                if batch.from_cache and (planned.rejects or planned.short):
                     batch.read_cached()
                     return
                 progress = self._commit(batch, planned)
@@ -180,7 +177,8 @@ class Engine:
             batch.pending.fail(error)
         finally:
             self.source.end_round(batch)
-        self._settle(batch, planned, progress)
+        if progress is not _Progress.DECIDED:
+            self._settle(batch, planned, progress)
 
     # ------------------------------------------------------------------ pace
 
@@ -204,7 +202,8 @@ class Engine:
     def _commit(self, batch: Batch, planned: Plan) -> _Progress:
         """Commit a plan, and give up changes that it deferred and that no wait can help."""
         attempts = self._send(batch, planned.chains)
-        batch.give_up_undecidable(planned.deferred)
+        if planned.deferred:
+            batch.give_up_undecidable(planned.deferred)
         if any(attempt.is_lost for attempt in attempts):
             return _Progress.LOST
         has_decisions = any(attempt.transaction.decisions for attempt in attempts)
@@ -218,20 +217,31 @@ class Engine:
         """Send transactions, and learn from each."""
         # Where all are about one product, none can go on without it.
         skips_throttled = len(batch.pending.product_ids) != 1
-        attempts = send(self.client, chains, batch.deadline, skips_throttled=skips_throttled)
+        send_one = partial(
+            Attempt.send,
+            client=self.client,
+            deadline=batch.deadline,
+            skips_throttled=skips_throttled,
+        )
+        attempts = send(self.client, chains, send_one)
         for attempt in attempts:
             batch.count_attempt(attempt)
             self.source.observe(batch, attempt)
-        # First the durable ones: an error of one chain must not return changes that another has applied.
-        for attempt in attempts:
-            if attempt.error is None:
-                self._apply_success(batch, attempt)
+        self._learn(batch, attempts)
+        return attempts
+
+    def _learn(self, batch: Batch, attempts: Sequence[Attempt]) -> None:
+        """Learn from transactions that were applied, then from those that failed."""
+        # An error of one chain must not return changes that another has applied.
+        durable = [attempt for attempt in attempts if attempt.error is None]
+        for attempt in durable:
+            self._apply_success(batch, attempt)
         for attempt in attempts:
             if attempt.error is not None:
                 attempt.is_lost = self._apply_failure(batch, attempt, attempt.error)
-        decisions = (d for a in attempts if a.error is None for d in a.transaction.decisions)
-        batch.reject_unwritten([d for d in decisions if not d.has_record])
-        return attempts
+        decisions = chain.from_iterable(attempt.transaction.decisions for attempt in durable)
+        if unwritten := [decision for decision in decisions if not decision.has_record]:
+            batch.reject_unwritten(unwritten)
 
     def _apply_success(self, batch: Batch, attempt: Attempt) -> None:
         """Keep the products as an applied transaction left them, and settle its changes."""
@@ -254,12 +264,12 @@ class Engine:
 
     def _apply_failure(self, batch: Batch, attempt: Attempt, error: StoreError) -> bool:
         """Learn from a failed transaction. Returns whether it lost against rivals, and so should wait."""
-        pending, failed = batch.pending, attempt.transaction
-        for product_id in failed.after:
+        pending = batch.pending
+        for product_id in attempt.transaction.after:
             self._cache.forget(product_id)
         reasons = error.reasons if isinstance(error, TransactionCancelledError) else ()
-        has_lost = [self._apply_reason(batch, reason) for reason in reasons]
-        undecided = pending.still_pending(decision.change for decision in failed.decisions)
+        is_lost = [self._apply_reason(batch, reason) for reason in reasons]
+        undecided = pending.still_pending(d.change for d in attempt.transaction.decisions)
         verdict, code = verdict_of(error)
         if verdict is Verdict.RETURNED:
             pending.give_up(undecided, code, str(error))
@@ -269,38 +279,46 @@ class Engine:
             return False
         for change in undecided:
             pending.count_retries(change, 1)
-        if verdict is Verdict.POISON and len(undecided) > 1:
-            # Halve the transactions until the offending change stands alone.
-            batch.limits = replace(batch.limits, changes=(len(undecided) + 1) // 2)
-        elif verdict is Verdict.POISON:
-            for change in undecided:
-                pending.settle(change, ChangeOutcome(Verdict.POISON, cause=code, detail=str(error)))
-        return any(has_lost)
+        if verdict is Verdict.POISON:
+            self._isolate(batch, undecided, ChangeOutcome(verdict, cause=code, detail=str(error)))
+        return any(is_lost)
+
+    def _isolate(self, batch: Batch, suspects: Sequence[Change], poison: ChangeOutcome) -> None:
+        """Halve the transactions until a change that DynamoDB will not accept stands alone."""
+        if len(suspects) > 1:
+            batch.limits = replace(batch.limits, changes=(len(suspects) + 1) // 2)
+            return
+        for change in suspects:
+            batch.pending.settle(change, poison)
 
     def _apply_reason(self, batch: Batch, reason: CancellationReason) -> bool:
         """Learn why one action was cancelled. Returns whether it lost, and its change has to be planned again."""
-        code, product_id = reason.code, reason.product_id
-        if code == CONDITION_FAILED and reason.kind is ActionKind.RECORD:
-            return batch.learn(reason.action.subject, reason.found)  # type: ignore[union-attr,arg-type]
-        if reason.kind is ActionKind.PRODUCT:
-            if code in _LOST:
-                self.client.rivals.observe(product_id)
-            if code == CONDITION_FAILED:
-                batch.observe(product_id, reason.found)  # type: ignore[arg-type]  # of a product's row
-            elif code == RIVAL:
+        product_id, found = reason.product_id, reason.found
+        if reason.kind is ActionKind.RECORD and reason.meaning is Meaning.CONDITION_FAILED:
+            return batch.learn(reason.action.subject, found)  # type: ignore[union-attr,arg-type]
+        if reason.kind is not ActionKind.PRODUCT:
+            return reason.is_lost
+        if reason.is_lost:
+            self.client.rivals.observe(product_id)
+        match reason.meaning:
+            case Meaning.CONDITION_FAILED:
+                batch.observe(product_id, found)  # type: ignore[arg-type]  # of a product's row
+            case Meaning.RIVAL:
                 batch.forget(product_id)
-            elif code in THROTTLED:
-                batch.set_aside([product_id])
-            elif code in INVALID:
+            case Meaning.THROTTLED:
+                batch.throttled.add(product_id)
+            case Meaning.INVALID:
                 batch.mark_unwritable(product_id, reason.message)
-        return code in _LOST
+            case Meaning.NOTHING | Meaning.UNKNOWN:
+                pass
+            case _:
+                assert_never(reason.meaning)
+        return reason.is_lost
 
     # ------------------------------------------------------------------ settle
 
     def _settle(self, batch: Batch, planned: Plan, progress: _Progress) -> None:
         """Wait before the next round where this one could decide nothing, or give up."""
-        if progress is _Progress.DECIDED:
-            return
         if not self.client.policy.repeats:
             batch.pending.give_up_all("CONTENTION", "it would have to wait for others")
         elif progress is _Progress.LOST:

@@ -95,8 +95,7 @@ class Pace:
     @property
     def wait(self) -> float:
         """Seconds to wait now: half to all of the pace; 0 while nothing is throttled."""
-        seconds = self._now()
-        return seconds * (1 + self._random()) / 2 if seconds else 0.0
+        return self._now() * (1 + self._random()) / 2 if self._seconds else 0.0
 
     def observe_throttle(self) -> None:
         """Take note of a write that was throttled for want of capacity."""

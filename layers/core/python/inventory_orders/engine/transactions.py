@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.planner import Chain, Transaction
@@ -12,11 +13,9 @@ from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import StoreError, Verdict
 from inventory_orders.store.actions import ActionKind, transaction_actions
 from inventory_orders.store.cancellations import (
-    CONDITION_FAILED,
-    INVALID,
     RIVAL,
     THROTTLED,
-    TRANSIENT,
+    Meaning,
     TransactionCancelledError,
 )
 
@@ -39,68 +38,54 @@ class Attempt:
     is_lost: bool = False
     stats: CommitStats = field(default_factory=CommitStats)
 
+    def send(self, client: RetryingClient, deadline: Deadline, *, skips_throttled: bool) -> None:
+        """Send the transaction. Runs beside others, so it notes here alone what comes of it.
+
+        Args:
+            client: Sends it, again and again if need be.
+            deadline: When to give up.
+            skips_throttled: Whether the batch can go on without a product whose row is throttled.
+        """
+        now = client.clock.now()
+        self.at = timestamp(now)
+        actions = transaction_actions(self.transaction, now)
+        if not actions:
+            return
+        plans_around = {RIVAL}
+        if skips_throttled or len(self.transaction.updates) > 1:
+            plans_around |= THROTTLED
+        try:
+            client.write(actions, deadline, self.stats, plans_around=plans_around)
+        except StoreError as error:
+            self.error = error
+            return
+        if self.transaction.decisions:
+            self.stats.changes_per_transaction.append(len(self.transaction.decisions))
+        self.stats.low_stock += [
+            update.after
+            for update in self.transaction.updates
+            if update.before.status is ProductStatus.ACTIVE
+            and update.after.status is not ProductStatus.ACTIVE
+        ]
+
 
 def send(
-    client: RetryingClient, chains: Sequence[Chain], deadline: Deadline, *, skips_throttled: bool
+    client: RetryingClient, chains: Sequence[Chain], send_one: Callable[[Attempt], None]
 ) -> list[Attempt]:
     """Send chains side by side, each wave by wave, up to the first transaction that fails.
 
-    Args:
-        client: Sends the requests.
-        chains: Of a plan.
-        deadline: No request begins after it.
-        skips_throttled: Whether the batch goes on without a product whose row is throttled.
-
-    Returns:
-        The transactions that were sent. What goes wrong with one is noted there.
+    Returns the attempts that were made.
     """
-
-    def send_one(attempt: Attempt) -> None:
-        _send(client, attempt, deadline, skips_throttled=skips_throttled)
-
     attempts: list[Attempt] = []
-    going_on = list(chains)
-    while going_on:
-        now = [[Attempt(transaction) for transaction in chain[0]] for chain in going_on]
-        client.side_by_side(send_one, [attempt for some in now for attempt in some])
-        attempts += [attempt for some in now for attempt in some]
-        going_on = [
-            chain[1:]
-            for chain, some in zip(going_on, now, strict=True)
-            if len(chain) > 1 and all(attempt.error is None for attempt in some)
-        ]
+    left = list(chains)
+    while left:
+        waves = [[Attempt(transaction) for transaction in rest[0]] for rest in left]
+        now = list(chain.from_iterable(waves))
+        client.side_by_side(send_one, now)
+        attempts += now
+        sent = zip(left, waves, strict=True)
+        left = [rest[1:] for rest, wave in sent if rest[1:] and not any(a.error for a in wave)]
     return attempts
-
-
-def _send(
-    client: RetryingClient, attempt: Attempt, deadline: Deadline, *, skips_throttled: bool
-) -> None:
-    """Send a transaction. Runs beside others, and notes what comes of it in the attempt alone."""
-    transaction, stats = attempt.transaction, attempt.stats
-    now = client.clock.now()
-    attempt.at = timestamp(now)
-    actions = transaction_actions(transaction, now)
-    if not actions:
-        return
-    skips_throttled = skips_throttled or len(transaction.updates) > 1
-    try:
-        client.write(
-            actions,
-            deadline,
-            stats,
-            plans_around={RIVAL} | (THROTTLED if skips_throttled else frozenset()),
-        )
-    except StoreError as error:
-        attempt.error = error
-        return
-    if transaction.decisions:
-        stats.changes_per_transaction.append(len(transaction.decisions))
-    stats.low_stock += [
-        update.after
-        for update in transaction.updates
-        if update.before.status is ProductStatus.ACTIVE
-        and update.after.status is not ProductStatus.ACTIVE
-    ]
 
 
 def verdict_of(error: StoreError) -> tuple[Verdict | None, str]:
@@ -112,16 +97,16 @@ def verdict_of(error: StoreError) -> tuple[Verdict | None, str]:
     """
     if not isinstance(error, TransactionCancelledError):
         return error.verdict, error.code
-    of_rows = {reason.code for reason in error.of(ActionKind.PRODUCT)}
-    of_lanes = {r.code for r in (*error.of(ActionKind.PAGE), *error.of(ActionKind.LANE))}
-    if of_lanes & INVALID:
+    of_rows = {reason.meaning for reason in error.of(ActionKind.PRODUCT)}
+    of_lanes = {r.meaning for r in (*error.of(ActionKind.PAGE), *error.of(ActionKind.LANE))}
+    if Meaning.INVALID in of_lanes:
         # None of the changes is to blame.
         return Verdict.RETURNED, "CORRUPT_PAGE"
-    if error.codes & INVALID and not of_rows & INVALID:
+    if Meaning.INVALID in error.meanings - of_rows:
         return Verdict.POISON, "REFUSED_BY_DYNAMODB"
-    if not error.codes <= TRANSIENT | INVALID | {CONDITION_FAILED}:
-        # Access denied, or something newer than this code: an operator has to look at it.
+    if Meaning.UNKNOWN in error.meanings:
         return Verdict.UNAVAILABLE, error.code
-    if error.codes <= TRANSIENT and not of_rows & THROTTLED and RIVAL not in of_rows | of_lanes:
+    is_of_records = Meaning.THROTTLED not in of_rows and Meaning.RIVAL not in of_rows | of_lanes
+    if error.may_be_repeated and is_of_records:
         return Verdict.RETURNED, "CONTENTION"
     return None, "CONTENTION"

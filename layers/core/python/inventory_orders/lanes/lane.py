@@ -122,6 +122,11 @@ class OwnLane:
         """The pages as this process left them; None if that is not known."""
         return list(self._pages.values()) if len(self._pages) == len(self.keys) else None
 
+    def units(self, product_id: str) -> int:
+        """Units of a product in this lane, as far as that is known."""
+        page = self._pages.get(PageKey.of(DEPOT, product_id).number)
+        return page.units(product_id) if page is not None else 0
+
     def remember(self, pages: Iterable[Page | CorruptItemError]) -> None:
         """Take over the lane's pages as read. Gives the lane up for another one if a page cannot be read."""
         found = list(pages)

@@ -22,11 +22,9 @@ from inventory_orders.lanes.depot import Depot
 from inventory_orders.sequences import in_portions
 from inventory_orders.store.actions import Action, ActionKind, transaction_actions
 from inventory_orders.store.cancellations import (
-    CONDITION_FAILED,
-    INVALID,
     THROTTLED,
-    TRANSIENT,
     CancellationReason,
+    Meaning,
     TransactionCancelledError,
 )
 from inventory_orders.store.rows import Key
@@ -52,9 +50,9 @@ class Recalled:
     pages: dict[PageKey, Page] = field(default_factory=dict)
 
     @property
-    def still_lent(self) -> set[str]:
-        """The products of which lanes or the depot may still hold units."""
-        return {p for p, row in self.rows.items() if row is not None and row.lent_to}
+    def still_lent(self) -> dict[str, Product]:
+        """The products of which lanes or the depot may still hold units, by id."""
+        return {p: row for p, row in self.rows.items() if row is not None and row.lent_to}
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,14 +126,12 @@ def reclaim(
         depot.acquire(deadline, stats)
         visit = _Recall(depot, deadline, stats, to_row, ends_visit=True)
         try:
-            lanes = {lane for product in wanted for lane in product.lent_to}
-            recalled = visit.run([product.product_id for product in wanted], lanes)
+            recalled = visit.run([row.product_id for row in wanted], _lanes_of(wanted))
         finally:
             depot.release(deadline, stats)
         done.rows |= recalled.rows
         done.pages |= recalled.pages
-        rows = (recalled.rows[product_id] for product_id in recalled.still_lent)
-        wanted = [row for row in rows if row is not None and visit.is_free(row)]
+        wanted = [row for row in recalled.still_lent.values() if visit.is_free(row)]
         visits += 1
         if wanted and not client.pause(client.policy.backoff(visits), deadline):
             ids = ", ".join(sorted(row.product_id for row in wanted))
@@ -174,30 +170,43 @@ class _Recall:
         problems: list[CorruptItemError] = []
         for attempt in range(_ATTEMPTS):
             self._read([*product_ids, *hints])
-            rows = [row for row in self._known.rows.values() if row and self._needs_recall(row)]
+            rows = self._rows_to_recall()
             hints = _pages_of(rows)
             self._read(hints)
-            allocation = Allocation(self._known.rows, self._known.pages.values(), self._owner)
-            sound, problems = self._examine(rows, allocation)
             avoid = self._busy if attempt % 2 else frozenset[int]()
-            transactions = list(self._transactions(allocation, sound, avoid, problems))
-            if transactions and not self._commit(transactions):
-                self._client.pause(self._client.policy.backoff(1), self._deadline)
-            elif not transactions and not problems and not avoid:
+            transactions, problems = self._plan(rows, avoid)
+            if transactions:
+                self._commit(transactions)
+            elif not problems and not avoid:
                 break
         if problems:
             raise problems[0]
         return self._known
+
+    def _plan(
+        self, rows: Sequence[Product], avoid: Collection[int]
+    ) -> tuple[list[Transaction], list[CorruptItemError]]:
+        """The transactions that recall these products but for lanes to avoid, and the problems of other products."""
+        allocation = Allocation(self._known.rows, self._known.pages.values(), self._owner)
+        sound, problems = self._examine(rows, allocation)
+        return list(self._transactions(allocation, sound, avoid, problems)), problems
 
     def is_free(self, row: Product) -> bool:
         """Whether a product is under no other owner's lease."""
         now = self._client.clock.now().timestamp()
         return row.lease_left(now) <= 0 or row.is_fenced_by(self._owner)
 
-    def _needs_recall(self, row: Product) -> bool:
-        """Whether lanes may hold units of a product, and it is free to be written."""
-        lanes = row.lent_to if self._to_row is not None else row.lent_to - {DEPOT}
-        return bool(lanes) and row.product_id not in self._throttled and self.is_free(row)
+    def _rows_to_recall(self) -> list[Product]:
+        """The rows of products that lanes may hold, and that are free to be written."""
+        stays = frozenset() if self._to_row is not None else frozenset({DEPOT})
+        return [
+            row
+            for row in self._known.rows.values()
+            if row is not None
+            and row.lent_to - stays
+            and row.product_id not in self._throttled
+            and self.is_free(row)
+        ]
 
     def _examine(
         self, rows: Iterable[Product], allocation: Allocation
@@ -307,8 +316,8 @@ class _Recall:
         """The lease of the depot that ends with the last transaction."""
         return self._depot.lease if self._ends_visit else None
 
-    def _commit(self, transactions: Sequence[Transaction]) -> bool:
-        """Send them one after the other, and end the lease with the last. Returns False after the first that is lost."""
+    def _commit(self, transactions: Sequence[Transaction]) -> None:
+        """Send them one after the other, up to the first that is lost, and end the lease with the last."""
         for transaction in transactions:
             release = self._release() if transaction is transactions[-1] else None
             actions = self._actions(replace(transaction, release=release))
@@ -316,14 +325,14 @@ class _Recall:
                 self._client.write(actions, self._deadline, self._stats, plans_around=THROTTLED)
             except TransactionCancelledError as cancelled:
                 self._learn(cancelled)
-                return False
+                self._client.pause(self._client.policy.backoff(1), self._deadline)
+                return
             for update in transaction.updates:
                 self._note(update.after.product_id, update.after)
             for page in transaction.pages:
                 self._note(page.after.key, page.after)
             if release is not None:
                 self._depot.lease = None
-        return True
 
     def _actions(self, transaction: Transaction) -> list[Action]:
         """The actions of a transaction, with the caller's own for the rows that reclaim their units."""
@@ -342,17 +351,14 @@ class _Recall:
             ThrottledError: Nothing came back.
             TransactionCancelledError: It was lost for another reason than rivals.
         """
-        throttled = {
-            reason.product_id
-            for reason in cancelled.of(ActionKind.PRODUCT)
-            if reason.code in THROTTLED
-        }
+        rows = cancelled.of(ActionKind.PRODUCT)
+        throttled = {row.product_id for row in rows if row.meaning is Meaning.THROTTLED}
         self._throttled |= throttled
-        if cancelled.codes <= TRANSIENT and not throttled:
+        if cancelled.may_be_repeated and not throttled:
             raise ThrottledError(
                 "CONTENTION", "rivals or throttles in every attempt"
             ) from cancelled
-        if not cancelled.codes <= TRANSIENT | INVALID | {CONDITION_FAILED}:
+        if Meaning.UNKNOWN in cancelled.meanings:
             raise cancelled
         self._busy = set()
         for reason in cancelled.reasons:
@@ -361,12 +367,12 @@ class _Recall:
 
     def _learn_reason(self, reason: CancellationReason, place: object) -> None:
         """Take over what came back with one action, for the row, the page or the lane that it was to write."""
-        if reason.code in INVALID and isinstance(place, str | PageKey):
+        if reason.meaning is Meaning.INVALID and isinstance(place, str | PageKey):
             self._corrupt[place] = CorruptItemError(
                 f"DynamoDB does not take {place} ({reason.message}); repair the item",
                 "CORRUPT_PAGE" if isinstance(place, PageKey) else "CORRUPT_PRODUCT",
             )
-        if reason.code != CONDITION_FAILED:
+        if reason.meaning is not Meaning.CONDITION_FAILED:
             return
         if isinstance(place, str | PageKey):
             self._note(place, reason.found)
@@ -393,6 +399,11 @@ def _pieces(
         portions = in_portions(sizes, _LANES_TOGETHER, sizes.__getitem__, Limits().size // 2)
         for lanes in portions or [[]]:
             yield from ((row.product_id, lanes) for row in of_page)
+
+
+def _lanes_of(rows: Iterable[Product]) -> set[int]:
+    """The lanes that may hold units of products."""
+    return {lane for row in rows for lane in row.lent_to}
 
 
 def _pages_of(rows: Iterable[Product]) -> list[PageKey]:

@@ -11,6 +11,7 @@ from concurrent.futures import Executor
 
 from inventory_orders.clock import Clock
 from inventory_orders.domain.allocation import Allocation
+from inventory_orders.domain.allotments import DEPOT
 from inventory_orders.domain.planner import Supply
 from inventory_orders.domain.product import Product
 from inventory_orders.engine.batch import Batch, PendingChanges
@@ -137,29 +138,33 @@ class LaneSource(Source):
 
     # ------------------------------------------------------------------ rows
 
-    def _is_contested(self, product_id: str) -> bool:
-        return self._client.rivals.are_met_on(product_id)
-
     def _without_a_visit(self, batch: Batch, need: Mapping[str, int]) -> Supply | None:
         """The supply, if the own lane has all, or what it lacks is better sold from rows; else None."""
-        allocation, lane = Allocation({}, self.lane.pages or ()), self.lane.number
-        own = {p: allocation.units(lane, p) if lane is not None else 0 for p in need}
-        sources = {p: lane for p, units in need.items() if lane is not None and own[p] >= units}
-        # What was sold out when its row was last seen is sold from the row alone.
-        lacks = [p for p in need if p not in sources and not self._sold_out.get(p)]
-        # Where nobody waits for the depot, a visit that fills the lane is better than rows batch after batch.
-        if self.depot.line.is_empty and any(own[p] for p in lacks):
+        own = {product_id: self.lane.units(product_id) for product_id in need}
+        lacks = {p: own[p] for p, units in need.items() if own[p] < units}
+        if self._should_visit(lacks):
             return None
-        if len(lacks) > _FEW_ROWS or any(map(self._is_contested, lacks)):
+        sources = dict.fromkeys(need.keys() - lacks.keys(), self.lane.number or DEPOT)
+        rows = self._read_rows(batch, sources)
+        if any(self._is_short(row, need.get(p, 0)) for p, row in rows.items()):
             return None
+        allocation = Allocation(rows, self.lane.pages or ())
+        return LaneSupply(allocation, sources) if sources else Supply(allocation)
+
+    def _read_rows(self, batch: Batch, sources: Collection[str]) -> dict[str, Product | None]:
+        """The rows of products that are not sold from the lane."""
         wanted = [p for p in batch.pending.product_ids if p not in sources]
         batch.read_unknown(wanted)
-        for product_id in wanted:
-            if product_id in batch.rows:
-                allocation.add_row(product_id, batch.rows[product_id])
-        if any(self._is_short(allocation.rows.get(p), need.get(p, 0)) for p in wanted):
-            return None
-        return LaneSupply(allocation, sources) if sources else Supply(allocation)
+        return {p: batch.rows[p] for p in wanted if p in batch.rows}
+
+    def _should_visit(self, lacks: Mapping[str, int]) -> bool:
+        """Whether the depot is better than rows, for products of which the own lane has fewer units than are needed."""
+        # What was sold out when its row was last seen is sold from the row alone.
+        wanted = {p: own for p, own in lacks.items() if not self._sold_out.get(p)}
+        # Where nobody waits for the depot, a visit that fills the lane is better than rows batch after batch.
+        if self.depot.line.is_empty and any(wanted.values()):
+            return True
+        return len(wanted) > _FEW_ROWS or any(map(self._client.rivals.are_met_on, wanted))
 
     def _is_short(self, row: Product | None, units: int) -> bool:
         """Whether lanes may hold what is wanted in the row."""

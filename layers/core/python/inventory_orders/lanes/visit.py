@@ -21,6 +21,7 @@ from inventory_orders.domain.allotments import (
 from inventory_orders.domain.planner import (
     Chain,
     Decision,
+    Draft,
     Limits,
     Supply,
     Transaction,
@@ -78,11 +79,15 @@ class LaneSupply(Supply):
     def arrange(self, decisions: Sequence[Decision], limits: Limits) -> tuple[Chain, ...]:
         """One chain, because all decisions share the lane's few pages. What was moved goes into its first transaction."""
         limits = replace(limits, side_by_side=1)
-        first, rest = decisions, list[Decision]()
+        first, rest, drafts = decisions, list[Decision](), list[Draft]()
         if self.release is not None and self.is_awaited:
             first, rest = self._depot_first(decisions)
-        moved, reserved = frozenset(self.allocation.touched), int(self.release is not None)
-        drafts = pack(first, self, limits, moved, reserved=reserved)
+        moved = frozenset(self.allocation.touched)
+        if moved or self.release is not None:
+            size = self.allocation.size(moved)
+            drafts = [Draft(places=set(moved), actions=len(moved), size=size)]
+        reserved = int(self.release is not None)
+        drafts = pack(first, self, replace(limits, actions=limits.actions - reserved), drafts)
         last = len(drafts) - 1
         drafts += pack(rest, self, limits)
         transactions = write_down(drafts, self)
@@ -189,24 +194,30 @@ class Visit:
     def _read_places(self) -> ProductsById | None:
         """Read all pages, and the rows that may lend. Returns these rows; None if changes were returned."""
         shelves = [PageKey(DEPOT, number) for number in range(PAGES)]
-        few = [p for p in self._need if not self._is_avoided(p)]
-        # Read along with the pages, even if the depot has enough: that is quicker.
-        along = few if len(few) <= _FEW_ROWS else []
-        found = self._read([*self._lane.keys, *shelves, *along])
+        keys = [*self._lane.keys, *shelves]
+        found = self._read([*keys, *self._read_along()])
+        # `remember` gives the lane up if one of its pages cannot be read.
         self._lane.remember(found.pages[key] for key in self._lane.keys)
-        self._allocation = Allocation(
-            {}, [self._sound(key, found.pages[key]) for key in (*self._lane.keys, *shelves)]
-        )
+        self._allocation = Allocation({}, [self._sound(key, found.pages[key]) for key in keys])
         if self._give_up_corrupt():
             return None
         self._demand.observe_others(p for key in shelves for p in self._allocation.entries(key))
-        wanted = self._rows_to_read()
-        rows = {p: found.products[p] for p in wanted if p in found.products}
-        if others := [p for p in wanted if p not in rows]:
-            rows |= self._read(others).products
+        rows = self._read_rows(found.products)
         for product_id, row in rows.items():
             self._allocation.add_row(product_id, row)
         return rows
+
+    def _read_along(self) -> list[str]:
+        """Rows to read together with the pages, even if the depot has enough: that is quicker."""
+        few = [p for p in self._need if not self._is_avoided(p)]
+        return few if len(few) <= _FEW_ROWS else []
+
+    def _read_rows(self, known: ProductsById) -> dict[str, Product | None]:
+        """The rows that the visit needs, of which some were read along with the pages."""
+        wanted = self._rows_to_read()
+        rows = {p: known[p] for p in wanted if p in known}
+        others = [p for p in wanted if p not in rows]
+        return rows | (self._read(others).products if others else {})
 
     def _sound(self, key: PageKey, page: Page | CorruptItemError) -> Page:
         """The page, or one that stands for it where it cannot be read: nothing that belongs there is touched."""
@@ -239,7 +250,7 @@ class Visit:
         for product_id, row in found.products.items():
             self._batch.observe(product_id, row)
         self._batch.note_unreadable(found.unreadable)
-        self._batch.set_aside(key for key in found.unprocessed if isinstance(key, str))
+        self._batch.throttled.update(key for key in found.unprocessed if isinstance(key, str))
         if any(isinstance(key, PageKey) for key in found.unprocessed):
             raise ThrottledError("UNPROCESSED_KEYS", "no read answered for a page")
         return found
@@ -409,15 +420,20 @@ class Visit:
             return {p: DEPOT for p in self._need if self._allocation.units(DEPOT, p)}
         # Page by page, because a visit does this for each product that is lent: it takes most of its CPU.
         for key in self._lane.keys:
-            if key.number in self._corrupt:
-                continue
-            own = self._allocation.entries(key)
-            shelf = self._allocation.entries(PageKey(DEPOT, key.number))
-            mixed = {p for p in own.keys() & shelf.keys() if self._has_mixed_incarnations(p)}
-            for product_id in [p for p in dict.fromkeys((*shelf, *own)) if p not in mixed]:
-                target = self._move(lane, product_id, own.get(product_id), shelf.get(product_id))
-                if product_id in self._need:
-                    sources[product_id] = lane if target else DEPOT
+            if key.number not in self._corrupt:
+                sources |= self._distribute_page(lane, key)
+        return sources
+
+    def _distribute_page(self, lane: int, key: PageKey) -> dict[str, int]:
+        """Move the products of one page of the lane. Returns the lane that sells each that is needed."""
+        own = self._allocation.entries(key)
+        shelf = self._allocation.entries(PageKey(DEPOT, key.number))
+        mixed = {p for p in own.keys() & shelf.keys() if self._has_mixed_incarnations(p)}
+        sources = {}
+        for product_id in [p for p in dict.fromkeys((*shelf, *own)) if p not in mixed]:
+            target = self._move(lane, product_id, own.get(product_id), shelf.get(product_id))
+            if product_id in self._need:
+                sources[product_id] = lane if target else DEPOT
         return sources
 
     def _move(
