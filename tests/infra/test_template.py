@@ -28,8 +28,6 @@ from testing.streams import product_row
 from tests.support.template import resources, shared_stack_of, stack_of, synthesise
 
 SETTINGS = Settings.from_context("dev")
-
-
 LONGEST = "live-shop-20-letters"
 
 
@@ -46,16 +44,29 @@ def prod():
 def by_name(template, kind, part):
     (found,) = [
         resource
-        for logical_id, resource in resources(template, kind).items()
+        for logical_id, resource in resources(template, f"AWS::{kind}").items()
         if logical_id[:-8].endswith(part)
     ]
     return found
 
 
+def properties_of(template, kind, part):
+    return by_name(template, kind, part)["Properties"]
+
+
+def all_of(template, kind):
+    """The properties of all resources of a kind."""
+    return [found["Properties"] for found in resources(template, f"AWS::{kind}").values()]
+
+
+def variables_of(function):
+    return function["Environment"]["Variables"]
+
+
 @pytest.mark.parametrize("table", list(Table))
 def test_tables_have_the_keys_of_the_contract_and_are_protected(dev, prod, table):
     for template, protected in ((dev, False), (prod, True)):
-        resource = by_name(template, "AWS::DynamoDB::GlobalTable", table.value)
+        resource = by_name(template, "DynamoDB::GlobalTable", table.value)
         properties = resource["Properties"]
         keys = [key["AttributeName"] for key in properties["KeySchema"]]
         assert keys == list(KEYS[table])
@@ -78,7 +89,7 @@ def test_tables_have_the_keys_of_the_contract_and_are_protected(dev, prod, table
 )
 def test_the_tables_have_their_streams_and_their_indexes(dev):
     for table in Table:
-        properties = by_name(dev, "AWS::DynamoDB::GlobalTable", table)["Properties"]
+        properties = properties_of(dev, "DynamoDB::GlobalTable", table)
         stream = {"StreamViewType": "NEW_AND_OLD_IMAGES"} if table in STREAMED else None
         assert properties.get("StreamSpecification") == stream
         shown = {
@@ -119,8 +130,7 @@ def optional():
     "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/encryption.usagenotes.html",
 )
 def test_the_tables_may_have_a_key_of_the_accounts_own(optional):
-    for table in resources(optional, "AWS::DynamoDB::GlobalTable").values():
-        properties = table["Properties"]
+    for properties in all_of(optional, "DynamoDB::GlobalTable"):
         assert properties["SSESpecification"] == {"SSEEnabled": True, "SSEType": "KMS"}
         (replica,) = properties["Replicas"]
         assert replica["SSESpecification"] == {"KMSMasterKeyId": KEY}
@@ -128,7 +138,7 @@ def test_the_tables_may_have_a_key_of_the_accounts_own(optional):
 
 @pytest.mark.parametrize("table", list(Table))
 def test_warm_throughput_is_of_one_table_and_its_indexes(optional, table):
-    properties = by_name(optional, "AWS::DynamoDB::GlobalTable", table.value)["Properties"]
+    properties = properties_of(optional, "DynamoDB::GlobalTable", table.value)
     units = WARM.get(table.value)
     warm = units and {"ReadUnitsPerSecond": units, "WriteUnitsPerSecond": 10_000}
     assert properties.get("WarmThroughput") == warm
@@ -170,8 +180,8 @@ def test_warm_throughput_is_of_one_table_and_its_indexes(optional, table):
     ],
 )
 def test_every_queue_is_encrypted_and_has_its_dead_letter_queue(dev, name, dead_letters, fifo):
-    queue = by_name(dev, "AWS::SQS::Queue", name)["Properties"]
-    dead_letter_queue = by_name(dev, "AWS::SQS::Queue", dead_letters)["Properties"]
+    queue = properties_of(dev, "SQS::Queue", name)
+    dead_letter_queue = properties_of(dev, "SQS::Queue", dead_letters)
     timeout = SETTINGS.functions["place_orders"].timeoutSeconds
     window = SETTINGS.queues[name].batchWindowSeconds
     assert queue["VisibilityTimeout"] >= 6 * timeout + window
@@ -195,13 +205,9 @@ def test_every_queue_is_encrypted_and_has_its_dead_letter_queue(dev, name, dead_
 def test_what_kills_its_invocation_each_time_is_dead_lettered_before_it_expires():
     slow = {name: {"memoryMegabytes": 1024, "timeoutSeconds": 900} for name in SETTINGS.functions}
     template = synthesise("dev", functions=slow)
-    fed = [
-        q
-        for q in resources(template, "AWS::SQS::Queue").values()
-        if "RedrivePolicy" in q["Properties"]
-    ]
+    fed = [queue for queue in all_of(template, "SQS::Queue") if "RedrivePolicy" in queue]
     assert len(fed) == len(SETTINGS.queues)
-    for properties in (queue["Properties"] for queue in fed):
+    for properties in fed:
         deliveries = properties["RedrivePolicy"]["maxReceiveCount"]
         assert deliveries >= EARLY_DELIVERIES
         seconds = deliveries * properties["VisibilityTimeout"]
@@ -213,9 +219,7 @@ def test_what_kills_its_invocation_each_time_is_dead_lettered_before_it_expires(
 
 def mappings(template, attribute):
     """The mappings of queues ("Arn"), or those of streams ("StreamArn")."""
-    found = [
-        s["Properties"] for s in resources(template, "AWS::Lambda::EventSourceMapping").values()
-    ]
+    found = all_of(template, "Lambda::EventSourceMapping")
     return [s for s in found if s["EventSourceArn"]["Fn::GetAtt"][1] == attribute]
 
 
@@ -274,7 +278,7 @@ def test_streams_are_read_from_their_beginning_and_no_record_stops_its_shard(dev
         assert source["MaximumRecordAgeInSeconds"] > 2 * RETRYABLE_SECONDS, "parked before that"
         assert source["DestinationConfig"]["OnFailure"]["Destination"] == undeliverable
         assert "FunctionResponseTypes" not in source, "the embedded AWS would lose events"
-    queue = by_name(dev, "AWS::SQS::Queue", "UndeliverableEventsQueue")["Properties"]
+    queue = properties_of(dev, "SQS::Queue", "UndeliverableEventsQueue")
     assert queue["MessageRetentionPeriod"] == 14 * 86400
     assert queue["MaximumMessageSize"] == BYTES_PER_CALL
     assert queue["SqsManagedSseEnabled"] is True
@@ -318,43 +322,38 @@ def test_every_function_has_its_settings_layer_and_log_group(dev):
     assert len(functions) == len(SETTINGS.functions), "no helper functions of the CDK"
     for name, settings in SETTINGS.functions.items():
         construct = "Functions" + "".join(part.capitalize() for part in name.split("_"))
-        properties = by_name(dev, "AWS::Lambda::Function", construct)["Properties"]
+        properties = properties_of(dev, "Lambda::Function", construct)
         assert properties["Runtime"] == SETTINGS.runtime
         assert properties["Architectures"] == [SETTINGS.architecture]
         assert properties["Handler"] == "handler.lambda_handler"
         assert properties["Timeout"] == settings.timeoutSeconds
         assert properties["MemorySize"] == settings.memoryMegabytes
         assert "LogGroup" in properties["LoggingConfig"]
-        variables = properties["Environment"]["Variables"]
+        variables = variables_of(properties)
         assert variables["POWERTOOLS_SERVICE_NAME"] == "inventory-orders-dev"
         assert variables.get("LANES") == ("55" if name == "place_orders" else None)
-    for group in resources(dev, "AWS::Logs::LogGroup").values():
-        assert group["Properties"]["RetentionInDays"] == 30
+    assert {group["RetentionInDays"] for group in all_of(dev, "Logs::LogGroup")} == {30}
 
 
-@pytest.mark.parametrize(("settings", "wanted"), [("dev", "60"), ("optional", "0")])
-def test_who_expires_holds_knows_their_grace(request, settings, wanted):
-    functions = resources(request.getfixturevalue(settings), "AWS::Lambda::Function")
-    graces = {
-        logical_id: grace
-        for logical_id, function in functions.items()
-        if (grace := function["Properties"]["Environment"]["Variables"].get("HOLD_GRACE_SECONDS"))
-    }
-    assert set(graces.values()) == {wanted}
-    assert len(graces) == sum("ChangeOrders" in name or "Sweep" in name for name in functions) == 2
-
-
-def test_a_hold_by_default_is_a_setting_and_there_is_none(dev, optional):
-    for template, wanted in ((dev, None), (optional, "900")):
-        functions = {
-            logical_id: function["Properties"]["Environment"]["Variables"].get("HOLD_SECONDS")
+@pytest.mark.parametrize(
+    ("name", "default", "changed", "readers"),
+    [
+        ("HOLD_GRACE_SECONDS", "60", "0", {"ChangeOrders", "Sweep"}),
+        ("HOLD_SECONDS", None, "900", {"PlaceOrders", "Api"}),
+    ],
+)
+def test_only_who_makes_or_ends_holds_knows_how_long_they_last(
+    dev, optional, name, default, changed, readers
+):
+    for template, wanted in ((dev, default), (optional, changed)):
+        found = {
+            logical_id[:-8].removeprefix("Functions"): variables_of(function["Properties"]).get(
+                name
+            )
             for logical_id, function in resources(template, "AWS::Lambda::Function").items()
         }
-        (place_orders,) = (name for name in functions if "PlaceOrders" in name)
-        assert functions.pop(place_orders) == wanted
-        (api,) = (name for name in functions if "FunctionsApi" in name)
-        assert functions.pop(api) == wanted
-        assert set(functions.values()) == {None}
+        assert {found.pop(reader) for reader in readers} == {wanted}
+        assert set(found.values()) == {None}
 
 
 @pytest.mark.aws(
@@ -364,14 +363,14 @@ def test_a_hold_by_default_is_a_setting_and_there_is_none(dev, optional):
 )
 def test_a_function_may_be_part_of_a_loop_if_it_sends_to_a_queue_that_invokes_it(dev):
     loops = set()
-    for policy in resources(dev, "AWS::IAM::Policy").values():
-        statements = policy["Properties"]["PolicyDocument"]["Statement"]
+    for policy in all_of(dev, "IAM::Policy"):
+        statements = policy["PolicyDocument"]["Statement"]
         read, written = (
             {json.dumps(s["Resource"]) for s in statements if action in s["Action"]}
             for action in ("sqs:ReceiveMessage", "sqs:SendMessage")
         )
         if read & written:
-            loops |= {role["Ref"] for role in policy["Properties"]["Roles"]}
+            loops |= {role["Ref"] for role in policy["Roles"]}
     assert len(loops) == 3
     for name, function in resources(dev, "AWS::Lambda::Function").items():
         (role, _) = function["Properties"]["Role"]["Fn::GetAtt"]
@@ -381,8 +380,8 @@ def test_a_function_may_be_part_of_a_loop_if_it_sends_to_a_queue_that_invokes_it
 
 def test_the_functions_with_two_queues_are_told_which_is_which(dev):
     def variable(function, name):
-        properties = by_name(dev, "AWS::Lambda::Function", f"Functions{function}")["Properties"]
-        found = properties["Environment"]["Variables"].get(name)
+        properties = properties_of(dev, "Lambda::Function", f"Functions{function}")
+        found = variables_of(properties).get(name)
         return found and found["Ref"][:-8].removeprefix("Queues")
 
     for function, prefix, queue in (
@@ -405,15 +404,14 @@ def test_the_functions_with_two_queues_are_told_which_is_which(dev):
     "https://docs.aws.amazon.com/lambda/latest/dg/with-eventbridge-scheduler.html",
 )
 def test_the_sweep_runs_once_a_minute_one_at_a_time_and_nothing_repeats_it(dev):
-    (schedule,) = resources(dev, "AWS::Scheduler::Schedule").values()
-    properties = schedule["Properties"]
+    (properties,) = all_of(dev, "Scheduler::Schedule")
     assert properties["ScheduleExpression"] == "rate(1 minute)"
     assert properties["FlexibleTimeWindow"] == {"Mode": "OFF"}
     sample = json.loads((ROOT / "events" / "sweep.json").read_text())
     assert json.loads(properties["Target"]["Input"]) == sample
     assert properties["Target"]["RetryPolicy"]["MaximumRetryAttempts"] == 0
-    (async_,) = resources(dev, "AWS::Lambda::EventInvokeConfig").values()
-    assert async_["Properties"]["MaximumRetryAttempts"] == 0
+    (invocation,) = all_of(dev, "Lambda::EventInvokeConfig")
+    assert invocation["MaximumRetryAttempts"] == 0
     assert SETTINGS.functions["sweep"].timeoutSeconds < 60
 
 
@@ -437,7 +435,7 @@ def test_a_version_is_published_for_what_changes_and_callers_reach_it_by_the_ali
     """CloudFormation publishes a version where there is a new resource for it, so its logical id has to follow."""
     before = versions_of(dev)
     assert before.keys() == resources(dev, "AWS::Lambda::Function").keys()
-    aliases = [a["Properties"] for a in resources(dev, "AWS::Lambda::Alias").values()]
+    aliases = all_of(dev, "Lambda::Alias")
     assert {alias["Name"] for alias in aliases} == {LIVE}
     assert {
         alias["FunctionName"]["Ref"]: alias["FunctionVersion"]["Fn::GetAtt"] for alias in aliases
@@ -461,15 +459,11 @@ def test_a_version_is_published_for_what_changes_and_callers_reach_it_by_the_ali
 
 
 def api_of(template):
-    def only(kind):
-        return [r["Properties"] for r in resources(template, f"AWS::ApiGatewayV2::{kind}").values()]
-
-    return only
+    return lambda kind: all_of(template, f"ApiGatewayV2::{kind}")
 
 
 def api_variables(template):
-    properties = by_name(template, "AWS::Lambda::Function", "FunctionsApi")["Properties"]
-    return properties["Environment"]["Variables"]
+    return variables_of(properties_of(template, "Lambda::Function", "FunctionsApi"))
 
 
 @pytest.mark.aws(
@@ -498,7 +492,7 @@ def test_the_api_is_limited_and_lets_in_only_who_has_a_signature(dev):
     "https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-logging.html",
 )
 def test_the_access_log_has_a_name_that_a_full_policy_of_the_account_covers(dev):
-    properties = by_name(dev, "AWS::Logs::LogGroup", "ApiAccessLog")["Properties"]
+    properties = properties_of(dev, "Logs::LogGroup", "ApiAccessLog")
     separator, (prefix, incarnation) = properties["LogGroupName"]["Fn::Join"]
     assert (separator, prefix) == ("/", "/aws/vendedlogs/InventoryOrders-dev")
     stack_id = {"Fn::Split": ["/", {"Ref": "AWS::StackId"}]}
@@ -554,8 +548,8 @@ def test_with_the_setting_jwt_a_second_api_takes_tokens():
     cors = {name: api["Properties"].get("CorsConfiguration") for name, api in apis.items()}
     assert cors[servers] is None
     assert cors[shoppers]["AllowOrigins"] == ["https://shop.example.com"]
-    functions = resources(template, "AWS::Lambda::Function").values()
-    reserved = [f["Properties"].get("ReservedConcurrentExecutions") for f in functions]
+    functions = all_of(template, "Lambda::Function")
+    reserved = [function.get("ReservedConcurrentExecutions") for function in functions]
     assert [number for number in reserved if number] == [20], "the API's own"
 
 
@@ -574,31 +568,14 @@ def test_the_api_can_be_left_out():
 
 
 def test_the_stack_has_the_outputs_that_other_tools_use(dev):
-    outputs = set(dev.to_json()["Outputs"])
-    assert outputs >= {
-        "OrderQueueUrl",
-        "OrderQueueFifoUrl",
-        "StockQueueUrl",
-        "StockDeadLetterQueueUrl",
-        "OrderCommandQueueUrl",
-        "OrderCommandDeadLetterQueueUrl",
-        "ExpiryQueueUrl",
-        "ExpiryDeadLetterQueueUrl",
-        "ChangeOrdersFunctionName",
-        "ApiUrl",
-        "ApiFunctionName",
-        "ApiAccessLogGroupName",
-        "OrderDeadLetterQueueUrl",
-        "OrderFifoDeadLetterQueueUrl",
-        "ProductsTableName",
-        "OrdersTableName",
-        "StockAdjustmentsTableName",
-        "AllotmentsTableName",
-        "OrdersStreamArn",
-        "EventBusName",
-        "UndeliverableEventsQueueUrl",
-        "PublishEventsFunctionName",
-    }
+    names = """
+        OrderQueueUrl OrderQueueFifoUrl OrderDeadLetterQueueUrl OrderFifoDeadLetterQueueUrl
+        StockQueueUrl StockDeadLetterQueueUrl OrderCommandQueueUrl OrderCommandDeadLetterQueueUrl
+        ExpiryQueueUrl ExpiryDeadLetterQueueUrl UndeliverableEventsQueueUrl EventBusName
+        ProductsTableName OrdersTableName StockAdjustmentsTableName AllotmentsTableName OrdersStreamArn
+        ChangeOrdersFunctionName PublishEventsFunctionName ApiFunctionName ApiUrl ApiAccessLogGroupName
+    """
+    assert set(dev.to_json()["Outputs"]) >= set(names.split())
 
 
 @pytest.mark.aws(
@@ -702,41 +679,33 @@ def test_the_longest_stage_keeps_to_the_limits_and_two_stages_share_no_name(temp
             assert kind in NAMES.keys() | NAMELESS, f"may two stacks collide in {kind}? Look at it"
             named = resource.get("Properties", {}).get(NAMES.get(kind))
             assert named is None or "AWS::StackId" in json.dumps(named)
-        assert not [
-            output for output in template.to_json()["Outputs"].values() if "Export" in output
-        ]
-        (dashboard,) = resources(template, "AWS::CloudWatch::Dashboard").values()
-        name = dashboard["Properties"]["DashboardName"]["Fn::Join"][1]
+        assert not any("Export" in output for output in template.to_json()["Outputs"].values())
+        (dashboard,) = all_of(template, "CloudWatch::Dashboard")
+        name = dashboard["DashboardName"]["Fn::Join"][1]
         assert name == [f"InventoryOrders-{stage}-", {"Ref": "AWS::Region"}]
-        for alarm in resources(template, "AWS::CloudWatch::Alarm").values():
-            name, limit = alarm["Properties"]["AlarmName"], 255
-            assert len(name) <= limit
-            assert re.fullmatch(rf"InventoryOrders-{stage}-\w+", name), (
-                "as its stack, in its region"
-            )
-        (bus,) = resources(template, "AWS::Events::EventBus").values()
-        assert bus["Properties"]["Name"] == f"InventoryOrders-{stage}", (
-            "as its stack, in its region"
-        )
-        for function in resources(template, "AWS::Lambda::Function").values():
-            variables = function["Properties"]["Environment"]["Variables"]
-            assert variables["POWERTOOLS_SERVICE_NAME"] == f"inventory-orders-{stage}"
+        # As their stack, in its region.
+        for alarm in all_of(template, "CloudWatch::Alarm"):
+            assert re.fullmatch(rf"InventoryOrders-{stage}-\w+", alarm["AlarmName"])
+            assert len(alarm["AlarmName"]) <= 255
+        (bus,) = all_of(template, "Events::EventBus")
+        assert bus["Name"] == f"InventoryOrders-{stage}"
+        for function in all_of(template, "Lambda::Function"):
+            service = variables_of(function)["POWERTOOLS_SERVICE_NAME"]
+            assert service == f"inventory-orders-{stage}"
 
 
 def test_tracing_is_a_setting_and_off_by_default(dev, optional):
-    functions = resources(dev, "AWS::Lambda::Function").values()
-    assert not any("TracingConfig" in function["Properties"] for function in functions)
-    functions = resources(optional, "AWS::Lambda::Function").values()
-    modes = [function["Properties"]["TracingConfig"]["Mode"] for function in functions]
-    assert modes == ["Active"] * len(SETTINGS.functions)
+    assert not any("TracingConfig" in function for function in all_of(dev, "Lambda::Function"))
+    functions = all_of(optional, "Lambda::Function")
+    assert [function["TracingConfig"]["Mode"] for function in functions] == ["Active"] * 8
     # test_access.py has what tracing needs.
     assert "xray" not in json.dumps(resources(dev, "AWS::IAM::Policy"))
 
 
 def test_a_permissions_boundary_is_given_by_the_context_of_the_cdk(dev, optional):
     for template, wanted in ((optional, True), (dev, False)):
-        roles = resources(template, "AWS::IAM::Role").values()
-        found = [json.dumps(role["Properties"].get("PermissionsBoundary", "")) for role in roles]
+        roles = all_of(template, "IAM::Role")
+        found = [json.dumps(role.get("PermissionsBoundary", "")) for role in roles]
         assert len(found) == len(SETTINGS.functions) + 1, "and that of the schedule"
         assert all((":policy/developers" in text) is wanted for text in found)
 
@@ -769,9 +738,8 @@ def test_each_queue_feeds_the_function_that_local_commands_expect(dev):
         return reference["Fn::GetAtt"][0]
 
     fed = {
-        name_of(mapping["Properties"]["EventSourceArn"]): mapping["Properties"]["FunctionName"]
-        for mapping in resources(dev, "AWS::Lambda::EventSourceMapping").values()
-        if "Queue" in json.dumps(mapping["Properties"]["EventSourceArn"])
+        name_of(mapping["EventSourceArn"]): mapping["FunctionName"]
+        for mapping in mappings(dev, "Arn")
     }
     assert len(fed) == len(FED_BY)
     for queue, function in fed.items():
