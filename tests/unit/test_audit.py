@@ -539,6 +539,17 @@ def command(shop, monkeypatch):
     return run
 
 
+def test_a_missing_unit_makes_the_command_fail_and_says_where_the_others_are(shop, command):
+    lend(shop, 4, L0=4, L3=1)
+    done = command("p")
+    assert done.exit_code == 1
+    assert (
+        "p has 9 (row: 4, the depot: 4, lane 3: 1), but its rows say 10: -1 unexplained"
+        in done.stdout
+    )
+    assert "there is no product none" in str(command("none").exception)
+
+
 def test_a_broken_row_makes_the_command_fail(shop, command):
     shop.put(Table.ORDERS, order("a", 2, 2) | {"items": [{"productCreatedAt": BORN}]})
     done = command()
