@@ -67,7 +67,11 @@ def bench(
     names = [word for word in what or [] if "=" not in word] or studies.USUAL
     given = dict(word.split("=", 1) for word in what or [] if "=" in word)
     if files is not None:
-        compare(names, *files, screen)
+        if names != ["scenes"]:
+            raise UserError("only the study scenes compares files of results")
+        from bench.studies import scenes  # noqa: PLC0415 - so that --help is quick
+
+        scenes.compare(*files, screen)
         return
     chosen = _choose(names, "full" if full else "short", given)
     if cells:
@@ -95,19 +99,6 @@ def _choose(names: Sequence[str], size: str, given: Mapping[str, str]) -> list[C
     for parameter in given.keys() - known.keys():
         raise UserError(f"{parameter} is not a parameter; the parameters are {', '.join(known)}")
     return chosen
-
-
-def compare(names: Sequence[str], before: Path, after: Path, console: Console) -> None:
-    """Print what two files of results say of some studies.
-
-    Raises:
-        UserError: A study compares none.
-    """
-    for name in names:
-        compares = _study(name).compare
-        if compares is None:
-            raise UserError(f"{name} compares no files of results; name the study scenes")
-        compares(before, after, console)
 
 
 def _study(name: str) -> Study:

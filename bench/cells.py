@@ -85,14 +85,12 @@ class Study:
         cells: Lists the parameters of its cells in a `short`, `full` or `tiny` run. All cells have the same parameters.
         measure: Measures a cell. It takes the parameters by name, and returns the figures.
         show: Prints results. Returns whether they are right.
-        compare: Prints what two files of results say, one from before a change and one from after it; None if it cannot.
     """
 
     about: str
     cells: Callable[[str], Iterable[Mapping[str, Value]]]
     measure: Callable[..., Result]
     show: Callable[[Found, Console], bool]
-    compare: Callable[[Path, Path, Console], None] | None = None
 
 
 def choose(name: str, study: Study, size: str, given: Mapping[str, Sequence[str]]) -> list[Cell]:

@@ -316,3 +316,44 @@ def percentile(values: Sequence[float], share: float) -> float:
         return math.nan
     ranked = sorted(values)
     return ranked[max(0, math.ceil(share / 100 * len(ranked)) - 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The figures of a scene. "An order" is an answered one.
+
+    Attributes:
+        rate: Orders answered per second.
+        requests: Requests to DynamoDB per order; for callers also those to SQS.
+        write_units: Write units per order, without the index.
+        p99: Seconds from receipt to durable, 99th percentile; for callers from the request to its answer.
+        conflicts: Share of the attempts to write that lost against a rival.
+        took: Mean seconds of an operator's command, or seconds until the last expiry; NaN in other scenes.
+        clean: Whether the books balance.
+    """
+
+    rate: float
+    requests: float
+    write_units: float
+    p99: float
+    conflicts: float
+    took: float
+    clean: bool
+
+    @classmethod
+    def of(cls, observed: Observed, cell: Figures) -> Seen:
+        """Compute the figures per answered order."""
+        durable, received = observed.tally.durable, observed.received
+        waits = [
+            at - received[order_id] for order_id, at in durable.items() if order_id in received
+        ]
+        orders = len(waits) or math.nan
+        return cls(
+            rate=cell.orders_per_second,
+            requests=observed.tally.calls / orders,
+            write_units=observed.tally.usage.write / orders,
+            p99=percentile(waits, 99),
+            conflicts=cell.conflict_rate,
+            took=math.nan,
+            clean=cell.clean,
+        )

@@ -15,7 +15,7 @@ from math import inf, nan
 from typing import Any
 
 from bench.contenders import OURS
-from bench.figures import Observed, Tally, percentile
+from bench.figures import Observed, Seen, Tally, percentile
 from bench.simulator.engine import (
     Conditions,
     Context,
@@ -55,35 +55,6 @@ class Answered:
     seconds: float
     status: int
     queued: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Served:
-    """The figures of a run. "An order" is an answered one.
-
-    Attributes:
-        rate: Orders answered per second, without those answered 202.
-        p99: Seconds from the first request to the answer, 99th percentile.
-        at_once: Share answered 200, 201 or 409 without the queue.
-        queued: Share that went through the queue.
-        accepted: Share answered 202.
-        conflicts: Attempts to write that lost against a rival, per order.
-        conflict_rate: Share of the attempts to write that lost.
-        write_units: Write units per order, without the index.
-        requests: Requests to DynamoDB and SQS, per order.
-        clean: Whether no order was applied twice, oversold or lost.
-    """
-
-    rate: float
-    p99: float
-    at_once: float
-    queued: float
-    accepted: float
-    conflicts: float
-    conflict_rate: float
-    write_units: float
-    requests: float
-    clean: bool
 
 
 class Callers(Simulation):
@@ -201,7 +172,7 @@ class Callers(Simulation):
         self._counted = self.observed
         self.observed = Observed(Tally("Products", "Orders"), self._scheduler.now)
 
-    def result(self) -> Served:
+    def result(self) -> Seen:
         """Compute the figures, and check the books."""
         rows = self._store.tables["Orders"].items
         for (order_id,), row in rows.items():
@@ -210,21 +181,16 @@ class Callers(Simulation):
         seen = self._counted
         ends = seen.began + (seen.window or nan)
         counted = [a for a in self._answered if seen.began < a.at <= ends]
-        decided = [a for a in counted if a.status != 202]
         unexpected = [a for a in counted if a.status not in (200, 201, 202, 409)]
         tally = seen.tally
         durable = len(tally.durable) or nan
-        orders = len(counted) or nan
-        return Served(
-            rate=len(decided) / (seen.window or nan),
-            p99=percentile([a.seconds for a in counted], 99),
-            at_once=sum(not a.queued for a in decided) / orders,
-            queued=sum(a.queued for a in counted) / orders,
-            accepted=(len(counted) - len(decided)) / orders,
-            conflicts=tally.conflicts / durable,
-            conflict_rate=tally.conflicts / tally.attempts if tally.attempts else nan,
-            write_units=tally.usage.write / durable,
+        return Seen(
+            rate=sum(a.status != 202 for a in counted) / (seen.window or nan),
             requests=(tally.calls + tally.others) / durable,
+            write_units=tally.usage.write / durable,
+            p99=percentile([a.seconds for a in counted], 99),
+            conflicts=tally.conflicts / tally.attempts if tally.attempts else nan,
+            took=nan,
             clean=self._audit().clean and not unexpected,
         )
 

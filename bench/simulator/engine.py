@@ -33,7 +33,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from bench import contenders
 from bench.capacity import Exchange
-from bench.figures import Audit, Books, Figures, Observed, Tally, Trial, reduce
+from bench.figures import Audit, Books, Figures, Observed, Seen, Tally, Trial, reduce
 from bench.workloads import CREATED_AT, Workload, endless, product_rows, sqs_event
 from inventory_orders.clock import SystemClock
 from inventory_orders.domain.allotments import MAX_LANES, Page, PageEntry, PageKey
@@ -743,6 +743,10 @@ class Simulation:
             *(self._workers, self._contender.batch, self._seed),
         )
         return reduce(trial, self.observed, self._audit())
+
+    def result(self) -> Seen:
+        """Compute the figures of a scene, and check the tables."""
+        return Seen.of(self.observed, self.cell())
 
     def _audit(self) -> Audit:
         """Compare the books with the tables."""

@@ -9,7 +9,7 @@ import random
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from math import inf, nan
@@ -18,6 +18,7 @@ from zlib import crc32
 
 from bench.capacity import Exchange
 from bench.contenders import OURS
+from bench.figures import Seen
 from bench.simulator.engine import (
     Conditions,
     Context,
@@ -71,27 +72,6 @@ class _Tables(DynamoDB):
             if len(found) == request["Limit"]:
                 return {"Items": found, "LastEvaluatedKey": found[-1]}
         return {"Items": found}
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """The figures of a run.
-
-    Attributes:
-        rate: Orders answered per second, from the first to the last expiry.
-        first: Seconds from the end of the holds to the first expiry.
-        last: Seconds from the end of the holds to the last expiry.
-        sent: Messages sent to the queue of expiries.
-        conflicts: Share of the attempts to write that lost against a rival.
-        clean: Whether each unit came back once, and none was sold twice or lost.
-    """
-
-    rate: float
-    first: float
-    last: float
-    sent: int
-    conflicts: float
-    clean: bool
 
 
 class Holds(Simulation):
@@ -255,19 +235,17 @@ class Holds(Simulation):
 
     # ------------------------------------------------------------------ the result
 
-    def result(self) -> Ended:
-        """Compute the figures, and check the books: a hold that has expired has given all its units back."""
+    def result(self) -> Seen:
+        """Compute the figures while holds expire, and check that each has given all its units back."""
         rows = self._store.tables["Orders"].items
         for order_id, wanted in self._wanted_by_hold.items():
             self._books.enter(rows[order_id,]["status"]["S"], wanted)
-        cell = self.cell()
+        seen = super().result()
         first, last = self._expired[0], self._expired[-1]
         ordered = bisect_left(self._ordered, last) - bisect_left(self._ordered, first)
-        return Ended(
+        return replace(
+            seen,
             rate=ordered / (last - first) if last > first else nan,
-            first=first - self._end,
-            last=last - self._end,
-            sent=self._sent,
-            conflicts=cell.conflict_rate,
-            clean=cell.clean and len(self._expired) == self._holds,
+            took=last - self._end,
+            clean=seen.clean and len(self._expired) == self._holds,
         )

@@ -24,7 +24,7 @@ from bench import report, workloads
 from bench.capacity import Exchange
 from bench.cells import Found, Kept, Result, Study, Value
 from bench.contenders import OURS
-from bench.figures import Audit, Observed, percentile
+from bench.figures import Audit, Seen
 from bench.simulator.callers import Callers
 from bench.simulator.engine import (
     Conditions,
@@ -54,29 +54,6 @@ _LONGEST_SECONDS = 100_000.0
 """Virtual seconds after which holds have ended, or the run ends."""
 
 _QUEUE_URL = "https://sqs.us-east-1.amazonaws.com/000000000000/"
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """The figures of a scene. "An order" is an answered one.
-
-    Attributes:
-        rate: Orders answered per second.
-        requests: Requests to DynamoDB per order.
-        write_units: Write units per order, without the index.
-        p99: Seconds from receipt to durable, 99th percentile; for callers from the request to its answer.
-        conflicts: Share of the attempts to write that lost against a rival.
-        took: Mean seconds of an operator's command, or seconds until the last expiry; NaN in other scenes.
-        clean: Whether the books balance.
-    """
-
-    rate: float
-    requests: float
-    write_units: float
-    p99: float
-    conflicts: float
-    took: float
-    clean: bool
 
 
 class Selling(Simulation):
@@ -125,11 +102,6 @@ class Selling(Simulation):
         for _ in range(self._fifo_workers):
             work = partial(self._work, self._fifo, FIFO_BATCH)
             self._scheduler.start(work, Worker(self._load, "Orders.fifo"))
-
-    def result(self) -> Seen:
-        """Compute the figures, and check the books."""
-        cell = self.cell()
-        return _seen(self.observed, cell.orders_per_second, cell.conflict_rate, cell.clean)
 
 
 class Minutely(Selling):
@@ -337,8 +309,7 @@ class Run:
             window=seconds * self.scale, warm_up=warm_up * self.scale, warm=warm, endless=True
         )
         lanes = self.lanes or standard + fifo
-        sales = kind(self.workload(name), standard, fifo, lanes, self.seed, conditions)
-        return _run(sales)
+        return _run(kind(self.workload(name), standard, fifo, lanes, self.seed, conditions))
 
     def minutely(self) -> Seen:
         """Sell an order a minute for a day."""
@@ -372,50 +343,18 @@ class Run:
             partitions=_PARTITIONS,
         )
         count, end = int(holds * self.scale), 5.0 * self.scale
-        sales = kind(made, workers, count, end, self.seed, conditions)
-        sales.run()
-        found = sales.result()
-        return _seen(sales.observed, found.rate, found.conflicts, found.clean, found.last)
+        return _run(kind(made, workers, count, end, self.seed, conditions))
 
     def callers(self, name: str, clients: int) -> Seen:
         """Serve callers of the API that wait."""
         made = make(name, 2_000, self.seed, self.orders)
         seconds = 5.0 * self.scale
-        callers = Callers(made, clients, seconds, self.seed, warm_up=seconds)
-        callers.run()
-        found = callers.result()
-        return Seen(
-            rate=found.rate,
-            requests=found.requests,
-            write_units=found.write_units,
-            p99=found.p99,
-            conflicts=found.conflict_rate,
-            took=nan,
-            clean=found.clean,
-        )
+        return _run(Callers(made, clients, seconds, self.seed, warm_up=seconds))
 
 
-def _run(sales: Selling) -> Seen:
+def _run(sales: Simulation) -> Seen:
     sales.run()
     return sales.result()
-
-
-def _seen(
-    observed: Observed, rate: float, conflicts: float, clean: bool, took: float = nan
-) -> Seen:
-    """Compute the figures per answered order."""
-    durable, received = observed.tally.durable, observed.received
-    waits = [at - received[order_id] for order_id, at in durable.items() if order_id in received]
-    orders = len(waits) or nan
-    return Seen(
-        rate=rate,
-        requests=observed.tally.calls / orders,
-        write_units=observed.tally.usage.write / orders,
-        p99=percentile(waits, 99),
-        conflicts=conflicts,
-        took=took,
-        clean=clean,
-    )
 
 
 # Workers, and virtual seconds before and in the window. Fifty workers that start at once need seconds to find their lanes.
@@ -578,4 +517,4 @@ def _newest(path: Path) -> dict[tuple[Value, ...], tuple[Mapping[str, Any], Resu
     }
 
 
-STUDY = Study("scenes with all kinds of traffic", cells, measure, show, compare=compare)
+STUDY = Study("scenes with all kinds of traffic", cells, measure, show)

@@ -20,6 +20,7 @@ import argparse  # noqa: E402
 import contextlib  # noqa: E402
 import json  # noqa: E402
 import random  # noqa: E402
+import re  # noqa: E402
 import sys  # noqa: E402
 import tempfile  # noqa: E402
 import threading  # noqa: E402
@@ -387,75 +388,13 @@ def is_clean(aws: Aws, result: Mapping[str, Any]) -> bool:
     )
 
 
-def figures(result: Mapping[str, Any]) -> list[tuple[str, int, str]]:
-    """The figures of the summary, each with its name and a note."""
-    stored, dead = sum(result["inTheTables"].values()), sum(result["deadLetters"].values())
-    faults = ", ".join(f"{count:,} {name}" for name, count in result["faults"].items())
-    rows = ", ".join(f"{count:,} {status}" for status, count in result["orderRows"].items())
-    causes = ", ".join(f"{n:,} {code}" for code, n in result["deadLettersByCause"].items())
-    rejected = result["orderRows"].get("REJECTED", 0)
-    baseless = len(result["rejectedWithoutReason"])
-    wrong = sum(len(result[name]) for name in ("inBoth", "fromNowhere", "wronglyEnded"))
-    return [
-        ("Messages sent", result["messagesSent"], f"in {result['seconds']} s, sending included"),
-        ("distinct", result["distinctMessages"], "the others were duplicates"),
-        ("in the tables", stored, f"orders: {rows}"),
-        ("dead letters", dead, causes),
-        ("lost", len(result["missing"]), "neither in the tables nor dead-lettered"),
-        ("doubled or unexpected", wrong, "in both places, in the wrong one, or never sent"),
-        (
-            "Workers killed",
-            result["workersKilled"],
-            f"{result['invocationsFailed']} invocations failed because of that; clocks: "
-            + ", ".join(f"{count} {ahead} s" for ahead, count in result["workersByClock"].items()),
-        ),
-        (
-            "Faults",
-            sum(result["faults"].values()),
-            f"{faults} in {result['requestsToDynamoDB']:,} requests",
-        ),
-        (
-            "Brown-outs",
-            sum(result["brownOuts"].values()),
-            ", ".join(f"{count:,} by {kind}" for kind, count in result["brownOuts"].items())
-            + f" failed; {result['undeliverableEvents']} events parked, {len(result['overtakenEvents'])} overtaken",
-        ),
-        ("Returned", result["messagesReturned"], "and delivered again"),
-        ("Orders rejected", rejected, f"{baseless} of them though no row was short"),
-        (
-            "Events heard",
-            sum(result["eventsHeard"].values()),
-            f"{result['eventsRepeated']:,} came again; {len(result['notPublished'])} orders differ from their rows; "
-            f"{result['commandsSent']:,} commands answered them",
-        ),
-        (
-            "of products",
-            result["productEventsDemanded"],
-            f"demanded by {result['productChanges']:,} changes in the stream; {len(result['productEventsMissing'])} missing, "
-            f"{len(result['productEventsUnexpected'])} unexpected",
-        ),
-        (
-            "Unexplained units",
-            result["unexplainedUnits"],
-            f"stock against adjustments and orders; {len(result['wrongBooks'])} products or rows wrong",
-        ),
-        (
-            "Audits meanwhile",
-            result["audits"],
-            f"{len(result['wrongAudits'])} wrong; a unit taken by hand was "
-            + ("found" if result["theftFound"] else "not found"),
-        ),
-    ]
-
-
 def show(result: Mapping[str, Any], console: Console) -> None:
     """Print the summary."""
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold")
-    table.add_column(justify="right")
-    table.add_column(style="dim")
-    for name, value, note in figures(result):
-        table.add_row(name, f"{value:,}", note)
+    table.add_column()
+    for name, value in result.items():
+        table.add_row(re.sub(r"(?=[A-Z])", " ", name).capitalize(), _in_words(value))
     console.print(table)
     console.print(
         "[bold green]Clean:[/] every message ended in exactly one place, the books balance, what was published is what happened, and no order "
@@ -463,6 +402,19 @@ def show(result: Mapping[str, Any], console: Console) -> None:
         if result["clean"]
         else f"[bold red]Not clean.[/] See {os.path.relpath(SUMMARY)} and {os.path.relpath(LOGS)}."
     )
+
+
+def _in_words(value: object) -> str:
+    """Show a part of the summary: of a list how many there are and the first three."""
+    match value:
+        case Mapping():
+            return ", ".join(f"{count:,} {name}" for name, count in value.items()) or "none"
+        case list():
+            return f"{len(value):,} {'; '.join(map(str, value[:3]))}".rstrip()
+        case bool() | str():
+            return str(value)
+        case _:
+            return f"{value:,}"
 
 
 def main() -> int:

@@ -10,6 +10,7 @@ from bench import __main__ as command
 from bench import cells as bench_cells
 from bench import contenders, studies, workloads
 from bench.cells import Cell, Kept, Study, choose
+from bench.studies import scenes
 from bench.studies.contenders import SIZES
 from operations.errors import UserError
 
@@ -154,8 +155,6 @@ def test_the_scenes_of_two_checkouts_are_compared_where_both_have_them(tmp_path)
             cell = Cell.of("scenes", scene=scene, lanes=lanes, seed=0)
             Kept(path).add(cell, figures | {"rate": rate, "clean": True})
     console = Console(file=io.StringIO(), width=150)
-    command.compare(["scenes"], *paths, console)
+    scenes.compare(*paths, console)
     (shown,) = (line for line in console.file.getvalue().splitlines() if "2.00" in line)
     assert shown.split() == ["standard", "hot", "1", "2.00", "3.00", "1.50", *["1.00"] * 4]
-    with pytest.raises(UserError, match="contenders compares no files of results"):
-        command.compare(studies.USUAL, *paths, console)
