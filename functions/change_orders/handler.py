@@ -11,7 +11,7 @@ from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.order_commands import RULES, answer, carry_out, emit_commands
 from inventory_orders.invocation.sqs import SqsCalls
 from inventory_orders.invocation.sqs_batch import SqsBatch, is_queue_event, read_messages
-from inventory_orders.invocation.telemetry import emit_messages, logger, metrics
+from inventory_orders.invocation.telemetry import emit_messages, log_queue_errors, logger, metrics
 from inventory_orders.messages.commands import (
     order_command,
     parse_command,
@@ -76,8 +76,7 @@ def _commands_waiting(context: LambdaContext, *hidden: str) -> float:
     """About how many commands are not done with; infinite if SQS does not say."""
     calls = SqsCalls(runtime.process().queues, runtime.end_of(context))
     waiting = calls.count_waiting(*hidden)
-    if calls.errors:
-        logger.error("SQS did not carry out requests", extra={"errors": calls.errors})
+    log_queue_errors(calls.errors)
     return waiting
 
 

@@ -12,7 +12,7 @@ from inventory_orders.errors import CorruptItemError, Verdict, VerdictError
 from inventory_orders.holds.ending import POLICY, EndingHolds, HoldsReport
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.sqs import SqsCalls
-from inventory_orders.invocation.telemetry import logger
+from inventory_orders.invocation.telemetry import log_queue_errors, logger
 from inventory_orders.lanes.idle import RepairNeededError, return_idle_units
 from inventory_orders.messages.commands import parse_command
 from inventory_orders.publishing.streams import unread_streams
@@ -93,10 +93,7 @@ def _send_holds(deadline: Deadline, context: LambdaContext) -> tuple[HoldsReport
     report = EndingHolds(client, send, runtime.process().sent_holds, grace, share).send_all()
     problems = list(report.problems)
     errors = list(dict.fromkeys(calls.errors))[:_ERRORS_SHOWN]
-    if errors:
-        logger.error(
-            "SQS did not carry out requests", extra={"errors": errors, "holds": report.refused}
-        )
+    log_queue_errors(errors, holds=report.refused)
     if report.refused and not report.sent:
         problems.append(f"none of {report.refused} holds was sent: {'; '.join(errors)}")
     return report, problems

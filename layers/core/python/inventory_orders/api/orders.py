@@ -39,7 +39,7 @@ from inventory_orders.errors import (
 )
 from inventory_orders.invocation import direct, order_commands, runtime
 from inventory_orders.invocation.sqs import SqsCalls
-from inventory_orders.invocation.telemetry import emit_orders, logger
+from inventory_orders.invocation.telemetry import emit_orders, log_queue_errors, logger
 from inventory_orders.messages.commands import order_command
 from inventory_orders.messages.documents import checked_id
 from inventory_orders.messages.orders import order_in
@@ -111,7 +111,7 @@ def _place_now(
 def _send(body: str, request: Request) -> None:
     calls = SqsCalls(runtime.process().order_queue, runtime.end_of(request.context))
     if not calls.send_one(body):
-        logger.error("SQS did not carry out requests", extra={"errors": calls.errors})
+        log_queue_errors(calls.errors)
         raise retry_later("QUEUE_UNAVAILABLE", "the order was not taken; send the same again")
 
 

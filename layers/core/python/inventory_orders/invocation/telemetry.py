@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools import Logger, Metrics
@@ -133,8 +133,7 @@ def emit_messages(batch: SqsBatch[Any]) -> None:
             emit_stale_event(correlation_id=message.message_id, **_ids(content))
         elif end not in (Verdict.APPLIED, Verdict.REPLAYED):
             _log_message(message, end, outcomes[message], content)
-    if batch.queue_errors:
-        logger.error("SQS did not carry out requests", extra={"errors": batch.queue_errors})
+    log_queue_errors(batch.queue_errors)
     logger.info(
         "batch done",
         extra={
@@ -143,6 +142,13 @@ def emit_messages(batch: SqsBatch[Any]) -> None:
             "ends": {verdict.name: count for verdict, count in ends.items()},
         },
     )
+
+
+def log_queue_errors(errors: Iterable[str], **more: object) -> None:
+    """Log the requests that SQS did not carry out, each error once."""
+    distinct = list(dict.fromkeys(errors))
+    if distinct:
+        logger.error("SQS did not carry out requests", extra={"errors": distinct, **more})
 
 
 def emit_stale_event(**fields: str) -> None:
@@ -204,9 +210,7 @@ def emit_events(report: PublishReport, queue_errors: Sequence[str]) -> None:
     for parked in report.undeliverable:
         # The message quotes the row, so it stays out of the log.
         logger.error("event parked", extra={"eventId": parked.id, "code": parked.code})
-    if queue_errors:
-        errors = list(dict.fromkeys(queue_errors))
-        logger.error("SQS did not carry out requests", extra={"errors": errors})
+    log_queue_errors(queue_errors)
     fields: dict[str, object] = {"published": len(report.published)}
     if report.refusals:
         refusals = Counter(refusal.code for refusal in report.refusals)
