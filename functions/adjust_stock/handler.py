@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 runtime.prepare("store", "queues", "engine")
 
 _ROUTES = {"POST /products/{productId}/adjustments": "adjust"}
-"""The action that each request of the HTTP API stands for."""
+"""The action that each request of the HTTP API asks for."""
 
 RULES = QueueRules(
     # The receipt or the product that the adjustment needs may be on its way.

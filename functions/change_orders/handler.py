@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 runtime.prepare("store", "queues", "engine")
 
-# While more commands than that wait, or were returned, or SQS does not tell, holds do not expire: a payment may be among
+# While more commands than that wait, or were returned, or SQS does not say, holds do not expire: a payment may be among
 # them. The depth may be a minute old, or older: docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/
 # API_GetQueueAttributes.html. So it only adds to the grace. After a grace of a minute it counts who paid before the end of
 # the hold, and as few as this are taken in the minute that passed since.

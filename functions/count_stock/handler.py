@@ -29,7 +29,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     """Acquire, renew, commit or release a lease on a product.
 
     Returns:
-        An answer with `result` and the `lease` to go on with, or the count's adjustment, or what to do.
+        An answer with `result` and the `lease` for the next command, or the count's adjustment, or what to do.
     """
     return answer_command(event, context, "count_stock", _ROUTES, _command)
 

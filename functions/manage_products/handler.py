@@ -57,7 +57,7 @@ _ROUTES = {
     "POST /products/{productId}/discontinue": "discontinue",
     "POST /products/{productId}/list-again": "listAgain",
 }
-"""The action that each request of the HTTP API stands for."""
+"""The action that each request of the HTTP API asks for."""
 
 RULES = QueueRules(
     # The product may be on its way.

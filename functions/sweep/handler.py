@@ -30,7 +30,7 @@ runtime.prepare("store", "expiry_queue")
 # Holds come first, since they have to be in time. Lanes are not left without any, however many holds there are.
 _SHARE_OF_HOLDS = 0.7
 
-# Enough to expire until the next sweep. What is sent beside it has its turn before this process forgets that it was sent,
+# Enough to expire until the next sweep. More messages have their turn before this process forgets that it was sent,
 # and would send it again.
 _MAX_WAITING = 20_000
 
@@ -42,7 +42,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     """Send holds that are about to end to be expired. Then return the units of idle lanes and of the idle depot.
 
     With the setting `stockEvents` then publishes of which products there are more or fewer units. Also checks that the
-    streams are read: no metric tells that a mapping is disabled.
+    streams are read: no metric shows that a mapping is disabled.
 
     Returns:
         An answer with `result`, how many holds were sent, what was moved, and how many products were published.

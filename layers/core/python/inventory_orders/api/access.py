@@ -15,7 +15,7 @@ from inventory_orders.errors import ConfigurationError
 
 @dataclass(frozen=True, slots=True)
 class ApiSettings:
-    """The environment variables that the stack gives to the API's function, beside those of all functions.
+    """The environment variables of the API's function, in addition to those that all functions have.
 
     Attributes:
         user_id_claim: `USER_ID_CLAIM`: the claim of a token that says whose it is; None where no token is taken.
@@ -87,7 +87,7 @@ class Caller:
         return cls(user_id, settings.shows_numbers)
 
     def acts_for(self, user_id: str | None) -> bool:
-        """Whether the caller may act for a user, and see what is the user's."""
+        """Whether the caller may act for a user, and see the user's orders."""
         return self.customer in (None, user_id)
 
     def check_is(self, user_id: str, what: str) -> None:
@@ -98,7 +98,7 @@ class Caller:
             what: What customers do for themselves alone, in words.
 
         Raises:
-            ProblemError: The caller is another customer. The answer does not tell whether the user exists.
+            ProblemError: The caller is another customer. The answer does not reveal whether the user exists.
         """
         if not self.acts_for(user_id):
             detail = f"userId: customers {what}; it must be your own id"
@@ -118,7 +118,7 @@ _MAX_NAME = 128
 
 
 def _role(arn: str) -> str:
-    """The end of the ARN of a user or of a role's session, which tells them apart within the account."""
+    """The end of the ARN of a user or of a role's session, which identifies it within the account."""
     return arn.partition("/")[2][-_MAX_NAME:] or arn[-_MAX_NAME:]
 
 

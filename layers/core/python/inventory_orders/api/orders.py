@@ -103,7 +103,7 @@ def _place_now(
     if stored is None:
         return _accepted(order, {"Retry-After": "1"})
     if not caller.acts_for(stored.user_id):
-        # Its user is forgotten, so the row does not tell whether it is the same order.
+        # Its user was pseudonymised, so nobody can say whether it is the same order.
         raise id_reused_error("ORDER_ID_REUSED")
     return _answer_of(stored, caller, outcome.rejection, is_new=is_new)
 
@@ -116,10 +116,10 @@ def _send(body: str, request: Request) -> None:
 
 
 def _wait_for(order: Order, client: RetryingClient, deadline: Deadline) -> OrderRecord | None:
-    """The order's row, as soon as it is there; None if it does not come in time.
+    """Wait for the order's row; None if it is not there in time.
 
     Raises:
-        PoisonMessageError: It is that of another request.
+        PoisonMessageError: Another request has used the order's id.
     """
     pause = _FIRST_LOOK
     while client.pause(pause, deadline):
@@ -187,7 +187,7 @@ def _why(record: OrderRecord, rejection: Rejection | None) -> str:
 
 
 def get_order(request: Request, caller: Caller) -> HttpAnswer:
-    """Show an order as it stands, strongly consistent.
+    """Show an order, strongly consistent.
 
     Raises:
         InventoryOrdersError: Why it cannot be shown.
@@ -195,7 +195,7 @@ def get_order(request: Request, caller: Caller) -> HttpAnswer:
     request.parameters(())
     order_id = request.id_of("orderId")
     record = direct.read_order(order_id, *reading())
-    # A tombstone is no order yet, and another customer's looks as if there were none.
+    # A tombstone is not an order yet, and another customer's order must look like no order.
     if record is None or record.user_id is None or not caller.acts_for(record.user_id):
         raise unknown_order(order_id)
     return HttpAnswer.of_state(request, _shown(record, caller), _etag(record, caller))
@@ -204,7 +204,7 @@ def get_order(request: Request, caller: Caller) -> HttpAnswer:
 def list_orders(request: Request, caller: Caller) -> HttpAnswer:
     """List a user's orders, the newest first; or, for operators, those to ship, the oldest first.
 
-    Both come from an index, which is a moment behind.
+    Both come from an index, which is eventually consistent.
 
     Raises:
         InventoryOrdersError: Why they cannot be listed.

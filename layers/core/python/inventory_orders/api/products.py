@@ -57,7 +57,7 @@ def _unknown_product(product_id: str) -> ProblemError:
 
 
 def get_products(request: Request, _: Caller) -> HttpAnswer:
-    """Show several products. Those that do not exist or cannot be read are listed beside them.
+    """Show several products. Those that do not exist or cannot be read are listed separately.
 
     Raises:
         InventoryOrdersError: Why they cannot be shown.
@@ -121,7 +121,7 @@ def get_stock(request: Request, caller: Caller) -> HttpAnswer:
 
 
 def list_stock(request: Request, caller: Caller) -> HttpAnswer:
-    """List for operators how many units of all products there are, in no order: an estimate, because units move meanwhile.
+    """List for operators how many units of all products there are, in no order: an estimate, because units move while it reads.
 
     Raises:
         InventoryOrdersError: Why they cannot be shown.

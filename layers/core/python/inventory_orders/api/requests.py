@@ -120,7 +120,7 @@ class Request:
 
         Raises:
             ProblemError: It is too long, or says that it is something else.
-            PoisonMessageError: It is no JSON.
+            PoisonMessageError: It is not JSON.
         """
         text = self.text()
         given = self.headers.get("content-type", "")
@@ -239,7 +239,7 @@ def malformed(detail: str, field: str = "", code: str = "SCHEMA_VIOLATION") -> P
 
 
 def unknown_order(order_id: str) -> ProblemError:
-    """There is none, or it is not the caller's: both look the same."""
+    """The order does not exist, or is not the caller's: both look the same."""
     return ProblemError(404, "UNKNOWN_ORDER", f"there is no order {order_id}")
 
 
@@ -320,10 +320,10 @@ _NOT_IN_PATHS = frozenset("/?%")
 
 
 def limit_of(query: Mapping[str, str]) -> int:
-    """How many entries of a list are asked for at the most.
+    """The most entries that a page of a list may have.
 
     Raises:
-        ProblemError: It is no such number.
+        ProblemError: The query has another value.
     """
     given = query.get("limit", _LISTED)
     if given.isascii() and given.isdecimal() and len(given) <= 3 and 1 <= int(given) <= MAX_LISTED:
@@ -356,7 +356,7 @@ def place_after(list_name: str, query: Mapping[str, str]) -> ListPosition | None
     """Where to go on in a list; None: at its beginning.
 
     Raises:
-        ProblemError: The query has a cursor that is none of this list.
+        ProblemError: The query has a cursor of another list.
     """
     if "cursor" not in query:
         return None
@@ -390,7 +390,7 @@ def answer_with_page(
         deadline: Of all reads.
 
     Raises:
-        ProblemError: The query has a cursor that is none of this list.
+        ProblemError: The query has a cursor of another list.
     """
     after = place_after(list_name, query)
     while True:

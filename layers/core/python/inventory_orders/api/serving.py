@@ -80,7 +80,7 @@ def answer_command(
         event: What Lambda was invoked with.
         context: Of the invocation.
         function: The function whose commands are understood.
-        routes: The action that each route stands for; None: the body says it.
+        routes: The action of each route; None: the body names it.
         carry_out: Carries out a command until a deadline. A `VerdictError` becomes an answer, or a problem document.
         default: The action of a direct command that names none.
     """
@@ -104,16 +104,16 @@ def answer_command(
 def command_of(
     request: Request, caller: Caller, function: str, action: str | None
 ) -> dict[str, Any]:
-    """The direct command that a request stands for.
+    """The direct command that a request asks for.
 
     Args:
         request: Its path, query and body each hold a part of the command.
         caller: Its sender, who is the command's actor.
         function: The function whose commands are understood.
-        action: The action; None: the body says it.
+        action: The action; None: the body names it.
 
     Raises:
-        ProblemError: The request is none, or its body is no object.
+        ProblemError: The request has an unknown parameter, or its body is not an object.
         PoisonMessageError: A part of it is wrong.
     """
     in_query = ("createdAt",) if action == "delist" else ()

@@ -34,7 +34,7 @@ MAX_REMEMBERED = 100_000
 _TOGETHER = 10
 
 POLICY = RetryPolicy(max_attempts=4)
-"""For the requests of a sweep: the next sweep does what is left."""
+"""For the requests of a sweep: the next sweep does the rest."""
 
 
 DueHold = tuple[ListPosition, float]

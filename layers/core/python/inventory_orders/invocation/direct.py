@@ -62,7 +62,7 @@ def of_outcome(outcome: ChangeOutcome) -> Answer:
 
 
 def read_order(order_id: str, client: RetryingClient, deadline: Deadline) -> OrderRecord | None:
-    """Read an order with strong consistency; None if there is none.
+    """Read an order with strong consistency; None if it does not exist.
 
     Raises:
         InventoryOrdersError: For `answer`.
@@ -72,7 +72,7 @@ def read_order(order_id: str, client: RetryingClient, deadline: Deadline) -> Ord
 
 
 def of_order(order: OrderRecord | None) -> Answer:
-    """Where an order stands, as the answers show it; nothing of none."""
+    """The state of an order, as answers show it; empty without an order."""
     if order is None:
         return {}
     row = record_row(order)
@@ -81,7 +81,7 @@ def of_order(order: OrderRecord | None) -> Answer:
 
 
 def of_shortages(rejection: Rejection | None) -> Answer:
-    """What was missing, if a change was rejected for want of stock."""
+    """The units that were missing, if stock was short."""
     shortages = shortage_rows(rejection.shortages if rejection is not None else ())
     return {"shortages": shortages} if shortages else {}
 

@@ -1,4 +1,4 @@
-"""Commands on orders: the rules of their queues, what is counted of them, and direct invocations."""
+"""Commands on orders: the rules of their queues, their metrics, and direct invocations."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ _SIDE_BY_SIDE = 4
 
 
 class Process:
-    """An execution environment: what is made from its settings, once.
+    """An execution environment: objects made once from its settings.
 
     The settings are the environment variables that the stack gives to a function. Each is read where it is needed, so that
     a function needs none of another's.
@@ -65,7 +65,7 @@ class Process:
         """A setting that is a number.
 
         Raises:
-            ConfigurationError: It is missing and has no default, or it is no number; names it.
+            ConfigurationError: It is missing and has no default, or it is not a number; names it.
         """
         value = (
             self._text(variable) if default is None else self._environment.get(variable, default)
@@ -159,7 +159,7 @@ class Process:
 
     @cached_property
     def bus(self) -> Bus:
-        """The bus of the events that streams tell of."""
+        """The bus of orders' and products' events."""
         return self._bus("EVENT_BUS_NAME")
 
     def _bus(self, variable: str) -> Bus:
@@ -240,7 +240,7 @@ def refuse_unsupported_events(handler: Handler) -> Handler:
     """Decorate a handler that reads a batch: another event is answered with what to do, and nothing is done.
 
     Should the event be a batch all the same, in a form that this code does not know, it must not be taken for done: an
-    empty item identifier tells Lambda that the whole batch failed.
+    empty item identifier means to Lambda that the whole batch failed.
     Source: https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-errorhandling.html
     """
 

@@ -151,7 +151,7 @@ class SqsCalls:
         return poison.keys() - sent
 
     def send_copies(self, seconds: Mapping[Message, int]) -> set[Message]:
-        """Send copies of messages, each hidden for so many seconds; SQS counts their deliveries from 1.
+        """Send copies of messages, each hidden for a time; SQS counts their deliveries from 1.
 
         Args:
             seconds: For each message of the standard queue at most 900.
@@ -177,7 +177,7 @@ class SqsCalls:
         """Send messages to the standard queue, for later.
 
         Args:
-            bodies: At most 10, each with the Unix second until which SQS hides it, for 15 minutes at the most.
+            bodies: At most 10, each with the Unix second until which SQS hides it, at most 15 minutes ahead.
 
         Returns:
             The numbers of those that SQS took.
@@ -193,7 +193,7 @@ class SqsCalls:
         return self._call_for_each("send_message_batch", self.queues.standard.url, entries)
 
     def delay(self, seconds: Mapping[Message, int]) -> None:
-        """Hide messages for so many seconds each, from now on.
+        """Hide messages for some seconds each, from now on.
 
         Best effort: where SQS does not do it, the message comes back after the queue's visibility timeout.
         """
@@ -276,7 +276,7 @@ def _dead_letter_entry(message: Message, outcome: ChangeOutcome) -> dict[str, An
 
 
 def printable(text: str) -> str:
-    """Text that may stand in a message attribute: printable ASCII, at most 512 characters."""
+    """Text for a message attribute: printable ASCII, at most 512 characters."""
     ascii_text = text.encode("ascii", "backslashreplace").decode("ascii")
     shown = "".join(character if character.isprintable() else " " for character in ascii_text)
     return shown if len(shown) <= _MAX_ERROR_MESSAGE else f"{shown[: _MAX_ERROR_MESSAGE - 3]}..."

@@ -203,10 +203,10 @@ def is_queue_event(event: object) -> bool:
 def read_messages(event: object) -> list[Message]:
     """The messages of an SQS event: of a standard queue as they were sent, of a FIFO queue as they arrived.
 
-    A standard queue hands them out in any order. A delivery must not be refused because its confirmation stands behind it.
+    A standard queue hands them out in any order. A fulfilment must not be refused because its confirmation comes later in the batch.
 
     Raises:
-        UnsupportedEventError: The event is something else, or one of its records is no SQS message.
+        UnsupportedEventError: The event is something else, or one of its records is not an SQS message.
     """
     if not isinstance(event, dict) or not isinstance(event.get("Records"), list):
         raise UnsupportedEventError(
@@ -219,7 +219,7 @@ def read_messages(event: object) -> list[Message]:
         raise UnsupportedEventError(
             f"a record of the event is no SQS message ({type(error).__name__}: {error})"
         ) from error
-    # Those of which the time is not known come last.
+    # Messages without a known time come last.
     return sorted(messages, key=lambda m: inf if m.group is not None else m.sent or inf)
 
 

@@ -35,7 +35,7 @@ def parse_command(event: object, function: str, default: str | None = None) -> d
         default: The action that is meant when none is named.
 
     Raises:
-        PoisonMessageError: It is no such command; says what to fix.
+        PoisonMessageError: It is not a command of this function; says what to fix.
     """
     given = as_json(event)
     document = {"action": default, **(given if isinstance(given, dict) else {})}
@@ -55,7 +55,7 @@ def command_in(given: Any, function: str) -> dict[str, Any]:
     """A document as a command that a function understands.
 
     Raises:
-        PoisonMessageError: It is no such command; says what to fix.
+        PoisonMessageError: It is not a command of this function; says what to fix.
     """
     document = given if isinstance(given, dict) else {}
     action = action_in(document, function)
@@ -89,7 +89,7 @@ def validated_part(
         whole: The part of the request, in words.
 
     Raises:
-        PoisonMessageError: It is no such part; says what to fix.
+        PoisonMessageError: It does not match the command; says what to fix.
     """
     schema = json_schema("commands")[function][action]
     part = {name: value for name, value in schema.items() if name != "description"}
@@ -116,7 +116,7 @@ def parse_expiry(body: str, ended_by: datetime) -> OrderCommand:
         ended_by: The hold ends if it ended at this moment or before.
 
     Raises:
-        PoisonMessageError: It is none and never will be.
+        PoisonMessageError: It can never be applied; says what to fix.
     """
     order_id = validated(strict_json(body), "expiry")["orderId"]
     return OrderCommand(order_id, OrderAction.EXPIRE, timestamp(ended_by))
@@ -126,7 +126,7 @@ def parse_order_command(body: str) -> OrderCommand:
     """Read a command that takes an order through its life.
 
     Raises:
-        PoisonMessageError: It is none and never will be.
+        PoisonMessageError: It can never be applied; says what to fix.
     """
     return order_command(command_in(strict_json(body), "change_orders"))
 
@@ -155,7 +155,7 @@ def parse_adjustment(body: str) -> Adjustment:
     """Read an adjustment.
 
     Raises:
-        PoisonMessageError: It is none and never will be.
+        PoisonMessageError: It can never be applied; says what to fix.
     """
     return adjustment(validated(strict_json(body), "adjustment"))
 
@@ -173,7 +173,7 @@ def parse_catalogue_event(body: str, now: datetime) -> CatalogueEvent:
     """Read a catalogue event.
 
     Raises:
-        PoisonMessageError: It is none and never will be, or it claims to be from the future.
+        PoisonMessageError: It can never be applied, or it claims to be from the future.
     """
     return catalogue_event(validated(strict_json(body), "catalogue_event"), now)
 

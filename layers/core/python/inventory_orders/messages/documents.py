@@ -87,20 +87,20 @@ def as_json(event: object) -> Any:
 
 
 class _Liberty(str):
-    """What is wrong with a part of a body that Python's parser takes; stands in its place."""
+    """A part of a body that Python's parser accepts and we do not, replaced by what is wrong with it."""
 
     __slots__ = ()
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """An object with a key that stands twice."""
+    """An object that has a key twice."""
 
 
 class _Reader(json.JSONDecoder):
     """Python's parser, which notes liberties in the order in which they end.
 
     Attributes:
-        liberties: Those of the body that was read.
+        liberties: The liberties of the body that was read.
     """
 
     def __init__(self) -> None:
@@ -265,7 +265,7 @@ _RULES_ON_FIELDS = {
     "dependencies": _needed_by_another,
     "additionalProperties": _unknown,
 }
-"""The rules that an object breaks by one of its fields, and what names the field and says what is wrong with it."""
+"""The rules that an object breaks by one of its fields, each with the function that names the field and says what is wrong."""
 
 
 def not_one_of(field: str, allowed: Iterable[str], given: Any) -> str:

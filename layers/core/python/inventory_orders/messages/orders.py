@@ -12,7 +12,7 @@ from inventory_orders.errors import PoisonMessageError
 from inventory_orders.messages.documents import as_json, json_schema, strict_json, validated
 
 MAX_DISTINCT_PRODUCTS = 99
-"""Products that one transaction of 100 actions can hold beside the order."""
+"""Products for which one transaction of 100 actions has room besides the order."""
 
 MAX_QUANTITY = 1_000_000
 
@@ -26,7 +26,7 @@ def parse_order(body: str, group: str | None = None, default_hold: int | None = 
         default_hold: Seconds for which the stock of an order that says nothing is held without payment.
 
     Raises:
-        PoisonMessageError: It is no order and never will be.
+        PoisonMessageError: It can never be placed; says what to fix.
     """
     return order_in(strict_json(body), group, default_hold)
 
@@ -35,7 +35,7 @@ def parse_order_event(event: object, default_hold: int | None = None) -> Order:
     """Read the event of a direct invocation: an order, with or without `"action": "place"`.
 
     Raises:
-        PoisonMessageError: It is no order; says what to fix.
+        PoisonMessageError: It can never be placed; says what to fix.
     """
     document = as_json(event)
     if not isinstance(document, dict) or "orderId" not in document:
@@ -55,7 +55,7 @@ def order_in(
     """A document as an order; `whole` is what its sender calls it.
 
     Raises:
-        PoisonMessageError: It is no order and never will be.
+        PoisonMessageError: It can never be placed; says what to fix.
     """
     validated(document, "order", whole=whole)
     order = Order(

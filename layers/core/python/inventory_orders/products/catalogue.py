@@ -91,7 +91,7 @@ class ProductCatalogue:
             deadline: When to give up.
 
         Raises:
-            ProductNotFoundError: There is none.
+            ProductNotFoundError: It does not exist.
             CorruptItemError: It breaks the table's contract.
         """
         return read_product(self.client, product_id, deadline, self.stats)
@@ -123,7 +123,7 @@ class ProductCatalogue:
             waits: Whether to wait until a lease is over.
 
         Raises:
-            ProductNotFoundError: There is no such product, or the incarnation is gone.
+            ProductNotFoundError: It does not exist, or the incarnation is gone.
             LeaseHeldError: A lease outlasts the deadline.
             ContentionError: Rivals were faster until the attempts or the time ran out.
         """
@@ -277,7 +277,7 @@ class ProductCatalogue:
             Whether it was applied, and the product as it is now. False means stale, which is no error.
 
         Raises:
-            ProductNotFoundError: There is no such product, perhaps not yet.
+            ProductNotFoundError: It does not exist, perhaps not yet.
             LeaseHeldError: A lease is live.
             RejectedError: `EVENT_ID_REUSED`: another event of this id and moment was applied.
             CorruptItemError: The product breaks the table's contract.
@@ -318,7 +318,7 @@ class ProductCatalogue:
         Raises:
             RejectedError: `DISCONTINUED_PRODUCT`, `PRICE_CHANGED_RECENTLY`, or `NEWER_EVENT_APPLIED` (by a sender
                 whose clock is ahead of ours).
-            ProductNotFoundError: There is no such product.
+            ProductNotFoundError: It does not exist.
             LeaseHeldError: A lease is live.
             CorruptItemError: The product breaks the table's contract.
         """
@@ -341,7 +341,7 @@ class ProductCatalogue:
         raise LeaseHeldError(product_id, product.lease_left(moment.timestamp()))
 
     def _update(self, product_id: str, write: Write, deadline: Deadline | None) -> Product:
-        """Make one conditional update. Returns the product as it is now: what is written shows in it, also by a lost response."""
+        """Make one conditional update. Returns the product as it is now, which shows the write even if its response was lost."""
         try:
             return self.client.update(
                 lambda: self.client.store.update_product(product_id, write),
@@ -506,5 +506,5 @@ def _found_in_conflict(product_id: str, error: TransactionCancelledError) -> Pro
 
 
 def _incarnation(created_at: str) -> str:
-    """A time as part of an id, in which `+` may not stand."""
+    """A time as part of an id, which may not contain `+`."""
     return created_at.removesuffix("+00:00")

@@ -51,7 +51,7 @@ class AtomicDecrement:
             product = self._seen.get(change.product_id) or self._remember(
                 read_product(client, change.product_id, deadline, stats)
             )
-            # Not conditioned on a version: that too little is left is no conflict.
+            # Not conditioned on a version, so too little stock is not a conflict.
             client.write(_actions(change, product, client.clock.now()), deadline, stats)
             stats.retries.append(len(stats.backoffs))
             return CommitReport((ChangeOutcome(Verdict.APPLIED),), stats, None)

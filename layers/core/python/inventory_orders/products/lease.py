@@ -1,6 +1,6 @@
 """A lease: a pessimistic lock that expires by itself, for work on a product that takes a while.
 
-The lock is in the product's own row, so that acquiring it tells how the product stands, and committing the result and
+The lock is in the product's own row, so that acquiring it returns the product, and committing the result and
 releasing it is one request. It is fenced: every write raises `_version`, and the lock remembers as `lockVersion` the
 version that its owner's last write made. Only while the two are equal may the owner write, because then no other has. An
 owner that was paused past its expiry cannot write, even if its clock is wrong.
@@ -11,7 +11,7 @@ finds another version, however late it is, and cannot lock a product after its c
 A refusal is final: the lease is ended before its owner is told that it is over. A commit that is still under way then finds
 another version.
 
-Once the lease is taken, the row reclaims what lanes hold of the product. From then on no units are lent, so what is counted
+Once the lease is taken, the row reclaims what lanes hold of the product. From then on no units are lent, so the count
 can be compared with the row: the units for sale, without those of orders that are not handed over yet.
 
 Sources: Gray and Cheriton, "Leases", SOSP 1989; Kleppmann, "How to do distributed locking", 2016, on fencing.
@@ -116,7 +116,7 @@ class Lease:
             LeaseHeldError: Another holds one.
             LeaseLostError: It expired before the row had reclaimed everything.
             ContentionError: Others wrote the product before each attempt.
-            ProductNotFoundError: There is no such product.
+            ProductNotFoundError: It does not exist.
             CorruptItemError: It, or a page that holds some of it, breaks its table's contract.
         """
         owner = f"{holder}-{uuid.uuid4().hex}"
@@ -193,7 +193,7 @@ class Lease:
 
     @property
     def token(self) -> dict[str, Any]:
-        """The lease as `resume` takes it. The generation tells a count of this product from one of its successor's."""
+        """The lease as `resume` takes it. The generation distinguishes this product from a later one with its id."""
         return {
             "productId": self.product_id,
             "createdAt": self.product.created_at,
@@ -217,7 +217,7 @@ class Lease:
         return float(self.expires_at - unix(self.client.clock.now()))
 
     def renew(self, seconds: float, deadline: Deadline, *, outlive_deadline: bool = False) -> None:
-        """Let the lease end so many seconds from now, unless it lasts longer anyway. Safe to repeat.
+        """Let the lease end some seconds from now, unless it lasts longer anyway. Safe to repeat.
 
         Args:
             seconds: How long, at most 900.

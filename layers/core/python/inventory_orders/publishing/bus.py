@@ -120,7 +120,7 @@ class Bus:
                 else type(error).__name__
             )
             return [Refusal(code, str(error), is_shared=len(entries) > 1)] * len(entries)
-        # A refusal stands among the answers; the call as a whole has succeeded.
+        # A refusal is one of the answers; the call as a whole has succeeded.
         return [
             None
             if "ErrorCode" not in answer

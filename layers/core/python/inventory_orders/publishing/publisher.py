@@ -17,7 +17,7 @@ from inventory_orders.retry import RetryPolicy
 from inventory_orders.sequences import in_portions
 
 MAX_REFUSALS = 20
-"""Rounds in which the bus refuses an event and takes the probe beside it, until the event is to blame. A bus that refuses by
+"""Rounds in which the bus refuses an event but takes a probe, until the event is to blame. A bus that refuses by
 chance takes the event first in at least half of such rounds, so it puts the blame on less than one in a million. On a
 working bus that takes some eight seconds."""
 
@@ -39,7 +39,7 @@ class Undeliverable:
 
     Attributes:
         subject: What it is about, as far as is known.
-        id: The event's, or that of the record that cannot be read.
+        id: The id of the event, or of the record that cannot be read.
         body: All of it, as JSON.
         code: Why.
         message: The same in words.
@@ -55,7 +55,7 @@ class Undeliverable:
     def of_record(
         cls, subject: str, record_id: str, record: object, error: UnpublishableError
     ) -> Undeliverable:
-        """A change whose row does not tell what has happened."""
+        """A change whose row does not say what happened."""
         body = json.dumps({"record": record}, default=str)
         return cls(subject, record_id, body, error.code, str(error))
 
@@ -102,7 +102,7 @@ class _Pending:
 
 
 _Unsent = deque[_Pending | Undeliverable]
-"""What is left to be sent of one subject: to the bus, or to what is parked."""
+"""The events of one subject that are still to be published or parked."""
 
 
 class Publisher:
@@ -265,7 +265,7 @@ def _json(value: Mapping[str, Any]) -> str:
 
 
 def _is_old(event: Event, now: datetime) -> bool:
-    """Whether even what is retryable may count against an event. One whose row has no readable time is old."""
+    """Whether even a retryable refusal may count against an event. An event without a readable time is old."""
     return all(age >= RETRYABLE_SECONDS for age in _delay(event, now))
 
 

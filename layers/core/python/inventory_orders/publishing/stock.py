@@ -104,7 +104,7 @@ class StockWatch:
         return self._client.update(request, deadline, CommitStats())
 
     def _publish_pending(self, part: StockPart, deadline: Deadline) -> int:
-        """Publish what is pending in a part. Returns how much.
+        """Publish the pending levels of a part. Returns how many.
 
         Raises:
             StoreError: The bus did not take all, or no time was left.
