@@ -80,11 +80,7 @@ def show_audit(aws: Aws, product: str | None = None, *, as_json: bool = False) -
 
 
 def _choose(books: Books, product: str | None) -> Sequence[Account]:
-    """Choose the accounts of a product, or all.
-
-    Raises:
-        UserError: The product has none.
-    """
+    """Choose the accounts of a product, or all."""
     chosen = [a for a in books.accounts if product is None or a.product_id == product]
     if product is not None and not chosen:
         raise UserError(f"there is no product {product}, and no order or adjustment names it")

@@ -90,11 +90,7 @@ _STAGE = re.compile("[a-z0-9-]{1,20}")
 
 
 def checked_stage(stage: str | None) -> str | None:
-    """Check the name of a stage.
-
-    Raises:
-        BadParameter: No stage can have this name.
-    """
+    """Check the name of a stage."""
     if stage is not None and not _STAGE.fullmatch(stage):
         raise typer.BadParameter("a stage is 1 to 20 lowercase letters, digits or hyphens")
     return stage
@@ -131,12 +127,7 @@ def progress_bar() -> Progress:
 
 
 def print_json(value: object, default: Callable[[Any], object] | None = None) -> None:
-    """Print what a command has found, for other programs.
-
-    Args:
-        value: What it has found.
-        default: Makes JSON of what has no form there.
-    """
+    """Print what a command has found, for other programs. `default` makes JSON of what has no form there."""
     print(json.dumps(value, indent=2, default=default))
 
 
@@ -166,11 +157,7 @@ def print_problems(heading: str, problems: Iterable[str], console: Console | Non
 
 @contextmanager
 def reading(what: str) -> Iterator[None]:
-    """Read something from the tables.
-
-    Raises:
-        UserError: It cannot be read.
-    """
+    """Read something from the tables. If it cannot be read, that is an error for the user."""
     from inventory_orders.errors import InventoryOrdersError  # noqa: PLC0415 - the layer is slow to import
 
     try:
@@ -180,13 +167,7 @@ def reading(what: str) -> Iterator[None]:
 
 
 def say_which(aws: Aws, embedded: str, console: Console) -> None:
-    """Print which AWS a report is about.
-
-    Args:
-        aws: The stack.
-        embedded: The endpoint of the embedded AWS; empty on an account.
-        console: Where to print it.
-    """
+    """Print which AWS a report is about. `embedded` is the endpoint of the embedded AWS, empty on an account."""
     name = f"The embedded AWS at {embedded}" if embedded else "AWS"
     console.print(f"[bold]{name}[/]: {aws.place}")
 
@@ -195,9 +176,6 @@ def aws_of(account: str | None, console: Console = screen) -> Aws:
     """Find the stack of a stage on the AWS account of the environment, or by default the one on the embedded AWS.
 
     Prints which of them it is to `console`.
-
-    Raises:
-        UserError: There is no such stack, or the environment has no account.
     """
     if account is not None:
         aws = Aws.of_stack(stack_name(account), AwsAccount.of_environment().session)

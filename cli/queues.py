@@ -162,11 +162,7 @@ def redrive(
 
 
 def _known_causes(given: Sequence[str] | None) -> frozenset[str]:
-    """Choose the causes of dead letters that go back.
-
-    Raises:
-        UserError: There is no such cause.
-    """
+    """Choose the causes of dead letters that go back."""
     causes = frozenset(given) if given else MAY_SUCCEED_NOW
     for unknown in sorted(causes - redrives.CAUSES):
         raise UserError(
@@ -178,17 +174,7 @@ def _known_causes(given: Sequence[str] | None) -> frozenset[str]:
 def _read_dead_letters(
     aws: Aws, named: Mapping[AnyQueue, str], causes: frozenset[str], rate: float | None
 ) -> dict[AnyQueue, redrives.Findings]:
-    """Read the dead letters of queues.
-
-    Args:
-        aws: The stack.
-        named: The queues.
-        causes: Which causes go back.
-        rate: Most messages to send back per second; None to send none.
-
-    Raises:
-        UserError: SQS failed.
-    """
+    """Read the dead letters of queues, and with a rate (messages per second) send back those of these causes."""
     there = dict(queues.pairs(aws))
     chosen = [(name, source) for name, source in named.items() if source in there]
 

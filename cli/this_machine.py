@@ -182,11 +182,7 @@ def _open(address: str, what: str, note: str, *, url: bool) -> None:
 
 
 def _running() -> emulator.Emulator:
-    """Find the embedded AWS, for a command that has no --stage.
-
-    Raises:
-        UserError: It is not running.
-    """
+    """Find the embedded AWS, for a command that has no --stage."""
     running = emulator.running()
     if running is None:
         raise UserError("the embedded AWS is not running; start it with `make up`")

@@ -63,13 +63,7 @@ def read_books(aws: Aws) -> Books:
 
 
 def read_accounts(aws: Aws, product_ids: Iterable[str], order_ids: Iterable[str]) -> list[Account]:
-    """Read the accounts of some products, without reading whole tables.
-
-    Args:
-        aws: The stack.
-        product_ids: The products.
-        order_ids: All orders that may have taken their stock.
-    """
+    """Read the accounts of some products without reading whole tables: these orders are all that may have taken their stock."""
     corrupt: dict[str, str] = {}
     products = _read_products(aws, product_ids, read_pages(aws).by_name, corrupt)
     orders = _readable(Table.ORDERS, read_orders(aws, order_ids).values(), corrupt)

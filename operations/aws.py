@@ -45,11 +45,7 @@ def _is_here(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
 
 
 def refuse_loopback(environment: Mapping[str, str]) -> None:
-    """Check that the environment points at a real account.
-
-    Raises:
-        UserError: It points at this machine.
-    """
+    """Check that the environment points at a real account."""
     for name, value in environment.items():
         if name.startswith("AWS_ENDPOINT_URL") and is_loopback(value):
             raise UserError(

@@ -144,14 +144,7 @@ def add_up(
     orders: Iterable[Row],
     pages: Iterable[Page] = (),
 ) -> list[Account]:
-    """Compare each product's units on hand with its adjustments and orders up to then.
-
-    Args:
-        products: Rows of products.
-        adjustments: Adjustments, read after the products.
-        orders: Orders, read after the products.
-        pages: Pages as they were when the rows were read.
-    """
+    """Compare each product's units on hand with its adjustments and orders, which are read after products and pages."""
     together = Pages({str(page.key): page for page in pages})
     places = Places({row["productId"]: row for row in products}, together, together)
     return add_up_places(dict.fromkeys(places.products, places), booked(adjustments), orders)

@@ -150,11 +150,7 @@ def _holds_json(path: Path, first: str) -> bool:
 
 
 class _Reader:
-    """Sorts the lines of one file by their commands.
-
-    Args:
-        saved: When the file was last saved.
-    """
+    """Sorts the lines of one file by their commands. `saved` is when the file was last saved."""
 
     def __init__(self, saved: str) -> None:
         self.file = CatalogueFile()
@@ -170,11 +166,7 @@ class _Reader:
                 self._take(number, [text], partial(_parsed, text))
 
     def read_csv(self, path: Path, lines: Iterable[str], delimiter: str) -> None:
-        """Read CSV with a header. An empty cell means that the field is absent.
-
-        Raises:
-            UserError: The header is wrong, or a quotation mark is never closed.
-        """
+        """Read CSV with a header. An empty cell means that the field is absent."""
         rows = csv_rows(path, lines, delimiter)
         number, header = next(rows, (1, []))
         _check_header(f"{path}, line {number},", header)
@@ -261,11 +253,7 @@ class _Reader:
 
 
 def _check_header(where: str, header: Sequence[str]) -> None:
-    """Check the header of a CSV file.
-
-    Raises:
-        UserError: A column is missing, unknown, or there twice.
-    """
+    """Check the header of a CSV file."""
     if any(map(not_utf8, header)):
         raise UserError(f"{where} is not UTF-8; {SAVE_AS_UTF8}")
     faults = [f'the column "{name[:64]}" is unknown' for name in header if name not in COLUMNS]
@@ -280,11 +268,7 @@ def _check_header(where: str, header: Sequence[str]) -> None:
 
 
 def _document(header: Sequence[str], cells: Sequence[str], delimiter: str) -> dict[str, Any]:
-    """Make a command of a row.
-
-    Raises:
-        PoisonMessageError: It does not fit the header.
-    """
+    """Make a command of a row."""
     if len(cells) != len(header):
         raise PoisonMessageError(
             "BAD_ROW",

@@ -104,11 +104,7 @@ def _own_bucket(aws: Aws, region: str, account: str) -> str:
 def wait(
     aws: Aws, exports: Sequence[Export], clock: Clock, on_progress: Callable[[str], None]
 ) -> None:
-    """Wait until all data are in S3.
-
-    Raises:
-        UserError: An export has failed.
-    """
+    """Wait until all data are in S3."""
     for export in exports:
         while (
             found := aws.dynamodb.describe_export(ExportArn=export.arn)["ExportDescription"]

@@ -143,12 +143,7 @@ def _gives_back(step: Row) -> bool:
 def problems_of_orders(
     orders: Iterable[Row], standing: Mapping[str, str]
 ) -> dict[Incarnation, list[str]]:
-    """Put the faults of orders into words, by incarnation.
-
-    Args:
-        orders: The orders.
-        standing: The incarnation of each product that has a row.
-    """
+    """Put the faults of orders into words, by incarnation. `standing` has the incarnation of each product with a row."""
     found: dict[Incarnation, dict[str, list[str]]] = {}
     for order in orders:
         for fault in faults_of(order):

@@ -148,12 +148,7 @@ class Forgetting:
             self.problems[item["orderId"]["S"]] = str(error)
 
     def _write(self, update: OrderUpdate) -> None:
-        """Write one order, if it has not changed since the read.
-
-        Raises:
-            CorruptItemError: The row breaks its table's contract.
-            StoreError: DynamoDB failed.
-        """
+        """Write one order, if it has not changed since the read."""
         action = record_action(update)
         deadline = Deadline.after(_PATIENCE, self.clock)
         try:

@@ -62,11 +62,7 @@ class HttpApi:
 
     @classmethod
     def of(cls, aws: Aws, output: str = "ApiUrl") -> Self:
-        """Find the API of a stack, or with the output `CustomerApiUrl` the one that takes tokens.
-
-        Raises:
-            UserError: The stack has no API.
-        """
+        """Find the API of a stack, or with the output `CustomerApiUrl` the one that takes tokens."""
         if output not in aws.outputs:
             raise UserError(
                 "the stack has no HTTP API: set `api` to true in cdk.json and deploy it"
@@ -89,13 +85,6 @@ class HttpApi:
         signed: bool = True,
     ) -> Reply:
         """Send a request.
-
-        Args:
-            method: HTTP method.
-            path: Path with query.
-            headers: Headers beside the signature.
-            body: Document to send; None for none.
-            signed: Whether to sign the request.
 
         Raises:
             UserError: There are no credentials, or the API does not answer.

@@ -214,9 +214,6 @@ def empty_lanes(
 
     Returns:
         Errors of items that cannot be read. The others were reclaimed, but for products under a longer lease.
-
-    Raises:
-        StoreError: DynamoDB failed, or rivals were in the way for a minute.
     """
     clock, policy = SystemClock(), RetryPolicy()
     client = RetryingClient(store, policy, clock)

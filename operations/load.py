@@ -139,21 +139,13 @@ class Load:
         self._next_write = 0.0
 
     def run(self) -> None:
-        """Carry out every good line.
-
-        Raises:
-            StoreError: DynamoDB failed for minutes, or cannot be used. Lines that were written stay so.
-        """
+        """Carry out every good line."""
         size = MAX_AT_ONCE if self._rate is None else max(1, min(MAX_AT_ONCE, int(self._rate)))
         workers = [_Writer(self._store, self._clock, self._pace) for _ in range(_WORKERS)]
         self._carry_out(workers, size)
 
     def check(self) -> None:
-        """Find out the results that `run` would have with the tables as they are, and write nothing.
-
-        Raises:
-            StoreError: DynamoDB failed for minutes, or cannot be used.
-        """
+        """Find out the results that `run` would have with the tables as they are, and write nothing."""
         self._carry_out([_Checker(_Reader(self._store, self._clock))], MAX_AT_ONCE)
 
     def _carry_out(self, workers: Sequence[_Worker], size: int) -> None:
@@ -251,13 +243,7 @@ class _Reader:
 
 
 class _Writer:
-    """Carries out one batch after the other. Several may run at the same time.
-
-    Args:
-        store: The tables.
-        clock: Source of time.
-        pace: Waits until the given number of lines may be written.
-    """
+    """Carries out one batch after the other. `pace` waits until so many lines may be written."""
 
     def __init__(self, store: Store, clock: Clock, pace: Callable[[int], None]) -> None:
         self._reader = _Reader(store, clock)

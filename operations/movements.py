@@ -48,21 +48,13 @@ class Movement:
         return None if self.page else self.version
 
     def check(self) -> None:
-        """Check the types that no database has checked.
-
-        Raises:
-            TypeError: The row that says so breaks its table's contract.
-        """
+        """Check the types that no database has checked."""
         check_types(int, self.delta, self.version or 0)
         check_types(str, *self.incarnation, self.at)
 
 
 def check_types(kind: type, *values: object) -> None:
-    """Check that values of a row are numbers (int) or texts (str).
-
-    Raises:
-        TypeError: One of them is not.
-    """
+    """Check that values of a row are numbers (int) or texts (str)."""
     for value in values:
         if not isinstance(value, kind):
             raise TypeError(f"{value!r} is no {'number' if kind is int else 'text'}")

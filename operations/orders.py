@@ -39,33 +39,21 @@ _List = Callable[[int, ListPosition | None], tuple[list[ListPosition], bool]]
 
 
 def read_order(aws: Aws, order_id: str) -> dict[str, Any] | None:
-    """Read an order, strongly consistent. Returns None if it does not exist.
-
-    Raises:
-        InventoryOrdersError: The order cannot be read.
-    """
+    """Read an order, strongly consistent. Returns None if it does not exist."""
     order = direct.read_order(order_id, RetryingClient(aws.store()), _deadline())
     # A cancellation that came before its order leaves a row without a user.
     return None if order is None or order.user_id is None else _shown(order)
 
 
 def orders_to_ship(aws: Aws, limit: int) -> OrderList:
-    """Read the orders that are confirmed and not fulfilled, the oldest first.
-
-    Raises:
-        InventoryOrdersError: DynamoDB failed.
-    """
+    """Read the orders that are confirmed and not fulfilled, the oldest first."""
     client = RetryingClient(aws.store())
     # The index may show an order that was fulfilled a moment ago.
     return _listed(client, partial(list_to_fulfil, client.store), limit, {OrderStatus.CONFIRMED})
 
 
 def orders_of(aws: Aws, user_id: str, limit: int) -> OrderList:
-    """Read a user's orders, the newest first.
-
-    Raises:
-        InventoryOrdersError: DynamoDB failed.
-    """
+    """Read a user's orders, the newest first."""
     client = RetryingClient(aws.store())
     return _listed(client, partial(list_orders, client.store, user_id), limit)
 

@@ -213,12 +213,7 @@ def _csv(path: Path, lines: Iterable[str], delimiter: str) -> Iterator[_Entry]:
 
 
 def _order(rows: Sequence[_Row], begun: dict[str, int]) -> _Entry:
-    """Make an order of its rows.
-
-    Args:
-        rows: The rows.
-        begun: Lines in which earlier orders began, by id. This one is added.
-    """
+    """Make an order of its rows. `begun` has the lines in which earlier orders began, by id; this one is added."""
     first = rows[0]
     message, error = _checked(_body(rows))
     began = begun.setdefault(first.order_id, first.line)
@@ -241,11 +236,7 @@ def _body(rows: Sequence[_Row]) -> str:
 
 
 def _rows(path: Path, lines: Iterable[str], delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """Read the rows below the header, each with its line. The cells of a whole row are in the order of `COLUMNS`.
-
-    Raises:
-        UserError: The header is wrong, or quotation marks are.
-    """
+    """Read the rows below the header, each with its line. The cells of a whole row are in the order of `COLUMNS`."""
     rows = csv_rows(path, lines, delimiter)
     places: list[int] = []
     for number, header in islice(rows, 1):
@@ -256,11 +247,7 @@ def _rows(path: Path, lines: Iterable[str], delimiter: str) -> Iterator[tuple[in
 
 
 def _places(where: str, header: Sequence[str]) -> list[int]:
-    """Find the place of each of `COLUMNS` in a header.
-
-    Raises:
-        UserError: A column is missing, unknown, or there twice.
-    """
+    """Find the place of each of `COLUMNS` in a header."""
     if not {*COLUMNS} & {*header}:
         raise UserError(
             f"{where}, is neither an order as JSON nor the header {_HEADER}: {', '.join(header)[:80]}. "

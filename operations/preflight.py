@@ -48,10 +48,6 @@ def check_warm_throughput(
     A table's quota also bounds a table on demand:
     docs.aws.amazon.com/amazondynamodb/latest/developerguide/on-demand-capacity-mode-max-throughput.html
 
-    Args:
-        account: The account and region of the stack.
-        stack_name: Its name. The stack need not exist.
-        wanted: `warmThroughput` of the settings, by table.
 
     Returns:
         Why the check was impossible; None otherwise.
@@ -140,10 +136,6 @@ def _outputs(account: AwsAccount, stack_name: str) -> Mapping[str, str]:
 def release_failed_creation(account: AwsAccount, stack_name: str) -> str | None:
     """Remove the protection of a stack whose creation failed, because it keeps the CDK from deleting the stack.
 
-    Args:
-        account: The account and region of the stack.
-        stack_name: Its name.
-
     Returns:
         A note on the removal and the tables that are left, or on the reason why it was impossible; None if no creation
         failed.
@@ -175,10 +167,6 @@ def release_failed_creation(account: AwsAccount, stack_name: str) -> str | None:
 
 def check_removed_queue(account: AwsAccount, stack_name: str) -> None:
     """Check that no order waits in the FIFO queue, which this deployment takes off the stack.
-
-    Args:
-        account: The account and region of the stack.
-        stack_name: Its name. The stack need not exist.
 
     Raises:
         UserError: The queue or its dead-letter queue holds messages, or the check was impossible.
@@ -212,11 +200,6 @@ def count_publishers(
     each 1,000 write or 3,000 read units a second that it is warm for, and its stream about as many open shards.
     docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-eventsourcemapping.html,
     docs.aws.amazon.com/amazondynamodb/latest/developerguide/warm-throughput-scenarios.html
-
-    Args:
-        account: The account and region of the stack.
-        stack_name: Its name. The stack need not exist.
-        wanted: `warmThroughput` of the settings, by table.
     """
     shards = 0
     for name in ("Orders", "Products"):

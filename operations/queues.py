@@ -47,15 +47,7 @@ def pairs(aws: Aws) -> list[tuple[str, str]]:
 
 
 def url_of(aws: Aws, queue: str) -> str:
-    """Find the URL of a queue.
-
-    Args:
-        aws: The stack.
-        queue: Name of the stack output that holds it.
-
-    Raises:
-        UserError: The stack has no such queue.
-    """
+    """Find the URL of a queue by the name of its output: not every stack has a FIFO queue."""
     if queue not in aws.outputs:
         raise UserError("the stack has no FIFO queue: `fifoQueue` is false in cdk.json")
     return aws.outputs[queue]
@@ -203,11 +195,7 @@ def _entry(index: int, message: OrderMessage, fifo: bool) -> SendMessageBatchReq
 def _send_once(
     aws: Aws, url: str, entries: Mapping[str, SendMessageBatchRequestEntryTypeDef]
 ) -> dict[str, str]:
-    """Send messages. Returns the ids of those that SQS has taken.
-
-    Raises:
-        UserError: SQS will never take one of them.
-    """
+    """Send messages. Returns the ids of those that SQS has taken."""
     answer = aws.sqs.send_message_batch(QueueUrl=url, Entries=list(entries.values()))
     for failed in answer.get("Failed", ()):
         if failed["SenderFault"]:

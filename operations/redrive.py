@@ -32,11 +32,7 @@ class Decision(Enum):
 
 
 class Selection:
-    """Decides about each dead letter of one run.
-
-    Args:
-        causes: The causes to send back.
-    """
+    """Decides about each dead letter of one run."""
 
     def __init__(self, causes: frozenset[str]) -> None:
         self._causes = causes
@@ -162,17 +158,7 @@ def redrive(
 
 
 def settle(sqs: SQSClient, url: str, message_id: str, source_url: str | None) -> bool:
-    """Send one dead letter back, or delete it.
-
-    Args:
-        sqs: A client.
-        url: URL of the dead-letter queue.
-        message_id: Its id in that queue.
-        source_url: URL of the queue to send it to; None only deletes it.
-
-    Returns:
-        Whether it was in the queue.
-    """
+    """Send one dead letter back to its source, or without one delete it. Returns whether it was in the queue."""
     with DeadLetterReader(sqs, url) as reader:
         for delivery in reader.deliveries():
             if delivery.message_id == message_id:

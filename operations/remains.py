@@ -38,12 +38,7 @@ def stack_id(account: AwsAccount, stack_name: str) -> str:
 
 
 def kept(account: AwsAccount, deleted: str) -> list[str]:
-    """Name the resources that the deletion of a stack left: those with `DeletionPolicy: Retain`.
-
-    Args:
-        account: The account and region of the stack.
-        deleted: The stack's id.
-    """
+    """Name the resources that the deletion of a stack left: those with `DeletionPolicy: Retain`."""
     return [
         f"{resource['ResourceType']} {resource.get('PhysicalResourceId', '')}"
         for resource in _resources(account, deleted)

@@ -36,11 +36,7 @@ class Republished:
 
 
 def moment(text: str) -> str:
-    """Convert ISO 8601 to a time as rows have it. Without an offset it is UTC.
-
-    Raises:
-        UserError: The text is not a time.
-    """
+    """Convert ISO 8601 to a time as rows have it. Without an offset it is UTC."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
@@ -51,11 +47,7 @@ def moment(text: str) -> str:
 
 
 def rows_of(aws: Aws, order_ids: Iterable[str]) -> Iterator[Row]:
-    """Read the rows of these orders.
-
-    Raises:
-        UserError: One of them does not exist.
-    """
+    """Read the rows of these orders."""
     wanted = dict.fromkeys(order_ids)
     rows = read_orders(aws, wanted)
     missing = [order_id for order_id in wanted if order_id not in rows]

@@ -211,11 +211,7 @@ class Restore:
     # ------------------------------------------------------------------ the tables as they were
 
     def make_tables(self, on_progress: Callable[[str], None]) -> None:
-        """Restore all tables beside those of the stack, and wait until they can be read. Uses restored ones that exist.
-
-        Raises:
-            UserError: AWS does not restore a table.
-        """
+        """Restore all tables beside those of the stack, and wait until they can be read. Uses restored ones that exist."""
         for table, name in self.beside.tables.items():
             if self._describe(name) is not None:
                 continue
@@ -270,11 +266,7 @@ class Restore:
         return self._compare(on_progress, lambda *_: None)
 
     def put_back(self, on_progress: Callable[[Differences], None]) -> Differences:
-        """Write all rows that differ, and all holds. No other program may write meanwhile.
-
-        Raises:
-            UserError: Another program has written a row.
-        """
+        """Write all rows that differ, and all holds. No other program may write meanwhile."""
         done = self._compare(on_progress, self._write)
         arn = self._orders_beside()["TableArn"]
         tag: TagTypeDef = {"Key": _DONE, "Value": timestamp(self._clock.now())}
@@ -346,11 +338,7 @@ class Restore:
             ) from error
 
     def republish(self, on_progress: Callable[[int], None]) -> Republished:
-        """Publish the state of the orders that were put back: the stream tells only of those whose status changed.
-
-        Raises:
-            UserError: The bus does not take events.
-        """
+        """Publish the state of the orders that were put back: the stream tells only of those whose status changed."""
         since = timestamp(self._orders_beside()["CreationDateTime"].astimezone(UTC))
         rows = rows_since(self._aws, since)
         return republish(self._aws, rows, send=True, on_progress=on_progress)

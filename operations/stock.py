@@ -28,9 +28,6 @@ def list_stock(aws: Aws) -> tuple[list[StockLevel], Mapping[str, str]]:
 
     Returns:
         The levels; and the errors of products that cannot be read, by product id.
-
-    Raises:
-        StoreError: DynamoDB failed.
     """
     client = RetryingClient(aws.store())
     levels: list[StockLevel] = []
@@ -60,11 +57,7 @@ def read_stock(aws: Aws, product_id: str) -> StockLevel | None:
 
 
 def product_names(aws: Aws, product_ids: Collection[str]) -> dict[str, str]:
-    """Read the names of products, by id. One without a name, or that cannot be read, is left out.
-
-    Raises:
-        StoreError: DynamoDB failed.
-    """
+    """Read the names of products, by id. One without a name, or that cannot be read, is left out."""
     deadline = Deadline.after(PATIENCE, SystemClock())
     found = read_all(RetryingClient(aws.store()), sorted(product_ids), deadline, CommitStats())
     rows = found.products.values()

@@ -80,9 +80,6 @@ def csv_rows(path: Path, lines: Iterable[str], delimiter: str) -> Iterator[tuple
     """Read the rows that are not empty, the header first, each with the number of its first line.
 
     Empty cells to the right of the header's last name are left out: spreadsheets write columns that were once in use.
-
-    Raises:
-        UserError: Quotation marks are wrong.
     """
     rows = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
     number, width = 1, 0

@@ -48,7 +48,7 @@ def _new_name() -> str:
 
 @dataclass
 class Run:
-    """One run: the state that its checks share.
+    """One run: the state that its checks share. What is not as a check expects raises a `CheckFailedError`.
 
     Attributes:
         aws: The stack.
@@ -114,10 +114,6 @@ class Run:
     def invoke(self, function: str, command: Mapping[str, Any]) -> dict[str, Any]:
         """Invoke a function with a command, and return its answer.
 
-        Args:
-            function: Its name in the stack's outputs, such as `CountStock`.
-            command: The event.
-
         Raises:
             CheckFailedError: It raised an exception.
         """
@@ -127,11 +123,7 @@ class Run:
             raise CheckFailedError(str(error)) from error
 
     def command(self, function: str, command: Mapping[str, Any], wanted: str) -> dict[str, Any]:
-        """Invoke a function with a command, and check the `result` of the answer.
-
-        Raises:
-            CheckFailedError: It answered something else.
-        """
+        """Invoke a function with a command, and check the `result` of the answer."""
         answer = self.invoke(function, command)
         what = f"{function} answered {command.get('action', 'a command')} with"
         expect(answer.get("result") == wanted, f"{what} {_short(answer)}, not {wanted}")
@@ -156,11 +148,7 @@ class Run:
         return None if found is None else decode(found)
 
     def stock(self, product_id: str) -> int:
-        """Read how many units of a product are on hand, in its row and in lanes.
-
-        Raises:
-            CheckFailedError: The product is gone.
-        """
+        """Read how many units of a product are on hand, in its row and in lanes."""
         level = read_stock(self.aws, product_id)
         if level is None:
             raise CheckFailedError(f"{product_id} is gone")
@@ -174,13 +162,7 @@ class Run:
         return {"orderId": order_id, "userId": f"{self.name}-user", "items": items, **more}
 
     def send(self, queue: str, *bodies: Mapping[str, Any] | str, group: str = "") -> list[str]:
-        """Send messages to a queue. Returns their ids.
-
-        Args:
-            queue: Name of the stack output with its URL.
-            bodies: JSON, or text as it is.
-            group: On the FIFO queue.
-        """
+        """Send messages to a queue by the name of its output: texts as they are, and all else as JSON. Returns their ids."""
         messages = []
         for body in bodies:
             text = body if isinstance(body, str) else json.dumps(body)
@@ -190,11 +172,7 @@ class Run:
     # ------------------------------------------------------------------ waiting
 
     def wait(self, look: Callable[[], T | None], what: str, seconds: float | None = None) -> T:
-        """Repeat a read until it returns something.
-
-        Raises:
-            CheckFailedError: It returned nothing in time.
-        """
+        """Repeat a read until it returns something; a `CheckFailedError` if it does not in time."""
         seconds = self.patience if seconds is None else seconds
         until = time.monotonic() + seconds
         while True:
@@ -215,16 +193,7 @@ class Run:
         queue: str = "OrderQueue",
         meanwhile: Callable[[], object] = lambda: None,
     ) -> dict[str, Any]:
-        """Wait for an order's row.
-
-        Args:
-            order: The order as it was sent.
-            queue: The queue that it was sent to.
-            meanwhile: Called before each read.
-
-        Raises:
-            CheckFailedError: The row did not come in time.
-        """
+        """Wait for an order's row. `queue` is the one that it was sent to; `meanwhile` is called before each read."""
 
         def look() -> dict[str, Any] | None:
             meanwhile()
@@ -237,12 +206,7 @@ class Run:
     # ------------------------------------------------------------------ dead letters
 
     def take_dead_letters(self, queue: str, seconds: float) -> list[DeadLetter]:
-        """Take the dead letters of this run out of a queue, and leave all others there.
-
-        Args:
-            queue: Name of the stack output of the dead-letter queue.
-            seconds: How long to wait for the messages in `dead_letters`.
-        """
+        """Take the dead letters of this run out of a queue, named by its output, and leave all others there."""
         wanted = self.dead_letters.setdefault(queue, set())
         until = time.monotonic() + seconds
         taken: list[DeadLetter] = []
@@ -334,11 +298,7 @@ class Run:
 
 
 def expect(holds: object, otherwise: str) -> None:
-    """Check a condition.
-
-    Raises:
-        CheckFailedError: The condition does not hold.
-    """
+    """Raise a `CheckFailedError` unless a condition holds."""
     if not holds:
         raise CheckFailedError(otherwise)
 
