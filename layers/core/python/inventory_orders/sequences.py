@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
 T = TypeVar("T")
@@ -19,12 +19,12 @@ class Grouped(Protocol):
 G = TypeVar("G", bound=Grouped)
 
 
-def followers(members: Iterable[G], stopped: Collection[G]) -> list[G]:
+def followers(members: Iterable[G], is_stopped: Callable[[G], bool]) -> list[G]:
     """The members behind a stopped one of their group, in their order: nothing may overtake it."""
     groups: set[str] = set()
     found = []
     for member in members:
-        if member in stopped and member.group is not None:
+        if is_stopped(member) and member.group is not None:
             groups.add(member.group)
         elif member.group in groups:
             found.append(member)

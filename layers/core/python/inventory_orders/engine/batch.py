@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import dropwhile, groupby
+from itertools import groupby
 
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.change import Change, IdempotencyMatch
@@ -30,6 +30,7 @@ from inventory_orders.errors import (
     Verdict,
     id_reused_error,
 )
+from inventory_orders.sequences import followers
 from inventory_orders.store.dynamodb import READ_LIMIT, Snapshot
 
 _REPAIR = "it fails a condition on what was read from it; repair the item"
@@ -110,11 +111,9 @@ class PendingChanges:
         if self._pending.pop(key, None) is None:
             return
         self._outcomes[key] = outcome
-        if outcome.verdict is Verdict.POISON and change.group is not None:
-            behind = dropwhile(lambda other: other.record_key != key, self.by_key.values())
-            for later in self.still_pending(behind):
-                if later.group == change.group:
-                    self.settle(later, returned("BEHIND_A_RETURNED_MESSAGE"))
+        if outcome.verdict is Verdict.POISON:
+            for later in followers(self.by_key.values(), lambda other: other.record_key == key):
+                self.settle(later, returned("BEHIND_A_RETURNED_MESSAGE"))
 
     def match(self, key: RecordKey, record: Record | CorruptItemError | None) -> Change | None:
         """Match a change with its record. Returns the change, or the one that takes its place, if it has to be planned again."""
@@ -149,11 +148,9 @@ class PendingChanges:
     ) -> None:
         """Return changes to their sender, and those that arrived after them in their groups."""
         keys = {change.record_key for change in changes}
-        stopped: set[str | None] = set()
-        for change in self:
-            if change.record_key in keys or (change.group in stopped and change.group is not None):
-                self.settle(change, returned(cause, detail, retry_after))
-                stopped.add(change.group)
+        stopped = [change for change in self if change.record_key in keys]
+        for change in stopped + followers(self, lambda other: other.record_key in keys):
+            self.settle(change, returned(cause, detail, retry_after))
 
     def give_up_product(self, product_id: str, cause: str, detail: str) -> None:
         """Give up all changes of a product."""

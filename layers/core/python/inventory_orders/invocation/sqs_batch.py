@@ -142,7 +142,7 @@ class SqsBatch(Generic[T]):
             self._returned |= self._send_dead_letters(poison)
         if not self._returned:
             return
-        for message in followers(self._messages, self._returned):
+        for message in followers(self._messages, self._returned.__contains__):
             # A dead letter that was sent before stays one.
             if self.ends.get(message) is not Verdict.POISON:
                 self._returned.add(message)
@@ -153,7 +153,7 @@ class SqsBatch(Generic[T]):
         """Dead-letter messages, of a group one after the other. Returns those that SQS did not take, and those behind."""
         unsent: set[Message] = set()
         while poison:
-            blocked = followers(self._messages, self._returned | unsent)
+            blocked = followers(self._messages, (self._returned | unsent).__contains__)
             unsent.update(set(poison).intersection(blocked))
             waiting = [message for message in poison if message not in unsent]
             first = {message.sequence: message for message in reversed(waiting)}
