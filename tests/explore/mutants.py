@@ -242,7 +242,7 @@ MUTANTS = (
             Edit("return deadline.remaining() > 0", "return True", "engine"),
             Edit("if is_late or batch.deadline.remaining() <= 0:", "if is_late:"),
             Edit(
-                'raise ThrottledError("OUT_OF_TIME", "the invocation had no time left to read")',
+                'raise ThrottledError("OUT_OF_TIME", "the invocation had no time left")',
                 "pass",
             ),
             Edit(

@@ -155,7 +155,8 @@ class Engine:
         # A command depends on the status of its order, a duplicate on what the first has written. Nothing is written or
         # rejected on the word of a stale copy, but it would cost another round.
         is_recent = again or not all(change.product_ids for change in changes.values())
-        if not batch.has_read_records and (is_recent or self._replays_expected_for):
+        is_useful = bool(batch.pending) and not batch.has_read_records
+        if is_useful and (is_recent or self._replays_expected_for):
             batch.read([*changes], consistent_records=is_recent)
 
     def _round(self, batch: Batch) -> None:

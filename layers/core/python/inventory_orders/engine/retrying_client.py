@@ -23,11 +23,8 @@ from inventory_orders.errors import (
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.actions import Action, ActionKind
 from inventory_orders.store.cancellations import (
-    CONDITION_FAILED,
-    RIVAL,
-    THROTTLED,
-    TRANSIENT,
     CancellationReason,
+    Meaning,
     TransactionCancelledError,
     existing,
 )
@@ -123,7 +120,7 @@ class RetryingClient:
         deadline: Deadline,
         stats: CommitStats,
         *,
-        plans_around: Collection[str] = (),
+        plans_around: Collection[Meaning] = (),
     ) -> None:
         """Send a transaction until it is applied.
 
@@ -131,7 +128,7 @@ class RetryingClient:
             actions: Of the transaction.
             deadline: No request begins after it.
             stats: Where to note what it took.
-            plans_around: Codes of cancellation after which the caller plans again, if the row of a product met them: around
+            plans_around: Meanings of a cancellation after which the caller plans again, if the row of a product met them: around
                 a rival, that is cheaper than to repeat the whole transaction, which is bound to lose; around a throttled
                 product, the others need not wait.
 
@@ -140,7 +137,7 @@ class RetryingClient:
                 conditions hold; a condition on a version that has moved never holds again.
         """
         attempts = _Attempts(self, actions, stats, plans_around)
-        self._within(deadline)
+        _check_time(deadline)
         self.repeat(attempts.send, deadline, stats, attempts.repeat_after)
 
     def update(self, request: Callable[[], T], deadline: Deadline, stats: CommitStats) -> T:
@@ -171,7 +168,7 @@ class RetryingClient:
                 stats.version_conflicts.append(False)
                 stats.transaction_conflicts.append(rival)
 
-        self._within(deadline)
+        _check_time(deadline)
         return self.repeat(send, deadline, stats, _if_transient)
 
     def call(
@@ -200,10 +197,6 @@ class RetryingClient:
         if self.executor is None or len(arguments) == 1:
             return [function(argument) for argument in arguments]
         return list(self.executor.map(function, arguments))
-
-    def _within(self, deadline: Deadline) -> None:
-        if deadline.remaining() <= 0:
-            raise ThrottledError("OUT_OF_TIME", "no time was left to write")
 
     def repeat(
         self,
@@ -251,7 +244,7 @@ class _Attempts:
     client: RetryingClient
     actions: Sequence[Action]
     stats: CommitStats
-    plans_around: Collection[str]
+    plans_around: Collection[Meaning]
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
     is_unknown: bool = False
 
@@ -267,10 +260,10 @@ class _Attempts:
             if isinstance(error, TransactionCancelledError):
                 error.label(self.actions)
                 moved = any(
-                    reason.code == CONDITION_FAILED and reason.by_version
+                    reason.meaning is Meaning.CONDITION_FAILED and reason.by_version
                     for reason in error.reasons
                 )
-                rival = RIVAL in error.codes
+                rival = Meaning.RIVAL in error.meanings
             if self._is_short_of_capacity(error):
                 self.client.pace.observe_throttle()
             raise
@@ -283,27 +276,34 @@ class _Attempts:
 
         Renews the token, unless an attempt may still be in flight: that one is recognised by its token only.
         """
-        if not isinstance(error, TransactionCancelledError):
-            may_repeat = _if_transient(error) is not None
-        elif self.is_unknown:
-            may_repeat = error.codes <= TRANSIENT
+        if isinstance(error, TransactionCancelledError):
+            may_repeat = error.may_be_repeated
+            if not self.is_unknown:
+                self.token = uuid.uuid4().hex
+                may_repeat = may_repeat and not self._is_planned_around(error)
         else:
-            self.token = uuid.uuid4().hex
-            may_repeat = error.codes <= TRANSIENT and not any(
-                _is_of_hot_row(reason) and reason.code in self.plans_around
-                for reason in error.reasons
-            )
+            may_repeat = _if_transient(error) is not None
         if not may_repeat:
             return None
         return self.client.pace.wait if self._is_short_of_capacity(error) else 0.0
+
+    def _is_planned_around(self, error: TransactionCancelledError) -> bool:
+        met = (reason.meaning for reason in error.reasons if _is_of_hot_row(reason))
+        return any(meaning in self.plans_around for meaning in met)
 
     def _is_short_of_capacity(self, error: VerdictError) -> bool:
         """Whether a table was throttled, and not only a hot row, which is set aside."""
         if not isinstance(error, TransactionCancelledError):
             return isinstance(error, ThrottledError)
         return any(
-            reason.code in THROTTLED and not _is_of_hot_row(reason) for reason in error.reasons
+            reason.meaning is Meaning.THROTTLED and not _is_of_hot_row(reason)
+            for reason in error.reasons
         )
+
+
+def _check_time(deadline: Deadline) -> None:
+    if deadline.remaining() <= 0:
+        raise ThrottledError("OUT_OF_TIME", "the invocation had no time left")
 
 
 def _is_of_hot_row(reason: CancellationReason) -> bool:
@@ -343,8 +343,7 @@ def read(
     Raises:
         StoreError: A request failed.
     """
-    if deadline.remaining() <= 0:
-        raise ThrottledError("OUT_OF_TIME", "the invocation had no time left to read")
+    _check_time(deadline)
 
     def read_chunk(chunk: Sequence[Key]) -> Snapshot:
         found, missing, answers = Snapshot(), tuple(chunk), 0

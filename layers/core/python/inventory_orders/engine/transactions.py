@@ -12,12 +12,7 @@ from inventory_orders.domain.product import ProductStatus
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import StoreError, Verdict
 from inventory_orders.store.actions import ActionKind, transaction_actions
-from inventory_orders.store.cancellations import (
-    RIVAL,
-    THROTTLED,
-    Meaning,
-    TransactionCancelledError,
-)
+from inventory_orders.store.cancellations import Meaning, TransactionCancelledError
 
 
 @dataclass(slots=True)
@@ -51,9 +46,9 @@ class Attempt:
         actions = transaction_actions(self.transaction, now)
         if not actions:
             return
-        plans_around = {RIVAL}
+        plans_around = {Meaning.RIVAL}
         if skips_throttled or len(self.transaction.updates) > 1:
-            plans_around |= THROTTLED
+            plans_around.add(Meaning.THROTTLED)
         try:
             client.write(actions, deadline, self.stats, plans_around=plans_around)
         except StoreError as error:

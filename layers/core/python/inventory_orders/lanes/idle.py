@@ -28,8 +28,6 @@ from inventory_orders.lanes.recall import reclaim
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.actions import transaction_actions
 from inventory_orders.store.cancellations import (
-    CONDITION_FAILED,
-    TRANSIENT,
     TransactionCancelledError,
 )
 from inventory_orders.store.dynamodb import Store
@@ -143,7 +141,7 @@ class _IdleReturn:
             self._depot.lease = None
             return True
         except TransactionCancelledError as lost:
-            if not lost.codes <= TRANSIENT | {CONDITION_FAILED}:
+            if not lost.is_lost:
                 raise
             return False
         finally:

@@ -22,7 +22,6 @@ from inventory_orders.lanes.depot import Depot
 from inventory_orders.sequences import in_portions
 from inventory_orders.store.actions import Action, ActionKind, transaction_actions
 from inventory_orders.store.cancellations import (
-    THROTTLED,
     CancellationReason,
     Meaning,
     TransactionCancelledError,
@@ -322,7 +321,9 @@ class _Recall:
             release = self._release() if transaction is transactions[-1] else None
             actions = self._actions(replace(transaction, release=release))
             try:
-                self._client.write(actions, self._deadline, self._stats, plans_around=THROTTLED)
+                self._client.write(
+                    actions, self._deadline, self._stats, plans_around={Meaning.THROTTLED}
+                )
             except TransactionCancelledError as cancelled:
                 self._learn(cancelled)
                 self._client.pause(self._client.policy.backoff(1), self._deadline)

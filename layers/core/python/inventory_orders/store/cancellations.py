@@ -16,15 +16,6 @@ from inventory_orders.store.actions import Action, ActionKind
 Found: TypeAlias = Product | Record | Page | LaneLease | CorruptItemError | None
 """The item as stored: None if there is none, and the error that reading it raised if it breaks its table's contract."""
 
-CONDITION_FAILED = "ConditionalCheckFailed"
-RIVAL = "TransactionConflict"
-THROTTLED = frozenset({"ThrottlingError", "ProvisionedThroughputExceeded"})
-INVALID = frozenset({"ValidationError", "ItemCollectionSizeLimitExceeded"})
-"""Codes of cancellation after which no repetition can succeed."""
-
-TRANSIENT = THROTTLED | {"None", RIVAL}
-"""Codes of cancellation after which the same request may succeed."""
-
 
 class Meaning(Enum):
     """What it means for one action that its transaction was cancelled."""
@@ -162,8 +153,3 @@ class TransactionCancelledError(StoreError):
     def is_lost(self) -> bool:
         """Whether it was lost against others alone: planned again from what is stored now, it may succeed."""
         return self.meanings.isdisjoint({Meaning.INVALID, Meaning.UNKNOWN})
-
-    @property
-    def codes(self) -> set[str]:
-        """The codes of all reasons."""
-        return {reason.code for reason in self.reasons}
