@@ -198,9 +198,10 @@ MUTANTS = (
     ),
     _mutant(
         "group that goes on before its poison is dead-lettered",
-        "if outcome.verdict is Verdict.POISON and change.group is not None:",
+        "if outcome.verdict is Verdict.POISON:",
         "if False:",
         "FIFO group behind a reused orderId",
+        within="settle",
     ),
     _mutant(
         "refused decrement taken for a booked one",
