@@ -296,10 +296,10 @@ MUTANTS = (
     ),
     _mutant(
         "own lease not recognised after a lost response",
-        "return False, existing(failed.found, self.product_id)",
+        "return False, existing(failed.found, product_id)",
         """
         from dataclasses import replace
-        return False, replace(existing(failed.found, self.product_id), locked_by=None)
+        return False, replace(existing(failed.found, product_id), locked_by=None)
         """,
         LEASE,
         kind="lost",

@@ -24,11 +24,13 @@ from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.actions import Action, ActionKind
 from inventory_orders.store.cancellations import (
     CancellationReason,
+    ConditionFailedError,
     Meaning,
     TransactionCancelledError,
     existing,
 )
 from inventory_orders.store.dynamodb import READ_LIMIT, Snapshot, Store
+from inventory_orders.store.expressions import Write
 from inventory_orders.store.lists import ListPosition
 from inventory_orders.store.rows import Key
 
@@ -406,6 +408,38 @@ def read_product(
     """
     found = client.call(lambda: client.store.get_product(product_id), deadline, stats)
     return existing(found, product_id)
+
+
+def update_product(
+    client: RetryingClient,
+    product_id: str,
+    write: Callable[[], Write],
+    deadline: Deadline,
+    stats: CommitStats,
+) -> tuple[bool, Product]:
+    """Make one conditional update of a product, without a token: its caller recognises an earlier attempt by the product.
+
+    Args:
+        client: The tables.
+        product_id: The product.
+        write: Makes the update, for each attempt anew.
+        deadline: When to give up.
+        stats: Where to note what it took.
+
+    Returns:
+        Whether the last attempt was written, and the product as it is now.
+
+    Raises:
+        ProductNotFoundError: It does not exist.
+        CorruptItemError: It breaks the table's contract.
+        StoreError: DynamoDB did not answer in time.
+    """
+    try:
+        return True, client.update(
+            lambda: client.store.update_product(product_id, write()), deadline, stats
+        )
+    except ConditionFailedError as failed:
+        return False, existing(failed.found, product_id)
 
 
 def read_orders(

@@ -27,6 +27,7 @@ from inventory_orders.engine.retrying_client import (
     RetryingClient,
     if_contended,
     read_product,
+    update_product,
 )
 from inventory_orders.errors import (
     ContentionError,
@@ -49,7 +50,6 @@ from inventory_orders.store.actions import (
     record_action,
 )
 from inventory_orders.store.cancellations import (
-    ConditionFailedError,
     Meaning,
     TransactionCancelledError,
     existing,
@@ -342,14 +342,9 @@ class ProductCatalogue:
 
     def _update(self, product_id: str, write: Write, deadline: Deadline | None) -> Product:
         """Make one conditional update. Returns the product as it is now, which shows the write even if its response was lost."""
-        try:
-            return self.client.update(
-                lambda: self.client.store.update_product(product_id, write),
-                deadline or Deadline.after(10.0, self.client.clock),
-                self.stats,
-            )
-        except ConditionFailedError as failed:
-            return existing(failed.found, product_id)
+        until = deadline or Deadline.after(10.0, self.client.clock)
+        _, product = update_product(self.client, product_id, lambda: write, until, self.stats)
+        return product
 
     def discontinue(self, product_id: str, deadline: Deadline) -> Update:
         """Accept no more orders. Stock that is there may still be counted, corrected and returned.

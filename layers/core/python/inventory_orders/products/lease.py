@@ -20,7 +20,7 @@ Sources: Gray and Cheriton, "Leases", SOSP 1989; Kleppmann, "How to do distribut
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -35,6 +35,7 @@ from inventory_orders.engine.retrying_client import (
     RetryingClient,
     if_contended,
     read_product,
+    update_product,
 )
 from inventory_orders.errors import (
     ContentionError,
@@ -51,9 +52,7 @@ from inventory_orders.lanes.depot import Depot
 from inventory_orders.lanes.recall import Reclaim, reclaim
 from inventory_orders.store.actions import product_action, record_action
 from inventory_orders.store.cancellations import (
-    ConditionFailedError,
     TransactionCancelledError,
-    existing,
 )
 from inventory_orders.store.expressions import (
     Write,
@@ -130,7 +129,7 @@ class Lease:
             return take_lease(lease.product, owner, moment, _seconds_after(moment, seconds))
 
         def attempt() -> None:
-            _, lease.product = lease._update(lock, deadline)
+            _, lease.product = update_product(client, product_id, lock, deadline, stats)
             # Ours, too, where the response to an earlier attempt was lost.
             if lease.product.locked_by != owner:
                 left = lease.product.lease_left(client.clock.now().timestamp())
@@ -236,7 +235,7 @@ class Lease:
             until = max(self.expires_at, _seconds_after(moment, seconds))
             return keep_lease(self.owner, self.product.version, moment, until)
 
-        _, product = self._update(attempt, deadline)
+        _, product = update_product(self.client, self.product_id, attempt, deadline, self.stats)
         # An earlier attempt, whose response was lost, or another renewal of ours left a later version under our lock.
         if not product.is_fenced_by(self.owner) or product.version == self.product.version:
             self.release(deadline)
@@ -362,25 +361,14 @@ class Lease:
         Raises:
             ProductNotFoundError: The product is gone.
         """
-        is_written, _ = self._update(
-            lambda: end_lease(self.owner, self.client.clock.now()), deadline
+        is_written, _ = update_product(
+            self.client,
+            self.product_id,
+            lambda: end_lease(self.owner, self.client.clock.now()),
+            deadline,
+            self.stats,
         )
         return is_written
-
-    def _update(self, write: Callable[[], Write], deadline: Deadline) -> tuple[bool, Product]:
-        """Make one conditional update. Returns whether its last attempt was written, and the product as it is now.
-
-        Args:
-            write: Makes it, for each attempt anew.
-            deadline: When to give up.
-        """
-        store = self.client.store
-        try:
-            return True, self.client.update(
-                lambda: store.update_product(self.product_id, write()), deadline, self.stats
-            )
-        except ConditionFailedError as failed:
-            return False, existing(failed.found, self.product_id)
 
     def _lost(self, advice: str) -> LeaseLostError:
         return LeaseLostError(f"the lease of {self.owner} on {self.product_id} is over; {advice}")
