@@ -23,7 +23,7 @@ from operations.errors import UserError
 
 Value = str | int | float
 Result = dict[str, Any]
-"""The figures of a cell, as plain values. NaN is kept as null."""
+"""The figures of a cell, as plain values."""
 
 # The code that figures are about. If it changes, the cells have to be measured again.
 _MEASURED_CODE = ("layers/core", "functions", "testing", "bench/contenders")
@@ -126,16 +126,15 @@ class Kept:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._code = _digest()
-        self._results: dict[tuple[Cell, str], Result] = {}
         text = path.read_text("utf-8") if path.is_file() else ""
-        lines = text.splitlines(keepends=True)
-        for line in lines:
-            # A run that is killed while it writes leaves half a line.
-            if line.endswith("\n"):
-                read = json.loads(line)
-                self._results[_cell_of(read), read["code"]] = _restored(read["result"])
-        if lines and not lines[-1].endswith("\n"):
-            self._write(lines[:-1])
+        whole = text[: text.rfind("\n") + 1]
+        if whole != text:
+            # A run that was killed while it wrote has left half a line.
+            self._write(whole)
+        self._results: dict[tuple[Cell, str], Result] = {}
+        for text in whole.splitlines():
+            line = json.loads(text, object_hook=_with_nan)
+            self._results[_cell_of(line), line["code"]] = line["result"]
 
     def get(self, cell: Cell) -> Result | None:
         """Find the result of a cell with today's code; None if there is none."""
@@ -148,19 +147,18 @@ class Kept:
 
     def add(self, cell: Cell, result: Result) -> None:
         """Keep a result."""
-        plain = _plain(result)
         line = {
             "study": cell.study,
             "parameters": cell.values,
             "code": self._code,
             "measuredAt": datetime.now(UTC).isoformat(timespec="seconds"),
             "machine": f"{platform.machine()}, Python {platform.python_version()}",
-            "result": plain,
+            "result": result,
         }
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line, allow_nan=False) + "\n")
-        self._results[cell, self._code] = _restored(plain)
+            file.write(json.dumps(line) + "\n")
+        self._results[cell, self._code] = result
 
     def forget(self, cells: Sequence[Cell]) -> None:
         """Drop all results of cells, so that they are measured anew."""
@@ -168,37 +166,22 @@ class Kept:
         self._results = {key: found for key, found in self._results.items() if key[0] not in gone}
         if self._path.is_file():
             lines = self._path.read_text("utf-8").splitlines(keepends=True)
-            self._write([line for line in lines if _cell_of(json.loads(line)) not in gone])
+            self._write("".join(line for line in lines if _cell_of(json.loads(line)) not in gone))
 
-    def _write(self, lines: Iterable[str]) -> None:
+    def _write(self, text: str) -> None:
         """Replace the file in one step, so that a reader never sees half of it."""
         new = self._path.with_suffix(".new")
-        new.write_text("".join(lines), "utf-8")
+        new.write_text(text, "utf-8")
         new.replace(self._path)
+
+
+def _with_nan(values: dict[str, Any]) -> dict[str, Any]:
+    """Restore NaN, which checkouts of before have kept as null."""
+    return {name: math.nan if value is None else value for name, value in values.items()}
 
 
 def _cell_of(line: Mapping[str, Any]) -> Cell:
     return Cell.of(line["study"], **line["parameters"])
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, Mapping):
-        return {name: _plain(item) for name, item in value.items()}
-    return (
-        list(map(_plain, value))
-        if isinstance(value, Sequence) and not isinstance(value, str)
-        else value
-    )
-
-
-def _restored(value: Any) -> Any:
-    if value is None:
-        return math.nan
-    if isinstance(value, dict):
-        return {name: _restored(item) for name, item in value.items()}
-    return list(map(_restored, value)) if isinstance(value, list) else value
 
 
 def _digest() -> str:

@@ -140,9 +140,7 @@ class Figures(Trial):
         orders_per_second: Orders answered per second in that time.
         requests: Requests to DynamoDB, per order.
         write_units: Write units per order, without the index.
-        index_units: Write units of the index `byUser`, per order.
         read_units: Read units per order.
-        attempts: Requests that tried to write products or orders, per order.
         conflicts: Attempts that failed because of a rival, per order.
         conflict_rate: Share of the attempts that failed because of a rival.
         retries: Attempts after the first, average over answered orders.
@@ -164,9 +162,7 @@ class Figures(Trial):
     orders_per_second: float
     requests: float
     write_units: float
-    index_units: float
     read_units: float
-    attempts: float
     conflicts: float
     conflict_rate: float
     retries: float
@@ -223,9 +219,7 @@ def reduce(trial: Trial, observed: Observed, audited: Audit) -> Figures:
         orders_per_second=in_time / seconds if seconds else math.nan,
         requests=per_order(tally.calls),
         write_units=per_order(tally.usage.write),
-        index_units=per_order(tally.usage.index),
         read_units=per_order(tally.usage.read),
-        attempts=per_order(tally.attempts),
         conflicts=per_order(tally.conflicts),
         conflict_rate=tally.conflicts / tally.attempts if tally.attempts else math.nan,
         retries=sum(retries) / len(retries) if retries else math.nan,

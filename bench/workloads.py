@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -158,31 +157,14 @@ def endless(workload: Workload, seed: int) -> Iterator[tuple[str, str, dict[str,
             yield new_id, json.dumps(body), wanted
 
 
-def with_depth(workload: Workload, depth: float, spread: float, seed: int) -> Workload:
-    """Give a workload stock that lasts for a time.
-
-    Args:
-        workload: The workload.
-        depth: Seconds for which the stock of each product lasts at 500 orders a second; infinite for plenty.
-        spread: Standard deviation of the logarithm of the depth from product to product.
-        seed: Seed of the depths.
-    """
-    if math.isinf(depth):
-        return replace(workload, stock=dict.fromkeys(workload.stock, PLENTY))
+def with_depth(workload: Workload, seconds: float) -> Workload:
+    """Give a workload stock that lasts for so many seconds at 500 orders a second."""
     demand = dict.fromkeys(workload.stock, 0)
     for order_id in workload.bodies:
         for product_id, units in workload.quantities(order_id).items():
             demand[product_id] += units
-    each = 500 * depth / len(workload.bodies)
-    chance = random.Random(f"stock {seed}")
-    # The second factor keeps the mean where it is.
-    stock = {
-        product_id: max(
-            1,
-            round(each * units * chance.lognormvariate(-(spread**2) / 2, spread)),
-        )
-        for product_id, units in demand.items()
-    }
+    each = 500 * seconds / len(workload.bodies)
+    stock = {product_id: max(1, round(each * units)) for product_id, units in demand.items()}
     return replace(workload, stock=stock)
 
 

@@ -324,12 +324,12 @@ class Run:
 
     def holds_end(self) -> Seen:
         """Sell while holds end together."""
-        made = with_depth(make("zipf", 2_000, self.seed), inf, 0.0, self.seed)
+        made = make("zipf", 2_000, self.seed)
         return self._while_holds_end(Holds, made, 1, 10_000, warm=True)
 
     def returning(self) -> Seen:
         """Sell a minute's stock while units come back."""
-        made = with_depth(self.workload("zipf"), 60.0, 0.0, self.seed)
+        made = with_depth(self.workload("zipf"), 60.0)
         return self._while_holds_end(Returning, made, 8, 1_000, warm=False)
 
     def _while_holds_end(

@@ -34,7 +34,6 @@ def test_every_contender_places_every_order_once(engine, name):
     # At least, a batch of orders takes one transaction of 100 actions, with two units each.
     assert cell.requests >= 1 / cell.batch
     assert cell.write_units >= 2
-    assert cell.index_units == 1
     assert 0 < cell.p50_ms <= cell.p99_ms < 60_000
     assert not math.isnan(cell.orders_per_second)
 

@@ -111,7 +111,7 @@ def test_what_a_run_measured_is_there_when_it_is_interrupted_and_the_next_goes_o
     result = Kept(path).get(CELLS[3])
     assert result["half"] == 1.5
     assert math.isnan(result["nothing"])
-    assert math.isnan(result["each"][1]["most"])
+    assert result["each"][1]["most"] == math.inf
 
 
 @pytest.mark.parametrize("fault", [KeyError(96), UserError("a worker died")])

@@ -78,13 +78,11 @@ def test_figures_are_counted_from_requests():
     assert cell.seconds == pytest.approx(2.0)
     assert cell.orders_per_second == pytest.approx(1.0)
     assert cell.requests == 4 / 2
-    assert cell.attempts == 3 / 2
     assert cell.conflicts == 1 / 2
     assert cell.conflict_rate == pytest.approx(1 / 3)
     assert cell.retries == 1
     assert cell.retries_p95 == 1
     assert cell.write_units == (6 + 4 + 4) / 2
-    assert cell.index_units == 1
     assert cell.read_units == 0.5 / 2
     assert cell.p50_ms == pytest.approx(500)
     assert cell.p99_ms == pytest.approx(2000)
