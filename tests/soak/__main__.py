@@ -129,31 +129,6 @@ class Killer:
 
 
 @dataclass(frozen=True)
-class Run:
-    """The result of a run.
-
-    Attributes:
-        seconds: From the first message sent until the last one ended.
-        waiting: Messages that had not ended when the run was stopped for lack of progress.
-        kills: Number of workers killed, by function.
-        faults: Faults of DynamoDB, by kind.
-        requests: Number of requests to DynamoDB.
-        brown_outs: What failed in brown-outs of EventBridge, by kind.
-        overtaken: Ids of events that came after a later one of their order.
-        clocks: Number of workers by the seconds that their clocks were ahead.
-    """
-
-    seconds: float
-    waiting: int
-    kills: Counter[str]
-    faults: Counter[Fault]
-    requests: int
-    brown_outs: Counter[BrownOut]
-    overtaken: list[str]
-    clocks: Counter[str]
-
-
-@dataclass(frozen=True)
 class Trouble:
     """What fails, and counts what has failed.
 
@@ -206,11 +181,15 @@ def soak(
     work: Workload,
     customers: Customers,
     console: Console,
-) -> Run:
-    """Send everything, kill workers meanwhile, and wait until every message has ended or nothing changes any more."""
+) -> tuple[float, int]:
+    """Send everything, kill workers meanwhile, and wait until every message has ended or nothing changes any more.
+
+    Returns:
+        Seconds from the first message sent until the last one ended, and the messages that have not ended.
+    """
     sent: list[int] = []
     send = partial(queues.send, aws, on_sent=sent.append)
-    killer, proxy, bus = trouble.killer, trouble.proxy, trouble.bus
+    killer, proxy = trouble.killer, trouble.proxy
     began = last_change = time.monotonic()
     settled = 0
     over = threading.Event()
@@ -249,12 +228,7 @@ def soak(
             over.set()
         for future in (*beside, *sending):
             future.result()
-    return Run(
-        *(time.monotonic() - began, waiting, killer.kills),
-        *(Counter(proxy.counts), proxy.requests),
-        *(Counter(bus.counts), overtaken(bus.taken)),
-        Counter(file.name.split()[0] for file in trouble.clocks.iterdir()),
-    )
+    return time.monotonic() - began, waiting
 
 
 def take_dead_letters(aws: Aws, output: str) -> Iterator[DeadLetter]:
@@ -351,7 +325,7 @@ def of_books(books: Books, baseless: Sequence[str], auditor: Auditor) -> dict[st
     }
 
 
-def of_run(aws: Aws, run: Run) -> dict[str, Any]:
+def of_run(aws: Aws, trouble: Trouble, seconds: float, waiting: int) -> dict[str, Any]:
     """What the summary says about the run and what failed in it."""
     samples = [
         sample
@@ -359,17 +333,19 @@ def of_run(aws: Aws, run: Run) -> dict[str, Any]:
         for sample in emf.read_samples(aws, f"{name}LogGroupName", 0)
     ]
     log = (LOGS / "emulator.log").read_text("utf-8", "replace")
+    kills, proxy, bus = trouble.killer.kills, trouble.proxy, trouble.bus
+    clocks = Counter(file.name.split()[0] for file in trouble.clocks.iterdir())
     return {
-        "seconds": round(run.seconds, 1),
-        "overtakenEvents": run.overtaken,
-        "stillWaiting": run.waiting,
-        "workersKilled": run.kills.total(),
-        "workersKilledByFunction": dict(sorted(run.kills.items())),
+        "seconds": round(seconds, 1),
+        "overtakenEvents": overtaken(bus.taken),
+        "stillWaiting": waiting,
+        "workersKilled": kills.total(),
+        "workersKilledByFunction": dict(sorted(kills.items())),
         "invocationsFailed": log.count("failed processing SQS batch"),
-        "requestsToDynamoDB": run.requests,
-        "faults": {fault.value: run.faults[fault] for fault in Fault},
-        "brownOuts": {kind.value: run.brown_outs[kind] for kind in BrownOut},
-        "workersByClock": dict(sorted(run.clocks.items())),
+        "requestsToDynamoDB": proxy.requests,
+        "faults": {fault.value: proxy.counts[fault] for fault in Fault},
+        "brownOuts": {kind.value: bus.counts[kind] for kind in BrownOut},
+        "workersByClock": dict(sorted(clocks.items())),
         "messagesReturned": int(sum(emf.values_of(samples, "MessagesReturned"))),
         "ordersReplayed": int(sum(emf.values_of(samples, "OrdersReplayed"))),
     }
@@ -448,14 +424,15 @@ def main() -> int:
             # One that never sells out: a unit put back by hand leaves the status as it is.
             most = max(sample_orders.catalogue(), key=lambda product: product.opening_stock)
             with Auditor(aws, most.product_id) as auditor:
-                run = soak(aws, emulator, trouble, work, customers, console)
+                ended = soak(aws, emulator, trouble, work, customers, console)
+            ran = of_run(aws, trouble, *ended)
         report("Reading the books")
         books, changes = read_books(aws), list(read_changes(aws, StoredTable.PRODUCTS))
         baseless = unfounded(read_changes(aws, StoredTable.ORDERS), changes)
         ends, causes = read_ends(aws, work, customers, books)
         result = {
             "seed": seed,
-            **of_run(aws, run),
+            **ran,
             **of_messages(work, customers, ends, causes),
             **of_events(aws, customers, books, changes),
             **of_books(books, baseless, auditor),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 OVER = {"REJECTED", "CANCELLED", "EXPIRED"}
 """Where an order takes no more commands."""
 
-Row = dict[str, Any]
+Row = Mapping[str, Any]
 
 
 def units_of(order: Row) -> tuple[Counter[str], Counter[str]]:
