@@ -36,17 +36,10 @@ class Events(Construct):
         orders: dynamodb.TableV2,
         products: dynamodb.TableV2,
     ) -> list[lambda_.EventSourceMapping]:
-        """Have a function publish the changes of both tables.
+        """Have a function publish the changes of both tables. Returns the event source mappings of their streams.
 
-        Args:
-            function: The function that publishes. It raises until it has published or parked each event of a batch.
-            live: Its alias, which the streams invoke.
-            undeliverable: The queue where it parks events that can never be published.
-            orders: The table whose changes of status, payment and returns are published.
-            products: The table whose changes of status are published.
-
-        Returns:
-            The event source mappings of both streams.
+        The streams invoke its alias, `live`. It raises until it has published each event of a batch, or has parked it in
+        the queue `undeliverable`.
         """
         function.add_environment("EVENT_BUS_NAME", self.bus.event_bus_name)
         function.add_environment("UNDELIVERABLE_EVENTS_QUEUE_URL", undeliverable.queue_url)

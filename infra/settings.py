@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -155,42 +155,35 @@ class Settings:
                 f"stage is {json.dumps(stage)}; it must be 1 to 20 lowercase letters, digits or hyphens (-c stage=dev)"
             )
         chosen, sources = _choose(stage, settings, stages, overrides)
-        jwt, claim = chosen["jwt"], (chosen["jwt"] or {}).get("operatorsClaim")
-        return cls(
-            stage=stage,
-            is_production=chosen["production"],
-            runtime=chosen["runtime"],
-            architecture=chosen["architecture"],
-            log_level=chosen["logLevel"],
-            log_retention_days=chosen["logRetentionDays"],
-            functions={n: FunctionSettings(**each) for n, each in chosen["functions"].items()},
-            queues={n: QueueSettings(**each) for n, each in chosen["queues"].items()},
-            fifo_queue=chosen["fifoQueue"],
-            lanes=chosen["lanes"],
-            warm_throughput={
+        fields = {_field(name): value for name, value in chosen.items()} | {
+            "functions": {n: FunctionSettings(**each) for n, each in chosen["functions"].items()},
+            "queues": {n: QueueSettings(**each) for n, each in chosen["queues"].items()},
+            "warm_throughput": {
                 n: WarmThroughput(**each) for n, each in chosen["warmThroughput"].items()
             },
-            hold_seconds=chosen["holdSeconds"],
-            hold_grace_seconds=chosen["holdGraceSeconds"],
-            table_key=chosen["tableKey"],
-            alarm_email=chosen["alarmEmail"],
-            monitoring=chosen["monitoring"],
-            tracing=chosen["tracing"],
-            api=chosen["api"],
-            api_limits=ApiLimits(**chosen["apiLimits"]),
-            jwt=jwt
-            and Jwt(
-                jwt["issuer"],
-                tuple(jwt["audience"]),
-                jwt["userIdClaim"],
-                claim and (claim["name"], claim["value"]),
-            ),
-            cors=tuple(chosen["cors"]),
-            show_stock=chosen["showStock"],
-            stock_events=chosen["stockEvents"],
-            sources=sources,
-            values=dict(_leaves(chosen)),
-        )
+            "api_limits": ApiLimits(**chosen["apiLimits"]),
+            "jwt": chosen["jwt"] and _jwt(**chosen["jwt"]),
+            "cors": tuple(chosen["cors"]),
+        }
+        return cls(stage=stage, sources=sources, values=dict(_leaves(chosen)), **fields)
+
+
+def _field(setting: str) -> str:
+    """Name the field of `Settings` for a setting."""
+    if setting == "production":
+        return "is_production"
+    return re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", setting)
+
+
+def _jwt(
+    *,
+    issuer: str,
+    audience: Iterable[str],
+    userIdClaim: str,  # noqa: N803 - spelt as in cdk.json
+    operatorsClaim: Mapping[str, str] | None = None,  # noqa: N803
+) -> Jwt:
+    claim = operatorsClaim and (operatorsClaim["name"], operatorsClaim["value"])
+    return Jwt(issuer, tuple(audience), userIdClaim, claim or None)
 
 
 def check_names(config: Mapping[str, Any], context: Mapping[str, Any]) -> None:

@@ -286,40 +286,32 @@ ALARMS = (
         basic=("Sweep",),
     ),
     # Limits of a key: docs.aws.amazon.com/amazondynamodb/latest/developerguide/bp-partition-key-design.html
-    Alarm(
-        "{name}ReadThrottles",
-        Metric("ReadThrottleEvents", "Sum", "tables"),
-        _THROTTLED,
-        "DynamoDB throttles reads of {name}; they are retried with backoff. First: check whether one key is hot (its limit "
-        "is 3,000 read units per second). If none is, set warmThroughput.{name} in cdk.json.",
+    *(
+        Alarm(
+            f"{{name}}{kind}Throttles",
+            Metric(f"{kind}ThrottleEvents", "Sum", "tables"),
+            _THROTTLED,
+            f"DynamoDB throttles {kind.lower()}s of {{name}}; they are retried with backoff. First: check whether one key is "
+            f"hot (its limit is {limit:,} {kind.lower()} units per second). If none is, set warmThroughput.{{name}} in cdk.json.",
+        )
+        for kind, limit in (("Read", 3_000), ("Write", 1_000))
     ),
-    Alarm(
-        "{name}WriteThrottles",
-        Metric("WriteThrottleEvents", "Sum", "tables"),
-        _THROTTLED,
-        "DynamoDB throttles writes of {name}; they are retried with backoff. First: check whether one key is hot (its limit "
-        "is 1,000 write units per second). If none is, set warmThroughput.{name} in cdk.json.",
-    ),
-    Alarm(
-        "OrdersByUserWriteThrottles",
-        Metric("WriteThrottleEvents", "Sum", "indexes/byUser"),
-        _THROTTLED,
-        "DynamoDB throttles the index byUser, and with it the writes of Orders. First: check whether one user sends very "
-        "many orders. If not, set warmThroughput.Orders in cdk.json.",
-    ),
-    Alarm(
-        "OrdersByExpiryWriteThrottles",
-        Metric("WriteThrottleEvents", "Sum", "indexes/byExpiry"),
-        _THROTTLED,
-        "DynamoDB throttles the index byExpiry, and with it the writes of Orders. First: check how many holds begin or end "
-        "in a second: 32 keys share them. If few, set warmThroughput.Orders in cdk.json.",
-    ),
-    Alarm(
-        "OrdersByToFulfilWriteThrottles",
-        Metric("WriteThrottleEvents", "Sum", "indexes/byToFulfil"),
-        _THROTTLED,
-        "DynamoDB throttles the index byToFulfil, and with it the writes of Orders. First: check how many orders are confirmed "
-        "or fulfilled in a second: 16 keys share them. If few, set warmThroughput.Orders in cdk.json.",
+    *(
+        Alarm(
+            f"OrdersB{index[1:]}WriteThrottles",
+            Metric("WriteThrottleEvents", "Sum", f"indexes/{index}"),
+            _THROTTLED,
+            f"DynamoDB throttles the index {index}, and with it the writes of Orders. First: check {what}, set "
+            "warmThroughput.Orders in cdk.json.",
+        )
+        for index, what in (
+            ("byUser", "whether one user sends very many orders. If not"),
+            ("byExpiry", "how many holds begin or end in a second: 32 keys share them. If few"),
+            (
+                "byToFulfil",
+                "how many orders are confirmed or fulfilled in a second: 16 keys share them. If few",
+            ),
+        )
     ),
 )
 
