@@ -1,16 +1,12 @@
 """Redrive on the embedded AWS: what goes back, what stays, and the effect of an interruption."""
 
-import json
 import uuid
 
 import pytest
 
-from infra.queues import MAX_RECEIVE_COUNT
-from operations import queues, redrive
+from operations import redrive
 from operations.dead_letters import SEEN_IN_A_GROUP
 from operations.redrive import MAY_SUCCEED_NOW, Decision
-from testing.events import order_body
-from tests.support.stack import cli, create, wait_until_settled
 
 POISON = "INVALID_JSON"
 FAST = 10_000.0
@@ -126,24 +122,6 @@ def test_poison_does_not_block_the_messages_behind_it_in_its_group(fifo):
     assert len(fifo.take(fifo.dead)) == SEEN_IN_A_GROUP + 5
 
 
-def test_a_second_redrive_changes_nothing(pair):
-    pair.put("good")
-    pair.put("bad", POISON)
-    assert pair.redrive().count(Decision.SEND_BACK) == 1
-    again = pair.redrive()
-    assert (again.count(Decision.SEND_BACK), again.count(Decision.STAY)) == (0, 1)
-    assert pair.bodies(pair.source) == ["good"]
-
-
-def test_several_copies_go_back_once(pair):
-    for _ in range(3):
-        pair.put("same", "UNKNOWN_PRODUCT", original="m-1")
-    findings = pair.redrive()
-    assert (findings.count(Decision.SEND_BACK), findings.count(Decision.COPY)) == (1, 2)
-    assert pair.bodies(pair.source) == ["same"]
-    assert pair.bodies(pair.dead) == []
-
-
 @pytest.mark.aws(
     "SQS may deliver a deleted message once more.",
     "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_DeleteMessage.html",
@@ -178,65 +156,3 @@ def test_a_redrive_that_is_interrupted_anywhere_loses_nothing(pair, calls_before
     if pair.fifo:
         assert len(found) == 4, "a FIFO queue drops the repetition"
     assert set(pair.bodies(pair.dead)) == {"bad"}
-
-
-FEW_DELIVERIES = 3
-
-
-def give_up(aws, body):
-    """Let SQS dead-letter an order, as it does after too many deliveries: here after fewer."""
-    wait_until_settled(aws)
-    (mapping,) = aws.functions.list_event_source_mappings(
-        EventSourceArn=aws.sqs.get_queue_attributes(
-            QueueUrl=aws.outputs[queues.STANDARD], AttributeNames=["QueueArn"]
-        )["Attributes"]["QueueArn"]
-    )["EventSourceMappings"]
-    aws.functions.update_event_source_mapping(UUID=mapping["UUID"], Enabled=False)
-    url = aws.outputs[queues.STANDARD]
-    own = aws.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["RedrivePolicy"])["Attributes"]
-    policy = json.loads(own["RedrivePolicy"])
-    assert policy["maxReceiveCount"] == MAX_RECEIVE_COUNT
-    fewer = {"RedrivePolicy": json.dumps(policy | {"maxReceiveCount": FEW_DELIVERIES})}
-    aws.sqs.set_queue_attributes(QueueUrl=url, Attributes=fewer)
-    try:
-        aws.sqs.send_message(QueueUrl=url, MessageBody=body)
-        deliveries = 0
-        while aws.sqs.receive_message(QueueUrl=url, VisibilityTimeout=0).get("Messages"):
-            deliveries += 1
-            assert deliveries <= FEW_DELIVERIES
-        assert deliveries == FEW_DELIVERIES
-    finally:
-        aws.sqs.set_queue_attributes(QueueUrl=url, Attributes=own)
-        aws.functions.update_event_source_mapping(UUID=mapping["UUID"], Enabled=True)
-
-
-def test_an_order_that_was_delivered_too_often_goes_back_and_is_placed(embedded_aws):
-    aws = embedded_aws[0]
-    create(aws, "redrive", 10)
-    give_up(aws, json.dumps(order_body("redrive-1", {"redrive": 2})))
-    aws.sqs.send_message(QueueUrl=aws.outputs[queues.STANDARD], MessageBody="poison")
-    wait_until_settled(aws)
-    row = {"TableName": aws.outputs["OrdersTableName"], "Key": {"orderId": {"S": "redrive-1"}}}
-    assert "Item" not in aws.dynamodb.get_item(**row)
-
-    dry = cli("redrive", "--queue", "standard").stdout
-    assert "TOO_MANY_DELIVERIES" in dry
-    assert "INVALID_JSON" in dry
-    assert "Nothing was changed. --send (with make: SEND=1) would send 1 back." in dry
-    assert "1 sent back" in cli("redrive", "--queue", "standard", "--send").stdout
-    wait_until_settled(aws)
-    assert aws.dynamodb.get_item(**row)["Item"]["status"]["S"] == "PENDING"
-    after = cli("redrive", "--queue", "standard", "--send").stdout
-    assert "0 sent back" in after
-    assert "INVALID_JSON" in after
-
-
-def test_a_message_that_is_still_wrong_comes_back_and_the_run_ends(embedded_aws):
-    aws = embedded_aws[0]
-    aws.sqs.send_message(QueueUrl=aws.outputs[queues.COMMANDS], MessageBody="no command")
-    wait_until_settled(aws)
-    done = cli("redrive", "--queue", "command", "--cause", POISON, "--send").stdout
-    assert "1 sent back" in done
-    wait_until_settled(aws)
-    left = cli("redrive", "--queue", "command").stdout
-    assert POISON in left

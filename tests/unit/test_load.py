@@ -34,6 +34,7 @@ from testing.clocks import FakeClock
 from testing.faults import lose_responses
 from testing.lanes import lend
 from testing.simulated_aws import ManualClock, virtual_time
+from tests.support.parallel import in_threads
 
 HEADER = "action,productId,openingStock,name,price,adjustmentId,delta,reason\n"
 MIXED = HEADER + (
@@ -255,13 +256,19 @@ def test_a_load_that_is_stopped_is_finished_by_the_next_one(shelf, monkeypatch):
     assert [shelf.product(f"p-{n:03}").stock_count for n in range(13)] == list(range(13))
 
 
-def test_a_lost_response_creates_and_books_nothing_twice(shelf):
-    lose_responses(shelf.store._client, "TransactWriteItems", 1)
-    lose_responses(shelf.store._client, "UpdateItem", 1)
-    load = shelf.load(MIXED)
-    assert load.bad == []
-    p = shelf.product("p")
-    assert (p.stock_count, p.name, p.version) == (15, "Tau", 3)
+def test_lost_responses_and_rivals_with_the_same_file_double_nothing(shelf, monkeypatch):
+    """Two people load one file at the same time, each with several workers."""
+    monkeypatch.setattr(loading, "_WORKERS", 3)
+    rows = "".join(f"adjust,p-{n:03},,,,r,2,RECEIPT\n" for n in range(120))
+    loads = [Load(shelf.file(many(120) + rows), shelf.store) for _ in range(2)]
+    lose_responses(shelf.store._client, "TransactWriteItems", 4)
+    in_threads(lambda number: loads[number].run(), 2)
+    assert [load.bad for load in loads] == [[], []]
+    created, booked = (
+        sum(load.done[done] for load in loads) for done in (Done.CREATED, Done.BOOKED)
+    )
+    assert (created, booked) == (120, 120)
+    assert [shelf.product(f"p-{n:03}").stock_count for n in range(120)] == list(range(2, 122))
 
 
 class Refusing(Store):
