@@ -63,7 +63,7 @@ class StockWatch:
         """
         at, published = timestamp(self._client.clock.now()), 0
         parts = self._client.call(partial(read_stock_parts, self._client.store), deadline)
-        changed = self._look(parts, deadline)
+        changed = self._find_changes(parts, deadline)
         for number in sorted(parts, key=lambda number: (number - self._first) % len(parts)):
             part, self._first = parts[number], number + 1
             news = changed[number]
@@ -78,7 +78,7 @@ class StockWatch:
                     self._write(replace(after, pending=()), deadline)
         return published
 
-    def _look(
+    def _find_changes(
         self, parts: Mapping[int, StockPart], deadline: Deadline
     ) -> dict[int, dict[str, Level]]:
         """Find levels that differ from those published, by the number of their part and product id."""
@@ -90,12 +90,12 @@ class StockWatch:
             snapshot, self._after = self._client.call(request, deadline)
             self._seen |= snapshot.products.keys() | snapshot.unreadable.keys()
             for product_id, level in estimate_levels(self._client, snapshot, deadline).items():
-                number, told = StockPart.of(product_id), _told(level)
-                if level.product.lent_to and told != parts[number].levels.get(product_id):
+                number, seen = StockPart.of(product_id), _as_published(level)
+                if level.product.lent_to and seen != parts[number].levels.get(product_id):
                     exact = read_level(self._client, product_id, deadline, CommitStats())
-                    told = _told(exact or level)
-                if told != parts[number].levels.get(product_id):
-                    changed[number][product_id] = told
+                    seen = _as_published(exact or level)
+                if seen != parts[number].levels.get(product_id):
+                    changed[number][product_id] = seen
             if self._after is None or deadline.remaining() < _RESERVED_SECONDS:
                 return changed
 
@@ -120,5 +120,5 @@ class StockWatch:
         return len(news)
 
 
-def _told(level: StockLevel) -> Level:
+def _as_published(level: StockLevel) -> Level:
     return level.product.created_at, level.on_hand, level.product.status
