@@ -46,12 +46,12 @@ def explore(
         bar = progress.add_task("Exploring", total=len(tasks), schedules=0)
         for part in workers.run(tasks, processes):
             done.append(part)
-            progress.update(bar, advance=1, schedules=sum(p.schedules for p in done))
+            progress.update(bar, advance=1, schedules=sum(p.result.schedules for p in done))
         names = [mutant.name for mutant in mutants.MUTANTS]
         bar = progress.add_task("Mutants of the code", total=len(names), schedules=0)
         for name, part in workers.catch(names, processes):
             caught.append((name, part))
-            progress.update(bar, advance=1, schedules=sum(p.schedules for _, p in caught))
+            progress.update(bar, advance=1, schedules=sum(p.result.schedules for _, p in caught))
     console.print(_table_of_scenarios(done), _table_of_mutants(caught))
     problems = [part for part in done if part.failure or part.error]
     missed = [(name, part) for name, part in caught if not part.failure]
@@ -63,7 +63,7 @@ def explore(
     for name, part in missed:
         console.print(f"\n[bold]not caught: {escape(name)}[/] {escape(part.error)}")
     console.print(
-        f"{sum(part.schedules for part in done):,} schedules, {len(problems)} failures; "
+        f"{sum(part.result.schedules for part in done):,} schedules, {len(problems)} failures; "
         f"{len(caught) - len(missed)} of {len(caught)} mutants caught; "
         f"{time.perf_counter() - started:.0f} s"
     )
@@ -88,14 +88,14 @@ def _table_of_scenarios(done: Sequence[workers.Done]) -> Table:
         parts = [part for part in done if part.task.scenario == name]
 
         def count(parts: Sequence[workers.Done]) -> str:
-            return f"{sum(part.schedules for part in parts):,}"
+            return f"{sum(part.result.schedules for part in parts):,}"
 
         table.add_row(
             name,
             count([part for part in parts if part.task.kind == workers.NO_FAULT]),
             count([part for part in parts if part.task.kind not in {"", workers.NO_FAULT}]),
             count([part for part in parts if part.task.seeds]),
-            str(max((part.longest for part in parts), default=0)),
+            str(max((part.result.longest for part in parts), default=0)),
             "no" if any(part.failure or part.error for part in parts) else "yes",
         )
     return table
@@ -108,7 +108,7 @@ def _table_of_mutants(caught: Sequence[tuple[str, workers.Done]]) -> Table:
     order = [mutant.name for mutant in mutants.MUTANTS]
     for name, part in sorted(caught, key=lambda entry: order.index(entry[0])):
         seen = shorten(part.failure.message, 100) if part.failure else "MISSED"
-        table.add_row(name, f"{part.schedules:,}", escape(seen))
+        table.add_row(name, f"{part.result.schedules:,}", escape(seen))
     return table
 
 

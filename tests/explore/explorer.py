@@ -58,6 +58,13 @@ class Result:
     longest: int = 0
     failure: Failure | None = None
 
+    def add(self, other: Result) -> None:
+        """Add the runs of another exploration."""
+        self.schedules += other.schedules
+        self.pruned += other.pruned
+        self.longest = max(self.longest, other.longest)
+        self.failure = other.failure
+
 
 @dataclass
 class _Node:

@@ -29,7 +29,7 @@ def test_schedules_without_a_fault_and_some_random_ones_are_clean():
     for part in done:
         assert not part.error, part.error
         assert part.failure is None, f"{part.task.scenario}\n{part.failure}"
-        assert part.schedules > 0
+        assert part.result.schedules > 0
     assert len(done) == len(tasks)
 
 
@@ -43,14 +43,16 @@ def test_every_schedule_with_a_fault_is_clean_in_the_most_dangerous_scenarios():
     for part in workers.run(tasks, PROCESSES):
         assert not part.error, part.error
         assert part.failure is None, f"{part.task.scenario}\n{part.failure}"
-        assert part.schedules > 1
+        assert part.result.schedules > 1
 
 
 def test_mutants_are_caught():
     missed = []
     for name, done in workers.catch(MUTANTS, PROCESSES):
         if done.failure is None:
-            missed.append(f"{name}: {done.error or f'{done.schedules} schedules, all clean'}")
+            missed.append(
+                f"{name}: {done.error or f'{done.result.schedules} schedules, all clean'}"
+            )
         else:
             assert done.failure.trace
             assert done.failure.schedule

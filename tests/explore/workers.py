@@ -8,11 +8,10 @@ import multiprocessing
 import os
 import sys
 import tempfile
-import time
 import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
@@ -21,7 +20,7 @@ import boto3
 from local import ROOT
 from testing.handlers import function_names
 from tests.explore import mutants
-from tests.explore.explorer import Explorer, Failure
+from tests.explore.explorer import Explorer, Failure, Result
 from tests.explore.scenarios import SCENARIOS
 from tests.explore.world import Handlers, Step
 
@@ -56,25 +55,22 @@ class Task:
 
 @dataclass(frozen=True)
 class Done:
-    """The result of a task.
+    """A task that has ended.
 
     Attributes:
-        task: The task.
-        schedules: Number of distinct runs.
-        pruned: Runs that were stopped as repetitions.
-        longest: Most steps in a run.
-        seconds: Duration of the task.
-        failure: The first schedule that broke an invariant.
+        task: The task; for a mutant the last one.
+        result: The result; for a mutant of all its tasks.
         error: An error of the exploration itself.
     """
 
     task: Task
-    schedules: int = 0
-    pruned: int = 0
-    longest: int = 0
-    seconds: float = 0.0
-    failure: Failure | None = None
+    result: Result = field(default_factory=Result)
     error: str = ""
+
+    @property
+    def failure(self) -> Failure | None:
+        """The first schedule that broke an invariant."""
+        return self.result.failure
 
 
 def tasks_of(scenario: str, most: int | None = None) -> list[Task]:
@@ -139,81 +135,54 @@ def _load(root: Path, name: str) -> ModuleType:
     return module
 
 
-# From here on the clocks of this process are virtual.
-_now = time.perf_counter
-
-
 def _explore(task: Task) -> Done:
-    started = _now()
     try:
-        found = explore(task)
+        return Done(task, explore(task))
     except Exception:
         return Done(task, error=traceback.format_exc())
-    return Done(
-        task,
-        **{name: getattr(found, name) for name in ("schedules", "pruned", "longest", "failure")},
-        seconds=_now() - started,
-    )
 
 
-def explore(task: Task) -> Done:
-    """Run a task in this process."""
-    scenario = SCENARIOS[task.scenario]
+def explore(task: Task) -> Result:
+    """Run a task in this process until a schedule breaks an invariant."""
+    scenario, total = SCENARIOS[task.scenario], Result()
     has_clocks = scenario.faults is None or CLOCKS in scenario.faults
+    for seed in task.seeds:
+        clocks = ({}, *_WRONG_CLOCKS)[seed % 5] if has_clocks else {}
+        explorer = Explorer(handlers(), scenario, rivals=3, faults=2, clocks=clocks)
+        total.add(explorer.at_random(seed))
+        if total.failure is not None:
+            return total
     if task.seeds:
-        longest = 0
-        for count, seed in enumerate(task.seeds, 1):
-            clocks = ({}, *_WRONG_CLOCKS)[seed % 5] if has_clocks else {}
-            explorer = Explorer(handlers(), scenario, rivals=3, faults=2, clocks=clocks)
-            result = explorer.at_random(seed)
-            longest = max(longest, result.longest)
-            if result.failure is not None:
-                return Done(task, count, 0, longest, failure=result.failure)
-        return Done(task, len(task.seeds), 0, longest)
+        return total
 
     def is_first(step: Step) -> bool:
         action = step.choice.action.removesuffix("-back")
         return action == task.kind or (task.kind == "time" and not step.choice.process)
 
-    total = Done(task)
     for clocks in _WRONG_CLOCKS if task.kind == CLOCKS else ({},):
         faults = 0 if task.kind in {NO_FAULT, CLOCKS} else 1
         explorer = Explorer(handlers(), scenario, 2, faults, clocks=clocks)
-        result = explorer.every(is_first, most=task.most)
-        total = replace(
-            total,
-            schedules=total.schedules + result.schedules,
-            pruned=total.pruned + result.pruned,
-            longest=max(total.longest, result.longest),
-            failure=result.failure,
-        )
-        if result.failure is not None:
+        total.add(explorer.every(is_first, most=task.most))
+        if total.failure is not None:
             break
     return total
 
 
 def _catch(name: str) -> tuple[str, Done]:
     mutant = next(mutant for mutant in mutants.MUTANTS if mutant.name == name)
-    done = Done(Task(mutant.scenarios[0]))
-    schedules, started = 0, _now()
+    total, tasks = Result(), [task for each in mutant.scenarios for task in tasks_of(each)]
+    tasks.sort(key=lambda task: (mutant.scenarios.index(task.scenario), task.kind != mutant.kind))
     try:
         with tempfile.TemporaryDirectory() as folder:
             mutants.tree(Path(folder), mutant)
             handlers(Path(folder))
-            for scenario in mutant.scenarios:
-                tasks = tasks_of(scenario)
-                for task in sorted(tasks, key=lambda task: task.kind != mutant.kind):
-                    done = _explore(task)
-                    schedules += done.schedules
-                    if done.failure is not None or done.error:
-                        break
-                if done.failure is not None or done.error:
+            for task in tasks:
+                total.add(explore(task))
+                if total.failure is not None:
                     break
     except Exception:
-        done = Done(done.task, error=traceback.format_exc())
-    return name, Done(
-        done.task, schedules, 0, done.longest, _now() - started, done.failure, done.error
-    )
+        return name, Done(tasks[0], total, traceback.format_exc())
+    return name, Done(task, total)
 
 
 def replay(
