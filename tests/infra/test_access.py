@@ -19,6 +19,7 @@ What needs no permission, and so has no line:
 """
 
 import copy
+import itertools
 import json
 from collections import defaultdict
 
@@ -26,73 +27,44 @@ import pytest
 
 from tests.support.template import synthesise
 
-# Who | may do what | to what | and what says so. Several actions or targets of one line are separated by spaces.
+# Who | may do what | to what | and what says so. Actions are separated by spaces, several who and what by commas.
 ACCESS = """
-lambda.amazonaws.com     | sts:AssumeRole          | PlaceOrdersRole         | trust policy
-lambda.amazonaws.com     | sts:AssumeRole          | AdjustStockRole         | trust policy
-lambda.amazonaws.com     | sts:AssumeRole          | ChangeOrdersRole        | trust policy
-lambda.amazonaws.com     | sts:AssumeRole          | ManageProductsRole      | trust policy
-lambda.amazonaws.com     | sts:AssumeRole          | CountStockRole          | trust policy
-lambda.amazonaws.com     | sts:AssumeRole          | SweepRole               | trust policy
-lambda.amazonaws.com     | sts:AssumeRole          | PublishEventsRole       | trust policy
-lambda.amazonaws.com     | sts:AssumeRole          | ApiRole                 | trust policy
+lambda.amazonaws.com     | sts:AssumeRole          | the role of every function | trust policy
 # The HTTP API. A route without AWS_IAM or JWT would be open to everybody.
-everybody with a signature  | execute-api:Invoke   | GET /orders             | route to Api live
-everybody with a signature  | execute-api:Invoke   | POST /orders            | route to Api live
-everybody with a signature  | execute-api:Invoke   | GET /orders/{orderId}   | route to Api live
-everybody with a signature  | execute-api:Invoke   | POST /orders/{orderId}/confirm | route to Api live
-everybody with a signature  | execute-api:Invoke   | POST /orders/{orderId}/extend  | route to Api live
-everybody with a signature  | execute-api:Invoke   | POST /orders/{orderId}/fulfil  | route to Api live
-everybody with a signature  | execute-api:Invoke   | POST /orders/{orderId}/cancel  | route to Api live
-everybody with a signature  | execute-api:Invoke   | POST /orders/{orderId}/returns | route to Api live
-everybody with a signature  | execute-api:Invoke   | GET /products                  | route to Api live
-everybody with a signature  | execute-api:Invoke   | GET /products/{productId}      | route to Api live
-everybody with a signature  | execute-api:Invoke   | POST /products | route to ManageProducts live
-everybody with a signature  | execute-api:Invoke   | PATCH /products/{productId} | route to ManageProducts live
-everybody with a signature  | execute-api:Invoke   | DELETE /products/{productId} | route to ManageProducts live
-everybody with a signature  | execute-api:Invoke   | POST /products/{productId}/discontinue | route to ManageProducts live
-everybody with a signature  | execute-api:Invoke   | POST /products/{productId}/list-again | route to ManageProducts live
-everybody with a signature  | execute-api:Invoke   | GET /products/{productId}/adjustments | route to Api live
-everybody with a signature  | execute-api:Invoke   | POST /products/{productId}/adjustments | route to AdjustStock live
-everybody with a signature  | execute-api:Invoke   | GET /products/{productId}/history | route to Api live
-everybody with a signature  | execute-api:Invoke   | GET /stock | route to Api live
-everybody with a signature  | execute-api:Invoke   | GET /stock/{productId} | route to Api live
-everybody with a signature  | execute-api:Invoke   | POST /counts | route to CountStock live
-apigateway.amazonaws.com | lambda:InvokeFunction   | Api live                | permission, for routes of ApiHttpApi
-apigateway.amazonaws.com | lambda:InvokeFunction   | ManageProducts live     | permission, for routes of ApiHttpApi
-apigateway.amazonaws.com | lambda:InvokeFunction   | AdjustStock live        | permission, for routes of ApiHttpApi
-apigateway.amazonaws.com | lambda:InvokeFunction   | CountStock live         | permission, for routes of ApiHttpApi
+everybody with a signature | execute-api:Invoke | GET /orders, POST /orders, GET /orders/{orderId} | route to Api live
+everybody with a signature | execute-api:Invoke | POST /orders/{orderId}/confirm, POST /orders/{orderId}/extend, POST /orders/{orderId}/fulfil | route to Api live
+everybody with a signature | execute-api:Invoke | POST /orders/{orderId}/cancel, POST /orders/{orderId}/returns, GET /products | route to Api live
+everybody with a signature | execute-api:Invoke | GET /products/{productId}, GET /products/{productId}/adjustments, GET /products/{productId}/history | route to Api live
+everybody with a signature | execute-api:Invoke | GET /stock, GET /stock/{productId} | route to Api live
+everybody with a signature | execute-api:Invoke | POST /products, PATCH /products/{productId}, DELETE /products/{productId} | route to ManageProducts live
+everybody with a signature | execute-api:Invoke | POST /products/{productId}/discontinue, POST /products/{productId}/list-again | route to ManageProducts live
+everybody with a signature | execute-api:Invoke | POST /products/{productId}/adjustments | route to AdjustStock live
+everybody with a signature | execute-api:Invoke | POST /counts | route to CountStock live
+apigateway.amazonaws.com | lambda:InvokeFunction | Api live, ManageProducts live, AdjustStock live, CountStock live | permission, for routes of ApiHttpApi
 ApiHttpApi               | logs to                 | ApiAccessLog            | stage $default
-Api                      | dynamodb:Query          | byUser                  | role
-Api                      | dynamodb:Query          | byToFulfil              | role
+Api                      | dynamodb:Query          | byUser, byToFulfil      | role
 Api                      | sqs:SendMessage         | OrderQueue              | role
 # docs.aws.amazon.com/scheduler/latest/UserGuide/cross-service-confused-deputy-prevention.html
 scheduler.amazonaws.com  | sts:AssumeRole          | SweepScheduleRole       | trust policy, for this account
 SweepSchedule            | lambda:InvokeFunction   | Sweep live              | role
 SweepSchedule            | invokes                 | Sweep live              | schedule, as SweepScheduleRole
 # Lambda polls with the role of the function: docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html
-OrderQueue               | feeds                   | PlaceOrders live        | event source mapping
-OrderQueueFifo           | feeds                   | PlaceOrders live        | event source mapping
+OrderQueue, OrderQueueFifo | feeds                 | PlaceOrders live        | event source mapping
 StockQueue               | feeds                   | AdjustStock live        | event source mapping
 CatalogueQueue           | feeds                   | ManageProducts live     | event source mapping
-OrderCommandQueue        | feeds                   | ChangeOrders live       | event source mapping
-ExpiryQueue              | feeds                   | ChangeOrders live       | event source mapping
+OrderCommandQueue, ExpiryQueue | feeds             | ChangeOrders live       | event source mapping
 # Where messages may be early, one that has waited for long is sent again.
-PlaceOrders              | CONSUME                 | OrderQueue              | role
-PlaceOrders              | CONSUME                 | OrderQueueFifo          | role
+PlaceOrders              | CONSUME                 | OrderQueue, OrderQueueFifo | role
 AdjustStock              | CONSUME sqs:SendMessage | StockQueue              | role
 ManageProducts           | CONSUME sqs:SendMessage | CatalogueQueue          | role
 ChangeOrders             | CONSUME sqs:SendMessage | OrderCommandQueue       | role
 ChangeOrders             | CONSUME                 | ExpiryQueue             | role
 # docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-eventsourcemapping.html
-Orders stream            | feeds                   | PublishEvents live      | event source mapping
-Products stream          | feeds                   | PublishEvents live      | event source mapping
-PublishEvents            | READ_STREAM             | Orders stream           | role
-PublishEvents            | READ_STREAM             | Products stream         | role
+Orders stream, Products stream | feeds             | PublishEvents live      | event source mapping
+PublishEvents            | READ_STREAM             | Orders stream, Products stream | role
 PublishEvents            | events:PutEvents        | EventBus                | role
 # What a stream gives up, and what the function cannot publish.
-Orders stream            | gives up                | UndeliverableEventsQueue    | destination on failure
-Products stream          | gives up                | UndeliverableEventsQueue    | destination on failure
+Orders stream, Products stream | gives up          | UndeliverableEventsQueue    | destination on failure
 PublishEvents            | sqs:SendMessage         | UndeliverableEventsQueue    | role
 # What SQS has delivered too often.
 OrderQueue               | moves dead letters      | OrderDeadLetterQueue        | redrive policy
@@ -102,61 +74,37 @@ CatalogueQueue           | moves dead letters      | CatalogueDeadLetterQueue   
 OrderCommandQueue        | moves dead letters      | OrderCommandDeadLetterQueue | redrive policy
 ExpiryQueue              | moves dead letters      | ExpiryDeadLetterQueue       | redrive policy
 # What a handler knows to be poison.
-PlaceOrders              | sqs:SendMessage         | OrderDeadLetterQueue        | role
-PlaceOrders              | sqs:SendMessage         | OrderFifoDeadLetterQueue    | role
+PlaceOrders              | sqs:SendMessage         | OrderDeadLetterQueue, OrderFifoDeadLetterQueue | role
 AdjustStock              | sqs:SendMessage         | StockDeadLetterQueue        | role
 ManageProducts           | sqs:SendMessage         | CatalogueDeadLetterQueue    | role
-ChangeOrders             | sqs:SendMessage         | OrderCommandDeadLetterQueue | role
-ChangeOrders             | sqs:SendMessage         | ExpiryDeadLetterQueue       | role
+ChangeOrders             | sqs:SendMessage         | OrderCommandDeadLetterQueue, ExpiryDeadLetterQueue | role
 # Holds that are about to end.
 Sweep                    | dynamodb:Query          | byExpiry                    | role
 Sweep                    | sqs:GetQueueAttributes sqs:SendMessage | ExpiryQueue  | role
 # DynamoDB asks for the actions within a transaction one by one.
 # docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis-iam.html
-PlaceOrders    | dynamodb:BatchGetItem dynamodb:UpdateItem                                      | Products         | role
-PlaceOrders    | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:UpdateItem    | Orders           | role
-PlaceOrders    | USE_LANES                                                                      | Allotments       | role
-AdjustStock    | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:UpdateItem                     | Products         | role
+PlaceOrders, ChangeOrders | dynamodb:BatchGetItem dynamodb:UpdateItem | Products | role
+PlaceOrders, ChangeOrders | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:UpdateItem | Orders | role
+AdjustStock, CountStock | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:UpdateItem | Products | role
 AdjustStock    | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem                        | StockAdjustments | role
-AdjustStock    | USE_LANES                                                                      | Allotments       | role
-ChangeOrders   | USE_LANES                                                                      | Allotments       | role
-ChangeOrders   | dynamodb:BatchGetItem dynamodb:UpdateItem                                      | Products         | role
-ChangeOrders   | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:UpdateItem    | Orders           | role
+PlaceOrders, AdjustStock, ChangeOrders, ManageProducts, CountStock | USE_LANES | Allotments | role
 Api            | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:Scan dynamodb:UpdateItem        | Products         | role
 Api            | dynamodb:Query                                                                 | StockAdjustments | role
 Api            | USE_LANES dynamodb:GetItem                                                     | Allotments       | role
 Api            | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:Scan dynamodb:UpdateItem | Orders | role
 ManageProducts | dynamodb:BatchGetItem CHANGE_ROWS                                              | Products         | role
 ManageProducts | dynamodb:PutItem                                                               | StockAdjustments | role
-ManageProducts | USE_LANES                                                                      | Allotments       | role
-CountStock     | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:UpdateItem                     | Products         | role
 CountStock     | dynamodb:GetItem dynamodb:PutItem                                              | StockAdjustments | role
-CountStock     | USE_LANES                                                                      | Allotments       | role
 # GetItem, Scan and PutEvents: with the setting stockEvents.
 Sweep          | dynamodb:BatchGetItem dynamodb:DescribeTable dynamodb:GetItem dynamodb:Scan dynamodb:UpdateItem | Products | role
 Sweep          | USE_LANES dynamodb:GetItem                                                     | Allotments       | role
 Sweep          | events:PutEvents                                                               | EventBus         | role
 # Whether the streams are read.
 Sweep                    | dynamodb:DescribeTable  | Orders                  | role
-Sweep                    | lambda:GetEventSourceMapping | mapping of Orders stream   | role
-Sweep                    | lambda:GetEventSourceMapping | mapping of Products stream | role
+Sweep | lambda:GetEventSourceMapping | mapping of Orders stream, mapping of Products stream | role
 # Lambda writes the log with the role of the function. The group exists, so nobody need create it.
-PlaceOrders              | WRITE_LOG               | PlaceOrdersLogs         | role
-AdjustStock              | WRITE_LOG               | AdjustStockLogs         | role
-ChangeOrders             | WRITE_LOG               | ChangeOrdersLogs        | role
-ManageProducts           | WRITE_LOG               | ManageProductsLogs      | role
-CountStock               | WRITE_LOG               | CountStockLogs          | role
-Sweep                    | WRITE_LOG               | SweepLogs               | role
-PublishEvents            | WRITE_LOG               | PublishEventsLogs       | role
-Api                      | WRITE_LOG               | ApiLogs                 | role
-PlaceOrders              | logs to                 | PlaceOrdersLogs         | logging configuration
-AdjustStock              | logs to                 | AdjustStockLogs         | logging configuration
-ChangeOrders             | logs to                 | ChangeOrdersLogs        | logging configuration
-ManageProducts           | logs to                 | ManageProductsLogs      | logging configuration
-CountStock               | logs to                 | CountStockLogs          | logging configuration
-Sweep                    | logs to                 | SweepLogs               | logging configuration
-PublishEvents            | logs to                 | PublishEventsLogs       | logging configuration
-Api                      | logs to                 | ApiLogs                 | logging configuration
+every function           | WRITE_LOG               | its log                 | role
+every function           | logs to                 | its log                 | logging configuration
 # X-Ray has no resources to name. docs.aws.amazon.com/service-authorization/latest/reference/list_awsx-ray.html
 every function           | TRACE                   | *                       | role
 every function           | traces with             | X-Ray                   | tracing configuration
@@ -173,8 +121,7 @@ DynamoDB                 | encrypts                | every table             | t
 DynamoDB                 | maintains byUser        | Orders                  | global secondary index
 DynamoDB                 | maintains byExpiry      | Orders                  | global secondary index
 DynamoDB                 | maintains byToFulfil    | Orders                  | global secondary index
-DynamoDB                 | maintains a stream      | Orders                  | stream specification
-DynamoDB                 | maintains a stream      | Products                | stream specification
+DynamoDB                 | maintains a stream      | Orders, Products        | stream specification
 """
 
 SHORT = {
@@ -205,6 +152,7 @@ EVERY = {
     "AWS::CloudWatch::Alarm": "every alarm",
     "AWS::DynamoDB::GlobalTable": "every table",
     "AWS::IAM::Role": "every role",
+    "the roles of functions": "the role of every function",
     "AWS::Lambda::Function": "every function",
     "AWS::SQS::Queue": "every queue",
 }
@@ -215,7 +163,8 @@ def expected():
     for line in lines:
         who, what, target, why = (" ".join(cell.split()) for cell in line.split("|"))
         actions = " ".join(SHORT.get(word, word) for word in what.split())
-        yield who, " ".join(sorted(actions.split())), target, why
+        for one, other in itertools.product(who.split(", "), target.split(", ")):
+            yield one, " ".join(sorted(actions.split())), other, why
 
 
 def a_list(value):
@@ -256,6 +205,7 @@ class Access:
         return value if isinstance(value, str) else json.dumps(value)
 
     def add(self, who, what, target, why):
+        target = "its log" if target == f"{who}Logs" else target
         self.found.add((who, " ".join(sorted(what.split())), target, why))
 
     def statements(self, role, properties, why):
@@ -436,6 +386,8 @@ class Access:
         names = defaultdict(set)
         for id_, resource in self.resources.items():
             names[resource["Type"]].add(self.name(id_))
+            if resource["Type"] == "AWS::Lambda::Function":
+                names["the roles of functions"].add(f"{self.name(id_)}Role")
         for kind, every in EVERY.items():
             for column in (0, 2):
                 groups = defaultdict(set)

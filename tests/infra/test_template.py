@@ -78,7 +78,8 @@ def test_tables_have_the_keys_of_the_contract_and_are_protected(dev, prod, table
         assert recovery["PointInTimeRecoveryEnabled"] is True
         assert replica["DeletionProtectionEnabled"] is protected
         # CloudFormation cannot delete a table that is protected, so a rollback of its creation leaves it.
-        assert resource["DeletionPolicy"] == ("Retain" if protected else "Delete")
+        kept = "Retain" if protected else "Delete"
+        assert (resource["DeletionPolicy"], resource["UpdateReplacePolicy"]) == (kept, kept)
         assert "WarmThroughput" not in properties
 
 
@@ -607,8 +608,15 @@ def without_the_stage(template, stage):
     return sorted(re.sub(rf"\b{stage}\b", "STAGE", text).splitlines())
 
 
+@pytest.mark.aws(
+    "CloudFormation does not delete a stack with termination protection, nor the rest of one "
+    "whose creation failed.",
+    "https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/using-cfn-protect-stacks.html",
+)
 def test_a_stage_that_is_production_is_protected_as_prod_is(live, template_of_live, prod):
     assert live.termination_protection
+    assert shared_stack_of("prod").termination_protection
+    assert not shared_stack_of("dev").termination_protection
     assert without_the_stage(template_of_live, LONGEST) == without_the_stage(prod, "prod")
 
 
