@@ -36,7 +36,7 @@ from local.endpoint import embedded_environment
 from operations.errors import UserError
 from operations.lanes import pages_of
 from testing.handlers import FakeContext
-from testing.tables import create_keyed_table, create_table
+from testing.tables import create_table, creation
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -199,7 +199,7 @@ class Engine:
             create_table(self._dynamodb, table, names[variable])
         for variable, key in contender.tables.items():
             names[variable] = f"{variable}-{run}"
-            create_keyed_table(self._dynamodb, names[variable], [key])
+            self._dynamodb.create_table(**creation(names[variable], [key]))
         return names
 
     def _fill(self, table: str, workload: Workload) -> None:

@@ -22,7 +22,7 @@ from operations.aws import Aws
 from operations.dead_letters import peek_dead_letters
 from operations.errors import UserError
 from testing.handlers import FakeContext, function_names, load_handler
-from testing.tables import make_stack
+from testing.tables import FEEDS, UNDELIVERABLE, make_stack, queue_settings, settings
 
 FED_BY = {
     "OrderQueue": "place_orders",
@@ -146,16 +146,14 @@ def invoke_in_process(name: str, event: Any) -> Invocation:
     from moto import mock_aws  # noqa: PLC0415 - slow to import, and needed here only
 
     with _clean_environment(), mock_aws(), contextlib.redirect_stdout(io.StringIO()) as logs:
-        os.environ.update(make_stack(catalogue()))
+        urls = make_stack(catalogue())
+        os.environ.update(settings(urls) | queue_settings(name, urls))
         handler = load_handler(name)
         answer = handler.lambda_handler(event, FakeContext(name))
         dead_letters = [
             f"{dead_letter.code}: {dead_letter.message}"
-            for variable in (
-                *("DEAD_LETTER_QUEUE_URL", "FIFO_DEAD_LETTER_QUEUE_URL"),
-                "UNDELIVERABLE_EVENTS_QUEUE_URL",
-            )
-            for dead_letter in peek_dead_letters(boto3.client("sqs"), os.environ[variable], 100)
+            for queue in (*(feed.dead_letters for feed in FEEDS.values()), UNDELIVERABLE)
+            for dead_letter in peek_dead_letters(boto3.client("sqs"), urls[queue], 100)
         ]
     return Invocation(answer, logs.getvalue(), dead_letters)
 

@@ -2,6 +2,7 @@
 
 import importlib.util
 import sys
+import time
 import uuid
 from pathlib import Path
 from types import ModuleType
@@ -29,7 +30,7 @@ def load_handler(name: str) -> ModuleType:
 
 
 class FakeContext:
-    """The context object that Lambda passes to a handler."""
+    """The context object that Lambda passes to a handler. Its time passes as that of the process does."""
 
     def __init__(self, name: str, seconds: float = 30.0) -> None:
         self.function_name = name
@@ -37,8 +38,8 @@ class FakeContext:
         self.memory_limit_in_mb = 1024
         self.invoked_function_arn = f"arn:aws:lambda:us-east-1:123456789012:function:{name}"
         self.aws_request_id = str(uuid.uuid4())
-        self._milliseconds = int(seconds * 1000)
+        self._ends = time.monotonic() + seconds
 
     def get_remaining_time_in_millis(self) -> int:
         """Milliseconds left."""
-        return self._milliseconds
+        return round((self._ends - time.monotonic()) * 1000)

@@ -12,6 +12,7 @@ from botocore.exceptions import ClientError
 from inventory_orders.clock import timestamp
 from inventory_orders.store.rows import encode
 from testing.clocks import FakeClock
+from testing.simulated_aws import ManualClock
 
 MEGABYTE = 1_000_000
 """The entries of a call of PutEvents are smaller: docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutEvents.html"""
@@ -84,7 +85,7 @@ class FakeBridge:
     """
 
     def __init__(
-        self, clock: FakeClock, judge: Callable[[str, str], Answer] = lambda *_: None
+        self, clock: FakeClock | ManualClock, judge: Callable[[str, str], Answer] = lambda *_: None
     ) -> None:
         self.clock = clock
         self.judge = judge

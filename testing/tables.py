@@ -1,9 +1,9 @@
-"""The service's tables and queues, made on whatever implementation of AWS the clients of this process talk to."""
+"""The service's tables and queues, and how they are made on any implementation of AWS."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import boto3
 
@@ -15,72 +15,109 @@ from inventory_orders.store.tables import INDEXES, KEYS, Index, Table
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
-    from mypy_boto3_dynamodb.type_defs import KeySchemaElementTypeDef
+
+NAMES = {table: table.value for table in Table}
+"""The tables' names wherever no stack names them."""
 
 
-def make_stack(products: Iterable[NewProduct]) -> Mapping[str, str]:
-    """Make the tables and queues, list products, and return the handlers' environment."""
-    make_tables(products)
-    return make_queues()
+class Feed(NamedTuple):
+    """A queue, and the function that it feeds.
+
+    Attributes:
+        queue: Its name, which begins as that in a stack's outputs does.
+        dead_letters: The name of its dead-letter queue.
+        function: The function's name.
+        prefix: How the names of the function's environment variables begin.
+    """
+
+    queue: str
+    dead_letters: str
+    function: str
+    prefix: str = ""
 
 
-def make_tables(products: Iterable[NewProduct] = ()) -> None:
-    """Make the tables, and list products."""
-    dynamodb = boto3.client("dynamodb")
-    for table in Table:
-        create_table(dynamodb, table, table.value)
-    shop = ProductCatalogue(
-        RetryingClient(Store(dynamodb, {table: table.value for table in Table}))
-    )
-    for product in products:
-        shop.create(product)
+FEEDS = {
+    "Order": Feed("OrderQueue", "OrderDeadLetterQueue", "place_orders"),
+    "OrderFifo": Feed(
+        "OrderQueueFifo.fifo", "OrderFifoDeadLetterQueue.fifo", "place_orders", "FIFO_"
+    ),
+    "Stock": Feed("StockQueue", "StockDeadLetterQueue", "adjust_stock"),
+    "Catalogue": Feed("CatalogueQueue", "CatalogueDeadLetterQueue", "manage_products"),
+    "OrderCommand": Feed("OrderCommandQueue", "OrderCommandDeadLetterQueue", "change_orders"),
+    "Expiry": Feed("ExpiryQueue", "ExpiryDeadLetterQueue", "change_orders", "EXPIRY_"),
+}
+UNDELIVERABLE = "UndeliverableEventsQueue"
+QUEUES = (
+    *(name for feed in FEEDS.values() for name in (feed.queue, feed.dead_letters)),
+    UNDELIVERABLE,
+)
+"""The names of all queues."""
 
 
-def make_queues() -> Mapping[str, str]:
-    """Make the queues and the bus, and return the handlers' environment."""
-    sqs = boto3.client("sqs")
-    environment = {
-        **{f"{table.name}_TABLE_NAME": table.value for table in Table},
+def settings(url_of: Mapping[str, str]) -> dict[str, str]:
+    """The environment variables that all functions share.
+
+    Args:
+        url_of: The URL of each queue, by name.
+    """
+    return {
+        **{f"{table.name}_TABLE_NAME": name for table, name in NAMES.items()},
         "POWERTOOLS_SERVICE_NAME": "inventory-orders-local",
         "SHOW_STOCK": "numbers",
         "LANES": "2",
         "HOLD_GRACE_SECONDS": "60",
+        "EVENT_BUS_NAME": "Bus",
+        "ORDER_QUEUE_URL": url_of["OrderQueue"],
+        "UNDELIVERABLE_EVENTS_QUEUE_URL": url_of[UNDELIVERABLE],
     }
-    for variable, name in {
-        "QUEUE_URL": "Queue",
-        "DEAD_LETTER_QUEUE_URL": "DeadLetterQueue",
-        "FIFO_QUEUE_URL": "Queue.fifo",
-        "FIFO_DEAD_LETTER_QUEUE_URL": "DeadLetterQueue.fifo",
-        "EXPIRY_QUEUE_URL": "ExpiryQueue",
-        "EXPIRY_DEAD_LETTER_QUEUE_URL": "ExpiryDeadLetterQueue",
-        "UNDELIVERABLE_EVENTS_QUEUE_URL": "UndeliverableEventsQueue",
-    }.items():
-        created = (
-            sqs.create_queue(
-                QueueName=name,
-                Attributes={"FifoQueue": "true", "ContentBasedDeduplication": "true"},
-            )
-            if name.endswith(".fifo")
-            else sqs.create_queue(QueueName=name)
-        )
-        environment[variable] = created["QueueUrl"]
+
+
+def queue_settings(function: str, url_of: Mapping[str, str]) -> dict[str, str]:
+    """The environment variables that tell a function of the queues that feed it."""
+    found = {}
+    for feed in FEEDS.values():
+        if function == feed.function or (function, feed.prefix) == ("sweep", "EXPIRY_"):
+            found[f"{feed.prefix}QUEUE_URL"] = url_of[feed.queue]
+            found[f"{feed.prefix}DEAD_LETTER_QUEUE_URL"] = url_of[feed.dead_letters]
+    return found
+
+
+def make_stack(products: Iterable[NewProduct]) -> dict[str, str]:
+    """Make tables, queues and bus, and list products. Returns the queues' URLs, by name."""
+    dynamodb = boto3.client("dynamodb")
+    for table, name in NAMES.items():
+        create_table(dynamodb, table, name)
+    catalogue = ProductCatalogue(RetryingClient(Store(dynamodb, NAMES)))
+    for product in products:
+        catalogue.create(product)
     boto3.client("events").create_event_bus(Name="Bus")
-    more = {"EVENT_BUS_NAME": "Bus", "ORDER_QUEUE_URL": environment["QUEUE_URL"]}
-    return environment | more
+    sqs = boto3.client("sqs")
+    urls = {}
+    for name in QUEUES:
+        fifo = {"FifoQueue": "true", "ContentBasedDeduplication": "true"}
+        attributes: Any = fifo if name.endswith(".fifo") else {}
+        urls[name] = sqs.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"]
+    return urls
 
 
 def create_table(dynamodb: DynamoDBClient, table: Table, name: str) -> None:
-    """Create a table of the service, with its keys and indexes."""
-    create_keyed_table(dynamodb, name, KEYS[table], INDEXES.get(table, ()))
+    """Create a table of the service."""
+    dynamodb.create_table(**creation(name, KEYS[table], INDEXES.get(table, ())))
 
 
-def create_keyed_table(
-    dynamodb: DynamoDBClient, name: str, keys: Sequence[str], indexes: Sequence[Index] = ()
-) -> None:
-    """Create a table with the keys, all of them texts, and the indexes that it is said to have."""
+def creation(name: str, keys: Sequence[str], indexes: Sequence[Index] = ()) -> Any:
+    """The request that creates a table with keys and indexes. All keys are texts."""
     attributes = dict.fromkeys([*keys, *(key for index in indexes for key in index.keys)])
-    of_indexes: Any = {
-        "GlobalSecondaryIndexes": [
+    request = {
+        "TableName": name,
+        "BillingMode": "PAY_PER_REQUEST",
+        "AttributeDefinitions": [
+            {"AttributeName": key, "AttributeType": "S"} for key in attributes
+        ],
+        "KeySchema": _key_schema(keys),
+    }
+    if indexes:
+        request["GlobalSecondaryIndexes"] = [
             {
                 "IndexName": index.name,
                 "KeySchema": _key_schema(index.keys),
@@ -90,17 +127,10 @@ def create_keyed_table(
             }
             for index in indexes
         ]
-    }
-    dynamodb.create_table(
-        TableName=name,
-        BillingMode="PAY_PER_REQUEST",
-        AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in attributes],
-        KeySchema=_key_schema(keys),
-        **(of_indexes if indexes else {}),
-    )
+    return request
 
 
-def _key_schema(keys: Sequence[str]) -> list[KeySchemaElementTypeDef]:
+def _key_schema(keys: Sequence[str]) -> list[dict[str, str]]:
     return [
         {"AttributeName": key, "KeyType": "RANGE" if number else "HASH"}
         for number, key in enumerate(keys)

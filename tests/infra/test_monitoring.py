@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -15,17 +14,17 @@ from inventory_orders.domain.allotments import DEPOT, PageKey
 from inventory_orders.domain.rejection import REASONS_OF_ORDERS
 from inventory_orders.engine.memory import Rivals
 from inventory_orders.errors import ThrottledError
-from inventory_orders.invocation import runtime
 from inventory_orders.publishing.bus import Bus, Refusal
 from inventory_orders.store.cancellations import CancellationReason, TransactionCancelledError
+from inventory_orders.store.tables import Table
 from local.dashboard.alarms import State, judge
 from local.dashboard.body import evaluate
 from local.dashboard.metrics import Metric, Samples, Window
+from local.sample_orders import catalogue
 from operations import emf
 from testing.events import order_body, sqs_event
-from testing.handlers import FakeContext, load_handler
+from testing.shop import open_shop
 from testing.streams import change, order_row
-from tests.support.tea_shop import new_process, tea_shop
 from tests.support.template import alarms_of, resources, synthesise
 
 SERVICE = "inventory-orders-dev"
@@ -120,18 +119,16 @@ def clock_that_skips_waits(monkeypatch):
 @pytest.fixture
 def emitted(monkeypatch, capsys, clock_that_skips_waits):
     """Collect the metrics that the handlers emit in all situations."""
-    with tea_shop():
+    with open_shop(catalogue()) as shop:
 
         def call(function, event):
-            handler = load_handler(function)
-            handler.logger.registered_handler.stream = sys.stdout
-            monkeypatch.setattr(handler.metrics.provider, "service", SERVICE)
-            return handler.lambda_handler(event, FakeContext(function))
+            monkeypatch.setattr(shop.handler(function).metrics.provider, "service", SERVICE)
+            return shop.invoke(function, event)
 
         change_products(call)
-        place_orders_among_rivals(call, monkeypatch)
-        sell_from_lanes(call, monkeypatch)
-        lead_orders_to_their_ends(call)
+        place_orders_among_rivals(shop, call, monkeypatch)
+        sell_from_lanes(shop, call, monkeypatch)
+        lead_orders_to_their_ends(shop, call)
         publish(call, monkeypatch)
         samples = list(emf.parse(capsys.readouterr().out.splitlines()))
     return {(sample.name, sample.dimensions) for sample in samples}
@@ -149,7 +146,7 @@ def change_products(call):
     call("count_stock", {"action": "acquire", "productId": "tea-hojicha", "seconds": 15})
 
 
-def place_orders_among_rivals(call, monkeypatch):
+def place_orders_among_rivals(shop, call, monkeypatch):
     """Each has another answer, and the first attempts to write fail."""
     orders = [
         order_body("placed", {TEA: 40}),
@@ -158,7 +155,7 @@ def place_orders_among_rivals(call, monkeypatch):
         order_body("unknown", {"nothing": 1}),
         order_body("discontinued", {"gone": 1}),
     ]
-    store = runtime.process().store
+    store = shop.process("place_orders").store
     write = store.write
     failures = [
         ThrottledError("ThrottlingException", "slow down"),
@@ -175,20 +172,19 @@ def place_orders_among_rivals(call, monkeypatch):
     call("place_orders", sqs_event(order_body("low", {TEA: 1})))
 
 
-def sell_from_lanes(call, monkeypatch):
+def sell_from_lanes(shop, call, monkeypatch):
     """One has too few units, and one of the pages is corrupt."""
     monkeypatch.setattr(Rivals, "are_met_on", lambda *_: True)
     for number, quantity in enumerate((1, 1, 50)):
         lent = order_body(f"lent-{number}", {"tea-dragonwell": quantity})
         call("place_orders", sqs_event(lent))
     # A new process remembers nothing of the pages and of the demand.
-    new_process()
-    corrupt = {"page": {"S": str(PageKey.of(DEPOT, "tea-hibiscus"))}}
-    runtime.process().store._client.put_item(TableName="Allotments", Item=corrupt)
+    shop.restart()
+    shop.edit(Table.ALLOTMENTS, str(PageKey.of(DEPOT, "tea-hibiscus")))
     call("place_orders", sqs_event(order_body("held-up", {"tea-hibiscus": 1})))
 
 
-def lead_orders_to_their_ends(call):
+def lead_orders_to_their_ends(shop, call):
     """One comes back, one is cancelled and then paid, and one expires."""
     for order_id in ("returned", "cancelled", "expired"):
         call("place_orders", order_body(order_id, {TEA: 1}) | {"holdSeconds": 60})
@@ -200,12 +196,7 @@ def lead_orders_to_their_ends(call):
     items = [{"productId": TEA, "quantity": 1}]
     came_back = {"stepId": "r", "items": items, "restock": True}
     call("change_orders", {"action": "return", "orderId": "returned", **came_back})
-    runtime.process().store._client.update_item(
-        TableName="Orders",
-        Key={"orderId": {"S": "expired"}},
-        UpdateExpression="SET expiresAt = :then",
-        ExpressionAttributeValues={":then": {"S": _time(1)}},
-    )
+    shop.edit(Table.ORDERS, "expired", expiresAt={"S": _time(1)})
     call("change_orders", sqs_event({"orderId": "expired"}, queue="ExpiryQueue"))
 
 

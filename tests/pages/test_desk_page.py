@@ -6,7 +6,6 @@ from contextlib import contextmanager
 
 import pytest
 
-from inventory_orders.store.tables import Table
 from local.desk.trial import Trial
 from operations.http_api import Reply
 from tests.support.desk import TOKEN, desk_of_shop
@@ -24,7 +23,7 @@ def desk_for(page, **how):
 
 
 @pytest.fixture
-def shop(page):
+def desk(page):
     with desk_for(page) as desk:
         yield desk
 
@@ -37,11 +36,11 @@ def failing(chromium):
     opened.close()
 
 
-def place(shop, order_id, *, paid=True):
+def place(desk, order_id, *, paid=True):
     lines = [{"productId": TEA, "quantity": 3}]
-    shop.place({"orderId": order_id, "userId": "auth0:anna", "items": lines})
+    desk.place({"orderId": order_id, "userId": "auth0:anna", "items": lines})
     if paid:
-        shop.command("ChangeOrders", action="confirm", orderId=order_id)
+        desk.command("ChangeOrders", action="confirm", orderId=order_id)
 
 
 def title(page, text):
@@ -52,12 +51,12 @@ def said(page, text):
     page.get_by_role("status").get_by_text(text).wait_for()
 
 
-def test_a_day_at_the_desk(page, shop):
-    before = shop.stock(TEA)
-    place(shop, "o-1")
-    place(shop, "o-2")
-    letter = shop.dead_letter("StockDeadLetterQueueUrl", json.dumps(BELOW_FLOOR), "BELOW_FLOOR")
-    page.goto(shop.address())
+def test_a_day_at_the_desk(page, desk):
+    before = desk.shop.stock(TEA)
+    place(desk, "o-1")
+    place(desk, "o-2")
+    letter = desk.dead_letter("StockDeadLetterQueueUrl", json.dumps(BELOW_FLOOR), "BELOW_FLOOR")
+    page.goto(desk.address())
     title(page, "Products")
     assert TOKEN not in page.url
     page.get_by_text("Embedded AWS on this machine: account 123456789012").wait_for()
@@ -71,7 +70,7 @@ def test_a_day_at_the_desk(page, shop):
     page.get_by_label("Units that came in").fill("40")
     page.keyboard.press("Enter")
     said(page, f"Receive 40 {TEA}: done")
-    assert shop.stock(TEA) == before + 34
+    assert desk.shop.stock(TEA) == before + 34
     page.locator("#on-hand").get_by_text(str(before + 34)).wait_for()
     page.locator("#history canvas").wait_for()
     newest = page.locator("#history .list tbody tr").first.inner_text()
@@ -103,7 +102,7 @@ def test_a_day_at_the_desk(page, shop):
     page.get_by_label("Reason").fill("too small")
     page.get_by_role("button", name="Take back").click()
     said(page, f"Take back 1 {TEA} of order o-1: done")
-    assert shop.stock(TEA) == before + 35
+    assert desk.shop.stock(TEA) == before + 35
     page.get_by_role("cell", name="too small").wait_for()
     page.keyboard.press("/")
     page.keyboard.type("auth0:anna")
@@ -118,14 +117,14 @@ def test_a_day_at_the_desk(page, shop):
     page.get_by_role("button", name=f"Redrive {letter}").click()
     said(page, "sent to StockQueue")
     page.get_by_text("There are no dead letters.").wait_for()
-    assert shop.waiting("StockQueueUrl") == [json.dumps(BELOW_FLOOR)]
+    assert desk.shop.waiting("Stock") == [json.dumps(BELOW_FLOOR)]
 
 
-def test_what_fails_is_said_and_a_lost_answer_is_sent_again_under_the_same_id(failing, shop):
+def test_what_fails_is_said_and_a_lost_answer_is_sent_again_under_the_same_id(failing, desk):
     page = failing
-    before = shop.stock(TEA)
-    page.goto(shop.address())
-    page.goto(f"{shop.origin}/#/product/{TEA}")
+    before = desk.shop.stock(TEA)
+    page.goto(desk.address())
+    page.goto(f"{desk.origin}/#/product/{TEA}")
     page.get_by_label("Units, such as -2 or 5").fill("-1000")
     page.get_by_role("button", name="Adjust").click()
     page.get_by_role("alert").get_by_text("BELOW_FLOOR: ").wait_for()
@@ -144,30 +143,30 @@ def test_what_fails_is_said_and_a_lost_answer_is_sent_again_under_the_same_id(fa
     page.get_by_role("button", name="Receive").click()
     said(page, "done before, nothing changed")
     assert json.loads(lost[0])["done"]
-    assert shop.stock(TEA) == before + 5
+    assert desk.shop.stock(TEA) == before + 5
 
 
-def test_a_change_that_another_desk_made_is_shown_with_what_the_order_is_now(page, shop):
-    place(shop, "o-1", paid=False)
-    page.goto(shop.address())
-    page.goto(f"{shop.origin}/#/order/o-1")
+def test_a_change_that_another_desk_made_is_shown_with_what_the_order_is_now(page, desk):
+    place(desk, "o-1", paid=False)
+    page.goto(desk.address())
+    page.goto(f"{desk.origin}/#/order/o-1")
     confirm = page.get_by_role("button", name="Confirm o-1")
     confirm.wait_for()
     for action in ("confirm", "fulfil"):
-        shop.command("ChangeOrders", action=action, orderId="o-1")
+        desk.command("ChangeOrders", action=action, orderId="o-1")
     confirm.click()
     said(page, "Confirm order o-1: done before, nothing changed; the order is FULFILLED")
-    assert shop.row(Table.ORDERS, "orderId", "o-1")["status"] == {"S": "FULFILLED"}
+    assert desk.shop.status("o-1") == "FULFILLED"
 
 
 def test_in_production_each_change_asks_and_escape_is_a_no(page):
-    with desk_for(page, is_embedded=False, is_production=True) as shop:
-        place(shop, "o-1", paid=False)
-        page.goto(shop.address())
+    with desk_for(page, is_embedded=False, is_production=True) as desk:
+        place(desk, "o-1", paid=False)
+        page.goto(desk.address())
         page.get_by_text("PRODUCTION: account").wait_for()
         parts = page.get_by_role("navigation").get_by_role("link").all_inner_texts()
         assert parts == ["Products", "Orders", "Dead letters", "Lanes", "API"]
-        page.goto(f"{shop.origin}/#/order/o-1")
+        page.goto(f"{desk.origin}/#/order/o-1")
         confirm = page.get_by_role("button", name="Confirm o-1")
         confirm.click()
         dialog = page.get_by_role("dialog", name="In production")
@@ -175,16 +174,16 @@ def test_in_production_each_change_asks_and_escape_is_a_no(page):
         assert page.evaluate("document.activeElement.textContent") == "Go back"
         page.keyboard.press("Escape")
         dialog.wait_for(state="hidden")
-        assert shop.row(Table.ORDERS, "orderId", "o-1")["status"] == {"S": "PENDING"}
+        assert desk.shop.status("o-1") == "PENDING"
         confirm.click()
         dialog.get_by_role("button", name="Yes, do it").press("Enter")
         said(page, "Confirm order o-1: done")
-        assert shop.row(Table.ORDERS, "orderId", "o-1")["status"] == {"S": "CONFIRMED"}
+        assert desk.shop.status("o-1") == "CONFIRMED"
 
 
-def test_a_dead_letter_is_deleted_only_after_a_yes(page, shop):
-    letter = shop.dead_letter("OrderDeadLetterQueueUrl", "no order", "INVALID_JSON")
-    page.goto(shop.address())
+def test_a_dead_letter_is_deleted_only_after_a_yes(page, desk):
+    letter = desk.dead_letter("OrderDeadLetterQueueUrl", "no order", "INVALID_JSON")
+    page.goto(desk.address())
     page.get_by_role("link", name="Dead letters").click()
     delete = page.get_by_role("button", name=f"Delete {letter}")
     delete.click()
@@ -192,11 +191,11 @@ def test_a_dead_letter_is_deleted_only_after_a_yes(page, shop):
     delete.click()
     page.get_by_role("button", name="Yes, do it").click()
     page.get_by_text("There are no dead letters.").wait_for()
-    assert shop.waiting("OrderDeadLetterQueueUrl") == []
+    assert desk.shop.waiting("OrderDeadLetter") == []
 
 
-def test_a_product_is_listed_limited_and_taken_off_sale(page, shop):
-    page.goto(shop.address())
+def test_a_product_is_listed_limited_and_taken_off_sale(page, desk):
+    page.goto(desk.address())
     page.get_by_text("List a new product").click()
     page.get_by_label("Product id").fill("mug")
     page.get_by_label("Units in stock").fill("5")
@@ -215,22 +214,22 @@ def test_a_product_is_listed_limited_and_taken_off_sale(page, shop):
     page.get_by_role("button", name="Discontinue").click()
     page.get_by_role("button", name="List again").click()
     page.get_by_role("button", name="Discontinue").wait_for()
-    mug = shop.row(Table.PRODUCTS, "productId", "mug")
+    mug = desk.shop.row("mug")
     assert (mug["lowStockThreshold"], mug["status"]) == ({"N": "9"}, {"S": "LOW_STOCK"})
     assert mug["backorderLimit"] == {"N": "100"}
 
 
-def test_without_the_token_the_page_says_which_address_to_open(failing, shop):
-    failing.goto(shop.address().replace(TOKEN, "old"))
+def test_without_the_token_the_page_says_which_address_to_open(failing, desk):
+    failing.goto(desk.address().replace(TOKEN, "old"))
     failing.get_by_text("open the address that make desk").wait_for()
     assert failing.get_by_role("link", name=TEA, exact=True).count() == 0
-    failing.goto(shop.address())
+    failing.goto(desk.address())
     failing.get_by_role("link", name=TEA, exact=True).wait_for()
 
 
 @pytest.mark.parametrize("caller", ["operator", "customer"])
 def test_the_page_of_the_api_sends_a_request_with_the_token_that_one_chooses(
-    page, shop, monkeypatch, caller
+    page, desk, monkeypatch, caller
 ):
     sent = []
 
@@ -239,7 +238,7 @@ def test_the_page_of_the_api_sends_a_request_with_the_token_that_one_chooses(
         return Reply(200, {"content-type": "application/json"}, b'{"result": "REPLAYED"}')
 
     monkeypatch.setattr(Trial, "call_as", answer)
-    page.goto(shop.address("contract"))
+    page.goto(desk.address("contract"))
     page.locator(".servers select").select_option(f"/as/{caller}")
     page.locator("#operations-orders-extendHold .opblock-summary-control").click()
     operation = page.locator("#operations-orders-extendHold")
@@ -254,18 +253,18 @@ def test_the_page_of_the_api_sends_a_request_with_the_token_that_one_chooses(
 
 
 def test_the_page_of_the_api_sends_nothing_on_an_account(page):
-    with desk_for(page, is_embedded=False) as shop:
-        page.goto(shop.address("contract"))
+    with desk_for(page, is_embedded=False) as desk:
+        page.goto(desk.address("contract"))
         page.locator("#operations-orders-extendHold .opblock-summary-control").click()
         page.locator("#operations-orders-extendHold").get_by_text("Request body").wait_for()
         assert page.get_by_role("button", name="Try it out").count() == 0
 
 
-def test_products_without_a_name_and_levels_of_stock_are_shown(failing, shop):
+def test_products_without_a_name_and_levels_of_stock_are_shown(failing, desk):
     page = failing
-    page.goto(shop.address())
+    page.goto(desk.address())
     title(page, "Products")
     order = "{items: [{productId: 'constructor', quantity: 1}]}"
     assert page.evaluate(f"itemsOf({order}, {{}})") == "1 constructor"
-    page.goto(shop.address("try"))
+    page.goto(desk.address("try"))
     assert page.evaluate("subjectOf({productId: 'tea', onHand: 7})") == "tea: 7 on hand"

@@ -29,9 +29,9 @@ from inventory_orders.store.record_rows import read_record, record_row
 from inventory_orders.store.rows import encode, key_of, product_row, read_product
 from inventory_orders.store.tables import KEYS, Table
 from testing.clocks import FakeClock
+from testing.shop import client
 from testing.simulated_aws import Item, ServiceError, SimulatedAws, answered_directly_by
 from testing.tables import create_table
-from tests.support.tables_in_memory import client
 
 BEGAN = datetime(2026, 1, 2, tzinfo=UTC)
 """When a bench's clock starts."""

@@ -5,16 +5,13 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import os
-from collections.abc import Iterator
 from typing import Any
-from unittest.mock import patch
 
 from local import ROOT
-from local.endpoint import embedded_settings
 from local.invoke import Invocation
-from testing.handlers import FakeContext, function_names, load_handler
-from tests.support.tea_shop import tea_shop
+from local.sample_orders import catalogue
+from testing.handlers import function_names
+from testing.shop import Shop, open_shop
 
 PAGE = ROOT / "events" / "README.md"
 
@@ -74,23 +71,15 @@ def is_bad(name: str) -> bool:
     return name.endswith(("_bad", "_poison", "_expired", "_unreadable"))
 
 
-@contextlib.contextmanager
-def opened() -> Iterator[None]:
+def opened() -> contextlib.AbstractContextManager[Shop]:
     """A tea shop for the samples."""
-    with patch.dict(os.environ, embedded_settings("http://127.0.0.1")), tea_shop():
-        yield
+    return open_shop(catalogue())
 
 
-def invoke(function: str, event: Any) -> Invocation:
+def invoke(shop: Shop, function: str, event: Any) -> Invocation:
     """Invoke a handler in the tea shop."""
-    handler, logs = load_handler(function), io.StringIO()
-    stream = handler.logger.registered_handler.stream
-    handler.logger.registered_handler.stream = logs
-    try:
-        with contextlib.redirect_stdout(logs):
-            answer = handler.lambda_handler(event, FakeContext(function))
-    finally:
-        handler.logger.registered_handler.stream = stream
+    with contextlib.redirect_stdout(io.StringIO()) as logs:
+        answer = shop.invoke(function, event)
     return Invocation(answer, logs.getvalue())
 
 
@@ -132,13 +121,13 @@ def text() -> str:
         "event for another function is not sent at all.",
     ]
     function = ""
-    with opened():
+    with opened() as shop:
         for name, shows in SHOWS.items():
             if function != function_of(name):
                 function = function_of(name)
                 lines += ["", f"## {function}", ""]
                 lines += ["| event | shows | answer | exit status |", "|---|---|---|---|"]
-            done = invoke(function, event_of(name))
+            done = invoke(shop, function, event_of(name))
             status = 0 if done.is_good else 3
             lines.append(f"| [{name}.json]({name}.json) | {shows} | {said(done)} | {status} |")
     lines += [

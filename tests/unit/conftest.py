@@ -1,4 +1,4 @@
-"""Fixtures: a store on the simulated AWS and on Dynoxide, and the tea shop."""
+"""Fixtures: a shop in memory, and a store on the simulated AWS and on Dynoxide."""
 
 import os
 from functools import cache
@@ -11,13 +11,10 @@ from botocore.config import Config
 from hypothesis import HealthCheck, settings
 
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
-from inventory_orders.store.tables import Table
+from local.sample_orders import catalogue
+from testing.shop import open_shop
 from testing.simulated_aws import ManualClock, SimulatedAws, answered_by
-from testing.tables import create_table
-from tests.support.tea_shop import tea_shop
-
-TABLES = {table: table.value for table in Table}
-
+from testing.tables import NAMES, create_table
 
 # Hypothesis would fail a test that is slow, on a busy machine.
 settings.register_profile(
@@ -71,7 +68,7 @@ def simulated_store(simulated_client):
     """A store on empty tables of the simulated AWS."""
     with answered_by(SimulatedAws(ManualClock().now).answer):
         create_tables(simulated_client)
-        yield Store(simulated_client, TABLES)
+        yield Store(simulated_client, NAMES)
     lose_no_responses(simulated_client)
 
 
@@ -80,9 +77,9 @@ def dynoxide_store(dynoxide, dynoxide_client, monkeypatch):
     """A store on empty tables of Dynoxide. It remembers the tokens of transactions from one test to the next."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", dynoxide.endpoint)
     create_tables(dynoxide_client)
-    yield Store(dynoxide_client, TABLES)
+    yield Store(dynoxide_client, NAMES)
     lose_no_responses(dynoxide_client)
-    for name in TABLES.values():
+    for name in NAMES.values():
         dynoxide_client.delete_table(TableName=name)
 
 
@@ -104,12 +101,19 @@ def lose_no_responses(client):
 
 
 def create_tables(client):
-    for table, name in TABLES.items():
+    for table, name in NAMES.items():
         create_table(client, table, name)
 
 
 @pytest.fixture
-def shop_environment():
-    """The environment of the tea shop's handlers."""
-    with tea_shop() as shop:
-        yield shop.environment
+def shop():
+    """An empty shop."""
+    with open_shop() as shop:
+        yield shop
+
+
+@pytest.fixture
+def tea_shop():
+    """A shop with the sample catalogue."""
+    with open_shop(catalogue()) as shop:
+        yield shop

@@ -2,15 +2,11 @@
 
 import base64
 import json
-import os
 import random
 import re
-import sys
-import time
 from collections import Counter
 from urllib.parse import quote
 
-import boto3
 import jsonschema
 import pytest
 import yaml
@@ -26,27 +22,23 @@ from inventory_orders.api.requests import (
     retry_later,
     unknown_order,
 )
-from inventory_orders.clock import Deadline
+from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.allotments import PageKey
 from inventory_orders.domain.product import ProductStatus
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import ConfigurationError, StoreUnavailableError, ThrottledError
-from inventory_orders.invocation import runtime
 from inventory_orders.invocation.sqs import SqsCalls
-from inventory_orders.invocation.telemetry import logger
 from inventory_orders.messages.documents import json_schema
 from inventory_orders.store.dynamodb import Store
 from inventory_orders.store.lists import ListPosition
 from inventory_orders.store.rows import encode
+from inventory_orders.store.tables import Table
 from local import ROOT
 from local.sample_orders import catalogue
-from testing.clocks import FakeClock
 from testing.events import sqs_event
-from testing.handlers import FakeContext, load_handler
 from testing.lanes import lend
 from tests.support.bench import product
 from tests.support.schemas import closed, is_open
-from tests.support.tea_shop import new_process, tea_shop
 
 TEA = "tea-earl-grey"  # the catalogue has 60 packets of it
 SCARCE = "tea-last-packet"
@@ -122,11 +114,12 @@ REQUIRED_HEADERS = {
 class Api:
     """Sends requests to the handler as API Gateway does."""
 
-    def __init__(self):
+    def __init__(self, shop):
+        self.shop = shop
         self.functions = {
             route: name
             for name in ("api", "manage_products", "adjust_stock", "count_stock")
-            for route in load_handler(name)._ROUTES
+            for route in shop.handler(name)._ROUTES
         }
 
     def __call__(
@@ -154,10 +147,25 @@ class Api:
             **more,
         }
         function = self.functions.get(event["routeKey"], "api")
-        handler = load_handler(function).lambda_handler
-        said = Said(handler(event, FakeContext(function, seconds)))
+        said = Said(self.shop.invoke(function, event, seconds))
         check_contract(method, path, said)
         return said
+
+    @property
+    def queued(self):
+        """What waits in the order queue."""
+        return self.shop.waiting("Order")
+
+    def work_off(self, *orders):
+        """Let a worker place orders; without any, those that wait in their queue."""
+        if orders:
+            self.shop.invoke("place_orders", sqs_event(*orders))
+        else:
+            self.shop.deliver("Order")
+
+    def state(self):
+        """What no refused request changes."""
+        return self.shop.stock(TEA), dict(self.shop.items(Table.ORDERS))
 
 
 OF_QUEUES = re.compile(r"\b(message|event|SQS|[qQ]ueue|\w+Queue|Lambda|invocation)\b(?!:)")
@@ -181,61 +189,18 @@ class Said:
         return self.status, self.document.get("code")
 
 
-@pytest.fixture(scope="module")
-def shop():
-    """One set of clients for all of these tests."""
-    with tea_shop() as shop:
-        yield shop
-
-
 @pytest.fixture
-def api(shop):
+def api(tea_shop):
     """The API of a shop that has just opened."""
-    shop.open()
-    for queue in shop.aws.sqs.queues.values():
-        queue.messages.clear()
-    new_process()
-    return Api()
+    return Api(tea_shop)
 
 
 @pytest.fixture
-def customers(api, monkeypatch):
+def customers(api):
     """The API as customers with a token reach it."""
-    monkeypatch.setenv("USER_ID_CLAIM", "sub")
-    monkeypatch.setenv("OPERATORS_CLAIM_NAME", "cognito:groups")
-    monkeypatch.setenv("OPERATORS_CLAIM_VALUE", "operators")
-    new_process()
+    group = {"OPERATORS_CLAIM_NAME": "cognito:groups", "OPERATORS_CLAIM_VALUE": "operators"}
+    api.shop.restart(USER_ID_CLAIM="sub", **group)
     return api
-
-
-def queued():
-    """What waits in the order queue, and remains there."""
-    return [message["Body"] for message in messages()]
-
-
-def messages(url=None):
-    url = url or os.environ["ORDER_QUEUE_URL"]
-    answer = boto3.client("sqs").receive_message(
-        QueueUrl=url, MaxNumberOfMessages=10, VisibilityTimeout=0
-    )
-    return answer.get("Messages", [])
-
-
-def taken_off(url=None):
-    """What waited in the order queue, and is gone now."""
-    sqs, url = boto3.client("sqs"), url or os.environ["ORDER_QUEUE_URL"]
-    bodies = []
-    while found := messages(url):
-        bodies += [message["Body"] for message in found]
-        for message in found:
-            sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
-    return bodies
-
-
-def work_off(*bodies):
-    """What the workers do with what waits in the order queue, or with other orders that overtake it."""
-    event = sqs_event(*(bodies or taken_off()))
-    load_handler("place_orders").lambda_handler(event, FakeContext("place_orders"))
 
 
 def place(api, order_id="o-1", quantity=2, product_id=TEA, user="u-7", claims=None, **more):
@@ -245,13 +210,6 @@ def place(api, order_id="o-1", quantity=2, product_id=TEA, user="u-7", claims=No
         "items": [{"productId": product_id, "quantity": quantity}],
     }
     return api("POST", "/orders", body | more, JSON | {"prefer": "wait=5"}, claims=claims)
-
-
-def stock(product_id=TEA):
-    key = {"productId": {"S": product_id}}
-    return int(
-        boto3.client("dynamodb").get_item(TableName="Products", Key=key)["Item"]["stockCount"]["N"]
-    )
 
 
 # ---------------------------------------------------------------------- the contract
@@ -449,8 +407,7 @@ def see_commands(see, api):
     see("POST", "/orders/o-4/cancel")
     see("POST", "/orders/o-4/confirm")
     see("POST", "/orders/o-4/returns", BACK)
-    unreadable = {"orderId": {"S": "o-5"}, "userId": {"S": "u"}, "items": {"S": "?"}}
-    boto3.client("dynamodb").put_item(TableName="Orders", Item=unreadable)
+    api.shop.edit(Table.ORDERS, "o-5", userId={"S": "u"}, items={"S": "?"})
     for command, body in COMMANDS.items():
         see("POST", f"/orders/o-5/{command}", body)
 
@@ -533,12 +490,10 @@ def broken(monkeypatch, error):
     def fail(*_, **__):
         raise error
 
-    client = runtime.process().engine.client
-    client.clock = FakeClock()
     monkeypatch.setattr(RetryingClient, "pause", lambda *_: False)
     reads = "get_record get_product query scan read read_together"
     for name in (*reads.split(), "write", "update_product"):
-        monkeypatch.setattr(client.store, name, fail)
+        monkeypatch.setattr(Store, name, fail)
 
 
 def good_requests():
@@ -615,7 +570,7 @@ def test_every_refusal_speaks_of_path_query_and_body(api):
 def test_every_route_refuses_an_unknown_query_parameter(api):
     """API Gateway may split `a%3Fb` in a path into the id `a` and a query `b`: then nothing acts on `a`."""
     place(api)
-    before = [stock(), *map(str, boto3.client("dynamodb").scan(TableName="Orders")["Items"])]
+    before = api.state()
     for (method, template), (body, query) in good_requests().items():
         path = template.format(orderId="o-1", productId="mug")
         for name in ("b", ""):
@@ -624,10 +579,7 @@ def test_every_route_refuses_an_unknown_query_parameter(api):
                 (400, "SCHEMA_VIOLATION"),
                 name or '""',
             )
-    assert before == [
-        stock(),
-        *map(str, boto3.client("dynamodb").scan(TableName="Orders")["Items"]),
-    ]
+    assert api.state() == before
 
 
 def test_every_status_of_the_contract_is_seen(customers, monkeypatch):
@@ -649,9 +601,9 @@ def test_an_order_goes_to_its_queue_and_the_answer_says_where_to_ask(api):
     assert said.status == 202
     assert said.headers["Location"] == "/orders/o-1"
     assert said.document == {"orderId": "o-1", "status": "ACCEPTED", "location": "/orders/o-1"}
-    assert [json.loads(body) for body in queued()] == [ORDER]
+    assert [json.loads(body) for body in api.queued] == [ORDER]
     assert api("GET", "/orders/o-1").code == (404, "UNKNOWN_ORDER")
-    work_off()
+    api.work_off()
     assert api("GET", "/orders/o-1").document["status"] == "PENDING"
 
 
@@ -665,11 +617,11 @@ def test_who_prefers_to_wait_is_answered_at_once_and_the_queue_stays_empty(api):
     assert said.document["items"] == [{"productId": TEA, "quantity": 2}]
     assert said.document["expiresAt"] > said.document["createdAt"]
     assert said.document["attributes"] == {"channel": "web"}
-    assert (queued(), stock()) == ([], 58)
+    assert (api.queued, api.shop.stock(TEA)) == ([], 58)
 
 
 def test_a_placed_order_is_answered_as_it_is_stored_and_not_read_for_that(api, monkeypatch):
-    store = runtime.process().impatient_engine.client.store
+    store = api.shop.process("api").impatient_engine.client.store
     with monkeypatch.context() as patched:
         patched.setattr(store, "get_record", lambda *_: pytest.fail("it was read"))
         said = place(api, holdSeconds=900, attributes={"channel": "web"})
@@ -682,7 +634,7 @@ def test_a_placed_order_is_answered_as_it_is_stored_and_not_read_for_that(api, m
 def test_the_same_order_again_is_answered_with_200_and_taken_once(api):
     assert place(api).status == 201
     again = place(api)
-    assert (again.status, again.document["status"], stock()) == (200, "PENDING", 58)
+    assert (again.status, again.document["status"], api.shop.stock(TEA)) == (200, "PENDING", 58)
 
 
 def test_a_rejection_is_an_answer_and_stays_one(api):
@@ -711,71 +663,73 @@ def test_another_body_under_a_used_id_is_refused_where_that_is_known(api):
     assert api("POST", "/orders", ORDER | {"userId": "u-8"}).status == 202
 
 
+class Waits:
+    """Seconds that the service has slept, and what happens meanwhile."""
+
+    def __init__(self, clock):
+        self.clock, self.slept, self.meanwhile = clock, [], lambda: None
+
+    def sleep(self, seconds):
+        self.clock.sleep(seconds)
+        self.slept.append(seconds)
+        self.meanwhile()
+
+
 @pytest.fixture
-def slow(api):
-    """Virtual time for who waits, and a product on which rivals were met."""
-    engine = runtime.process().impatient_engine
-    engine.client.clock = FakeClock(time.time())
-    engine.client.rivals._clock = engine.client.clock
-    engine.client.rivals.observe(TEA)
-    return engine.client.clock
+def waits(api, monkeypatch):
+    """A product on which rivals were met."""
+    waits = Waits(api.shop.clock)
+    monkeypatch.setattr(SystemClock, "sleep", lambda _, seconds: waits.sleep(seconds))
+    api.shop.process("api").impatient_engine.client.rivals.observe(TEA)
+    return waits
 
 
-def test_what_is_fought_over_goes_to_the_queue_and_the_call_waits_for_it(api, slow):
-    slow.on_sleep = lambda: len(slow.slept) == 2 and work_off()
+def test_what_is_fought_over_goes_to_the_queue_and_the_call_waits_for_it(api, waits):
+    waits.meanwhile = lambda: len(waits.slept) == 2 and api.work_off()
     said = place(api)
     assert (said.status, said.document["status"]) == (201, "PENDING")
-    assert slow.slept == [0.1, 0.2]
-    assert stock() == 58
+    assert waits.slept == [0.1, 0.2]
+    assert api.shop.stock(TEA) == 58
 
 
 @pytest.mark.aws(
     "API Gateway ends a request after 30 s.",
     "https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-quotas.html",
 )
-def test_what_does_not_come_through_in_time_is_to_be_asked_for_later(api, slow):
+def test_what_does_not_come_through_in_time_is_to_be_asked_for_later(api, waits):
     said = api("POST", "/orders", ORDER, JSON | {"prefer": "respond-async, wait=60"})
     assert said.status == 202
     assert said.headers["Location"] == "/orders/o-1"
     assert said.headers["Retry-After"] == "1"
     assert said.headers["Preference-Applied"] == "wait=25"
-    assert 23 < sum(slow.slept) <= 25, "API Gateway ends a request after 30 s"
-    assert max(slow.slept) == 0.25, "what came is seen soon"
-    assert len(queued()) == 1
+    assert 23 < sum(waits.slept) <= 25, "API Gateway ends a request after 30 s"
+    assert max(waits.slept) == 0.25, "what came is seen soon"
+    assert len(api.queued) == 1
 
 
-def test_nobody_waits_longer_than_the_function_may_run(api, slow):
+def test_nobody_waits_longer_than_the_function_may_run(api, waits):
     said = api("POST", "/orders", ORDER, JSON | {"prefer": "wait=25"}, seconds=10.0)
     assert said.status == 202
-    assert sum(slow.slept) <= 6.0
+    assert sum(waits.slept) <= 6.0
 
 
-def test_an_order_that_was_placed_before_is_not_new_and_not_queued_again(api, slow):
-    work_off(json.dumps(ORDER))
+def test_an_order_that_was_placed_before_is_not_new_and_not_queued_again(api, waits):
+    api.work_off(json.dumps(ORDER))
     said = place(api)
-    assert (said.status, said.document["status"], queued()) == (200, "PENDING", [])
+    assert (said.status, said.document["status"], api.queued) == (200, "PENDING", [])
 
 
-def test_another_order_that_comes_through_first_under_the_id_is_told(api, slow):
-    slow.on_sleep = lambda: work_off(json.dumps(ORDER | {"userId": "u-8"}))
+def test_another_order_that_comes_through_first_under_the_id_is_told(api, waits):
+    waits.meanwhile = lambda: api.work_off(json.dumps(ORDER | {"userId": "u-8"}))
     assert place(api).code == (409, "ORDER_ID_REUSED")
 
 
 def test_an_order_that_was_cancelled_beforehand_says_so(api):
-    boto3.client("dynamodb").put_item(
-        TableName="Orders",
-        Item={
-            "orderId": {"S": "o-1"},
-            "items": {"L": []},
-            "status": {"S": "CANCELLED"},
-            "createdAt": {"S": "2026-01-01T00:00:00.000000+00:00"},
-            "lastUpdatedAt": {"S": "2026-01-01T00:00:00.000000+00:00"},
-            "_version": {"N": "1"},
-        },
-    )
+    api.shop.send("OrderCommand", {"action": "cancel", "orderId": "o-1"})
+    assert api.shop.deliver("OrderCommand") == 0
     assert api("GET", "/orders/o-1").code == (404, "UNKNOWN_ORDER")
     said = place(api)
-    assert (said.status, said.document["status"], stock()) == (200, "CANCELLED", 60)
+    assert (said.status, said.document["status"], api.shop.stock(TEA)) == (200, "CANCELLED", 60)
 
 
 def test_a_preference_that_cannot_be_understood_is_ignored(api):
@@ -812,7 +766,7 @@ def test_what_is_no_order_is_refused_and_sent_nowhere(api, prefer):
         said = api("POST", "/orders", body, JSON | prefer)
         assert said.code == (400, code), body
         assert said.document.get("field") == field
-    assert queued() == []
+    assert api.queued == []
 
 
 def test_a_body_may_have_256_kib(api):
@@ -843,20 +797,15 @@ def test_a_body_may_come_in_base64_and_say_that_it_is_utf_8(api):
     assert said.code == (400, "INVALID_JSON")
 
 
-def test_a_queue_that_takes_nothing_is_a_reason_to_send_the_order_again(api, monkeypatch):
-    monkeypatch.setenv("ORDER_QUEUE_URL", "https://sqs.eu-central-1.amazonaws.com/1/gone")
-    new_process()
+def test_a_queue_that_takes_nothing_is_a_reason_to_send_the_order_again(api):
+    api.shop.restart(ORDER_QUEUE_URL="https://sqs.eu-central-1.amazonaws.com/1/gone")
     said = api("POST", "/orders", ORDER)
     assert said.code == (503, "QUEUE_UNAVAILABLE")
     assert int(said.headers["Retry-After"]) >= 1
 
 
-def test_each_order_that_the_queue_refuses_is_logged_with_its_own_error_only(
-    api, monkeypatch, capsys
-):
-    monkeypatch.setattr(logger.registered_handler, "stream", sys.stdout)
-    monkeypatch.setenv("ORDER_QUEUE_URL", "https://sqs/none")
-    new_process()
+def test_each_order_that_the_queue_refuses_is_logged_with_its_own_error_only(api, capsys):
+    api.shop.restart(ORDER_QUEUE_URL="https://sqs/none")
     for number in range(3):
         assert api("POST", "/orders", ORDER | {"orderId": f"o-{number}"}).status == 503
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -921,8 +870,8 @@ def test_an_id_in_a_path_may_have_every_character_that_survives_its_decoding(api
 def test_no_request_acts_on_another_id_than_its_path_names(api, sent):
     """Whatever arrives: an id that could be the remains of another one reaches no route."""
     orders = [ORDER | {"orderId": order_id} for order_id in ("o-1", "o-1%2D5", "o-1-5", "o-1/5")]
-    work_off(*map(json.dumps, orders))
-    before = [stock(), *map(str, boto3.client("dynamodb").scan(TableName="Orders")["Items"])]
+    api.work_off(*map(json.dumps, orders))
+    before = api.state()
     seen = set()
     for method, path in OPERATIONS:
         ids = {"orderId": sent.format("o-1"), "productId": sent.format(TEA)}
@@ -933,17 +882,11 @@ def test_no_request_acts_on_another_id_than_its_path_names(api, sent):
             assert said.document["field"] in named
             seen.add(path)
     assert len(seen) > 10
-    assert before == [
-        stock(),
-        *map(str, boto3.client("dynamodb").scan(TableName="Orders")["Items"]),
-    ]
+    assert api.state() == before
 
 
 def test_an_order_that_cannot_be_read_is_an_error_of_the_service(api):
-    boto3.client("dynamodb").put_item(
-        TableName="Orders",
-        Item={"orderId": {"S": "o-1"}, "userId": {"S": "u-7"}, "items": {"S": "?"}},
-    )
+    api.shop.edit(Table.ORDERS, "o-1", userId={"S": "u-7"}, items={"S": "?"})
     assert api("GET", "/orders/o-1").status == 500
 
 
@@ -988,16 +931,10 @@ def test_a_page_holds_as_many_orders_as_an_answer_can(api, monkeypatch):
 def test_an_order_that_cannot_be_read_does_not_hide_the_others_of_a_list(api, broken):
     place(api)
     place(api, "o-2", 1)
-    write_by_hand("o-1", **broken)
+    api.shop.edit(Table.ORDERS, "o-1", **broken)
     page = api("GET", "/orders", query={"userId": "u-7"}).document
     assert [order["orderId"] for order in page["orders"]] == ["o-2"]
     assert page["unreadable"] == ["o-1"]
-
-
-def write_by_hand(order_id, **attributes):
-    dynamodb = boto3.client("dynamodb")
-    row = dynamodb.get_item(TableName="Orders", Key={"orderId": {"S": order_id}})["Item"]
-    dynamodb.put_item(TableName="Orders", Item=row | attributes)
 
 
 def to_ship(api, limit):
@@ -1036,7 +973,7 @@ def test_orders_that_were_confirmed_at_one_moment_are_all_on_some_page(api):
         api("POST", f"/orders/o-{number}/confirm")
     for number in range(40):
         at = {"S": "2026-01-01T00:00:00.000000+00:00"}
-        write_by_hand(f"o-{number}", confirmedAt=at, fulfilShard={"S": "03"})
+        api.shop.edit(Table.ORDERS, f"o-{number}", confirmedAt=at, fulfilShard={"S": "03"})
     found = [order for page in to_ship(api, 3) for order in page]
     assert found == sorted(f"o-{number}" for number in range(40))
 
@@ -1045,7 +982,7 @@ def test_an_order_the_index_still_shows_after_it_was_fulfilled_is_not_to_ship(ap
     place(api)
     api("POST", "/orders/o-1/confirm")
     api("POST", "/orders/o-1/fulfil")
-    write_by_hand("o-1", fulfilShard={"S": "03"})
+    api.shop.edit(Table.ORDERS, "o-1", fulfilShard={"S": "03"})
     assert list(to_ship(api, 100)) == [[]]
 
 
@@ -1145,7 +1082,7 @@ def test_an_order_is_taken_through_its_life(api):
     assert api("POST", "/orders/o-1/fulfil", "").document["status"] == "FULFILLED"
     back = {"stepId": "rt-1", "items": [{"productId": TEA, "quantity": 1}], "restock": True}
     said = api("POST", "/orders/o-1/returns", back)
-    assert (said.status, said.document["stockReturned"], stock()) == (200, {TEA: 1}, 59)
+    assert (said.status, said.document["stockReturned"], api.shop.stock(TEA)) == (200, {TEA: 1}, 59)
     shown = api("GET", "/orders/o-1").document
     (line,) = shown["items"]
     assert (line["fulfilled"], line["returned"]) == (2, 1)
@@ -1177,8 +1114,7 @@ def test_a_step_names_the_caller_and_only_operators_see_it(customers):
 
 def test_a_refused_decrement_is_listed_and_no_part_of_the_history(api):
     take = {"action": "decrement", "adjustmentId": "d", "productId": TEA, "quantity": 999}
-    handler = load_handler("adjust_stock").lambda_handler
-    refused = handler(take, FakeContext("adjust_stock"))
+    refused = api.shop.invoke("adjust_stock", take)
     listed = api("GET", f"/products/{TEA}/adjustments").document["adjustments"]
     (shown,) = (one for one in listed if one["adjustmentId"] == "d")
     assert shown["rejected"] == {"delta": -999, "reason": refused["code"]}
@@ -1189,10 +1125,9 @@ def test_a_refused_decrement_is_listed_and_no_part_of_the_history(api):
 
 def test_a_history_does_not_begin_with_empty_pages_after_many_refused_decrements(api, monkeypatch):
     monkeypatch.setattr("inventory_orders.api.products.MAX_LISTED", 1)
-    handler = load_handler("adjust_stock").lambda_handler
     take = {"action": "decrement", "productId": TEA, "quantity": 999}
     for number in range(3):
-        handler(take | {"adjustmentId": f"d{number}"}, FakeContext("adjust_stock"))
+        api.shop.invoke("adjust_stock", take | {"adjustmentId": f"d{number}"})
     (opening,) = api("GET", f"/products/{TEA}/history").document["entries"]
     assert opening["reason"] == "OPENING"
 
@@ -1201,7 +1136,7 @@ def test_a_cancelled_order_gives_its_stock_back(api):
     place(api)
     said = api("POST", "/orders/o-1/cancel")
     assert (said.document["status"], said.document["stockReturned"]) == ("CANCELLED", {TEA: 2})
-    assert stock() == 60
+    assert api.shop.stock(TEA) == 60
     assert api("POST", "/orders/o-1/fulfil").code == (409, "ORDER_CANCELLED")
 
 
@@ -1234,10 +1169,8 @@ def test_a_return_says_what_comes_back_and_nothing_else(api):
 
 def test_an_order_of_what_is_being_counted_cannot_be_cancelled_yet(api):
     place(api)
-    load_handler("count_stock").lambda_handler(
-        {"action": "acquire", "productId": TEA, "seconds": 600, "outliveInvocation": True},
-        FakeContext("count_stock"),
-    )
+    acquire = {"action": "acquire", "productId": TEA, "seconds": 600, "outliveInvocation": True}
+    api.shop.invoke("count_stock", acquire)
     said = api("POST", "/orders/o-1/cancel")
     assert said.code == (503, "LEASED")
     assert said.document["detail"] == "a product is being counted; send the same again"
@@ -1247,7 +1180,7 @@ def test_an_order_of_what_is_being_counted_cannot_be_cancelled_yet(api):
 # ---------------------------------------------------------------------- products
 
 
-def test_a_product_is_shown_as_a_shop_shows_it(api, monkeypatch):
+def test_a_product_is_shown_as_a_shop_shows_it(api):
     said = api("GET", f"/products/{TEA}")
     assert said.status == 200
     assert said.document["availability"] == "IN_STOCK"
@@ -1258,16 +1191,14 @@ def test_a_product_is_shown_as_a_shop_shows_it(api, monkeypatch):
     place(api)
     again = api("GET", f"/products/{TEA}", headers={"if-none-match": said.headers["ETag"]})
     assert (again.status, again.document["units"]) == (200, 58)
-    monkeypatch.setenv("SHOW_STOCK", "availability")
-    new_process()
+    api.shop.restart(SHOW_STOCK="availability")
     assert "units" not in api("GET", f"/products/{TEA}").document
 
 
 def test_units_in_lanes_are_among_those_that_are_shown(api):
-    store = runtime.process().store
     created = {"productId": "cup", "openingStock": 500}
     assert api("POST", "/products", created).status == 201
-    lend(store, "cup", 60, {1: 20})
+    lend(api.shop.store, "cup", 60, {1: 20})
     shown = api("GET", "/products/cup")
     assert (shown.document["availability"], shown.document["units"]) == ("IN_STOCK", 500)
     found = api("GET", "/stock/cup").document
@@ -1276,10 +1207,7 @@ def test_units_in_lanes_are_among_those_that_are_shown(api):
     listed = api("GET", "/stock", query={"inLanes": "true", "limit": "100"}).document
     assert [product["productId"] for product in listed["products"]] == ["cup"]
     # What lanes sell leaves the row as it is.
-    page = PageKey.of(1, "cup")
-    table = boto3.client("dynamodb")
-    key = {"page": {"S": str(page)}}
-    table.delete_item(TableName="Allotments", Key=key)
+    del api.shop.items(Table.ALLOTMENTS)[str(PageKey.of(1, "cup")),]
     again = api("GET", "/products/cup", headers={"if-none-match": shown.headers["ETag"]})
     assert (again.status, again.document["units"]) == (200, 480)
 
@@ -1345,19 +1273,16 @@ def test_the_history_of_a_product_adds_up_to_its_stock(api, monkeypatch):
     api("POST", "/orders/o-2/returns", BACK)
     place(api, "o-9", items=[{"productId": TEA, "quantity": 10_000}])
     for row in (
-        {"orderId": {"S": "bad-1"}, "items": {"S": "?"}},
-        {
-            "orderId": {"S": "bad-2"},
-            "items": {"L": [{"M": encode({"productId": TEA, "quantity": "2"})}]},
-        },
+        {"S": "?"},
+        {"L": [{"M": encode({"productId": TEA, "quantity": "2"})}]},
     ):
-        boto3.client("dynamodb").put_item(TableName="Orders", Item=row)
+        api.shop.edit(Table.ORDERS, f"bad-{(row.keys() & {'L'} and 2) or 1}", items=row)
     api(
         "POST", f"/products/{TEA}/adjustments", {"adjustmentId": "r", "delta": 4, "reason": "FOUND"}
     )
     path = f"/products/{TEA}/history"
     (whole,) = pages(api, path)
-    assert sum(entry["delta"] for entry in whole["entries"]) == stock()
+    assert sum(entry["delta"] for entry in whole["entries"]) == api.shop.stock(TEA)
     assert sorted(whole["unreadable"]) == ["bad-1", "bad-2"]
     actions = Counter(entry["action"] for entry in whole["entries"])
     assert actions == {"adjust": 2, "place": 4, "cancel": 1, "return": 1}
@@ -1365,7 +1290,7 @@ def test_the_history_of_a_product_adds_up_to_its_stock(api, monkeypatch):
     assert (returned["orderId"], returned["stepId"], returned["delta"]) == ("o-2", "rt-1", 1)
 
     monkeypatch.setattr(products, "MAX_LISTED", 1)
-    scan = runtime.process().engine.client.store.scan
+    scan = api.shop.store.scan
     monkeypatch.setattr(Store, "scan", lambda _, *given, **more: scan(*given, Limit=2, **more))
     parts = pages(api, path)
     assert len(parts) > 3
@@ -1409,9 +1334,8 @@ def test_a_limit_that_the_backorders_exceed_and_an_older_price_are_refused(api):
     api("POST", "/products/cup/adjustments", {"adjustmentId": "l", "delta": -3, "reason": "LOSS"})
     assert api("PATCH", "/products/cup", {"backorderLimit": 2}).code == (409, "BELOW_FLOOR")
     assert api("PATCH", "/products/cup", {"backorderLimit": 3}).document["status"] == "OUT_OF_STOCK"
-    row = boto3.client("dynamodb").get_item(TableName="Products", Key={"productId": {"S": "cup"}})
-    late = {"detailsEventTime": {"S": "2999-01-01T00:00:00.000000+00:00"}}
-    boto3.client("dynamodb").put_item(TableName="Products", Item=row["Item"] | late)
+    late = {"S": "2999-01-01T00:00:00.000000+00:00"}
+    api.shop.edit(Table.PRODUCTS, "cup", detailsEventTime=late)
     assert api("PATCH", "/products/cup", {"price": 2}).code == (409, "NEWER_EVENT_APPLIED")
     assert api("PATCH", "/products/cup", {"backorderLimit": 4}).status == 200
 
@@ -1432,7 +1356,7 @@ def test_an_unknown_product_is_not_found(api):
 
 def test_a_hundred_products_are_read_in_one_request(api, monkeypatch):
     ids = [TEA, "no-such-tea", *(f"p{n}" for n in range(97))]
-    store, reads = runtime.process().store, []
+    store, reads = api.shop.process("api").store, []
     read = store.read
 
     def counted(keys, **more):
@@ -1473,7 +1397,7 @@ def test_availability_follows_from_the_row_alone(stock, more, shown):
 
 
 def test_a_product_that_cannot_be_read_is_an_error_of_the_service(api):
-    boto3.client("dynamodb").put_item(TableName="Products", Item={"productId": {"S": "p"}})
+    api.shop.edit(Table.PRODUCTS, "p")
     assert api("GET", "/products/p").code == (500, "CORRUPT_PRODUCT")
     said = api("GET", "/products", query={"ids": f"p,{TEA},q"}).document
     assert [shown["productId"] for shown in said["products"]] == [TEA], "not at a neighbour's cost"
@@ -1489,7 +1413,9 @@ def test_the_order_of_a_forgotten_customer_is_nobodys(customers):
         body = ORDER | {"userId": user}
         said = customers("POST", "/orders", body, wait, claims={"sub": user})
         assert said.status == status, said.document
-        write_by_hand("o-1", userId={"S": "forgotten-1"}, pseudonymisedAt={"S": "2026"})
+        customers.shop.edit(
+            Table.ORDERS, "o-1", userId={"S": "forgotten-1"}, pseudonymisedAt={"S": "2026"}
+        )
     assert said.document["code"] == "ORDER_ID_REUSED"
 
 
@@ -1542,12 +1468,10 @@ def test_customers_learn_from_a_rejection_how_much_there_is_only_if_they_may(
         assert "60" not in said["detail"]
         return ["available" in each["shortages"][0] for each in (said["order"], shown)]
 
-    monkeypatch.setenv("SHOW_STOCK", "availability")
-    new_process()
+    customers.shop.restart(SHOW_STOCK="availability")
     assert not any(tells({"sub": "u-7"}))
     assert all(tells(OPERATOR))
-    monkeypatch.setenv("SHOW_STOCK", "numbers")
-    new_process()
+    customers.shop.restart(SHOW_STOCK="numbers")
     assert all(tells({"sub": "u-7"}))
 
 
@@ -1612,8 +1536,7 @@ def test_an_operator_is_who_has_the_claim(claim, is_operator):
 
 
 def test_a_claim_of_the_shops_choice_says_whose_a_token_is(customers, monkeypatch):
-    monkeypatch.setenv("USER_ID_CLAIM", "https://shop.example/customer")
-    new_process()
+    customers.shop.restart(USER_ID_CLAIM="https://shop.example/customer")
     claims = {"sub": "auth0|5f7c", "https://shop.example/customer": "u-7"}
     assert place(customers, claims=claims).status == 201
     assert customers("GET", "/orders/o-1", claims={"sub": "u-7"}).code == (403, "NO_SUBJECT")
@@ -1624,7 +1547,7 @@ def test_a_claim_of_the_shops_choice_says_whose_a_token_is(customers, monkeypatc
 def test_nobody_is_let_in_on_a_guess(api, monkeypatch, wrong):
     ((name, value),) = wrong.items()
     monkeypatch.setenv(name, value) if value else monkeypatch.delenv(name)
-    new_process()
+    api.shop.restart()
     with pytest.raises(ConfigurationError, match=name):
         api("GET", f"/products/{TEA}")
 
@@ -1652,7 +1575,7 @@ def test_what_is_not_there_is_not_found(api):
 )
 def test_tables_that_do_not_answer_are_no_fault_of_the_caller(api, monkeypatch, error, expected):
     broken(monkeypatch, error)
-    client = runtime.process().engine.client
+    began = api.shop.clock.now()
     for method, path, query in (
         ("GET", "/orders/o-1", None),
         ("GET", "/orders", {"userId": "u-7"}),
@@ -1663,23 +1586,22 @@ def test_tables_that_do_not_answer_are_no_fault_of_the_caller(api, monkeypatch, 
         assert said.code == expected
         assert "secret" not in said.text
         assert ("Retry-After" in said.headers) is (expected[0] == 503)
-    assert client.clock.monotonic() - FakeClock().seconds <= 10, "3 s for each read"
+    assert api.shop.clock.now() - began <= 10, "3 s for each read"
 
 
-def test_an_order_is_queued_where_the_tables_do_not_answer(api, slow, monkeypatch):
+def test_an_order_is_queued_where_the_tables_do_not_answer(api, waits, monkeypatch):
     def fail(*_, **__):
         raise StoreUnavailableError("AccessDeniedException", "secret")
 
-    client = runtime.process().impatient_engine.client
+    client = api.shop.process("api").impatient_engine.client
     client.rivals._met_at[TEA] = float("-inf")
     for name in ("get_record", "read"):
         monkeypatch.setattr(client.store, name, fail)
     assert place(api).status == 202
-    assert len(queued()) == 1
+    assert len(api.queued) == 1
 
 
 def test_logs_hold_nothing_of_the_body(api, capsys, monkeypatch):
-    monkeypatch.setattr(logger.registered_handler, "stream", sys.stdout)
     api("POST", "/orders", ORDER | {"orderId": "a secret"})
     logged = capsys.readouterr().out
     assert "SCHEMA_VIOLATION" in logged

@@ -4,18 +4,14 @@ import json
 import math
 import random
 import re
-import sys
 from datetime import UTC, datetime
 from uuid import UUID
 
-import boto3
 import pytest
 
 from docs_generator import costs
 from infra.settings import Settings
 from inventory_orders.clock import Deadline, SystemClock, timestamp
-from inventory_orders.invocation import runtime
-from inventory_orders.invocation.sqs import QueueAccess, QueueUrls
 from inventory_orders.publishing.bus import Bus
 from inventory_orders.publishing.stock import StockWatch
 from inventory_orders.store.rows import decode
@@ -25,12 +21,8 @@ from local import ROOT
 from local.sample_orders import catalogue
 from operations import prices
 from testing.events import order_body, sqs_event
-from testing.handlers import FakeContext, load_handler
-from testing.simulated_aws.dynamodb import Index
 from testing.simulated_aws.values import size_of_item
 from testing.streams import change
-from tests.support.tables_in_memory import tables_in_memory
-from tests.support.tea_shop import forget_what_handlers_made, new_process, tea_shop
 
 PAGE = costs.PAGE.read_text("utf-8")
 TEAS = [product.product_id for product in catalogue()]
@@ -61,41 +53,33 @@ def give_ids(event):
         record["messageId"] = str(UUID(int=number))
 
 
-@pytest.fixture
-def tea():
-    with tea_shop() as shop:
-        yield shop
-
-
 @pytest.mark.parametrize("kind", costs.KINDS, ids=lambda kind: kind.title)
-def test_each_kind_takes_these_units_and_this_log_of_the_handler(kind, tea, capsys):
-    handler = load_handler("place_orders")
-    handler.logger.registered_handler.stream = sys.stdout
+def test_each_kind_takes_these_units_and_this_log_of_the_handler(kind, tea_shop, capsys):
     # A worker that reads nothing has filled its lane before.
     for prefix in ("cost",) if kind.reads else ("fills", "cost"):
         event = sqs_event(*orders_of(kind, prefix))
         give_ids(event)
         capsys.readouterr()
-        before = consumed(tea)
-        answer = handler.lambda_handler(event, FakeContext("place_orders"))
+        before = consumed(tea_shop)
+        answer = tea_shop.invoke("place_orders", event)
         assert answer == {"batchItemFailures": []}
     assert len(capsys.readouterr().out) == pytest.approx(kind.log_bytes, rel=0.15)
-    written, read = (now - then for now, then in zip(consumed(tea), before, strict=True))
+    written, read = (now - then for now, then in zip(consumed(tea_shop), before, strict=True))
     assert written == pytest.approx(kind.write_units * kind.batch)
     assert read == pytest.approx(kind.read_units * kind.batch)
-    row = tea.aws.dynamodb.tables["Orders"].items["cost-0",]
+    row = tea_shop.items(Table.ORDERS)["cost-0",]
     assert math.ceil(size_of_item(row) / 1024) == kind.row_kilobytes
 
 
 def test_stock_events_take_these_units(shop):
     stock = costs.STOCK_EVENTS[0]
-    shop.create("p-0", 1000, name="Earl Grey loose leaf", price=1290, low_stock_threshold=5)
+    shop.list("p-0", 1000, name="Earl Grey loose leaf", price=1290, low_stock_threshold=5)
     products = shop.aws.dynamodb.tables["Products"]
     row = shop.row("p-0")
     for number in range(1, stock.products):
         item = row | {"productId": {"S": f"SKU-{number:07}"}}
         shop.aws.dynamodb.answer("PutItem", {"TableName": "Products", "Item": item})
-    watch = StockWatch(shop.worker().client, Bus(EventBridge(shop), "bus"))
+    watch = StockWatch(shop.worker().client, Bus(shop.bus, "bus"))
 
     def sweep():
         shop.clock.sleep(60)
@@ -125,44 +109,6 @@ def test_what_was_published_takes_as_much_room_as_the_costs_say():
     assert room == pytest.approx(products * costs.LEVEL_BYTES, rel=0.1)
 
 
-class EventBridge:
-    """Takes every event."""
-
-    def __init__(self, shop):
-        self.shop = shop
-
-    def put_events(self, *, Entries):
-        self.shop.published += Entries
-        return {"FailedEntryCount": 0, "Entries": [{"EventId": "e"}] * len(Entries)}
-
-
-@pytest.fixture
-def shop(monkeypatch):
-    """Tables in memory with their indexes, which count what they consume, and a new process of the handlers."""
-    with tables_in_memory() as tables:
-        orders = tables.aws.dynamodb.tables["Orders"]
-        by_user = Index(("userId", "createdAt"), frozenset({"status"}))
-        orders.indexes = {**orders.indexes, "byUser": by_user}
-        orders.types = {**orders.types, "userId": "S", "createdAt": "S"}
-        for table in Table:
-            monkeypatch.setenv(f"{table.name}_TABLE_NAME", table.value)
-        for prefix in ("", "EXPIRY_"):
-            for name in (f"{prefix}QUEUE_URL", f"{prefix}DEAD_LETTER_QUEUE_URL"):
-                monkeypatch.setenv(name, tables.aws.sqs.create(name).url)
-        monkeypatch.setenv("HOLD_GRACE_SECONDS", "0")
-        monkeypatch.setenv("LANES", "2")
-        monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "InventoryOrders")
-        # Threads would not wait in virtual time.
-        monkeypatch.setattr(runtime, "executor", lambda: None)
-        tables.published = []
-        nowhere = QueueAccess(boto3.client("sqs"), QueueUrls("none"))
-        monkeypatch.setattr(runtime.Process, "undeliverable_events", nowhere)
-        monkeypatch.setattr(runtime.Process, "bus", Bus(EventBridge(tables), "bus"))
-        forget_what_handlers_made()
-        yield tables
-    forget_what_handlers_made()
-
-
 def message_of(step, number, product_id):
     order_id = f"cost-{number}"
     match step.title:
@@ -180,22 +126,20 @@ def message_of(step, number, product_id):
 def test_each_life_takes_these_units_and_this_log(life, shop, capsys):
     placed, orders = life.steps[0], shop.aws.dynamodb.tables["Orders"]
     for number in range(placed.updates):
-        shop.create(f"p-{number}")
+        shop.list(f"p-{number}")
+    shop.restart(HOLD_GRACE_SECONDS="0")
     for step in life.steps:
-        handler = load_handler("place_orders" if step is placed else "change_orders")
-        handler.logger.registered_handler.stream = sys.stdout
+        function = "place_orders" if step is placed else "change_orders"
         event = sqs_event(
-            *(message_of(step, n, f"p-{n % placed.updates}") for n in range(step.batch))
+            *(message_of(step, n, f"p-{n % placed.updates}") for n in range(step.batch)),
+            queue="ExpiryQueue" if step.title == "expired" else "OrderCommandQueue",
         )
         give_ids(event)
-        queue = "EXPIRY_QUEUE_URL" if step.title == "expired" else "QUEUE_URL"
-        for record in event["Records"]:
-            record["eventSourceARN"] = shop.aws.sqs.queues[queue].arn
         if step.title == "expired":
             shop.clock.sleep(70)
         before, used, asked = dict(orders.items), consumed(shop), len(shop.calls)
         capsys.readouterr()
-        assert handler.lambda_handler(event, FakeContext("f")) == {"batchItemFailures": []}
+        assert shop.invoke(function, event) == {"batchItemFailures": []}
         assert len(capsys.readouterr().out) == pytest.approx(step.log_bytes, rel=0.15)
         writes, reads = (now - then for now, then in zip(consumed(shop), used, strict=True))
         assert writes == pytest.approx(step.write_units * step.batch)
@@ -222,12 +166,10 @@ def stored_bytes(orders, row):
 
 def published(shop, before, after, capsys):
     """Publish one change of an order, which must be one small event. Returns the bytes of the log."""
-    handler = load_handler("publish_events")
-    handler.logger.registered_handler.stream = sys.stdout
     record = change(decode(before) if before else None, decode(after))
-    shop.published.clear()
-    handler.lambda_handler({"Records": [record]}, FakeContext("f"))
-    (entry,) = shop.published
+    shop.bus.calls.clear()
+    shop.invoke("publish_events", {"Records": [record]})
+    ((entry,),) = shop.bus.calls
     assert len(entry["Detail"]) < 65_536
     return len(capsys.readouterr().out)
 
@@ -258,7 +200,7 @@ def test_what_a_kept_order_costs():
     assert float(long) == round(costs.storage_dollars(*with_uuids), 2)
 
 
-def test_what_the_api_costs(shop, monkeypatch):
+def test_what_the_api_costs(shop):
     alone, placed, looked, queued = re.search(
         r"million requests cost \$(\S+) .* all in all \$(\S+); a look at an order, \$(\S+)\. .* costs \$(\S+) more",
         PAGE.replace("\n", " "),
@@ -268,38 +210,29 @@ def test_what_the_api_costs(shop, monkeypatch):
     assert float(placed) == round(costs.asking_dollars(10**6, *units), 2)
     assert float(looked) == round(costs.asking_dollars(10**6, read_units=1.0), 2)
     assert float(queued) == round(costs.asking_dollars(10**6) + 10**6 * prices.SQS_REQUEST, 2)
-    for name, value in {"SHOW_STOCK": "numbers", "ORDER_QUEUE_URL": "u"}.items():
-        monkeypatch.setenv(name, value)
-    new_process()
-    shop.create(TEAS[0])
+    shop.list(TEAS[0])
     event = json.loads((ROOT / "events" / "api.json").read_text())
     event["body"] = json.dumps(order_body("o-1", {TEAS[0]: 1}))
     before = consumed(shop)
-    handler = load_handler("api").lambda_handler
-    assert handler(event, FakeContext("api"))["statusCode"] == 201
+    assert shop.invoke("api", event)["statusCode"] == 201
     now = consumed(shop)
     assert (now[0] - before[0], now[1] - before[1]) == pytest.approx(units)
 
 
-def test_what_the_logs_of_the_api_cost(shop, monkeypatch, capsys):
+def test_what_the_logs_of_the_api_cost(shop, capsys):
     logged, of_access, dollars = re.search(
         r"Its logs are (\S+) bytes a request, (\S+) of them the access log: \$(\S+) a million", PAGE
     ).groups()
     assert int(logged) == costs.LOG_BYTES_OF_A_REQUEST
     assert int(of_access) == costs.ACCESS_LOG_BYTES
     assert float(dollars) == round(costs.log_dollars(10**6 * costs.LOG_BYTES_OF_A_REQUEST), 2)
-    for name, value in {"SHOW_STOCK": "numbers", "ORDER_QUEUE_URL": "u"}.items():
-        monkeypatch.setenv(name, value)
-    new_process()
-    shop.create(TEAS[0])
+    shop.list(TEAS[0])
     event = json.loads((ROOT / "events" / "api.json").read_text())
     event["routeKey"] = "GET /products/{productId}"
     event["pathParameters"] = {"productId": TEAS[0]}
-    handler = load_handler("api")
-    handler.logger.registered_handler.stream = sys.stdout
     before = consumed(shop)
     capsys.readouterr()
-    answer = handler.lambda_handler(event, FakeContext("api"))
+    answer = shop.invoke("api", event)
     assert answer["statusCode"] == 200, answer
     of_function = costs.LOG_BYTES_OF_A_REQUEST - costs.ACCESS_LOG_BYTES - costs.PLATFORM_LOG_BYTES
     assert len(capsys.readouterr().out) == pytest.approx(of_function, rel=0.15)

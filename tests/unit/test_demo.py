@@ -33,8 +33,8 @@ from operations.lanes import read_all
 from operations.orders_file import OrderMessage, order_message
 from operations.queues import Depth
 from testing.lanes import lend
+from testing.shop import open_shop
 from tests.support.demo_figures import check_sums, figures
-from tests.support.tables_in_memory import tables_in_memory
 
 SERVICE = frozenset({("service", "inventory-orders-dev")})
 BORN = "2026-01-01T00:00:00.000000+00:00"
@@ -107,12 +107,12 @@ def result_of(**changes):
 
 def test_the_shop_is_stocked_up_by_what_is_missing_in_rows_and_lanes_together():
     wanted = [NewProduct("tea", 1000), NewProduct("mug", 50)]
-    with tables_in_memory() as shop:
+    with open_shop() as shop:
         for product in wanted:
-            shop.create(product.product_id, product.opening_stock - 7)
+            shop.list(product.product_id, product.opening_stock - 7)
         lend(shop.store, "tea", 60, {1: 20})
-        demo.stock_up(shop.operated, wanted, "d1")
-        places = read_all(shop.operated)
+        demo.stock_up(shop.stack, wanted, "d1")
+        places = read_all(shop.stack)
         assert {p: places.on_hand(p) for p in places.rows} == {"tea": 1000, "mug": 50}
         assert set(shop.unexplained().values()) == {0}
 
@@ -312,8 +312,8 @@ def test_it_gives_up_on_messages_that_do_not_move(monkeypatch):
 
 def day(shop, tables, numbers=range(40)):
     """Place orders, 5 of them rejected for want of stock, and let the shop hear and answer until all is quiet."""
-    tables.create("tea", len(numbers) - 5)
-    tables.create("mug", 100)
+    tables.list("tea", len(numbers) - 5)
+    tables.list("mug", 100)
     rows, worker, news = {}, tables.worker(), []
     lines = [("tea", 1), ("mug", 1)]
     changes = [Order(f"{shop.run}-{n}", "u", added_up(lines)) for n in numbers]
@@ -333,7 +333,7 @@ def day(shop, tables, numbers=range(40)):
 
 
 def test_the_shop_pays_ships_and_takes_back_as_it_hears():
-    with tables_in_memory() as tables:
+    with open_shop() as tables:
         shop = Shop("d1", 40, frozenset({"d1-3"}))
         shop.awaited -= 2
         _, rows = day(shop, tables)
@@ -361,7 +361,7 @@ def test_each_run_pays_and_ships_the_same_orders():
 
 
 def test_an_event_that_is_missing_late_wrong_or_of_no_row_is_a_difference():
-    with tables_in_memory() as tables:
+    with open_shop() as tables:
         said, rows = day(Shop("d1", 40, frozenset()), tables)
     fulfilled = next(order_id for order_id, row in rows.items() if row["status"] == "FULFILLED")
     of_one = [heard for heard in said if heard.event["detail"]["data"]["orderId"] == fulfilled]
@@ -465,12 +465,12 @@ def test_an_order_keeps_what_else_the_file_says_of_it(tmp_path):
 @pytest.mark.parametrize("day", ["tea", "file"])
 def test_a_demonstration_changes_no_product_of_others(tmp_path, day):
     path = file_of(tmp_path, ("o-1", "u", [("tea-earl-grey", 500)]))
-    with tables_in_memory() as tables:
-        tables.create("tea-earl-grey", 7)
+    with open_shop() as tables:
+        tables.list("tea-earl-grey", 7)
         for run in ("d1", "d2"):
             workload = demo.tea_shop_day(run, 50) if day == "tea" else demo.day_of_file(run, path)
-            demo.stock_up(tables.operated, workload.products, run)
-        assert read_all(tables.operated).on_hand("tea-earl-grey") == 7
+            demo.stock_up(tables.stack, workload.products, run)
+        assert read_all(tables.stack).on_hand("tea-earl-grey") == 7
 
 
 def test_each_tea_shop_day_is_the_same_but_for_its_ids():
@@ -484,17 +484,17 @@ def test_each_tea_shop_day_is_the_same_but_for_its_ids():
 
 
 def test_what_stops_the_demonstration_is_said_in_words(monkeypatch):
-    with tables_in_memory() as tables:
+    with open_shop() as tables:
         why = "could not be placed: there is no product demo-never-paid; create it first"
         with pytest.raises(UserError, match=why) as caught:
-            demo.place_unpaid(tables.operated, sample_orders.never_paid("d1")[:1])
+            demo.place_unpaid(tables.stack, sample_orders.never_paid("d1")[:1])
         assert "make down" in str(caught.value)
-        tables.create("tea", 1)
+        tables.list("tea", 1)
         leased = ChangeOutcome(Verdict.RETURNED, cause="LEASED", detail="tea is under a lease")
         applied = SimpleNamespace(apply=lambda *_: SimpleNamespace(outcomes=[leased]))
         monkeypatch.setattr(demo, "engine_with_lanes", lambda _: applied)
         with pytest.raises(UserError, match="the stock of tea could not be set: tea is under a"):
-            demo.stock_up(tables.operated, [NewProduct("tea", 2)], "d1")
+            demo.stock_up(tables.stack, [NewProduct("tea", 2)], "d1")
 
 
 def test_the_summary_names_the_alarms_that_dead_letters_turn_on():
@@ -525,8 +525,8 @@ def test_the_readme_shows_figures_that_add_up_in_the_words_of_the_summary():
 def test_orders_that_nobody_pays_are_held_for_seconds_and_the_sweep_is_told():
     orders = sample_orders.never_paid("d1")
     invoked = []
-    with tables_in_memory() as tables:
-        aws = tables.operated
+    with open_shop() as tables:
+        aws = tables.stack
         demo.stock_up(aws, [sample_orders.HELD_PRODUCT], "d1")
         aws.outputs["SweepFunctionName"] = "sweep"
         functions = SimpleNamespace(invoke=lambda **request: invoked.append(request))

@@ -16,7 +16,6 @@ from typer.testing import CliRunner
 
 from cli import main, this_machine
 from cli import queues as queue_commands
-from inventory_orders.store.tables import Table
 from local.desk import work
 from operations.dead_letters import SEEN_IN_A_GROUP
 from tests.support.desk import TOKEN, desk_of_shop
@@ -36,16 +35,16 @@ ACTOR = f"desk:{psutil.Process().username()}"
 
 
 @pytest.fixture
-def shop():
+def desk():
     with desk_of_shop() as desk:
         yield desk
 
 
-def send(shop, method, path, body=None, **headers):
+def send(desk, method, path, body=None, **headers):
     """A request as the page sends it, but for some headers; None leaves one out."""
-    given = {"X-Desk-Token": TOKEN, "Origin": shop.origin, "Sec-Fetch-Site": "same-origin"}
+    given = {"X-Desk-Token": TOKEN, "Origin": desk.origin, "Sec-Fetch-Site": "same-origin"}
     given |= {name.replace("_", "-"): value for name, value in headers.items()}
-    to = http.client.HTTPConnection(urlsplit(shop.origin).netloc, timeout=60)
+    to = http.client.HTTPConnection(urlsplit(desk.origin).netloc, timeout=60)
     with contextlib.closing(to):
         sent = {name: value for name, value in given.items() if value is not None}
         to.request(method, path, body and json.dumps(body), sent)
@@ -53,21 +52,21 @@ def send(shop, method, path, body=None, **headers):
         return answer.status, answer.read().decode()
 
 
-def get(shop, path):
-    status, text = send(shop, "GET", f"/data/{path}")
+def get(desk, path):
+    status, text = send(desk, "GET", f"/data/{path}")
     assert status == 200, text
     return json.loads(text)
 
 
-def post(shop, path, body):
-    status, text = send(shop, "POST", f"/data/{path}", body)
+def post(desk, path, body):
+    status, text = send(desk, "POST", f"/data/{path}", body)
     assert status == 200, text
     return json.loads(text)
 
 
-def place(shop, order_id="o-1", quantity=2):
+def place(desk, order_id="o-1", quantity=2):
     lines = [{"productId": TEA, "quantity": quantity}]
-    shop.place({"orderId": order_id, "userId": "u-1", "items": lines})
+    desk.place({"orderId": order_id, "userId": "u-1", "items": lines})
 
 
 @pytest.mark.parametrize(
@@ -84,51 +83,51 @@ def place(shop, order_id="o-1", quantity=2):
         {"Sec_Fetch_Site": "same-site"},
     ],
 )
-def test_a_page_of_another_origin_reads_nothing_and_changes_nothing(shop, headers):
-    letter = shop.dead_letter("StockDeadLetterQueueUrl", "{}", "BELOW_FLOOR")
-    before = shop.stock(TEA)
+def test_a_page_of_another_origin_reads_nothing_and_changes_nothing(desk, headers):
+    letter = desk.dead_letter("StockDeadLetterQueueUrl", "{}", "BELOW_FLOOR")
+    before = desk.shop.stock(TEA)
     delete = {"queue": "StockDeadLetterQueueUrl", "messageId": letter, "action": "delete"}
     requests = [("GET", f"/data/{path}", None) for path in (*READS, *LISTS)]
     requests += [("GET", "/api/orders/o-1", None), ("POST", "/api/orders", {})]
     requests += [("POST", "/data/command", RECEIPT), ("POST", "/data/dead-letter", delete)]
     for method, path, body in requests:
-        status, text = send(shop, method, path, body, **headers)
+        status, text = send(desk, method, path, body, **headers)
         assert (status, text.count("\n")) == (403, 1), path
-    assert shop.stock(TEA) == before
-    assert shop.waiting("StockDeadLetterQueueUrl") == ["{}"]
+    assert desk.shop.stock(TEA) == before
+    assert desk.shop.waiting("StockDeadLetter") == ["{}"]
 
 
-def test_the_files_hold_no_secret_and_are_for_this_machine_only(shop):
+def test_the_files_hold_no_secret_and_are_for_this_machine_only(desk):
     for path in ("/", "/dashboard", "/try", "/contract", "/desk.js"):
-        status, text = send(shop, "GET", path, X_Desk_Token=None)
+        status, text = send(desk, "GET", path, X_Desk_Token=None)
         assert status == 200
         assert TOKEN not in text
-        assert send(shop, "GET", path, Host="attacker.example")[0] == 403
-    assert send(shop, "GET", "/../pyproject.toml")[0] == 404
+        assert send(desk, "GET", path, Host="attacker.example")[0] == 403
+    assert send(desk, "GET", "/../pyproject.toml")[0] == 404
 
 
 def test_on_an_account_there_is_nothing_of_the_embedded_aws():
-    with desk_of_shop(is_embedded=False, is_production=True) as shop:
-        about = get(shop, "about")
+    with desk_of_shop(is_embedded=False, is_production=True) as desk:
+        about = get(desk, "about")
         assert (about["embedded"], about["production"]) == (False, True)
         assert "stack InventoryOrders-shop" in about["place"]
         for path in ("/try", "/dashboard", "/data/shelf", "/data/events", "/api/orders/o"):
-            assert send(shop, "GET", path)[0] == 404
-        assert post(shop, "command", RECEIPT)["done"]
+            assert send(desk, "GET", path)[0] == 404
+        assert post(desk, "command", RECEIPT)["done"]
 
 
-def test_the_command_serves_an_account_until_ctrl_c_under_a_secret_address(shop, monkeypatch):
+def test_the_command_serves_an_account_until_ctrl_c_under_a_secret_address(desk, monkeypatch):
     addresses = []
 
     def interrupt(address, *_, **__):
         addresses.append(address)
         origin, token = address.split("/#token=")
-        there = replace(shop, origin=origin)
+        there = replace(desk, origin=origin)
         assert send(there, "GET", "/data/about")[0] == 403, "the token is another one"
         assert send(there, "GET", "/data/about", X_Desk_Token=token)[0] == 200
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(this_machine, "aws_of", lambda stage, console: shop.aws)
+    monkeypatch.setattr(this_machine, "aws_of", lambda stage, console: desk.aws)
     monkeypatch.setattr(this_machine, "_open", interrupt)
     before = set(threading.enumerate())
     for _ in range(2):
@@ -142,14 +141,14 @@ def test_the_command_serves_an_account_until_ctrl_c_under_a_secret_address(shop,
     assert len(first) >= 43, "256 bits"
 
 
-def test_a_receipt_is_booked_once_and_the_history_explains_the_stock(shop):
-    before = shop.stock(TEA)
-    assert post(shop, "command", RECEIPT) == {"done": True, "result": "APPLIED"}
-    assert post(shop, "command", RECEIPT) == {"done": True, "result": "REPLAYED"}
-    place(shop)
-    shown = get(shop, f"product?id={TEA}")
+def test_a_receipt_is_booked_once_and_the_history_explains_the_stock(desk):
+    before = desk.shop.stock(TEA)
+    assert post(desk, "command", RECEIPT) == {"done": True, "result": "APPLIED"}
+    assert post(desk, "command", RECEIPT) == {"done": True, "result": "REPLAYED"}
+    place(desk)
+    shown = get(desk, f"product?id={TEA}")
     assert (shown["onHand"], shown["ordersToRead"]) == (before + 5, 1)
-    history = get(shop, f"history?id={TEA}")
+    history = get(desk, f"history?id={TEA}")
     assert history["unexplained"] == 0
     assert [(one["delta"], one["stock"], one["what"]) for one in history["entries"]] == [
         (before, before, f"OPENING opening-{shown['createdAt'][:26]}"),
@@ -158,55 +157,55 @@ def test_a_receipt_is_booked_once_and_the_history_explains_the_stock(shop):
     ]
 
 
-def test_what_is_refused_says_its_code_and_what_to_do(shop):
-    said = post(shop, "command", RECEIPT | {"delta": -10_000})
+def test_what_is_refused_says_its_code_and_what_to_do(desk):
+    said = post(desk, "command", RECEIPT | {"delta": -10_000})
     assert (said["done"], said["code"]) == (False, "BELOW_FLOOR")
     assert TEA in said["message"]
-    said = post(shop, "command", RECEIPT | {"delta": 0})
+    said = post(desk, "command", RECEIPT | {"delta": 0})
     assert (said["done"], said["code"]) == (False, "SCHEMA_VIOLATION")
     assert "delta" in said["message"]
 
 
-def test_a_product_is_listed_changed_discontinued_and_listed_again(shop):
+def test_a_product_is_listed_changed_discontinued_and_listed_again(desk):
     for command in (
         {"action": "create", "productId": "mug", "openingStock": 5},
         {"action": "change", "productId": "mug", "lowStockThreshold": 9, "backorderLimit": 2},
         {"action": "discontinue", "productId": "mug"},
         {"action": "listAgain", "productId": "mug"},
     ):
-        assert post(shop, "command", command)["done"], command
-    (mug,) = (one for one in get(shop, "products")["products"] if one["productId"] == "mug")
+        assert post(desk, "command", command)["done"], command
+    (mug,) = (one for one in get(desk, "products")["products"] if one["productId"] == "mug")
     assert (mug["status"], mug["lowStockThreshold"], mug["backorderLimit"]) == ("LOW_STOCK", 9, 2)
 
 
-def test_a_list_of_orders_names_the_products_and_goes_on_page_by_page(shop, monkeypatch):
+def test_a_list_of_orders_names_the_products_and_goes_on_page_by_page(desk, monkeypatch):
     monkeypatch.setattr(work, "ORDERS_OF_A_PAGE", 2)
     for number in range(3):
-        place(shop, f"o-{number}")
-    first = get(shop, "orders?user=u-1")
+        place(desk, f"o-{number}")
+    first = get(desk, "orders?user=u-1")
     assert (len(first["orders"]), first["isAll"], first["unreadable"]) == (2, False, [])
-    assert first["names"] == get(shop, "order?id=o-1")["names"] == {TEA: "Earl Grey"}
-    both = get(shop, "orders?user=u-1&pages=2")
+    assert first["names"] == get(desk, "order?id=o-1")["names"] == {TEA: "Earl Grey"}
+    both = get(desk, "orders?user=u-1&pages=2")
     assert (len(both["orders"]), both["isAll"]) == (3, True)
 
 
-def test_an_order_is_shipped_and_taken_back(shop):
-    before = shop.stock(TEA)
-    place(shop)
-    assert get(shop, "orders")["orders"] == []
-    post(shop, "command", {"action": "confirm", "orderId": "o-1"})
-    assert [order["orderId"] for order in get(shop, "orders")["orders"]] == ["o-1"]
-    assert [order["orderId"] for order in get(shop, "orders?user=u-1")["orders"]] == ["o-1"]
+def test_an_order_is_shipped_and_taken_back(desk):
+    before = desk.shop.stock(TEA)
+    place(desk)
+    assert get(desk, "orders")["orders"] == []
+    post(desk, "command", {"action": "confirm", "orderId": "o-1"})
+    assert [order["orderId"] for order in get(desk, "orders")["orders"]] == ["o-1"]
+    assert [order["orderId"] for order in get(desk, "orders?user=u-1")["orders"]] == ["o-1"]
     items = [{"productId": TEA, "quantity": 1}]
     part = {"orderId": "o-1", "stepId": "desk-2", "items": items, "reference": "track-3"}
-    post(shop, "command", {"action": "fulfil", **part})
-    assert get(shop, "order?id=o-1")["status"] == "CONFIRMED"
-    post(shop, "command", {"action": "fulfil", "orderId": "o-1"})
+    post(desk, "command", {"action": "fulfil", **part})
+    assert get(desk, "order?id=o-1")["status"] == "CONFIRMED"
+    post(desk, "command", {"action": "fulfil", "orderId": "o-1"})
     taken = part | {"stepId": "desk-3", "restock": True, "reason": "too small"}
-    assert post(shop, "command", {"action": "return", **taken})["done"]
-    again = post(shop, "command", {"action": "confirm", "orderId": "o-1"})
+    assert post(desk, "command", {"action": "return", **taken})["done"]
+    again = post(desk, "command", {"action": "confirm", "orderId": "o-1"})
     assert again == {"done": True, "result": "REPLAYED", "status": "FULFILLED"}
-    order = get(shop, "order?id=o-1")
+    order = get(desk, "order?id=o-1")
     assert order["status"] == "FULFILLED"
     assert order["items"] == [{"productId": TEA, "quantity": 2, "fulfilled": 2, "returned": 1}]
     actions = ["confirm", "fulfil", "fulfil", "return"]
@@ -214,19 +213,19 @@ def test_an_order_is_shipped_and_taken_back(shop):
     assert {step["actor"] for step in order["steps"]} == {ACTOR}
     assert order["steps"][1]["reference"] == "track-3"
     assert order["steps"][-1]["reason"] == "too small"
-    assert shop.stock(TEA) == before - 1
-    place(shop, "o-2")
-    post(shop, "command", {"action": "cancel", "orderId": "o-2"})
-    assert shop.row(Table.ORDERS, "orderId", "o-2")["status"] == {"S": "CANCELLED"}
+    assert desk.shop.stock(TEA) == before - 1
+    place(desk, "o-2")
+    post(desk, "command", {"action": "cancel", "orderId": "o-2"})
+    assert desk.shop.status("o-2") == "CANCELLED"
 
 
-def test_one_dead_letter_goes_back_and_another_is_deleted(shop):
+def test_one_dead_letter_goes_back_and_another_is_deleted(desk):
     queue = "StockDeadLetterQueueUrl"
     first, second, third = (
-        shop.dead_letter(queue, f'{{"number": {number}}}', code)
+        desk.dead_letter(queue, f'{{"number": {number}}}', code)
         for number, code in enumerate(("BELOW_FLOOR", "SCHEMA_VIOLATION", "BELOW_FLOOR"))
     )
-    found = get(shop, "dead-letters")
+    found = get(desk, "dead-letters")
     assert [one["messageId"] for one in found["deadLetters"]] == [first, second, third]
     assert found["deadLetters"][1] == {
         "queue": queue,
@@ -239,25 +238,25 @@ def test_one_dead_letter_goes_back_and_another_is_deleted(shop):
     }
     assert found["causes"]["BELOW_FLOOR"]["act"] == "book the missing units, then redrive"
     assert found["isAll"]
-    post(shop, "dead-letter", {"queue": queue, "messageId": third, "action": "redrive"})
-    post(shop, "dead-letter", {"queue": queue, "messageId": second, "action": "delete"})
-    assert shop.waiting("StockQueueUrl") == ['{"number": 2}']
-    assert shop.waiting(queue) == ['{"number": 0}'], "visible again at once"
+    post(desk, "dead-letter", {"queue": queue, "messageId": third, "action": "redrive"})
+    post(desk, "dead-letter", {"queue": queue, "messageId": second, "action": "delete"})
+    assert desk.shop.waiting("Stock") == ['{"number": 2}']
+    assert desk.shop.waiting("StockDeadLetter") == ['{"number": 0}'], "visible again at once"
     gone = {"queue": queue, "messageId": third, "action": "redrive"}
-    assert send(shop, "POST", "/data/dead-letter", gone)[0] == 404
+    assert send(desk, "POST", "/data/dead-letter", gone)[0] == 404
 
 
-def test_a_fifo_group_may_hold_more_dead_letters_than_sqs_shows(shop, monkeypatch):
-    monkeypatch.setattr(queue_commands, "aws_of", lambda *_: shop.aws)
+def test_a_fifo_group_may_hold_more_dead_letters_than_sqs_shows(desk, monkeypatch):
+    monkeypatch.setattr(queue_commands, "aws_of", lambda *_: desk.aws)
 
     def found():
         status = json.loads(CliRunner().invoke(main.app, ["status", "--json"]).stdout)
-        return get(shop, "dead-letters")["isAll"], status["deadLettersAreAll"]
+        return get(desk, "dead-letters")["isAll"], status["deadLettersAreAll"]
 
     for number in range(SEEN_IN_A_GROUP):
         assert found() == (True, True), number
-        shop.aws.sqs.send_message(
-            QueueUrl=shop.aws.outputs["OrderFifoDeadLetterQueueUrl"],
+        desk.aws.sqs.send_message(
+            QueueUrl=desk.aws.outputs["OrderFifoDeadLetterQueueUrl"],
             MessageBody="{}",
             MessageGroupId="g",
             MessageDeduplicationId=f"{number}",
@@ -266,7 +265,7 @@ def test_a_fifo_group_may_hold_more_dead_letters_than_sqs_shows(shop, monkeypatc
     assert "at least 10" in CliRunner().invoke(main.app, ["status"]).stdout
 
 
-def test_what_may_have_been_done_is_no_plain_failure(shop, monkeypatch):
+def test_what_may_have_been_done_is_no_plain_failure(desk, monkeypatch):
     def failed(status):
         response = {"Error": {"Code": "X"}, "ResponseMetadata": {"HTTPStatusCode": status}}
         return ClientError(response, "X")
@@ -274,26 +273,26 @@ def test_what_may_have_been_done_is_no_plain_failure(shop, monkeypatch):
     died = {"FunctionError": "Unhandled", "Payload": io.BytesIO(b'{"errorMessage": "Timed out"}')}
     letter = {"queue": "StockDeadLetterQueueUrl", "messageId": "m", "action": "redrive"}
     for name, where, path, body, came, status in (
-        ("invoke", shop.aws.functions, "command", RECEIPT, died, 504),
-        ("invoke", shop.aws.functions, "command", RECEIPT, failed(502), 504),
-        ("invoke", shop.aws.functions, "command", RECEIPT, failed(429), 503),
+        ("invoke", desk.aws.functions, "command", RECEIPT, died, 504),
+        ("invoke", desk.aws.functions, "command", RECEIPT, failed(502), 504),
+        ("invoke", desk.aws.functions, "command", RECEIPT, failed(429), 503),
         ("settle", work.redrive, "dead-letter", letter, failed(503), 504),
         ("settle", work.redrive, "dead-letter", letter, failed(403), 503),
     ):
         monkeypatch.setattr(where, name, Mock(side_effect=[came]))
-        assert send(shop, "POST", f"/data/{path}", body)[0] == status, came
+        assert send(desk, "POST", f"/data/{path}", body)[0] == status, came
 
 
-def test_what_is_not_there_or_cannot_be_read_is_said_in_words(shop):
+def test_what_is_not_there_or_cannot_be_read_is_said_in_words(desk):
     for path in ("product?id=no", "history?id=no", "order?id=no"):
-        status, text = send(shop, "GET", f"/data/{path}")
+        status, text = send(desk, "GET", f"/data/{path}")
         assert (status, text.endswith(" no\n")) == (404, True), text
     for path, body in (
         ("command", {"action": "delist", "productId": TEA}),
         ("dead-letter", {"queue": "StockQueueUrl", "messageId": "m", "action": "delete"}),
         ("dead-letter", {"queue": "StockDeadLetterQueueUrl", "messageId": "m", "action": "purge"}),
     ):
-        assert send(shop, "POST", f"/data/{path}", body)[0] == 503
-    del shop.aws.outputs["ProductsTableName"]
-    status, text = send(shop, "GET", "/data/products")
+        assert send(desk, "POST", f"/data/{path}", body)[0] == 503
+    del desk.aws.outputs["ProductsTableName"]
+    status, text = send(desk, "GET", "/data/products")
     assert (status, text) == (500, "KeyError: 'ProductsTableName'\n")

@@ -18,8 +18,8 @@ from inventory_orders.store.tables import Table
 from operations import export
 from operations.aws import Aws
 from operations.errors import UserError
+from testing.shop import open_shop
 from testing.simulated_aws import ManualClock, virtual_time
-from tests.support.tables_in_memory import tables_in_memory
 
 DAY = 86_400
 STACK = "arn:aws:cloudformation:eu-west-1:123456789012:stack/InventoryOrders-prod/4f1d"
@@ -227,10 +227,10 @@ def step(action, at, **items):
 @pytest.fixture(scope="module")
 def shop():
     """Two days of a shop, and one on which the rest of an order leaves."""
-    with tables_in_memory() as tables:
+    with open_shop() as tables:
         days = [timestamp(SystemClock().now())]
         for product_id, stock in (("tea", 100), ("=mug", 50), ("pot", 1), ("verify-1", 5)):
-            tables.create(product_id, stock, name=product_id.title())
+            tables.list(product_id, stock, name=product_id.title())
         worker, orders = tables.worker(), tables.aws.dynamodb.tables["Orders"].items
 
         def place(order_id, **items):

@@ -1,17 +1,14 @@
 """What SQS drops on the FIFO queue: the same body within five minutes, and nothing else."""
 
 import json
-from types import SimpleNamespace
 
-import boto3
 import pytest
 
+from local.sample_orders import catalogue
 from operations import queues, redrive
-from operations.dead_letters import peek_dead_letters
 from operations.orders_file import OrderMessage, read_orders
-from testing.events import event_of_received, order_body
-from testing.handlers import FakeContext, load_handler
-from tests.support.tea_shop import tea_shop
+from testing.events import order_body
+from testing.shop import open_shop
 
 PRODUCT = "tea-earl-grey"
 
@@ -20,47 +17,27 @@ class Counter:
     """The FIFO queue of a tea shop, and the function that it feeds."""
 
     def __init__(self, shop):
-        self.tables = shop.aws.dynamodb.tables
-        self.url = shop.environment["FIFO_QUEUE_URL"]
-        self.dead_url = shop.environment["FIFO_DEAD_LETTER_QUEUE_URL"]
-        self.aws = SimpleNamespace(outputs={queues.FIFO: self.url}, sqs=boto3.client("sqs"))
-        self.handler = load_handler("place_orders")
+        self.shop, self.aws = shop, shop.stack
+        self.stock = shop.stock
 
     def send(self, *messages):
         """Send messages, and deliver those that SQS did not drop. Returns how many."""
         queues.send(self.aws, queues.FIFO, messages)
         return self.deliver()
 
-    def deliver(self):
-        received = self.aws.sqs.receive_message(
-            QueueUrl=self.url,
-            MaxNumberOfMessages=10,
-            MessageSystemAttributeNames=["All"],
-            MessageAttributeNames=["All"],
-        ).get("Messages", [])
-        if received:
-            arn = "arn:aws:sqs:us-east-1:123456789012:Queue.fifo"
-            event = event_of_received(received, arn)
-            answer = self.handler.lambda_handler(event, FakeContext("place_orders"))
-            assert answer == {"batchItemFailures": []}
-        for message in received:
-            self.aws.sqs.delete_message(QueueUrl=self.url, ReceiptHandle=message["ReceiptHandle"])
-        return len(received)
-
     @property
     def dead_letters(self):
-        return [letter.code for letter in peek_dead_letters(self.aws.sqs, self.dead_url, 10)]
+        return [letter.code for letter in self.shop.dead_letters("OrderFifo")]
 
-    def stock(self):
-        (row,) = (
-            i for i in self.tables["Products"].items.values() if i["productId"]["S"] == PRODUCT
-        )
-        return int(row["stockCount"]["N"])
+    def deliver(self):
+        waiting = len(self.shop.waiting("OrderFifo"))
+        assert self.shop.deliver("OrderFifo") == 0
+        return waiting
 
 
 @pytest.fixture
 def counter():
-    with tea_shop() as shop:
+    with open_shop(catalogue()) as shop:
         yield Counter(shop)
 
 
@@ -70,14 +47,14 @@ def order(quantity):
 
 
 def test_a_corrected_order_is_placed_and_the_same_one_again_takes_nothing(counter):
-    before = counter.stock()
+    before = counter.stock(PRODUCT)
     assert counter.send(order("2")) == 1
     assert counter.dead_letters == ["SCHEMA_VIOLATION"]
     assert counter.send(order(2)) == 1
     assert counter.send(order(2)) == 0, "SQS drops the same body"
     again = OrderMessage(f"{order(2).body}\n", group=PRODUCT)
     assert counter.send(again) == 1, "and the service recognises the same order in another one"
-    assert counter.stock() == before - 2
+    assert counter.stock(PRODUCT) == before - 2
     assert counter.dead_letters == ["SCHEMA_VIOLATION"]
 
 
@@ -92,7 +69,10 @@ def test_a_file_with_changed_content_is_not_dropped(counter, tmp_path):
 def test_a_dead_letter_goes_back_within_five_minutes_though_its_body_is_the_same(counter):
     counter.send(order("2"))
     found = redrive.redrive(
-        counter.aws.sqs, counter.dead_url, counter.url, {"SCHEMA_VIOLATION"}, rate=10_000.0
+        counter.aws.sqs,
+        *(counter.shop.queues[name].url for name in ("OrderFifoDeadLetter", "OrderFifo")),
+        {"SCHEMA_VIOLATION"},
+        rate=10_000.0,
     )
     assert found
     assert counter.deliver() == 1

@@ -20,8 +20,8 @@ from inventory_orders.messages.orders import parse_order
 from inventory_orders.store.rows import decode
 from operations import forget as forgets
 from operations.errors import UserError
+from testing.shop import open_shop
 from testing.simulated_aws.dynamodb import Index
-from tests.support.tables_in_memory import tables_in_memory
 
 KEY = "a key of the shop's own, which is long enough"
 PSEUDONYM = "forgotten-" + hmac.new(KEY.encode(), b"u-7", hashlib.sha256).hexdigest()
@@ -32,15 +32,15 @@ ORDER = Order("o-1", "u-7", {"tea": 2}, attributes={"channel": "web", "gift": Tr
 def shop(monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv(forgets.KEY_VARIABLE, KEY)
-    with tables_in_memory() as tables:
+    with open_shop() as tables:
         orders = tables.aws.dynamodb.tables["Orders"]
         orders.types = {**orders.types, "userId": "S", "createdAt": "S"}
         by_user = Index(("userId", "createdAt"), frozenset({"status"}))
         orders.indexes = {**orders.indexes, "byUser": by_user}
-        aws = tables.operated
+        aws = tables.stack
         monkeypatch.setattr(aws.__class__, "store", lambda _: tables.store)
         monkeypatch.setattr(table_commands, "aws_of", lambda stage: aws)
-        tables.create("tea", 100)
+        tables.list("tea", 100)
         yield tables
 
 

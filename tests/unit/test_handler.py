@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from functools import partial
 
 import boto3
 import pytest
@@ -18,47 +19,24 @@ from inventory_orders.engine.loop import Engine
 from inventory_orders.engine.memory import Rivals
 from inventory_orders.engine.source import UncontestedRows
 from inventory_orders.errors import ConfigurationError
-from inventory_orders.invocation import runtime
 from inventory_orders.invocation.runtime import Process
+from inventory_orders.store.tables import Table
 from local import ROOT
 from local.invoke import is_good, readable
 from operations import emf
-from operations.dead_letters import peek_dead_letters
 from testing.events import order_body, sqs_event
 from testing.handlers import FakeContext, function_names, load_handler
-from tests.support.tea_shop import new_process
 
 EVENTS = ROOT / "events"
 
 
 @pytest.fixture
-def handle(shop_environment):
-    handler = load_handler("place_orders")
-
-    def call(event):
-        # The logger keeps the stream that was current when it was imported.
-        handler.logger.registered_handler.stream = sys.stdout
-        return handler.lambda_handler(event, FakeContext("place_orders"))
-
-    return call
-
-
-def dead_letters(environment, fifo=""):
-    url = environment[f"{fifo}DEAD_LETTER_QUEUE_URL"]
-    return peek_dead_letters(boto3.client("sqs"), url, 100)
+def handle(tea_shop):
+    return partial(tea_shop.invoke, "place_orders")
 
 
 def sample(name):
     return json.loads((EVENTS / f"{name}.json").read_text())
-
-
-def order_status(order_id):
-    item = (
-        boto3.client("dynamodb")
-        .get_item(TableName="Orders", Key={"orderId": {"S": order_id}})
-        .get("Item")
-    )
-    return item and item["status"]["S"]
 
 
 @pytest.mark.aws(
@@ -67,13 +45,11 @@ def order_status(order_id):
     "https://docs.aws.amazon.com/lambda/latest/dg/lambda-runtime-environment.html",
 )
 @pytest.mark.parametrize("name", function_names())
-def test_clients_are_made_at_import_and_not_in_the_first_invocation(
-    name, shop_environment, monkeypatch
-):
-    handler = load_handler(name)
+def test_clients_are_made_at_import_and_not_in_the_first_invocation(name, tea_shop, monkeypatch):
+    tea_shop.handler(name)
     monkeypatch.delattr(boto3, "client")
     event = sample({"count_stock": "count_stock_acquire"}.get(name, name))
-    assert is_good(handler.lambda_handler(event, FakeContext(name)))
+    assert is_good(tea_shop.invoke(name, event))
 
 
 @pytest.mark.parametrize("name", function_names())
@@ -100,10 +76,11 @@ print(json.dumps(found))
 """
 
 
-def test_handlers_import_no_more_than_they_need(shop_environment):
+def test_handlers_import_no_more_than_they_need(tea_shop):
     done = subprocess.run(
         [sys.executable, "-c", IMPORTS, "publish_events", "place_orders"],
         cwd=ROOT,
+        env=dict(tea_shop.environment("place_orders")),
         check=True,
         stdout=subprocess.PIPE,
     )
@@ -115,11 +92,11 @@ def test_handlers_import_no_more_than_they_need(shop_environment):
     assert len(places) <= 51
 
 
-def test_the_sample_of_the_standard_queue_is_placed(handle, shop_environment):
+def test_the_sample_of_the_standard_queue_is_placed(handle, tea_shop):
     assert handle(sample("place_orders")) == {"batchItemFailures": []}
-    statuses = [order_status(f"sample-o-100{n}") for n in range(1, 5)]
+    statuses = [tea_shop.status(f"sample-o-100{n}") for n in range(1, 5)]
     assert statuses == ["PENDING", "PENDING", "REJECTED", "REJECTED"]
-    assert dead_letters(shop_environment) == []
+    assert tea_shop.dead_letters("Order") == []
 
 
 def test_an_order_that_was_rejected_is_refused_again(handle):
@@ -145,14 +122,14 @@ def test_an_order_that_was_rejected_is_refused_again(handle):
     "The ARN of a FIFO queue ends with `.fifo`.",
     "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-fifo.html",
 )
-def test_the_sample_of_the_fifo_queue_is_placed(handle):
+def test_the_sample_of_the_fifo_queue_is_placed(handle, tea_shop):
     assert handle(sample("place_orders_fifo")) == {"batchItemFailures": []}
-    assert [order_status(f"sample-o-200{n}") for n in range(1, 4)] == ["PENDING"] * 3
+    assert [tea_shop.status(f"sample-o-200{n}") for n in range(1, 4)] == ["PENDING"] * 3
 
 
-def test_the_poison_samples_say_what_to_fix(handle, shop_environment):
+def test_the_poison_samples_say_what_to_fix(handle, tea_shop):
     assert handle(sample("place_orders_poison")) == {"batchItemFailures": []}
-    found = dead_letters(shop_environment)
+    found = tea_shop.dead_letters("Order")
     bodies = [record["body"] for record in sample("place_orders_poison")["Records"]]
     assert sorted(dead_letter.body for dead_letter in found) == sorted(
         body for body in bodies if body != bodies[12]
@@ -167,10 +144,10 @@ def test_the_poison_samples_say_what_to_fix(handle, shop_environment):
     assert all(len(dead_letter.message) > 20 for dead_letter in found)
 
 
-def test_the_poison_sample_of_the_fifo_queue_does_not_stop_its_group(handle, shop_environment):
+def test_the_poison_sample_of_the_fifo_queue_does_not_stop_its_group(handle, tea_shop):
     assert handle(sample("place_orders_fifo_poison")) == {"batchItemFailures": []}
-    assert [order_status(f"sample-o-210{n}") for n in (1, 2, 3)] == ["PENDING", None, "PENDING"]
-    assert len(dead_letters(shop_environment, "FIFO_")) == 1
+    assert [tea_shop.status(f"sample-o-210{n}") for n in (1, 2, 3)] == ["PENDING", None, "PENDING"]
+    assert len(tea_shop.dead_letters("OrderFifo")) == 1
 
 
 def test_an_event_of_another_source_is_an_error_and_does_nothing(handle):
@@ -252,34 +229,22 @@ def test_a_lane_is_counted_when_it_is_filled_sold_from_and_asked_back(sell):
     assert (recalled["Recalls"], recalled["OrdersFromLanes"]) == ((1,), (0,))
 
 
-def test_what_the_depot_sells_to_a_process_without_a_lane_is_no_order_from_a_lane(sell):
+def test_what_the_depot_sells_to_a_process_without_a_lane_is_no_order_from_a_lane(sell, tea_shop):
     for lane in (1, 2):
-        lease = {
-            "page": {"S": f"{lane}/lease"},
-            "lockedBy": {"S": "another"},
-            "lockTime": {"N": str(int(time.time()) + 60)},
-        }
-        boto3.client("dynamodb").put_item(TableName="Allotments", Item=lease)
+        until = {"N": str(int(time.time()) + 60)}
+        tea_shop.edit(Table.ALLOTMENTS, f"{lane}/lease", lockedBy={"S": "another"}, lockTime=until)
     counted = sell(1, 1)
     assert counted["OrdersFromLanes"] == (0, 0)
-    key = {"productId": {"S": TEA}}
-    row = boto3.client("dynamodb").get_item(TableName="Products", Key=key)["Item"]
-    assert counted["UnitsLent"] == (60 - int(row["stockCount"]["N"]),)
+    assert counted["UnitsLent"] == (60 - tea_shop.stock(TEA),)
 
 
-def test_a_loan_that_a_rival_has_cancelled_is_counted_as_lost(sell, monkeypatch):
-    store = runtime.process().store
+def test_a_loan_that_a_rival_has_cancelled_is_counted_as_lost(sell, tea_shop, monkeypatch):
+    store = tea_shop.process("place_orders").store
     write = store.write
 
     def overtaken(actions, token):
         monkeypatch.setattr(store, "write", write)
-        boto3.client("dynamodb").update_item(
-            TableName="Products",
-            Key={"productId": {"S": TEA}},
-            UpdateExpression="ADD #v :one",
-            ExpressionAttributeNames={"#v": "_version"},
-            ExpressionAttributeValues={":one": {"N": "1"}},
-        )
+        tea_shop.edit(Table.PRODUCTS, TEA, _version={"N": "99"})
         write(actions, token)
 
     monkeypatch.setattr(store, "write", overtaken)
@@ -288,31 +253,27 @@ def test_a_loan_that_a_rival_has_cancelled_is_counted_as_lost(sell, monkeypatch)
     assert len(counted["DepotWait"]) == 2, "it had to come again"
 
 
-def test_messages_that_a_corrupt_page_holds_up_are_counted(sell):
-    broken = {"page": {"S": str(PageKey.of(DEPOT, TEA))}}
-    boto3.client("dynamodb").put_item(TableName="Allotments", Item=broken)
+def test_messages_that_a_corrupt_page_holds_up_are_counted(sell, tea_shop):
+    tea_shop.edit(Table.ALLOTMENTS, str(PageKey.of(DEPOT, TEA)))
     assert sell(1, 1)["CorruptPage"] == (2,)
 
 
-def test_pages_with_units_of_what_is_gone_can_be_deleted_while_a_worker_knows_them(sell):
+def test_pages_with_units_of_what_is_gone_can_be_deleted_while_a_worker_knows_them(sell, tea_shop):
     """The repair in the runbook, CorruptPage. A page that is made anew has another epoch."""
     assert "UnitsLent" in sell(1)
-    tables = boto3.client("dynamodb")
-    tables.delete_item(TableName="Products", Key={"productId": {"S": TEA}})
+    del tea_shop.items(Table.PRODUCTS)[TEA,]
     for lane in (0, 1, 2):
-        page = {"page": {"S": str(PageKey.of(lane, TEA))}}
-        tables.delete_item(TableName="Allotments", Key=page)
+        tea_shop.items(Table.ALLOTMENTS).pop((str(PageKey.of(lane, TEA)),), None)
     create = {"action": "create", "productId": TEA, "openingStock": 100}
-    created = load_handler("manage_products").lambda_handler(create, FakeContext("m"))["createdAt"]
+    created = tea_shop.invoke("manage_products", create)["createdAt"]
     assert sell(1)["OrdersFromLanes"] == (1,)
-    order = tables.get_item(TableName="Orders", Key={"orderId": {"S": "o-1"}})["Item"]
-    (line,) = order["items"]["L"]
-    assert line["M"]["productCreatedAt"]["S"] == created
+    (line,) = tea_shop.order_row("o-1")["items"]
+    assert line["productCreatedAt"] == created
 
 
-def test_an_order_that_the_api_places_at_once_is_not_counted_for_lanes(shop_environment, capsys):
+def test_an_order_that_the_api_places_at_once_is_not_counted_for_lanes(tea_shop, capsys):
     event = sample("api") | {"body": json.dumps(order_body("o", {TEA: 1}))}
-    answer = load_handler("api").lambda_handler(event, FakeContext("api"))
+    answer = tea_shop.invoke("api", event)
     assert answer["statusCode"] == 201
     counted = {s.name for s in emf.parse(capsys.readouterr().out.splitlines())}
     assert "OrdersPlaced" in counted
@@ -331,9 +292,7 @@ def test_logs_name_the_message_and_the_order_and_never_quote_the_body(handle, ca
 
 
 @pytest.mark.parametrize("name", function_names())
-def test_every_log_line_names_its_messages_and_nothing_personal(name, shop_environment, capsys):
-    handler = load_handler(name)
-    handler.logger.registered_handler.stream = sys.stdout
+def test_every_log_line_names_its_messages_and_nothing_personal(name, tea_shop, capsys):
     events = [json.loads(path.read_text()) for path in sorted(EVENTS.glob(f"{name}*.json"))]
     news = [
         {"productId": "tea-earl-grey", "details": {"price": day}, "eventId": f"e-{day}"}
@@ -345,7 +304,7 @@ def test_every_log_line_names_its_messages_and_nothing_personal(name, shop_envir
         batches.append(sqs_event(*news))
     assert batches or name in ("api", "count_stock", "sweep", "publish_events"), "take no messages"
     for event in batches:
-        handler.lambda_handler(event, FakeContext(name))
+        tea_shop.invoke(name, event)
         output = capsys.readouterr().out
         lines = [json.loads(line) for line in output.splitlines() if '"_aws"' not in line]
         sent = {record["messageId"] for record in event["Records"]}
@@ -390,9 +349,8 @@ def test_a_redelivered_message_has_an_age(handle, monkeypatch):
     assert ages == [pytest.approx(60, abs=5), 0.0, 0.0], "clocks may differ, and SQS may not say"
 
 
-def test_a_missing_table_returns_everything_and_is_logged(handle, monkeypatch, capsys):
-    monkeypatch.setenv("ORDERS_TABLE_NAME", "NoSuchTable")
-    new_process()
+def test_a_missing_table_returns_everything_and_is_logged(handle, tea_shop, capsys):
+    tea_shop.restart(ORDERS_TABLE_NAME="NoSuchTable")
     answer = handle(sqs_event(order_body("o-1", {"tea-earl-grey": 1})))
     assert answer == {"batchItemFailures": [{"itemIdentifier": "m-0"}]}
     assert '"level":"CRITICAL"' in capsys.readouterr().out
@@ -403,27 +361,25 @@ def test_the_error_for_a_missing_setting_names_it():
         _ = Process({"PRODUCTS_TABLE_NAME": "p"}).store
 
 
-def test_a_worker_that_is_told_nothing_of_lanes_sells_nothing(handle, monkeypatch):
+def test_a_worker_that_is_told_nothing_of_lanes_sells_nothing(handle, tea_shop, monkeypatch):
     monkeypatch.delenv("LANES")
-    new_process()
     with pytest.raises(ConfigurationError, match="variable LANES is not set"):
         handle(sqs_event(order_body("o", {TEA: 1})))
-    assert order_status("o") is None
+    assert tea_shop.status("o") is None
 
 
-def test_the_engine_of_workers_has_lanes_and_no_other_engine_has(shop_environment):
-    process = runtime.process()
+def test_the_engine_of_workers_has_lanes_and_no_other_engine_has(tea_shop):
+    process = tea_shop.process("place_orders")
     assert process.engine_with_lanes.source.lane.most == 2
     assert process.engine.source.lane.most == 0
     assert type(process.impatient_engine.source) is UncontestedRows
 
 
 @pytest.mark.parametrize("lanes", ["", "many", "-1", "1.5", "²"])
-def test_a_number_of_lanes_that_is_none_is_named(shop_environment, monkeypatch, lanes):
-    monkeypatch.setenv("LANES", lanes)
-    new_process()
+def test_a_number_of_lanes_that_is_none_is_named(tea_shop, lanes):
+    tea_shop.restart(LANES=lanes)
     with pytest.raises(ConfigurationError, match="LANES"):
-        _ = runtime.process().engine_with_lanes
+        _ = tea_shop.process("place_orders").engine_with_lanes
 
 
 @pytest.mark.parametrize("name", function_names())

@@ -27,9 +27,9 @@ from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.products.decrement import AtomicDecrement
 from inventory_orders.products.lease import Lease
 from inventory_orders.store.rows import decode
+from testing.shop import INVOCATION_SECONDS, open_shop
 from testing.simulated_aws import ServiceError
 from testing.simulated_aws.values import size_of_item
-from tests.support.tables_in_memory import INVOCATION_SECONDS, tables_in_memory
 
 APPLIED, REPLAYED, REJECTED = Verdict.APPLIED, Verdict.REPLAYED, Verdict.REJECTED
 INVALID, RETURNED = Verdict.POISON, Verdict.RETURNED
@@ -40,7 +40,7 @@ LARGEST_ROW = 400 * 1024
 
 @pytest.fixture
 def tables():
-    with tables_in_memory() as tables:
+    with open_shop() as tables:
         yield tables
 
 
@@ -71,9 +71,9 @@ def test_rows_of_300_kb_keep_no_order_from_being_placed(tables):
     """More than BatchGetItem answers at once (16 MB), and many times what one transaction holds (4 MB)."""
     large, small = [f"large{n}" for n in range(57)], [f"small{n}" for n in range(42)]
     for product_id in large:
-        tables.create(product_id, size=300_000)
+        tables.list(product_id, size=300_000)
     for product_id in small:
-        tables.create(product_id)
+        tables.list(product_id)
     worker, tables.calls = tables.worker(), []
     report = tables.apply(worker, *(order(i, i) for i in large + small))
     assert statuses(report) == [APPLIED] * 99
@@ -85,8 +85,8 @@ def test_rows_of_300_kb_keep_no_order_from_being_placed(tables):
 
 
 def test_of_a_huge_row_nothing_is_remembered(tables):
-    tables.create("large", size=300_000)
-    tables.create("small")
+    tables.list("large", size=300_000)
+    tables.list("small")
     worker = tables.worker()
     for number in range(4):
         tables.apply(worker, order(number, "large"), order(-1 - number, "small"))
@@ -101,7 +101,7 @@ def test_of_a_huge_row_nothing_is_remembered(tables):
 def test_an_order_too_large_for_one_transaction_is_answered_by_name(tables):
     large = [f"p{n}" for n in range(14)]
     for product_id in large:
-        tables.create(product_id, size=300_000)
+        tables.list(product_id, size=300_000)
     report = tables.apply(
         tables.worker(),
         *(order(i, i) for i in large),
@@ -117,7 +117,7 @@ def test_an_order_too_large_for_one_transaction_is_answered_by_name(tables):
 @pytest.mark.parametrize("action", [OrderAction.CANCEL, OrderAction.CONFIRM])
 def test_orders_that_others_made_huge_go_on_all_the_same(tables, action):
     """What others have added to them is not read, so the planner does not know of it: halves find what fits."""
-    tables.create("p", stock=20)
+    tables.list("p", stock=20)
     worker = tables.worker()
     assert statuses(tables.apply(worker, *(order(n, "p") for n in range(20)))) == [APPLIED] * 20
     orders = tables.aws.dynamodb.tables["Orders"].items
@@ -134,8 +134,8 @@ def test_orders_that_others_made_huge_go_on_all_the_same(tables, action):
 @pytest.mark.parametrize("lanes", [0, 1])
 def test_a_row_without_room_returns_its_own_orders_by_name(tables, lanes):
     """An order adds `lastUpdatedAt` to a row that has none, and a loan `lentTo`: neither fits."""
-    tables.create("other")
-    tables.create("full")
+    tables.list("other")
+    tables.list("full")
     row = tables.row("full")
     del row["lastUpdatedAt"]
     row["othersAttribute"] = {"S": ""}
@@ -164,7 +164,7 @@ def test_a_row_without_room_returns_its_own_orders_by_name(tables, lanes):
 )
 @pytest.mark.parametrize("change", ["count", "details"])
 def test_a_row_without_room_refuses_other_changes_and_stays_as_it_is(tables, change):
-    tables.create("full", size=LARGEST_ROW)
+    tables.list("full", size=LARGEST_ROW)
     before, deadline = tables.row("full"), Deadline.after(60, SystemClock())
     event = CatalogueEvent("full", "e", "2026-01-01", {"name": "a name"})
     changes = {
@@ -208,9 +208,9 @@ def throttle(tables, product_id, seconds=math.inf):
 )
 @pytest.mark.parametrize("lanes", [0, 1])
 def test_a_throttled_product_does_not_hold_up_the_rest_of_its_batch(tables, lanes):
-    tables.create("hot")
+    tables.list("hot")
     for number in range(8):
-        tables.create(f"p{number}")
+        tables.list(f"p{number}")
     worker = contested_worker(tables, lanes)
     throttle(tables, "hot")
     began = tables.clock.now()
@@ -258,8 +258,8 @@ def leave_out_of_reads(tables, product_id, *, refuse):
 )
 @pytest.mark.parametrize("refuse", [False, True])
 def test_a_product_that_no_read_answers_for_returns_its_own_orders_only(tables, refuse):
-    tables.create("hot")
-    tables.create("p")
+    tables.list("hot")
+    tables.list("p")
     leave_out_of_reads(tables, "hot", refuse=refuse)
     began = tables.clock.now()
     report = tables.apply(tables.worker(), order(1, "hot"), order(2, "p"))
@@ -269,8 +269,8 @@ def test_a_product_that_no_read_answers_for_returns_its_own_orders_only(tables, 
 
 
 def test_a_replay_is_answered_although_no_read_answers_for_its_product(tables):
-    tables.create("hot")
-    tables.create("p")
+    tables.list("hot")
+    tables.list("p")
     worker = tables.worker()
     assert statuses(tables.apply(worker, order(1, "hot"), order(2, "p"))) == [APPLIED, APPLIED]
     assert statuses(tables.apply(worker, order(2, "p"))) == [REPLAYED]
@@ -280,8 +280,8 @@ def test_a_replay_is_answered_although_no_read_answers_for_its_product(tables):
 
 
 def test_a_product_is_throttled_for_moments_while_another_is_counted(tables):
-    tables.create("hot")
-    tables.create("counted")
+    tables.list("hot")
+    tables.list("counted")
     worker = tables.worker()
     deadline = Deadline.after(INVOCATION_SECONDS, SystemClock())
     Lease.acquire(RetryingClient(tables.store), "counted", 10, deadline, outlive_deadline=True)
@@ -291,8 +291,8 @@ def test_a_product_is_throttled_for_moments_while_another_is_counted(tables):
 
 
 def test_a_product_that_is_throttled_for_moments_is_served_in_the_same_batch(tables):
-    tables.create("hot")
-    tables.create("p")
+    tables.list("hot")
+    tables.list("p")
     throttle(tables, "hot", seconds=2)
     report = tables.apply(tables.worker(), order(1, "hot"), order(2, "p"), order(3, "hot", "p"))
     assert statuses(report) == [APPLIED] * 3
@@ -300,8 +300,8 @@ def test_a_product_that_is_throttled_for_moments_is_served_in_the_same_batch(tab
 
 
 def test_behind_a_throttled_product_a_group_keeps_its_order(tables):
-    tables.create("hot")
-    tables.create("p")
+    tables.list("hot")
+    tables.list("p")
     throttle(tables, "hot")
     in_groups = [("hot", "g"), ("p", "g"), ("p", "h")]
     orders = [Order(f"o{n}", "u", {i: 1}, group=g) for n, (i, g) in enumerate(in_groups)]
@@ -313,7 +313,7 @@ def test_behind_a_throttled_product_a_group_keeps_its_order(tables):
 
 @pytest.mark.parametrize("off", [300.0, -300.0])
 def test_workers_whose_clocks_are_minutes_apart_keep_the_books(tables, off):
-    tables.create("p", stock=30)
+    tables.list("p", stock=30)
     wrong, right = tables.worker(off), tables.worker()
     pending = {n: order(n, "p") for n in range(40)}
     answered = {}
@@ -341,7 +341,7 @@ def test_workers_whose_clocks_are_minutes_apart_keep_the_books(tables, off):
 @pytest.mark.parametrize("off", [300.0, -300.0])
 def test_a_count_by_a_wrong_clock_excludes_others_or_is_refused(tables, off):
     """A slow clock's lease protects nothing, so it must not be taken for one that did."""
-    tables.create("p", stock=10)
+    tables.list("p", stock=10)
     owner, seller = tables.worker(off), tables.worker()
     clock = owner.client.clock
     deadline = Deadline.after(INVOCATION_SECONDS, clock)
@@ -370,7 +370,7 @@ def test_a_clock_that_aws_does_not_accept_loses_no_order(tables):
     def refuse(*_):
         raise ServiceError("InvalidSignatureException", "Signature expired")
 
-    tables.create("p")
+    tables.list("p")
     tables.before = refuse
     report = tables.apply(tables.worker(-400.0), order(1, "p"))
     assert statuses(report) == [RETURNED]
@@ -415,7 +415,7 @@ def lose_and_freeze(tables, meanwhile):
 @pytest.mark.parametrize("stop", [freeze, lose_and_freeze])
 def test_a_worker_frozen_for_an_hour_places_nothing_twice(tables, stop, lanes):
     """Also while it visits the depot."""
-    tables.create("p", stock=10)
+    tables.list("p", stock=10)
     frozen, other = contested_worker(tables, lanes), tables.worker()
     orders = [order(1, "p"), order(2, "p")]
 
@@ -436,7 +436,7 @@ def test_a_worker_frozen_for_an_hour_places_nothing_twice(tables, stop, lanes):
 @pytest.mark.parametrize("second", [OrderAction.CONFIRM, OrderAction.CANCEL, OrderAction.EXPIRE])
 def test_commands_frozen_for_an_hour_end_an_order_once(tables, stop, first, second):
     """Whoever of the two is first, the other finds the order where that one has left it."""
-    tables.create("p", stock=10)
+    tables.list("p", stock=10)
     frozen, other = tables.worker(), tables.worker()
     held = Order("o", "u", {"p": 3}, hold_seconds=60)
     tables.apply(other, held)
@@ -464,7 +464,7 @@ def test_commands_frozen_for_an_hour_end_an_order_once(tables, stop, first, seco
 
 @pytest.mark.parametrize("stop", [freeze, lose_and_freeze])
 def test_a_return_frozen_for_an_hour_is_booked_once(tables, stop):
-    tables.create("p", stock=10)
+    tables.list("p", stock=10)
     frozen, other = tables.worker(), tables.worker()
     steps = [OrderCommand("o1", action) for action in (OrderAction.CONFIRM, OrderAction.FULFIL)]
     tables.apply(other, order(1, "p"))
@@ -477,7 +477,7 @@ def test_a_return_frozen_for_an_hour_is_booked_once(tables, stop):
 
 @pytest.mark.parametrize("stop", [freeze, lose_and_freeze])
 def test_an_adjustment_frozen_for_an_hour_is_booked_once(tables, stop):
-    tables.create("p", stock=10)
+    tables.list("p", stock=10)
     frozen, other = tables.worker(), tables.worker()
     receipt = Adjustment("p", "r", 5, "RECEIPT")
     stop(tables, lambda: tables.apply(other, receipt, Adjustment("p", "s", 1, "RECEIPT")))
@@ -488,7 +488,7 @@ def test_an_adjustment_frozen_for_an_hour_is_booked_once(tables, stop):
 @pytest.mark.parametrize("stop", [freeze, lose_and_freeze])
 def test_an_atomic_decrement_frozen_for_an_hour_is_booked_once(tables, stop):
     """Its condition names no version: what fences it is its row."""
-    tables.create("p", stock=10)
+    tables.list("p", stock=10)
     frozen, other = tables.worker(), tables.worker()
     soon = Deadline.after(2 * HOUR, SystemClock())
     stop(tables, lambda: AtomicDecrement(other).apply(Decrement.of("p", "d", 2), soon))
@@ -520,7 +520,7 @@ def see_half(tables, *adjustment):
     "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html",
 )
 def test_a_repeated_correction_that_meets_half_of_the_first_one_is_not_refused(tables):
-    tables.create("p", stock=3)
+    tables.list("p", stock=3)
     all_of_it = Adjustment("p", "c", -3, "CORRECTION")
     tables.apply(tables.worker(), all_of_it)
     see_half(tables, "p", "c")
@@ -533,8 +533,8 @@ def test_a_repeated_correction_that_meets_half_of_the_first_one_is_not_refused(t
 )
 def test_refusals_of_a_row_that_never_rests_take_one_look_each_after_its_neighbours(tables):
     """They are more than one read can have, and each read of the row finds it written again."""
-    tables.create("p", stock=5)
-    tables.create("q")
+    tables.list("p", stock=5)
+    tables.list("q")
 
     def before(operation, request):
         if operation == "TransactGetItems":
@@ -555,7 +555,7 @@ def test_refusals_of_a_row_that_never_rests_take_one_look_each_after_its_neighbo
 
 def test_a_refusal_that_is_true_no_more_was_true_all_the_same(tables):
     """What it rests on is past. That it was no effect of its own the record shows, which is missing."""
-    tables.create("p", stock=5)
+    tables.list("p", stock=5)
     receipt = Adjustment("p", "r", 100, "RECEIPT")
     tables.once("TransactGetItems", lambda _: tables.apply(tables.worker(), receipt) and None)
     report = tables.apply(tables.worker(), Adjustment("p", "c", -50, "CORRECTION"))
@@ -564,8 +564,8 @@ def test_a_refusal_that_is_true_no_more_was_true_all_the_same(tables):
 
 
 def test_where_a_refusal_cannot_be_read_its_neighbours_go_on(tables):
-    tables.create("p", stock=5)
-    tables.create("q")
+    tables.list("p", stock=5)
+    tables.list("q")
 
     def before(operation, request):
         if operation == "TransactGetItems":
@@ -581,7 +581,7 @@ def test_an_order_after_its_tombstone_is_no_corrupt_one_beside_a_conflict(tables
     """All products come from the cache, so that the tombstone is met by a write, and then comes again with a row."""
     products = [f"p{number}" for number in range(10)]
     for product_id in products:
-        tables.create(product_id)
+        tables.list(product_id)
     worker = tables.worker()
     for number in range(2):
         tables.apply(worker, order(f"-warm{number}", *products))
@@ -604,7 +604,7 @@ def test_an_order_after_its_tombstone_is_no_corrupt_one_beside_a_conflict(tables
 
 
 def test_a_repeated_count_that_meets_half_of_the_first_one_is_not_lost(tables):
-    tables.create("p", stock=3)
+    tables.list("p", stock=3)
     client, soon = RetryingClient(tables.store), Deadline.after(20, SystemClock())
     lease = Lease.acquire(client, "p", 20, soon)
     again = Lease(client, lease.product, lease.owner)
@@ -629,7 +629,7 @@ def test_a_product_delisted_while_its_creator_was_frozen_stays_so(tables):
 
 @pytest.mark.parametrize("stop", [freeze, lose_and_freeze])
 def test_a_count_frozen_for_an_hour_is_committed_once_or_not_at_all(tables, stop):
-    tables.create("p", stock=10)
+    tables.list("p", stock=10)
     seller = tables.worker()
     deadline = Deadline.after(2 * HOUR, SystemClock())
     lease = Lease.acquire(RetryingClient(tables.store), "p", 600, deadline, outlive_deadline=True)

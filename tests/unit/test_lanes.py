@@ -26,8 +26,8 @@ from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.store.actions import transaction_actions
 from inventory_orders.store.lane_leases import lease_lane
 from inventory_orders.store.rows import decode, encode, page_units, read_page, read_product
+from testing.shop import open_shop
 from testing.simulated_aws import ServiceError
-from tests.support.tables_in_memory import tables_in_memory
 
 APPLIED, REJECTED = Verdict.APPLIED, Verdict.REJECTED
 REPLAYED, RETURNED = Verdict.REPLAYED, Verdict.RETURNED
@@ -52,7 +52,7 @@ class Shop:
     # ------------------------------------------------------------------ what there is
 
     def create(self, product_id, stock=1000, **more):
-        self.tables.create(product_id, stock, **more)
+        self.tables.list(product_id, stock, **more)
         self.opening[product_id] = stock
 
     def receive(self, product_id, units):
@@ -184,7 +184,7 @@ def _of(allocation):
 
 @pytest.fixture
 def shop():
-    with tables_in_memory() as tables:
+    with open_shop() as tables:
         shop = Shop(tables)
         yield shop
         shop.check()

@@ -13,14 +13,14 @@ from inventory_orders.store.lane_leases import lease_lane
 from operations import lanes as lanes_of_stack
 from operations.errors import UserError
 from testing.lanes import lend
-from tests.support.tables_in_memory import tables_in_memory
+from testing.shop import open_shop
 
 
 @pytest.fixture
 def shop(monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
-    with tables_in_memory() as tables:
-        aws = tables.operated
+    with open_shop() as tables:
+        aws = tables.stack
         monkeypatch.setattr(aws.__class__, "store", lambda _: tables.store)
         monkeypatch.setattr(books, "aws_of", lambda stage, console: aws)
         yield tables
@@ -36,12 +36,12 @@ def words(done):
 
 def lend_two(shop):
     for product_id in ("tea", "mug"):
-        shop.create(product_id, 1000)
+        shop.list(product_id, 1000)
         lend(shop.store, product_id, 60, {1: 20, 9: 30})
 
 
 def entries(shop):
-    pages = lanes_of_stack.read_pages(shop.operated).by_name.values()
+    pages = lanes_of_stack.read_pages(shop.stack).by_name.values()
     return {page.key.lane: dict(page.entries) for page in pages if page.entries}
 
 
@@ -101,7 +101,7 @@ def test_lanes_are_emptied_whatever_the_settings_say_and_only_after_a_yes(shop):
 
 
 def test_a_row_that_only_says_that_it_is_lent_is_told_otherwise(shop):
-    shop.create("pot", 50)
+    shop.list("pot", 50)
     lend(shop.store, "pot", 0, {})
     assert shop.row("pot")["lentTo"] == {"SS": ["0"]}
     assert lanes("--empty", "--yes").exit_code == 0
@@ -112,7 +112,7 @@ def test_more_products_than_one_visit_takes_are_reclaimed(shop, monkeypatch):
     monkeypatch.setattr(lanes_of_stack, "_RECLAIMED_TOGETHER", 3)
     many = [f"p{n:03}" for n in range(8)]
     for product_id in many:
-        shop.create(product_id, 100)
+        shop.list(product_id, 100)
         lend(shop.store, product_id, 5, {1: 5})
     done = lanes("--empty", "--yes")
     assert "8 products reclaimed" in done.stdout
@@ -135,7 +135,7 @@ def test_a_corrupt_page_is_named_and_the_others_are_emptied(shop):
 
 
 def test_an_id_in_brackets_is_no_markup(shop):
-    shop.create("[red]", 100)
+    shop.list("[red]", 100)
     lend(shop.store, "[red]", 5, {1: 5})
     page = str(PageKey.of(1, "[red]"))
     shop.aws.dynamodb.tables["Allotments"].items[page,]["units"] = {"B": "eA=="}

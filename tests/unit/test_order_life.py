@@ -32,10 +32,10 @@ from inventory_orders.store.tables import Table
 from operations import emf
 from testing.events import event_of_received, order_body
 from testing.handlers import FakeContext, load_handler
+from testing.shop import open_shop
 from testing.simulated_aws import ServiceError
 from tests.support.bench import BEGAN, LOST, THROTTLED, Bench, Fault, product, statuses
 from tests.support.bench import stored as stored_product
-from tests.support.tables_in_memory import tables_in_memory
 
 APPLIED, REPLAYED, REJECTED = Verdict.APPLIED, Verdict.REPLAYED, Verdict.REJECTED
 RETURNED, ID_REUSED = Verdict.RETURNED, Verdict.POISON
@@ -728,9 +728,9 @@ def test_a_hold_ends_as_the_order_says_or_else_the_setting(hold, default, end):
 
 @pytest.fixture
 def tables():
-    with tables_in_memory() as tables:
-        tables.create("p", 10)
-        tables.create("q", 10)
+    with open_shop() as tables:
+        tables.list("p", 10)
+        tables.list("q", 10)
         yield tables
 
 
@@ -796,7 +796,7 @@ def test_units_go_back_into_a_product_that_was_made_again_meanwhile(tables, call
 
     def make_again(stock):
         products.delist("p", decode(tables.row("p"))["createdAt"], deadline)
-        tables.create("p", stock)
+        tables.list("p", stock)
 
     tables.apply(worker, Order("older", "u", {"p": 1}))
     make_again(7)

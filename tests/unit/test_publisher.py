@@ -2,11 +2,9 @@
 
 import json
 import random
-import sys
 from functools import cache
 from types import SimpleNamespace
 
-import boto3
 import pytest
 from botocore.exceptions import (
     BotoCoreError,
@@ -36,7 +34,6 @@ from inventory_orders.store.rows import encode
 from operations import emf
 from operations.dead_letters import peek_dead_letters
 from testing.clocks import FakeClock
-from testing.handlers import FakeContext, load_handler
 from testing.simulated_aws.values import size_of_item
 from testing.streams import (
     MEGABYTE,
@@ -538,50 +535,24 @@ def test_the_poller_gives_up_what_is_too_old_so_the_shard_goes_on():
 # ---------------------------------------------------------------------- the handler
 
 
-@pytest.fixture
-def publish(shop_environment):
-    handler = load_handler("publish_events")
-
-    def call(*records):
-        handler.logger.registered_handler.stream = sys.stdout
-        return handler.lambda_handler({"Records": list(records)}, FakeContext("publish_events"))
-
-    return call
-
-
-@pytest.fixture
-def heard(monkeypatch):
-    """What the bus has taken."""
-    entries, put = [], Bus.put
-
-    def listening(self, of_call):
-        answers = put(self, of_call)
-        entries.extend(entry for entry, no in zip(of_call, answers, strict=True) if no is None)
-        return answers
-
-    monkeypatch.setattr(Bus, "put", listening)
-    return entries
-
-
-def test_the_handler_publishes_a_batch_and_counts_it(publish, heard, shop_environment, capsys):
-    records = records_of("o-1")
-    answer = publish(*records, change(None, order_row("o-2", status="ON_HOLD"), 9))
+def test_the_handler_publishes_a_batch_and_counts_it(shop, capsys):
+    records = [*records_of("o-1"), change(None, order_row("o-2", status="ON_HOLD"), 9)]
+    answer = shop.invoke("publish_events", {"Records": records})
     assert answer == {"result": "PUBLISHED", "published": 3, "undeliverable": 1}
-    assert [json.loads(e.detail)["metadata"]["eventId"] for e in heard] == ids_of("o-1")
+    assert shop.bus.outcomes == ids_of("o-1")
     samples = {s.name: s for s in emf.parse(capsys.readouterr().out.splitlines())}
     assert sum(samples["EventsPublished"].values) == 3
     assert sum(samples["EventsUndeliverable"].values) == 1
     assert len(samples["EventDelay"].values) == 3
-    url = shop_environment["UNDELIVERABLE_EVENTS_QUEUE_URL"]
-    (parked,) = peek_dead_letters(boto3.client("sqs"), url, 10)
+    url = shop.urls["UndeliverableEventsQueue"]
+    (parked,) = peek_dead_letters(shop.stack.sqs, url, 10)
     assert (parked.code, parked.original_message_id) == ("UNKNOWN_ORDER_STATUS", "record-9")
 
 
-def test_the_handler_raises_if_time_runs_out_so_that_lambda_repeats_the_batch(publish, monkeypatch):
-    monkeypatch.setattr(Bus, "put", lambda self, entries: pytest.fail("no time is left"))
-    monkeypatch.setattr(FakeContext, "get_remaining_time_in_millis", lambda self: 0)
+def test_the_handler_raises_if_time_runs_out_so_that_lambda_repeats_the_batch(shop):
     with pytest.raises(Exception, match="3 of 3 events are not published"):
-        publish(*records_of("o-1"))
+        shop.invoke("publish_events", {"Records": [*records_of("o-1")]}, seconds=-1.0)
+    assert shop.bus.calls == []
 
 
 class SmallQueue:

@@ -37,9 +37,9 @@ from inventory_orders.products.lease import Lease
 from inventory_orders.store.actions import product_replace_action, transaction_actions
 from inventory_orders.store.cancellations import TransactionCancelledError
 from inventory_orders.store.lane_leases import lease_lane
+from testing.shop import CALL_SECONDS, open_shop
 from testing.simulated_aws import ServiceError
 from tests.support.bench import one_attempt
-from tests.support.tables_in_memory import CALL_SECONDS, tables_in_memory
 
 LARGEST_ROW = 400 * 1024
 APPLIED, REJECTED, RETURNED = Verdict.APPLIED, Verdict.REJECTED, Verdict.RETURNED
@@ -192,7 +192,7 @@ class Lanes:
 
 @pytest.fixture
 def lanes():
-    with tables_in_memory() as tables:
+    with open_shop() as tables:
         yield Lanes(tables)
 
 
@@ -512,7 +512,7 @@ def test_reclaiming_takes_three_requests_of_which_the_last_releases_the_depot(la
 
 
 def test_reclaiming_what_is_not_lent_sends_nothing(lanes):
-    lanes.tables.create("p")
+    lanes.tables.list("p")
     lanes.reclaim("p")
     assert lanes.tables.calls == []
 
@@ -614,7 +614,7 @@ def test_a_group_is_served_in_its_order_when_its_units_lie_in_lanes(lanes):
 
 def test_a_batch_sells_everything_else_before_it_waits_for_the_depot(lanes):
     lanes.list_and_lend()
-    lanes.tables.create("t")
+    lanes.tables.list("t")
     lanes.tables.calls.clear()
     report = lanes.tables.apply(
         lanes.engine, Order("o1", "u", {"p": 50}), Order("o2", "u", {"t": 1})
@@ -626,7 +626,7 @@ def test_a_batch_sells_everything_else_before_it_waits_for_the_depot(lanes):
 
 def test_what_cannot_be_reclaimed_in_time_is_returned_and_the_rest_is_served(lanes):
     lanes.list_and_lend()
-    lanes.tables.create("t")
+    lanes.tables.list("t")
     clock = lanes.client.clock
     lease_lane(lanes.client.store, DEPOT, "other", clock.now(), clock.now().timestamp() + 60.0)
     orders = [Order("o1", "u", {"p": 50}), Order("o2", "u", {"t": 1}), Order("o3", "u", {"p": 1})]
@@ -916,7 +916,7 @@ def test_operators_changes_of_what_is_listed_again_meanwhile_touch_nothing(
 
     def list_again(_):
         assert lanes.products.delist("p", lanes.row().created_at, lanes.soon())
-        lanes.tables.create("p", 50)
+        lanes.tables.list("p", 50)
         if is_lent:
             lanes.lend("p", {1: 5})
 
@@ -934,7 +934,7 @@ def test_what_is_listed_again_gets_no_units_of_its_former_life(lanes):
     stale = [lanes.filled(3), lanes.allocation("p", {DEPOT})]
     stale[1].lend("p", 5, 8)
     assert lanes.products.delist("p", lanes.row().created_at, lanes.soon())
-    lanes.tables.create("p", 7)
+    lanes.tables.list("p", 7)
     for allocation in stale:
         with pytest.raises(TransactionCancelledError):
             lanes.write(allocation)
@@ -1040,7 +1040,7 @@ def test_a_count_that_died_while_it_recalled_leaves_a_lease_that_ends(lanes):
 
 
 def test_an_owner_whose_lease_is_over_gets_no_fence_back(lanes):
-    lanes.tables.create("p", 101)
+    lanes.tables.list("p", 101)
     lease = lanes.lease(seconds=5.0)
     lanes.client.clock.sleep(6.0)
     lanes.tables.apply(lanes.engine, Order("o", "u", {"p": 1}))
@@ -1055,7 +1055,7 @@ def test_an_owner_whose_lease_is_over_gets_no_fence_back(lanes):
 
 
 def test_a_count_is_not_committed_while_lanes_may_hold_the_product(lanes):
-    lanes.tables.create("p", 10)
+    lanes.tables.list("p", 10)
     lease = lanes.lease()
     lanes.change("Products", "p", lentTo={"SS": ["0"]})
     with pytest.raises(LeaseLostError):

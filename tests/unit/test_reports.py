@@ -25,8 +25,8 @@ from local import ROOT
 from operations import queues
 from operations.errors import UserError
 from testing.lanes import lend
+from testing.shop import open_shop
 from testing.simulated_aws import ServiceError
-from tests.support.tables_in_memory import tables_in_memory
 from tests.support.terminal import on_a_terminal
 
 CONFLICT = {
@@ -38,14 +38,14 @@ CONFLICT = {
 @pytest.fixture
 def shop(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    with tables_in_memory() as tables:
-        aws = tables.operated
+    with open_shop() as tables:
+        aws = tables.stack
         monkeypatch.setattr(aws.__class__, "store", lambda _: tables.store)
         for commands in (reports, books, queue_commands):
             monkeypatch.setattr(commands, "aws_of", lambda stage, console: aws)
-        tables.create("tea", 1000, low_stock_threshold=10, name="Earl Grey")
-        tables.create("mug", 5, low_stock_threshold=5)
-        tables.create("pot", 0)
+        tables.list("tea", 1000, low_stock_threshold=10, name="Earl Grey")
+        tables.list("mug", 5, low_stock_threshold=5)
+        tables.list("pot", 0)
         lend(tables.store, "tea", 60, {1: 20, 9: 30})
         yield tables
 
@@ -309,7 +309,7 @@ NAME = " ".join(["name"] * 40)
 @pytest.fixture
 def wide(shop, monkeypatch):
     """A product, orders, a lane and a dead letter with ids of 200 characters, and a long name."""
-    shop.create(PRODUCT, 10**9, low_stock_threshold=10**8, name=NAME)
+    shop.list(PRODUCT, 10**9, low_stock_threshold=10**8, name=NAME)
     lend(shop.store, PRODUCT, 10**8, dict.fromkeys(range(1, 91), 10**6))
     now = shop.clock.now()
     lease_lane(shop.store, 1, WORKER, datetime.fromtimestamp(now, UTC), now + 40)
@@ -320,8 +320,8 @@ def wide(shop, monkeypatch):
     shop.apply(worker, OrderCommand(ORDER, OrderAction.CANCEL, part=part))
     sqs = boto3.session.Session("k", "s", region_name="us-east-1").client("sqs")
     names = (*queues.QUEUES, *queues.DEAD_LETTERS, queues.UNDELIVERABLE_EVENTS)
-    outputs = shop.operated.outputs | {name: shop.aws.sqs.create(name).url for name in names}
-    aws = replace(shop.operated, outputs=outputs, sqs=sqs)
+    outputs = shop.stack.outputs | {name: shop.aws.sqs.create(name).url for name in names}
+    aws = replace(shop.stack, outputs=outputs, sqs=sqs)
     for commands in (reports, books, queue_commands):
         monkeypatch.setattr(commands, "aws_of", lambda stage, console: aws)
     why = {"errorCode": "UNKNOWN_PRODUCT", "errorMessage": f"there is no product {PRODUCT} yet"}
@@ -374,7 +374,7 @@ def test_a_terminal_wraps_between_words_and_never_inside_an_id(wide, monkeypatch
 
 
 def test_short_rows_fit_80_columns_and_their_text_wraps(shop, monkeypatch):
-    shop.create("jug", 7, name=NAME)
+    shop.list("jug", 7, name=NAME)
     on_a_terminal(monkeypatch)
     shown = show().stdout.splitlines()
     assert max(map(len, shown)) <= 80
@@ -382,7 +382,7 @@ def test_short_rows_fit_80_columns_and_their_text_wraps(shop, monkeypatch):
 
 
 def test_an_id_is_no_emoji(shop):
-    shop.create("a:tea:b", 7)
+    shop.list("a:tea:b", 7)
     assert "a:tea:b " in show().stdout
 
 

@@ -1,9 +1,7 @@
 """Publishing again from the rows: which orders, what is said of each, and what if the bus does not take it."""
 
 import json
-from types import SimpleNamespace
 
-import boto3
 import pytest
 
 from inventory_orders.clock import SystemClock
@@ -18,21 +16,15 @@ LATER = "2026-01-02T00:00:00.000000+00:00"
 
 
 @pytest.fixture
-def aws(shop_environment):
-    client = boto3.client("dynamodb")
+def aws(shop):
     for row in (
         order_row("o-1"),
         order_row("o-2", status="CANCELLED", _version=2, lastUpdatedAt=LATER),
         order_row("o-3", status="CANCELLED", userId=None, lastUpdatedAt=LATER),
         order_row("o-4", status="ON_HOLD", lastUpdatedAt=LATER),
     ):
-        client.put_item(TableName="Orders", Item=encode(row))
-    return SimpleNamespace(
-        dynamodb=client,
-        tables={Table.ORDERS: "Orders"},
-        session=boto3.Session(),
-        outputs={"EventBusName": "Bus"},
-    )
+        shop.edit(Table.ORDERS, row["orderId"], **encode(row))
+    return shop.stack
 
 
 @pytest.fixture

@@ -23,8 +23,8 @@ from operations import restore as restores
 from operations.errors import UserError
 from operations.republish import Republished
 from operations.restore import JUMP, Moment, Restore, restored
+from testing.shop import Shop, open_shop
 from testing.simulated_aws import ServiceError, virtual_time
-from tests.support.tables_in_memory import Tables, tables_in_memory
 
 THEN = datetime(2026, 1, 1, 9, tzinfo=UTC)
 NOW = THEN + timedelta(hours=3)
@@ -32,7 +32,7 @@ MOMENT = Moment(THEN, NOW)
 APPLIED = Verdict.APPLIED
 
 
-class Shop:
+class RememberedShop:
     """Products that were sold from rows and lanes, and a memory of what the tables were."""
 
     def __init__(self, tables):
@@ -42,9 +42,9 @@ class Shop:
         self.worker = tables.worker(lanes=2)
         # It has met rivals on every row, so it sells from lanes.
         self.worker.client.rivals.are_met_on = lambda product_id: True
-        self.restore = Restore(tables.operated, "Stack", THEN)
-        tables.create("tea", 1000)
-        tables.create("pot", 5)
+        self.restore = Restore(tables.stack, "Stack", THEN)
+        tables.list("tea", 1000)
+        tables.list("pot", 5)
 
     def tag(self, operation, request):
         if operation == "TagResource":
@@ -85,8 +85,8 @@ class Shop:
 
 @pytest.fixture
 def shop():
-    with tables_in_memory() as tables:
-        yield Shop(tables)
+    with open_shop() as tables:
+        yield RememberedShop(tables)
 
 
 def content(item):
@@ -109,7 +109,7 @@ def test_rows_are_as_they_were_and_newer_than_all_that_was_written_since(shop):
         shop.place(f"since-{number}", tea=30, pot=1)
     shop.command(OrderAction.CANCEL, "since-4")
     shop.do(Adjustment("tea", "r-1", 7, "RECEIPT"))
-    shop.tables.create("cup", 10)
+    shop.tables.list("cup", 10)
     shop.place("cups", cup=3)
     live = shop.items()
     assert "lanePage" in shop.order("since-3")["items"][1], "lanes are part of it"
@@ -145,7 +145,7 @@ def test_what_was_put_back_once_is_not_written_again(shop):
 
 
 def test_a_second_restore_to_the_same_second_puts_rows_back_again(shop, monkeypatch):
-    monkeypatch.setattr(table_commands, "aws_of", lambda _: shop.tables.operated)
+    monkeypatch.setattr(table_commands, "aws_of", lambda _: shop.tables.stack)
     monkeypatch.setattr(table_commands, "show_audit", lambda _: True)
     for step in ("make_tables", "stop", "start"):
         monkeypatch.setattr(Restore, step, lambda *_: None)
@@ -159,7 +159,7 @@ def test_a_second_restore_to_the_same_second_puts_rows_back_again(shop, monkeypa
 
 
 def test_a_run_after_an_interrupted_one_says_that_it_compares_nothing(shop, monkeypatch):
-    monkeypatch.setattr(table_commands, "aws_of", lambda _: shop.tables.operated)
+    monkeypatch.setattr(table_commands, "aws_of", lambda _: shop.tables.stack)
     monkeypatch.setattr(table_commands, "show_audit", lambda _: True)
     for step in ("make_tables", "stop", "start"):
         monkeypatch.setattr(Restore, step, lambda *_: None)
@@ -245,7 +245,7 @@ def test_a_write_whose_answer_was_lost_is_no_rival(shop):
     shop.place("o", tea=1)
     shop.remember()
     shop.command(OrderAction.CONFIRM, "o")
-    shop.tables.create("cup", 1)
+    shop.tables.list("cup", 1)
     written = []
 
     def write_first(operation, request):
@@ -328,8 +328,8 @@ def test_a_page_that_did_not_exist_is_emptied_and_never_deleted():
 def test_the_request_is_one_that_aws_takes_and_its_tables_are_waited_for():
     """Botocore checks it against AWS's model."""
     client = boto3.client("dynamodb")
-    tables = Tables()
-    aws = tables.operated
+    tables = Shop()
+    aws = tables.stack
     object.__setattr__(aws, "dynamodb", client)
     work = Restore(aws, "Stack", THEN.astimezone())
     with virtual_time(tables.clock), Stubber(client) as stub:
@@ -384,7 +384,7 @@ class Lambda:
     "https://docs.aws.amazon.com/lambda/latest/api/API_UpdateEventSourceMapping.html",
 )
 def test_the_service_stops_queues_first_and_starts_as_it_was_deployed(shop, monkeypatch):
-    aws, functions = shop.tables.operated, Lambda()
+    aws, functions = shop.tables.stack, Lambda()
     names = ("PlaceOrders", "Api", "PublishEvents")
     object.__setattr__(aws, "functions", functions)
     object.__setattr__(aws, "outputs", aws.outputs | {f"{n}FunctionName": n for n in names})

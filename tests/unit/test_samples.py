@@ -9,14 +9,14 @@ import pytest
 from typer.testing import CliRunner
 
 from cli import main
+from inventory_orders.invocation import runtime
 from local import ROOT, emulator
 from local.invoke import FED_BY, addressee
 from local.sample_orders import catalogue
 from operations.errors import UserError
 from testing.handlers import FakeContext, function_names, load_handler
-from testing.tables import make_stack
+from testing.tables import make_stack, queue_settings, settings
 from tests.support import samples
-from tests.support.tea_shop import forget_what_handlers_made
 
 SAMPLES = sorted(path.stem for path in (ROOT / "events").glob("*.json"))
 # A log line may name these, so that the message can be found.
@@ -59,11 +59,13 @@ def moto():
     with pytest.MonkeyPatch.context() as patch, mock_aws():
         # moto answers for AWS's own addresses only; the tests' embedded AWS may run meanwhile.
         patch.delenv("AWS_ENDPOINT_URL", raising=False)
-        for name, value in make_stack(catalogue()).items():
+        urls = make_stack(catalogue())
+        for name, value in settings(urls).items():
             patch.setenv(name, value)
-        forget_what_handlers_made()
-        yield
-    forget_what_handlers_made()
+        runtime.client.cache_clear()
+        yield urls
+    runtime.client.cache_clear()
+    runtime.process.cache_clear()
 
 
 def test_the_index_lists_every_sample_with_the_answer_that_its_function_gives():
@@ -93,7 +95,7 @@ def test_a_sample_is_not_sent_to_another_function(sample, monkeypatch):
 
 def test_no_event_of_ones_own_is_accepted_by_another_function(tmp_path):
     """A batch is recognised by its queue or stream. A function refuses the commands and requests of others."""
-    with samples.opened():
+    with samples.opened() as shop:
         for sample in SAMPLES:
             event, meant = samples.event_of(sample), samples.function_of(sample)
             if "Records" in event:
@@ -101,7 +103,7 @@ def test_no_event_of_ones_own_is_accepted_by_another_function(tmp_path):
                 continue
             assert addressee(tmp_path / "event.json", event) is None
             for function in set(function_names()) - {meant}:
-                assert not samples.invoke(function, event).is_good, (sample, function)
+                assert not samples.invoke(shop, function, event).is_good, (sample, function)
 
 
 def test_a_batch_from_a_deployed_queue_is_for_the_function_that_it_feeds(tmp_path):
@@ -130,9 +132,14 @@ def test_a_message_of_the_fifo_queue_has_the_id_that_sqs_makes_of_its_body(sampl
 
 
 @pytest.mark.parametrize("sample", SAMPLES)
-def test_a_sample_is_answered_and_only_ids_of_what_its_sender_sent_are_logged(sample, moto, capsys):
+def test_a_sample_is_answered_and_only_ids_of_what_its_sender_sent_are_logged(
+    sample, moto, monkeypatch, capsys
+):
     event = json.loads((ROOT / "events" / f"{sample}.json").read_text())
     (name,) = [name for name in function_names() if sample.startswith(name)]
+    for variable, value in queue_settings(name, moto).items():
+        monkeypatch.setenv(variable, value)
+    runtime.process.cache_clear()
     handler = load_handler(name)
     handler.logger.registered_handler.stream = sys.stdout
     answer = handler.lambda_handler(event, FakeContext(name))

@@ -17,12 +17,12 @@ from operations.dead_letters import TOO_MANY_DELIVERIES
 from operations.follow import Heard
 from testing.events import order_body
 from testing.lanes import lend
+from testing.shop import open_shop
 from testing.streams import change, product_row
 from tests.soak.accounting import Sent, Tables, account
 from tests.soak.changes import demanded, unfounded
 from tests.soak.customer import Customers, differences
 from tests.soak.workload import DUPLICATES, MESSAGES, ORDERS, POISON, workload
-from tests.support.tables_in_memory import tables_in_memory
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 EARLY, LATE = "2026-11-21T09:00:00.000000+00:00", "2026-11-21T10:00:00.000000+00:00"
@@ -412,7 +412,7 @@ def test_a_rejection_without_a_row_that_is_short_is_found(order, changes):
 def test_no_rejection_of_the_engine_is_unfounded_and_a_planted_one_is_found():
     """Two workers sell from lanes until all is sold, and again after a receipt."""
     known, streams = {Table.PRODUCTS: {}, Table.ORDERS: {}}, {Table.PRODUCTS: [], Table.ORDERS: []}
-    with tables_in_memory() as shop:
+    with open_shop() as shop:
 
         def watch(*_):
             for table, rows in known.items():
@@ -422,7 +422,7 @@ def test_no_rejection_of_the_engine_is_unfounded_and_a_planted_one_is_found():
                         streams[table].append(written(shop.clock.now(), old, decode(item)))
 
         for product_id, stock in (("tea", 300), ("mug", 5_000)):
-            shop.create(product_id, stock)
+            shop.list(product_id, stock)
         shop.before = watch
         lend(shop.store, "tea", 150, {1: 20, 2: 20})
         workers = [shop.worker(lanes=2) for _ in range(2)]

@@ -1,19 +1,15 @@
 """The handlers other than place_orders, with the sample events."""
 
 import json
-import sys
 
-import boto3
 import pytest
 
-from inventory_orders.invocation import runtime
 from inventory_orders.retry import EARLY_DELIVERIES
+from inventory_orders.store.tables import Table
 from local import ROOT
 from operations import emf
-from operations.dead_letters import peek_dead_letters
 from testing.events import order_body, sqs_event
 from testing.faults import lose_responses
-from testing.handlers import FakeContext, load_handler
 
 TEA = "tea-earl-grey"
 TEA_STOCK = 60
@@ -22,36 +18,17 @@ COUNTED = "tea-lady-grey"
 
 
 @pytest.fixture
-def call(shop_environment):
-    def run(name, event):
-        handler = load_handler(name)
-        handler.logger.registered_handler.stream = sys.stdout
-        return handler.lambda_handler(event, FakeContext(name))
-
-    return run
+def call(tea_shop):
+    return tea_shop.invoke
 
 
 def sample(name):
     return json.loads((ROOT / "events" / f"{name}.json").read_text())
 
 
-def product(product_id=TEA):
-    key = {"productId": {"S": product_id}}
-    return boto3.client("dynamodb").get_item(TableName="Products", Key=key).get("Item")
-
-
-def stock(product_id=TEA):
-    return int(product(product_id)["stockCount"]["N"])
-
-
-def order_row(order_id):
-    key = {"orderId": {"S": order_id}}
-    return boto3.client("dynamodb").get_item(TableName="Orders", Key=key).get("Item")
-
-
-def dead_letters(environment):
-    found = peek_dead_letters(boto3.client("sqs"), environment["DEAD_LETTER_QUEUE_URL"], 100)
-    return {dead_letter.code: dead_letter.message for dead_letter in found}
+def causes(shop, queue):
+    """What is wrong with the dead letters of a queue, by code."""
+    return {letter.code: letter.message for letter in shop.dead_letters(queue)}
 
 
 def metrics_of(capsys):
@@ -59,16 +36,16 @@ def metrics_of(capsys):
 
 
 class TestAdjustStock:
-    def test_the_sample_is_applied_once(self, call):
-        before = stock()
+    def test_the_sample_is_applied_once(self, call, tea_shop):
+        before = tea_shop.stock(TEA)
         assert call("adjust_stock", sample("adjust_stock")) == {"batchItemFailures": []}
         assert call("adjust_stock", sample("adjust_stock")) == {"batchItemFailures": []}
-        assert stock() == before + 41
-        assert int(product()["_version"]["N"]) == 2, "one write for all adjustments of a batch"
+        assert tea_shop.stock(TEA) == before + 41
+        assert int(tea_shop.row(TEA)["_version"]["N"]) == 2, (
+            "one write for all adjustments of a batch"
+        )
 
-    def test_an_early_adjustment_is_sent_again_and_in_the_end_dead_lettered(
-        self, call, shop_environment
-    ):
+    def test_an_early_adjustment_is_sent_again_and_in_the_end_dead_lettered(self, call, tea_shop):
         early = [
             {"adjustmentId": "a", "productId": "new", "delta": 1, "reason": "RECEIPT"},
             {"adjustmentId": "b", "productId": TEA, "delta": -999, "reason": "CORRECTION"},
@@ -77,17 +54,17 @@ class TestAdjustStock:
         assert len(answer["batchItemFailures"]) == 2
         last = sqs_event(*early, receive_count=EARLY_DELIVERIES)
         assert call("adjust_stock", last) == {"batchItemFailures": []}
-        assert dead_letters(shop_environment) == {}
+        assert causes(tea_shop, "Stock") == {}
         for record in last["Records"]:
             record["messageAttributes"] = {"originalMessageId": {"stringValue": "m"}}
         assert call("adjust_stock", last) == {"batchItemFailures": []}
-        found = dead_letters(shop_environment)
+        found = causes(tea_shop, "Stock")
         assert set(found) == {"UNKNOWN_PRODUCT", "BELOW_FLOOR"}
-        assert stock() == TEA_STOCK
+        assert tea_shop.stock(TEA) == TEA_STOCK
 
-    def test_the_poison_sample_says_what_to_fix(self, call, shop_environment):
+    def test_the_poison_sample_says_what_to_fix(self, call, tea_shop):
         assert call("adjust_stock", sample("adjust_stock_poison")) == {"batchItemFailures": []}
-        assert set(dead_letters(shop_environment)) == {
+        assert set(causes(tea_shop, "Stock")) == {
             "INVALID_JSON",
             "SCHEMA_VIOLATION",
             "UNKNOWN_PRODUCT",
@@ -105,9 +82,9 @@ class TestAdjustStock:
         assert again["result"] == "REPLAYED"
         assert {name: again[name] for name in expected} == expected
 
-    def test_a_direct_command_reads_again_after_a_lost_response(self, call):
+    def test_a_direct_command_reads_again_after_a_lost_response(self, call, tea_shop):
         call("adjust_stock", sample("adjust_stock_direct"))
-        store = runtime.process().store
+        store = tea_shop.process("adjust_stock").store
         lose_responses(store._client, "GetItem", 2)
         assert call("adjust_stock", sample("adjust_stock_direct"))["stockCount"] == 72
 
@@ -118,7 +95,7 @@ class TestAdjustStock:
         unknown = {"adjustmentId": "a", "productId": "new", "delta": 1, "reason": "RECEIPT"}
         assert call("adjust_stock", unknown)["code"] == "UNKNOWN_PRODUCT"
 
-    def test_an_adjustment_below_the_floor_is_rejected(self, call):
+    def test_an_adjustment_below_the_floor_is_rejected(self, call, tea_shop):
         create = {"action": "create", "productId": "n", "openingStock": 1, "backorderLimit": 3}
         assert call("manage_products", create)["result"] == "APPLIED"
 
@@ -129,12 +106,12 @@ class TestAdjustStock:
             )
 
         assert take(1, 4)["status"] == "OUT_OF_STOCK"
-        assert stock("n") == -3
+        assert tea_shop.stock("n") == -3
         assert take(2, 1)["code"] == "BELOW_FLOOR"
-        assert stock("n") == -3
+        assert tea_shop.stock("n") == -3
 
     @pytest.mark.parametrize("mode", ["optimistic", "atomic"])
-    def test_a_plain_decrement_is_applied_in_both_modes(self, call, mode):
+    def test_a_plain_decrement_is_applied_in_both_modes(self, call, tea_shop, mode):
         for number in range(3):
             answer = call(
                 "adjust_stock",
@@ -148,7 +125,7 @@ class TestAdjustStock:
             )
             assert answer["result"] == "APPLIED"
         assert answer["path"] == mode, "the first decrement fills the product cache"
-        assert stock() == TEA_STOCK - 6
+        assert tea_shop.stock(TEA) == TEA_STOCK - 6
 
     @pytest.mark.parametrize("mode", ["optimistic", "atomic"])
     def test_a_refused_decrement_is_final_and_tells_what_was_there_then(self, call, mode):
@@ -177,21 +154,21 @@ class TestAdjustStock:
 
 
 class TestChangeOrders:
-    def test_the_sample_cancels_an_order_before_it_comes(self, call, capsys):
+    def test_the_sample_cancels_an_order_before_it_comes(self, call, tea_shop, capsys):
         assert call("change_orders", sample("change_orders")) == {"batchItemFailures": []}
         order_id = "sample-o-cancelled-early"
-        tombstone = order_row(order_id)
-        assert (tombstone["status"]["S"], tombstone["items"]["L"]) == ("CANCELLED", [])
+        tombstone = tea_shop.order_row(order_id)
+        assert (tombstone["status"], tombstone["items"]) == ("CANCELLED", [])
         capsys.readouterr()
         call("place_orders", sqs_event(order_body(order_id, {TEA: 5})))
         assert emf.values_of(metrics_of(capsys), "OrdersPlaced") == [0]
-        filled = order_row(order_id)
-        assert (filled["status"]["S"], filled["userId"]["S"]) == ("CANCELLED", "u-1")
-        assert stock() == TEA_STOCK
+        filled = tea_shop.order_row(order_id)
+        assert (filled["status"], filled["userId"]) == ("CANCELLED", "u-1")
+        assert tea_shop.stock(TEA) == TEA_STOCK
 
-    def test_the_poison_sample_says_what_to_fix(self, call, shop_environment):
+    def test_the_poison_sample_says_what_to_fix(self, call, tea_shop):
         assert call("change_orders", sample("change_orders_poison")) == {"batchItemFailures": []}
-        assert set(dead_letters(shop_environment)) == {"INVALID_JSON", "SCHEMA_VIOLATION"}
+        assert set(causes(tea_shop, "OrderCommand")) == {"INVALID_JSON", "SCHEMA_VIOLATION"}
 
 
 class TestManageProducts:
@@ -201,17 +178,17 @@ class TestManageProducts:
         assert (again["result"], again["code"]) == ("REFUSED", "PRODUCT_EXISTS")
         assert "exists since" in again["message"]
 
-    def test_an_older_catalogue_event_is_ignored(self, call, capsys):
+    def test_an_older_catalogue_event_is_ignored(self, call, tea_shop, capsys):
         assert call("manage_products", sample("manage_products")) == {"batchItemFailures": []}
-        assert product()["name"]["S"] == "Earl Grey, new harvest"
-        assert product()["price"]["N"] == "720"
+        assert tea_shop.row(TEA)["name"]["S"] == "Earl Grey, new harvest"
+        assert tea_shop.row(TEA)["price"]["N"] == "720"
         assert emf.values_of(metrics_of(capsys), "StaleEventsIgnored") == [1]
 
-    def test_the_poison_sample_says_what_to_fix(self, call, shop_environment):
+    def test_the_poison_sample_says_what_to_fix(self, call, tea_shop):
         assert call("manage_products", sample("manage_products_poison")) == {
             "batchItemFailures": []
         }
-        found = dead_letters(shop_environment)
+        found = causes(tea_shop, "Catalogue")
         assert set(found) == {
             "SCHEMA_VIOLATION",
             "EVENT_FROM_THE_FUTURE",
@@ -236,7 +213,7 @@ class TestManageProducts:
         older = {**event, "eventTime": "2026-11-20T09:00:00.000000+00:00"}
         assert call("manage_products", {"action": "changeDetails", **older})["result"] == "STALE"
 
-    def test_a_product_can_be_priced_discontinued_and_delisted(self, call, capsys):
+    def test_a_product_can_be_priced_discontinued_and_delisted(self, call, tea_shop, capsys):
         price = call("manage_products", sample("manage_products_price"))
         assert (price["result"], price["price"]) == ("APPLIED", 720)
         recent = {"action": "changePrice", "productId": TEA, "price": 730}
@@ -249,10 +226,10 @@ class TestManageProducts:
         stale = call("manage_products", sample("manage_products_delist_stale"))
         assert stale["result"] == "STALE"
         assert emf.values_of(metrics_of(capsys), "StaleDeletesIgnored") == [1]
-        created_at = product()["createdAt"]["S"]
+        created_at = tea_shop.row(TEA)["createdAt"]["S"]
         delist = {"action": "delist", "productId": TEA, "createdAt": created_at}
         assert call("manage_products", delist)["result"] == "APPLIED"
-        assert product() is None
+        assert (TEA,) not in tea_shop.items(Table.PRODUCTS)
         assert call("manage_products", delist)["result"] == "STALE"
 
     def test_an_error_names_the_field(self, call):
@@ -266,9 +243,9 @@ class TestManageProducts:
 
 
 class TestCountStock:
-    def test_a_count_can_take_several_invocations(self, call):
+    def test_a_count_can_take_several_invocations(self, call, tea_shop):
         acquired = call("count_stock", sample("count_stock_acquire"))
-        assert (acquired["result"], acquired["stockCount"]) == ("ACQUIRED", stock(COUNTED))
+        assert (acquired["result"], acquired["stockCount"]) == ("ACQUIRED", tea_shop.stock(COUNTED))
         held = call("count_stock", sample("count_stock_acquire"))
         assert (held["result"], held["code"]) == ("RETRY_LATER", "LEASED")
         assert 290 < held["retryAfterSeconds"] <= 300
@@ -287,8 +264,8 @@ class TestCountStock:
         assert call("count_stock", commit) == committed, "an own commit is recognised"
         release = {"action": "release", "lease": commit["lease"]}
         assert call("count_stock", release)["result"] == "LEASE_WAS_OVER", "it was counted"
-        assert stock(COUNTED) == acquired["stockCount"] - 5
-        assert "lockedBy" not in product(COUNTED)
+        assert tea_shop.stock(COUNTED) == acquired["stockCount"] - 5
+        assert "lockedBy" not in tea_shop.row(COUNTED)
 
     def test_the_answer_says_for_how_long_it_was_granted_and_why_not_longer(self, call):
         command = {"action": "acquire", "productId": TEA, "seconds": 300}
@@ -326,7 +303,7 @@ class TestCountStock:
         assert call("count_stock", commit) == committed
         assert call("count_stock", commit | {"counted": 5})["code"] == "ADJUSTMENT_ID_REUSED"
 
-    def test_the_count_of_another_incarnation_is_not_taken_for_a_new_one(self, call):
+    def test_the_count_of_another_incarnation_is_not_taken_for_a_new_one(self, call, tea_shop):
         create = {"action": "create", "productId": "again", "openingStock": 5}
         acquire = {"action": "acquire", "productId": "again", "seconds": 60}
         commit = {"action": "commit", "counted": 4, "adjustmentId": "count-1"}
@@ -341,7 +318,7 @@ class TestCountStock:
         assert call("manage_products", create)["result"] == "APPLIED"
         lease = call("count_stock", acquire | {"outliveInvocation": True})["lease"]
         assert call("count_stock", commit | {"lease": lease})["code"] == "ADJUSTMENT_ID_REUSED"
-        assert stock("again") == 5
+        assert tea_shop.stock("again") == 5
 
     def test_a_lease_without_its_generation_is_told_what_is_missing(self, call):
         acquire = {"action": "acquire", "productId": COUNTED, "seconds": 60}
@@ -351,11 +328,11 @@ class TestCountStock:
         assert (answer["code"], answer["field"]) == ("SCHEMA_VIOLATION", "lease.createdAt")
         assert "lease must be the lease as acquire or renew answered it" in answer["message"]
 
-    def test_an_expired_lease_commits_nothing(self, call):
-        before = stock(COUNTED)
+    def test_an_expired_lease_commits_nothing(self, call, tea_shop):
+        before = tea_shop.stock(COUNTED)
         answer = call("count_stock", sample("count_stock_commit_expired"))
         assert (answer["result"], answer["code"]) == ("REFUSED", "LEASE_LOST")
-        assert stock(COUNTED) == before
+        assert tea_shop.stock(COUNTED) == before
 
     def test_an_error_names_the_field(self, call):
         answer = call("count_stock", sample("count_stock_bad"))

@@ -4,7 +4,7 @@ import pytest
 from botocore.exceptions import ReadTimeoutError
 
 from docs_generator import costs
-from inventory_orders.clock import Deadline, SystemClock
+from inventory_orders.clock import SystemClock
 from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.allotments import DEPOT, MAX_LANES, PAGES, PageKey
 from inventory_orders.domain.order import Order
@@ -23,70 +23,51 @@ from inventory_orders.store.actions import transaction_actions
 from inventory_orders.store.cancellations import TransactionCancelledError
 from inventory_orders.store.lane_leases import lease_lane
 from inventory_orders.store.rows import encode
-from inventory_orders.store.tables import Table
 from testing import lanes
-from testing.simulated_aws import ServiceError, SimulatedAws, answered_directly_by, virtual_time
-from testing.tables import create_table
+from testing.simulated_aws import ServiceError
 from tests.support.bench import one_attempt
-from tests.support.tables_in_memory import Tables, client
 
 WRITES = {"UpdateItem", "TransactWriteItems"}
 LEASE_SECONDS = 30
 
 
-class Shop(Tables):
-    """Tables with units in rows, in the depot and in lanes."""
-
-    def open(self):
-        self.aws = SimulatedAws(self.clock.now)
-        for table in Table:
-            create_table(client(), table, table.value)
-
-    def lend(self, product_id, units, fills=None):
-        """Move units to the depot, and from there to lanes, each of which gets an owner."""
-        fills = fills or {}
-        lanes.lend(self.store, product_id, units - sum(fills.values()), fills)
-        for lane, filled in fills.items():
-            if filled:
-                self.lease(lane)
-
-    def lease(self, lane):
-        until = self.clock.now() + LEASE_SECONDS
-        lease_lane(self.store, lane, "owner", SystemClock().now(), until)
-
-    def allocation(self, product_id, *lanes):
-        keys = [PageKey.of(lane, product_id) for lane in (DEPOT, *lanes)]
-        found = self.store.read([product_id, *keys])
-        return Allocation(found.products, found.pages.values())
-
-    def write(self, allocation):
-        updates, pages, _ = allocation.changes()
-        transaction = Transaction(updates, (), pages)
-        request = transaction_actions(transaction, SystemClock().now())
-        self.store.write(request, f"write-at-{self.clock.now()}")
-
-    def sweep(self, seconds=40.0):
-        return return_idle_units(self.store, Deadline.after(seconds, SystemClock()))
-
-    def where(self, product_id):
-        """Units in the row, units by lane, and the lanes that may hold some."""
-        keys = [PageKey.of(lane, product_id) for lane in (*range(6), MAX_LANES)]
-        found = self.store.read([product_id, *keys])
-        row = found.products[product_id]
-        held = {key.lane: page.units(product_id) for key, page in found.pages.items()}
-        return row.stock_count, {lane: n for lane, n in held.items() if n}, set(row.lent_to)
-
-    def units(self, product_id):
-        stock, held, _ = self.where(product_id)
-        return stock + sum(held.values())
+def lend(shop, product_id, units, fills=None):
+    """Move units to the depot, and from there to lanes, each of which gets an owner."""
+    fills = fills or {}
+    lanes.lend(shop.store, product_id, units - sum(fills.values()), fills)
+    for lane, filled in fills.items():
+        if filled:
+            lease(shop, lane)
 
 
-@pytest.fixture
-def shop():
-    shop = Shop()
-    with virtual_time(shop.clock), answered_directly_by(shop.answer):
-        shop.open()
-        yield shop
+def lease(shop, lane):
+    until = shop.clock.now() + LEASE_SECONDS
+    lease_lane(shop.store, lane, "owner", SystemClock().now(), until)
+
+
+def allocation(shop, product_id, *lanes):
+    keys = [PageKey.of(lane, product_id) for lane in (DEPOT, *lanes)]
+    found = shop.store.read([product_id, *keys])
+    return Allocation(found.products, found.pages.values())
+
+
+def write(shop, allocation):
+    updates, pages, _ = allocation.changes()
+    request = transaction_actions(Transaction(updates, (), pages), SystemClock().now())
+    shop.store.write(request, f"write-at-{shop.clock.now()}")
+
+
+def sweep(shop, seconds=40.0):
+    return return_idle_units(shop.store, shop.soon(seconds))
+
+
+def where(shop, product_id):
+    """Units in the row, units by lane, and the lanes that may hold some."""
+    keys = [PageKey.of(lane, product_id) for lane in (*range(6), MAX_LANES)]
+    found = shop.store.read([product_id, *keys])
+    row = found.products[product_id]
+    held = {key.lane: page.units(product_id) for key, page in found.pages.items()}
+    return row.stock_count, {lane: n for lane, n in held.items() if n}, set(row.lent_to)
 
 
 def in_one_page(count):
@@ -96,119 +77,119 @@ def in_one_page(count):
 
 def test_a_lane_without_a_live_lease_is_emptied_into_the_depot(shop):
     for product_id in ("a", "b", "c"):
-        shop.create(product_id, 100)
-        shop.lend(product_id, 50, {1: 20, 2: 5})
+        shop.list(product_id, 100)
+        lend(shop, product_id, 50, {1: 20, 2: 5})
     shop.clock.sleep(LEASE_SECONDS)
-    shop.lease(2)
-    assert shop.sweep() == IdleReport(lanes=[1])
+    lease(shop, 2)
+    assert sweep(shop) == IdleReport(lanes=[1])
     for product_id in ("a", "b", "c"):
-        assert shop.where(product_id) == (50, {0: 45, 2: 5}, {0, 1, 2})
+        assert where(shop, product_id) == (50, {0: 45, 2: 5}, {0, 1, 2})
 
 
 def test_an_emptied_lane_costs_one_visit_of_four_requests(shop):
     for number in range(40):
-        shop.create(f"p{number}", 100)
-        shop.lend(f"p{number}", 50, {1: 20})
+        shop.list(f"p{number}", 100)
+        lend(shop, f"p{number}", 50, {1: 20})
     shop.clock.sleep(LEASE_SECONDS)
     shop.calls = []
-    assert shop.sweep().lanes == [1]
+    assert sweep(shop).lanes == [1]
     leases_and_pages = ["BatchGetItem", "BatchGetItem"]
     visit = ["UpdateItem", "BatchGetItem", "TransactWriteItems"]
     assert shop.calls == [*leases_and_pages, *visit, "BatchGetItem"]
     shop.calls = []
-    assert shop.sweep() == IdleReport()
+    assert sweep(shop) == IdleReport()
     assert shop.calls == ["BatchGetItem"] * 3, "nothing to do is three reads"
 
 
 def test_a_sweep_without_lanes_reads_as_much_as_the_costs_say(shop):
-    assert shop.sweep() == IdleReport()
+    assert sweep(shop) == IdleReport()
     reads = shop.aws.dynamodb.tables["Allotments"].consumed.reads
     assert reads == costs.READ_UNITS_OF_LANES
 
 
 def test_a_lane_beyond_what_the_settings_allow_today_is_emptied(shop):
-    shop.create("a", 100)
-    shop.lend("a", 50, {MAX_LANES: 20})
+    shop.list("a", 100)
+    lend(shop, "a", 50, {MAX_LANES: 20})
     shop.clock.sleep(LEASE_SECONDS)
-    assert shop.sweep().lanes == [MAX_LANES]
+    assert sweep(shop).lanes == [MAX_LANES]
     shop.clock.sleep(IDLE_SECONDS)
-    assert shop.sweep() == IdleReport(products=1)
-    assert shop.where("a") == (100, {}, set())
+    assert sweep(shop) == IdleReport(products=1)
+    assert where(shop, "a") == (100, {}, set())
 
 
 def test_a_row_of_which_lanes_have_sold_all_units_names_no_lane_any_more(shop):
     """Else the API could not sell the last units: they are kept back while lanes may hold more."""
-    shop.create("a", 100)
-    shop.lend("a", 90, {1: 20})
+    shop.list("a", 100)
+    lend(shop, "a", 90, {1: 20})
     for lane, units in ((1, 20), (DEPOT, 70)):
-        allocation = shop.allocation("a", lane)
-        allocation.take("a", -units, lane)
-        shop.write(allocation)
-    assert shop.where("a") == (10, {}, {0, 1})
+        moved = allocation(shop, "a", lane)
+        moved.take("a", -units, lane)
+        write(shop, moved)
+    assert where(shop, "a") == (10, {}, {0, 1})
     shop.clock.sleep(max(LEASE_SECONDS, IDLE_SECONDS))
-    assert shop.sweep() == IdleReport(products=1)
-    assert shop.where("a") == (10, {}, set())
+    assert sweep(shop) == IdleReport(products=1)
+    assert where(shop, "a") == (10, {}, set())
     api = one_attempt(shop.store, clock=SystemClock())
     order = Order("o", "u", {"a": 10})
     assert [o.verdict for o in shop.apply(api, order).outcomes] == [Verdict.APPLIED]
     shop.calls = []
-    assert shop.sweep() == IdleReport()
+    assert sweep(shop) == IdleReport()
     assert shop.calls == ["BatchGetItem"] * 3, "nothing to do is three reads"
 
 
 def test_the_units_of_an_idle_depot_are_reclaimed_in_several_transactions(shop):
     products = in_one_page(95)
     for number, product_id in enumerate(products):
-        shop.create(product_id, 100)
-        shop.lend(product_id, 50, {5: 0} if number % 2 else {})
+        shop.list(product_id, 100)
+        lend(shop, product_id, 50, {5: 0} if number % 2 else {})
     shop.clock.sleep(IDLE_SECONDS)
     shop.calls = []
-    assert shop.sweep() == IdleReport(products=95)
+    assert sweep(shop) == IdleReport(products=95)
     assert shop.calls.count("TransactWriteItems") == 2
-    assert all(shop.where(product_id) == (100, {}, set()) for product_id in products)
+    assert all(where(shop, product_id) == (100, {}, set()) for product_id in products)
 
 
 def test_a_depot_that_is_in_use_stays_and_so_does_what_a_lane_in_use_may_hold(shop):
     recent, lent = in_one_page(2)
     elsewhere = next(p for p in "abcdefgh" if PageKey.of(DEPOT, p).number != 0)
     for product_id in (recent, lent, elsewhere):
-        shop.create(product_id, 100)
-    shop.lend(elsewhere, 50, {3: 1})
-    shop.lend(lent, 50)
+        shop.list(product_id, 100)
+    lend(shop, elsewhere, 50, {3: 1})
+    lend(shop, lent, 50)
     shop.clock.sleep(IDLE_SECONDS - 1)
-    shop.lease(3)
-    shop.lend(recent, 50)
-    assert shop.sweep() == IdleReport()
+    lease(shop, 3)
+    lend(shop, recent, 50)
+    assert sweep(shop) == IdleReport()
     shop.clock.sleep(1)
-    assert shop.sweep() == IdleReport()
-    assert shop.where(lent) == shop.where(recent) == (50, {0: 50}, {0})
-    assert shop.where(elsewhere) == (50, {0: 49, 3: 1}, {0, 1, 2, 3})
+    assert sweep(shop) == IdleReport()
+    assert where(shop, lent) == where(shop, recent) == (50, {0: 50}, {0})
+    assert where(shop, elsewhere) == (50, {0: 49, 3: 1}, {0, 1, 2, 3})
 
 
 def test_a_leased_product_waits_and_the_others_are_reclaimed(shop):
     counted, other = in_one_page(2)
     for product_id in (counted, other):
-        shop.create(product_id, 100)
-        shop.lend(product_id, 50)
+        shop.list(product_id, 100)
+        lend(shop, product_id, 50)
     shop.clock.sleep(IDLE_SECONDS)
     lock = encode({"lockedBy": "counter", "lockTime": int(shop.clock.now()) + 60})
     shop.aws.dynamodb.tables["Products"].items[counted,] = shop.row(counted) | lock
-    assert shop.sweep() == IdleReport(products=1)
-    assert shop.where(counted) == (50, {0: 50}, {0})
+    assert sweep(shop) == IdleReport(products=1)
+    assert where(shop, counted) == (50, {0: 50}, {0})
     shop.clock.sleep(IDLE_SECONDS)
-    assert shop.sweep() == IdleReport(products=1)
+    assert sweep(shop) == IdleReport(products=1)
 
 
 def test_a_status_stays_what_it_was(shop):
     ProductCatalogue(RetryingClient(shop.store)).create(
         NewProduct("a", 100, low_stock_threshold=20)
     )
-    shop.lend("a", 70, {1: 3})
+    lend(shop, "a", 70, {1: 3})
     shop.clock.sleep(LEASE_SECONDS)
     before = shop.store.get_product("a")
-    assert shop.sweep().lanes == [1]
+    assert sweep(shop).lanes == [1]
     shop.clock.sleep(IDLE_SECONDS)
-    assert shop.sweep().products == 1
+    assert sweep(shop).products == 1
     after = shop.store.get_product("a")
     assert (after.status, after.stock_count) == (before.status, 100)
     assert after.version == before.version + 1
@@ -218,15 +199,15 @@ def everything_idle(shop):
     """Two lanes and a depot with units, of which nobody is the owner any more."""
     products = [*in_one_page(1), "x"]
     for product_id in products:
-        shop.create(product_id, 100)
-        shop.lend(product_id, 50, {1: 20, 2: 5})
+        shop.list(product_id, 100)
+        lend(shop, product_id, 50, {1: 20, 2: 5})
     shop.clock.sleep(IDLE_SECONDS)
     return products
 
 
 def until_reclaimed(shop, sweeps=5):
     for _ in range(sweeps):
-        shop.sweep()
+        sweep(shop)
         shop.clock.sleep(60)
 
 
@@ -257,7 +238,7 @@ def is_throttled(shop, operation, request):
 def interrupted_everywhere(shop, set_up, action):
     """Sweep, interrupted at the first write; sweep anew, interrupted at the second; and so on. Yields the products."""
     for number in range(100):
-        shop.open()
+        shop.reset()
         products = set_up(shop)
         shop.before = interrupt = Interrupt(number, action)
         until_reclaimed(shop)
@@ -275,14 +256,14 @@ def test_a_lost_response_or_a_throttle_loses_no_unit(shop, action):
 
     checked = 0
     for product_id in interrupted_everywhere(shop, everything_idle, interrupt):
-        assert shop.where(product_id) == (100, {}, set())
+        assert where(shop, product_id) == (100, {}, set())
         checked += 1
     assert checked >= 2 * 8
 
 
 def test_another_sweep_at_the_same_time_loses_no_unit(shop):
-    for product_id in interrupted_everywhere(shop, everything_idle, lambda *_: shop.sweep()):
-        assert shop.where(product_id) == (100, {}, set())
+    for product_id in interrupted_everywhere(shop, everything_idle, lambda *_: sweep(shop)):
+        assert where(shop, product_id) == (100, {}, set())
 
 
 def test_an_owner_that_wakes_up_sells_or_learns_that_its_lane_is_empty(shop):
@@ -291,7 +272,7 @@ def test_an_owner_that_wakes_up_sells_or_learns_that_its_lane_is_empty(shop):
     def wakes(operation, request):
         stale.take("x", -1, 1)
         try:
-            shop.write(stale)
+            write(shop, stale)
             ends.append("sold")
         except TransactionCancelledError:
             ends.append("lost")
@@ -299,84 +280,84 @@ def test_an_owner_that_wakes_up_sells_or_learns_that_its_lane_is_empty(shop):
     def set_up(shop):
         nonlocal stale
         products = everything_idle(shop)
-        stale = shop.allocation("x", 1)
+        stale = allocation(shop, "x", 1)
         return products
 
     stale = None
     for product_id in interrupted_everywhere(shop, set_up, wakes):
         sold = int(product_id == "x" and ends[-1:] == ["sold"])
-        assert shop.where(product_id) == (100 - sold, {}, set())
+        assert where(shop, product_id) == (100 - sold, {}, set())
     assert {"sold", "lost"} <= set(ends)
 
 
 def test_a_visit_that_moved_nothing_ends_at_once(shop):
-    shop.create("x", 100)
-    shop.lend("x", 50, {1: 20})
+    shop.list("x", 100)
+    lend(shop, "x", 50, {1: 20})
     shop.clock.sleep(LEASE_SECONDS)
 
     def sells(_):
-        allocation = shop.allocation("x", 1)
-        allocation.take("x", -1, 1)
-        shop.write(allocation)
+        moved = allocation(shop, "x", 1)
+        moved.take("x", -1, 1)
+        write(shop, moved)
 
     shop.once("TransactWriteItems", sells)
-    assert shop.sweep() == IdleReport()
-    assert shop.where("x") == (50, {0: 30, 1: 19}, {0, 1})
+    assert sweep(shop) == IdleReport()
+    assert where(shop, "x") == (50, {0: 30, 1: 19}, {0, 1})
     assert shop.aws.dynamodb.tables["Allotments"].items["0/lease",].keys() == {"page"}
 
 
 def test_a_lane_that_is_filled_between_the_look_and_the_write_loses_no_unit(shop):
-    shop.create("a", 100)
-    shop.lend("a", 50, {1: 0})
+    shop.list("a", 100)
+    lend(shop, "a", 50, {1: 0})
     shop.clock.sleep(IDLE_SECONDS)
 
     def fills(operation, request):
-        allocation = shop.allocation("a", 1)
-        allocation.fill(1, "a", 10)
-        shop.write(allocation)
+        moved = allocation(shop, "a", 1)
+        moved.fill(1, "a", 10)
+        write(shop, moved)
 
     shop.before = Interrupt(1, fills)
-    shop.sweep()
-    assert shop.where("a") == (100, {}, set())
+    sweep(shop)
+    assert where(shop, "a") == (100, {}, set())
 
 
 def test_from_a_page_that_is_used_again_no_more_is_reclaimed(shop):
     products = sorted(in_one_page(95))
     for product_id in products:
-        shop.create(product_id, 100)
-        shop.lend(product_id, 50)
+        shop.list(product_id, 100)
+        lend(shop, product_id, 50)
     shop.clock.sleep(IDLE_SECONDS)
 
     def sells(operation, request):
         if operation == "BatchGetItem" and "TransactWriteItems" in shop.calls:
             shop.before = lambda operation, request: None
-            allocation = shop.allocation(products[-1])
-            allocation.take(products[-1], -1, DEPOT)
-            shop.write(allocation)
+            moved = allocation(shop, products[-1])
+            moved.take(products[-1], -1, DEPOT)
+            write(shop, moved)
 
     shop.before, shop.calls = sells, []
-    assert shop.sweep() == IdleReport(products=90)
-    assert shop.where(products[-1]) == (50, {0: 49}, {0})
-    assert shop.units(products[0]) == 100
+    assert sweep(shop) == IdleReport(products=90)
+    assert where(shop, products[-1]) == (50, {0: 49}, {0})
+    assert where(shop, products[0])[0] == 100
 
 
 def test_what_a_visitor_moves_while_a_sweep_waits_for_the_depot_is_left_to_it(shop):
     products = sorted(in_one_page(95))
     for product_id in products:
-        shop.create(product_id, 100)
-        shop.lend(product_id, 50, {1: 0})
+        shop.list(product_id, 100)
+        lend(shop, product_id, 50, {1: 0})
     shop.clock.sleep(IDLE_SECONDS)
 
     def fills(operation, request):
         if operation == "UpdateItem":
             shop.before = lambda operation, request: None
-            allocation = shop.allocation(products[-1], 1)
-            allocation.fill(1, products[-1], 50)
-            shop.write(allocation)
+            moved = allocation(shop, products[-1], 1)
+            moved.fill(1, products[-1], 50)
+            write(shop, moved)
 
     shop.before = fills
-    assert shop.sweep() == IdleReport(products=94)
-    assert shop.where(products[-1]) == (50, {1: 50}, {0, 1})
+    assert sweep(shop) == IdleReport(products=94)
+    assert where(shop, products[-1]) == (50, {1: 50}, {0, 1})
 
 
 def change(shop, table, key, **attributes):
@@ -387,56 +368,56 @@ def change(shop, table, key, **attributes):
 def test_what_does_not_fit_together_stays_and_is_named_and_the_rest_is_reclaimed(shop):
     other, fine = in_one_page(2)
     for product_id in (other, fine):
-        shop.create(product_id, 100)
-        shop.lend(product_id, 50)
+        shop.list(product_id, 100)
+        lend(shop, product_id, 50)
     change(shop, "Products", other, createdAt={"S": "2026-01-01T00:00:00.000000+00:00"})
     shop.clock.sleep(IDLE_SECONDS)
     with pytest.raises(RepairNeededError, match=f"0/0 holds 50 of {other} unknown to its row$"):
-        shop.sweep()
-    assert shop.where(other) == (50, {0: 50}, {0})
-    assert shop.where(fine) == (100, {}, set())
+        sweep(shop)
+    assert where(shop, other) == (50, {0: 50}, {0})
+    assert where(shop, fine) == (100, {}, set())
 
 
 def test_a_lane_with_another_incarnation_than_the_depot_keeps_it(shop):
     other, fine = in_one_page(2)
     for product_id in (other, fine):
-        shop.create(product_id, 100)
-        shop.lend(product_id, 50, {1: 10})
-    allocation = shop.allocation(other)
-    allocation.take(other, -40, DEPOT)
-    shop.write(allocation)
+        shop.list(product_id, 100)
+        lend(shop, product_id, 50, {1: 10})
+    moved = allocation(shop, other)
+    moved.take(other, -40, DEPOT)
+    write(shop, moved)
     change(shop, "Products", other, createdAt={"S": "2026-01-01T00:00:00.000000+00:00"})
-    shop.lend(other, 5)
+    lend(shop, other, 5)
     shop.clock.sleep(LEASE_SECONDS)
     with pytest.raises(
         RepairNeededError, match=f"1/0 and 0/0 hold different incarnations of {other}"
     ):
-        shop.sweep()
-    assert shop.where(other)[1] == {0: 5, 1: 10}
-    assert shop.where(fine)[1] == {0: 50}
+        sweep(shop)
+    assert where(shop, other)[1] == {0: 5, 1: 10}
+    assert where(shop, fine)[1] == {0: 50}
 
 
 def test_a_page_that_cannot_be_read_is_named_and_the_others_are_emptied(shop):
     broken, fine = "a", next(p for p in "bcdefgh" if PageKey.of(0, p) != PageKey.of(0, "a"))
     for product_id in (broken, fine):
-        shop.create(product_id, 100)
-        shop.lend(product_id, 50, {1: 10})
+        shop.list(product_id, 100)
+        lend(shop, product_id, 50, {1: 10})
     page = str(PageKey.of(1, broken))
     change(shop, "Allotments", page, units={"B": "AAAA"})
     shop.clock.sleep(LEASE_SECONDS)
     with pytest.raises(RepairNeededError, match=f"page {page} breaks the contract"):
-        shop.sweep()
-    assert shop.where(fine)[1] == {0: 50}
+        sweep(shop)
+    assert where(shop, fine)[1] == {0: 50}
 
 
 def test_without_permission_it_fails_and_without_time_it_leaves_the_rest(shop):
     everything_idle(shop)
-    assert "OUT_OF_TIME" in shop.sweep(0.0).unfinished
-    assert "no time was left" in shop.sweep(0.05).unfinished
+    assert "OUT_OF_TIME" in sweep(shop, 0.0).unfinished
+    assert "no time was left" in sweep(shop, 0.05).unfinished
 
     def denies(operation, request):
         raise ServiceError("AccessDeniedException", "not authorized")
 
     shop.before = Interrupt(0, denies)
     with pytest.raises(RepairNeededError, match="not authorized"):
-        shop.sweep()
+        sweep(shop)

@@ -47,7 +47,6 @@ from testing.simulated_aws import SimulatedAws, answered_directly_by
 from testing.streams import FakeBridge, change, order_row, product_row
 from testing.tables import create_table
 from tests.support.ends import units_of
-from tests.support.tea_shop import forget_what_handlers_made
 
 fuzz = settings(
     derandomize=True,
@@ -263,7 +262,8 @@ def world():
         patch.setattr(runtime, "executor", lambda: None)
         patch.setattr(logger.registered_handler, "stream", logger.registered_handler.stream)
         patch.setattr(logger.registered_handler, "handleError", raise_again)
-        forget_what_handlers_made()
+        runtime.process.cache_clear()
+        runtime.client.cache_clear()
         time.seconds = NOW - 3600
         world = World(time, aws)
         time.seconds = NOW
@@ -284,7 +284,8 @@ def world():
 
         patch.setattr(Engine, "apply", noted)
         yield world
-        forget_what_handlers_made()
+        runtime.process.cache_clear()
+        runtime.client.cache_clear()
 
 
 # ------------------------------------------------------------------ inputs

@@ -1,0 +1,445 @@
+"""A shop in memory: its tables and queues, its time, its workers, and the handlers that serve it.
+
+with Shop().open() as shop:
+shop.list("tea", 5)
+assert shop.order("o-1", tea=2) is Verdict.APPLIED
+assert shop.stock("tea") == 3
+shop.send("OrderCommand", {"action": "cancel", "orderId": "o-1"})
+assert shop.deliver("OrderCommand") == 0
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import random
+import sys
+import threading
+from collections import ChainMap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
+from functools import cache, cached_property
+from types import ModuleType
+from typing import Any, Self
+from unittest.mock import patch
+
+import boto3
+
+from inventory_orders.api.access import ApiSettings
+from inventory_orders.clock import Deadline, SystemClock
+from inventory_orders.domain.change import Change
+from inventory_orders.domain.order import Order
+from inventory_orders.domain.product import NewProduct
+from inventory_orders.engine.loop import Engine
+from inventory_orders.engine.outcomes import CommitReport
+from inventory_orders.engine.retrying_client import RetryingClient
+from inventory_orders.errors import Verdict
+from inventory_orders.invocation import runtime
+from inventory_orders.lanes.source import engine_with_lanes
+from inventory_orders.products.catalogue import ProductCatalogue
+from inventory_orders.retry import RetryPolicy
+from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
+from inventory_orders.store.rows import decode
+from inventory_orders.store.tables import INDEXES, KEYS, Table
+from operations.aws import Aws
+from operations.books import add_up
+from operations.dead_letters import DeadLetter, peek_dead_letters
+from operations.lanes import read_pages
+from testing.clocks import WrongClock
+from testing.events import event_of_received
+from testing.handlers import FakeContext, function_names, load_handler
+from testing.simulated_aws import (
+    Consumed,
+    Item,
+    ManualClock,
+    Queue,
+    SimulatedAws,
+    answered_directly_by,
+    virtual_time,
+)
+from testing.simulated_aws import Table as SimulatedTable
+from testing.simulated_aws.values import size_of_item
+from testing.streams import FakeBridge
+from testing.tables import (
+    FEEDS,
+    NAMES,
+    UNDELIVERABLE,
+    creation,
+    queue_settings,
+    settings,
+)
+
+INVOCATION_SECONDS = 23.0
+CALL_SECONDS = 0.01
+MAX_RECEIVE_COUNT = 1000
+
+
+@cache
+def client() -> Any:
+    """A client of DynamoDB."""
+    return boto3.client("dynamodb", config=CLIENT_CONFIG)
+
+
+session = cache(boto3.Session)
+"""Makes a session, or finds it: each would load botocore's handlers anew."""
+
+
+class Shop:
+    """A shop: whatever its clients, workers and handlers ask AWS for is answered in memory, and its time is virtual.
+
+    Args:
+        products: What it sells when it opens.
+
+    Attributes:
+        clock: Its time, which passes when code sleeps, and a little with each call.
+        aws: Its tables and queues.
+        bus: Where its events go.
+        store: Its tables, as the service reads and writes them.
+        before: Called with each operation and its request; may raise, or return the answer.
+        calls: The operations so far.
+        queues: The queues that feed functions, and their dead-letter queues: `Order`, `OrderDeadLetter`, ...
+    """
+
+    def __init__(self, products: Sequence[NewProduct] = ()) -> None:
+        self.clock = ManualClock()
+        self.aws = SimulatedAws(self.clock.now)
+        self.bus = FakeBridge(self.clock)
+        self.store = Store(client(), NAMES)
+        self.before: Callable[[str, Any], Any] = lambda operation, request: None
+        self.calls: list[str] = []
+        self._products = tuple(products)
+        self._chance = random.Random(0)
+        self._functions = _Functions(self)
+        self.reset()
+
+    def reset(self) -> None:
+        """Put tables and queues back to how they are when the shop opens."""
+        self.aws.dynamodb.tables = {
+            name: replace(
+                table,
+                items={key: dict(item) for key, item in table.items.items()},
+                consumed=Consumed(),
+            )
+            for name, table in _tables(self._products).items()
+        }
+        sqs = self.aws.sqs
+        self.queues: dict[str, Queue] = {}
+        for name, feed in FEEDS.items():
+            dead_letters = self.queues[f"{name}DeadLetter"] = sqs.create(feed.dead_letters)
+            self.queues[name] = sqs.create(
+                feed.queue,
+                dead_letters=dead_letters,
+                max_receive_count=MAX_RECEIVE_COUNT,
+                content_based=True,
+            )
+        sqs.create(UNDELIVERABLE)
+
+    @contextmanager
+    def open(self) -> Iterator[Self]:
+        """Answer the clients of this process, in virtual time, with the environment of the handlers."""
+        with ExitStack() as stack:
+            enter = stack.enter_context
+            enter(virtual_time(self.clock))
+            enter(answered_directly_by(self.answer))
+            enter(patch.dict(os.environ, settings(self.urls)))
+            enter(patch.object(runtime, "process", self._functions.process))
+            # Threads would not wait in virtual time.
+            enter(patch.object(runtime, "executor", return_value=None))
+            runtime.client.cache_clear()
+            stack.callback(runtime.client.cache_clear)
+            self.restart()
+            yield self
+
+    @property
+    def urls(self) -> dict[str, str]:
+        """The URLs of its queues, by name."""
+        return {name: queue.url for name, queue in self.aws.sqs.queues.items()}
+
+    # ------------------------------------------------------------------ requests, and what befalls them
+
+    def answer(self, service: str, operation: str, request: dict[str, Any]) -> Any:
+        """Answer a request."""
+        self.clock.sleep(CALL_SECONDS)
+        self.calls.append(operation)
+        answer = self.before(operation, request)
+        if answer is not None:
+            return answer
+        if service == "events":
+            return self.bus.put_events(**request)
+        return self.aws.answer(service, operation, request)
+
+    def on(
+        self,
+        operation: str,
+        action: Callable[[Any], Any],
+        when: Callable[[Any], bool] = lambda request: True,
+    ) -> None:
+        """Do something before each call of an operation about which something is true. Its result is the answer, if it has one."""
+
+        def before(called: str, request: Any) -> Any:
+            return action(request) if called == operation and when(request) else None
+
+        self.before = before
+
+    def once(self, operation: str, action: Callable[[Any], Any]) -> None:
+        """Do something before the next call of an operation."""
+
+        def act(request: Any) -> Any:
+            self.calm()
+            return action(request)
+
+        self.on(operation, act)
+
+    def refuse(
+        self,
+        operation: str,
+        error: Exception,
+        when: Callable[[Any], bool] = lambda request: True,
+    ) -> None:
+        """Answer an operation with an error."""
+
+        def fail(request: Any) -> None:
+            raise error
+
+        self.on(operation, fail, when)
+
+    def calm(self) -> None:
+        """Let everything go well again."""
+        self.before = lambda operation, request: None
+
+    # ------------------------------------------------------------------ products, orders and rows
+
+    def list(self, product_id: str, stock: int = 1000, size: int = 0, **details: Any) -> None:
+        """List a product; with a size in bytes, another program adds attributes to its row until it has that."""
+        created, _ = self.products.create(NewProduct(product_id, stock, **details))
+        assert created
+        if size:
+            self.edit(Table.PRODUCTS, product_id, othersAttribute={"S": ""})
+            missing = size - self.size(product_id)
+            self.edit(Table.PRODUCTS, product_id, othersAttribute={"S": "x" * missing})
+            assert self.size(product_id) == size
+
+    def delist(self, product_id: str) -> None:
+        """Delist a product."""
+        created_at = self.row(product_id)["createdAt"]["S"]
+        self.products.delist(product_id, created_at, self.soon())
+
+    def order(self, order_id: str, hold_seconds: int | None = None, **units: int) -> Verdict:
+        """Let a worker place an order."""
+        return self.do(Order(order_id, "u", units, hold_seconds=hold_seconds))[0]
+
+    def do(self, *changes: Change) -> Sequence[Verdict]:
+        """Let a worker without a lane apply changes."""
+        return [outcome.verdict for outcome in self.apply(self.worker(), *changes).outcomes]
+
+    @property
+    def products(self) -> ProductCatalogue:
+        """Its catalogue."""
+        return ProductCatalogue(RetryingClient(self.store))
+
+    def items(self, table: Table) -> dict[tuple[str, ...], Item]:
+        """The items of a table, by key."""
+        return self.aws.dynamodb.tables[table.value].items
+
+    def edit(self, table: Table, *key: str, **attributes: Any) -> None:
+        """Set attributes of an item, as another program might. An item is made if there is none."""
+        names = {name: {"S": value} for name, value in zip(KEYS[table], key, strict=True)}
+        item = {**names, **self.items(table).get(key, {}), **attributes}
+        self.aws.dynamodb.answer("PutItem", {"TableName": table.value, "Item": item})
+
+    def row(self, product_id: str) -> Item:
+        """A product's row."""
+        return dict(self.items(Table.PRODUCTS)[product_id,])
+
+    def size(self, product_id: str) -> int:
+        """Bytes of a product's row."""
+        return size_of_item(self.row(product_id))
+
+    def stock(self, product_id: str) -> int:
+        """Units in a product's row."""
+        return int(self.row(product_id)["stockCount"]["N"])
+
+    def order_row(self, order_id: str) -> dict[str, Any]:
+        """An order's row, decoded."""
+        return decode(self.items(Table.ORDERS)[order_id,])
+
+    def status(self, order_id: str) -> str | None:
+        """The status of an order; None if there is none."""
+        found = self.items(Table.ORDERS).get((order_id,))
+        return None if found is None else found["status"]["S"]
+
+    def unexplained(self) -> dict[str, int]:
+        """Units of each product that no adjustment or order explains."""
+        rows = [
+            [decode(item) for item in self.items(table).values()]
+            for table in (Table.PRODUCTS, Table.STOCK_ADJUSTMENTS, Table.ORDERS)
+        ]
+        with answered_directly_by(self.aws.answer):
+            pages = read_pages(self.stack).by_name.values()
+        accounts = add_up(rows[0], rows[1], rows[2], pages)
+        return {account.product_id: account.difference for account in accounts}
+
+    # ------------------------------------------------------------------ workers
+
+    def worker(self, off: float = 0.0, lanes: int = 0) -> Engine:
+        """An engine whose clock is off by some seconds."""
+        policy = RetryPolicy(random=self._chance.random)
+        return engine_with_lanes(self.store, policy, WrongClock(off), lanes=lanes)
+
+    def apply(
+        self, worker: Engine, *changes: Change, seconds: float = INVOCATION_SECONDS
+    ) -> CommitReport:
+        """Let a worker apply changes."""
+        return worker.apply(changes, Deadline.after(seconds, worker.client.clock))
+
+    def soon(self, seconds: float = INVOCATION_SECONDS) -> Deadline:
+        """When an invocation that begins now has to end."""
+        return Deadline.after(seconds, SystemClock())
+
+    # ------------------------------------------------------------------ queues and handlers
+
+    def restart(self, **variables: str) -> None:
+        """Let the next invocations run in new processes, with environment variables of their own."""
+        self._functions.forget()
+        os.environ.update(variables)
+
+    def handler(self, function: str) -> ModuleType:
+        """The handler of a function."""
+        return self._functions.handler(function)
+
+    def environment(self, function: str) -> Mapping[str, str]:
+        """The environment variables of a function, and those of this process."""
+        return ChainMap(queue_settings(function, self.urls), os.environ)
+
+    def process(self, function: str) -> runtime.Process:
+        """The process of a function."""
+        return self._functions.process_of(function)
+
+    def invoke(self, function: str, event: Any, seconds: float = 30.0) -> Any:
+        """Invoke a function, and return its answer."""
+        handler = self.handler(function)
+        # The logger keeps the stream of its first process.
+        handler.logger.registered_handler.stream = sys.stdout
+        return handler.lambda_handler(event, FakeContext(function, seconds))
+
+    def send(self, queue: str, *bodies: Any) -> None:
+        """Send messages. A body that is not a string is written as JSON."""
+        for body in bodies:
+            text = body if isinstance(body, str) else json.dumps(body)
+            request = {"QueueUrl": self.queues[queue].url, "MessageBody": text}
+            self.aws.sqs.answer("SendMessage", request)
+
+    def deliver(
+        self, queue: str, change: Callable[[Sequence[Any]], Sequence[Any]] = lambda records: records
+    ) -> int:
+        """Deliver what is visible in a queue, up to ten messages, to its function. Returns how many it returned."""
+        source = self.queues[queue]
+        received = self.aws.sqs.answer(
+            "ReceiveMessage",
+            {
+                "QueueUrl": source.url,
+                "MaxNumberOfMessages": 10,
+                "MessageSystemAttributeNames": ["All"],
+                "MessageAttributeNames": ["All"],
+            },
+        )
+        event = event_of_received(received.get("Messages", ()), source.arn)
+        event["Records"] = change(event["Records"])
+        if not event["Records"]:
+            return 0
+        answer = self.invoke(FEEDS[queue].function, event)
+        returned = {failure["itemIdentifier"] for failure in answer["batchItemFailures"]}
+        for record in event["Records"]:
+            if record["messageId"] not in returned:
+                handle = {"QueueUrl": source.url, "ReceiptHandle": record["receiptHandle"]}
+                self.aws.sqs.answer("DeleteMessage", handle)
+        return len(returned)
+
+    def waiting(self, queue: str) -> Sequence[str]:
+        """The bodies of the messages that are visible in a queue."""
+        messages = self.queues[queue].messages
+        return [message.body for message in messages if message.visible_at <= self.clock.now()]
+
+    def dead_letters(self, queue: str) -> Sequence[DeadLetter]:
+        """The dead letters of a queue, which stay there."""
+        return peek_dead_letters(self.stack.sqs, self.queues[f"{queue}DeadLetter"].url, 100)
+
+    # ------------------------------------------------------------------ operators
+
+    @cached_property
+    def stack(self) -> Aws:
+        """The shop as operators' commands know it."""
+        return self.stack_with()
+
+    def stack_with(self, **more: Any) -> Aws:
+        """The shop as operators' commands know it, with further attributes."""
+        outputs = {f"{table.value}TableName": name for table, name in NAMES.items()}
+        outputs["EventBusName"] = "Bus"
+        for name, url in self.urls.items():
+            outputs[f"{name.removesuffix('.fifo')}Url"] = url
+        for name in function_names():
+            outputs[f"{name.title().replace('_', '')}FunctionName"] = name
+        of_shop = session("test", "test", region_name="us-east-1")
+        nothing: Any = None
+        functions: Any = self._functions
+        return Aws(outputs, of_shop, client(), of_shop.client("sqs"), nothing, functions, **more)
+
+
+def open_shop(products: Sequence[NewProduct] = ()) -> AbstractContextManager[Shop]:
+    """A shop that opens with these products, and answers the clients of this process."""
+    return Shop(products).open()
+
+
+@cache
+def _tables(products: tuple[NewProduct, ...]) -> Mapping[str, SimulatedTable]:
+    """The tables of a shop that opens with these products, as the service itself writes them."""
+    clock = ManualClock()
+    aws = SimulatedAws(clock.now)
+    for table, name in NAMES.items():
+        request = creation(name, KEYS[table], INDEXES.get(table, ()))
+        aws.dynamodb.answer("CreateTable", request)
+    with virtual_time(clock), answered_directly_by(aws.answer):
+        catalogue = ProductCatalogue(RetryingClient(Store(client(), NAMES)))
+        for product in products:
+            catalogue.create(product)
+    return aws.dynamodb.tables
+
+
+class _Functions:
+    """Lambda: carries out invocations at once, each function in one process."""
+
+    def __init__(self, shop: Shop) -> None:
+        self._shop = shop
+        self._handlers: dict[str, ModuleType] = {}
+        self._processes: dict[str, runtime.Process] = {}
+        self._of_thread = threading.local()
+
+    def forget(self) -> None:
+        """End all processes."""
+        self._handlers.clear()
+        self._processes.clear()
+        ApiSettings.from_environment.cache_clear()
+
+    def handler(self, function: str) -> ModuleType:
+        self._of_thread.function = function
+        if function not in self._handlers:
+            self._handlers[function] = load_handler(function)
+        return self._handlers[function]
+
+    def process(self) -> runtime.Process:
+        """The process of the function that this thread has invoked last."""
+        return self.process_of(getattr(self._of_thread, "function", "api"))
+
+    def process_of(self, function: str) -> runtime.Process:
+        if function not in self._processes:
+            environment = self._shop.environment(function)
+            self._processes[function] = runtime.Process(environment)
+        return self._processes[function]
+
+    def invoke(self, FunctionName: str, Payload: bytes) -> dict[str, Any]:
+        """Answer as Lambda does."""
+        name = FunctionName.partition(":")[0]
+        answer = self._shop.invoke(name, json.loads(Payload))
+        return {"Payload": io.BytesIO(json.dumps(answer).encode())}
