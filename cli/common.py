@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from infra.settings import STAGE, stack_name
 from local import emulator, stack
 from local.endpoint import use_embedded
 from operations.account import AwsAccount
@@ -85,20 +85,11 @@ screen = _Output(highlight=False, emoji=False)
 aside = _Output(stderr=True, highlight=False, emoji=False)
 
 
-# The same names as in infra/settings.py.
-_STAGE = re.compile("[a-z0-9-]{1,20}")
-
-
 def checked_stage(stage: str | None) -> str | None:
     """Check the name of a stage."""
-    if stage is not None and not _STAGE.fullmatch(stage):
+    if stage is not None and not STAGE.fullmatch(stage):
         raise typer.BadParameter("a stage is 1 to 20 lowercase letters, digits or hyphens")
     return stage
-
-
-def stack_name(stage: str) -> str:
-    """Name of a stage's stack in CloudFormation."""
-    return f"InventoryOrders-{stage}"
 
 
 OnAccount = Annotated[

@@ -12,8 +12,8 @@ import typer
 from botocore.exceptions import BotoCoreError, ClientError
 from rich.markup import escape
 
-from cli.common import AsJson, aside, checked_stage, print_json, screen, stack_name, table_of
-from infra.settings import DEFAULT, Settings, SettingsError, check_names
+from cli.common import AsJson, aside, checked_stage, print_json, screen, table_of
+from infra.settings import DEFAULT, Settings, SettingsError, check_names, stack_name
 from local import ROOT, stack
 from local.endpoint import environment_without_aws
 from local.node import CDK

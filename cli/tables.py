@@ -18,9 +18,9 @@ from cli.common import (
     print_problems,
     progress_bar,
     screen,
-    stack_name,
     table_of,
 )
+from infra.settings import stack_name
 from local import stack
 from operations.errors import UserError
 from operations.words import counted

@@ -12,16 +12,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from cli.common import (
-    INTERRUPTED,
-    PANEL,
-    OnAccount,
-    aside,
-    say_which,
-    screen,
-    stack_name,
-    start_embedded,
-)
+from cli.common import INTERRUPTED, PANEL, OnAccount, aside, say_which, screen, start_embedded
+from infra.settings import stack_name
 from local import STATE, stack
 from local.endpoint import use_embedded
 from operations.account import AwsAccount, has_account

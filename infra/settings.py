@@ -26,7 +26,8 @@ _OVERRIDES = "overrides"
 
 _validate = fastjsonschema.compile(SCHEMA)
 _CONTEXT = ("stage", "settings", "stages", _OVERRIDES)
-_STAGE = re.compile("[a-z0-9-]{1,20}")
+STAGE = re.compile("[a-z0-9-]{1,20}")
+"""The names that a stage may have."""
 
 # A confirmation has to be carried out before the grace ends: with a window Lambda holds it back for up to 20 seconds or the
 # window, if that is longer, and then it takes some seconds. docs.aws.amazon.com/lambda/latest/dg/with-sqs.html
@@ -35,6 +36,11 @@ _WINDOW_ENDS_BEFORE_GRACE_SECONDS = 30
 
 class SettingsError(Exception):
     """A setting is unknown or out of range; the message names it and the allowed values."""
+
+
+def stack_name(stage: str) -> str:
+    """Name the CloudFormation stack of a stage."""
+    return f"InventoryOrders-{stage}"
 
 
 @dataclass(frozen=True)
@@ -128,7 +134,7 @@ class Settings:
     @property
     def stack_name(self) -> str:
         """Name of the CloudFormation stack."""
-        return f"InventoryOrders-{self.stage}"
+        return stack_name(self.stage)
 
     @property
     def service_name(self) -> str:
@@ -150,7 +156,7 @@ class Settings:
         Raises:
             SettingsError: A setting is unknown or out of range.
         """
-        if not isinstance(stage, str) or not _STAGE.fullmatch(stage):
+        if not isinstance(stage, str) or not STAGE.fullmatch(stage):
             raise SettingsError(
                 f"stage is {json.dumps(stage)}; it must be 1 to 20 lowercase letters, digits or hyphens (-c stage=dev)"
             )
@@ -224,7 +230,7 @@ def _choose(
     sources: dict[str, str] = {}
     layers = {DEFAULT: _defaults(SCHEMA), "settings": {} if settings is None else settings}
     for name, of_stage in _object("stages", {} if stages is None else stages).items():
-        if not _STAGE.fullmatch(name):
+        if not STAGE.fullmatch(name):
             raise SettingsError(f"stages.{name}: no stage can have this name")
         if name == stage:
             layers[f"stages.{name}"] = of_stage

@@ -82,6 +82,11 @@ class Deployed:
             if resource["Type"] == kind
         }
 
+    def each(self, kind: str) -> list[tuple[str, str, Properties]]:
+        """List the resources of a type: title, physical id and properties of each."""
+        found = self.of_type(kind).items()
+        return [(self.title(logical), self.physical[logical], each) for logical, each in found]
+
     @property
     def batching_window(self) -> float:
         """The longest batching window of its mappings, in seconds."""

@@ -41,16 +41,11 @@ def deployment(run: Run) -> list[Line]:
 
 def functions(run: Run) -> list[Line]:
     """The alias of every function leads to an active version, as it was deployed."""
-    deployed = run.deployed
-    found = deployed.of_type("AWS::Lambda::Function")
-    problems, loops = [], []
-    runtimes = set()
-    versions = {
-        alias["FunctionName"]: alias["FunctionVersion"]
-        for alias in deployed.of_type("AWS::Lambda::Alias").values()
-    }
-    for logical, properties in found.items():
-        title, name = deployed.title(logical), deployed.physical[logical]
+    found = run.deployed.each("AWS::Lambda::Function")
+    problems, loops, runtimes = [], [], set()
+    aliases = run.deployed.of_type("AWS::Lambda::Alias").values()
+    versions = {alias["FunctionName"]: alias["FunctionVersion"] for alias in aliases}
+    for title, name, properties in found:
         actual = run.aws.functions.get_function_configuration(FunctionName=name, Qualifier=LIVE)
         wanted = {
             "State": "Active",
@@ -64,9 +59,8 @@ def functions(run: Run) -> list[Line]:
         if limit.get("ReservedConcurrentExecutions") == 0:
             problems.append(f"{title} is stopped: its reserved concurrency is 0")
         loop = run.aws.functions.get_function_recursion_config(FunctionName=name)
-        loops += differences(
-            title, {"RecursiveLoop": properties.get("RecursiveLoop", "Terminate")}, loop
-        )
+        allowed = {"RecursiveLoop": properties.get("RecursiveLoop", "Terminate")}
+        loops += differences(title, allowed, loop)
         runtimes.add(f"{actual['Runtime']}, {' '.join(actual.get('Architectures', []))}")
     saw = (
         f"{len(found)} Active, updated; {names(runtimes)}; version, layer, role, memory, timeout, environment as "
@@ -86,16 +80,13 @@ _OF_A_FUNCTION = (
 
 def mappings(run: Run) -> list[Line]:
     """Every queue and every stream feeds its function."""
-    deployed = run.deployed
-    found = deployed.of_type("AWS::Lambda::EventSourceMapping")
+    found = run.deployed.each("AWS::Lambda::EventSourceMapping")
     problems = []
-    for logical, properties in found.items():
-        uuid = deployed.physical[logical]
+    for _, uuid, properties in found:
         actual: Any = run.aws.functions.get_event_source_mapping(UUID=uuid)
-        source = _source_of(deployed, properties["EventSourceArn"])
-        wanted = {"State": "Enabled"}
-        wanted |= {p: properties[p] for p in _OF_A_MAPPING if p in properties}
-        wanted["FunctionName"] = properties["FunctionName"]
+        source = _source_of(run.deployed, properties["EventSourceArn"])
+        wanted = {p: properties[p] for p in _OF_A_MAPPING if p in properties}
+        wanted |= {"State": "Enabled", "FunctionName": properties["FunctionName"]}
         actual = {**actual, "FunctionName": actual["FunctionArn"].split(":", 6)[-1]}
         problems += differences(f"the mapping of {source}", wanted, actual)
     saw = f"{len(found)} Enabled; batch size, window, concurrency and handling of failures as deployed"
@@ -185,14 +176,11 @@ def _many(value: Any) -> list[Any]:
 
 def queues(run: Run) -> list[Line]:
     """Every queue is encrypted, takes TLS only, and moves failed messages to its dead-letter queue."""
-    deployed = run.deployed
-    found = deployed.of_type("AWS::SQS::Queue")
+    found = run.deployed.each("AWS::SQS::Queue")
     problems, redriven = [], 0
-    for logical, properties in found.items():
-        title = deployed.title(logical)
-        attributes: Any = run.aws.sqs.get_queue_attributes(
-            QueueUrl=deployed.physical[logical], AttributeNames=["All"]
-        )["Attributes"]
+    for title, url, properties in found:
+        answer: Any = run.aws.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])
+        attributes = answer["Attributes"]
         actual = {**attributes, "RedrivePolicy": json.loads(attributes.get("RedrivePolicy", "{}"))}
         redriven += "RedrivePolicy" in properties
         wanted = {name: value for name, value in properties.items() if name != "Tags"}
@@ -221,11 +209,9 @@ def _tls_only(policy: str) -> bool:
 
 def tables(run: Run) -> list[Line]:
     """Every table has its keys, its index and its stream; and is encrypted, recoverable and protected as deployed."""
-    deployed = run.deployed
-    found = deployed.of_type("AWS::DynamoDB::GlobalTable")
+    found = run.deployed.each("AWS::DynamoDB::GlobalTable")
     problems, hidden = [], []
-    for logical, properties in found.items():
-        title, name = deployed.title(logical), deployed.physical[logical]
+    for title, name, properties in found:
         actual: Any = run.aws.dynamodb.describe_table(TableName=name)["Table"]
         wanted: dict[str, Any] = {"TableStatus": "ACTIVE", "KeySchema": properties["KeySchema"]}
         stream = properties.get("StreamSpecification")
@@ -269,17 +255,15 @@ def _protection(
 
 def logs(run: Run) -> list[Line]:
     """Every log group is there, and keeps its events as long as was deployed."""
-    deployed = run.deployed
-    found = deployed.of_type("AWS::Logs::LogGroup")
+    found = run.deployed.each("AWS::Logs::LogGroup")
     problems, days = [], set()
-    for logical, properties in found.items():
-        name = deployed.physical[logical]
+    for title, name, properties in found:
         groups = run.aws.logs.describe_log_groups(logGroupNamePrefix=name)["logGroups"]
         kept = next((g.get("retentionInDays") for g in groups if g["logGroupName"] == name), None)
         wanted = properties["RetentionInDays"]
         days.add(str(wanted))
         if kept != wanted:
-            problems.append(f"{deployed.title(logical)} keeps events for {kept} days, not {wanted}")
+            problems.append(f"{title} keeps events for {kept} days, not {wanted}")
     return judged("logs", problems, f"{len(found)} log groups, kept for {names(days)} days")
 
 
@@ -336,14 +320,12 @@ def _drawn(body: Mapping[str, Any]) -> list[Metric]:
 
 def alarms(run: Run) -> list[Line]:
     """Every alarm is as it was deployed, has its actions switched on, knows its state, and is off."""
-    deployed = run.deployed
-    found = deployed.of_type("AWS::CloudWatch::Alarm")
-    title_of = {deployed.physical[logical]: deployed.title(logical) for logical in found}
+    found = run.deployed.each("AWS::CloudWatch::Alarm")
+    title_of = {name: title for title, name, _ in found}
     problems = []
     described = _describe_alarms(run, list(title_of))
-    for logical, properties in found.items():
-        actual = described.get(deployed.physical[logical])
-        title = deployed.title(logical)
+    for title, name, properties in found:
+        actual = described.get(name)
         if actual is None:
             problems.append(f"{title} is gone")
             continue
