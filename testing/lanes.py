@@ -51,7 +51,7 @@ def _allocation(store: Store, product_id: str, lanes: Collection[int]) -> Alloca
 
 
 def _write(store: Store, allocation: Allocation) -> None:
-    updates, pages, _ = allocation.changes()
+    updates, pages, _ = allocation.drain()
     transaction = Transaction(updates, (), pages)
     store.write(transaction_actions(transaction, SystemClock().now()), uuid.uuid4().hex)
 

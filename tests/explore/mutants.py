@@ -668,7 +668,7 @@ MUTANTS = (
             if units < max(-change.delta for change in batch.pending):
                 from dataclasses import replace
                 reclaimed = replace(row, stock_count=units, lent_to=frozenset())
-                batch.observe(product_id, reclaimed)
+                batch.learn_row(product_id, reclaimed)
                 return True
         self._to_reclaim |= new
         """,
@@ -740,7 +740,7 @@ MUTANTS = (
     ),
     _mutant(
         "decided by remembered stock",
-        "if batch.from_cache and (planned.rejects or planned.short):",
+        "if batch.from_cache and (planned.rejects or planned.missing):",
         "if False:",
         "order by remembered stock against receipt",
     ),

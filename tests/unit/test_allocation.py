@@ -154,11 +154,11 @@ class Books:
                     allocation.recall(product_id, lanes)
                 allocation.reclaim(product_id)
             case "take":
-                allocation.take(product_id, -units, (None, DEPOT, lane)[number])
+                allocation.add_units(product_id, -units, (None, DEPOT, lane)[number])
                 self.taken[product_id] += units
 
     def write(self):
-        updates, written, lent = self.allocation.changes()
+        updates, written, lent = self.allocation.drain()
         assert dict.fromkeys(PRODUCT_IDS, 0) | lent == self.lent
         for update in updates:
             assert update.before == self.rows[update.before.product_id]
@@ -236,20 +236,20 @@ def test_no_sequence_of_moves_makes_or_loses_units_or_breaks_a_rule():
 def test_a_row_keeps_more_than_its_threshold_while_lanes_hold_units():
     allocation = Allocation({"p": product("p", 10, low_stock_threshold=5)}, pages(DEPOT))
     allocation.lend("p", 4, 0)
-    (update,), _, _ = allocation.changes()
+    (update,), _, _ = allocation.drain()
     assert (update.after.stock_count, update.after.lent_to) == (6, frozenset({DEPOT}))
     allocation.lend("p", 1, 0)
     with pytest.raises(ValueError, match="too little of p"):
-        allocation.changes()
+        allocation.drain()
 
 
 def test_a_row_that_is_lent_does_not_sell_its_last_units():
     allocation = lent(stock=10)
-    allocation.take("p", -9, None)
-    assert allocation.changes()[0][0].after.stock_count == 1
-    allocation.take("p", -1, None)
+    allocation.add_units("p", -9, None)
+    assert allocation.drain()[0][0].after.stock_count == 1
+    allocation.add_units("p", -1, None)
     with pytest.raises(ValueError, match="too little of p"):
-        allocation.changes()
+        allocation.drain()
 
 
 @pytest.mark.parametrize("status", ["DISCONTINUED", "LOW_STOCK"])
@@ -259,22 +259,22 @@ def test_what_is_not_active_is_not_lent(status):
     allocation = Allocation({"p": row}, pages(DEPOT))
     allocation.lend("p", 1, 0)
     with pytest.raises(ValueError, match="too little of p"):
-        allocation.changes()
+        allocation.drain()
 
 
 def test_a_backorder_limit_lends_nothing():
     allocation = Allocation({"p": product("p", 3, backorder_limit=10)}, pages(DEPOT))
     allocation.lend("p", 3, 0)
     with pytest.raises(ValueError, match="too little of p"):
-        allocation.changes()
+        allocation.drain()
 
 
 def test_nothing_is_sold_twice_from_a_page():
     allocation = lent(lane=4)
-    allocation.take("p", -4, 1)
+    allocation.add_units("p", -4, 1)
     assert allocation.entry(1, "p") is None
     with pytest.raises(ValueError, match="cannot give 1 of p"):
-        allocation.take("p", -1, 1)
+        allocation.add_units("p", -1, 1)
 
 
 def test_a_lane_that_may_not_hold_a_product_is_not_filled():
@@ -296,7 +296,7 @@ def test_a_product_is_not_reclaimed_while_lanes_may_hold_it():
         allocation.reclaim("p")
     allocation.recall("p", [2])
     allocation.reclaim("p")
-    (update,), written, _ = allocation.changes()
+    (update,), written, _ = allocation.drain()
     assert (update.after.stock_count, update.after.lent_to) == (19, frozenset())
     assert {u.after.key.lane: u.is_check for u in written} == {0: False, 1: False, 2: True}
 
@@ -306,7 +306,7 @@ def test_a_recall_of_empty_lanes_checks_their_pages_and_the_depot():
     row = product("p", 10, lent_to=frozenset({0, 1}))
     allocation = Allocation({"p": row}, pages(DEPOT, 1))
     allocation.recall("p", [1])
-    (update,), written, _ = allocation.changes()
+    (update,), written, _ = allocation.drain()
     assert update.after.lent_to == {DEPOT}
     assert [(u.after.key.lane, u.is_check) for u in written] == [(1, True), (0, True)]
 
@@ -332,8 +332,8 @@ def test_units_of_another_incarnation_are_not_mixed():
 def test_each_transaction_builds_on_the_one_before():
     allocation = lent()
     allocation.fill(1, "p", 2)
-    assert allocation.changes()[0] == (), "a fill does not write the row"
-    allocation.take("p", -1, 1)
-    _, (sale,), _ = allocation.changes()
+    assert allocation.drain()[0] == (), "a fill does not write the row"
+    allocation.add_units("p", -1, 1)
+    _, (sale,), _ = allocation.drain()
     assert (sale.before.version, sale.after.version, sale.after.units("p")) == (4, 5, 5)
-    assert allocation.changes() == ((), (), {})
+    assert allocation.drain() == ((), (), {})

@@ -370,8 +370,8 @@ def test_a_worker_that_is_told_nothing_of_lanes_sells_nothing(handle, tea_shop, 
 
 def test_the_engine_of_workers_has_lanes_and_no_other_engine_has(tea_shop):
     process = tea_shop.process("place_orders")
-    assert process.engine_with_lanes.source.lane.most == 2
-    assert process.engine.source.lane.most == 0
+    assert process.engine_with_lanes.source.lane.limit == 2
+    assert process.engine.source.lane.limit == 0
     assert type(process.impatient_engine.source) is UncontestedRows
 
 

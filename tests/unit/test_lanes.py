@@ -178,7 +178,7 @@ class Shop:
 
 
 def _of(allocation):
-    updates, pages, _ = allocation.changes()
+    updates, pages, _ = allocation.drain()
     return updates, (), pages
 
 

@@ -505,10 +505,10 @@ def test_nothing_is_rejected_for_want_of_stock_while_there_may_be_more_elsewhere
         for decision in transaction.decisions:
             if decision.rejection is not None and decision.rejection.shortages:
                 assert spec[decision.rejection.subject][0] == "row"
-    for product_id in planned.short:
+    for product_id in planned.missing:
         assert spec[product_id][0] in ("lent row", "lane", "depot")
     for change in planned.deferred:
-        assert not planned.short.isdisjoint(change.product_ids)
+        assert not planned.missing.isdisjoint(change.product_ids)
 
 
 wide_orders = st.lists(
@@ -570,7 +570,7 @@ def test_a_transaction_tells_what_it_lends_from_what_it_sells():
     ]
     allocation = Allocation(rows, pages)
     allocation.lend("returned", 5, reach=DEPOT)
-    allocation.changes()
+    allocation.drain()
     allocation.reclaim("returned")
     allocation.lend("lent", 40, reach=OWN)
     allocation.fill(OWN, "lent", 30)

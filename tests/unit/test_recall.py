@@ -97,7 +97,7 @@ class Lanes:
         return Allocation(snapshot.products, snapshot.pages.values())
 
     def write(self, allocation):
-        updates, pages, _ = allocation.changes()
+        updates, pages, _ = allocation.drain()
         transaction = Transaction(updates, (), pages)
         request = transaction_actions(transaction, self.client.clock.now())
         self.client.write(request, self.soon(), CommitStats())
@@ -106,7 +106,7 @@ class Lanes:
         """Somebody sells from a lane, if it has so much."""
         allocation = self.allocation(product_id, {lane})
         if allocation.units(lane, product_id) >= units:
-            allocation.take(product_id, -units, lane)
+            allocation.add_units(product_id, -units, lane)
             self.write(allocation)
             self.sold += units
 
@@ -483,7 +483,7 @@ def test_a_fill_that_was_planned_before_a_recall_is_lost(lanes, reclaims):
 def test_a_lane_that_wakes_up_after_a_recall_cannot_sell_what_it_held(lanes):
     lanes.list_and_lend()
     woken = lanes.allocation("p", {1})
-    woken.take("p", -1, 1)
+    woken.add_units("p", -1, 1)
     lanes.recall("p", reclaims=True)
     with pytest.raises(TransactionCancelledError):
         lanes.write(woken)

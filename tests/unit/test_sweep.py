@@ -52,7 +52,7 @@ def allocation(shop, product_id, *lanes):
 
 
 def write(shop, allocation):
-    updates, pages, _ = allocation.changes()
+    updates, pages, _ = allocation.drain()
     request = transaction_actions(Transaction(updates, (), pages), SystemClock().now())
     shop.store.write(request, f"write-at-{shop.clock.now()}")
 
@@ -123,7 +123,7 @@ def test_a_row_of_which_lanes_have_sold_all_units_names_no_lane_any_more(shop):
     lend(shop, "a", 90, {1: 20})
     for lane, units in ((1, 20), (DEPOT, 70)):
         moved = allocation(shop, "a", lane)
-        moved.take("a", -units, lane)
+        moved.add_units("a", -units, lane)
         write(shop, moved)
     assert where(shop, "a") == (10, {}, {0, 1})
     shop.clock.sleep(max(LEASE_SECONDS, IDLE_SECONDS))
@@ -270,7 +270,7 @@ def test_an_owner_that_wakes_up_sells_or_learns_that_its_lane_is_empty(shop):
     ends = []
 
     def wakes(operation, request):
-        stale.take("x", -1, 1)
+        stale.add_units("x", -1, 1)
         try:
             write(shop, stale)
             ends.append("sold")
@@ -297,7 +297,7 @@ def test_a_visit_that_moved_nothing_ends_at_once(shop):
 
     def sells(_):
         moved = allocation(shop, "x", 1)
-        moved.take("x", -1, 1)
+        moved.add_units("x", -1, 1)
         write(shop, moved)
 
     shop.once("TransactWriteItems", sells)
@@ -332,7 +332,7 @@ def test_from_a_page_that_is_used_again_no_more_is_reclaimed(shop):
         if operation == "BatchGetItem" and "TransactWriteItems" in shop.calls:
             shop.before = lambda operation, request: None
             moved = allocation(shop, products[-1])
-            moved.take(products[-1], -1, DEPOT)
+            moved.add_units(products[-1], -1, DEPOT)
             write(shop, moved)
 
     shop.before, shop.calls = sells, []
@@ -384,7 +384,7 @@ def test_a_lane_with_another_incarnation_than_the_depot_keeps_it(shop):
         shop.list(product_id, 100)
         lend(shop, product_id, 50, {1: 10})
     moved = allocation(shop, other)
-    moved.take(other, -40, DEPOT)
+    moved.add_units(other, -40, DEPOT)
     write(shop, moved)
     change(shop, "Products", other, createdAt={"S": "2026-01-01T00:00:00.000000+00:00"})
     lend(shop, other, 5)

@@ -48,11 +48,6 @@ class RetryPolicy:
     cap: float = 1.0
     random: Callable[[], float] = _random
 
-    @property
-    def repeats(self) -> bool:
-        """Whether anything is tried again after a wait."""
-        return self.max_attempts > 1
-
     def backoff(self, failures: int) -> float:
         """Seconds to wait after so many failed attempts in a row (1 or more)."""
         # 2 ** 60 is far beyond any cap and still converts to a float.

@@ -37,7 +37,7 @@ class Allocation:
     No unit is made or lost by a move, and what a move leaves keeps these rules:
 
     - `lent_to` names each lane that holds units of the product.
-    - While it names any, the row's stock exceeds both 0 and the threshold for low stock (`changes` checks it).
+    - While it names any, the row's stock exceeds both 0 and the threshold for low stock (`drain` checks it).
     - It loses a lane only in a transaction that writes the depot's page, so that no fill can be under way, and that
       writes or checks that lane's page, which then holds none.
 
@@ -186,7 +186,7 @@ class Allocation:
         self._emptied[key].discard(product_id)
         self._set_row(replace(self.row(product_id), lent_to=frozenset()))
 
-    def take(self, product_id: str, delta: int, lane: int | None) -> None:
+    def add_units(self, product_id: str, delta: int, lane: int | None) -> None:
         """Add units to a lane, or to the row, or take them away (less than 0): what orders and the like do."""
         if lane is None:
             row = self.row(product_id)
@@ -209,7 +209,7 @@ class Allocation:
                 raise ValueError(f"{product_id} in lane {source} is of another incarnation")
         for lane, delta in ((source, -units), (target, units)):
             if lane is None:
-                self.take(product_id, delta, None)
+                self.add_units(product_id, delta, None)
             else:
                 self._change(PageKey.of(lane, product_id), product_id, delta, created_at)
 
@@ -245,7 +245,7 @@ class Allocation:
         """The rows and pages that the next transaction writes or checks."""
         return [*self._touched_rows, *self._touched_pages]
 
-    def changes(self) -> tuple[tuple[Update, ...], tuple[PageUpdate, ...], dict[str, int]]:
+    def drain(self) -> tuple[tuple[Update, ...], tuple[PageUpdate, ...], dict[str, int]]:
         """Take what was changed since the last call, for one transaction; from now on it counts as stored.
 
         Returns:

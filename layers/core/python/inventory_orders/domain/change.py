@@ -54,7 +54,7 @@ class Change:
         return 600
 
     @property
-    def decrements(self) -> Mapping[str, int]:
+    def lane_units(self) -> Mapping[str, int]:
         """Units that it takes, by product id, and that may be sold from lanes.
 
         Empty for a change that is for the rows alone.

@@ -54,7 +54,7 @@ class Order(Change):
         return self.quantities.keys()
 
     @property
-    def decrements(self) -> Mapping[str, int]:
+    def lane_units(self) -> Mapping[str, int]:
         return self.quantities
 
     @property

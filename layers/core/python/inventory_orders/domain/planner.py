@@ -92,7 +92,7 @@ class Transaction:
     @classmethod
     def of(cls, allocation: Allocation, decisions: Sequence[Decision] = ()) -> Transaction:
         """The transaction of all changes of an allocation since the one before."""
-        updates, pages, lent = allocation.changes()
+        updates, pages, lent = allocation.drain()
         return cls(updates, tuple(decisions), pages, lent=lent)
 
 
@@ -141,13 +141,13 @@ class Plan:
         chains: They share no product and no group, so they may run side by side.
         deferred: Changes that cannot be decided now, because a product of theirs is blocked or short, or because they
             stand behind such a change in their group.
-        short: Products of which there is too little where they are sold from, while there may be more elsewhere.
+        missing: Products of which there is too little where they are sold from, while there may be more elsewhere.
         rejects: Whether it rejects a change.
     """
 
     chains: tuple[Chain, ...] = ()
     deferred: tuple[Change, ...] = ()
-    short: frozenset[str] = frozenset()
+    missing: frozenset[str] = frozenset()
     rejects: bool = False
 
     @property
@@ -226,9 +226,9 @@ def plan(
         waits = change.group in stopped or not working.keys() >= set(change.product_ids)
         if not waits:
             decision = _decide(change, working)
-            short = _short(decision, working)
-            missing |= short
-            waits = bool(short)
+            lacking = _missing(decision, working)
+            missing |= lacking
+            waits = bool(lacking)
         if not waits:
             decisions.append(decision)
             _serve(decision, working)
@@ -256,7 +256,7 @@ def _serve(decision: Decision, working: dict[str, Stock | None]) -> None:
         working[product_id] = product.with_stock(product.stock_count + delta, product.version)
 
 
-def _short(decision: Decision, working: StockById) -> set[str]:
+def _missing(decision: Decision, working: StockById) -> set[str]:
     """The products that have to be recalled first: a change takes more than is here, while there may be more elsewhere.
 
     Or its write would leave a row that lent products may not have, because another program broke the invariant.
@@ -382,7 +382,7 @@ def write_down(drafts: Iterable[Draft], supply: Supply) -> list[Transaction]:
         deltas = [item for decision in draft.decisions for item in decision.deltas.items()]
         before = {p: allocation.page_stock(p, sources[p]) for p, _ in deltas if p in sources}
         for product_id, delta in deltas:
-            allocation.take(product_id, delta, sources.get(product_id))
+            allocation.add_units(product_id, delta, sources.get(product_id))
         transaction = Transaction.of(allocation, draft.decisions)
         # A page that sold all that it had of a product does not tell of which incarnation it was.
         after = {

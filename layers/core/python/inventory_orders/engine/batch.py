@@ -209,10 +209,10 @@ class Batch:
         deadline: As given.
         age: As given.
         stats: What it took. All that sends requests adds to it.
-        rows: Products by id; None where there is none. Written by `observe`, `forget` and `take_from_cache`.
+        rows: Products by id; None where there is none. Written by `learn_row`, `forget` and `take_from_cache`.
         from_cache: Those of them that are known from the cache alone. Written by the same.
-        unreadable: What is wrong, by id, with products that break the table's contract. Written by `note_unreadable`, and
-            taken back by `observe`.
+        unreadable: What is wrong, by id, with products that break the table's contract. Written by `learn_row`
+            and by sources.
         limits: As given. The loop lowers them to find a change that DynamoDB will not accept.
         losses: Rounds that came to nothing. Written by the loop.
         throttled: Products whose rows are throttled. Written by the loop and by sources, cleared by the loop.
@@ -309,7 +309,7 @@ class Batch:
             keys = [*product_ids, *(change.record_key for change in some)]
             request = partial(self._client.store.read_together, keys)
             try:
-                self._observe_snapshot(self._client.call(request, self.deadline, self.stats))
+                self._learn_snapshot(self._client.call(request, self.deadline, self.stats))
             except ThrottledError as error:
                 self.pending.give_up(some, error.code, str(error))
 
@@ -333,7 +333,7 @@ class Batch:
         self.has_read_records = self.has_read_records or any(
             not isinstance(key, str) for key in keys
         )
-        self._observe_snapshot(snapshot)
+        self._learn_snapshot(snapshot)
         for left_out in snapshot.unprocessed:
             if isinstance(left_out, str):
                 pending.give_up_product(
@@ -344,12 +344,12 @@ class Batch:
                 pending.give_up([change], "UNPROCESSED_KEYS", f"no read answered for {left_out}")
             # Elsewhere records are a hint, and go without.
 
-    def _observe_snapshot(self, snapshot: Snapshot) -> None:
+    def _learn_snapshot(self, snapshot: Snapshot) -> None:
         for product_id, product in snapshot.products.items():
-            self.observe(product_id, product)
+            self.learn_row(product_id, product)
             if product is not None:
                 self._cache.observe_read(product)
-        self.note_unreadable(snapshot.unreadable)
+        self.unreadable.update(snapshot.unreadable)
         for key, record in snapshot.records.items():
             self.pending.match(key, record)
 
@@ -362,16 +362,16 @@ class Batch:
 
     # ------------------------------------------------------------------ what came back with other requests
 
-    def observe(self, product_id: str, found: Product | CorruptItemError | None) -> None:
+    def learn_row(self, product_id: str, found: Product | CorruptItemError | None) -> None:
         """Take over a product as it is stored: the next plan starts from it."""
         self.forget(product_id)
         self.unreadable.pop(product_id, None)
         if isinstance(found, CorruptItemError):
-            self.note_unreadable({product_id: found})
+            self.unreadable[product_id] = found
         else:
             self.rows[product_id] = found
 
-    def learn(self, key: RecordKey, record: Record | CorruptItemError | None) -> bool:
+    def learn_record(self, key: RecordKey, record: Record | CorruptItemError | None) -> bool:
         """Take over a record that a rival wrote. Returns whether its change, or one that takes its place, is planned again.
 
         That change gives back into a product only if the product is the one that its units came from, so it is planned from
@@ -386,10 +386,6 @@ class Batch:
         """Forget a product that a rival is writing: the next plan reads it again."""
         self.rows.pop(product_id, None)
         self.from_cache.discard(product_id)
-
-    def note_unreadable(self, problems: Mapping[str, CorruptItemError]) -> None:
-        """Take note of what is wrong with products, by id."""
-        self.unreadable.update(problems)
 
     def blocked(self, found: Supply) -> set[str]:
         """Products that cannot be sold now: leased, throttled, unreadable or unknown."""
@@ -412,7 +408,7 @@ class Batch:
         The note also keeps the row from lending to the depot again and again.
         """
         problem = f"DynamoDB does not take the row of product {product_id} ({why}); repair the item"
-        self.note_unreadable({product_id: CorruptItemError(problem, "CORRUPT_PRODUCT")})
+        self.unreadable[product_id] = CorruptItemError(problem, "CORRUPT_PRODUCT")
         self.pending.give_up_product(product_id, "CORRUPT_PRODUCT", problem)
 
     # ------------------------------------------------------------------ leases

@@ -21,7 +21,7 @@ What is known of a batch is in one object (`batch.py`). The rules:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum, auto
 from functools import partial
@@ -104,24 +104,18 @@ class Engine:
         stats = CommitStats()
         failure: StoreError | None = None
         unfinished: dict[RecordKey | str | None, Verdict] = {}
-        for index, turn in enumerate(split_into_turns(changes)):
-            now = []
-            for number in turn:
-                if (outcome := _held_back(changes[number], unfinished)) is None:
-                    now.append(number)
-                else:
-                    outcomes[number] = outcome
-                    unfinished[changes[number].group] = outcome.verdict
-            report = self._apply([changes[n] for n in now], deadline, age, again=index > 0)
+        turns = split_into_turns(changes)
+        for turn in turns:
+            if unfinished:
+                outcomes |= _hold_back(changes, turn, unfinished)
+            now = [number for number in turn if number not in outcomes]
+            is_first, is_last = turn is turns[0], turn is turns[-1]
+            report = self._apply([changes[n] for n in now], deadline, age, again=not is_first)
             stats.add(report.stats)
             failure = failure or report.failure
-            for number, outcome in zip(now, report.outcomes, strict=True):
-                outcomes[number] = outcome
-                if outcome.is_open:
-                    keys = (changes[number].record_key, changes[number].group)
-                    unfinished |= dict.fromkeys(keys, outcome.verdict)
-                elif outcome.verdict is Verdict.POISON:
-                    unfinished[changes[number].group] = outcome.verdict
+            outcomes |= zip(now, report.outcomes, strict=True)
+            if not is_last:
+                _note_unfinished(changes, now, outcomes, unfinished)
         return CommitReport(tuple(outcomes[n] for n in sorted(outcomes)), stats, failure)
 
     def _apply(
@@ -170,7 +164,7 @@ class Engine:
             found = self.source.find(batch, lambda moves: self._move(batch, moves))
             if found is not None:
                 planned = self._plan(batch, found)
-                if batch.from_cache and (planned.rejects or planned.short):
+                if batch.from_cache and (planned.rejects or planned.missing):
                     batch.read_cached()
                     return
                 progress = self._commit(batch, planned)
@@ -185,7 +179,7 @@ class Engine:
 
     def _keep_pace(self, batch: Batch) -> bool:
         """While a table is short of capacity, slow down. Returns whether time is left for a round."""
-        pause = self.client.pace.wait if self.client.policy.repeats else 0.0
+        pause = self.client.pace.wait if self.client.policy.max_attempts > 1 else 0.0
         is_late = pause > 0 and not self.client.pause(pause, batch.deadline)
         if is_late or batch.deadline.remaining() <= 0:
             batch.pending.give_up_all("OUT_OF_TIME", "no time was left for another round")
@@ -227,7 +221,7 @@ class Engine:
         attempts = send(self.client, chains, send_one)
         for attempt in attempts:
             batch.count_attempt(attempt)
-            self.source.observe(batch, attempt)
+            self.source.learn(batch, attempt)
         self._learn(batch, attempts)
         return attempts
 
@@ -248,7 +242,7 @@ class Engine:
         """Keep the products as an applied transaction left them, and settle its changes."""
         stock_after = attempt.transaction.stock_after
         for product_id, product in attempt.transaction.after.items():
-            batch.observe(product_id, product)
+            batch.learn_row(product_id, product)
             self._cache.observe_write(product)
         for decision in attempt.transaction.decisions:
             if not decision.has_record:
@@ -296,14 +290,14 @@ class Engine:
         """Learn why one action was cancelled. Returns whether it lost, and its change has to be planned again."""
         product_id, found = reason.product_id, reason.found
         if reason.kind is ActionKind.RECORD and reason.meaning is Meaning.CONDITION_FAILED:
-            return batch.learn(reason.action.subject, found)  # type: ignore[union-attr,arg-type]
+            return batch.learn_record(reason.action.subject, found)  # type: ignore[union-attr,arg-type]
         if reason.kind is not ActionKind.PRODUCT:
             return reason.is_lost
         if reason.is_lost:
             self.client.rivals.observe(product_id)
         match reason.meaning:
             case Meaning.CONDITION_FAILED:
-                batch.observe(product_id, found)  # type: ignore[arg-type]  # of a product's row
+                batch.learn_row(product_id, found)  # type: ignore[arg-type]  # of a product's row
             case Meaning.RIVAL:
                 batch.forget(product_id)
             case Meaning.THROTTLED:
@@ -320,11 +314,11 @@ class Engine:
 
     def _settle(self, batch: Batch, planned: Plan, progress: _Progress) -> None:
         """Wait before the next round where this one could decide nothing, or give up."""
-        if not self.client.policy.repeats:
+        if self.client.policy.max_attempts == 1:
             batch.pending.give_up_all("CONTENTION", "it would have to wait for others")
         elif progress is _Progress.LOST:
             self._back_off(batch)
-        elif self.source.fetches(batch, planned.short):
+        elif self.source.fetches(batch, planned.missing):
             return
         elif batch.throttled:
             batch.throttled.clear()
@@ -361,14 +355,39 @@ class Engine:
             batch.pending.give_up_all("CONTENTION", "no time left for another attempt")
 
 
-def _held_back(change: Change, unfinished: Mapping[Any, Verdict]) -> ChangeOutcome | None:
-    """The outcome of a change that has to wait for one before it, of its id or its group; None if it may go on."""
-    before = unfinished.get(change.record_key)
-    if before is not None and change.product_ids:
-        return returned("BEHIND_A_DUPLICATE")
-    # Before its order comes an order may be cancelled, and nothing else: not delivered before its confirmation comes again.
-    is_early = before is not None and change.rejection({}) is not None
-    is_behind = before is Verdict.RETURNED or is_early
-    if is_behind or (change.group is not None and change.group in unfinished):
-        return returned("BEHIND_A_RETURNED_MESSAGE")
-    return None
+def _note_unfinished(
+    changes: Sequence[Change],
+    turn: Iterable[int],
+    outcomes: Mapping[int, ChangeOutcome],
+    unfinished: dict[Any, Verdict],
+) -> None:
+    """Note the ids and groups of changes that may yet end otherwise, or whose dead letters are still to be sent."""
+    for number in turn:
+        change, outcome = changes[number], outcomes[number]
+        if outcome.is_open:
+            unfinished |= dict.fromkeys((change.record_key, change.group), outcome.verdict)
+        elif outcome.verdict is Verdict.POISON:
+            unfinished[change.group] = outcome.verdict
+
+
+def _hold_back(
+    changes: Sequence[Change], turn: Iterable[int], unfinished: dict[Any, Verdict]
+) -> dict[int, ChangeOutcome]:
+    """The outcomes of changes that have to wait for one before them, of their id or their group."""
+    outcomes = {}
+    for number in turn:
+        change = changes[number]
+        before = unfinished.get(change.record_key)
+        if before is not None and change.product_ids:
+            outcomes[number] = returned("BEHIND_A_DUPLICATE")
+        # Before its order comes an order may be cancelled, and nothing else: not delivered before its confirmation comes
+        # again.
+        elif (
+            before is Verdict.RETURNED
+            or (before is not None and change.rejection({}) is not None)
+            or (change.group is not None and change.group in unfinished)
+        ):
+            outcomes[number] = returned("BEHIND_A_RETURNED_MESSAGE")
+        if number in outcomes:
+            unfinished[change.group] = Verdict.RETURNED
+    return outcomes

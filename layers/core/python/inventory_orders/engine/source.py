@@ -22,7 +22,7 @@ _AVOIDED_SECONDS = 5.0
 class Source:
     """Where a batch finds the units that it sells: in the rows of its products.
 
-    The engine calls `begin` once for a batch, then in each round `find`, `observe` for each transaction that it sent, and
+    The engine calls `begin` once for a batch, then in each round `find`, `learn` for each transaction that it sent, and
     `end_round`. Another source overrides what it does differently.
     """
 
@@ -50,7 +50,7 @@ class Source:
         """Take note of missing units. Returns whether the next `find` brings them; otherwise they arrive by themselves."""
         return False
 
-    def observe(self, batch: Batch, attempt: Attempt) -> None:
+    def learn(self, batch: Batch, attempt: Attempt) -> None:
         """Take note of a transaction that was applied or failed."""
 
     def end_round(self, batch: Batch) -> None:

@@ -27,14 +27,14 @@ class OwnLane:
 
     Args:
         client: Sends the requests.
-        most: How many lanes there may be; 0: this process sells from rows alone.
+        limit: How many lanes there may be; 0: this process sells from rows alone.
 
     Attributes:
-        most: As given.
+        limit: As given.
     """
 
-    def __init__(self, client: RetryingClient, most: int) -> None:
-        self.most = most
+    def __init__(self, client: RetryingClient, limit: int) -> None:
+        self.limit = limit
         self._client = client
         self._owner = f"lane-{uuid.uuid4().hex}"
         self._lease: LaneLease | None = None
@@ -56,7 +56,7 @@ class OwnLane:
             if self._lease.ends_at - now > LANE_SECONDS / 2:
                 return
             self._take_lane(self._lease.lane, deadline, stats)
-        if self._lease is None and self.most and self._is_refresh_due():
+        if self._lease is None and self.limit and self._is_refresh_due():
             for lane in self._free_lanes(deadline, stats):
                 self._take_lane(lane, deadline, stats)
                 if self._lease is not None:
@@ -65,7 +65,7 @@ class OwnLane:
     def _free_lanes(self, deadline: Deadline, stats: CommitStats) -> list[int]:
         """Lanes that no process uses, in random order, so that two processes seldom take the same one."""
         taken = self._live_lanes(deadline, stats) | self._corrupt
-        free = [lane for lane in range(1, self.most + 1) if lane not in taken]
+        free = [lane for lane in range(1, self.limit + 1) if lane not in taken]
         return sorted(free, key=lambda _: self._client.policy.random())
 
     def _take_lane(self, lane: int, deadline: Deadline, stats: CommitStats) -> None:
@@ -82,7 +82,7 @@ class OwnLane:
 
     def _live_lanes(self, deadline: Deadline, stats: CommitStats) -> set[int]:
         self._refreshed_at = self._client.clock.monotonic()
-        lanes = range(1, self.most + 1)
+        lanes = range(1, self.limit + 1)
         leases = self._client.call(
             lambda: read_lane_leases(self._client.store, lanes), deadline, stats
         )
@@ -100,7 +100,7 @@ class OwnLane:
         Raises:
             StoreError: DynamoDB failed.
         """
-        if self.most and self._is_refresh_due():
+        if self.limit and self._is_refresh_due():
             self._live_lanes(deadline, stats)
         return self._in_use
 
@@ -138,7 +138,7 @@ class OwnLane:
         else:
             self._pages.update((page.key.number, page) for page in sound)
 
-    def observe(self, transaction: Transaction, *, is_applied: bool) -> None:
+    def learn(self, transaction: Transaction, *, is_applied: bool) -> None:
         """Keep the pages as a transaction left them. If it failed, a rival has written one, or its outcome is unknown."""
         if not is_applied and transaction.pages:
             self.forget()

@@ -77,9 +77,9 @@ class LaneSource(Source):
     def begin(self, batch: Batch) -> None:
         """Learn from what a batch wants."""
         self._to_reclaim = set()
-        if self.lane.most:
+        if self.lane.limit:
             self.demand.observe_orders(
-                change.decrements for change in batch.pending.by_key.values()
+                change.lane_units for change in batch.pending.by_key.values()
             )
 
     def find(self, batch: Batch, commit: Commit) -> Supply | None:
@@ -108,11 +108,11 @@ class LaneSource(Source):
         self._to_reclaim |= new
         return True
 
-    def observe(self, batch: Batch, attempt: Attempt) -> None:
+    def learn(self, batch: Batch, attempt: Attempt) -> None:
         """Keep lane and rows as a transaction left them."""
         transaction, stats = attempt.transaction, batch.stats
         is_applied = attempt.error is None
-        self.lane.observe(transaction, is_applied=is_applied)
+        self.lane.learn(transaction, is_applied=is_applied)
         if is_applied or isinstance(attempt.error, TransactionCancelledError):
             stats.note("LoansLost", *[not is_applied] * len(transaction.lent))
         if not is_applied:
@@ -123,7 +123,7 @@ class LaneSource(Source):
         if transaction.release is not None:
             self.depot.lease = None
         stock_after = transaction.stock_after
-        for decision in transaction.decisions if self.lane.most else ():
+        for decision in transaction.decisions if self.lane.limit else ():
             if decision.deltas:
                 is_own = all(self.lane.holds(stock_after[p]) for p in decision.deltas)
                 stats.note("OrdersFromLanes", is_own)
@@ -179,9 +179,9 @@ class LaneSource(Source):
         """
         need: dict[str, int] = {}
         by_row: set[str] = set()
-        for change in pending if self.lane.most else ():
-            if not change.decrements:
+        for change in pending if self.lane.limit else ():
+            if not change.lane_units:
                 by_row.update(change.product_ids)
-            for product_id, units in change.decrements.items():
+            for product_id, units in change.lane_units.items():
                 need[product_id] = need.get(product_id, 0) + units
         return {product_id: units for product_id, units in need.items() if product_id not in by_row}

@@ -167,7 +167,7 @@ class Visit:
             if not self._read_and_lend(commit):
                 return None
             if problem is not None:
-                batch.note_unreadable(dict.fromkeys(self._lent_elsewhere(), problem))
+                batch.unreadable.update(dict.fromkeys(self._lent_elsewhere(), problem))
         self._reclaim()
         sources = self._distribute()
         self._add_rows()
@@ -188,7 +188,7 @@ class Visit:
         problems = {
             p: CorruptItemError(_MIXED.format(p), "CORRUPT_PRODUCT") for p in self._mixed(rows)
         }
-        self._batch.note_unreadable(problems)
+        self._batch.unreadable.update(problems)
         return self._lend(rows, commit)
 
     def _read_places(self) -> ProductsById | None:
@@ -248,8 +248,8 @@ class Visit:
     def _read(self, keys: Sequence[Key]) -> Snapshot:
         found = read(self._depot.client, keys, self._batch.deadline, self._batch.stats)
         for product_id, row in found.products.items():
-            self._batch.observe(product_id, row)
-        self._batch.note_unreadable(found.unreadable)
+            self._batch.learn_row(product_id, row)
+        self._batch.unreadable.update(found.unreadable)
         self._batch.throttled.update(key for key in found.unprocessed if isinstance(key, str))
         if any(isinstance(key, PageKey) for key in found.unprocessed):
             raise ThrottledError("UNPROCESSED_KEYS", "no read answered for a page")
@@ -351,7 +351,7 @@ class Visit:
             return None
         need = self._need.get(product_id, demand.last_quantity(product_id))
         is_wide = units + stored >= _SPARE * self._in_use * need
-        return units, self._lane.most if is_wide else DEPOT
+        return units, self._lane.limit if is_wide else DEPOT
 
     def _in_portions(self, product_ids: Iterable[str], most: int) -> list[list[str]]:
         """Products in portions of so many at the most, the rows of which leave room in a transaction for all else."""
