@@ -14,16 +14,13 @@ from constructs import Construct
 
 from infra.removal import kept_in_production
 from infra.settings import Jwt, Settings
+from inventory_orders.domain.order_record import OrderAction
 
 ROUTES = {
     "POST /orders": "Api",
     "GET /orders": "Api",
     "GET /orders/{orderId}": "Api",
-    "POST /orders/{orderId}/confirm": "Api",
-    "POST /orders/{orderId}/extend": "Api",
-    "POST /orders/{orderId}/fulfil": "Api",
-    "POST /orders/{orderId}/cancel": "Api",
-    "POST /orders/{orderId}/returns": "Api",
+    **{f"POST /orders/{{orderId}}/{action.path}": "Api" for action in OrderAction if action.path},
     "GET /products": "Api",
     "POST /products": "ManageProducts",
     "GET /products/{productId}": "Api",

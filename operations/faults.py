@@ -117,7 +117,7 @@ def _faults_of_line(order: Row, line: Row, units: LineUnits) -> Iterator[Fault]:
         yield Fault(product_id, created_at, "took units of it, and is rejected")
     elif back > line["quantity"]:
         yield Fault(product_id, created_at, "gave back more of it than it took")
-    elif min(units.open - units.moved[OrderAction.EXPIRE], units.delivered) < 0:
+    elif min(units.open, units.delivered) < 0:
         what = "handed over, cancelled, let expire or took back more of it than it has"
         yield Fault(product_id, created_at, what)
     elif back < due:

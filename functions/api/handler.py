@@ -10,6 +10,7 @@ from inventory_orders.api import orders, products
 from inventory_orders.api.access import Caller
 from inventory_orders.api.requests import HttpAnswer, Request, is_request
 from inventory_orders.api.serving import serve
+from inventory_orders.domain.order_record import OrderAction
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.telemetry import logger, metrics
 
@@ -22,11 +23,11 @@ _ROUTES: Mapping[str, Callable[[Request, Caller], HttpAnswer]] = {
     "POST /orders": orders.place_order,
     "GET /orders": orders.list_orders,
     "GET /orders/{orderId}": orders.get_order,
-    "POST /orders/{orderId}/confirm": partial(orders.change_order, "confirm"),
-    "POST /orders/{orderId}/extend": partial(orders.change_order, "extend"),
-    "POST /orders/{orderId}/fulfil": partial(orders.change_order, "fulfil"),
-    "POST /orders/{orderId}/cancel": partial(orders.change_order, "cancel"),
-    "POST /orders/{orderId}/returns": partial(orders.change_order, "return"),
+    **{
+        f"POST /orders/{{orderId}}/{action.path}": partial(orders.change_order, action)
+        for action in OrderAction
+        if action.path
+    },
     "GET /products": products.get_products,
     "GET /products/{productId}": products.get_product,
     "GET /products/{productId}/adjustments": products.list_adjustments,

@@ -427,7 +427,7 @@ MUTANTS = (
         (
             Edit("if self.part is None and status is OrderStatus.FULFILLED:", "if False:"),
             Edit(
-                "self.quantity - self.moved[OrderAction.FULFIL] - self.moved[OrderAction.CANCEL]",
+                "self.quantity - self._moved(Units.OPEN)",
                 "self.quantity - self.moved[OrderAction.CANCEL]",
             ),
         ),
@@ -441,13 +441,13 @@ MUTANTS = (
     ),
     _mutant(
         "return of what was cancelled",
-        "return self.moved[OrderAction.FULFIL] - self.moved[OrderAction.RETURN]",
-        "return self.quantity - self.moved[OrderAction.RETURN]",
+        "self.moved[OrderAction.FULFIL] - self._moved(Units.DELIVERED)",
+        "self.quantity - self._moved(Units.DELIVERED)",
         "return against a cancelled rest",
     ),
     _mutant(
         "fulfilment after a partial cancellation, of all that was ordered",
-        "self.quantity - self.moved[OrderAction.FULFIL] - self.moved[OrderAction.CANCEL]",
+        "self.quantity - self._moved(Units.OPEN)",
         "self.quantity - self.moved[OrderAction.FULFIL]",
         LINES,
     ),

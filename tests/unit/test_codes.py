@@ -3,15 +3,23 @@
 import ast
 import json
 import re
+from pathlib import Path
 
 import yaml
 
+from inventory_orders.domain import order
+from inventory_orders.domain.events import OF_STEPS
+from inventory_orders.domain.order_record import OrderAction
 from inventory_orders.domain.rejection import REASONS_OF_ORDERS, RejectionReason
 from inventory_orders.invocation import order_commands, telemetry
+from inventory_orders.messages.documents import json_schema
 from local import ROOT
 from operations import codes
 from operations.metrics import METRICS
 from tests.support.sources import nodes_of, tree_of
+
+ORDER_SCHEMA = json.loads((ROOT / "docs/events/order.schema.json").read_text("utf-8"))
+OPENAPI = yaml.load((ROOT / "docs/openapi.yaml").read_text("utf-8"), yaml.CSafeLoader)
 
 ALL_CODES = (
     *(codes.DEAD_LETTERS.keys(), codes.REFUSED.keys(), codes.LATER.keys()),
@@ -63,16 +71,14 @@ def test_every_code_that_the_code_says_is_in_a_list():
 def test_every_place_that_lists_the_reasons_of_rejected_orders_has_all_of_them():
     reasons = {
         node.attr
-        for node in nodes_of(ROOT / "layers/core/python/inventory_orders/domain/order.py")
+        for node in nodes_of(Path(order.__file__))
         if isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Name)
         and node.value.id == "RejectionReason"
     }
     assert len(reasons) >= 3
-    schema = json.loads((ROOT / "docs/events/order.schema.json").read_text("utf-8"))
-    contract = yaml.load((ROOT / "docs/openapi.yaml").read_text("utf-8"), yaml.CSafeLoader)
-    seen = contract["components"]["schemas"]["Order"]["properties"]["reason"]
-    assert set(schema["properties"]["reason"]["enum"]) == reasons
+    seen = OPENAPI["components"]["schemas"]["Order"]["properties"]["reason"]
+    assert set(ORDER_SCHEMA["properties"]["reason"]["enum"]) == reasons
     assert set(seen["enum"]) == reasons
     assert reasons == {*REASONS_OF_ORDERS}
 
@@ -107,3 +113,19 @@ def test_every_metric_has_its_meaning():
     assert counted
     assert counted <= telemetry.METRICS.keys()
     assert METRICS.keys() == telemetry.METRICS.keys()
+
+
+def test_every_place_that_lists_actions_on_orders_has_all_of_them():
+    sent = {action for action in OrderAction if action.path}
+    assert json_schema("commands")["change_orders"].keys() == sent
+    moving = {action for action in sent if action.moves}
+    assert moving == OF_STEPS.keys() == {action for action in OrderAction if action.counted_as}
+    schemas = OPENAPI["components"]["schemas"]
+    assert set(schemas["Step"]["properties"]["action"]["enum"]) == {*OrderAction}
+    entry = schemas["History"]["properties"]["entries"]["items"]["properties"]
+    moves_stock = {a for a in OrderAction if a.moves and a.restocks is not False}
+    assert set(entry["action"]["enum"]) == {"adjust", "place"} | moves_stock
+    counters = {action.counted_as for action in moving}
+    for shown in (schemas["Order"], ORDER_SCHEMA):
+        line = shown["properties"]["items"]["items"]["properties"]
+        assert line.keys() == {"productId", "quantity"} | counters

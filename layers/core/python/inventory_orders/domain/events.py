@@ -76,13 +76,13 @@ class Event:
         }
 
 
-_OF_STATUS = {
+_OF_STATUS: Mapping[str, EventType] = {
     OrderStatus.PENDING: EventType.ORDER_PLACED,
     OrderStatus.REJECTED: EventType.ORDER_REJECTED,
     OrderStatus.CANCELLED: EventType.ORDER_CANCELLED,
-    "CONFIRMED": EventType.ORDER_CONFIRMED,
-    "FULFILLED": EventType.ORDER_FULFILLED,
-    "EXPIRED": EventType.ORDER_EXPIRED,
+    OrderStatus.CONFIRMED: EventType.ORDER_CONFIRMED,
+    OrderStatus.FULFILLED: EventType.ORDER_FULFILLED,
+    OrderStatus.EXPIRED: EventType.ORDER_EXPIRED,
 }
 
 _OF_PRODUCT_STATUSES = {
@@ -110,53 +110,65 @@ def order_events(before: Image | None, after: Image | None) -> tuple[Event, ...]
     """
     if after is None or (_is_tombstone(after) and _is_tombstone(before or after)):
         return ()
-    if before is None or "userId" not in before:
-        before = {}
+    before = _as_published(before)
     order = public_order(after)
     steps = order.get("steps", [])[_steps_of(before) :]
     is_news = before.get("status") != order["status"]
-    events = _partly(order, steps, is_end=is_news)
-    if is_news:
-        events.append(_order_event(_status_event(order), order))
-    rejected = order.get("confirmationRejected")
-    if rejected is not None and rejected != before.get("confirmationRejected"):
-        events.append(_order_event(EventType.CONFIRMATION_REJECTED, order))
-    returns = [step for step in steps if step["action"] == OrderAction.RETURN]
-    return (*events, *_of_steps(EventType.ORDER_RETURNED, order, returns))
+    kinds = [_status_event(order)] if is_news else []
+    late_payment = order.get("confirmationRejected")
+    if late_payment is not None and late_payment != before.get("confirmationRejected"):
+        kinds.append(EventType.CONFIRMATION_REJECTED)
+    in_part = _without_end(order, steps) if is_news else steps
+    return (
+        *_of_steps(OrderAction.FULFIL, order, in_part),
+        *_of_steps(OrderAction.CANCEL, order, in_part),
+        *(_order_event(kind, order) for kind in kinds),
+        *_of_steps(OrderAction.RETURN, order, steps),
+    )
 
 
-_PARTLY = {
-    OrderAction.FULFIL: (EventType.ORDER_PARTLY_FULFILLED, OrderStatus.FULFILLED),
-    OrderAction.CANCEL: (EventType.ORDER_PARTLY_CANCELLED, OrderStatus.CANCELLED),
+OF_STEPS = {
+    OrderAction.FULFIL: EventType.ORDER_PARTLY_FULFILLED,
+    OrderAction.CANCEL: EventType.ORDER_PARTLY_CANCELLED,
+    OrderAction.RETURN: EventType.ORDER_RETURNED,
 }
-"""By action: the event of a step that leaves units over, and the status that one leads to that does not."""
+"""The event of a step that moves some of an order's units, by action."""
+
+_ENDS = {
+    OrderAction.FULFIL: OrderStatus.FULFILLED,
+    OrderAction.CANCEL: OrderStatus.CANCELLED,
+}
+"""The status of an order whose last open units a step moved, by action."""
 
 
-def _partly(
-    order: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], *, is_end: bool
-) -> list[Event]:
-    """The events of steps that moved some of an order's units; a step that ends the order has the event of its status instead."""
-    moves = [step for step in steps if step["action"] in _PARTLY]
-    if moves and is_end and _PARTLY[moves[-1]["action"]][1] == order["status"]:
-        moves.pop()
-    events: list[Event] = []
-    for action, (kind, _) in _PARTLY.items():
-        events += _of_steps(kind, order, [step for step in moves if step["action"] == action])
-    return events
+def _without_end(
+    order: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]
+) -> Sequence[Mapping[str, Any]]:
+    """The steps but for that which ended the order: the event of its status tells of it."""
+    moves = [step for step in steps if step["action"] in _ENDS]
+    if not moves or _ENDS[moves[-1]["action"]] != order["status"]:
+        return steps
+    return [step for step in steps if step is not moves[-1]]
 
 
 def _of_steps(
-    kind: EventType, order: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]
+    action: OrderAction, order: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]
 ) -> list[Event]:
-    """An event for each of some steps. Where one row tells several, their ids differ by that of the step, if it has one."""
+    """An event for each step of an action. Where one row tells several, their ids differ by that of the step, if it has one."""
+    of_action = [step for step in steps if step["action"] == action]
     return [
         _order_event(
-            kind,
+            OF_STEPS[action],
             {**order, "step": step},
-            f":{step['stepId']}" if len(steps) > 1 and "stepId" in step else "",
+            f":{step['stepId']}" if len(of_action) > 1 and "stepId" in step else "",
         )
-        for step in steps
+        for step in of_action
     ]
+
+
+def _as_published(before: Image | None) -> Image:
+    """The row as events told it before its change; empty if they did not."""
+    return before if before is not None and "userId" in before else {}
 
 
 def _steps_of(before: Image) -> int:
@@ -333,9 +345,7 @@ def _quantities(items: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 
 
 _COUNTS: Mapping[str, str] = {
-    OrderAction.FULFIL: "fulfilled",
-    OrderAction.CANCEL: "cancelled",
-    OrderAction.RETURN: "returned",
+    action: action.counted_as for action in OrderAction if action.counted_as
 }
 
 

@@ -16,6 +16,7 @@ from inventory_orders.domain.order_record import (
     LineUnits,
     OrderAction,
     OrderKey,
+    OrderLine,
     OrderRecord,
     OrderStatus,
     Step,
@@ -159,16 +160,25 @@ class OrderCommand(Change):
             status = OrderStatus(order.status)
         except ValueError:
             return Rejection(RejectionReason.UNKNOWN_ORDER_STATUS, str(order.status))
+        answer = self._match_step(order) or _ANSWERS.get((self.action, status))
+        if isinstance(answer, RejectionReason):
+            return Rejection(answer, order.order_id)
+        return answer or self._carry_out(order, status)
+
+    def _match_step(self, order: OrderRecord) -> IdempotencyMatch | None:
+        """Match it with the step of its id, if there is one."""
+        if self.part is None:
+            return None
         for step in order.steps:
-            if self.part is not None and step.step_id == self.part.step_id:
+            if step.step_id == self.part.step_id:
                 made = (step.action, step.quantities, step.restock)
                 same = made == (self.action, self.part.quantities, self.part.restock)
                 return IdempotencyMatch.SAME_REQUEST if same else IdempotencyMatch.OTHER_REQUEST
-        answer = _ANSWERS.get((self.action, status))
-        if isinstance(answer, RejectionReason):
-            return Rejection(answer, order.order_id)
-        if answer is not None:
-            return answer
+        return None
+
+    # ------------------------------------------------------------------ where it takes the order
+
+    def _carry_out(self, order: OrderRecord, status: OrderStatus) -> Meaning:
         match self.action:
             case OrderAction.CONFIRM:
                 return self._confirm(order, status)
@@ -178,12 +188,12 @@ class OrderCommand(Change):
                 return self._expire(order)
             case OrderAction.RETURN:
                 return self._return(order)
-            case OrderAction.FULFIL | OrderAction.CANCEL:
-                return self._settle(order, status)
+            case OrderAction.FULFIL:
+                return self._fulfil(order, status)
+            case OrderAction.CANCEL:
+                return self._cancel(order, status)
             case unknown:
                 assert_never(unknown)
-
-    # ------------------------------------------------------------------ what it means, by status
 
     def _confirm(self, order: OrderRecord, status: OrderStatus) -> Meaning:
         told = order.confirmation_rejected
@@ -217,27 +227,32 @@ class OrderCommand(Change):
             return Rejection(RejectionReason.HOLD_NOT_ENDED, order.order_id)
         return self._to(OrderStatus.EXPIRED, order, _open(_units(order)))
 
-    def _settle(self, order: OrderRecord, status: OrderStatus) -> Meaning:
-        """Fulfil or cancel what it names, or all that is left."""
-        fulfils = self.action is OrderAction.FULFIL
+    def _fulfil(self, order: OrderRecord, status: OrderStatus) -> Meaning:
+        if self.part is not None:
+            return self._move_open(order, status)
+        if status is OrderStatus.FULFILLED:
+            return IdempotencyMatch.SAME_REQUEST
+        return self._to(OrderStatus.FULFILLED, order)
+
+    def _cancel(self, order: OrderRecord, status: OrderStatus) -> Meaning:
         if self.part is None and status is OrderStatus.FULFILLED:
-            is_repeated = fulfils or any(
-                step.action == OrderAction.CANCEL and step.step_id is None for step in order.steps
-            )
-            over = Rejection(RejectionReason.ORDER_FULFILLED, order.order_id)
-            return IdempotencyMatch.SAME_REQUEST if is_repeated else over
-        if self.part is None and fulfils:
-            return self._to(OrderStatus.FULFILLED, order)
+            if any(s.action == OrderAction.CANCEL and s.step_id is None for s in order.steps):
+                return IdempotencyMatch.SAME_REQUEST
+            return Rejection(RejectionReason.ORDER_FULFILLED, order.order_id)
+        return self._move_open(order, status)
+
+    def _move_open(self, order: OrderRecord, status: OrderStatus) -> Meaning:
+        """Fulfil or cancel open units: those that it names, or all. With the last of them the order ends."""
         still_open = _open(_units(order))
         moved = still_open if self.part is None else self.part.quantities
         for product_id, quantity in moved.items():
             if quantity > still_open.get(product_id, 0):
                 return Rejection(RejectionReason.NOT_OPEN, product_id)
-        if moved != still_open:
-            return self._to(status, order, moved)
-        fulfils |= any(step.action == OrderAction.FULFIL for step in order.steps)
-        ended = OrderStatus.FULFILLED if fulfils else OrderStatus.CANCELLED
-        return self._to(ended, order, moved)
+        if moved == still_open:
+            actions = {self.action, *(step.action for step in order.steps)}
+            is_handed_over = OrderAction.FULFIL in actions
+            status = OrderStatus.FULFILLED if is_handed_over else OrderStatus.CANCELLED
+        return self._to(status, order, moved)
 
     def _return(self, order: OrderRecord) -> Meaning:
         if self.part is None:
@@ -297,9 +312,10 @@ class Transition(Change):
     @property
     def gives_back(self) -> Mapping[str, int]:
         """Units by product id that go back into stock."""
-        part = self.command.part
-        ends = self.command.action in (OrderAction.CANCEL, OrderAction.EXPIRE)
-        return (self.moved or {}) if ends or (part is not None and part.restock) else {}
+        restocks, part = self.command.action.restocks, self.command.part
+        if restocks is None:
+            restocks = part is not None and part.restock
+        return (self.moved or {}) if restocks else {}
 
     @property
     def product_ids(self) -> Collection[str]:
@@ -371,13 +387,7 @@ def _units(order: OrderRecord) -> dict[str, LineUnits]:
     Raises:
         CorruptItemError: A line does not say what it took, or the steps do not fit the lines.
     """
-    for line in order.lines:
-        if not isinstance(line.quantity, int) or not isinstance(line.product_created_at, str):
-            raise CorruptItemError(
-                f"order {order.order_id} is {order.status}, but its line of {line.product_id} does not say how many "
-                "units it took (quantity) of which incarnation (productCreatedAt); repair the item"
-            )
-    quantities = {line.product_id: line.quantity for line in order.lines}
+    quantities = {line.product_id: _quantity(order, line) for line in order.lines}
     try:
         units = units_by_line(quantities, ((step.action, step.quantities) for step in order.steps))
     except KeyError as error:
@@ -385,11 +395,20 @@ def _units(order: OrderRecord) -> dict[str, LineUnits]:
             f"order {order.order_id} has a step with units of {error}, which it has no line of; repair the item"
         ) from None
     for product_id, moved in units.items():
-        if moved.quantity < 1 or moved.open < 0 or moved.delivered < 0:
+        if min(moved.quantity - 1, moved.open, moved.delivered) < 0:
             raise CorruptItemError(
                 f"order {order.order_id} has steps that move more of {product_id} than its line has; repair the item"
             )
     return units
+
+
+def _quantity(order: OrderRecord, line: OrderLine) -> int:
+    if not isinstance(line.quantity, int) or not isinstance(line.product_created_at, str):
+        raise CorruptItemError(
+            f"order {order.order_id} is {order.status}, but its line of {line.product_id} does not say how many "
+            "units it took (quantity) of which incarnation (productCreatedAt); repair the item"
+        )
+    return line.quantity
 
 
 def _open(units: Mapping[str, LineUnits]) -> dict[str, int]:

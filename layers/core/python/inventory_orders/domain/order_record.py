@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Any
+from enum import Enum, StrEnum, auto
+from typing import Any, Self
 
 from inventory_orders.domain.rejection import Shortage
 from inventory_orders.errors import CorruptItemError
@@ -38,20 +38,48 @@ class OrderKey:
     order_id: str
 
 
-class OrderAction(StrEnum):
-    """The action of a command on an order."""
+class Units(Enum):
+    """Units of an order's line."""
 
-    CONFIRM = "confirm"
+    OPEN = auto()
+    """Neither handed over nor cancelled."""
+    DELIVERED = auto()
+    """Handed over, and not back."""
+
+
+class OrderAction(StrEnum):
+    """The action of a command on an order: the one list, with what follows from each.
+
+    Attributes:
+        moves: The units that it moves; None if it moves none.
+        restocks: Whether they go back into stock; None: if the command says so.
+        counted_as: Attribute of a line, as others see it, that counts them; empty if there is none.
+        path: Below the order, in the HTTP API; empty if only the service itself does it.
+    """
+
+    moves: Units | None
+    restocks: bool | None
+    counted_as: str
+    path: str
+
+    # The columns have no defaults: an action without one of them cannot be imported.
+    def __new__(cls, code: str, *columns: Any) -> Self:
+        action = str.__new__(cls, code)
+        action._value_ = code
+        action.moves, action.restocks, action.counted_as, action.path = columns
+        return action
+
+    CONFIRM = "confirm", None, False, "", "confirm"
     """It is paid."""
-    FULFIL = "fulfil"
+    FULFIL = "fulfil", Units.OPEN, False, "fulfilled", "fulfil"
     """Units are handed over."""
-    CANCEL = "cancel"
+    CANCEL = "cancel", Units.OPEN, True, "cancelled", "cancel"
     """Units are not wanted any more, before they are handed over."""
-    EXPIRE = "expire"
+    EXPIRE = "expire", Units.OPEN, True, "", ""
     """Its hold has ended."""
-    EXTEND = "extend"
+    EXTEND = "extend", None, False, "", "extend"
     """Its hold ends later."""
-    RETURN = "return"
+    RETURN = "return", Units.DELIVERED, None, "returned", "returns"
     """Units come back after they were handed over."""
 
 
@@ -105,12 +133,15 @@ class LineUnits:
     @property
     def open(self) -> int:
         """Units that are neither handed over nor cancelled."""
-        return self.quantity - self.moved[OrderAction.FULFIL] - self.moved[OrderAction.CANCEL]
+        return self.quantity - self._moved(Units.OPEN)
 
     @property
     def delivered(self) -> int:
         """Units that were handed over and did not come back."""
-        return self.moved[OrderAction.FULFIL] - self.moved[OrderAction.RETURN]
+        return self.moved[OrderAction.FULFIL] - self._moved(Units.DELIVERED)
+
+    def _moved(self, units: Units) -> int:
+        return sum(self.moved[action] for action in OrderAction if action.moves is units)
 
 
 def units_by_line(
