@@ -31,7 +31,7 @@ from inventory_orders.domain.rejection import Rejection, RejectionReason
 from inventory_orders.engine.outcomes import rejected
 
 problem = problem_of(rejected(Rejection(RejectionReason["NOT_ON_SALE"], "tea")))
-assert (problem.status, problem.document["detail"]) == (403, "tea is not on sale yet")
+assert (problem.answer.status, problem.document["detail"]) == (403, "tea is not on sale yet")
 assert "| `NOT_ON_SALE` | X is not on sale yet |" in pages.all_codes()
 assert "rejections/NOT_ON_SALE" in str(watched.sections(60, api=True))
 """
