@@ -485,7 +485,7 @@ MUTANTS = (
     ),
     _mutant(
         "the same return taken back twice",
-        "if self.part is not None and step.step_id == self.part.step_id:",
+        "if step.step_id == self.part.step_id:",
         "if False:",
         RETURNS,
     ),
