@@ -84,7 +84,6 @@ class Api(Construct):
         jwt: Jwt | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
-        self.access_log = access_log
         self.http_api = apigatewayv2.CfnApi(
             self,
             "HttpApi",

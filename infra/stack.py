@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from aws_cdk import CfnOutput, Stack, Tags
 from constructs import Construct
 
@@ -71,24 +73,25 @@ class InventoryOrdersStack(Stack):
         monitoring = Monitoring(self, "Monitoring", settings, watched)
         Tags.of(self).add("service", settings.service_name)
 
-        outputs = {
-            **queues.outputs,
-            "EventBusName": events.bus.event_bus_name,
-            **{f"{name}TableName": table.table_name for name, table in tables.all.items()},
-            "OrdersStreamArn": tables.orders.table_stream_arn,
-        }
-        for name, api in apis.items():
-            outputs[f"{name}Url"] = api.http_api.attr_api_endpoint
-            outputs["ApiAccessLogGroupName"] = api.access_log.log_group_name
+        self._export(queues.outputs)
+        self._export({f"{name}TableName": table.table_name for name, table in tables.all.items()})
+        self._export({f"{name}Url": api.http_api.attr_api_endpoint for name, api in apis.items()})
+        if apis:
+            self._export({"ApiAccessLogGroupName": log.log_group_name})
         if monitoring.dashboard is not None:
-            outputs["DashboardName"] = monitoring.dashboard.dashboard_name
-        outputs["SweepScheduleName"] = functions.sweep_schedule.ref
-        for name, value in outputs.items():
-            CfnOutput(self, name, value=value or "", description=OUTPUTS[name])
+            self._export({"DashboardName": monitoring.dashboard.dashboard_name})
+        self._export(
+            {
+                "EventBusName": events.bus.event_bus_name,
+                "OrdersStreamArn": tables.orders.table_stream_arn or "",
+                "SweepScheduleName": functions.sweep_schedule.ref,
+            }
+        )
         for name, function in functions.all.items():
-            for pattern, value in (
-                ("{name}FunctionName", function.function_name),
-                ("{name}LogGroupName", function.log_group.log_group_name),
-            ):
-                output = pattern.format(name=name)
-                CfnOutput(self, output, value=value, description=OUTPUTS[pattern])
+            self._export({"{name}FunctionName": function.function_name}, name)
+            self._export({"{name}LogGroupName": function.log_group.log_group_name}, name)
+
+    def _export(self, outputs: Mapping[str, str], name: str = "") -> None:
+        """Make outputs by their names in `OUTPUTS`, of which some have the name of a function in them."""
+        for output, value in outputs.items():
+            CfnOutput(self, output.format(name=name), value=value, description=OUTPUTS[output])
