@@ -729,17 +729,10 @@ class World:
             call = process.call
             assert call is not None
             if process.forced is not None and self._is_repeated(process):
-                steps.append(
-                    Step(
-                        Choice(process.name, process.forced[0]),
-                        call.reads,
-                        call.writes,
-                        False,
-                        True,
-                    )
-                )
-                continue
-            steps.append(Step(Choice(process.name), call.reads, call.writes))
+                choice = Choice(process.name, process.forced[0])
+                steps.append(Step(choice, call.reads, call.writes, is_global=True))
+            else:
+                steps.append(Step(Choice(process.name), call.reads, call.writes))
         if self.faults_left > 0:
             for step in list(steps):
                 if step.choice.action == "go":
@@ -751,14 +744,11 @@ class World:
 
     def _makes_a_change(self, call: Call) -> bool:
         """Whether a late request would change anything now. If not, it need not arrive."""
-        request = {name: call.request[name] for name in call.request if name != TOKEN}
         if call.request.get(TOKEN) in self.applied:
             return False
         before = self._items(call.writes)
-        try:
-            self.model.answer(call.service, call.operation, request)
-        except ServiceError:
-            return False
+        with contextlib.suppress(ServiceError):
+            self.model.answer(call.service, call.operation, _without_token(call.request))
         after = self._items(call.writes)
         self._put_back(before)
         return after != before
@@ -959,9 +949,8 @@ class World:
         if action in {"crash", "crash-after"}:
             if action == "crash-after":
                 self._apply(process, call)
-            self._note(
-                process, call, f"the invocation crashes {action.removeprefix('crash')}".rstrip()
-            )
+            when = action.removeprefix("crash")
+            self._note(process, call, f"the invocation crashes {when}".rstrip())
             return self._crash(process)
         if action == "throttled":
             self._note(process, call, "throttled")
@@ -1090,8 +1079,14 @@ class World:
             )
         if call.writes:
             raise ServiceError("TransactionConflictException", "a transaction is in flight")
-        now = self._items(mine)
-        self._put_back(mine)
+        return self._answer_with(mine, call)
+
+    def _answer_with(
+        self, items: Mapping[Place, dict[str, Any] | None], call: Call
+    ) -> dict[str, Any]:
+        """Let the simulated AWS answer a read, as if some items were others."""
+        now = self._items(items)
+        self._put_back(items)
         try:
             return self.model.answer(call.service, call.operation, call.request)
         finally:
@@ -1105,9 +1100,8 @@ class World:
         actions = call.request["TransactItems"]
         reasons: list[dict[str, Any]] = [{"Code": "None"} for _ in actions]
         before = self._items(call.writes)
-        without_token = {name: call.request[name] for name in call.request if name != TOKEN}
         try:
-            self.model.answer(call.service, call.operation, without_token)
+            self.model.answer(call.service, call.operation, _without_token(call.request))
         except ServiceError as error:
             reasons = error.extra.get("CancellationReasons", reasons)
         self._put_back(before)
@@ -1148,13 +1142,9 @@ class World:
 
     def _read_old(self, call: Call) -> dict[str, Any]:
         """Answer an eventually consistent read with rows as they were before their last change."""
-        changed = self._changed_since(call)
-        now = self._items(changed)
-        self._put_back({place: self.last[place] for place in changed})
-        try:
-            return self.model.answer(call.service, call.operation, call.request)
-        finally:
-            self._put_back(now)
+        return self._answer_with(
+            {place: self.last[place] for place in self._changed_since(call)}, call
+        )
 
     def _jump(self, seconds: float) -> None:
         """Let time pass, as if all processes had been paused."""
@@ -1450,6 +1440,10 @@ def _without_line(request: dict[str, Any]) -> dict[str, Any]:
                 "OR attribute_not_exists(#lockedBy)"
             )
     return request
+
+
+def _without_token(request: dict[str, Any]) -> dict[str, Any]:
+    return {name: request[name] for name in request if name != TOKEN}
 
 
 def _halves(call: Call) -> list[tuple[str, str, dict[str, Any]]]:
