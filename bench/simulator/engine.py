@@ -57,6 +57,7 @@ from testing.simulated_aws.latency import (
     Region,
 )
 from testing.simulated_aws.scheduler import Scheduler, Task, VirtualExecutor, seeded
+from testing.tables import creation
 
 _EPOCH = datetime.fromisoformat(CREATED_AT).timestamp()
 _RECEIVES_EACH = 0.02
@@ -445,9 +446,9 @@ class Simulation:
     def _fill_tables(self) -> None:
         """Write the rows of the start."""
         for table, keys in KEYS.items():
-            self._create_table(table.value, *keys)
+            self._store.answer("CreateTable", creation(table, keys))
         for name, key in self._contender.tables.items():
-            self._create_table(name, key)
+            self._store.answer("CreateTable", creation(name, [key]))
         for row in product_rows(self._workload):
             item = {name: TypeSerializer().serialize(value) for name, value in row.items()}
             self._store.answer("PutItem", {"TableName": "Products", "Item": item})
@@ -531,19 +532,6 @@ class Simulation:
         given = self._conditions.lanes
         most = min(self._workers, MAX_LANES) if self._contender.has_lanes else 0
         return most if given is None else given
-
-    def _create_table(self, name: str, *keys: str) -> None:
-        self._store.answer(
-            "CreateTable",
-            {
-                "TableName": name,
-                "AttributeDefinitions": [{"AttributeName": k, "AttributeType": "S"} for k in keys],
-                "KeySchema": [
-                    {"AttributeName": key, "KeyType": kind}
-                    for key, kind in zip(keys, ("HASH", "RANGE"), strict=False)
-                ],
-            },
-        )
 
     def _once_a_worker(self, name: str, cached: Any) -> Callable[..., Any]:
         """Replace a function that caches its result once per process by one that caches it once per worker."""

@@ -14,6 +14,7 @@ from inventory_orders.domain.product import ProductStatus, stock_status
 from inventory_orders.lanes.depot import VISIT_SECONDS
 from inventory_orders.store.rows import read_page
 from operations.books import add_up
+from testing.tables import UNDELIVERABLE
 from tests.explore.violation import require
 from tests.support.ends import (
     OVER,
@@ -529,7 +530,7 @@ def check_end(world: World) -> None:
         )
     for queue in world.model.sqs.queues.values():
         require(
-            queue.name != "Undeliverable" or not queue.messages,
+            queue.name != UNDELIVERABLE or not queue.messages,
             f"{queue.messages} was taken for undeliverable",
         )
         for message in queue.messages if "Dead" in queue.name else ():

@@ -26,7 +26,9 @@ from botocore.exceptions import ReadTimeoutError
 from botocore.retries.quota import RetryQuota
 from greenlet import getcurrent, greenlet
 
+from inventory_orders.store.tables import INDEXES, KEYS, Table
 from testing.events import event_of_received
+from testing.handlers import FakeContext
 from testing.simulated_aws import (
     ManualClock,
     Queue,
@@ -35,6 +37,7 @@ from testing.simulated_aws import (
     answered_by,
     virtual_time,
 )
+from testing.tables import FEEDS, NAMES, QUEUES, UNDELIVERABLE, creation, queue_settings, settings
 from tests.explore.violation import ViolationError
 
 INVOCATION_SECONDS = 30.0
@@ -65,21 +68,7 @@ PARTED = {"parted": 0, "parted-back": 1}
 # Who waits for a depot whose lease nobody will release any more asks seldom, so that runs are short.
 SECONDS_IN_LINE = 1.0
 
-TABLES = {
-    "Products": ("productId",),
-    "Orders": ("orderId",),
-    "StockAdjustments": ("productId", "adjustmentId"),
-    "Allotments": ("page",),
-}
-EXPIRIES = "Expiry"
-UNDELIVERABLE = "Undeliverable"
-# Function -> its queues, by the prefix of their environment variables. The names of the dead-letter queues are derived.
-QUEUES = {
-    "place_orders": {"": "Order", "FIFO_": "OrderFifo.fifo"},
-    "adjust_stock": {"": "Stock"},
-    "change_orders": {"": "OrderCommand", "EXPIRY_": EXPIRIES},
-    "manage_products": {"": "Catalogue"},
-}
+URLS = {name: Queue(name).url for name in QUEUES}
 # Functions that raise on purpose, so that they are invoked again.
 RAISES = {"publish_events": "NotAllPublishedError", "sweep": "RepairNeededError"}
 
@@ -382,15 +371,14 @@ class World:
         self.stock: dict[str, list[Stock]] = {}
         self.streams: dict[str, list[dict[str, Any]]] = {}
         self.bus: list[dict[str, Any]] = []
-        for name, keys in TABLES.items():
-            self.model.dynamodb.answer("CreateTable", _table_request(name, keys))
-        for queues in QUEUES.values():
-            for name in queues.values():
-                dead = self.model.sqs.create(f"{name.removesuffix('.fifo')}Dead{_end(name)}")
-                self.model.sqs.create(
-                    name, VISIBILITY_SECONDS, dead, MAX_RECEIVE_COUNT, content_based=True
-                )
-        self.model.sqs.create(UNDELIVERABLE)
+        for table, keys in KEYS.items():
+            request = creation(NAMES[table], keys, INDEXES.get(table, ()))
+            self.model.dynamodb.answer("CreateTable", request)
+        create = self.model.sqs.create
+        for feed in FEEDS.values():
+            dead = create(feed.dead_letters)
+            create(feed.queue, VISIBILITY_SECONDS, dead, MAX_RECEIVE_COUNT, content_based=True)
+        create(UNDELIVERABLE)
         handlers.enter(self)
         for step in scenario.set_up:
             step(self)
@@ -490,7 +478,13 @@ class World:
             through: Prefix of the function's queue.
             waits: Seconds for which the messages wait in the queue.
         """
-        queue = self.model.sqs.queues[QUEUES[function][through if group is None else "FIFO_"]]
+        prefix = through if group is None else "FIFO_"
+        (name_of_queue,) = (
+            feed.queue
+            for feed in FEEDS.values()
+            if (feed.function, feed.prefix) == (function, prefix)
+        )
+        queue = self.model.sqs.queues[name_of_queue]
         for body in bodies:
             entry: dict[str, Any] = {"QueueUrl": queue.url, "MessageBody": json.dumps(body)}
             if group is not None:
@@ -587,7 +581,7 @@ class World:
         process.ends_at = self.clock.seconds + INVOCATION_SECONDS
         try:
             return self.handlers.functions[function].lambda_handler(
-                event, _Context(self.clock, process.ends_at, f"{process.name}-{self.invocations}")
+                event, FakeContext(function, INVOCATION_SECONDS)
             )
         except CrashedError:
             process.crashing = False
@@ -1132,7 +1126,7 @@ class World:
 
     def _note_sent(self, request: dict[str, Any], answer: dict[str, Any]) -> None:
         """Note the messages that a function has sent to a queue which feeds another one."""
-        if request["QueueUrl"] == _url(EXPIRIES):
+        if request["QueueUrl"] == URLS[FEEDS["Expiry"].queue]:
             bodies = {entry["Id"]: json.loads(entry["MessageBody"]) for entry in request["Entries"]}
             for entry in answer["Successful"]:
                 self.sent[entry["MessageId"]] = ("change_orders", bodies[entry["Id"]], None)
@@ -1168,10 +1162,9 @@ class World:
     def wake(self) -> bool:
         """When no process can run, wait for a message to become visible and deliver it. Returns False at the end."""
         waiting = [
-            (max(message.visible_at for message in queue.messages), function, queue)
-            for function, names in QUEUES.items()
-            for queue in (self.model.sqs.queues[name] for name in names.values())
-            if queue.messages
+            (max(message.visible_at for message in queue.messages), feed.function, queue)
+            for feed in FEEDS.values()
+            if (queue := self.model.sqs.queues[feed.queue]).messages
         ]
         if not waiting:
             return False
@@ -1268,21 +1261,6 @@ class Client:
         return {}
 
 
-class _Context:
-    """The context object that Lambda passes to a handler."""
-
-    function_name = "explored"
-    function_version = "$LATEST"
-    memory_limit_in_mb = 1024
-    invoked_function_arn = "arn:aws:lambda:us-east-1:123456789012:function:explored"
-
-    def __init__(self, clock: ManualClock, ends_at: float, request_id: str) -> None:
-        self._clock, self._ends_at, self.aws_request_id = clock, ends_at, request_id
-
-    def get_remaining_time_in_millis(self) -> int:
-        return max(0, int((self._ends_at - self._clock.seconds) * 1000))
-
-
 class Handlers:
     """The real handlers, with time, randomness, network and executor of their process replaced.
 
@@ -1292,18 +1270,10 @@ class Handlers:
     def __init__(self, load: Callable[[str], ModuleType], names: Sequence[str]) -> None:
         from tests.explore import invariants
 
-        os.environ.update(
-            PRODUCTS_TABLE_NAME="Products",
-            ORDERS_TABLE_NAME="Orders",
-            STOCK_ADJUSTMENTS_TABLE_NAME="StockAdjustments",
-            ALLOTMENTS_TABLE_NAME="Allotments",
-            HOLD_GRACE_SECONDS=str(GRACE_SECONDS),
-            EXPIRY_QUEUE_URL=_url(EXPIRIES),
-            EXPIRY_DEAD_LETTER_QUEUE_URL=_url(f"{EXPIRIES}Dead"),
-            EVENT_BUS_NAME="bus",
-            UNDELIVERABLE_EVENTS_QUEUE_URL=_url(UNDELIVERABLE),
-            POWERTOOLS_METRICS_DISABLED="true",
-        )
+        os.environ |= settings(URLS) | {
+            "HOLD_GRACE_SECONDS": str(GRACE_SECONDS),
+            "POWERTOOLS_METRICS_DISABLED": "true",
+        }
         logging.disable(logging.CRITICAL)
         self.clock = ManualClock()
         self.functions = {name: self._noted(name, load(name)) for name in names}
@@ -1361,13 +1331,8 @@ class Handlers:
 
     def _variables_of(self, name: str) -> dict[str, str]:
         """The environment variables in which functions differ."""
-        lanes = self._world_of_now().scenario.lanes
-        variables = {"LANES": str(lanes)} if name == "place_orders" else {}
-        for prefix, queue in QUEUES.get(name, {}).items():
-            variables[f"{prefix}QUEUE_URL"] = _url(queue)
-            dead = f"{queue.removesuffix('.fifo')}Dead{_end(queue)}"
-            variables[f"{prefix}DEAD_LETTER_QUEUE_URL"] = _url(dead)
-        return variables
+        lanes = self._world_of_now().scenario.lanes if name == "place_orders" else 0
+        return queue_settings(name, URLS) | {"LANES": str(lanes)}
 
     def meet_rivals(self, product_ids: Iterable[str]) -> None:
         """Note rivals on products in the engine of the environment that is running."""
@@ -1405,20 +1370,12 @@ class Handlers:
         self._telemetry.metrics.clear_metrics()
 
 
-def _url(name: str) -> str:
-    return Queue(name).url
-
-
-def _end(name: str) -> str:
-    return ".fifo" if name.endswith(".fifo") else ""
-
-
 def _record(
     place: Place, old: dict[str, Any] | None, new: dict[str, Any] | None, number: int
 ) -> dict[str, Any]:
     """A change as a stream hands it over."""
     images = {"OldImage": old, "NewImage": new}
-    keys = {name: {"S": value} for name, value in zip(TABLES[place[0]], place[1], strict=True)}
+    keys = {name: {"S": value} for name, value in zip(KEYS[Table(place[0])], place[1], strict=True)}
     kind = "INSERT" if old is None else "REMOVE" if new is None else "MODIFY"
     return {
         "eventID": f"record-{number}",
@@ -1467,30 +1424,6 @@ def _merged(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
         name: first["Responses"].get(name, []) + second["Responses"].get(name, []) for name in names
     }
     return second | {"Responses": responses}
-
-
-def _table_request(name: str, keys: Sequence[str]) -> dict[str, Any]:
-    of_index = ("expiryShard", "expiresAt") if name == "Orders" else ()
-    index = {
-        "IndexName": "byExpiry",
-        "KeySchema": _key_schema(of_index),
-        "Projection": {"ProjectionType": "KEYS_ONLY"},
-    }
-    return {
-        "TableName": name,
-        "AttributeDefinitions": [
-            {"AttributeName": key, "AttributeType": "S"} for key in (*keys, *of_index)
-        ],
-        "KeySchema": _key_schema(keys),
-        "GlobalSecondaryIndexes": [index] if of_index else [],
-    }
-
-
-def _key_schema(keys: Sequence[str]) -> list[dict[str, str]]:
-    return [
-        {"AttributeName": key, "KeyType": kind}
-        for key, kind in zip(keys, ("HASH", "RANGE"), strict=False)
-    ]
 
 
 def _short(outcome: Any) -> str:
