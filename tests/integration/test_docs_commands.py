@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.main import app
+from docs_generator import sample_events as samples
 from inventory_orders.messages.orders import parse_order
 from local import ROOT, tokens
 from local.invoke import invoke_deployed, is_good
@@ -22,7 +23,6 @@ from operations.audit import read_books
 from operations.http_api import HttpApi
 from testing.events import order_body, sqs_event
 from testing.handlers import function_names
-from tests.support import samples
 from tests.support.api import api_of
 from tests.support.logs import log_of
 from tests.support.shell import NOT_RUN, Shell, commands_of, is_run, make_fresh

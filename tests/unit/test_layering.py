@@ -98,7 +98,7 @@ MAY_IMPORT = {
     "bench": ("testing", "infra", "cli", "local", "operations", "inventory_orders"),
     "docs_generator": (
         *("testing", "infra", "cli", "local", "operations", "inventory_orders"),
-        *("tests.support.environment", "tests.support.samples"),
+        "tests.support.environment",
     ),
     "tests": (
         *("docs_generator", "bench", "testing", "infra", "cli", "local"),

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cli import main
+from docs_generator import sample_events as samples
 from inventory_orders.invocation import runtime
 from local import ROOT, emulator
 from local.invoke import FED_BY, addressee
@@ -16,7 +17,6 @@ from local.sample_orders import catalogue
 from operations.errors import UserError
 from testing.handlers import FakeContext, function_names, load_handler
 from testing.tables import make_stack, queue_settings, settings
-from tests.support import samples
 
 SAMPLES = sorted(path.stem for path in (ROOT / "events").glob("*.json"))
 # A log line may name these, so that the message can be found.
