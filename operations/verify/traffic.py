@@ -7,7 +7,7 @@ import math
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from functools import partial
@@ -42,6 +42,18 @@ _HELD_SECONDS = 1.5
 _HOT_SHARE = 0.6
 
 
+def place(run: Run, order: Mapping[str, Any]) -> dict[str, Any]:
+    """Send an order to OrderQueue. Returns its row, for which it waits."""
+    run.send(queues.STANDARD, order)
+    return run.answer(order)
+
+
+def expect_stock(run: Run, product_id: str, units: int, why: str) -> None:
+    """Raise a `CheckFailedError` unless so many units of a product are left."""
+    stock = run.stock(product_id)
+    expect(stock == units, f"{why}, and {stock} are left, not {units}")
+
+
 def leftovers(run: Run) -> list[Line]:
     """Products and dead letters of interrupted runs are removed."""
     old, young = run.leftovers()
@@ -64,12 +76,10 @@ def places(run: Run) -> list[Line]:
     product = run.list_product("places", 5)
     order = run.order("places", {product: 2})
     began = time.monotonic()
-    run.send(queues.STANDARD, order)
-    row = run.answer(order)
+    row = place(run, order)
     seconds = time.monotonic() - began
     expect(row["status"] == "PENDING", f"the order is {row['status']} {row.get('reason', '')}")
-    stock = run.stock(product)
-    expect(stock == 3, f"2 of 5 units were ordered, and {stock} are left, not 3")
+    expect_stock(run, product, 3, "2 of 5 units were ordered")
     run.wait(
         lambda: list(orders_of(run.aws, order["userId"])),
         "no order of the user in the index byUser",
@@ -84,11 +94,9 @@ def holds(run: Run) -> list[Line]:
     """An order with a hold takes its stock. After the other traffic, `expires` looks at the end of the hold."""
     product = run.list_product("holds", 5)
     order = run.order("holds", {product: 2}, holdSeconds=_HOLD_SECONDS)
-    run.send(queues.STANDARD, order)
-    row = run.answer(order)
+    row = place(run, order)
     expect("expiresAt" in row, f"the order is {row['status']}, and its row has no expiresAt")
-    stock = run.stock(product)
-    expect(stock == 3, f"2 of 5 units are held, and {stock} are left, not 3")
+    expect_stock(run, product, 3, "2 of 5 units are held")
     run.held = row
     return passed("an order is held", f"for {_HOLD_SECONDS} s; stock 5 to 3")
 
@@ -121,8 +129,7 @@ def expires(run: Run) -> list[Line]:
     late = (datetime.fromisoformat(row["lastUpdatedAt"]) - due).total_seconds()
     expect(late >= 0, f"a hold expired {-late:.1f} s before its end and the grace of {grace} s")
     (line,) = held["items"]
-    stock = run.stock(line["productId"])
-    expect(stock == 5, f"2 of 5 units were held, the hold expired, and {stock} are left, not 5")
+    expect_stock(run, line["productId"], 5, "2 of 5 units were held, the hold expired")
     saw = f"EXPIRED {late:.1f} s after its end and the grace of {grace} s; stock back to 5"
     return passed("a hold expires", saw)
 
@@ -141,8 +148,7 @@ def confirms(run: Run) -> list[Line]:
     """A paid order is confirmed through the queue, fulfilled in two parcels and returned, each once."""
     product = run.list_product("confirms", 5)
     order = run.order("confirms", {product: 2}, holdSeconds=900)
-    run.send(queues.STANDARD, order)
-    run.answer(order)
+    place(run, order)
     confirm = {"action": "confirm", "orderId": order["orderId"]}
     run.send(queues.COMMANDS, confirm, confirm)
     run.wait(
@@ -159,11 +165,8 @@ def confirms(run: Run) -> list[Line]:
     for wanted in ("APPLIED", "REPLAYED"):
         run.command("ChangeOrders", back, wanted)
     status = (run.row(order) or {}).get("status")
-    stock = run.stock(product)
-    expect(
-        (status, stock) == ("FULFILLED", 4),
-        f"2 of 5 units were ordered and 1 came back: the order is {status} and {stock} are left, not 4",
-    )
+    expect(status == "FULFILLED", f"an order that left in two parcels is {status}")
+    expect_stock(run, product, 4, "2 of 5 units were ordered and 1 came back")
     saw = "CONFIRMED through OrderCommandQueue, then FULFILLED in two parcels; 1 of 2 units came back; stock 5 to 4"
     return passed("an order is confirmed", saw)
 
@@ -209,8 +212,7 @@ def api(run: Run) -> list[Line]:
     expect(confirmed.get("status") == "CONFIRMED", f"POST {one}/confirm answered {confirmed}")
     _, shelf = ask("GET", f"/products/{product}")
     expect(shelf.get("availability") == "IN_STOCK", f"GET /products/{product} shows {shelf}")
-    stock = run.stock(product)
-    expect(stock == 3, f"2 of 5 units were ordered, and {stock} are left, not 3")
+    expect_stock(run, product, 3, "2 of 5 units were ordered")
     # Else it would be among the orders to ship for ever.
     _, cancelled = ask("POST", f"{one}/cancel")
     expect(cancelled.get("status") == "CANCELLED", f"POST {one}/cancel answered {cancelled}")
@@ -250,8 +252,7 @@ def rejects(run: Run) -> list[Line]:
     reasons = [run.answer(order).get("reason") for order in (too_many, unknown)]
     wanted = ["INSUFFICIENT_STOCK", "UNKNOWN_PRODUCT"]
     expect(reasons == wanted, f"the reasons are {reasons}, not {wanted}")
-    stock = run.stock(product)
-    expect(stock == 1, f"a rejected order changed the stock from 1 to {stock}")
+    expect_stock(run, product, 1, "2 of 1 units were ordered and rejected")
     return passed("orders are rejected", f"{' and '.join(wanted)}; no stock was taken")
 
 
@@ -275,8 +276,7 @@ def replays(run: Run) -> list[Line]:
     expect(found, f"no dead letter for the other order with the same id in {_of(dead_letters)}")
     run.answer(last, _of(queue))
     expect(run.row(order) == first, "the row of an order changed when it was sent again")
-    stock = run.stock(product)
-    expect(stock == 3, f"2 orders for 1 of 5, one of them sent twice, left {stock}, not 3")
+    expect_stock(run, product, 3, "2 orders for 1 of 5 came, one of them twice")
     code, body = found[0].code, found[0].body
     expect(code == "ORDER_ID_REUSED", f"its dead letter says {code}, not ORDER_ID_REUSED")
     expect(body == json.dumps(another), "the body of its dead letter was changed")
@@ -318,9 +318,8 @@ def cancels(run: Run) -> list[Line]:
     """A cancellation gives stock back; if it comes before its order, the order takes none."""
     product = run.list_product("cancels", 5)
     order, later = (run.order(f"cancels-{n}", {product: 2}) for n in ("order", "later"))
-    run.send(queues.STANDARD, order)
-    run.answer(order)
-    taken = run.stock(product)
+    place(run, order)
+    expect_stock(run, product, 3, "2 of 5 units were ordered")
     cancelled = (order["orderId"], later["orderId"])
     run.send(queues.COMMANDS, *({"action": "cancel", "orderId": each} for each in cancelled))
     for each in cancelled:
@@ -328,15 +327,13 @@ def cancels(run: Run) -> list[Line]:
             partial(_is_cancelled, run, each),
             "an order was not cancelled through OrderCommandQueue, see its mapping",
         )
-    stock = run.stock(product)
-    expect((taken, stock) == (3, 5), f"stock went from 5 to {taken} to {stock}, not to 3 and 5")
+    expect_stock(run, product, 5, "2 of 5 units were ordered and cancelled")
     run.send(queues.STANDARD, later)
     row = run.wait(
         partial(_with_user, run, later), "no answer to the order that was cancelled before it came"
     )
     expect(row["status"] == "CANCELLED", f"it was cancelled before it came, and is {row['status']}")
-    stock = run.stock(product)
-    expect(stock == 5, f"it was cancelled before it came, and left {stock} of 5 units")
+    expect_stock(run, product, 5, "2 of 5 units were cancelled before they were ordered")
     return [
         *passed("an order is cancelled", "CANCELLED; stock 5 to 3, and back to 5"),
         *passed("cancelled before it came", "CANCELLED when it came; stock stays 5"),
@@ -369,8 +366,7 @@ def receives(run: Run) -> list[Line]:
         "a receipt was not booked through StockQueue, see its mapping",
     )
     run.command("AdjustStock", receipt, "REPLAYED")
-    stock = run.stock(product)
-    expect(stock == 12, f"a receipt of 7 for 5 units made {stock} of them, not 12")
+    expect_stock(run, product, 12, "7 units were received for 5")
     return passed(
         "a receipt is booked once", "sent twice, then REPLAYED when invoked; stock 5 to 12"
     )
@@ -405,8 +401,7 @@ def counts(run: Run) -> list[Line]:
     seconds = time.monotonic() - held
     row = run.answer(order)
     expect(row["status"] == "PENDING", f"the order that waited is {row['status']}")
-    stock = run.stock(product)
-    expect(stock == 6, f"7 were counted and 1 was ordered: {stock} are left, not 6")
+    expect_stock(run, product, 6, "7 units were counted and 1 was ordered")
     return passed(
         "a count under a lease",
         f"10 units counted as 7; an order waited {seconds:.1f} s for it, then took 1",
@@ -439,8 +434,7 @@ def events(run: Run) -> list[Line]:
 
         def hear() -> Heard | None:
             order = run.order(f"event-{time.monotonic_ns()}", {product: 1})
-            run.send(queues.STANDARD, order)
-            run.answer(order)
+            place(run, order)
             of_this_run = (
                 heard
                 for heard in listen(_LISTEN_SECONDS)
