@@ -31,7 +31,8 @@ from inventory_orders.api.access import ApiSettings
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.change import Change
 from inventory_orders.domain.order import Order
-from inventory_orders.domain.product import NewProduct
+from inventory_orders.domain.product import NewProduct, Product
+from inventory_orders.domain.record import Record, RecordKey
 from inventory_orders.engine.loop import Engine
 from inventory_orders.engine.outcomes import CommitReport
 from inventory_orders.engine.retrying_client import RetryingClient
@@ -41,7 +42,8 @@ from inventory_orders.lanes.source import engine_with_lanes
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
-from inventory_orders.store.rows import decode
+from inventory_orders.store.record_rows import read_record, record_row
+from inventory_orders.store.rows import decode, encode, key_of, product_row, read_product
 from inventory_orders.store.tables import INDEXES, KEYS, Table
 from operations.aws import Aws
 from operations.books import add_up
@@ -99,8 +101,11 @@ class Shop:
         store: Its tables, as the service reads and writes them.
         before: Called with each operation and its request; may raise, or return the answer.
         calls: The operations so far.
+        call_seconds: How long each takes.
         queues: The queues that feed functions, and their dead-letter queues: `Order`, `OrderDeadLetter`, ...
     """
+
+    call_seconds = CALL_SECONDS
 
     def __init__(self, products: Sequence[NewProduct] = ()) -> None:
         self.clock = ManualClock()
@@ -161,7 +166,7 @@ class Shop:
 
     def answer(self, service: str, operation: str, request: dict[str, Any]) -> Any:
         """Answer a request."""
-        self.clock.sleep(CALL_SECONDS)
+        self.clock.seconds += self.call_seconds
         self.calls.append(operation)
         answer = self.before(operation, request)
         if answer is not None:
@@ -232,7 +237,7 @@ class Shop:
 
     def do(self, *changes: Change) -> Sequence[Verdict]:
         """Let a worker without a lane apply changes."""
-        return [outcome.verdict for outcome in self.apply(self.worker(), *changes).outcomes]
+        return [outcome.verdict for outcome in self.commit(self.worker(), *changes).outcomes]
 
     @property
     def products(self) -> ProductCatalogue:
@@ -248,6 +253,31 @@ class Shop:
         names = {name: {"S": value} for name, value in zip(KEYS[table], key, strict=True)}
         item = {**names, **self.items(table).get(key, {}), **attributes}
         self.aws.dynamodb.answer("PutItem", {"TableName": table.value, "Item": item})
+
+    def item(self, table: Table, *key: str) -> Item | None:
+        """An item; None if there is none."""
+        return self.items(table).get(key)
+
+    def put(self, *products: Product) -> None:
+        """Write products, past all rules."""
+        for product in products:
+            self.items(Table.PRODUCTS)[product.product_id,] = encode(product_row(product))
+
+    def put_record(self, *records: Record) -> None:
+        """Write orders or adjustments, past all rules."""
+        for record in records:
+            table, key = key_of(record.key)
+            self.items(table)[key] = encode(record_row(record))
+
+    def product(self, product_id: str) -> Product:
+        """A product as stored."""
+        return read_product(self.row(product_id))
+
+    def record(self, key: RecordKey) -> Any:
+        """An order or an adjustment as stored; None if there is none."""
+        table, values = key_of(key)
+        item = self.item(table, *values)
+        return None if item is None else read_record(item)
 
     def row(self, product_id: str) -> Item:
         """A product's row."""
@@ -288,7 +318,7 @@ class Shop:
         policy = RetryPolicy(random=self._chance.random)
         return engine_with_lanes(self.store, policy, WrongClock(off), lanes=lanes)
 
-    def apply(
+    def commit(
         self, worker: Engine, *changes: Change, seconds: float = INVOCATION_SECONDS
     ) -> CommitReport:
         """Let a worker apply changes."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Lock
@@ -28,9 +28,13 @@ class ManualClock:
 
     Attributes:
         seconds: Unix seconds.
+        slept: What code has slept, one entry each time.
+        on_sleep: Called after each of them.
     """
 
     seconds: float = 1_800_000_000.0
+    slept: list[float] = field(default_factory=list)
+    on_sleep: Callable[[], None] = lambda: None
     _one_at_a_time: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
 
     def now(self) -> float:
@@ -39,6 +43,8 @@ class ManualClock:
     def sleep(self, seconds: float) -> None:
         with self._one_at_a_time:
             self.seconds += max(0.0, seconds)
+        self.slept.append(seconds)
+        self.on_sleep()
 
 
 @contextmanager

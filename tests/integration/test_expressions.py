@@ -9,7 +9,7 @@ from inventory_orders.domain.order import Order
 from inventory_orders.domain.planner import Supply, plan
 from inventory_orders.store.actions import transaction_actions
 from inventory_orders.store.cancellations import TransactionCancelledError
-from tests.support.bench import stored
+from testing.bench import stored
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 

@@ -16,9 +16,9 @@ from inventory_orders.errors import Verdict
 from inventory_orders.store.tables import Table
 from local import ROOT
 from operations.audit import read_books
+from testing.bench import product, stored
 from testing.clocks import HurriedClock
 from testing.events import order_body, sqs_event
-from tests.support.bench import product, stored
 from tests.support.parallel import in_threads
 
 

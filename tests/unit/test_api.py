@@ -35,9 +35,9 @@ from inventory_orders.store.rows import encode
 from inventory_orders.store.tables import Table
 from local import ROOT
 from local.sample_orders import catalogue
+from testing.bench import product
 from testing.events import sqs_event
 from testing.lanes import lend
-from tests.support.bench import product
 from tests.support.schemas import closed, is_open
 
 TEA = "tea-earl-grey"  # the catalogue has 60 packets of it

@@ -319,7 +319,7 @@ def day(shop, tables, numbers=range(40)):
     changes = [Order(f"{shop.run}-{n}", "u", added_up(lines)) for n in numbers]
     said = []
     while changes:
-        tables.apply(worker, *changes)
+        tables.commit(worker, *changes)
         news = []
         for order_id, item in tables.aws.dynamodb.tables["Orders"].items.items():
             row = decode(item)

@@ -7,7 +7,7 @@ from inventory_orders.domain.change import IdempotencyMatch
 from inventory_orders.domain.order import Order, added_up
 from inventory_orders.domain.product import ProductStatus, stock_status
 from inventory_orders.domain.rejection import RejectionReason, Shortage
-from tests.support.bench import product
+from testing.bench import product
 
 
 @pytest.mark.parametrize(

@@ -235,7 +235,7 @@ def shop():
 
         def place(order_id, **items):
             attributes = {"Channel": "web", "channel": "w-7"}
-            tables.apply(worker, Order(order_id, "u", items, attributes=attributes))
+            tables.commit(worker, Order(order_id, "u", items, attributes=attributes))
 
         def change(order_id, status, *steps, **more):
             orders[order_id,] |= encode({"status": status, "steps": list(steps)} | more)
@@ -253,7 +253,7 @@ def shop():
         place("o-6", tea=3)
         place("verify-1-sold", **{"verify-1": 1})
         place("verify-1-none", nothing=1)
-        tables.apply(worker, Adjustment("tea", "r-1", 20, "RECEIPT"))
+        tables.commit(worker, Adjustment("tea", "r-1", 20, "RECEIPT"))
         change(
             "o-1",
             "FULFILLED",

@@ -53,7 +53,7 @@ def place(shop, *orders):
 
 
 def ends(shop, *changes):
-    return [outcome.verdict for outcome in shop.apply(shop.worker(), *changes).outcomes]
+    return [outcome.verdict for outcome in shop.commit(shop.worker(), *changes).outcomes]
 
 
 def command(action, order_id="o-1"):

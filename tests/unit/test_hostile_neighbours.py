@@ -75,7 +75,7 @@ def test_rows_of_300_kb_keep_no_order_from_being_placed(tables):
     for product_id in small:
         tables.list(product_id)
     worker, tables.calls = tables.worker(), []
-    report = tables.apply(worker, *(order(i, i) for i in large + small))
+    report = tables.commit(worker, *(order(i, i) for i in large + small))
     assert statuses(report) == [APPLIED] * 99
     assert tables.calls.count("BatchGetItem") == 3, (
         "200 keys at most, and once more for the rest of 17 MB"
@@ -89,11 +89,11 @@ def test_of_a_huge_row_nothing_is_remembered(tables):
     tables.list("small")
     worker = tables.worker()
     for number in range(4):
-        tables.apply(worker, order(number, "large"), order(-1 - number, "small"))
+        tables.commit(worker, order(number, "large"), order(-1 - number, "small"))
     reads = []
     for number, product_id in ((10, "small"), (11, "large")):
         tables.calls = []
-        tables.apply(worker, order(number, product_id))
+        tables.commit(worker, order(number, product_id))
         reads.append(tables.calls.count("BatchGetItem"))
     assert reads == [0, 1]
 
@@ -102,7 +102,7 @@ def test_an_order_too_large_for_one_transaction_is_answered_by_name(tables):
     large = [f"p{n}" for n in range(14)]
     for product_id in large:
         tables.list(product_id, size=300_000)
-    report = tables.apply(
+    report = tables.commit(
         tables.worker(),
         *(order(i, i) for i in large),
         order("many", *large),
@@ -119,13 +119,13 @@ def test_orders_that_others_made_huge_go_on_all_the_same(tables, action):
     """What others have added to them is not read, so the planner does not know of it: halves find what fits."""
     tables.list("p", stock=20)
     worker = tables.worker()
-    assert statuses(tables.apply(worker, *(order(n, "p") for n in range(20)))) == [APPLIED] * 20
+    assert statuses(tables.commit(worker, *(order(n, "p") for n in range(20)))) == [APPLIED] * 20
     orders = tables.aws.dynamodb.tables["Orders"].items
     for key, row in list(orders.items()):
         orders[key] = row | {
             "othersAttribute": {"S": "x" * (LARGEST_ROW if key == ("o0",) else 300_000)}
         }
-    ended = statuses(tables.apply(worker, *(OrderCommand(f"o{n}", action) for n in range(20))))
+    ended = statuses(tables.commit(worker, *(OrderCommand(f"o{n}", action) for n in range(20))))
     assert ended == [INVALID] + [APPLIED] * 19
     assert tables.stock("p") == (19 if action is OrderAction.CANCEL else 0)
     assert tables.unexplained() == {"p": 0}
@@ -142,7 +142,7 @@ def test_a_row_without_room_returns_its_own_orders_by_name(tables, lanes):
     row["othersAttribute"] = {"S": "x" * (LARGEST_ROW - size_of_item(row))}
     tables.aws.dynamodb.answer("PutItem", {"TableName": "Products", "Item": row})
     worker, tables.calls = contested_worker(tables, lanes), []
-    report = tables.apply(
+    report = tables.commit(
         worker,
         *(order(100 + n, "full") for n in range(50)),
         order(200, "full", "other"),
@@ -214,7 +214,7 @@ def test_a_throttled_product_does_not_hold_up_the_rest_of_its_batch(tables, lane
     worker = contested_worker(tables, lanes)
     throttle(tables, "hot")
     began = tables.clock.now()
-    report = tables.apply(
+    report = tables.commit(
         worker,
         *(order(n, *(["hot", f"p{n % 8}"] if n % 3 == 0 else [f"p{n % 8}"])) for n in range(33)),
     )
@@ -225,7 +225,7 @@ def test_a_throttled_product_does_not_hold_up_the_rest_of_its_batch(tables, lane
     assert last - began < 1
     assert tables.clock.now() - began < INVOCATION_SECONDS
     tables.before = lambda *_: None
-    again = tables.apply(worker, *(order(n, "hot", f"p{n % 8}") for n in range(0, 33, 3)))
+    again = tables.commit(worker, *(order(n, "hot", f"p{n % 8}") for n in range(0, 33, 3)))
     assert statuses(again) == [APPLIED] * 11
     assert set(tables.unexplained().values()) == {0}
 
@@ -262,7 +262,7 @@ def test_a_product_that_no_read_answers_for_returns_its_own_orders_only(tables, 
     tables.list("p")
     leave_out_of_reads(tables, "hot", refuse=refuse)
     began = tables.clock.now()
-    report = tables.apply(tables.worker(), order(1, "hot"), order(2, "p"))
+    report = tables.commit(tables.worker(), order(1, "hot"), order(2, "p"))
     assert statuses(report) == [RETURNED, APPLIED]
     assert report.outcomes[0].cause == "UNPROCESSED_KEYS"
     assert tables.clock.now() - began < 2
@@ -272,10 +272,10 @@ def test_a_replay_is_answered_although_no_read_answers_for_its_product(tables):
     tables.list("hot")
     tables.list("p")
     worker = tables.worker()
-    assert statuses(tables.apply(worker, order(1, "hot"), order(2, "p"))) == [APPLIED, APPLIED]
-    assert statuses(tables.apply(worker, order(2, "p"))) == [REPLAYED]
+    assert statuses(tables.commit(worker, order(1, "hot"), order(2, "p"))) == [APPLIED, APPLIED]
+    assert statuses(tables.commit(worker, order(2, "p"))) == [REPLAYED]
     leave_out_of_reads(tables, "hot", refuse=False)
-    report = tables.apply(worker, order(1, "hot"), order(3, "hot"))
+    report = tables.commit(worker, order(1, "hot"), order(3, "hot"))
     assert statuses(report) == [REPLAYED, RETURNED]
 
 
@@ -286,7 +286,7 @@ def test_a_product_is_throttled_for_moments_while_another_is_counted(tables):
     deadline = Deadline.after(INVOCATION_SECONDS, SystemClock())
     Lease.acquire(RetryingClient(tables.store), "counted", 10, deadline, outlive_deadline=True)
     throttle(tables, "hot", seconds=2)
-    report = tables.apply(worker, order(1, "hot"), order(2, "counted"))
+    report = tables.commit(worker, order(1, "hot"), order(2, "counted"))
     assert statuses(report) == [APPLIED, APPLIED]
 
 
@@ -294,7 +294,7 @@ def test_a_product_that_is_throttled_for_moments_is_served_in_the_same_batch(tab
     tables.list("hot")
     tables.list("p")
     throttle(tables, "hot", seconds=2)
-    report = tables.apply(tables.worker(), order(1, "hot"), order(2, "p"), order(3, "hot", "p"))
+    report = tables.commit(tables.worker(), order(1, "hot"), order(2, "p"), order(3, "hot", "p"))
     assert statuses(report) == [APPLIED] * 3
     assert tables.unexplained() == {"hot": 0, "p": 0}
 
@@ -305,7 +305,7 @@ def test_behind_a_throttled_product_a_group_keeps_its_order(tables):
     throttle(tables, "hot")
     in_groups = [("hot", "g"), ("p", "g"), ("p", "h")]
     orders = [Order(f"o{n}", "u", {i: 1}, group=g) for n, (i, g) in enumerate(in_groups)]
-    assert statuses(tables.apply(tables.worker(), *orders)) == [RETURNED, RETURNED, APPLIED]
+    assert statuses(tables.commit(tables.worker(), *orders)) == [RETURNED, RETURNED, APPLIED]
 
 
 # ---------------------------------------------------------------- wrong clocks
@@ -320,7 +320,7 @@ def test_workers_whose_clocks_are_minutes_apart_keep_the_books(tables, off):
 
     def deliver(worker):
         batch = [pending[n] for n in sorted(pending)[:5]]
-        for done, outcome in zip(batch, tables.apply(worker, *batch).outcomes, strict=True):
+        for done, outcome in zip(batch, tables.commit(worker, *batch).outcomes, strict=True):
             if outcome.verdict is not RETURNED:
                 answered.setdefault(done.order_id, outcome.verdict)
                 pending.pop(int(done.order_id[1:]), None)
@@ -348,7 +348,7 @@ def test_a_count_by_a_wrong_clock_excludes_others_or_is_refused(tables, off):
     lease = Lease.acquire(
         RetryingClient(tables.store, clock=clock), "p", 60, deadline, outlive_deadline=True
     )
-    outcome = tables.apply(seller, order(1, "p"), seconds=5).outcomes[0]
+    outcome = tables.commit(seller, order(1, "p"), seconds=5).outcomes[0]
     if off > 0:
         assert (outcome.verdict, outcome.cause) == (RETURNED, "LEASED")
         assert 350 < outcome.retry_after < 361
@@ -372,11 +372,11 @@ def test_a_clock_that_aws_does_not_accept_loses_no_order(tables):
 
     tables.list("p")
     tables.before = refuse
-    report = tables.apply(tables.worker(-400.0), order(1, "p"))
+    report = tables.commit(tables.worker(-400.0), order(1, "p"))
     assert statuses(report) == [RETURNED]
     assert isinstance(report.failure, StoreUnavailableError)
     tables.before = lambda *_: None
-    assert statuses(tables.apply(tables.worker(), order(1, "p"))) == [APPLIED]
+    assert statuses(tables.commit(tables.worker(), order(1, "p"))) == [APPLIED]
 
 
 # ---------------------------------------------------------------- a frozen worker
@@ -421,13 +421,13 @@ def test_a_worker_frozen_for_an_hour_places_nothing_twice(tables, stop, lanes):
 
     def meanwhile():
         done = APPLIED if stop is freeze else REPLAYED
-        assert statuses(tables.apply(other, *orders, order(3, "p"))) == [done, done, APPLIED]
-        assert statuses(tables.apply(other, OrderCommand("o2", OrderAction.CANCEL))) == [APPLIED]
+        assert statuses(tables.commit(other, *orders, order(3, "p"))) == [done, done, APPLIED]
+        assert statuses(tables.commit(other, OrderCommand("o2", OrderAction.CANCEL))) == [APPLIED]
 
     stop(tables, meanwhile)
-    assert statuses(tables.apply(frozen, *orders)) == [REPLAYED, REPLAYED]
+    assert statuses(tables.commit(frozen, *orders)) == [REPLAYED, REPLAYED]
     assert tables.unexplained() == {"p": 0}
-    assert statuses(tables.apply(tables.worker(), Order("all", "u", {"p": 8}))) == [APPLIED]
+    assert statuses(tables.commit(tables.worker(), Order("all", "u", {"p": 8}))) == [APPLIED]
     assert (tables.stock("p"), tables.unexplained()) == (0, {"p": 0})
 
 
@@ -439,13 +439,13 @@ def test_commands_frozen_for_an_hour_end_an_order_once(tables, stop, first, seco
     tables.list("p", stock=10)
     frozen, other = tables.worker(), tables.worker()
     held = Order("o", "u", {"p": 3}, hold_seconds=60)
-    tables.apply(other, held)
+    tables.commit(other, held)
     over = timestamp(datetime.fromtimestamp(tables.clock.now() + 61, UTC))
     one, two = (OrderCommand("o", action, over) for action in (first, second))
-    stop(tables, lambda: tables.apply(other, two, held))
-    tables.apply(frozen, one, held)
+    stop(tables, lambda: tables.commit(other, two, held))
+    tables.commit(frozen, one, held)
     # It had no time left to write down what it found: its message comes back.
-    tables.apply(other, one)
+    tables.commit(other, one)
     row = decode(tables.aws.dynamodb.tables["Orders"].items["o",])
     came = [first, second] if stop is lose_and_freeze else [second, first]
     ends = {
@@ -467,11 +467,11 @@ def test_a_return_frozen_for_an_hour_is_booked_once(tables, stop):
     tables.list("p", stock=10)
     frozen, other = tables.worker(), tables.worker()
     steps = [OrderCommand("o1", action) for action in (OrderAction.CONFIRM, OrderAction.FULFIL)]
-    tables.apply(other, order(1, "p"))
-    tables.apply(other, *steps)
+    tables.commit(other, order(1, "p"))
+    tables.commit(other, *steps)
     came = OrderCommand("o1", OrderAction.RETURN, "", Part("rt-1", {"p": 1}, restock=True))
-    stop(tables, lambda: tables.apply(other, came))
-    assert statuses(tables.apply(frozen, came)) == [REPLAYED]
+    stop(tables, lambda: tables.commit(other, came))
+    assert statuses(tables.commit(frozen, came)) == [REPLAYED]
     assert (tables.stock("p"), tables.unexplained()) == (10, {"p": 0})
 
 
@@ -480,8 +480,8 @@ def test_an_adjustment_frozen_for_an_hour_is_booked_once(tables, stop):
     tables.list("p", stock=10)
     frozen, other = tables.worker(), tables.worker()
     receipt = Adjustment("p", "r", 5, "RECEIPT")
-    stop(tables, lambda: tables.apply(other, receipt, Adjustment("p", "s", 1, "RECEIPT")))
-    assert statuses(tables.apply(frozen, receipt)) == [REPLAYED]
+    stop(tables, lambda: tables.commit(other, receipt, Adjustment("p", "s", 1, "RECEIPT")))
+    assert statuses(tables.commit(frozen, receipt)) == [REPLAYED]
     assert (tables.stock("p"), tables.unexplained()) == (16, {"p": 0})
 
 
@@ -522,9 +522,9 @@ def see_half(tables, *adjustment):
 def test_a_repeated_correction_that_meets_half_of_the_first_one_is_not_refused(tables):
     tables.list("p", stock=3)
     all_of_it = Adjustment("p", "c", -3, "CORRECTION")
-    tables.apply(tables.worker(), all_of_it)
+    tables.commit(tables.worker(), all_of_it)
     see_half(tables, "p", "c")
-    assert statuses(tables.apply(tables.worker(), all_of_it)) == [REPLAYED]
+    assert statuses(tables.commit(tables.worker(), all_of_it)) == [REPLAYED]
 
 
 @pytest.mark.aws(
@@ -544,7 +544,7 @@ def test_refusals_of_a_row_that_never_rests_take_one_look_each_after_its_neighbo
 
     tables.before, tables.calls = before, []
     short = [Adjustment("p", f"c{number}", -50, "CORRECTION") for number in range(250)]
-    report = tables.apply(tables.worker(), *short, Adjustment("q", "r", 7, "RECEIPT"))
+    report = tables.commit(tables.worker(), *short, Adjustment("q", "r", 7, "RECEIPT"))
     assert statuses(report) == [REJECTED] * 250 + [APPLIED]
     looks = ["TransactGetItems"] * 3
     assert [name for name in tables.calls if name != "BatchGetItem"] == [
@@ -557,8 +557,8 @@ def test_a_refusal_that_is_true_no_more_was_true_all_the_same(tables):
     """What it rests on is past. That it was no effect of its own the record shows, which is missing."""
     tables.list("p", stock=5)
     receipt = Adjustment("p", "r", 100, "RECEIPT")
-    tables.once("TransactGetItems", lambda _: tables.apply(tables.worker(), receipt) and None)
-    report = tables.apply(tables.worker(), Adjustment("p", "c", -50, "CORRECTION"))
+    tables.once("TransactGetItems", lambda _: tables.commit(tables.worker(), receipt) and None)
+    report = tables.commit(tables.worker(), Adjustment("p", "c", -50, "CORRECTION"))
     assert statuses(report) == [REJECTED]
     assert report.outcomes[0].rejection.shortages[0].available == 5
 
@@ -573,7 +573,7 @@ def test_where_a_refusal_cannot_be_read_its_neighbours_go_on(tables):
 
     tables.before = before
     short, receipt = Adjustment("p", "c", -50, "CORRECTION"), Adjustment("q", "r", 7, "RECEIPT")
-    report = tables.apply(tables.worker(), short, receipt)
+    report = tables.commit(tables.worker(), short, receipt)
     assert statuses(report) == [RETURNED, APPLIED]
 
 
@@ -584,8 +584,8 @@ def test_an_order_after_its_tombstone_is_no_corrupt_one_beside_a_conflict(tables
         tables.list(product_id)
     worker = tables.worker()
     for number in range(2):
-        tables.apply(worker, order(f"-warm{number}", *products))
-    tables.apply(tables.worker(), OrderCommand("o0", OrderAction.CANCEL))
+        tables.commit(worker, order(f"-warm{number}", *products))
+    tables.commit(tables.worker(), OrderCommand("o0", OrderAction.CANCEL))
 
     def conflict(request):
         """Another transaction is at the row of p5."""
@@ -599,7 +599,7 @@ def test_an_order_after_its_tombstone_is_no_corrupt_one_beside_a_conflict(tables
 
     tables.once("TransactWriteItems", conflict)
     orders = [order(number, products[number % 10]) for number in range(96)]
-    assert statuses(tables.apply(worker, *orders)) == [APPLIED] * 96
+    assert statuses(tables.commit(worker, *orders)) == [APPLIED] * 96
     assert decode(tables.aws.dynamodb.tables["Orders"].items["o0",])["status"] == "CANCELLED"
 
 
@@ -633,7 +633,7 @@ def test_a_count_frozen_for_an_hour_is_committed_once_or_not_at_all(tables, stop
     seller = tables.worker()
     deadline = Deadline.after(2 * HOUR, SystemClock())
     lease = Lease.acquire(RetryingClient(tables.store), "p", 600, deadline, outlive_deadline=True)
-    stop(tables, lambda: tables.apply(seller, order(1, "p")))
+    stop(tables, lambda: tables.commit(seller, order(1, "p")))
     if stop is freeze:
         with pytest.raises(LeaseLostError):
             lease.commit(7, "count", deadline)

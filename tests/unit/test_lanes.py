@@ -82,7 +82,7 @@ class Shop:
 
     def sell(self, worker, *orders, **more):
         self.tables.calls.clear()
-        return self.tables.apply(worker, *orders, **more)
+        return self.tables.commit(worker, *orders, **more)
 
     def statuses(self, worker, *orders, **more):
         return [outcome.verdict for outcome in self.sell(worker, *orders, **more).outcomes]
@@ -260,7 +260,7 @@ def test_a_product_is_sold_from_its_row_until_rivals_are_met_then_from_lanes(
 
     def meet(_):
         shop.calm()
-        assert shop.tables.apply(rival, shop.order("p")).outcomes[0].verdict is APPLIED
+        assert shop.tables.commit(rival, shop.order("p")).outcomes[0].verdict is APPLIED
 
     for _ in range(3):
         sell()
@@ -1092,7 +1092,7 @@ def test_a_lost_loan_costs_no_order(shop):
 
     def sell_one(request):
         shop.calm()
-        assert shop.tables.apply(rival, shop.order(names[7])).outcomes[0].verdict is APPLIED
+        assert shop.tables.commit(rival, shop.order(names[7])).outcomes[0].verdict is APPLIED
 
     shop.on(WRITE, sell_one)
     assert shop.statuses(worker, shop.order(*names[:30]), shop.order(*names[30:])) == [APPLIED] * 2
@@ -1245,7 +1245,7 @@ def test_a_process_without_lanes_reads_again_where_a_rival_is_faster(shop):
 
     def conflict(request):
         shop.calm()
-        assert shop.tables.apply(rival, shop.order("p")).outcomes[0].verdict is APPLIED
+        assert shop.tables.commit(rival, shop.order("p")).outcomes[0].verdict is APPLIED
         cancels("TransactionConflict", of_product("p"))(request)
 
     shop.on(WRITE, conflict)
@@ -1273,7 +1273,7 @@ def test_two_deliveries_of_one_order_at_two_workers_apply_it_once(shop):
 
     def deliver_again(request):
         shop.calm()
-        assert shop.tables.apply(two, order).outcomes[0].verdict is APPLIED
+        assert shop.tables.commit(two, order).outcomes[0].verdict is APPLIED
 
     shop.on(WRITE, deliver_again)
     assert shop.statuses(one, order, shop.order("p")) == [REPLAYED, APPLIED]

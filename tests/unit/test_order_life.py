@@ -30,12 +30,12 @@ from inventory_orders.store.record_rows import record_row
 from inventory_orders.store.rows import decode, encode
 from inventory_orders.store.tables import Table
 from operations import emf
+from testing.bench import BEGAN, LOST, THROTTLED, Bench, Fault, product, statuses
+from testing.bench import stored as stored_product
 from testing.events import event_of_received, order_body
 from testing.handlers import FakeContext, load_handler
 from testing.shop import open_shop
 from testing.simulated_aws import ServiceError
-from tests.support.bench import BEGAN, LOST, THROTTLED, Bench, Fault, product, statuses
-from tests.support.bench import stored as stored_product
 
 APPLIED, REPLAYED, REJECTED = Verdict.APPLIED, Verdict.REPLAYED, Verdict.REJECTED
 RETURNED, ID_REUSED = Verdict.RETURNED, Verdict.POISON
@@ -749,14 +749,14 @@ HOLD = {"expiresAt", "expiryShard"}
 def test_a_row_is_in_the_index_of_holds_only_while_it_waits_for_payment(tables, action):
     worker = tables.worker()
     order = Order("o", "u", {"p": 2}, hold_seconds=60, attributes={"channel": "web", "gift": True})
-    tables.apply(worker, order)
+    tables.commit(worker, order)
     row = order_row(tables)
     assert row.keys() > HOLD
     assert (row["expiryShard"], row["holdSeconds"]) == (f"{crc32(b'o') % 32:02}", 60)
     assert row["attributes"] == {"channel": "web", "gift": True}
     created, ends = (datetime.fromisoformat(row[name]) for name in ("createdAt", "expiresAt"))
     assert (ends - created).total_seconds() == 60
-    tables.apply(worker, command(action, now(tables, 61 if action == "expire" else 0)))
+    tables.commit(worker, command(action, now(tables, 61 if action == "expire" else 0)))
     row = order_row(tables)
     assert (
         row["status"]
@@ -769,14 +769,14 @@ def test_a_row_is_in_the_index_of_holds_only_while_it_waits_for_payment(tables, 
 
 def test_what_others_have_added_to_an_order_stays(tables):
     worker = tables.worker()
-    tables.apply(worker, Order("o", "u", {"p": 2, "q": 1}, hold_seconds=60))
+    tables.commit(worker, Order("o", "u", {"p": 2, "q": 1}, hold_seconds=60))
     items = tables.aws.dynamodb.tables["Orders"].items
     row = decode(items["o",])
     row["items"][0]["colour"], row["parcel"] = "green", {"weight": 2}
     items["o",] = encode(row)
     asked = [command(name, now(tables)) for name in ("confirm", "fulfil")]
     came = command("return", part=Part("rt-1", {"p": 1}, restock=True))
-    assert statuses(tables.apply(worker, *asked, came)) == [APPLIED] * 3
+    assert statuses(tables.commit(worker, *asked, came)) == [APPLIED] * 3
     row = order_row(tables)
     assert (row["parcel"], row["items"][0]["colour"]) == ({"weight": 2}, "green")
     assert [step["action"] for step in row["steps"]] == ["confirm", "fulfil", "return"]
@@ -798,18 +798,18 @@ def test_units_go_back_into_a_product_that_was_made_again_meanwhile(tables, call
         products.delist("p", decode(tables.row("p"))["createdAt"], deadline)
         tables.list("p", stock)
 
-    tables.apply(worker, Order("older", "u", {"p": 1}))
+    tables.commit(worker, Order("older", "u", {"p": 1}))
     make_again(7)
     left = iter(range(calls, -1, -1))
 
     def before(operation, request):
         if next(left, None) == 0:
             make_again(5)
-            tables.apply(rival, Order("o", "u", {"p": 3}))
+            tables.commit(rival, Order("o", "u", {"p": 3}))
 
     tables.before = before
     asked = [OrderCommand(order_id, OrderAction.CANCEL) for order_id in ("older", "o")]
-    assert statuses(tables.apply(worker, *asked)) == [APPLIED] * 2
+    assert statuses(tables.commit(worker, *asked)) == [APPLIED] * 2
     assert tables.stock("p") == 5
 
 
@@ -824,7 +824,7 @@ def test_the_books_balance_after_every_way_that_an_order_can_go(tables):
         "expired": ("expire",),
     }
     orders = [Order(name, "u", {"p": 1, "q": 1}, hold_seconds=60) for name in ways]
-    tables.apply(worker, *orders, Order("rejected", "u", {"p": 100}))
+    tables.commit(worker, *orders, Order("rejected", "u", {"p": 100}))
     came = Part("rt-1", {"p": 1, "q": 1}, restock=True)
     asked = [
         command(
@@ -836,17 +836,17 @@ def test_the_books_balance_after_every_way_that_an_order_can_go(tables):
         for name, actions in ways.items()
         for action in actions
     ]
-    assert set(statuses(tables.apply(worker, *asked))) == {APPLIED}
+    assert set(statuses(tables.commit(worker, *asked))) == {APPLIED}
     # Units that are not sold again stay with the order that took them.
     damaged = Part("rt-1", {"q": 1}, restock=False)
-    assert statuses(tables.apply(worker, command("return", "", "shipped", damaged))) == [APPLIED]
+    assert statuses(tables.commit(worker, command("return", "", "shipped", damaged))) == [APPLIED]
     assert (tables.stock("p"), tables.stock("q")) == (8, 8), "only two of the orders kept theirs"
     assert tables.unexplained() == {"p": 0, "q": 0}
 
 
 def test_a_command_whose_order_no_read_answers_for_is_returned(tables):
     worker = tables.worker()
-    tables.apply(worker, Order("o", "u", {"p": 1}), Order("other", "u", {"p": 1}))
+    tables.commit(worker, Order("o", "u", {"p": 1}), Order("other", "u", {"p": 1}))
 
     def leave_out(operation, request):
         keys = (
@@ -863,7 +863,7 @@ def test_a_command_whose_order_no_read_answers_for_is_returned(tables):
         return answer | {"UnprocessedKeys": {"Orders": {"Keys": left_out}}}
 
     tables.before = leave_out
-    report = tables.apply(worker, command("cancel"), command("cancel", order_id="other"))
+    report = tables.commit(worker, command("cancel"), command("cancel", order_id="other"))
     assert statuses(report) == [RETURNED, APPLIED]
     assert report.outcomes[0].cause == "UNPROCESSED_KEYS"
     assert order_row(tables)["status"] == "PENDING", "and no tombstone is tried on a guess"

@@ -14,7 +14,7 @@ from inventory_orders.domain.planner import Limits, Supply, plan
 from inventory_orders.domain.product import ProductStatus
 from inventory_orders.domain.rejection import RejectionReason
 from inventory_orders.lanes.visit import LaneSupply
-from tests.support.bench import product
+from testing.bench import product
 
 PRODUCT_IDS = [f"p{number}" for number in range(6)]
 

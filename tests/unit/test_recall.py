@@ -37,9 +37,9 @@ from inventory_orders.products.lease import Lease
 from inventory_orders.store.actions import product_replace_action, transaction_actions
 from inventory_orders.store.cancellations import TransactionCancelledError
 from inventory_orders.store.lane_leases import lease_lane
+from testing.bench import one_attempt
 from testing.shop import CALL_SECONDS, open_shop
 from testing.simulated_aws import ServiceError
-from tests.support.bench import one_attempt
 
 LARGEST_ROW = 400 * 1024
 APPLIED, REJECTED, RETURNED = Verdict.APPLIED, Verdict.REJECTED, Verdict.RETURNED
@@ -578,7 +578,7 @@ def test_a_visitor_whose_lease_passed_on_reclaims_all_the_same(lanes):
 def test_the_row_sells_what_it_can_spare_and_then_all_there_is(lanes, quantity, status, left):
     """100 units, of which 60 lie in lanes; the row must keep one of its 40."""
     lanes.list_and_lend()
-    report = lanes.tables.apply(lanes.engine, Order("o", "u", {"p": quantity}))
+    report = lanes.tables.commit(lanes.engine, Order("o", "u", {"p": quantity}))
     assert [outcome.verdict for outcome in report.outcomes] == [status]
     if left is None:
         assert (lanes.row().stock_count, lanes.row().status) == (1, ProductStatus.ACTIVE)
@@ -590,7 +590,7 @@ def test_the_row_sells_what_it_can_spare_and_then_all_there_is(lanes, quantity, 
 def test_what_a_lane_sells_before_an_order_is_rejected_is_not_promised(lanes):
     lanes.list_and_lend()
     lanes.tables.once("TransactWriteItems", lambda _: lanes.sell(1))
-    report = lanes.tables.apply(lanes.engine, Order("o", "u", {"p": 100}))
+    report = lanes.tables.commit(lanes.engine, Order("o", "u", {"p": 100}))
     (outcome,) = report.outcomes
     assert (outcome.verdict, outcome.rejection.shortages[0].available) == (REJECTED, 99)
     assert lanes.total() == 100
@@ -607,7 +607,7 @@ def outcomes(report):
 def test_a_group_is_served_in_its_order_when_its_units_lie_in_lanes(lanes):
     lanes.list_and_lend()
     orders = [fifo(1, quantity=30), fifo(2, quantity=71), fifo(3, quantity=70)]
-    report = lanes.tables.apply(lanes.engine, *orders)
+    report = lanes.tables.commit(lanes.engine, *orders)
     assert outcomes(report) == [(APPLIED, ""), (REJECTED, "INSUFFICIENT_STOCK"), (APPLIED, "")]
     assert (lanes.row().stock_count, lanes.in_lanes()) == (0, {})
 
@@ -616,7 +616,7 @@ def test_a_batch_sells_everything_else_before_it_waits_for_the_depot(lanes):
     lanes.list_and_lend()
     lanes.tables.list("t")
     lanes.tables.calls.clear()
-    report = lanes.tables.apply(
+    report = lanes.tables.commit(
         lanes.engine, Order("o1", "u", {"p": 50}), Order("o2", "u", {"t": 1})
     )
     assert outcomes(report) == [(APPLIED, "")] * 2
@@ -630,7 +630,7 @@ def test_what_cannot_be_reclaimed_in_time_is_returned_and_the_rest_is_served(lan
     clock = lanes.client.clock
     lease_lane(lanes.client.store, DEPOT, "other", clock.now(), clock.now().timestamp() + 60.0)
     orders = [Order("o1", "u", {"p": 50}), Order("o2", "u", {"t": 1}), Order("o3", "u", {"p": 1})]
-    report = lanes.tables.apply(lanes.engine, *orders, seconds=0.5)
+    report = lanes.tables.commit(lanes.engine, *orders, seconds=0.5)
     assert outcomes(report) == [(RETURNED, "CONTENTION"), (APPLIED, ""), (APPLIED, "")]
     assert lanes.in_lanes() == {DEPOT: 10, 1: 20, 2: 30}
 
@@ -640,7 +640,7 @@ def test_a_corrupt_page_returns_only_the_orders_that_need_it(lanes):
     lanes.list_and_lend("t")
     lanes.change("Allotments", str(PageKey.of(1, "p")), units={"B": "bm90IGEgcGFnZQ=="})
     orders = [Order("o1", "u", {"p": 50}), Order("o2", "u", {"t": 50}), Order("o3", "u", {"p": 1})]
-    report = lanes.tables.apply(lanes.engine, *orders)
+    report = lanes.tables.commit(lanes.engine, *orders)
     assert outcomes(report) == [(RETURNED, "CORRUPT_PAGE"), (APPLIED, ""), (APPLIED, "")]
     assert "page 1/1 breaks the contract" in report.outcomes[0].detail
 
@@ -653,7 +653,7 @@ def test_a_denied_recall_returns_everything_loudly(lanes):
             raise ServiceError("AccessDeniedException", "not authorized")
 
     lanes.tables.before = deny
-    report = lanes.tables.apply(lanes.engine, Order("o", "u", {"p": 50}))
+    report = lanes.tables.commit(lanes.engine, Order("o", "u", {"p": 50}))
     assert report.failure is not None
     assert outcomes(report) == [(RETURNED, "AccessDeniedException")]
 
@@ -663,7 +663,7 @@ def test_a_product_that_is_leased_before_it_is_reclaimed_makes_its_order_wait(la
     until = {"N": str(lanes.client.clock.now().timestamp() + 600.0)}
     locked = {"lockedBy": {"S": "count-1"}, "lockTime": until, "_version": {"N": "9"}}
     lanes.tables.once("UpdateItem", lambda _: lanes.change("Products", "p", **locked))
-    report = lanes.tables.apply(lanes.engine, Order("o", "u", {"p": 50}))
+    report = lanes.tables.commit(lanes.engine, Order("o", "u", {"p": 50}))
     assert outcomes(report) == [(RETURNED, "LEASED")]
 
 
@@ -671,10 +671,10 @@ def test_nothing_is_reclaimed_on_the_word_of_a_cache(lanes):
     """A row that only this process wrote for a while is not read again, until something rests on it."""
     lanes.list_and_lend()
     for number in range(3):
-        lanes.tables.apply(lanes.engine, Order(f"o{number}", "u", {"p": 1}))
+        lanes.tables.commit(lanes.engine, Order(f"o{number}", "u", {"p": 1}))
     lanes.recall("p", reclaims=True)
     lanes.tables.calls.clear()
-    report = lanes.tables.apply(lanes.engine, Order("o", "u", {"p": 90}))
+    report = lanes.tables.commit(lanes.engine, Order("o", "u", {"p": 90}))
     assert outcomes(report) == [(APPLIED, "")]
     assert "UpdateItem" not in lanes.tables.calls
 
@@ -685,9 +685,9 @@ def test_a_process_that_reclaims_what_its_own_lane_holds_knows_what_is_left_ther
     engine = engine_with_lanes(lanes.client.store, lanes.client.policy, SystemClock(), lanes=1)
     engine.source.lane.take(lanes.soon(), CommitStats())
     changes = [Adjustment("p", "a", -90, "CORRECTION"), Order("o", "u", {"r": 1})]
-    assert outcomes(lanes.tables.apply(engine, *changes)) == [(APPLIED, "")] * 2
+    assert outcomes(lanes.tables.commit(engine, *changes)) == [(APPLIED, "")] * 2
     lanes.tables.calls.clear()
-    assert outcomes(lanes.tables.apply(engine, Order("q", "u", {"r": 1}))) == [(APPLIED, "")]
+    assert outcomes(lanes.tables.commit(engine, Order("q", "u", {"r": 1}))) == [(APPLIED, "")]
     assert lanes.tables.calls == ["TransactWriteItems"]
 
 
@@ -698,7 +698,7 @@ def test_a_negative_adjustment_takes_what_the_row_can_spare_or_all_there_is(
     lanes, delta, status, left
 ):
     lanes.list_and_lend()
-    report = lanes.tables.apply(lanes.engine, Adjustment("p", "a", delta, "CORRECTION"))
+    report = lanes.tables.commit(lanes.engine, Adjustment("p", "a", delta, "CORRECTION"))
     cause = "BELOW_FLOOR" if status is REJECTED else ""
     assert outcomes(report) == [(status, cause)]
     assert lanes.row().stock_count == left
@@ -715,7 +715,7 @@ def test_a_refused_loss_of_a_busy_lent_product_is_decided_by_one_visit(lanes):
 
     lanes.tables.before = before
     lanes.tables.calls.clear()
-    report = lanes.tables.apply(lanes.engine, Adjustment("p", "a", -101, "CORRECTION"))
+    report = lanes.tables.commit(lanes.engine, Adjustment("p", "a", -101, "CORRECTION"))
     assert outcomes(report) == [(REJECTED, "BELOW_FLOOR")]
     assert lanes.tables.calls.count("UpdateItem") == 1
     assert (lanes.row().stock_count, lanes.in_lanes()) == (100, {})
@@ -731,7 +731,7 @@ def test_a_row_that_lent_products_may_not_have_reclaims_before_it_changes(lanes,
     lanes.list_and_lend("r")
     lanes.change("Products", "p", **broken)
     changes = [Adjustment(product_id, "a", delta, "CORRECTION") for product_id in ("p", "r")]
-    report = lanes.tables.apply(lanes.engine, *changes)
+    report = lanes.tables.commit(lanes.engine, *changes)
     assert outcomes(report) == [(APPLIED, "")] * 2
     assert (lanes.row().stock_count, lanes.row().lent_to) == (100 + delta, set())
     assert lanes.row("r").stock_count == 40 + delta
@@ -743,16 +743,16 @@ def test_who_has_no_time_to_wait_reclaims_nothing(lanes):
     lanes.change("Products", "p", lowStockThreshold={"N": "60"})
     hasty = one_attempt(lanes.tables.store)
     before = len(lanes.tables.calls)
-    report = lanes.tables.apply(hasty, Order("o", "u", {"p": 1}))
+    report = lanes.tables.commit(hasty, Order("o", "u", {"p": 1}))
     assert outcomes(report) == [(Verdict.RETURNED, "CONTENTION")]
     assert lanes.tables.calls[before:] == ["BatchGetItem"]
 
 
 def test_receipts_and_cancellations_go_to_the_row_and_recall_nothing(lanes):
     lanes.list_and_lend()
-    lanes.tables.apply(lanes.engine, Order("o", "u", {"p": 5}))
+    lanes.tables.commit(lanes.engine, Order("o", "u", {"p": 5}))
     allotted = dict(lanes.tables.aws.dynamodb.tables["Allotments"].items)
-    report = lanes.tables.apply(
+    report = lanes.tables.commit(
         lanes.engine, Adjustment("p", "a", 7, "RECEIPT"), OrderCommand("o", OrderAction.CANCEL)
     )
     assert outcomes(report) == [(APPLIED, "")] * 2
@@ -764,7 +764,7 @@ def test_receipts_and_cancellations_go_to_the_row_and_recall_nothing(lanes):
 def test_an_order_that_needs_what_lies_in_lanes_survives_the_loss_of_any_response(lanes, number):
     lanes.list_and_lend()
     lanes.lose_response(number)
-    report = lanes.tables.apply(lanes.engine, Order("o", "u", {"p": 90}))
+    report = lanes.tables.commit(lanes.engine, Order("o", "u", {"p": 90}))
     lanes.tables.before = lambda *_: None
     assert outcomes(report) == [(APPLIED, "")]
     assert (lanes.row().stock_count, lanes.in_lanes()) == (10, {})
@@ -1043,7 +1043,7 @@ def test_an_owner_whose_lease_is_over_gets_no_fence_back(lanes):
     lanes.tables.list("p", 101)
     lease = lanes.lease(seconds=5.0)
     lanes.client.clock.sleep(6.0)
-    lanes.tables.apply(lanes.engine, Order("o", "u", {"p": 1}))
+    lanes.tables.commit(lanes.engine, Order("o", "u", {"p": 1}))
     lanes.lend("p", {1: 20})
     owner = lanes.row().locked_by
     reclaimed = reclaim(

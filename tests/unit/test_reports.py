@@ -197,9 +197,9 @@ def orders(*arguments):
 def placed(shop):
     worker = shop.worker()
     for number in range(3):
-        assert shop.apply(worker, Order(f"o-{number}", "u-7", {"tea": number + 1})).outcomes
+        assert shop.commit(worker, Order(f"o-{number}", "u-7", {"tea": number + 1})).outcomes
     for number in (2, 0):
-        shop.apply(worker, OrderCommand(f"o-{number}", OrderAction.CONFIRM))
+        shop.commit(worker, OrderCommand(f"o-{number}", OrderAction.CONFIRM))
 
 
 def test_the_orders_to_ship_come_with_their_lines_the_oldest_first(shop, placed):
@@ -215,7 +215,7 @@ def test_the_orders_to_ship_come_with_their_lines_the_oldest_first(shop, placed)
 def test_what_is_left_to_ship_and_who_shipped_the_rest_is_shown(shop, placed):
     part = Part("parcel-1", {"tea": 2})
     notes = {"actor": "anna", "reference": "tracking 7"}
-    shop.apply(shop.worker(), OrderCommand("o-2", OrderAction.FULFIL, part=part, notes=notes))
+    shop.commit(shop.worker(), OrderCommand("o-2", OrderAction.FULFIL, part=part, notes=notes))
     assert orders("--to-ship").stdout.splitlines()[1].split()[-2:] == ["1", "tea"]
     shown = orders("o-2").stdout.splitlines()
     assert shown[1].split()[-2:] == ["3", "tea"]
@@ -314,10 +314,10 @@ def wide(shop, monkeypatch):
     now = shop.clock.now()
     lease_lane(shop.store, 1, WORKER, datetime.fromtimestamp(now, UTC), now + 40)
     worker = shop.worker()
-    shop.apply(worker, Order(ORDER, USER, {PRODUCT: 10**6}))
-    shop.apply(worker, OrderCommand(ORDER, OrderAction.CONFIRM))
+    shop.commit(worker, Order(ORDER, USER, {PRODUCT: 10**6}))
+    shop.commit(worker, OrderCommand(ORDER, OrderAction.CONFIRM))
     part = Part(STEP, {PRODUCT: 1})
-    shop.apply(worker, OrderCommand(ORDER, OrderAction.CANCEL, part=part))
+    shop.commit(worker, OrderCommand(ORDER, OrderAction.CANCEL, part=part))
     sqs = boto3.session.Session("k", "s", region_name="us-east-1").client("sqs")
     names = (*queues.QUEUES, *queues.DEAD_LETTERS, queues.UNDELIVERABLE_EVENTS)
     outputs = shop.stack.outputs | {name: shop.aws.sqs.create(name).url for name in names}

@@ -56,7 +56,7 @@ class RememberedShop:
         return {"Tags": self.tags} if operation == "ListTagsOfResource" else None
 
     def do(self, *changes):
-        return [o.verdict for o in self.tables.apply(self.worker, *changes).outcomes]
+        return [o.verdict for o in self.tables.commit(self.worker, *changes).outcomes]
 
     def place(self, order_id, **lines):
         assert self.do(Order(order_id, "u", lines, hold_seconds=900)) == [APPLIED]

@@ -26,7 +26,7 @@ from inventory_orders.store.rows import (
     read_page,
     read_product,
 )
-from tests.support.bench import product
+from testing.bench import product
 
 
 def test_a_placed_order_names_its_product_versions_and_a_rejected_one_its_reason():

@@ -428,10 +428,10 @@ def test_no_rejection_of_the_engine_is_unfounded_and_a_planted_one_is_found():
         workers = [shop.worker(lanes=2) for _ in range(2)]
         for turn in range(8):
             if turn == 5:
-                shop.apply(shop.worker(), Adjustment("tea", "r-1", 40, "RECEIPT"))
+                shop.commit(shop.worker(), Adjustment("tea", "r-1", 40, "RECEIPT"))
             batch = [Order(f"o-{turn}-{n}", "u", {"tea": 1 + n % 3, "mug": 1}) for n in range(30)]
             shop.clock.sleep(20)
-            shop.apply(workers[turn % 2], *batch)
+            shop.commit(workers[turn % 2], *batch)
         watch()
     orders, products = streams[Table.ORDERS], streams[Table.PRODUCTS]
     assert any("lentTo" in change["dynamodb"]["NewImage"] for change in products)

@@ -14,9 +14,9 @@ from inventory_orders.invocation.sqs import QueueAccess, QueueUrls
 from inventory_orders.invocation.sqs_batch import QueueRules, SqsBatch, Verdict, read_messages
 from inventory_orders.messages.orders import parse_order
 from inventory_orders.retry import EARLY_DELIVERIES
+from testing import bench as engine_bench
+from testing.bench import THROTTLED, Fault, product
 from testing.events import order_body, sqs_event
-from tests.support import bench as engine_bench
-from tests.support.bench import THROTTLED, Fault, product
 
 QUEUE = QueueUrls("queue", "dead-letters")
 FIFO = QueueUrls("queue.fifo", "dead-letters.fifo")

@@ -44,8 +44,8 @@ from inventory_orders.store.stock_parts import (
     write_stock_part,
 )
 from inventory_orders.store.tables import Table
+from testing.bench import product, stored
 from testing.simulated_aws import ServiceError, answered_by
-from tests.support.bench import product, stored
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

@@ -24,8 +24,8 @@ from inventory_orders.store.cancellations import TransactionCancelledError
 from inventory_orders.store.lane_leases import lease_lane
 from inventory_orders.store.rows import encode
 from testing import lanes
+from testing.bench import one_attempt
 from testing.simulated_aws import ServiceError
-from tests.support.bench import one_attempt
 
 WRITES = {"UpdateItem", "TransactWriteItems"}
 LEASE_SECONDS = 30
@@ -131,7 +131,7 @@ def test_a_row_of_which_lanes_have_sold_all_units_names_no_lane_any_more(shop):
     assert where(shop, "a") == (10, {}, set())
     api = one_attempt(shop.store, clock=SystemClock())
     order = Order("o", "u", {"a": 10})
-    assert [o.verdict for o in shop.apply(api, order).outcomes] == [Verdict.APPLIED]
+    assert [o.verdict for o in shop.commit(api, order).outcomes] == [Verdict.APPLIED]
     shop.calls = []
     assert sweep(shop) == IdleReport()
     assert shop.calls == ["BatchGetItem"] * 3, "nothing to do is three reads"

@@ -1,4 +1,4 @@
-"""An engine on the tables of the simulated AWS, for tests that plant faults into single requests."""
+"""A shop whose engine meets faults in single requests."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from typing import Any
 
 from botocore.exceptions import ReadTimeoutError
 
-from inventory_orders.clock import Clock, Deadline
+from inventory_orders.clock import Clock
 from inventory_orders.domain.change import Change
 from inventory_orders.domain.planner import Limits
 from inventory_orders.domain.product import Product, ProductStatus, stock_status
-from inventory_orders.domain.record import Record, RecordKey
 from inventory_orders.engine.loop import Engine
 from inventory_orders.engine.outcomes import CommitReport
 from inventory_orders.engine.retrying_client import RetryingClient
@@ -25,13 +24,10 @@ from inventory_orders.errors import Verdict
 from inventory_orders.lanes.source import engine_with_lanes
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.dynamodb import Store
-from inventory_orders.store.record_rows import read_record, record_row
-from inventory_orders.store.rows import encode, key_of, product_row, read_product
-from inventory_orders.store.tables import KEYS, Table
-from testing.clocks import FakeClock
-from testing.shop import client
-from testing.simulated_aws import Item, ServiceError, SimulatedAws, answered_directly_by
-from testing.tables import create_table
+from inventory_orders.store.rows import encode, product_row
+from inventory_orders.store.tables import Table
+from testing.shop import Shop
+from testing.simulated_aws import Item, ServiceError, answered_directly_by, virtual_time
 
 BEGAN = datetime(2026, 1, 2, tzinfo=UTC)
 """When a bench's clock starts."""
@@ -90,18 +86,19 @@ class Fault:
     rival: Callable[[Bench], object] = field(default=lambda _: None)
 
 
-class Bench:
-    """An engine, its tables, and a clock that only moves when code sleeps.
+class Bench(Shop):
+    """A shop without lanes of its own whose engine meets faults, and whose clock moves only when code sleeps.
 
     Attributes:
+        engine: The engine.
         faults: What the next transactions meet, one each.
         read_faults: What the next batch reads meet, one each.
-        before: Called with each operation and its request; may raise, or return the answer.
         hides_records: Whether reads that are not strongly consistent find nothing.
         reads: The batch reads so far.
         writes: The transactions so far.
-        calls: The names of all operations so far.
     """
+
+    call_seconds = 0.0
 
     def __init__(
         self,
@@ -111,51 +108,45 @@ class Bench:
         executor: Executor | None = None,
         patient: bool = True,
     ) -> None:
-        self.clock = FakeClock(BEGAN.timestamp())
-        self.aws = SimulatedAws(self.clock.monotonic)
+        super().__init__()
+        self.clock.seconds = BEGAN.timestamp()
         self.faults: deque[Fault] = deque()
         self.read_faults: deque[Fault] = deque()
-        self.before: Callable[[str, Any], Any] = lambda operation, request: None
         self.hides_records = False
         self.reads: list[dict[str, Any]] = []
         self.writes: list[dict[str, Any]] = []
-        self.calls: list[str] = []
         self._one_at_a_time = RLock()
-        with answered_directly_by(self.aws.answer):
-            for table in Table:
-                create_table(client(), table, table.value)
         self.put(*products)
-        store = Store(client(), {table: table.value for table in Table})
         policy = RetryPolicy(attempts, base=0.01, cap=0.04, random=lambda: 0.5)
         self.engine = (
-            engine_with_lanes(store, policy, self.clock, executor)
+            engine_with_lanes(self.store, policy, executor=executor)
             if patient
-            else one_attempt(store, replace(policy, max_attempts=1), self.clock)
+            else one_attempt(self.store, replace(policy, max_attempts=1))
         )
         if limits is not None:
             self.engine.limits = limits
 
     def apply(self, *changes: Change, seconds: float = 20.0) -> CommitReport:
         """Let the engine apply changes."""
-        with answered_directly_by(self.answer):
-            return self.engine.apply(changes, Deadline.after(seconds, self.clock))
+        with virtual_time(self.clock), answered_directly_by(self.answer):
+            return self.commit(self.engine, *changes, seconds=seconds)
 
-    def answer(self, service: str, operation: str, request: dict[str, Any]) -> dict[str, Any]:
+    def answer(self, service: str, operation: str, request: dict[str, Any]) -> Any:
         """Answer a request of the engine."""
         with self._one_at_a_time:
-            self.calls.append(operation)
             fault = self._fault(operation, request)
             fault.rival(self)
             if fault.error is not None and not fault.applied:
+                self.calls.append(operation)
                 raise fault.error
-            answer = self.before(operation, request) or self.aws.answer(service, operation, request)
+            answer = super().answer(service, operation, request)
             if fault.error is not None:
                 raise fault.error
             if self.hides_records and operation == "BatchGetItem":
                 asked = request["RequestItems"]
                 found = answer["Responses"]
                 answer["Responses"] = {
-                    name: found[name] for name in found if _is_exact(asked[name])
+                    name: found[name] for name in found if asked[name].get("ConsistentRead")
                 }
             return answer
 
@@ -173,43 +164,13 @@ class Bench:
         """The tokens of all transactions so far."""
         return {request["ClientRequestToken"] for request in self.writes}
 
-    # ------------------------------------------------------------------ what is stored
-
-    def item(self, table: Table, *key: str) -> Item | None:
-        """An item; None if there is none."""
-        return self.aws.dynamodb.tables[table.value].items.get(key)
-
-    def put_item(self, table: Table, item: Item) -> None:
-        """Write an item, past all rules."""
-        key = tuple(item[name]["S"] for name in KEYS[table])
-        self.aws.dynamodb.tables[table.value].items[key] = item
-
-    def put(self, *products: Product) -> None:
-        """Write products, past all rules."""
-        for value in products:
-            self.put_item(Table.PRODUCTS, stored(value))
-
-    def put_record(self, *records: Record) -> None:
-        """Write orders or adjustments, past all rules."""
-        for record in records:
-            table, _ = key_of(record.key)
-            self.put_item(table, encode(record_row(record)))
-
     def product(self, product_id: str = "p") -> Product:
         """A product as stored."""
-        item = self.item(Table.PRODUCTS, product_id)
-        assert item is not None
-        return read_product(item)
-
-    def record(self, key: RecordKey) -> Any:
-        """An order or an adjustment as stored; None if there is none."""
-        table, values = key_of(key)
-        item = self.item(table, *values)
-        return None if item is None else read_record(item)
+        return super().product(product_id)
 
     def stock(self, product_id: str = "p") -> int:
         """Units in a product's row."""
-        return self.product(product_id).stock_count
+        return super().stock(product_id)
 
     # ------------------------------------------------------------------ what rivals do
 
@@ -220,16 +181,11 @@ class Bench:
 
     def remove(self, product_id: str) -> None:
         """Delist a product as a rival."""
-        del self.aws.dynamodb.tables[Table.PRODUCTS.value].items[product_id,]
+        del self.items(Table.PRODUCTS)[product_id,]
 
     def lease(self, product_id: str, seconds: float) -> None:
         """Lease a product as a rival."""
         current = self.product(product_id)
-        item = stored(current.with_stock(current.stock_count, current.version + 1))
-        until = self.clock.seconds + seconds
-        lock = {"lockedBy": {"S": "rival"}, "lockTime": {"N": f"{until:.6f}"}}
-        self.put_item(Table.PRODUCTS, {**item, **lock})
-
-
-def _is_exact(asked: dict[str, Any]) -> bool:
-    return bool(asked.get("ConsistentRead", False))
+        self.put(current.with_stock(current.stock_count, current.version + 1))
+        until = {"N": f"{self.clock.seconds + seconds:.6f}"}
+        self.edit(Table.PRODUCTS, product_id, lockedBy={"S": "rival"}, lockTime=until)
