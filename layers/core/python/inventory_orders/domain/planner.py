@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from math import ceil
+from math import ceil, inf
 from operator import itemgetter
 
 from inventory_orders.domain.allocation import Allocation, PageUpdate, Update
 from inventory_orders.domain.allotments import LaneLease, PageKey
 from inventory_orders.domain.change import Change
-from inventory_orders.domain.product import PageStock, Product, Stock, StockById
+from inventory_orders.domain.product import Product, Stock, StockById
 from inventory_orders.domain.rejection import Rejection
 
 
@@ -67,7 +67,7 @@ class Transaction:
         updates: Of products' rows.
         decisions: The changes that it decides.
         pages: Updates and checks of pages.
-        page_stock_after: The products that it sells from pages, by id, as it leaves them there.
+        stock_after: The products by id, as it leaves them where it sells them: rows and pages.
         lent: Units by product id that it moves from rows to the depot.
         release: A lane's lease that ends with it.
     """
@@ -75,7 +75,7 @@ class Transaction:
     updates: tuple[Update, ...]
     decisions: tuple[Decision, ...]
     pages: tuple[PageUpdate, ...] = ()
-    page_stock_after: Mapping[str, PageStock] = field(default_factory=dict)
+    stock_after: Mapping[str, Stock] = field(default_factory=dict)
     lent: Mapping[str, int] = field(default_factory=dict)
     release: LaneLease | None = None
 
@@ -83,11 +83,6 @@ class Transaction:
     def after(self) -> dict[str, Product]:
         """The updated products by id, as this transaction leaves their rows."""
         return {update.after.product_id: update.after for update in self.updates}
-
-    @property
-    def stock_after(self) -> dict[str, Stock]:
-        """The products by id, as it leaves them where it sells them: rows and pages."""
-        return {**self.after, **self.page_stock_after}
 
     @classmethod
     def of(cls, allocation: Allocation, decisions: Sequence[Decision] = ()) -> Transaction:
@@ -291,13 +286,9 @@ def pack(
         first: Drafts that are begun already, and filled first.
     """
     strict = _ordered_keys(decisions)
-
-    def rank(entry: _Entry) -> tuple[bool, int]:
-        is_free = strict.isdisjoint(entry[1])
-        return is_free, -len(entry[0].deltas) if is_free else 0
-
     left: list[_Entry] = [(decision, _keys(decision.change)) for decision in decisions]
-    left.sort(key=rank)
+    # Those whose order counts come first, as they arrived.
+    left.sort(key=lambda e: -len(e[0].deltas) if strict.isdisjoint(e[1]) else -inf)
     drafts, packed = list(first), list[Draft]()
     if not left:
         return drafts
@@ -317,7 +308,11 @@ def _fill(
 ) -> list[_Entry]:
     """Fill drafts that share nothing, and open new ones up to the limit. Returns the entries that have to wait."""
     later: list[_Entry] = []
-    most = min(limits.side_by_side, _fewest_transactions(entries, limits))
+    products = {product_id for decision, _ in entries for product_id in decision.deltas}
+    actions = len(products) + sum(decision.has_record for decision, _ in entries)
+    # No more drafts than the decisions need at the least.
+    fewest = max(1, ceil(actions / limits.actions), ceil(len(entries) / limits.changes))
+    most = min(limits.side_by_side, fewest)
     passed_over: set[object] = set()
     for decision, keys in entries:
         draft = None
@@ -350,15 +345,6 @@ def _draft_for(
     return min(fitting, key=lambda draft: draft.actions, default=None)
 
 
-def _fewest_transactions(entries: Collection[_Entry], limits: Limits) -> int:
-    """The least number of transactions that hold these decisions."""
-    products = {product_id for decision, _ in entries for product_id in decision.deltas}
-    records = sum(decision.has_record for decision, _ in entries)
-    return max(
-        1, ceil((len(products) + records) / limits.actions), ceil(len(entries) / limits.changes)
-    )
-
-
 def _ordered_keys(decisions: Iterable[Decision]) -> set[object]:
     """The groups, and the products whose changes do not commute."""
     strict: set[object] = set()
@@ -389,7 +375,7 @@ def write_down(drafts: Iterable[Draft], supply: Supply) -> list[Transaction]:
             p: replace(allocation.page_stock(p, sources[p]), created_at=stock.created_at)
             for p, stock in before.items()
         }
-        transactions.append(replace(transaction, page_stock_after=after))
+        transactions.append(replace(transaction, stock_after={**transaction.after, **after}))
     return transactions
 
 
