@@ -29,6 +29,7 @@ NOT_RUN = {
     r"\.venv/bin/inventory-orders .* --(?:account|stage) \S+": "needs an account",
     r"\.venv/bin/python -m pytest .*": "tests of their own, all run by `make test`",
     r"\.venv/bin/python -m tests\.explore .*": "minutes, and `make explore` runs them",
+    r"\.venv/bin/python -m tests\.support\.way": "tests/unit/test_way.py follows it",
     r"aws lambda (list-versions-by-function|update-alias) .*": "would move an alias that other tests call; "
     "tests/e2e/test_upgrade.py moves it with the stack",
     r"aws cloudformation update-termination-protection .* --no-.*"

@@ -1,0 +1,19 @@
+"""The way of an order, as a reader of the code follows it."""
+
+from tests.support.way import follow
+
+# A reader holds no more in mind than this. What makes the way longer has to be worth it.
+MODULES, FUNCTIONS, TYPES = 23, 166, 29
+
+
+def test_the_way_of_an_order_gets_no_longer():
+    way = follow(lanes=False)
+    functions = sum(map(len, way.functions.values()))
+    assert len(way.functions) <= MODULES
+    assert functions <= FUNCTIONS
+    assert len(way.types) <= TYPES
+
+
+def test_without_lanes_an_order_enters_none_of_their_code():
+    assert not [module for module in follow(lanes=False).functions if module.startswith("lanes/")]
+    assert any(module.startswith("lanes/") for module in follow(lanes=True).functions)
