@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bench import RESULTS, studies
-from bench.cells import Cell, Kept, Result, Study, choose
+from bench.cells import Cell, Result, ResultFile, Study, choose
 from operations.errors import UserError
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -79,12 +79,14 @@ def bench(
             screen.print(str(cell), soft_wrap=True)
         return
     began = time.monotonic()
-    kept = Kept(RESULTS)
+    kept = ResultFile(RESULTS)
     if anew:
         kept.forget(chosen)
     failed = measure(chosen, kept, screen)
     right = report(chosen, kept, screen)
-    screen.print(f"\n[dim]{time.monotonic() - began:.0f} s. Kept in {RESULTS}[/]", soft_wrap=True)
+    screen.print(
+        f"\n[dim]{time.monotonic() - began:.0f} s. ResultFile in {RESULTS}[/]", soft_wrap=True
+    )
     if failed or not right:
         raise typer.Exit(1)
 
@@ -107,7 +109,7 @@ def _study(name: str) -> Study:
     return studies.study(name)
 
 
-def measure(cells: Sequence[Cell], kept: Kept, console: Console) -> bool:
+def measure(cells: Sequence[Cell], kept: ResultFile, console: Console) -> bool:
     """Measure the cells without a result. If one fails, the others go on. Returns whether any failed."""
     left = [cell for cell in cells if kept.get(cell) is None]
     if len(left) < len(cells):
@@ -181,7 +183,7 @@ def _run(cells: Sequence[Cell]) -> Iterator[tuple[Cell, Future[Result]]]:
             yield runs[done], done
 
 
-def report(cells: Sequence[Cell], kept: Kept, console: Console) -> bool:
+def report(cells: Sequence[Cell], kept: ResultFile, console: Console) -> bool:
     """Print the results of the cells. Returns whether all are right."""
     right = True
     found = {

@@ -72,7 +72,7 @@ class Cell:
             raise UserError(f"{name} must be of type {kind.__name__}, but is {text}") from None
 
 
-Found = Sequence[tuple[Mapping[str, Any], Result]]
+MeasuredCells = Sequence[tuple[Mapping[str, Any], Result]]
 """Parameters and results of the measured cells of a study."""
 
 
@@ -90,7 +90,7 @@ class Study:
     about: str
     cells: Callable[[str], Iterable[Mapping[str, Value]]]
     measure: Callable[..., Result]
-    show: Callable[[Found, Console], bool]
+    show: Callable[[MeasuredCells, Console], bool]
 
 
 def choose(name: str, study: Study, size: str, given: Mapping[str, Sequence[str]]) -> list[Cell]:
@@ -116,7 +116,7 @@ def choose(name: str, study: Study, size: str, given: Mapping[str, Sequence[str]
     return cells
 
 
-class Kept:
+class ResultFile:
     """The file of results: a line of JSON for each, written as soon as its cell is measured.
 
     Args:

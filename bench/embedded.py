@@ -26,7 +26,7 @@ from botocore.httpsession import URLLib3Session
 
 from bench import contenders, figures, workloads
 from bench.capacity import Exchange
-from bench.figures import Figures, Observed, Tally, Trial
+from bench.figures import Figures, Observations, Tally, Trial
 from bench.workloads import Workload
 from inventory_orders.domain.allotments import MAX_LANES
 from inventory_orders.store.rows import Item, decode
@@ -380,8 +380,8 @@ def _receive(pipe: Connection, give_up_at: float) -> _Result:
 
 def _put_together(
     results: Sequence[_Result], tables: Mapping[str, str], window: float | None
-) -> Observed:
-    observed = Observed(
+) -> Observations:
+    observed = Observations(
         Tally(tables["PRODUCTS_TABLE_NAME"], tables["ORDERS_TABLE_NAME"]),
         began=min(result.began for result in results),
         window=window,

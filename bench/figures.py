@@ -59,7 +59,7 @@ class Tally:
 
 
 @dataclass(slots=True)
-class Observed:
+class Observations:
     """The observations of one cell. All times are seconds on a clock that all its workers share.
 
     Attributes:
@@ -180,7 +180,7 @@ class Figures(Trial):
         return not (self.oversold or self.applied_twice or self.lost)
 
 
-def reduce(trial: Trial, observed: Observed, audited: Audit) -> Figures:
+def reduce(trial: Trial, observed: Observations, audited: Audit) -> Figures:
     """Compute the figures of a trial."""
     tally = observed.tally
     answered = {
@@ -313,7 +313,7 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SceneFigures:
     """The figures of a scene. "An order" is an answered one.
 
     Attributes:
@@ -335,7 +335,7 @@ class Seen:
     clean: bool
 
     @classmethod
-    def of(cls, observed: Observed, cell: Figures) -> Seen:
+    def of(cls, observed: Observations, cell: Figures) -> SceneFigures:
         """Compute the figures per answered order."""
         durable, received = observed.tally.durable, observed.received
         waits = [

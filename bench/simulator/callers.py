@@ -15,7 +15,7 @@ from math import inf, nan
 from typing import Any
 
 from bench.contenders import OURS
-from bench.figures import Observed, Seen, Tally, percentile
+from bench.figures import Observations, SceneFigures, Tally, percentile
 from bench.simulator.engine import (
     Conditions,
     Context,
@@ -39,7 +39,7 @@ _TOO_MANY, _LATER = 429, 503
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class AnsweredOrder:
     """An order that was answered.
 
     Attributes:
@@ -92,7 +92,7 @@ class Callers(Simulation):
         self._orders = endless(workload, seed)
         self._sent: dict[str, Mapping[str, int]] = {}
         self._queued: set[str] = set()
-        self._answered: list[Answered] = []
+        self._answered: list[AnsweredOrder] = []
         self._limit = TokenBucket(limits.requestsPerSecond, limits.burst)
         self._event = read_event(ROOT / "events" / "api.json", "api")
         self._event["headers"]["prefer"] = "wait=25"
@@ -126,7 +126,7 @@ class Callers(Simulation):
                     return
             now = self._scheduler.now
             self._answered.append(
-                Answered(order_id, now, now - began, status, order_id in self._queued)
+                AnsweredOrder(order_id, now, now - began, status, order_id in self._queued)
             )
 
     def _call(self, body: str) -> int:
@@ -170,9 +170,9 @@ class Callers(Simulation):
         """End the window. Later answers do not count."""
         super()._close()
         self._counted = self.observed
-        self.observed = Observed(Tally("Products", "Orders"), self._scheduler.now)
+        self.observed = Observations(Tally("Products", "Orders"), self._scheduler.now)
 
-    def result(self) -> Seen:
+    def result(self) -> SceneFigures:
         """Compute the figures, and check the books."""
         rows = self._store.tables["Orders"].items
         for (order_id,), row in rows.items():
@@ -184,7 +184,7 @@ class Callers(Simulation):
         unexpected = [a for a in counted if a.status not in (200, 201, 202, 409)]
         tally = seen.tally
         durable = len(tally.durable) or nan
-        return Seen(
+        return SceneFigures(
             rate=sum(a.status != 202 for a in counted) / (seen.window or nan),
             requests=(tally.calls + tally.others) / durable,
             write_units=tally.usage.write / durable,

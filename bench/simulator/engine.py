@@ -33,7 +33,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from bench import contenders
 from bench.capacity import Exchange
-from bench.figures import Audit, Books, Figures, Observed, Seen, Tally, Trial, reduce
+from bench.figures import Audit, Books, Figures, Observations, SceneFigures, Tally, Trial, reduce
 from bench.workloads import CREATED_AT, Workload, endless, product_rows, sqs_event
 from inventory_orders.clock import SystemClock
 from inventory_orders.domain.allotments import MAX_LANES, Page, PageEntry, PageKey
@@ -361,7 +361,7 @@ class Simulation:
         self._demand: Demand | None = None
         self._books = Books()
         self._lost = self._ended = 0
-        self.observed = Observed(Tally("Products", "Orders"), 0.0, conditions.window)
+        self.observed = Observations(Tally("Products", "Orders"), 0.0, conditions.window)
         spare = workers * self._contender.batch
         count = inf if conditions.endless else len(workload.bodies)
         self._enough = count - (spare if spare < count else 0)
@@ -692,7 +692,7 @@ class Simulation:
                 for name, at in self.observed.received.items()
                 if self._open(name) is not None
             }
-            self.observed = Observed(
+            self.observed = Observations(
                 Tally("Products", "Orders"), self._scheduler.now, conditions.window, received
             )
             self._books.placed = self._books.rejected = 0
@@ -732,9 +732,9 @@ class Simulation:
         )
         return reduce(trial, self.observed, self._audit())
 
-    def result(self) -> Seen:
+    def result(self) -> SceneFigures:
         """Compute the figures of a scene, and check the tables."""
-        return Seen.of(self.observed, self.cell())
+        return SceneFigures.of(self.observed, self.cell())
 
     def _audit(self) -> Audit:
         """Compare the books with the tables."""

@@ -18,7 +18,7 @@ from zlib import crc32
 
 from bench.capacity import Exchange
 from bench.contenders import OURS
-from bench.figures import Seen
+from bench.figures import SceneFigures
 from bench.simulator.engine import (
     Conditions,
     Context,
@@ -235,7 +235,7 @@ class Holds(Simulation):
 
     # ------------------------------------------------------------------ the result
 
-    def result(self) -> Seen:
+    def result(self) -> SceneFigures:
         """Compute the figures while holds expire, and check that each has given all its units back."""
         rows = self._store.tables["Orders"].items
         for order_id, wanted in self._wanted_by_hold.items():

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from bench import contenders, embedded, report, workloads
-from bench.cells import Found, Result, Study, Value
+from bench.cells import MeasuredCells, Result, Study, Value
 from bench.figures import Figures
 from bench.simulator import engine
 from bench.simulator.engine import Conditions
@@ -166,12 +166,12 @@ def _supply(contender: str, workers: int, rounds: int) -> int:
     return contenders.describe(contender).batch * (rounds * max(40, workers) + workers)
 
 
-def figures_of(found: Found) -> list[Figures]:
+def figures_of(found: MeasuredCells) -> list[Figures]:
     """The figures of measured cells."""
     return [Figures(**result) for _, result in found]
 
 
-def show(found: Found, screen: Console) -> bool:
+def show(found: MeasuredCells, screen: Console) -> bool:
     """Print a table for each engine and workload."""
     figures = figures_of(found)
     report.show_contenders(figures, screen)

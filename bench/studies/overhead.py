@@ -25,7 +25,7 @@ from botocore.httpsession import URLLib3Session
 from rich.console import Console
 
 from bench import contenders, report, workloads
-from bench.cells import Found, Result, Study, Value
+from bench.cells import MeasuredCells, Result, Study, Value
 from bench.workloads import WARM_UP_PRODUCT
 from infra import assets
 from inventory_orders.store.tables import Table
@@ -71,7 +71,7 @@ class Overhead:
     warm_us: Mapping[str, float]
 
     @classmethod
-    def of(cls, found: Found) -> Overhead:
+    def of(cls, found: MeasuredCells) -> Overhead:
         """Collect it from measured cells."""
         values = {(what["figure"], what["handler"]): result["value"] for what, result in found}
         cold, warm = (
@@ -114,7 +114,7 @@ def measure(figure: str, handler: str, rounds: int) -> Result:
     return {"value": 1000 * (ready - bare)}
 
 
-def show(found: Found, screen: Console) -> bool:
+def show(found: MeasuredCells, screen: Console) -> bool:
     """Print cold start, size and CPU."""
     overhead = Overhead.of(found)
     cold = report.table("Cold start: CPU above a bare interpreter", "handler")

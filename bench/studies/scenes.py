@@ -22,9 +22,9 @@ from rich.console import Console
 
 from bench import report, workloads
 from bench.capacity import Exchange
-from bench.cells import Found, Kept, Result, Study, Value
+from bench.cells import MeasuredCells, Result, ResultFile, Study, Value
 from bench.contenders import OURS
-from bench.figures import Audit, Seen
+from bench.figures import Audit, SceneFigures
 from bench.simulator.callers import Callers
 from bench.simulator.engine import (
     Conditions,
@@ -56,7 +56,7 @@ _LONGEST_SECONDS = 100_000.0
 _QUEUE_URL = "https://sqs.us-east-1.amazonaws.com/000000000000/"
 
 
-class Selling(Simulation):
+class Sales(Simulation):
     """Orders from the standard queue, from the FIFO queue, or from both.
 
     Args:
@@ -104,12 +104,12 @@ class Selling(Simulation):
             self._scheduler.start(work, Worker(self._load, "Orders.fifo"))
 
 
-class Minutely(Selling):
+class MinuteSales(Sales):
     """An order a minute.
 
     Args:
         count: How many orders.
-        others: As for `Selling`.
+        others: As for `Sales`.
     """
 
     def __init__(self, count: int, *others: Any) -> None:
@@ -128,12 +128,12 @@ class Minutely(Selling):
         self._close()
 
 
-class Recalled(Selling):
+class RecalledSales(Sales):
     """Reclaims of products that sell fast: an operator's commands for the ten best sellers, one after the other.
 
     Args:
         action: `discontinue`, or `count`: take the product's lease, and release it at once.
-        others: As for `Selling`.
+        others: As for `Sales`.
     """
 
     def __init__(self, action: str, *others: Any) -> None:
@@ -176,12 +176,12 @@ class Recalled(Selling):
                 return answer
             self._scheduler.sleep(1.0)
 
-    def result(self) -> Seen:
+    def result(self) -> SceneFigures:
         """Compute the figures, and the mean time of a command."""
         return replace(super().result(), took=fmean(self._took))
 
 
-class Returning(Holds):
+class ReturnSales(Holds):
     """Orders while others are cancelled, holds expire, and goods come in."""
 
     EACH_SECOND: Mapping[str, int] = {"cancellations": 40, "receipts": 20}
@@ -302,8 +302,8 @@ class Run:
         seconds: float,
         warm_up: float = 0.0,
         warm: bool = False,
-        kind: Callable[..., Selling] = Selling,
-    ) -> Seen:
+        kind: Callable[..., Sales] = Sales,
+    ) -> SceneFigures:
         """Sell without end, from queues that are never empty."""
         conditions = Conditions(
             window=seconds * self.scale, warm_up=warm_up * self.scale, warm=warm, endless=True
@@ -311,30 +311,30 @@ class Run:
         lanes = self.lanes or standard + fifo
         return _run(kind(self.workload(name), standard, fifo, lanes, self.seed, conditions))
 
-    def minutely(self) -> Seen:
+    def minutely(self) -> SceneFigures:
         """Sell an order a minute for a day."""
         count = int(24 * 60 * self.scale)
         rest = self.workload("zipf"), 1, 0, self.lanes or LANES, self.seed, Conditions(endless=True)
-        return _run(Minutely(count, *rest))
+        return _run(MinuteSales(count, *rest))
 
-    def sells_out(self, workers: int, count: int = 4_000) -> Seen:
+    def sells_out(self, workers: int, count: int = 4_000) -> SceneFigures:
         """Answer all orders of a sell-out, which begins with empty lanes."""
         made = workloads.sell_out(int(count * self.scale), self.seed)
-        return _run(Selling(made, workers, 0, self.lanes or workers, self.seed, Conditions()))
+        return _run(Sales(made, workers, 0, self.lanes or workers, self.seed, Conditions()))
 
-    def holds_end(self) -> Seen:
+    def holds_end(self) -> SceneFigures:
         """Sell while holds end together."""
         made = make("zipf", 2_000, self.seed)
         return self._while_holds_end(Holds, made, 1, 10_000, warm=True)
 
-    def returning(self) -> Seen:
+    def returning(self) -> SceneFigures:
         """Sell a minute's stock while units come back."""
         made = with_depth(self.workload("zipf"), 60.0)
-        return self._while_holds_end(Returning, made, 8, 1_000, warm=False)
+        return self._while_holds_end(ReturnSales, made, 8, 1_000, warm=False)
 
     def _while_holds_end(
         self, kind: type[Holds], made: Workload, workers: int, holds: int, *, warm: bool
-    ) -> Seen:
+    ) -> SceneFigures:
         conditions = Conditions(
             window=_LONGEST_SECONDS,
             lanes=self.lanes or workers,
@@ -345,14 +345,14 @@ class Run:
         count, end = int(holds * self.scale), 5.0 * self.scale
         return _run(kind(made, workers, count, end, self.seed, conditions))
 
-    def callers(self, name: str, clients: int) -> Seen:
+    def callers(self, name: str, clients: int) -> SceneFigures:
         """Serve callers of the API that wait."""
         made = make(name, 2_000, self.seed, self.orders)
         seconds = 5.0 * self.scale
         return _run(Callers(made, clients, seconds, self.seed, warm_up=seconds))
 
 
-def _run(sales: Simulation) -> Seen:
+def _run(sales: Simulation) -> SceneFigures:
     sales.run()
     return sales.result()
 
@@ -371,9 +371,9 @@ _FIFO: Mapping[str, Sequence[tuple[int, float, float]]] = {
 }
 
 
-def scenes() -> dict[str, Callable[[Run], Seen]]:
+def scenes() -> dict[str, Callable[[Run], SceneFigures]]:
     """List the scenes, in the order of the report."""
-    found: dict[str, Callable[[Run], Seen]] = {}
+    found: dict[str, Callable[[Run], SceneFigures]] = {}
     for name, sizes in _STANDARD.items():
         for workers, warm_up, seconds in sizes:
             found[f"standard {name} {workers}"] = partial(
@@ -404,7 +404,7 @@ def scenes() -> dict[str, Callable[[Run], Seen]]:
             seconds=3.0,
             warm_up=0.5,
             warm=True,
-            kind=partial(Recalled, action),
+            kind=partial(RecalledSales, action),
         )
     found["10000 holds end 1"] = Run.holds_end
     for workers in (1, 4, 8):
@@ -446,7 +446,7 @@ def measure(engine: str, scene: str, orders: str, lanes: int, seed: int, scale: 
 # ---------------------------------------------------------------------- the report
 
 
-def show(found: Found, screen: Console) -> bool:
+def show(found: MeasuredCells, screen: Console) -> bool:
     """Print each scene."""
     seen = _by_scene(found)
     table = report.table("Scenes, simulated", "scene")
@@ -466,18 +466,18 @@ def show(found: Found, screen: Console) -> bool:
     return all(one.clean for one in seen.values())
 
 
-def _by_scene(found: Found) -> dict[str, Seen]:
+def _by_scene(found: MeasuredCells) -> dict[str, SceneFigures]:
     """The means of all seeds, by scene in the order of the report."""
-    results: dict[str, list[Seen]] = {scene: [] for scene in scenes()}
+    results: dict[str, list[SceneFigures]] = {scene: [] for scene in scenes()}
     for parameters, result in found:
-        results[parameters["scene"]].append(Seen(**result))
+        results[parameters["scene"]].append(SceneFigures(**result))
     return {scene: _mean(seeds) for scene, seeds in results.items() if seeds}
 
 
-def _mean(seeds: Sequence[Seen]) -> Seen:
+def _mean(seeds: Sequence[SceneFigures]) -> SceneFigures:
     names = ("rate", "requests", "write_units", "p99", "conflicts", "took")
     means = {name: fmean(getattr(one, name) for one in seeds) for name in names}
-    return Seen(**means, clean=all(one.clean for one in seeds))
+    return SceneFigures(**means, clean=all(one.clean for one in seeds))
 
 
 def compare(before: Path, after: Path, screen: Console) -> None:
@@ -512,7 +512,7 @@ def _newest(path: Path) -> dict[tuple[Value, ...], tuple[Mapping[str, Any], Resu
     """The newest results of a file, by all parameters but the number of lanes."""
     return {
         tuple(value for name, value in cell.parameters if name != "lanes"): (cell.values, result)
-        for cell, result in Kept(path).newest()
+        for cell, result in ResultFile(path).newest()
         if cell.study == "scenes"
     }
 

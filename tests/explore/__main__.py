@@ -36,8 +36,8 @@ def explore(
     """Explore all schedules of two rivals with one fault, 1,000 random ones of three with two, and all mutants."""
     started = time.perf_counter()
     tasks = _tasks()
-    done: list[workers.Done] = []
-    caught: list[tuple[str, workers.Done]] = []
+    done: list[workers.FinishedTask] = []
+    caught: list[tuple[str, workers.FinishedTask]] = []
     with Progress(
         *(TextColumn("{task.description:26}"), BarColumn(), MofNCompleteColumn()),
         *(TextColumn("{task.fields[schedules]:>7,} schedules"), TimeElapsedColumn()),
@@ -80,14 +80,14 @@ def _tasks() -> list[workers.Task]:
     return chunks + [task for name in SCENARIOS for task in workers.tasks_of(name)]
 
 
-def _table_of_scenarios(done: Sequence[workers.Done]) -> Table:
+def _table_of_scenarios(done: Sequence[workers.FinishedTask]) -> Table:
     table = Table(title="Schedules", title_justify="left", box=None)
     for column in ("scenario", "no fault", "one fault", "random", "longest", "clean"):
         table.add_column(column, justify="left" if column == "scenario" else "right")
     for name in SCENARIOS:
         parts = [part for part in done if part.task.scenario == name]
 
-        def count(parts: Sequence[workers.Done]) -> str:
+        def count(parts: Sequence[workers.FinishedTask]) -> str:
             return f"{sum(part.result.schedules for part in parts):,}"
 
         table.add_row(
@@ -101,7 +101,7 @@ def _table_of_scenarios(done: Sequence[workers.Done]) -> Table:
     return table
 
 
-def _table_of_mutants(caught: Sequence[tuple[str, workers.Done]]) -> Table:
+def _table_of_mutants(caught: Sequence[tuple[str, workers.FinishedTask]]) -> Table:
     table = Table(title="Mutants", title_justify="left", box=None)
     for column in ("mistake", "schedules", "caught as"):
         table.add_column(column, justify="right" if column == "schedules" else "left")
@@ -112,7 +112,7 @@ def _table_of_mutants(caught: Sequence[tuple[str, workers.Done]]) -> Table:
     return table
 
 
-def _how_to_repeat(part: workers.Done) -> str:
+def _how_to_repeat(part: workers.FinishedTask) -> str:
     assert part.failure is not None
     return (
         f"repeat: .venv/bin/python -m tests.explore replay {part.task.scenario!r} "

@@ -200,7 +200,7 @@ def relists(client: Client, stock: int = 1) -> None:
 
 
 def stock(low: int = 0, **units: int) -> SetUp:
-    """Products with so many units, and a threshold for low stock."""
+    """List products with these units, and with a threshold for low stock."""
 
     def set_up(world: World) -> None:
         for product_id, count in units.items():
@@ -209,14 +209,14 @@ def stock(low: int = 0, **units: int) -> SetUp:
     return set_up
 
 
-def placed(
+def add_order(
     order_id: str = "o",
     status: str = "PENDING",
     units: int = 1,
     age: float | None = None,
     **more: Any,
 ) -> SetUp:
-    """An order for units of p, and the units that it took.
+    """Store an order for units of p, and book the units that it took.
 
     Args:
         order_id: Its id.
@@ -244,29 +244,31 @@ def placed(
     return set_up
 
 
-def held(left: float, order_id: str = "o", age: float | None = None) -> SetUp:
-    """An order for two units of p whose hold ends in so many seconds."""
+def add_held_order(left: float, order_id: str = "o", age: float | None = None) -> SetUp:
+    """Store an order for two units of p whose hold ends in `left` seconds."""
 
     def set_up(world: World) -> None:
         hold = {"expiresAt": world.moment(left), "expiryShard": "00", "holdSeconds": 60}
-        placed(order_id, units=2, age=age, **hold)(world)
+        add_order(order_id, units=2, age=age, **hold)(world)
 
     return set_up
 
 
-def confirmed(units: int, **more: Any) -> SetUp:
-    """An order for units of p that is paid."""
-    return placed(status="CONFIRMED", units=units, confirmedAt=OPENED, fulfilShard="00", **more)
+def add_paid_order(units: int, **more: Any) -> SetUp:
+    """Store a paid order for units of p."""
+    return add_order(status="CONFIRMED", units=units, confirmedAt=OPENED, fulfilShard="00", **more)
 
 
-def delivered(world: World) -> None:
-    """An order for two units of p that was handed over."""
+def add_delivered_order(world: World) -> None:
+    """Store an order for two units of p that was handed over."""
     stamps = {"confirmedAt": OPENED, "fulfilledAt": OPENED}
-    placed(status="FULFILLED", units=2, steps=[{"action": "fulfil", "at": OPENED}], **stamps)(world)
+    add_order(status="FULFILLED", units=2, steps=[{"action": "fulfil", "at": OPENED}], **stamps)(
+        world
+    )
 
 
-def done(name: str, *messages: Messages, function: str = "place_orders") -> SetUp:
-    """Messages that an environment has taken."""
+def warm_up(name: str, *messages: Messages, function: str = "place_orders") -> SetUp:
+    """Let an environment take messages before the run."""
 
     def set_up(world: World) -> None:
         bodies = _bodies(world, messages)
@@ -275,13 +277,13 @@ def done(name: str, *messages: Messages, function: str = "place_orders") -> SetU
     return set_up
 
 
-def met_rivals(name: str, *product_ids: str) -> SetUp:
-    """An environment that has lost writes of products' rows: for a while it sells these from lanes."""
+def meet_rivals(name: str, *product_ids: str) -> SetUp:
+    """Let an environment lose writes of products' rows: for a while it sells these from lanes."""
     return lambda world: world.meet_rivals(name, *product_ids)
 
 
-def lent(name: str, **units: int) -> SetUp:
-    """An environment that has met rivals and sold some units, so that stock is lent and its lane is filled."""
+def lend(name: str, **units: int) -> SetUp:
+    """Let an environment meet rivals and sell some units, so that stock is lent and its lane is filled."""
 
     def set_up(world: World) -> None:
         world.meet_rivals(name, *units)
@@ -290,8 +292,8 @@ def lent(name: str, **units: int) -> SetUp:
     return set_up
 
 
-def passed(seconds: float) -> SetUp:
-    """Time that has passed."""
+def wait(seconds: float) -> SetUp:
+    """Let time pass."""
 
     def set_up(world: World) -> None:
         world.clock.seconds += seconds

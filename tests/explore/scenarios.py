@@ -17,6 +17,10 @@ from tests.explore.rivals import (
     SWEEPS,
     Message,
     acquire,
+    add_delivered_order,
+    add_held_order,
+    add_order,
+    add_paid_order,
     adjusts,
     asks,
     buys,
@@ -24,21 +28,15 @@ from tests.explore.rivals import (
     comes_back,
     command,
     commit,
-    confirmed,
     counts,
     decrement,
-    delivered,
-    done,
     expires,
-    held,
     insists,
-    lent,
+    lend,
     manages,
-    met_rivals,
+    meet_rivals,
     order,
     part,
-    passed,
-    placed,
     places,
     published,
     receipt,
@@ -46,6 +44,8 @@ from tests.explore.rivals import (
     restocks,
     runs,
     stock,
+    wait,
+    warm_up,
 )
 from tests.explore.violation import require
 from tests.explore.world import (
@@ -311,7 +311,7 @@ def _lane_filled_again(world: World) -> None:
     """Let B take A's lane, empty its page, and fill it with as much as A remembers."""
     remembered = world.units_in_lane(1, "p")
     world.end_lease(1)
-    lent("B", q=1)(world)
+    lend("B", q=1)(world)
     world.meet_rivals("B", "p")
     world.warm_up("B", order("warmB2", p=world.units_in_lane(1, "p")))
     require(not world.units_in_lane(1, "p"), "B has not emptied the page")
@@ -438,7 +438,7 @@ _IN_ROWS = (
     Scenario(
         "count, asked again after its lease",
         # Its lease is nearly over: without an answer, the commit is sent again after the end.
-        [stock(p=5), _leased, passed(19.9)],
+        [stock(p=5), _leased, wait(19.9)],
         [insists("count_stock", _commit, times=3), buys("o", p=1), runs(relists)],
     ),
     Scenario(
@@ -455,7 +455,7 @@ _IN_ROWS = (
     Scenario(
         "delist and relist against cancellation",
         # Placed a minute ago, from a product that was listed long before.
-        [stock(p=1), placed(age=60.0)],
+        [stock(p=1), add_order(age=60.0)],
         [runs(relists), changes(CANCEL), buys("other", p=1)],
     ),
     Scenario(
@@ -467,12 +467,12 @@ _IN_ROWS = (
     Scenario(
         "order by remembered stock against receipt",
         # A reads what it has written, and so believes that nobody else writes it.
-        [stock(p=3), done("A", order("warm1", p=1)), done("A", order("warm2", p=1))],
+        [stock(p=3), warm_up("A", order("warm1", p=1)), warm_up("A", order("warm2", p=1))],
         [buys("a", p=2), restocks(1), buys("c", p=1)],
     ),
     Scenario(
         "rows of somebody else's",
-        [stock(p=1), placed("shipped", "SHIPPED"), placed()],
+        [stock(p=1), add_order("shipped", "SHIPPED"), add_order()],
         [changes(command("cancel", "shipped"), CANCEL), buys("other", p=1), changes(CANCEL)],
         check=_others_are_left_alone,
     ),
@@ -498,7 +498,7 @@ _IN_ROWS = (
     ),
     Scenario(
         "FIFO group behind a reused orderId",
-        [stock(p=2), placed("g1")],
+        [stock(p=2), add_order("g1")],
         [
             # The first message uses the id of another order. It has to be dead-lettered before the second one takes effect.
             places(order("g1", p=2), order("g2", p=1), group="g"),
@@ -539,8 +539,8 @@ _IN_ROWS = (
         # A believes that nobody else writes the product.
         [
             stock(p=3),
-            done("A", receipt("warm1", -1), function="adjust_stock"),
-            done("A", receipt("warm2", -1), function="adjust_stock"),
+            warm_up("A", receipt("warm1", -1), function="adjust_stock"),
+            warm_up("A", receipt("warm2", -1), function="adjust_stock"),
         ],
         [
             asks("adjust_stock", *[receipt("c", -1)] * 2),
@@ -562,33 +562,33 @@ _IN_ROWS = (
 _LIFE_OF_AN_ORDER = (
     Scenario(
         "confirmation against cancellation",
-        [stock(p=1), held(600.0)],
+        [stock(p=1), add_held_order(600.0)],
         [changes(CONFIRM), changes(CANCEL), asks("change_orders", CANCEL)],
         check=_is_cancelled_after_all,
     ),
     Scenario(
         "confirmation against the end of its hold",
-        [stock(p=1), held(OVER)],
+        [stock(p=1), add_held_order(OVER)],
         [changes(CONFIRM), expires("o"), changes(CANCEL)],
         check=_is_paid_or_over,
     ),
     Scenario(
         "confirmation sent before and after the end of its hold",
-        [stock(p=1), held(1.0)],
+        [stock(p=1), add_held_order(1.0)],
         # Both copies are looked at when the grace is over.
         [changes(CONFIRM, waits=GRACE_SECONDS + 2.0), changes(CONFIRM), expires("o")],
         check=_is_paid_or_over,
     ),
     Scenario(
         "cancellation against the end of its hold",
-        [stock(p=1), held(OVER)],
+        [stock(p=1), add_held_order(OVER)],
         [changes(CANCEL), expires("o"), changes(CONFIRM)],
         check=_is_over,
     ),
     Scenario(
         "ends of holds, sent twice",
         # Two sweepers have sent the same, and one of the holds goes on for a while.
-        [stock(p=1), held(OVER), held(2.0 - GRACE_SECONDS, "later")],
+        [stock(p=1), add_held_order(OVER), add_held_order(2.0 - GRACE_SECONDS, "later")],
         [expires("o", "later"), expires("o", "later"), changes(command("confirm", "later"))],
         jumps=(4.0,),
         check=_are_over,
@@ -596,13 +596,13 @@ _LIFE_OF_AN_ORDER = (
     ),
     Scenario(
         "fulfilment against cancellation",
-        [stock(p=1), confirmed(2)],
+        [stock(p=1), add_paid_order(2)],
         [changes(FULFIL), changes(CANCEL), asks("change_orders", comes_back("rt-1", 1))],
         check=_is_fulfilled_or_cancelled,
     ),
     Scenario(
         "return against return",
-        [stock(p=1), delivered],
+        [stock(p=1), add_delivered_order],
         [
             changes(comes_back("rt-1", 1)),
             # The first one again, and one that is too much after it.
@@ -613,7 +613,7 @@ _LIFE_OF_AN_ORDER = (
     ),
     Scenario(
         "two returns under one id",
-        [stock(p=1), delivered],
+        [stock(p=1), add_delivered_order],
         [
             changes(comes_back("rt-1", 1)),
             changes(comes_back("rt-1", 2)),
@@ -623,7 +623,7 @@ _LIFE_OF_AN_ORDER = (
     ),
     Scenario(
         "lines of one order",
-        [stock(p=1), confirmed(3)],
+        [stock(p=1), add_paid_order(3)],
         [
             # Of the two cancellations one is too much.
             changes(part("cancel", "c-1", 2)),
@@ -634,7 +634,7 @@ _LIFE_OF_AN_ORDER = (
     ),
     Scenario(
         "return against a cancelled rest",
-        [stock(p=1), confirmed(2, steps=[part("fulfil", "f-1", 1) | {"at": OPENED}])],
+        [stock(p=1), add_paid_order(2, steps=[part("fulfil", "f-1", 1) | {"at": OPENED}])],
         [
             # It waits while the second unit may still be handed over, and is refused once that unit is cancelled.
             changes(comes_back("rt-1", 2)),
@@ -645,7 +645,7 @@ _LIFE_OF_AN_ORDER = (
     ),
     Scenario(
         "extension against the end of its hold",
-        [stock(p=1), held(OVER, age=7200.0)],
+        [stock(p=1), add_held_order(OVER, age=7200.0)],
         [changes(_extend), expires("o"), changes(_extend)],
         check=_is_extended_or_over,
     ),
@@ -662,26 +662,26 @@ _LIFE_OF_AN_ORDER = (
     ),
     Scenario(
         "commands of one order in one batch",
-        [stock(p=1), held(600.0)],
+        [stock(p=1), add_held_order(600.0)],
         [changes(CONFIRM, FULFIL, CONFIRM), changes(FULFIL, CONFIRM), changes(CANCEL, FULFIL)],
         check=_is_fulfilled,
         faults=(*_TELLING, "late", "stale"),
     ),
     Scenario(
         "sweeper against sweeper",
-        [stock(p=1), held(OVER)],
+        [stock(p=1), add_held_order(OVER)],
         [SWEEPS, SWEEPS, changes(CONFIRM)],
         check=_is_swept,
     ),
     Scenario(
         "sweeper against confirmation in time",
-        [stock(p=1), held(1.0)],
+        [stock(p=1), add_held_order(1.0)],
         [changes(CONFIRM, waits=2.0), SWEEPS, changes(FULFIL)],
         check=_is_paid,
     ),
     Scenario(
         "publishing an order's life",
-        [stock(p=1), held(600.0)],
+        [stock(p=1), add_held_order(600.0)],
         [changes(CANCEL), published("Orders", changes(CONFIRM, FULFIL)), buys("c", p=1)],
         jumps=(WORKING_SECONDS + 1.0,),
         faults=_OF_A_PUBLISHER,
@@ -706,7 +706,7 @@ _IN_LANES = (
     _with_lanes(
         "loan against sale from the row",
         # A visits the depot. B has met nobody, so it sells from the row.
-        [stock(p=7, low=2), met_rivals("A", "p")],
+        [stock(p=7, low=2), meet_rivals("A", "p")],
         [buys("a", p=1), buys("b", p=1), restocks(1)],
         faults=(*_TORN, "late", "clocks"),
     ),
@@ -716,29 +716,29 @@ _IN_LANES = (
         # depot in the same transaction.
         [
             stock(p=3),
-            met_rivals("A", "p"),
-            done("A", order("before", p=2)),
-            done("B", receipt("r", 1), function="adjust_stock"),
+            meet_rivals("A", "p"),
+            warm_up("A", order("before", p=2)),
+            warm_up("B", receipt("r", 1), function="adjust_stock"),
         ],
         [buys("a", p=1), buys("b", p=1), buys("c", p=1)],
     ),
     _with_lanes(
         "two visits that both have the depot",
         # Both products belong to one page.
-        [stock(p=6, r=6), met_rivals("A", "p", "r"), met_rivals("B", "p", "r")],
+        [stock(p=6, r=6), meet_rivals("A", "p", "r"), meet_rivals("B", "p", "r")],
         [buys("a", p=1), buys("b", r=2), buys("c", p=2, r=2)],
         line_works=False,
     ),
     _with_lanes(
         "sale from a lane against recall",
-        [stock(p=7), lent("A", p=1)],
+        [stock(p=7), lend("A", p=1)],
         # B takes all that A's lane does not sell before.
         [buys("a", p=1), buys("b", p=6), buys("c", p=3)],
         faults=(*_TORN, "late", "clocks"),
     ),
     _with_lanes(
         "recall against recall",
-        [stock(p=7), lent("idle", p=1)],
+        [stock(p=7), lend("idle", p=1)],
         [buys("a", p=4), buys("b", p=5), buys("c", p=1)],
         switches=2,
         line_works=False,
@@ -748,9 +748,9 @@ _IN_LANES = (
         # A has a lane without p, and is about to fill it.
         [
             stock(p=19),
-            lent("idle", p=1),
-            lent("A", p=1),
-            done("A", lambda world: order("emptied", p=world.units_in_lane(2, "p"))),
+            lend("idle", p=1),
+            lend("A", p=1),
+            warm_up("A", lambda world: order("emptied", p=world.units_in_lane(2, "p"))),
         ],
         [
             buys("a", p=1),
@@ -767,9 +767,9 @@ _IN_LANES = (
         # All that was lent is sold, and the row has got more.
         [
             stock(p=3),
-            lent("A", p=1),
-            done("A", order("warm", p=1)),
-            done("S", receipt("r", 5), function="adjust_stock"),
+            lend("A", p=1),
+            warm_up("A", order("warm", p=1)),
+            warm_up("S", receipt("r", 5), function="adjust_stock"),
         ],
         [buys("a", p=1), buys("b", p=7), buys("c", p=1)],
         switches=2,
@@ -778,7 +778,7 @@ _IN_LANES = (
     _with_lanes(
         "last units in a lane",
         # 4 are left: 1 in A's lane, 2 at the depot, 1 in the row. Whatever comes first, another order takes the rest.
-        [stock(p=5), lent("A", p=1)],
+        [stock(p=5), lend("A", p=1)],
         [buys("a", p=3), places(order("b1", p=1), order("b2", p=3)), buys("c", p=3)],
         check=_nothing_is_left,
         faults=(*_TORN, "late"),
@@ -786,7 +786,7 @@ _IN_LANES = (
     _with_lanes(
         "lane taken over against its woken owner",
         # A does not know that its lease is over, as if its clock were wrong. So B gets the lane, with what is in it.
-        [stock(p=9), lent("A", p=1), lambda world: world.end_lease(1)],
+        [stock(p=9), lend("A", p=1), lambda world: world.end_lease(1)],
         [buys("a", p=2), places(order("b1", p=2), order("b2", p=1)), buys("c", p=1)],
         lanes=1,
         check=_at_once,
@@ -794,26 +794,26 @@ _IN_LANES = (
     ),
     _with_lanes(
         "page emptied and filled again",
-        [stock(p=15, q=8), lent("A", p=1), done("A", order("warmA2", p=4)), _lane_filled_again],
+        [stock(p=15, q=8), lend("A", p=1), warm_up("A", order("warmA2", p=4)), _lane_filled_again],
         [buys("a", p=1), buys("b", p=1), buys("c", p=2)],
         lanes=1,
     ),
     _with_lanes(
         "page made again",
         # The lane's page was gone.
-        [stock(p=13), lent("A", p=1), _page_replaced(same_epoch=False)],
+        [stock(p=13), lend("A", p=1), _page_replaced(same_epoch=False)],
         [buys("a", p=2), buys("b", p=1), buys("c", p=2)],
     ),
     _with_lanes(
         "page restored while its owner slept",
         # While A sleeps its lease ends, and the tables are restored.
-        [stock(p=13), lent("A", p=1), passed(LANE_SECONDS + 1.0), _page_replaced(same_epoch=True)],
+        [stock(p=13), lend("A", p=1), wait(LANE_SECONDS + 1.0), _page_replaced(same_epoch=True)],
         [buys("a", p=2), buys("b", p=1), buys("c", p=2)],
         faults=(),
     ),
     _with_lanes(
         "order from lane and row against recall",
-        [stock(p=7, q=1), lent("A", p=1)],
+        [stock(p=7, q=1), lend("A", p=1)],
         [
             # p comes from A's lane and q from its row, in one transaction.
             buys("a", p=1, q=1),
@@ -825,7 +825,7 @@ _IN_LANES = (
         "order from the row beside a lane with too few",
         # A's visit for q also fills its lane with some p, on whose row it has met nobody.
         [
-            *(stock(p=20_000, q=5), lent("B", p=1), lent("A", q=1)),
+            *(stock(p=20_000, q=5), lend("B", p=1), lend("A", q=1)),
             *(lambda world: world.wait_in_line("A"), _lane_with_too_few),
         ],
         # There is one unit too few for both.
@@ -838,17 +838,17 @@ _IN_LANES = (
     _with_lanes(
         "sweep against visit",
         # A wakes up just when nobody has used its lane and the depot for long enough.
-        [stock(p=7), lent("A", p=1), passed(IDLE_SECONDS + 1.0)],
+        [stock(p=7), lend("A", p=1), wait(IDLE_SECONDS + 1.0)],
         [buys("a", p=4), SWEEPS, buys("c", p=2)],
     ),
     _with_lanes(
         "sweep against a lane in use",
-        [stock(p=7), lent("A", p=1), lambda world: world.end_lease(1)],
+        [stock(p=7), lend("A", p=1), lambda world: world.end_lease(1)],
         [places(order("a1", p=1), order("a2", p=1)), SWEEPS, SWEEPS],
     ),
     _with_lanes(
         "two losses that reclaim",
-        [stock(p=7), lent("idle", p=1)],
+        [stock(p=7), lend("idle", p=1)],
         # Without the units of the idle lane there is too little for A, with them there is enough for both.
         [
             asks(
@@ -864,7 +864,7 @@ _IN_LANES = (
     ),
     _with_lanes(
         "FIFO group against visit",
-        [stock(p=7, q=3), lent("A", p=1), met_rivals("A", "q"), met_rivals("B", "q")],
+        [stock(p=7, q=3), lend("A", p=1), meet_rivals("A", "q"), meet_rivals("B", "q")],
         [
             # The first one is in A's lane. The second one is scarce, and so sold at the depot, where A may have to wait for B.
             places(order("g1", p=1), order("g2", q=1), group="g"),
@@ -875,7 +875,7 @@ _IN_LANES = (
     ),
     _with_lanes(
         "count against loan",
-        [stock(p=7), met_rivals("A", "p")],
+        [stock(p=7), meet_rivals("A", "p")],
         [buys("a", p=1), counts("count", 1), buys("c", p=8)],
         jumps=(4.0,),
         switches=3,
@@ -883,7 +883,7 @@ _IN_LANES = (
     ),
     _with_lanes(
         "count against lane",
-        [stock(p=7), lent("A", p=1)],
+        [stock(p=7), lend("A", p=1)],
         [buys("a", p=1), counts("count", -1), buys("c", p=3)],
         jumps=(4.0,),
         switches=3,
@@ -891,14 +891,14 @@ _IN_LANES = (
     ),
     _with_lanes(
         "lease on a row that is lent",
-        [stock(p=7), lent("A", p=1), _count_begun],
+        [stock(p=7), lend("A", p=1), _count_begun],
         # The depot has less than A wants, and no more is to be had.
         [buys("a", p=6), _nobody, _named("B", buys("b", p=1))],
         faults=(*_TORN, "clocks"),
     ),
     _with_lanes(
         "delist and relist against fill",
-        [stock(p=7), lent("A", p=1)],
+        [stock(p=7), lend("A", p=1)],
         [
             # More than the lane holds, so that the depot fills it.
             places(lambda world: order("a", p=world.units_in_lane(1, "p") + 1)),
@@ -909,7 +909,7 @@ _IN_LANES = (
     _with_lanes(
         "delist against delist and relist, lent again",
         # What B lists is lent again at once.
-        [stock(p=7), lent("idle", p=1), met_rivals("B", "p")],
+        [stock(p=7), lend("idle", p=1), meet_rivals("B", "p")],
         [
             asks("manage_products", {"action": "delist", "productId": "p", "createdAt": OPENED}),
             runs(_lists_again_and_sells),
@@ -919,13 +919,13 @@ _IN_LANES = (
     ),
     _with_lanes(
         "discontinue against lane",
-        [stock(p=7), lent("A", p=1)],
+        [stock(p=7), lend("A", p=1)],
         [buys("a", p=1), runs(_discontinues), buys("c", p=6)],
         switches=3,
     ),
     _with_lanes(
         "loss against lane",
-        [stock(p=7, low=1), lent("A", p=1)],
+        [stock(p=7, low=1), lend("A", p=1)],
         [
             buys("a", p=1),
             adjusts(receipt("loss", -2)),
@@ -935,7 +935,7 @@ _IN_LANES = (
     ),
     _with_lanes(
         "cancellation against recall",
-        [stock(p=5), lent("A", p=1)],
+        [stock(p=5), lend("A", p=1)],
         [buys("a", p=5), changes(command("cancel", "warmA")), buys("c", p=1)],
         switches=3,
     ),
@@ -949,8 +949,8 @@ _IN_LANES = (
     _with_lanes(
         "cancellation of a paid order against loan",
         [
-            *(stock(p=8, low=2), done("A", order("warm", p=1)), met_rivals("A", "p")),
-            done("B", command("confirm", "warm"), function="change_orders"),
+            *(stock(p=8, low=2), warm_up("A", order("warm", p=1)), meet_rivals("A", "p")),
+            warm_up("B", command("confirm", "warm"), function="change_orders"),
         ],
         [buys("a", p=1), changes(command("cancel", "warm")), changes(command("fulfil", "warm"))],
         switches=3,
@@ -958,9 +958,9 @@ _IN_LANES = (
     _with_lanes(
         "return against recall",
         [
-            *(stock(p=5), lent("A", p=1)),
-            done("B", command("confirm", "warmA"), function="change_orders"),
-            done("B", command("fulfil", "warmA"), function="change_orders"),
+            *(stock(p=5), lend("A", p=1)),
+            warm_up("B", command("confirm", "warmA"), function="change_orders"),
+            warm_up("B", command("fulfil", "warmA"), function="change_orders"),
         ],
         [buys("a", p=4), changes(comes_back("rt-1", 1, "warmA")), buys("c", p=1)],
         switches=3,

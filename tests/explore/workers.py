@@ -54,7 +54,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Done:
+class FinishedTask:
     """A task that has ended.
 
     Attributes:
@@ -80,13 +80,13 @@ def tasks_of(scenario: str, most: int | None = None) -> list[Task]:
     return [Task(scenario, kind, most=most) for kind in kinds]
 
 
-def run(tasks: Sequence[Task], processes: int) -> Iterator[Done]:
+def run(tasks: Sequence[Task], processes: int) -> Iterator[FinishedTask]:
     """Run tasks in parallel, and yield each when it ends."""
     with multiprocessing.get_context("fork").Pool(processes, _quiet) as pool:
         yield from pool.imap_unordered(_explore, tasks)
 
 
-def catch(names: Sequence[str], processes: int) -> Iterator[tuple[str, Done]]:
+def catch(names: Sequence[str], processes: int) -> Iterator[tuple[str, FinishedTask]]:
     """Explore mutants in parallel until each is caught, and yield each when it ends."""
     _preload()
     # One process per mutant, because an imported module keeps its mistake.
@@ -135,11 +135,11 @@ def _load(root: Path, name: str) -> ModuleType:
     return module
 
 
-def _explore(task: Task) -> Done:
+def _explore(task: Task) -> FinishedTask:
     try:
-        return Done(task, explore(task))
+        return FinishedTask(task, explore(task))
     except Exception:
-        return Done(task, error=traceback.format_exc())
+        return FinishedTask(task, error=traceback.format_exc())
 
 
 def explore(task: Task) -> Result:
@@ -168,7 +168,7 @@ def explore(task: Task) -> Result:
     return total
 
 
-def _catch(name: str) -> tuple[str, Done]:
+def _catch(name: str) -> tuple[str, FinishedTask]:
     mutant = next(mutant for mutant in mutants.MUTANTS if mutant.name == name)
     total, tasks = Result(), [task for each in mutant.scenarios for task in tasks_of(each)]
     tasks.sort(key=lambda task: (mutant.scenarios.index(task.scenario), task.kind != mutant.kind))
@@ -181,8 +181,8 @@ def _catch(name: str) -> tuple[str, Done]:
                 if total.failure is not None:
                     break
     except Exception:
-        return name, Done(tasks[0], total, traceback.format_exc())
-    return name, Done(task, total)
+        return name, FinishedTask(tasks[0], total, traceback.format_exc())
+    return name, FinishedTask(task, total)
 
 
 def replay(

@@ -161,7 +161,7 @@ class Call:
 
 
 @dataclass(slots=True)
-class Late:
+class LateRequest:
     """A request that its sender has given up, and that DynamoDB has still to receive.
 
     Attributes:
@@ -181,7 +181,7 @@ class Late:
 
 
 @dataclass(slots=True)
-class Torn:
+class TornRead:
     """A BatchGetItem of which one half was answered.
 
     Attributes:
@@ -196,7 +196,7 @@ class Torn:
 
 
 @dataclass(slots=True)
-class Parted:
+class PartedWrite:
     """A transaction of which one half is seen.
 
     Attributes:
@@ -245,8 +245,8 @@ class Process:
     batch: tuple[str, Queue, list[dict[str, Any]]] | None = None
     duplicated: bool = False
     clock: float = 0.0
-    torn: Torn | None = None
-    parted: Parted | None = None
+    torn: TornRead | None = None
+    parted: PartedWrite | None = None
 
     @property
     def is_over(self) -> bool:
@@ -347,7 +347,7 @@ class World:
         self.faults_left = faults
         self.faults_used = 0
         self.clocks = clocks or {}
-        self.late: list[Late] = []
+        self.late: list[LateRequest] = []
         self.applied: set[str] = set()
         self.clock = handlers.clock
         self.clock.seconds = 1_800_000_000.0
@@ -967,7 +967,7 @@ class World:
             return self._note(process, call, "reads old rows", self._read_old(call))
         if action == "late":
             self.clock.seconds += LOST_SECONDS
-            self.late.append(Late(process, call))
+            self.late.append(LateRequest(process, call))
             self._note(process, call, "is delayed, and its sender gives it up")
             return ReadTimeoutError(endpoint_url="simulated")
         outcome = self._apply(process, call)
@@ -993,7 +993,7 @@ class World:
         """Answer one half of a BatchGetItem. The other one is the next call of the process."""
         halves = [self._seen(*half) for half in _halves(call)]
         answers = self._apply(process, halves[first])
-        process.torn = Torn(call.reads, answers, len(self.history))
+        process.torn = TornRead(call.reads, answers, len(self.history))
         process.call = halves[1 - first]
         self._note(process, halves[first], "reads these first")
 
@@ -1004,7 +1004,7 @@ class World:
         written = sorted(p for p, item in self._items(before).items() if item != before[p])
         middle = (len(written) + 1) // 2
         unseen = written[:middle] if first else written[middle:]
-        process.parted = Parted({place: before[place] for place in unseen}, outcome, since)
+        process.parted = PartedWrite({place: before[place] for place in unseen}, outcome, since)
         process.call = replace(call, reads=frozenset(), writes=frozenset(unseen))
         self._note(process, call, f"{_short(outcome)}, but {unseen} is not seen yet")
 
@@ -1086,7 +1086,7 @@ class World:
         finally:
             self._put_back(now)
 
-    def _parted(self) -> list[Parted]:
+    def _parted(self) -> list[PartedWrite]:
         return [p.parted for p in self.processes.values() if p.parted is not None]
 
     def _reasons(self, call: Call, unseen: Mapping[Place, Any]) -> list[dict[str, Any]]:

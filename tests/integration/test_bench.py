@@ -8,7 +8,7 @@ from rich.console import Console
 
 from bench import __main__ as command
 from bench import embedded, studies
-from bench.cells import Kept, choose
+from bench.cells import ResultFile, choose
 
 NEEDED = [
     name
@@ -27,7 +27,7 @@ def run(embedded_aws, monkeypatch, tmp_path):
         """Measure cells and report them. Returns whether any failed, whether all is right, and what is printed."""
         printed = io.StringIO()
         console = Console(file=printed, width=150)
-        kept = Kept(tmp_path / "bench.jsonl")
+        kept = ResultFile(tmp_path / "bench.jsonl")
         failed = command.measure(cells, kept, console)
         right = command.report(cells, kept, console)
         return failed, right, printed.getvalue()

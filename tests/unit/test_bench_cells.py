@@ -9,7 +9,7 @@ from rich.console import Console
 from bench import __main__ as command
 from bench import cells as bench_cells
 from bench import contenders, studies, workloads
-from bench.cells import Cell, Kept, Study, choose
+from bench.cells import Cell, ResultFile, Study, choose
 from bench.studies import scenes
 from bench.studies.contenders import SIZES
 from operations.errors import UserError
@@ -92,7 +92,7 @@ CELLS = [Cell.of("thing", number=number) for number in range(4)]
 
 def measured(path):
     printed = io.StringIO()
-    failed = command.measure(CELLS, Kept(path), Console(file=printed, width=200))
+    failed = command.measure(CELLS, ResultFile(path), Console(file=printed, width=200))
     return failed, printed.getvalue()
 
 
@@ -101,14 +101,14 @@ def test_what_a_run_measured_is_there_when_it_is_interrupted_and_the_next_goes_o
     thing.faults[2] = KeyboardInterrupt()
     console = Console(file=io.StringIO(), width=200)
     with pytest.raises(command.typer.Exit):
-        command.measure(CELLS, Kept(path), console)
+        command.measure(CELLS, ResultFile(path), console)
     assert "2 of 4 cells are kept: the same command goes on" in console.file.getvalue()
     thing.faults.clear()
     failed, printed = measured(path)
     assert not failed
     assert "2 of 4 cells have results with this code. --anew" in printed
     assert thing.measured == [0, 1, 2, 3]
-    result = Kept(path).get(CELLS[3])
+    result = ResultFile(path).get(CELLS[3])
     assert result["half"] == 1.5
     assert math.isnan(result["nothing"])
     assert result["each"][1]["most"] == math.inf
@@ -134,17 +134,17 @@ def test_a_line_that_a_killed_run_left_torn_is_measured_again(thing, tmp_path):
     path.write_bytes(path.read_bytes()[:-5])
     measured(path)
     assert thing.measured == [0, 1, 2, 3, 3]
-    assert all(Kept(path).get(cell) for cell in CELLS)
+    assert all(ResultFile(path).get(cell) for cell in CELLS)
 
 
 def test_anew_forgets_and_other_code_does_not_count(thing, tmp_path, monkeypatch):
     path = tmp_path / "bench.jsonl"
     measured(path)
-    Kept(path).forget(CELLS[:1])
+    ResultFile(path).forget(CELLS[:1])
     measured(path)
     assert thing.measured == [0, 1, 2, 3, 0]
     monkeypatch.setattr(bench_cells, "_digest", lambda: "other")
-    assert Kept(path).get(CELLS[0]) is None
+    assert ResultFile(path).get(CELLS[0]) is None
 
 
 def test_the_scenes_of_two_checkouts_are_compared_where_both_have_them(tmp_path):
@@ -153,7 +153,7 @@ def test_the_scenes_of_two_checkouts_are_compared_where_both_have_them(tmp_path)
     for path, rate, lanes in zip(paths, (2.0, 3.0), (0, 5), strict=True):
         for scene in ("standard hot 1", path.stem):
             cell = Cell.of("scenes", scene=scene, lanes=lanes, seed=0)
-            Kept(path).add(cell, figures | {"rate": rate, "clean": True})
+            ResultFile(path).add(cell, figures | {"rate": rate, "clean": True})
     console = Console(file=io.StringIO(), width=150)
     scenes.compare(*paths, console)
     (shown,) = (line for line in console.file.getvalue().splitlines() if "2.00" in line)

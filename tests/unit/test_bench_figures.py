@@ -8,7 +8,7 @@ import pytest
 
 from bench import figures, goals
 from bench.capacity import Exchange
-from bench.figures import Audit, Observed, Tally, Trial
+from bench.figures import Audit, Observations, Tally, Trial
 from bench.studies.overhead import Overhead
 from bench.workloads import Workload, hot_product, sqs_event
 from inventory_orders.domain.allotments import Page, PageEntry, PageKey
@@ -63,7 +63,7 @@ def observed(count=None, **more):
         "deliveries": 3,
         "invocations": [1.0, 1.0],
     }
-    return Observed(**(values | more))
+    return Observations(**(values | more))
 
 
 CLEAN = Audit(placed=2, rejected=0, oversold=0, applied_twice=0, lost=0)
@@ -106,7 +106,7 @@ def test_an_order_without_an_answer_is_given_up_or_unfinished():
 
 
 def test_figures_per_order_are_nan_without_placed_orders():
-    cell = reduce(Observed(Tally("P", "O"), began=0.0), Audit(0, 0, 0, 0, 0))
+    cell = reduce(Observations(Tally("P", "O"), began=0.0), Audit(0, 0, 0, 0, 0))
     assert math.isnan(cell.requests)
     assert math.isnan(cell.orders_per_second)
 

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from bench import studies
-from bench.cells import Kept, choose
+from bench.cells import ResultFile, choose
 from bench.simulator import engine
 from bench.simulator.callers import Callers
 from bench.simulator.holds import Holds
@@ -379,7 +379,7 @@ class TestHandlers:
 def test_scenes_measure_their_cells_and_show_them(tmp_path):
     scenes = "FIFO hot 8,cold sell-out 4,an order a minute,recalls to count 8"
     given = {"scene": scenes.split(","), "scale": ["0.02"]}
-    study, kept = studies.study("scenes"), Kept(tmp_path / "bench.jsonl")
+    study, kept = studies.study("scenes"), ResultFile(tmp_path / "bench.jsonl")
     cells = choose("scenes", study, "short", given)
     for cell in cells:
         kept.add(cell, study.measure(**cell.values))
