@@ -12,7 +12,6 @@ from inventory_orders.holds import ending as holds
 from inventory_orders.holds.ending import AHEAD_SECONDS
 from inventory_orders.invocation import runtime
 from inventory_orders.lanes.idle import RepairNeededError
-from inventory_orders.retry import EARLY_DELIVERIES
 from inventory_orders.store import lists, record_rows
 from inventory_orders.store.record_rows import record_row
 from inventory_orders.store.rows import encode
@@ -331,28 +330,6 @@ def test_who_pays_before_the_hold_expires_keeps_the_units_though_it_was_sent(sho
     deliver(shop, "Expiry")
     assert statuses(shop) == {"paid": "CONFIRMED", "late": "CONFIRMED", "unpaid": "EXPIRED"}
     assert shop.stock("tea") == 98
-
-
-def test_no_hold_expires_while_many_payments_are_hidden_as_copies_for_later(shop, monkeypatch):
-    """Looked at for the last time before they are sent again, they are acknowledged, and hidden for up to 15 minutes."""
-    monkeypatch.setattr(shop.handler("change_orders"), "_MAX_WAITING", 5)
-    shop.list("tea", 100)
-    shop.invoke("place_orders", order_body("o-1", {"tea": 1}) | {"holdSeconds": 60})
-    pay(shop, *(f"not-here-yet-{number}" for number in range(6)))
-    for message in shop.queues["OrderCommand"].messages:
-        message.receive_count = EARLY_DELIVERIES - 1
-    shop.deliver("OrderCommand")
-    assert {message.receive_count for message in shop.queues["OrderCommand"].messages} == {0}, (
-        "copies"
-    )
-    sweep(shop)
-    shop.clock.sleep(65 + GRACE_SECONDS)
-    shop.deliver("Expiry")
-    assert shop.status("o-1") == "PENDING"
-    shop.queues["OrderCommand"].messages.clear()
-    shop.clock.sleep(60)
-    deliver(shop, "Expiry")
-    assert shop.status("o-1") == "EXPIRED"
 
 
 @pytest.mark.aws(
