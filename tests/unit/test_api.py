@@ -17,10 +17,7 @@ from inventory_orders.api.products import availability
 from inventory_orders.api.requests import (
     ProblemError,
     encode_cursor,
-    malformed,
     place_after,
-    retry_later,
-    unknown_order,
 )
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.allotments import PageKey
@@ -631,12 +628,6 @@ def test_a_placed_order_is_answered_as_it_is_stored_and_not_read_for_that(api, m
     assert said.headers["ETag"] == stored.headers["ETag"]
 
 
-def test_the_same_order_again_is_answered_with_200_and_taken_once(api):
-    assert place(api).status == 201
-    again = place(api)
-    assert (again.status, again.document["status"], api.shop.stock(TEA)) == (200, "PENDING", 58)
-
-
 def test_a_rejection_is_an_answer_and_stays_one(api):
     for _ in range(2):
         said = place(api, quantity=61)
@@ -846,12 +837,6 @@ def test_who_has_the_order_as_it_stands_gets_no_copy_of_it(api):
         assert (said.status, said.headers["ETag"]) == (200, '"2"')
 
 
-def test_what_can_be_no_order_id_is_refused_or_leads_nowhere(api):
-    for order_id in ("o 1", "x" * 129, "o';--", "o-1\n", "%00", "ö", "$where", "#"):
-        assert api("GET", f"/orders/{order_id}").status in (400, 404)
-        assert api("POST", f"/orders/{order_id}/cancel").status in (400, 404)
-
-
 @pytest.mark.aws(
     "API Gateway decodes the parameters of a request once before it calls the function. The pages do not say that it looks "
     "for the route in the decoded path, so ids that another decoding or an end at `?` would change are refused.",
@@ -885,23 +870,12 @@ def test_no_request_acts_on_another_id_than_its_path_names(api, sent):
     assert api.state() == before
 
 
-def test_an_order_that_cannot_be_read_is_an_error_of_the_service(api):
-    api.shop.edit(Table.ORDERS, "o-1", userId={"S": "u-7"}, items={"S": "?"})
-    assert api("GET", "/orders/o-1").status == 500
-
-
 def test_orders_are_listed_page_by_page_with_the_newest_first(api):
     for number in range(5):
         place(api, f"o-{number}", 1)
     place(api, "o-other", 1, user="u-8")
-    pages, query = [], {"userId": "u-7", "limit": "2"}
-    while True:
-        page = api("GET", "/orders", query=query).document
-        pages.append([order["orderId"] for order in page["orders"]])
-        if "next" not in page:
-            break
-        query |= {"cursor": page["next"]}
-    assert pages == [["o-4", "o-3"], ["o-2", "o-1"], ["o-0"]]
+    found = ids_of(pages(api, "/orders", userId="u-7", limit="2"))
+    assert found == [["o-4", "o-3"], ["o-2", "o-1"], ["o-0"]]
     page = api("GET", "/orders", query={"userId": "u-7", "limit": "5"}).document
     assert "next" not in page, "nothing comes after the last one"
     listed = api("GET", "/orders", query={"userId": "u-7"}).document["orders"]
@@ -935,47 +909,38 @@ def test_an_order_that_cannot_be_read_does_not_hide_the_others_of_a_list(api, br
     page = api("GET", "/orders", query={"userId": "u-7"}).document
     assert [order["orderId"] for order in page["orders"]] == ["o-2"]
     assert page["unreadable"] == ["o-1"]
-
-
-def to_ship(api, limit):
-    query = {"status": "CONFIRMED", "limit": str(limit)}
-    while True:
-        page = api("GET", "/orders", query=query).document
-        yield [order["orderId"] for order in page["orders"]]
-        if "next" not in page:
-            break
-        query |= {"cursor": page["next"]}
+    assert api("GET", "/orders/o-1").status == 500
 
 
 def test_the_orders_to_ship_come_page_by_page_with_the_oldest_confirmation_first(api):
-    numbers = random.Random(1).sample(range(30), 30)
+    numbers = random.Random(1).sample(range(15), 15)
     for number in numbers:
         place(api, f"o-{number}", 1)
-    for number in numbers[:25]:
+    for number in numbers[:12]:
         api("POST", f"/orders/o-{number}/confirm")
-    expected = [f"o-{number}" for number in numbers[:25]]
-    for limit in (1, 4, 25, 100):
-        pages = list(to_ship(api, limit))
-        assert [order for page in pages for order in page] == expected
-        assert all(len(page) == limit for page in pages[:-1])
+    expected = [f"o-{number}" for number in numbers[:12]]
+    for limit in (1, 5, 12, 100):
+        found = to_ship(api, limit)
+        assert [order for page in found for order in page] == expected
+        assert all(len(page) == limit for page in found[:-1])
     first = api("GET", "/orders", query={"status": "CONFIRMED"}).document["orders"][0]
     assert first["items"] == [{"productId": TEA, "quantity": 1}]
     api("POST", f"/orders/{expected[0]}/fulfil")
     api("POST", f"/orders/{expected[1]}/cancel")
-    assert list(to_ship(api, 100)) == [expected[2:]]
+    assert to_ship(api, 100) == [expected[2:]]
     ours = api("GET", "/orders", query={"userId": "u-7", "status": "CONFIRMED", "limit": "100"})
     assert {order["orderId"] for order in ours.document["orders"]} == set(expected[2:])
 
 
 def test_orders_that_were_confirmed_at_one_moment_are_all_on_some_page(api):
-    for number in range(40):
+    for number in range(20):
         place(api, f"o-{number}", 1)
         api("POST", f"/orders/o-{number}/confirm")
-    for number in range(40):
         at = {"S": "2026-01-01T00:00:00.000000+00:00"}
         api.shop.edit(Table.ORDERS, f"o-{number}", confirmedAt=at, fulfilShard={"S": "03"})
-    found = [order for page in to_ship(api, 3) for order in page]
-    assert found == sorted(f"o-{number}" for number in range(40))
+    assert [order for page in to_ship(api, 3) for order in page] == sorted(
+        f"o-{number}" for number in range(20)
+    )
 
 
 def test_an_order_the_index_still_shows_after_it_was_fulfilled_is_not_to_ship(api):
@@ -983,7 +948,7 @@ def test_an_order_the_index_still_shows_after_it_was_fulfilled_is_not_to_ship(ap
     api("POST", "/orders/o-1/confirm")
     api("POST", "/orders/o-1/fulfil")
     api.shop.edit(Table.ORDERS, "o-1", fulfilShard={"S": "03"})
-    assert list(to_ship(api, 100)) == [[]]
+    assert to_ship(api, 100) == [[]]
 
 
 @pytest.mark.parametrize("seconds", [1, 60])
@@ -1140,31 +1105,12 @@ def test_a_cancelled_order_gives_its_stock_back(api):
     assert api("POST", "/orders/o-1/fulfil").code == (409, "ORDER_CANCELLED")
 
 
-def test_what_is_not_there_cannot_be_taken_further(api):
-    for action in ("confirm", "fulfil", "cancel"):
-        assert api("POST", f"/orders/o-1/{action}").code == (404, "UNKNOWN_ORDER")
-    back = {"stepId": "rt-1", "items": [{"productId": TEA, "quantity": 1}], "restock": True}
-    assert api("POST", "/orders/o-1/returns", back).code == (404, "UNKNOWN_ORDER")
-
-
 def test_a_command_without_a_body_takes_none(api):
     place(api)
     for body in ({"why": "x"}, [], "null", "1"):
         assert api("POST", "/orders/o-1/confirm", body).code == (400, "SCHEMA_VIOLATION")
     assert api("POST", "/orders/o-1/confirm", "{").code == (400, "INVALID_JSON")
     assert api("GET", "/orders/o-1").document["status"] == "PENDING"
-
-
-def test_a_return_says_what_comes_back_and_nothing_else(api):
-    for body, field in (
-        ([], None),
-        ({"stepId": "rt-1"}, "items"),
-        (BACK | {"orderId": "o-2"}, "orderId"),
-        (BACK | {"action": "confirm"}, "action"),
-    ):
-        said = api("POST", "/orders/o-1/returns", body)
-        assert said.code == (400, "SCHEMA_VIOLATION")
-        assert said.document.get("field") == field
 
 
 def test_an_order_of_what_is_being_counted_cannot_be_cancelled_yet(api):
@@ -1213,15 +1159,10 @@ def test_units_in_lanes_are_among_those_that_are_shown(api):
 
 
 def test_all_stock_is_listed_page_by_page(api):
-    found, query = [], {"limit": "7"}
-    while True:
-        page = api("GET", "/stock", query=query).document
-        assert len(page["products"]) <= 7
-        found += [product["productId"] for product in page["products"]]
-        if "next" not in page:
-            break
-        query |= {"cursor": page["next"]}
-    assert len(found) == len(set(found)) == len(catalogue())
+    listed = [page["products"] for page in pages(api, "/stock", limit="7")]
+    assert max(map(len, listed)) <= 7
+    found = [product["productId"] for page in listed for product in page]
+    assert sorted(found) == sorted(product.product_id for product in catalogue())
     api("PATCH", f"/products/{TEA}", {"lowStockThreshold": 60})
     low = api("GET", "/stock", query={"status": "LOW_STOCK", "limit": "100"}).document
     assert [product["productId"] for product in low["products"]] == [TEA]
@@ -1298,6 +1239,15 @@ def test_the_history_of_a_product_adds_up_to_its_stock(api, monkeypatch):
     assert sorted(map(str, seen)) == sorted(map(str, whole["entries"]))
 
 
+def ids_of(found):
+    """The orders of each page."""
+    return [[order["orderId"] for order in page["orders"]] for page in found]
+
+
+def to_ship(api, limit):
+    return ids_of(pages(api, "/orders", status="CONFIRMED", limit=str(limit)))
+
+
 def pages(api, path, **query):
     """All pages of a list."""
     found = [api("GET", path, query=query).document]
@@ -1341,17 +1291,13 @@ def test_a_limit_that_the_backorders_exceed_and_an_older_price_are_refused(api):
 
 
 def test_customers_do_nothing_that_operators_do(customers):
-    for method, path, body in OPERATORS_REQUESTS:
+    commands = [("POST", f"/orders/o-1/{name}", body) for name, body in COMMANDS.items()]
+    for method, path, body in (*OPERATORS_REQUESTS, *commands):
         said = customers(method, path, body, query=QUERIES.get(method), claims={"sub": "u-7"})
         assert said.code == (403, "OPERATORS_ONLY")
     of_product = (f"/products/{TEA}/adjustments", f"/products/{TEA}/history")
     for path in ("/stock", f"/stock/{TEA}", *of_product):
         assert customers("GET", path, claims={"sub": "u-7"}).code == (403, "OPERATORS_ONLY")
-
-
-def test_an_unknown_product_is_not_found(api):
-    assert api("GET", "/products/no-such-tea").code == (404, "UNKNOWN_PRODUCT")
-    assert api("GET", "/products/" + "x" * 65).code == (400, "SCHEMA_VIOLATION")
 
 
 def test_a_hundred_products_are_read_in_one_request(api, monkeypatch):
@@ -1475,33 +1421,12 @@ def test_customers_learn_from_a_rejection_how_much_there_is_only_if_they_may(
     assert all(tells({"sub": "u-7"}))
 
 
-def test_only_operators_take_an_order_further(customers):
-    for action in ("confirm", "fulfil", "cancel", "returns"):
-        path = f"/orders/o-1/{action}"
-        assert customers("POST", path, claims={"sub": "u-7"}).code == (403, "OPERATORS_ONLY")
-        assert customers("POST", path, {}, claims=OPERATOR).status in (400, 404)
-
-
-def test_operators_with_a_token_may_do_all(customers):
-    wait = JSON | {"prefer": "wait=5"}
-    assert customers("POST", "/orders", ORDER, wait, claims=OPERATOR).status == 201
-    assert customers("GET", "/orders/o-1", claims=OPERATOR).status == 200
-    assert customers("GET", "/orders", query={"userId": "u-7"}, claims=OPERATOR).status == 200
-    assert customers("POST", "/orders/o-1/confirm", claims=OPERATOR).status == 200
-
-
 def test_a_token_without_a_subject_opens_nothing(customers):
     for claims in ({}, {"sub": ""}, {"sub": 7}):
         for path in ("/orders", "/orders/o-1", f"/products/{TEA}"):
             assert customers("GET", path, claims=claims).code == (403, "NO_SUBJECT")
-
-
-def test_a_request_without_what_the_authorizer_says_opens_nothing(customers):
-    said = customers(
-        "GET",
-        "/orders/o-1",
-        requestContext={"http": {"method": "GET", "path": "/"}, "stage": "$default"},
-    )
+    without_authorizer = {"http": {"method": "GET", "path": "/"}, "stage": "$default"}
+    said = customers("GET", "/orders/o-1", requestContext=without_authorizer)
     assert said.code == (403, "NO_SUBJECT")
 
 
@@ -1607,37 +1532,3 @@ def test_logs_hold_nothing_of_the_body(api, capsys, monkeypatch):
     assert "SCHEMA_VIOLATION" in logged
     assert "secret" not in logged
     assert "u-7" not in logged
-
-
-def test_random_requests_are_all_answered(api):
-    """Whatever is sent, the answer is a document with a status that the API knows."""
-    random_ = random.Random(18)
-    paths = ["/orders", "/orders/{}", "/orders/{}/returns", "/orders/{}/confirm", "/products/{}"]
-    texts = ["o-1", "", "é", "\x00", "../x", "{}", "a" * 200, "'", "%2e", "[]", "null", "1e999"]
-    names = ["userId", "cursor", "limit", "ids", "x", "__proto__"]
-    counts = {}
-    for _ in range(1_000):
-        text = lambda: "".join(random_.choices(texts, k=random_.randrange(3)))  # noqa: E731
-        said = api(
-            random_.choice(["GET", "POST", "PUT"]),
-            random_.choice(paths).format(text()),
-            text() or json.dumps({name: text() for name in random_.sample(names, 2)}),
-            {
-                "content-type": random_.choice(["application/json", text()]),
-                "prefer": text(),
-                "if-none-match": text(),
-            },
-            query={random_.choice(names): text()},
-        )
-        counts[said.status] = counts.get(said.status, 0) + 1
-    assert counts.keys() <= {200, 304, 400, 404, 409, 413, 415}, counts
-
-
-def test_every_problem_has_a_code_that_machines_can_read():
-    for error in (
-        malformed("x"),
-        retry_later("CONTENTION", "x", 2.3),
-        unknown_order("o-1"),
-    ):
-        assert error.document["code"].isupper()
-    assert retry_later("CONTENTION", "x", 2.3).answer.headers == {"Retry-After": "3"}
