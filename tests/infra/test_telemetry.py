@@ -13,7 +13,7 @@ from tests.support.telemetry import new_telemetry
 def test_only_the_metrics_that_the_stack_names_are_emitted(monkeypatch, capsys):
     unknown = rejected(Rejection(RejectionReason.UNKNOWN_PRODUCT, "p"))
     report = CommitReport((unknown,), CommitStats([True], retries=[1], exhausted=[False]), None)
-    batch = SimpleNamespace(results=(), queue_errors=(), age=3.0)
+    batch = SimpleNamespace(ends={}, outcomes={}, contents={}, queue_errors=(), age=3.0)
 
     def emitted():
         process = new_telemetry()
