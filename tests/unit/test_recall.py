@@ -219,7 +219,7 @@ def test_what_is_reclaimed_is_in_the_row_alone(lanes):
     lanes.list_and_lend()
     recalled = lanes.recall("p", reclaims=True)
     assert lanes.tables.calls == ["BatchGetItem", "TransactWriteItems"]
-    assert (recalled.still_lent, lanes.in_lanes()) == ({}, {})
+    assert (recalled.lent, lanes.in_lanes()) == ({}, {})
     assert (lanes.row().stock_count, lanes.row().lent_to) == (100, frozenset())
 
 
@@ -294,7 +294,7 @@ def test_more_products_than_a_transaction_holds_are_reclaimed_in_several(lanes, 
     written = lanes.requests("TransactWriteItems")
     recalled = lanes.recall(*ids, reclaims=True, lanes=[1])
     assert [len(request["TransactItems"]) for request in written] == [10, 5]
-    assert recalled.still_lent == {}
+    assert recalled.lent == {}
     assert {lanes.row(product_id).stock_count for product_id in ids} == {10}
 
 
@@ -315,7 +315,7 @@ def test_rows_too_large_for_one_transaction_are_reclaimed_in_several(lanes):
     for product_id in ids:
         lanes.list_and_lend(product_id, lanes={1: 5})
         lanes.change("Products", product_id, others={"S": "x" * 390_000})
-    assert lanes.recall(*ids, reclaims=True, lanes=[1]).still_lent == {}
+    assert lanes.recall(*ids, reclaims=True, lanes=[1]).lent == {}
     assert {lanes.row(product_id).stock_count for product_id in ids} == {100}
 
 
@@ -331,7 +331,7 @@ def test_a_product_that_is_gone_or_leased_by_another_is_left_alone(lanes):
         lockVersion={"N": "2"},
     )
     recalled = lanes.recall("p", "t", "unknown", reclaims=True)
-    assert (recalled.rows["unknown"], set(recalled.still_lent), in_lanes(recalled)) == (
+    assert (recalled.rows["unknown"], set(recalled.lent), in_lanes(recalled)) == (
         None,
         {"t"},
         {"t"},
@@ -353,7 +353,7 @@ def test_a_corrupt_page_is_named_and_the_other_products_are_reclaimed(lanes, lan
     assert (lanes.in_lanes("t"), lanes.row("t").stock_count) == ({}, 100)
     lanes.change("Allotments", str(PageKey.of(lane, "p")), **sound)
     assert lanes.total() == 100
-    assert lanes.recall("p", reclaims=True).still_lent == {}
+    assert lanes.recall("p", reclaims=True).lent == {}
 
 
 def test_units_of_an_incarnation_that_is_gone_are_named_and_left_where_they_are(lanes):
@@ -380,7 +380,7 @@ def test_a_row_that_is_only_older_than_the_pages_is_read_again(lanes):
         "BatchGetItem", lambda _: lanes.tables.once("BatchGetItem", list_again) and None
     )
     recalled = lanes.recall("p", reclaims=True, lanes=())
-    assert recalled.still_lent == {}
+    assert recalled.lent == {}
     assert (lanes.row().stock_count, lanes.in_lanes()) == (50, {})
 
 
@@ -398,7 +398,7 @@ def test_a_row_that_lent_products_may_not_have_holds_up_no_other_and_can_reclaim
         lanes.recall("p", "r")
     assert raised.value.code == "CORRUPT_PRODUCT"
     assert (lanes.row("p").lent_to, lanes.row("r").lent_to) == (set(range(9)), {DEPOT})
-    assert lanes.recall("p", reclaims=True).still_lent == {}
+    assert lanes.recall("p", reclaims=True).lent == {}
     assert lanes.row().stock_count == 100
 
 
@@ -998,7 +998,7 @@ def test_nobody_lends_or_reclaims_what_is_about_to_be_counted(lanes):
         with pytest.raises(TransactionCancelledError):
             lanes.write(loan)
         recalled = lanes.recall("p", reclaims=True, lanes=())
-        refused.append(recalled.still_lent.keys())
+        refused.append(recalled.lent.keys())
 
     lanes.tables.once("BatchGetItem", rivals)
     lease = lanes.lease()
@@ -1035,7 +1035,7 @@ def test_a_count_that_died_while_it_recalled_leaves_a_lease_that_ends(lanes):
     lanes.tables.before = lambda *_: None
     assert lanes.row().lent_to == set(range(9))
     lanes.client.clock.sleep(31.0)
-    assert lanes.recall("p", reclaims=True).still_lent == {}
+    assert lanes.recall("p", reclaims=True).lent == {}
     assert lanes.row().stock_count == 100
 
 
@@ -1049,7 +1049,7 @@ def test_an_owner_whose_lease_is_over_gets_no_fence_back(lanes):
     reclaimed = reclaim(
         Depot(lanes.client), [lanes.row()], lanes.soon(), lanes.stats, Reclaim(owner)
     )
-    assert (owner, reclaimed.still_lent, lanes.row().stock_count) == (lease.owner, {}, 100)
+    assert (owner, reclaimed.lent, lanes.row().stock_count) == (lease.owner, {}, 100)
     assert lanes.row().lock_version != lanes.row().version
     assert reclaimed.rows["p"].lock_version != reclaimed.rows["p"].version
 

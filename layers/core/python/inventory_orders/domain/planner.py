@@ -195,7 +195,7 @@ class Draft:
 def plan(
     changes: Sequence[Change],
     supply: Supply,
-    blocked: Collection[str] = (),
+    blocked: Collection[object] = (),
     limits: Limits = Limits(),
 ) -> Plan:
     """Decide each change and pack the decisions into transactions.

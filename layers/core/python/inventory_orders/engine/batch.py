@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
+from typing import TypeVar
 
 from inventory_orders.clock import Deadline
+from inventory_orders.domain.allotments import Page, PageKey
 from inventory_orders.domain.change import Change, IdempotencyMatch
 from inventory_orders.domain.planner import Decision, Limits, Supply
 from inventory_orders.domain.product import Product
@@ -32,6 +35,8 @@ from inventory_orders.errors import (
 )
 from inventory_orders.sequences import followers
 from inventory_orders.store.dynamodb import READ_LIMIT, Snapshot
+
+K = TypeVar("K", str, PageKey, str | PageKey)
 
 _REPAIR = "it fails a condition on what was read from it; repair the item"
 
@@ -59,6 +64,49 @@ def split_into_turns(changes: Iterable[Change]) -> list[list[int]]:
 
 def _products_of(change: Change) -> tuple[str, ...]:
     return tuple(change.product_ids)
+
+
+@dataclass(slots=True)
+class Known:
+    """What is known of rows and pages as they are stored.
+
+    Attributes:
+        rows: Products by id; None where there is none.
+        pages: Pages by key.
+        unreadable: What is wrong, by key, with items that break their tables' contracts.
+    """
+
+    rows: dict[str, Product | None] = field(default_factory=dict)
+    pages: dict[PageKey, Page] = field(default_factory=dict)
+    unreadable: dict[str | PageKey, CorruptItemError] = field(default_factory=dict)
+
+    def learn(self, key: str | PageKey, found: object) -> None:
+        """Keep an item as it is stored. What is not an item of its kind is forgotten."""
+        self.forget(key)
+        self.unreadable.pop(key, None)
+        if isinstance(found, CorruptItemError):
+            self.unreadable[key] = found
+        elif isinstance(key, PageKey) and isinstance(found, Page):
+            self.pages[key] = found
+        elif isinstance(key, str) and (found is None or isinstance(found, Product)):
+            self.rows[key] = found
+
+    def forget(self, key: str | PageKey) -> None:
+        """Forget an item, so that it is read again."""
+        if isinstance(key, PageKey):
+            self.pages.pop(key, None)
+        else:
+            self.rows.pop(key, None)
+
+    def unknown(self, keys: Iterable[K]) -> list[K]:
+        """The keys of items of which nothing is known, each once."""
+        known = {*self.rows, *self.pages, *self.unreadable}
+        return [key for key in dict.fromkeys(keys) if key not in known]
+
+    @property
+    def lent(self) -> dict[str, Product]:
+        """The products of which lanes or the depot may hold units, by id."""
+        return {p: row for p, row in self.rows.items() if row is not None and row.lent_to}
 
 
 class PendingChanges:
@@ -209,10 +257,10 @@ class Batch:
         deadline: As given.
         age: As given.
         stats: What it took. All that sends requests adds to it.
-        rows: Products by id; None where there is none. Written by `learn_row`, `forget` and `take_from_cache`.
+        known: What is known of products. Written by `learn_row`, `forget`, `take_from_cache` and by sources.
+        rows: Its rows.
         from_cache: Those of them that are known from the cache alone. Written by the same.
-        unreadable: What is wrong, by id, with products that break the table's contract. Written by `learn_row`
-            and by sources.
+        unreadable: Its unreadable items.
         limits: As given. The loop lowers them to find a change that DynamoDB will not accept.
         losses: Rounds that came to nothing. Written by the loop.
         throttled: Products whose rows are throttled. Written by the loop and by sources, cleared by the loop.
@@ -232,8 +280,9 @@ class Batch:
         self.deadline = deadline
         self.age = age
         self.stats = CommitStats()
-        self.rows: dict[str, Product | None] = {}
-        self.unreadable: dict[str, CorruptItemError] = {}
+        self.known = Known()
+        self.rows = self.known.rows
+        self.unreadable = self.known.unreadable
         self.limits = limits
         self.losses = 0
         self.throttled: set[str] = set()
@@ -268,9 +317,7 @@ class Batch:
 
     def read_unknown(self, product_ids: Iterable[str]) -> None:
         """Read products that are not known yet. The first read includes the records, as a hint which changes are replays."""
-        known = self.rows.keys() | self.unreadable.keys()
-        unknown = [product_id for product_id in product_ids if product_id not in known]
-        if unknown:
+        if unknown := self.known.unknown(product_ids):
             # Of a change that took the place of another the record is known.
             first = [c for c in self.pending if c is self.pending.by_key[c.record_key]]
             hints = [] if self.has_read_records else [change.record_key for change in first]
@@ -364,12 +411,8 @@ class Batch:
 
     def learn_row(self, product_id: str, found: Product | CorruptItemError | None) -> None:
         """Take over a product as it is stored: the next plan starts from it."""
-        self.forget(product_id)
-        self.unreadable.pop(product_id, None)
-        if isinstance(found, CorruptItemError):
-            self.unreadable[product_id] = found
-        else:
-            self.rows[product_id] = found
+        self.from_cache.discard(product_id)
+        self.known.learn(product_id, found)
 
     def learn_record(self, key: RecordKey, record: Record | CorruptItemError | None) -> bool:
         """Take over a record that a rival wrote. Returns whether its change, or one that takes its place, is planned again.
@@ -384,10 +427,10 @@ class Batch:
 
     def forget(self, product_id: str) -> None:
         """Forget a product that a rival is writing: the next plan reads it again."""
-        self.rows.pop(product_id, None)
+        self.known.forget(product_id)
         self.from_cache.discard(product_id)
 
-    def blocked(self, found: Supply) -> set[str]:
+    def blocked(self, found: Supply) -> set[object]:
         """Products that cannot be sold now: leased, throttled, unreadable or unknown."""
         unknown = set(self.pending.product_ids) - found.allocation.rows.keys()
         out_of_reach = (self.leased | unknown) - found.sources.keys()

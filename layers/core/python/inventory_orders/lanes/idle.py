@@ -197,7 +197,7 @@ class _IdleReturn:
             except CorruptItemError as error:
                 self.problems.append(str(error))
                 return
-            self.report.products += len(done.rows.keys() - done.still_lent)
+            self.report.products += len(done.rows.keys() - done.lent)
             found = done.pages.get(page.key, found)
 
     def _known(self, page: Page, rows: ProductsById) -> list[Product]:

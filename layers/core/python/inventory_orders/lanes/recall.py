@@ -9,13 +9,14 @@ their owners are at work and come in line at the depot by themselves.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.allocation import Allocation, Update
-from inventory_orders.domain.allotments import DEPOT, LaneLease, Page, PageKey
+from inventory_orders.domain.allotments import DEPOT, LaneLease, PageKey
 from inventory_orders.domain.planner import Limits, Transaction
 from inventory_orders.domain.product import Product
+from inventory_orders.engine.batch import Known
 from inventory_orders.engine.retrying_client import CommitStats, read_all
 from inventory_orders.errors import CorruptItemError, ThrottledError
 from inventory_orders.lanes.depot import Depot
@@ -26,7 +27,6 @@ from inventory_orders.store.cancellations import (
     Meaning,
     TransactionCancelledError,
 )
-from inventory_orders.store.rows import Key
 
 _ATTEMPTS = 4
 
@@ -34,24 +34,6 @@ _TOO_LOW = "product {0.product_id} is in lanes, with a row that is {0.status.val
 
 # Lanes in one transaction, so that there is room for the rows of several products.
 _LANES_TOGETHER = 90
-
-
-@dataclass(slots=True)
-class Recalled:
-    """Rows and pages as a recall left them.
-
-    Attributes:
-        rows: By id, each product as it is stored now; None if there is none.
-        pages: The pages that were read or written, as they are stored now.
-    """
-
-    rows: dict[str, Product | None] = field(default_factory=dict)
-    pages: dict[PageKey, Page] = field(default_factory=dict)
-
-    @property
-    def still_lent(self) -> dict[str, Product]:
-        """The products of which lanes or the depot may still hold units, by id."""
-        return {p: row for p, row in self.rows.items() if row is not None and row.lent_to}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +57,7 @@ def recall(
     stats: CommitStats,
     lanes: Collection[int],
     to_row: Reclaim | None = None,
-) -> Recalled:
+) -> Known:
     """Move what lanes hold of products to the depot, or on to their rows.
 
     Leaves alone products that are gone, throttled, or under another's live lease.
@@ -102,7 +84,7 @@ def reclaim(
     deadline: Deadline,
     stats: CommitStats,
     to_row: Reclaim = Reclaim(),
-) -> Recalled:
+) -> Known:
     """Move all units of products to their rows.
 
     Leaves alone products without `lent_to`, and those under another's longer lease.
@@ -119,7 +101,7 @@ def reclaim(
         ThrottledError: No time was left, or rivals were in the way of every attempt.
         StoreError: DynamoDB failed. It is not known what was done.
     """
-    done, client, visits = Recalled(), depot.client, 0
+    done, client, visits = Known(), depot.client, 0
     wanted = [product for product in products if product.lent_to]
     while wanted:
         depot.acquire(deadline, stats)
@@ -130,7 +112,7 @@ def reclaim(
             depot.release(deadline, stats)
         done.rows |= recalled.rows
         done.pages |= recalled.pages
-        wanted = [row for row in recalled.still_lent.values() if visit.is_free(row)]
+        wanted = [row for row in recalled.lent.values() if visit.is_free(row)]
         visits += 1
         if wanted and not client.pause(client.policy.backoff(visits), deadline):
             ids = ", ".join(sorted(row.product_id for row in wanted))
@@ -157,12 +139,11 @@ class _Recall:
         self._to_row = to_row
         self._ends_visit = ends_visit
         self._owner = to_row.owner if to_row is not None else ""
-        self._known = Recalled()
-        self._corrupt: dict[Key, CorruptItemError] = {}
+        self._known = Known()
         self._busy: set[int] = set()
         self._throttled: set[str] = set()
 
-    def run(self, product_ids: Sequence[str], lanes: Iterable[int]) -> Recalled:
+    def run(self, product_ids: Sequence[str], lanes: Iterable[int]) -> Known:
         """Recall products, in as many attempts as it takes, up to a limit. Reads pages of these lanes with their rows."""
         self._stats.note("Recalls", 1)
         hints = [PageKey.of(lane, p) for lane in {DEPOT, *lanes} for p in product_ids]
@@ -226,13 +207,13 @@ class _Recall:
         """
         pages = _pages_of([row])
         for place in (row.product_id, *pages):
-            if place in self._corrupt:
-                return self._corrupt[place]
+            if place in self._known.unreadable:
+                return self._known.unreadable[place]
         for key in pages:
             held = allocation.entry(key.lane, row.product_id)
             if held is not None and held.created_at != row.created_at:
-                self._forget(key)
-                self._forget(row.product_id)
+                self._known.forget(key)
+                self._known.forget(row.product_id)
                 return CorruptItemError(
                     f"page {key} holds {held.units} of the incarnation of {row.product_id} that was created at "
                     f"{held.created_at} and is gone; repair the item",
@@ -242,34 +223,16 @@ class _Recall:
 
     # ------------------------------------------------------------------ reading
 
-    def _read(self, keys: Iterable[Key]) -> None:
+    def _read(self, keys: Iterable[str | PageKey]) -> None:
         """Read what is not known yet."""
-        known = {*self._known.rows, *self._known.pages, *self._corrupt}
-        wanted = [key for key in dict.fromkeys(keys) if key not in known]
+        wanted = self._known.unknown(keys)
         if not wanted:
             return
         snapshot = read_all(self._client, wanted, self._deadline, self._stats)
-        for found in (snapshot.products, snapshot.unreadable, snapshot.pages):
-            for key, item in found.items():
-                self._note(key, item)
-
-    def _note(self, key: Key, found: object) -> None:
-        """Take over what is stored under a key."""
-        if isinstance(found, CorruptItemError):
-            self._corrupt[key] = found
-        if isinstance(found, Page):
-            self._known.pages[found.key] = found
-        elif isinstance(key, str) and (found is None or isinstance(found, Product)):
-            self._known.rows[key] = found
-        else:
-            self._forget(key)
-
-    def _forget(self, key: Key) -> None:
-        """Drop an item, so that the next attempt reads it again."""
-        if isinstance(key, PageKey):
-            self._known.pages.pop(key, None)
-        elif isinstance(key, str):
-            self._known.rows.pop(key, None)
+        for product_id, row in (*snapshot.products.items(), *snapshot.unreadable.items()):
+            self._known.learn(product_id, row)
+        for key, page in snapshot.pages.items():
+            self._known.learn(key, page)
 
     # ------------------------------------------------------------------ writing
 
@@ -329,9 +292,9 @@ class _Recall:
                 self._client.pause(self._client.policy.backoff(1), self._deadline)
                 return
             for update in transaction.updates:
-                self._note(update.after.product_id, update.after)
+                self._known.learn(update.after.product_id, update.after)
             for page in transaction.pages:
-                self._note(page.after.key, page.after)
+                self._known.learn(page.after.key, page.after)
             if release is not None:
                 self._depot.lease = None
 
@@ -369,14 +332,14 @@ class _Recall:
     def _learn_reason(self, reason: CancellationReason, place: object) -> None:
         """Take over what came back with one action, for the row, the page or the lane that it was to write."""
         if reason.meaning is Meaning.INVALID and isinstance(place, str | PageKey):
-            self._corrupt[place] = CorruptItemError(
+            self._known.unreadable[place] = CorruptItemError(
                 f"DynamoDB does not take {place} ({reason.message}); repair the item",
                 "CORRUPT_PAGE" if isinstance(place, PageKey) else "CORRUPT_PRODUCT",
             )
         if reason.meaning is not Meaning.CONDITION_FAILED:
             return
         if isinstance(place, str | PageKey):
-            self._note(place, reason.found)
+            self._known.learn(place, reason.found)
         else:
             # Another visitor has taken the lease over.
             self._depot.lease = None
