@@ -162,9 +162,8 @@ MUTANTS = (
     ),
     _mutant(
         "cancelled whatever the order's state",
-        'condition = "#_version = :version AND #status = :status"',
-        'condition = "(#_version = :version OR #_version <> :version) AND (#status = :status OR '
-        '#status <> :status)"',
+        '"#_version = :version AND #status = :status"',
+        '"(#_version = :version OR #_version <> :version) AND (#status = :status OR #status <> :status)"',
         CANCELLATION,
         kind="again",
     ),
@@ -172,12 +171,12 @@ MUTANTS = (
         "tombstone filled in twice",
         (
             Edit(
-                'condition = "#_version = :version AND #status = :status"',
-                'condition = "(#_version = :version OR #_version <> :version) AND #status = :status"',
+                '"#_version = :version AND #status = :status"',
+                '"(#_version = :version OR #_version <> :version) AND #status = :status"',
             ),
             Edit(
-                'condition += " AND attribute_not_exists(#userId)"',
-                'condition += " AND (attribute_not_exists(#userId) OR attribute_exists(#userId))"',
+                'update.on("attribute_not_exists(#userId)")',
+                'update.on("(attribute_not_exists(#userId) OR attribute_exists(#userId))")',
             ),
         ),
         (CANCELLATION,),
@@ -289,8 +288,8 @@ MUTANTS = (
     ),
     _mutant(
         "release without looking whose lease it is",
-        '_MINE, {"owner": owner}, LOCK)',
-        '"(#lockedBy = :owner OR attribute_exists(#lockedBy))", {"owner": owner}, LOCK)',
+        "LOCK).on(_MINE, owner=owner)",
+        'LOCK).on("(#lockedBy = :owner OR attribute_exists(#lockedBy))", owner=owner)',
         SUCCESSOR,
         kind="time",
     ),
@@ -306,10 +305,10 @@ MUTANTS = (
     ),
     _mutant(
         "lease acquired whatever the version",
-        "condition, values = as_read(before, moment)",
+        "return _lock(owner, moment, until).on_unchanged(before, moment)",
         """
-        condition, values = as_read(before, moment)
-        condition = condition.replace("#_version =", "#_version >=")
+        lock = _lock(owner, moment, until).on_unchanged(before, moment)
+        return replace(lock, condition=lock.condition.replace("#_version =", "#_version >="))
         """,
         SUCCESSOR,
         kind="late",
@@ -545,20 +544,20 @@ MUTANTS = (
     ),
     _mutant(
         "page written whatever its version",
-        'condition = "#_version = :version AND #epoch = :epoch"',
-        'condition = "(#_version = :version OR #_version <> :version) AND #epoch = :epoch"',
+        '"#_version = :version AND #epoch = :epoch"',
+        '"(#_version = :version OR #_version <> :version) AND #epoch = :epoch"',
         *(TAKEN_OVER, SALE_RECALL),
     ),
     _mutant(
         "page written whatever its epoch",
-        'condition = "#_version = :version AND #epoch = :epoch"',
-        'condition = "#_version = :version AND (#epoch = :epoch OR #epoch <> :epoch)"',
+        '"#_version = :version AND #epoch = :epoch"',
+        '"#_version = :version AND (#epoch = :epoch OR #epoch <> :epoch)"',
         "page made again",
     ),
     _mutant(
         "page made by two at once",
-        'condition, values = "attribute_not_exists(#page)", {}',
-        'condition, values = "attribute_not_exists(#page) OR attribute_exists(#page)", {}',
+        'write.on("attribute_not_exists(#page)")',
+        'write.on("attribute_not_exists(#page) OR attribute_exists(#page)")',
         "two visits that both have the depot",
     ),
     _mutant(

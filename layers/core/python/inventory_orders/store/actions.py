@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.record import NewRecord, OrderUpdate, RecordKey
-from inventory_orders.store.expressions import Write, as_read, assign, difference, end_lane_lease
+from inventory_orders.store.expressions import Write, assign, difference, end_lane_lease
 from inventory_orders.store.record_rows import record_row
 from inventory_orders.store.rows import Key, Row, encode, key_item, key_of, page_units, product_row
 from inventory_orders.store.tables import KEYS
@@ -76,16 +76,17 @@ def record_action(write: NewRecord | OrderUpdate) -> Action:
     """The action that writes a record."""
     if isinstance(write, NewRecord):
         return _put_action(ActionKind.RECORD, write.record.key, record_row(write.record))
-    before, after = record_row(write.before), record_row(write.after)
-    update, values = difference(before, after)
-    condition = "#_version = :version AND #status = :status"
-    values |= {"version": before["_version"], "status": before["status"]}
+    before = record_row(write.before)
+    update = difference(before, record_row(write.after)).on(
+        "#_version = :version AND #status = :status",
+        version=before["_version"],
+        status=before["status"],
+    )
     if "userId" in before:
-        condition += " AND #userId = :userId"
-        values["userId"] = before["userId"]
+        update = update.on("#userId = :userId", userId=before["userId"])
     else:
-        condition += " AND attribute_not_exists(#userId)"
-    return _action(ActionKind.RECORD, write.before.key, Write(update, condition, values))
+        update = update.on("attribute_not_exists(#userId)")
+    return _action(ActionKind.RECORD, write.before.key, update)
 
 
 def product_create_action(product: Product) -> Action:
@@ -126,7 +127,7 @@ def product_delete_action(product: Product, now: datetime) -> Action:
     return _action(
         ActionKind.PRODUCT,
         product.product_id,
-        Write("", *as_read(product, now)),
+        Write().on_unchanged(product, now),
         "Delete",
         by_version=True,
     )
@@ -147,37 +148,36 @@ def _row_update(before: Product, after: Product, now: datetime) -> Action:
     """The action that changes a row as it was read. Only a lease's owner takes its fence along."""
     is_owner = after.lock_version != before.lock_version
     row = product_row(after) | {"lastUpdatedAt": timestamp(now)}
-    update, values = difference(product_row(before), row)
-    condition, read = as_read(before, now, before.locked_by if is_owner else None)
-    return product_action(
-        before.product_id, Write(update, condition, values | read), by_version=True
+    write = difference(product_row(before), row).on_unchanged(
+        before, now, before.locked_by if is_owner else None
     )
+    return product_action(before.product_id, write, by_version=True)
 
 
 def _page_action(update: PageUpdate, at: str) -> Action:
     before, after = update.before, update.after
+    write, operation = Write(), "ConditionCheck"
+    if not update.is_check:
+        operation = "Update"
+        write = assign(
+            {
+                "units": page_units(after),
+                "_version": after.version,
+                "epoch": after.epoch,
+                "lastUpdatedAt": at,
+            }
+        )
     if before.version:
-        condition = "#_version = :version AND #epoch = :epoch"
-        values: dict[str, Any] = {"version": before.version, "epoch": before.epoch}
+        write = write.on(
+            "#_version = :version AND #epoch = :epoch", version=before.version, epoch=before.epoch
+        )
     else:
-        condition, values = "attribute_not_exists(#page)", {}
-    if update.is_check:
-        check = Write("", condition, values)
-        return _action(ActionKind.PAGE, before.key, check, "ConditionCheck", by_version=True)
-    expression, new = assign(
-        {
-            "units": page_units(after),
-            "_version": after.version,
-            "epoch": after.epoch,
-            "lastUpdatedAt": at,
-        }
-    )
-    write = Write(expression, condition, values | new)
-    return _action(ActionKind.PAGE, before.key, write, by_version=True)
+        write = write.on("attribute_not_exists(#page)")
+    return _action(ActionKind.PAGE, before.key, write, operation, by_version=True)
 
 
 def _put_action(kind: ActionKind, key: str | RecordKey, row: Row) -> Action:
     """The action that writes a row which must not exist."""
     table, _ = key_of(key)
-    absent = Write("", f"attribute_not_exists(#{KEYS[table][0]})", {})
+    absent = Write().on(f"attribute_not_exists(#{KEYS[table][0]})")
     return Action(kind, key, "Put", {"Item": encode(row), **absent.parameters})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -39,9 +39,21 @@ class Write:
         values: For the placeholders of both, without the colon.
     """
 
-    update: str
-    condition: str
-    values: Mapping[str, Any]
+    update: str = ""
+    condition: str = ""
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    def on(self, condition: str, **values: Any) -> Write:
+        """The same write on one more condition, with the values of its placeholders."""
+        conditions = f"{self.condition} AND {condition}" if self.condition else condition
+        return Write(self.update, conditions, {**self.values, **values})
+
+    def on_unchanged(self, product: Product, now: datetime, owner: str | None = None) -> Write:
+        """The same write on condition that the product is unwritten since it was read, and no other holds a lease on it."""
+        write = self.on(AS_READ, version=product.version, createdAt=product.created_at)
+        if owner is None:
+            return write.on(NO_LIVE_LEASE, now=unix(now))
+        return write.on(OWNED, owner=owner)
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -70,20 +82,8 @@ def unix(moment: datetime) -> Decimal:
     return Decimal(f"{moment.timestamp():.6f}")
 
 
-def as_read(
-    product: Product, now: datetime, owner: str | None = None
-) -> tuple[str, dict[str, Any]]:
-    """Condition, with its values: the product is unwritten since it was read, and no other holds a lease on it."""
-    values: dict[str, Any] = {"version": product.version, "createdAt": product.created_at}
-    if owner is None:
-        return f"{AS_READ} AND {NO_LIVE_LEASE}", values | {"now": unix(now)}
-    return f"{AS_READ} AND {OWNED}", values | {"owner": owner}
-
-
-def assign(
-    changed: Row, gone: Iterable[str] = (), computed: str = ""
-) -> tuple[str, dict[str, Any]]:
-    """Update that sets attributes and removes others, with its values: `:new_name` for each.
+def assign(changed: Row, gone: Iterable[str] = (), computed: str = "") -> Write:
+    """Set attributes, and remove others.
 
     Args:
         changed: New values by attribute.
@@ -94,25 +94,21 @@ def assign(
     update = "SET " + ", ".join([*settings, computed] if computed else settings)
     if removals := ", ".join(f"#{name}" for name in gone):
         update += f" REMOVE {removals}"
-    return update, {f"new_{name}": value for name, value in changed.items()}
+    return Write(update, "", {f"new_{name}": value for name, value in changed.items()})
 
 
-def difference(before: Row, after: Row) -> tuple[str, dict[str, Any]]:
-    """Update that takes a row from one state to another, with its values."""
+def difference(before: Row, after: Row) -> Write:
+    """Take a row from one state to another."""
     gone = [name for name in before if name not in after]
     return assign({name: value for name, value in after.items() if value != before.get(name)}, gone)
 
 
-def _raising(
-    changed: Row,
-    condition: str,
-    values: Mapping[str, Any],
-    gone: Iterable[str] = (),
-    computed: str = "#_version = #_version + :one",
+def _raise_version(
+    changed: Row, gone: Iterable[str] = (), computed: str = "#_version = #_version + :one"
 ) -> Write:
-    """A write that raises the version, whatever it is."""
-    update, new = assign(changed, gone, computed)
-    return Write(update, condition, {**new, **values, "one": 1})
+    """Set attributes, remove others, and raise the version, whatever it is."""
+    write = assign(changed, gone, computed)
+    return replace(write, values={**write.values, "one": 1})
 
 
 def details_write(event: CatalogueEvent, moment: datetime) -> Write:
@@ -126,13 +122,14 @@ def details_write(event: CatalogueEvent, moment: datetime) -> Write:
         "detailsEventId": event.event_id,
         "lastUpdatedAt": timestamp(moment),
     }
-    condition = (
-        "(attribute_not_exists(#detailsEventTime) OR #detailsEventTime < :time OR "
-        f"(#detailsEventTime = :time AND #detailsEventId < :id)) AND {NO_LIVE_LEASE}"
-    )
-    values = {"time": event.event_time, "id": event.event_id, "now": unix(moment)}
     gone = [name for name, value in details.items() if value is None]
-    return _raising(changed, condition, values, gone)
+    return _raise_version(changed, gone).on(
+        "(attribute_not_exists(#detailsEventTime) OR #detailsEventTime < :time OR "
+        f"(#detailsEventTime = :time AND #detailsEventId < :id)) AND {NO_LIVE_LEASE}",
+        time=event.event_time,
+        id=event.event_id,
+        now=unix(moment),
+    )
 
 
 def price_write(price: int, moment: datetime, latest: str) -> Write:
@@ -145,14 +142,16 @@ def price_write(price: int, moment: datetime, latest: str) -> Write:
         "detailsEventTime": at,
         "detailsEventId": "price-change",
     }
-    condition = (
+    return _raise_version(changed).on(
         "#status <> :discontinued AND "
         "(attribute_not_exists(#priceChangedAt) OR #priceChangedAt <= :latest) AND "
         "(attribute_not_exists(#detailsEventTime) OR #detailsEventTime <= :at) AND "
-        f"{NO_LIVE_LEASE}"
+        f"{NO_LIVE_LEASE}",
+        discontinued=ProductStatus.DISCONTINUED,
+        latest=latest,
+        at=at,
+        now=unix(moment),
     )
-    values = {"discontinued": ProductStatus.DISCONTINUED, "latest": latest, "at": at}
-    return _raising(changed, condition, values | {"now": unix(moment)})
 
 
 def decrement_write(product: Product, quantity: int, moment: datetime) -> Write:
@@ -165,24 +164,21 @@ def decrement_write(product: Product, quantity: int, moment: datetime) -> Write:
     """
     # Only above it the status stays as it is.
     floor = max(product.low_stock_threshold, -product.backorder_limit)
-    condition = (
+    computed = "#stockCount = #stockCount - :quantity, #_version = #_version + :one"
+    return _raise_version({"lastUpdatedAt": timestamp(moment)}, computed=computed).on(
         "#createdAt = :createdAt AND #status = :active AND #stockCount > :least AND "
         "(attribute_not_exists(#lentTo) OR #stockCount > :leastIfLent) AND "
-        f"{_same('lowStockThreshold')} AND {_same('backorderLimit')} AND {NO_LIVE_LEASE}"
+        f"{_same('lowStockThreshold')} AND {_same('backorderLimit')} AND {NO_LIVE_LEASE}",
+        quantity=quantity,
+        createdAt=product.created_at,
+        active=ProductStatus.ACTIVE,
+        least=floor + quantity,
+        leastIfLent=max(0, floor) + quantity,
+        lowStockThreshold=product.low_stock_threshold,
+        backorderLimit=product.backorder_limit,
+        zero=0,
+        now=unix(moment),
     )
-    values = {
-        "quantity": quantity,
-        "createdAt": product.created_at,
-        "active": ProductStatus.ACTIVE,
-        "least": floor + quantity,
-        "leastIfLent": max(0, floor) + quantity,
-        "lowStockThreshold": product.low_stock_threshold,
-        "backorderLimit": product.backorder_limit,
-        "zero": 0,
-        "now": unix(moment),
-    }
-    computed = "#stockCount = #stockCount - :quantity, #_version = #_version + :one"
-    return _raising({"lastUpdatedAt": timestamp(moment)}, condition, values, computed=computed)
 
 
 def _same(name: str) -> str:
@@ -195,23 +191,23 @@ def _same(name: str) -> str:
 
 def take_lease(before: Product, owner: str, moment: datetime, until: Decimal) -> Write:
     """Lock a product that is unwritten since it was read."""
-    condition, values = as_read(before, moment)
-    return _lock(owner, moment, until, condition, values)
+    return _lock(owner, moment, until).on_unchanged(before, moment)
 
 
 def keep_lease(owner: str, version: int, moment: datetime, until: Decimal) -> Write:
     """Let a live lease end at another moment, if its owner was the last to write the product."""
-    condition = f"{_MINE} AND #_version = :version AND #lockTime > :now"
-    values = {"owner": owner, "version": version, "now": unix(moment)}
-    return _lock(owner, moment, until, condition, values)
+    return _lock(owner, moment, until).on(
+        f"{_MINE} AND #_version = :version AND #lockTime > :now",
+        owner=owner,
+        version=version,
+        now=unix(moment),
+    )
 
 
-def _lock(
-    owner: str, moment: datetime, until: Decimal, condition: str, values: Mapping[str, Any]
-) -> Write:
+def _lock(owner: str, moment: datetime, until: Decimal) -> Write:
     changed = {"lockedBy": owner, "lockTime": until, "lastUpdatedAt": timestamp(moment)}
     computed = "#lockVersion = #_version + :one, #_version = #_version + :one"
-    return _raising(changed, condition, values, computed=computed)
+    return _raise_version(changed, computed=computed)
 
 
 def end_lane_lease(owner: str) -> Write:
@@ -221,7 +217,7 @@ def end_lane_lease(owner: str) -> Write:
 
 def end_lease(owner: str, moment: datetime) -> Write:
     """End a lease, if its owner was the last to write the product."""
-    return _raising({"lastUpdatedAt": timestamp(moment)}, _MINE, {"owner": owner}, LOCK)
+    return _raise_version({"lastUpdatedAt": timestamp(moment)}, LOCK).on(_MINE, owner=owner)
 
 
 def count_write(before: Product, after: Product, owner: str, moment: datetime) -> Write:
@@ -231,14 +227,11 @@ def count_write(before: Product, after: Product, owner: str, moment: datetime) -
         "status": after.status,
         "lastUpdatedAt": timestamp(moment),
     }
-    condition = (
+    return _raise_version(changed, LOCK).on(
         f"{_MINE} AND #_version = :version AND #lockTime > :now AND #createdAt = :createdAt "
-        "AND attribute_not_exists(#lentTo)"
+        "AND attribute_not_exists(#lentTo)",
+        owner=owner,
+        version=after.version - 1,
+        now=unix(moment),
+        createdAt=before.created_at,
     )
-    values = {
-        "owner": owner,
-        "version": after.version - 1,
-        "now": unix(moment),
-        "createdAt": before.created_at,
-    }
-    return _raising(changed, condition, values, LOCK)

@@ -11,7 +11,7 @@ from typing import Any
 from inventory_orders.domain.events import Level
 from inventory_orders.errors import CorruptItemError
 from inventory_orders.store.dynamodb import Store
-from inventory_orders.store.expressions import Write, assign
+from inventory_orders.store.expressions import assign
 from inventory_orders.store.rows import Item, Row
 from inventory_orders.store.tables import Table
 
@@ -101,8 +101,8 @@ def write_stock_part(store: Store, part: StockPart) -> StockPart:
         StoreError: The request failed.
     """
     after = replace(part, version=part.version + 1)
-    update, values = assign(stock_part_row(after))
-    condition = "attribute_not_exists(#page) OR #_version = :version"
-    write = Write(update, condition, values | {"version": part.version})
+    write = assign(stock_part_row(after)).on(
+        "attribute_not_exists(#page) OR #_version = :version", version=part.version
+    )
     store.update(Table.ALLOTMENTS, stock_part_key(part.number), write)
     return after
