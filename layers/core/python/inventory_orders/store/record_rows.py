@@ -29,55 +29,54 @@ _OWN_OF_STEP = {*("action", "at", "stepId", "items", "restock"), *NOTES}
 def record_row(record: Record) -> Row:
     """A record as it is stored."""
     if isinstance(record, OrderRecord):
-        rejected = record.confirmation_rejected
-        return without_none(
-            {
-                "orderId": record.order_id,
-                "userId": record.user_id,
-                "items": [_line_row(line) for line in record.lines],
-                "status": record.status,
-                "reason": record.reason,
-                "shortages": shortage_rows(record.shortages) or None,
-                "createdAt": record.created_at,
-                "lastUpdatedAt": record.last_updated_at,
-                "_version": record.version,
-                "holdSeconds": record.hold_seconds,
-                "expiresAt": record.expires_at,
-                "expiryShard": None
-                if record.expires_at is None
-                else _shard(record.order_id, EXPIRY_SHARDS),
-                "confirmedAt": record.confirmed_at,
-                "fulfilShard": _shard(record.order_id, FULFIL_SHARDS)
-                if record.status == OrderStatus.CONFIRMED
-                else None,
-                "fulfilledAt": record.fulfilled_at,
-                "steps": [_step_row(step) for step in record.steps] or None,
-                "confirmationRejected": None
-                if rejected is None
-                else {"at": rejected.at, "reason": rejected.reason},
-                "attributes": dict(record.attributes) or None,
-                "pseudonymisedAt": record.pseudonymised_at,
-            }
-        )
-    refused = record.rejection
-    return without_none(
-        dict(record.notes)
-        | {
-            "productId": record.product_id,
-            "adjustmentId": record.adjustment_id,
-            # A rejection moves nothing, so the sum over all rows is right.
-            "delta": record.delta if refused is None else 0,
-            "reason": record.reason,
-            "productCreatedAt": record.product_created_at or None,
-            "productVersion": record.product_version,
-            "appliedAt": record.applied_at,
-            "counted": record.counted,
-            "rejected": None
-            if refused is None
-            else {"delta": record.delta, "reason": refused.reason},
-            "shortages": shortage_rows(refused.shortages if refused is not None else ()) or None,
-        }
-    )
+        return without_none(_order_row(record))
+    return without_none(_adjustment_row(record))
+
+
+def _order_row(order: OrderRecord) -> Row:
+    late_payment = order.confirmation_rejected
+    return {
+        "orderId": order.order_id,
+        "userId": order.user_id,
+        "items": [_line_row(line) for line in order.lines],
+        "status": order.status,
+        "reason": order.reason,
+        "shortages": shortage_rows(order.shortages) or None,
+        "createdAt": order.created_at,
+        "lastUpdatedAt": order.last_updated_at,
+        "_version": order.version,
+        "holdSeconds": order.hold_seconds,
+        "expiresAt": order.expires_at,
+        "expiryShard": None if order.expires_at is None else _shard(order.order_id, EXPIRY_SHARDS),
+        "confirmedAt": order.confirmed_at,
+        "fulfilShard": _shard(order.order_id, FULFIL_SHARDS)
+        if order.status == OrderStatus.CONFIRMED
+        else None,
+        "fulfilledAt": order.fulfilled_at,
+        "steps": [_step_row(step) for step in order.steps] or None,
+        "confirmationRejected": None
+        if late_payment is None
+        else {"at": late_payment.at, "reason": late_payment.reason},
+        "attributes": dict(order.attributes) or None,
+        "pseudonymisedAt": order.pseudonymised_at,
+    }
+
+
+def _adjustment_row(adjustment: AdjustmentRecord) -> Row:
+    delta, rejection = adjustment.delta, adjustment.rejection
+    return dict(adjustment.notes) | {
+        "productId": adjustment.product_id,
+        "adjustmentId": adjustment.adjustment_id,
+        # A rejection moves nothing, so the sum over all rows is right.
+        "delta": delta if rejection is None else 0,
+        "reason": adjustment.reason,
+        "productCreatedAt": adjustment.product_created_at or None,
+        "productVersion": adjustment.product_version,
+        "appliedAt": adjustment.applied_at,
+        "counted": adjustment.counted,
+        "rejected": None if rejection is None else {"delta": delta, "reason": rejection.reason},
+        "shortages": shortage_rows(rejection.shortages if rejection else ()) or None,
+    }
 
 
 def shortage_rows(shortages: Iterable[Shortage]) -> list[Row]:
@@ -224,16 +223,20 @@ def _step_row(step: Step) -> Row:
     )
 
 
+def _read_units(item: Row) -> tuple[str, int]:
+    quantity = item["quantity"]
+    if not isinstance(quantity, int):
+        raise TypeError(f"a step moves {quantity!r} units")
+    return _text(item, "productId"), quantity
+
+
 def _read_step(row: Row) -> Step:
     items = row.get("items")
-    for item in items or ():
-        if not isinstance(item["quantity"], int):
-            raise TypeError(f"a step moves {item['quantity']!r} units")
     return Step(
         action=_text(row, "action"),
         at=_text(row, "at"),
         step_id=row.get("stepId"),
-        quantities=None if items is None else {_text(i, "productId"): i["quantity"] for i in items},
+        quantities=None if items is None else dict(map(_read_units, items)),
         returned_versions={
             item["productId"]: item["returnedVersion"]
             for item in items or ()
