@@ -90,9 +90,10 @@ verify: setup ## verify a stack: the embedded AWS, or STAGE=dev on your AWS acco
 destroy: setup ## remove the stack from your AWS account: STAGE=dev, or a name of your own
 	@$(STAGED) destroy --stage '$(STAGE)'
 
-lint: setup ## check formatting, style and types
+lint: setup ## check formatting, style, complexity and types
 	@$(VENV)/bin/ruff format --check --quiet . || { echo "run: make format"; exit 1; }
 	@$(VENV)/bin/ruff check --quiet .
+	@$(VENV)/bin/xenon --max-absolute B layers functions infra operations cli # at most 10
 	@$(VENV)/bin/mypy --no-error-summary layers/core/python $(wildcard functions/*/handler.py) app.py infra \
 		operations local cli testing bench docs_generator tests/support
 
