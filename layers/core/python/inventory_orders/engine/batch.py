@@ -242,13 +242,11 @@ class Batch:
 
     Every plan starts from the rows that it knows, and every write is conditioned on them. So they may be stale: that
     costs an attempt, and never a wrong result. What is decided without a write needs more: see `read_cached`,
-    `reject_unwritten` and `learn`.
+    `reject_unwritten` and `learn_record`.
 
     Args:
-        client: Sends the requests.
         cache: The products as this process left them.
         pending: The changes that have no outcome yet. A read may answer them by their records, or give them up.
-        deadline: No request begins after it.
         age: Seconds for which the first of them has been waiting.
         limits: What one transaction may hold.
 

@@ -11,7 +11,7 @@ A batch goes round until each of its changes has an outcome. A round has five st
 
 What is known of a batch is in one object (`batch.py`). The rules:
 
-- Nothing is answered before it is durable. A rejection stands in or after the transaction that it depends on.
+- Nothing is answered before it is durable. A rejection is in or after the transaction that it depends on.
 - A transaction that lost is planned again; a plan from rows starts from what came back with its cancellation. What was
   committed before it stays committed.
 - While the outcome of a request is unknown, the same request is repeated with the same token, before any new plan.
@@ -71,7 +71,7 @@ class Engine:
     """Applies changes of stock: exactly once, all or nothing, without overselling.
 
     Args:
-        client: Sends the requests. If its policy allows one attempt, changes that would have to wait are returned.
+        client: If its policy allows one attempt, changes that would have to wait are returned.
         source: Where products are sold from; their rows, if not given.
 
     Attributes:
@@ -94,7 +94,6 @@ class Engine:
 
         Args:
             changes: In the order in which they arrived. Several with one record key are applied one after the other.
-            deadline: No request begins after it.
             age: Seconds for which the first of them has been waiting; the longer, the sooner a source serves it.
 
         Returns:
@@ -125,7 +124,6 @@ class Engine:
 
         Args:
             changes: With distinct record keys.
-            deadline: No request begins after it.
             age: As for `apply`.
             again: Whether a change of a turn before had the record key of one of them.
         """

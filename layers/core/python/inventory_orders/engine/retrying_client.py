@@ -91,6 +91,8 @@ class RetryingClient:
       pace of this process.
     - Every wait is bounded by the number of attempts and by the deadline.
 
+    Here and in all that sends requests through it, no request begins after `deadline`, and `stats` gets what it took.
+
     Args:
         store: Where the tables are.
         policy: How to wait between attempts.
@@ -128,8 +130,6 @@ class RetryingClient:
 
         Args:
             actions: Of the transaction.
-            deadline: No request begins after it.
-            stats: Where to note what it took.
             plans_around: Meanings of a cancellation after which the caller plans again, if the row of a product met them: around
                 a rival, that is cheaper than to repeat the whole transaction, which is bound to lose; around a throttled
                 product, the others need not wait.
@@ -149,12 +149,9 @@ class RetryingClient:
 
         Args:
             request: Sends it; called again after a throttle or a lost response.
-            deadline: No request begins after it.
-            stats: Where to note what it took.
 
         Raises:
             ConditionFailedError: The condition does not hold.
-            StoreError: DynamoDB failed.
         """
 
         def send() -> T:
@@ -188,9 +185,6 @@ class RetryingClient:
             deadline: No request but the first begins after it.
             stats: Where to note the waits; nowhere if not given.
             attempts: At the most; as many as the policy says if not given.
-
-        Raises:
-            StoreError: DynamoDB failed.
         """
         return self.repeat(request, deadline, stats or CommitStats(), _if_transient, attempts)
 
@@ -212,8 +206,6 @@ class RetryingClient:
 
         Args:
             send: Does it.
-            deadline: When to give up.
-            stats: Where to note the waits.
             repeat_after: The least time to wait after an error, in seconds; None: the error is the end.
             attempts: At the most; as many as the policy says if not given.
         """
@@ -333,17 +325,11 @@ def read(
     """Read products (by their ids), records and pages (by their keys), and again what was left out or failed.
 
     Args:
-        client: Sends the requests.
         keys: What to read.
-        deadline: No request begins after it.
-        stats: What it takes is added here.
         consistent_records: Whether records are read with strong consistency, too.
 
     Returns:
         What was found; `unprocessed` is what DynamoDB left out of every answer.
-
-    Raises:
-        StoreError: A request failed.
     """
     _check_time(deadline)
 
@@ -388,7 +374,6 @@ def read_all(
 
     Raises:
         ThrottledError: DynamoDB left some of it out of every answer.
-        StoreError: A request failed.
     """
     snapshot = read(client, keys, deadline, stats, consistent_records=consistent_records)
     if snapshot.unprocessed:
@@ -404,7 +389,6 @@ def read_product(
     Raises:
         ProductNotFoundError: There is none.
         CorruptItemError: It breaks the table's contract.
-        StoreError: DynamoDB failed.
     """
     found = client.call(lambda: client.store.get_product(product_id), deadline, stats)
     return existing(found, product_id)
@@ -420,11 +404,7 @@ def update_product(
     """Make one conditional update of a product, without a token: its caller recognises an earlier attempt by the product.
 
     Args:
-        client: The tables.
-        product_id: The product.
         write: Makes the update, for each attempt anew.
-        deadline: When to give up.
-        stats: Where to note what it took.
 
     Returns:
         Whether the last attempt was written, and the product as it is now.
@@ -451,9 +431,7 @@ def read_orders(
     """Read the orders of a list, strongly consistent.
 
     Args:
-        client: Sends the requests.
         places: Of the list.
-        deadline: No request begins after it.
         show: What to make of an order. Raises UnpublishableError if its row does not allow it.
 
     Returns:

@@ -38,7 +38,6 @@ class Attempt:
 
         Args:
             client: Sends it, again and again if need be.
-            deadline: When to give up.
             skips_throttled: Whether the batch can go on without a product whose row is throttled.
         """
         now = client.clock.now()

@@ -101,7 +101,6 @@ class Demand:
         """Units that a lane holds when stock is plentiful: its mean demand, and a margin for its variance.
 
         Args:
-            product_id: The product.
             for_each_lane: Units at the depot for each lane in use: they tell the demand for what only other processes sold.
         """
         wanted = self._of(product_id)

@@ -107,9 +107,6 @@ class DepotLine:
 class Depot:
     """The depot as one process visits it.
 
-    Args:
-        client: Sends the requests.
-
     Attributes:
         client: As given.
         line: How long the line is.
@@ -126,13 +123,10 @@ class Depot:
         """Wait in line, and take the lease.
 
         Args:
-            deadline: When to give up.
-            stats: Where to note what it took.
             age: Seconds for which the changes have waited before; the longer, the more often this asks.
 
         Raises:
             ThrottledError: No time was left to wait.
-            StoreError: DynamoDB failed.
         """
         clock, owner = self.client.clock, f"visit-{uuid.uuid4().hex}"
         began, failures = clock.monotonic(), 0

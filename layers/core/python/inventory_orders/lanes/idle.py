@@ -69,7 +69,6 @@ def return_idle_units(store: Store, deadline: Deadline) -> IdleReport:
 
     Args:
         store: Where the tables are.
-        deadline: No request begins after it.
 
     Raises:
         RepairNeededError: Something has to be repaired.

@@ -26,7 +26,6 @@ class OwnLane:
     """The lane of a warm process, as it knows it. Safety does not rest on it: each write is conditioned on what was read.
 
     Args:
-        client: Sends the requests.
         limit: How many lanes there may be; 0: this process sells from rows alone.
 
     Attributes:
@@ -46,11 +45,7 @@ class OwnLane:
     # ------------------------------------------------------------------ the lease
 
     def take(self, deadline: Deadline, stats: CommitStats) -> None:
-        """Take a lane, unless all are in use, or keep that of this process for longer.
-
-        Raises:
-            StoreError: DynamoDB failed.
-        """
+        """Take a lane, unless all are in use, or keep that of this process for longer."""
         if self._lease is not None:
             now = self._client.clock.now().timestamp()
             if self._lease.ends_at - now > LANE_SECONDS / 2:
@@ -95,11 +90,7 @@ class OwnLane:
         return self._client.clock.monotonic() - self._refreshed_at > _LOOK_AROUND_SECONDS
 
     def count_in_use(self, deadline: Deadline, stats: CommitStats) -> int:
-        """How many lanes were in use when this process last looked, at least one: that of a new process may be missing.
-
-        Raises:
-            StoreError: DynamoDB failed.
-        """
+        """How many lanes were in use when this process last looked, at least one: that of a new process may be missing."""
         if self.limit and self._is_refresh_due():
             self._live_lanes(deadline, stats)
         return self._in_use

@@ -45,16 +45,11 @@ def estimate_levels(
     """Read the pages that may hold more of products whose rows were just read.
 
     Args:
-        client: Sends the requests.
         snapshot: The rows. The pages are added to it, and products with a page that cannot be read to those that are
             unreadable.
-        deadline: No request begins after it.
 
     Returns:
         The levels by product id.
-
-    Raises:
-        StoreError: DynamoDB failed.
     """
     rows = [row for row in snapshot.products.values() if row is not None]
     keys = list(dict.fromkeys(key for row in rows for key in _pages_of(row)))
@@ -81,7 +76,6 @@ def read_level(
 
     Raises:
         CorruptItemError: The row or a page cannot be read.
-        StoreError: DynamoDB failed.
     """
     found = read_all(client, [product_id], deadline, stats)
     estimate = estimate_levels(client, found, deadline).get(product_id)

@@ -65,8 +65,6 @@ def recall(
     Args:
         depot: The depot, whose lease the caller holds and keeps.
         product_ids: The products.
-        deadline: When to give up.
-        stats: Where to note what it took.
         lanes: Lanes that may hold them, as far as the caller knows: their pages are read together with the rows.
         to_row: How the rows reclaim them; None if they stay at the depot.
 
@@ -92,8 +90,6 @@ def reclaim(
     Args:
         depot: The depot, which is visited for it.
         products: As the caller has read them.
-        deadline: When to give up.
-        stats: Where to note what it took.
         to_row: How the rows reclaim them.
 
     Raises:

@@ -56,7 +56,6 @@ class LaneSource(Source):
     """Sells from the lane of this process what rows are too contested for, and visits the depot for what it lacks.
 
     Args:
-        client: Sends the requests.
         lanes: As for `engine_with_lanes`.
 
     Attributes:

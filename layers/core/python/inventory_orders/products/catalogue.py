@@ -76,7 +76,6 @@ class ProductCatalogue:
     """Ways to change a product. Where DynamoDB does not answer in time, they raise `StoreError`.
 
     Attributes:
-        client: The tables.
         stats: What all calls took, for the metrics.
     """
 
@@ -85,10 +84,6 @@ class ProductCatalogue:
 
     def get(self, product_id: str, deadline: Deadline) -> Product:
         """Read a product, strongly consistent.
-
-        Args:
-            product_id: The product.
-            deadline: When to give up.
 
         Raises:
             ProductNotFoundError: It does not exist.
@@ -116,9 +111,7 @@ class ProductCatalogue:
         https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/BestPractices_OptimisticLocking.html
 
         Args:
-            product_id: The product.
             change: Called again after each conflict. What it raises ends the update.
-            deadline: When to give up.
             created_at: The incarnation that is meant; the one that is read first if not given.
             waits: Whether to wait until a lease is over.
 
@@ -310,7 +303,6 @@ class ProductCatalogue:
         It counts as a catalogue event of this moment, so that one that was sent before cannot undo it.
 
         Args:
-            product_id: The product.
             price: In minor units of the currency.
             least_age: How old the last change of price must be.
             deadline: When to give up; 10 seconds from now if not given.
@@ -378,9 +370,7 @@ class ProductCatalogue:
         A new name or price counts as a catalogue event of this moment, so that one that was sent before cannot undo it.
 
         Args:
-            product_id: The product.
             changes: By the name of the attribute of `Product`.
-            deadline: When to give up.
 
         Raises:
             RejectedError: `BELOW_FLOOR`: more units are on backorder than the limit would allow; or
@@ -410,9 +400,7 @@ class ProductCatalogue:
         """Conditional delete of one incarnation, with the closing adjustment of its stock.
 
         Args:
-            product_id: The product.
             created_at: The incarnation that is to go.
-            deadline: When to give up.
 
         Returns:
             True if it is gone by this call (or by an earlier attempt of it); False for a stale delete: that

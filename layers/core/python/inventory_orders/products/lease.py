@@ -74,7 +74,6 @@ class Lease:
     """A lease that was acquired. Where DynamoDB does not answer in time, its methods raise `StoreError`.
 
     Attributes:
-        client: The tables.
         product: As this lease's last write left it, as far as its owner knows.
         owner: Unique for each acquisition.
         granted: Seconds for which it was acquired, or renewed last, from that moment on.
@@ -103,8 +102,6 @@ class Lease:
         Where lanes may hold some of it, the row reclaims all of that before the lease is returned.
 
         Args:
-            client: The tables.
-            product_id: The product.
             seconds: How long, at most 900.
             deadline: When the invocation has to end. The lease never lasts longer, so that it is not frozen with
                 the invocation, unless the caller says so.
@@ -167,9 +164,7 @@ class Lease:
         Whether it is still good, and whether the product is still there, is for the next write to find out.
 
         Args:
-            client: The tables.
             token: The lease as its owner knows it, as `token` gave it.
-            deadline: When to give up.
 
         Raises:
             CorruptItemError: The product breaks the table's contract.
@@ -258,7 +253,6 @@ class Lease:
         Args:
             counted: Units that were counted.
             adjustment_id: Makes the count exactly-once, within the product.
-            deadline: When to give up.
             notes: Who counted, and what for.
 
         Returns:

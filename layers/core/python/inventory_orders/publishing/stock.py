@@ -32,7 +32,6 @@ class StockWatch:
     """Compares what there is with what was published last, as many products at a time as there is time for.
 
     Args:
-        client: The tables.
         bus: Takes the events.
     """
 

@@ -140,11 +140,7 @@ class Store:
         self._table_of = {name: table for table, name in self._tables.items()}
 
     def stream(self, table: Table) -> str | None:
-        """The ARN of a table's stream; None if it has none.
-
-        Raises:
-            StoreError: DynamoDB failed.
-        """
+        """The ARN of a table's stream; None if it has none."""
         described = call(self._client.describe_table, TableName=self._tables[table])["Table"]
         enabled = described.get("StreamSpecification", {}).get("StreamEnabled")
         return described["LatestStreamArn"] if enabled else None
@@ -155,9 +151,6 @@ class Store:
         Args:
             keys: What to read.
             consistent_records: Whether records are read with strong consistency, too. That costs twice as much.
-
-        Raises:
-            StoreError: The request failed.
         """
         wanted = {key_of(key): key for key in keys}
         by_table: dict[Table, list[Item]] = defaultdict(list)
@@ -200,7 +193,6 @@ class Store:
         Raises:
             ThrottledError: A rival is writing one of them.
             RequestInvalidError: They are more than that.
-            StoreError: The request failed.
         """
         gets = [
             {"Get": {"TableName": self._tables[key_of(key)[0]], "Key": key_item(key)}}
@@ -220,7 +212,6 @@ class Store:
 
         Raises:
             CorruptItemError: It breaks its table's contract.
-            StoreError: The request failed.
         """
         return self._get(key, read_record)
 
@@ -229,7 +220,6 @@ class Store:
 
         Raises:
             CorruptItemError: It breaks the table's contract.
-            StoreError: The request failed.
         """
         return self._get(product_id, read_product)
 
@@ -243,11 +233,7 @@ class Store:
         return read(response["Item"]) if "Item" in response else None
 
     def read_items(self, table: Table, keys: Sequence[Item]) -> Sequence[Item]:
-        """Those items that are there and that DynamoDB does not leave out. Eventually consistent.
-
-        Raises:
-            StoreError: The request failed.
-        """
+        """Those items that are there and that DynamoDB does not leave out. Eventually consistent."""
         name = self._tables[table]
         response = call(self._client.batch_get_item, RequestItems={name: {"Keys": keys}})
         return response.get("Responses", {}).get(name, ())  # type: ignore[no-any-return]
@@ -268,9 +254,6 @@ class Store:
             values: For the placeholders of the condition, without the colon.
             after: The key after which to go on; None: at the beginning.
             parameters: Others, as DynamoDB takes them.
-
-        Raises:
-            StoreError: The request failed.
         """
         start = {} if after is None else {"ExclusiveStartKey": after}
         return call(
@@ -284,11 +267,7 @@ class Store:
         )
 
     def scan(self, table: Table, **parameters: Any) -> Any:
-        """A page of the items of a table; parameters as DynamoDB takes them.
-
-        Raises:
-            StoreError: The request failed.
-        """
+        """A page of the items of a table; parameters as DynamoDB takes them."""
         return call(self._client.scan, TableName=self._tables[table], **parameters)
 
     def update(self, table: Table, key: Item, write: Write, **parameters: Any) -> Any:
@@ -302,7 +281,6 @@ class Store:
 
         Raises:
             ConditionFailedError: The condition does not hold.
-            StoreError: The request failed.
         """
         return call(
             self._client.update_item,
@@ -325,7 +303,6 @@ class Store:
             ConditionFailedError: With the product as stored.
             CorruptItemError: DynamoDB does not take the row; or it was written, but breaks the table's contract in a way
                 that no condition can tell.
-            StoreError: The request failed.
         """
         sound = replace(
             write,

@@ -37,9 +37,6 @@ def lease_lane(
 
     Returns:
         The lease on the lane: the owner's, or that of another, which is live.
-
-    Raises:
-        StoreError: The request failed.
     """
     readable = "attribute_type(#lockTime, :number) AND attribute_type(#lockedBy, :text)"
     write = Write(
@@ -70,20 +67,12 @@ def lease_lane(
 
 
 def release_lane(store: Store, lease: LaneLease) -> None:
-    """End the lease on a lane. Safe to repeat; one that is over stays over.
-
-    Raises:
-        StoreError: The request failed.
-    """
+    """End the lease on a lane. Safe to repeat; one that is over stays over."""
     with suppress(ConditionFailedError):
         store.update(Table.ALLOTMENTS, key_item(lease.lane), end_lane_lease(lease.owner))
 
 
 def read_lane_leases(store: Store, lanes: Sequence[int]) -> list[LaneLease]:
-    """The leases that were ever taken on lanes, at most `READ_LIMIT`. Eventually consistent, so a hint.
-
-    Raises:
-        StoreError: The request failed.
-    """
+    """The leases that were ever taken on lanes, at most `READ_LIMIT`. Eventually consistent, so a hint."""
     keys = [key_item(lane) for lane in lanes]
     return [read_lease(item) for item in store.read_items(Table.ALLOTMENTS, keys)]

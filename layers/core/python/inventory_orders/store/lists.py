@@ -51,9 +51,6 @@ def list_orders(
 
     Returns:
         The orders, and whether there are more.
-
-    Raises:
-        StoreError: The request failed.
     """
     # One more shows whether there is more: DynamoDB says where to go on also where nothing comes.
     response = store.query(
@@ -81,9 +78,6 @@ def list_products(
 
     Returns:
         The products, and where to go on; None at the end.
-
-    Raises:
-        StoreError: The request failed.
     """
     items, last = _scan(store, Table.PRODUCTS, after, ConsistentRead=True, Limit=limit)
     snapshot = Snapshot()
@@ -103,9 +97,6 @@ def list_all_orders(
 
     Returns:
         The orders by id, or why one cannot be read, and where to go on; None at the end.
-
-    Raises:
-        StoreError: The request failed.
     """
     items, last = _scan(store, Table.ORDERS, after)
     return {item["orderId"]["S"]: found(read_record, item) for item in items}, last
@@ -129,15 +120,11 @@ def list_adjustments(
 
     Args:
         store: Where the tables are.
-        product_id: The product.
         limit: At most so many.
         after: Where to go on; None: at the beginning.
 
     Returns:
         Their rows, and where to go on; None at the end.
-
-    Raises:
-        StoreError: The request failed.
     """
     response = store.query(
         Table.STOCK_ADJUSTMENTS,
@@ -164,9 +151,6 @@ def list_to_fulfil(
 
     Returns:
         The orders, and whether there are more.
-
-    Raises:
-        StoreError: A request failed.
     """
     start = after or ListPosition("", "")
     orders: list[ListPosition] = []
@@ -207,9 +191,6 @@ def list_holds(
 
     Returns:
         Some of the holds, and where to go on; None at the end.
-
-    Raises:
-        StoreError: The request failed.
     """
     name = shard_name(shard)
     response = store.query(

@@ -86,7 +86,6 @@ def read_stock_parts(store: Store) -> dict[int, StockPart]:
 
     Raises:
         CorruptItemError: A part breaks the table's contract.
-        StoreError: The request failed.
     """
     parts = {number: StockPart(number) for number in range(STOCK_PARTS)}
     items = store.read_items(Table.ALLOTMENTS, [*map(stock_part_key, parts)])
@@ -98,7 +97,6 @@ def write_stock_part(store: Store, part: StockPart) -> StockPart:
 
     Raises:
         ConditionFailedError: Another sweep has written it since.
-        StoreError: The request failed.
     """
     after = replace(part, version=part.version + 1)
     write = assign(stock_part_row(after)).on(
