@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 import time
-from collections import Counter
 from functools import partial
 
 import boto3
@@ -92,13 +91,6 @@ def test_handlers_import_no_more_than_they_need(tea_shop):
     assert len(places) <= 51
 
 
-def test_the_sample_of_the_standard_queue_is_placed(handle, tea_shop):
-    assert handle(sample("place_orders")) == {"batchItemFailures": []}
-    statuses = [tea_shop.status(f"sample-o-100{n}") for n in range(1, 5)]
-    assert statuses == ["PENDING", "PENDING", "REJECTED", "REJECTED"]
-    assert tea_shop.dead_letters("Order") == []
-
-
 def test_an_order_that_was_rejected_is_refused_again(handle):
     for quantity, answer in (
         (1, ("APPLIED", None, None)),
@@ -125,36 +117,6 @@ def test_an_order_that_was_rejected_is_refused_again(handle):
 def test_the_sample_of_the_fifo_queue_is_placed(handle, tea_shop):
     assert handle(sample("place_orders_fifo")) == {"batchItemFailures": []}
     assert [tea_shop.status(f"sample-o-200{n}") for n in range(1, 4)] == ["PENDING"] * 3
-
-
-def test_the_poison_samples_say_what_to_fix(handle, tea_shop):
-    assert handle(sample("place_orders_poison")) == {"batchItemFailures": []}
-    found = tea_shop.dead_letters("Order")
-    bodies = [record["body"] for record in sample("place_orders_poison")["Records"]]
-    assert sorted(dead_letter.body for dead_letter in found) == sorted(
-        body for body in bodies if body != bodies[12]
-    ), "all but the one whose id the last one uses again"
-    codes = Counter(dead_letter.code for dead_letter in found)
-    assert codes == {
-        "INVALID_JSON": 3,
-        "SCHEMA_VIOLATION": 8,
-        "TOO_MANY_PRODUCTS": 1,
-        "ORDER_ID_REUSED": 1,
-    }
-    assert all(len(dead_letter.message) > 20 for dead_letter in found)
-
-
-def test_the_poison_sample_of_the_fifo_queue_does_not_stop_its_group(handle, tea_shop):
-    assert handle(sample("place_orders_fifo_poison")) == {"batchItemFailures": []}
-    assert [tea_shop.status(f"sample-o-210{n}") for n in (1, 2, 3)] == ["PENDING", None, "PENDING"]
-    assert len(tea_shop.dead_letters("OrderFifo")) == 1
-
-
-def test_an_event_of_another_source_is_an_error_and_does_nothing(handle):
-    answer = handle({"detail-type": "Scheduled Event"})
-    assert "batchItemFailures" not in answer
-    assert answer["code"] == "UNSUPPORTED_EVENT"
-    assert "a batch of SQS messages" in answer["message"]
 
 
 @pytest.mark.aws(

@@ -62,16 +62,6 @@ class TestAdjustStock:
         assert set(found) == {"UNKNOWN_PRODUCT", "BELOW_FLOOR"}
         assert tea_shop.stock(TEA) == TEA_STOCK
 
-    def test_the_poison_sample_says_what_to_fix(self, call, tea_shop):
-        assert call("adjust_stock", sample("adjust_stock_poison")) == {"batchItemFailures": []}
-        assert set(causes(tea_shop, "Stock")) == {
-            "INVALID_JSON",
-            "SCHEMA_VIOLATION",
-            "UNKNOWN_PRODUCT",
-            "BELOW_FLOOR",
-            "ADJUSTMENT_ID_REUSED",
-        }
-
     def test_a_direct_answer_has_the_new_stock_version_and_status(self, call):
         expected = {"productId": TEA, "stockCount": 72, "version": 2, "status": "ACTIVE"}
         assert call("adjust_stock", sample("adjust_stock_direct")) == {
@@ -87,28 +77,6 @@ class TestAdjustStock:
         store = tea_shop.process("adjust_stock").store
         lose_responses(store._client, "GetItem", 2)
         assert call("adjust_stock", sample("adjust_stock_direct"))["stockCount"] == 72
-
-    def test_a_direct_command_is_rejected_at_once(self, call):
-        answer = call("adjust_stock", sample("adjust_stock_direct_bad"))
-        assert (answer["result"], answer["code"]) == ("REFUSED", "BELOW_FLOOR")
-        assert answer["shortages"][0]["available"] == TEA_STOCK
-        unknown = {"adjustmentId": "a", "productId": "new", "delta": 1, "reason": "RECEIPT"}
-        assert call("adjust_stock", unknown)["code"] == "UNKNOWN_PRODUCT"
-
-    def test_an_adjustment_below_the_floor_is_rejected(self, call, tea_shop):
-        create = {"action": "create", "productId": "n", "openingStock": 1, "backorderLimit": 3}
-        assert call("manage_products", create)["result"] == "APPLIED"
-
-        def take(number, units):
-            return call(
-                "adjust_stock",
-                {"adjustmentId": f"{number}", "productId": "n", "delta": -units, "reason": "LOSS"},
-            )
-
-        assert take(1, 4)["status"] == "OUT_OF_STOCK"
-        assert tea_shop.stock("n") == -3
-        assert take(2, 1)["code"] == "BELOW_FLOOR"
-        assert tea_shop.stock("n") == -3
 
     @pytest.mark.parametrize("mode", ["optimistic", "atomic"])
     def test_a_plain_decrement_is_applied_in_both_modes(self, call, tea_shop, mode):
@@ -140,18 +108,6 @@ class TestAdjustStock:
             assert call("adjust_stock", take | {"mode": other}) == refused
         assert call("adjust_stock", take | {"adjustmentId": "e"})["result"] == "APPLIED"
 
-    def test_an_error_names_the_field(self, call):
-        take = {"action": "decrement", "adjustmentId": "a", "productId": TEA, "quantity": 2.0}
-        answer = call("adjust_stock", take)
-        assert (answer["code"], answer["field"]) == ("SCHEMA_VIOLATION", "quantity")
-        answer = call(
-            "adjust_stock",
-            {"adjustmentId": "a", "productId": TEA, "delta": 0, "reason": "RECEIPT"},
-        )
-        assert (answer["code"], answer["field"]) == ("SCHEMA_VIOLATION", "delta")
-        for event in (None, [], "x", {"action": "fly"}):
-            assert call("adjust_stock", event)["code"]
-
 
 class TestChangeOrders:
     def test_the_sample_cancels_an_order_before_it_comes(self, call, tea_shop, capsys):
@@ -166,35 +122,13 @@ class TestChangeOrders:
         assert (filled["status"], filled["userId"]) == ("CANCELLED", "u-1")
         assert tea_shop.stock(TEA) == TEA_STOCK
 
-    def test_the_poison_sample_says_what_to_fix(self, call, tea_shop):
-        assert call("change_orders", sample("change_orders_poison")) == {"batchItemFailures": []}
-        assert set(causes(tea_shop, "OrderCommand")) == {"INVALID_JSON", "SCHEMA_VIOLATION"}
-
 
 class TestManageProducts:
-    def test_a_product_is_created_only_if_it_is_absent(self, call):
-        assert call("manage_products", sample("manage_products_create"))["result"] == "APPLIED"
-        again = call("manage_products", sample("manage_products_create"))
-        assert (again["result"], again["code"]) == ("REFUSED", "PRODUCT_EXISTS")
-        assert "exists since" in again["message"]
-
     def test_an_older_catalogue_event_is_ignored(self, call, tea_shop, capsys):
         assert call("manage_products", sample("manage_products")) == {"batchItemFailures": []}
         assert tea_shop.row(TEA)["name"]["S"] == "Earl Grey, new harvest"
         assert tea_shop.row(TEA)["price"]["N"] == "720"
         assert emf.values_of(metrics_of(capsys), "StaleEventsIgnored") == [1]
-
-    def test_the_poison_sample_says_what_to_fix(self, call, tea_shop):
-        assert call("manage_products", sample("manage_products_poison")) == {
-            "batchItemFailures": []
-        }
-        found = causes(tea_shop, "Catalogue")
-        assert set(found) == {
-            "SCHEMA_VIOLATION",
-            "EVENT_FROM_THE_FUTURE",
-            "UNKNOWN_PRODUCT",
-        }
-        assert "more than 15 minutes ahead" in found["EVENT_FROM_THE_FUTURE"]
 
     def test_an_event_for_an_unknown_product_is_returned(self, call):
         event = {
@@ -216,12 +150,8 @@ class TestManageProducts:
     def test_a_product_can_be_priced_discontinued_and_delisted(self, call, tea_shop, capsys):
         price = call("manage_products", sample("manage_products_price"))
         assert (price["result"], price["price"]) == ("APPLIED", 720)
-        recent = {"action": "changePrice", "productId": TEA, "price": 730}
-        assert call("manage_products", recent)["code"] == "PRICE_CHANGED_RECENTLY"
         done = call("manage_products", sample("manage_products_discontinue"))
         assert (done["result"], done["status"]) == ("APPLIED", "DISCONTINUED")
-        no_more = {"action": "changePrice", "productId": done["productId"], "price": 730}
-        assert call("manage_products", no_more)["code"] == "DISCONTINUED_PRODUCT"
         capsys.readouterr()
         stale = call("manage_products", sample("manage_products_delist_stale"))
         assert stale["result"] == "STALE"
@@ -232,9 +162,7 @@ class TestManageProducts:
         assert (TEA,) not in tea_shop.items(Table.PRODUCTS)
         assert call("manage_products", delist)["result"] == "STALE"
 
-    def test_an_error_names_the_field(self, call):
-        answer = call("manage_products", sample("manage_products_bad"))
-        assert (answer["code"], answer["field"]) == ("SCHEMA_VIOLATION", "price")
+    def test_an_unknown_action_is_told_which_there_are(self, call):
         said = call("manage_products", {})["message"]
         assert said.startswith("action: is missing; it must be one of create, changeDetails")
         said = call("manage_products", {"action": "drop"})["message"]
@@ -279,47 +207,6 @@ class TestCountStock:
         renewed = call("count_stock", renewal | {"outliveInvocation": True})
         assert (renewed["grantedSeconds"], "message" in renewed) == (300, False)
 
-    def test_orders_are_returned_during_a_count(self, call):
-        acquired = call("count_stock", sample("count_stock_acquire"))
-        answer = call("place_orders", sqs_event(order_body("o", {COUNTED: 1})))
-        assert len(answer["batchItemFailures"]) == 1
-        release = {"action": "release", "lease": acquired["lease"]}
-        assert call("count_stock", release)["result"] == "RELEASED"
-        assert call("count_stock", release)["result"] == "LEASE_WAS_OVER", "twice is once"
-        answer = call("place_orders", sqs_event(order_body("o", {COUNTED: 1})))
-        assert answer == {"batchItemFailures": []}
-        assert call("count_stock", release)["result"] == "LEASE_WAS_OVER"
-
-    def test_a_commit_is_recognised_also_when_its_product_is_gone(self, call):
-        create = {"action": "create", "productId": "gone", "openingStock": 5}
-        created_at = call("manage_products", create)["createdAt"]
-        acquire = {"action": "acquire", "productId": "gone", "seconds": 60}
-        lease = call("count_stock", acquire | {"outliveInvocation": True})["lease"]
-        commit = {"action": "commit", "lease": lease, "counted": 4, "adjustmentId": "count-1"}
-        committed = call("count_stock", commit)
-        assert committed["result"] == "COMMITTED"
-        delist = {"action": "delist", "productId": "gone", "createdAt": created_at}
-        assert call("manage_products", delist)["result"] == "APPLIED"
-        assert call("count_stock", commit) == committed
-        assert call("count_stock", commit | {"counted": 5})["code"] == "ADJUSTMENT_ID_REUSED"
-
-    def test_the_count_of_another_incarnation_is_not_taken_for_a_new_one(self, call, tea_shop):
-        create = {"action": "create", "productId": "again", "openingStock": 5}
-        acquire = {"action": "acquire", "productId": "again", "seconds": 60}
-        commit = {"action": "commit", "counted": 4, "adjustmentId": "count-1"}
-        created_at = call("manage_products", create)["createdAt"]
-        for new_price in (1, 2, 3):
-            change = {"action": "change", "productId": "again", "price": new_price}
-            assert call("manage_products", change)["result"] == "APPLIED"
-        lease = call("count_stock", acquire | {"outliveInvocation": True})["lease"]
-        assert call("count_stock", commit | {"lease": lease})["result"] == "COMMITTED"
-        delist = {"action": "delist", "productId": "again", "createdAt": created_at}
-        assert call("manage_products", delist)["result"] == "APPLIED"
-        assert call("manage_products", create)["result"] == "APPLIED"
-        lease = call("count_stock", acquire | {"outliveInvocation": True})["lease"]
-        assert call("count_stock", commit | {"lease": lease})["code"] == "ADJUSTMENT_ID_REUSED"
-        assert tea_shop.stock("again") == 5
-
     def test_a_lease_without_its_generation_is_told_what_is_missing(self, call):
         acquire = {"action": "acquire", "productId": COUNTED, "seconds": 60}
         lease = call("count_stock", acquire | {"outliveInvocation": True})["lease"]
@@ -327,18 +214,6 @@ class TestCountStock:
         answer = call("count_stock", {"action": "release", "lease": lease})
         assert (answer["code"], answer["field"]) == ("SCHEMA_VIOLATION", "lease.createdAt")
         assert "lease must be the lease as acquire or renew answered it" in answer["message"]
-
-    def test_an_expired_lease_commits_nothing(self, call, tea_shop):
-        before = tea_shop.stock(COUNTED)
-        answer = call("count_stock", sample("count_stock_commit_expired"))
-        assert (answer["result"], answer["code"]) == ("REFUSED", "LEASE_LOST")
-        assert tea_shop.stock(COUNTED) == before
-
-    def test_an_error_names_the_field(self, call):
-        answer = call("count_stock", sample("count_stock_bad"))
-        assert (answer["code"], answer["field"]) == ("SCHEMA_VIOLATION", "seconds")
-        unknown = {"action": "acquire", "productId": "new", "seconds": 10}
-        assert call("count_stock", unknown)["code"] == "UNKNOWN_PRODUCT"
 
 
 @pytest.mark.aws(
