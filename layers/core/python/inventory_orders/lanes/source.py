@@ -29,7 +29,7 @@ from inventory_orders.store.cancellations import TransactionCancelledError
 from inventory_orders.store.dynamodb import Store
 
 # If a batch lacks no more than so many products in its lane, they are sold from their rows.
-_FEW_ROWS = 10
+_MOST_ROWS = 10
 
 
 def engine_with_lanes(
@@ -163,7 +163,7 @@ class LaneSource(Source):
         # Where nobody waits for the depot, a visit that fills the lane is better than rows batch after batch.
         if self.depot.line.is_empty and any(wanted.values()):
             return True
-        return len(wanted) > _FEW_ROWS or any(map(self._client.rivals.are_met_on, wanted))
+        return len(wanted) > _MOST_ROWS or any(map(self._client.rivals.are_met_on, wanted))
 
     def _is_short(self, row: Product | None, units: int) -> bool:
         """Whether lanes may hold what is wanted in the row."""

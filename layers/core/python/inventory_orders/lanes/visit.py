@@ -42,13 +42,13 @@ from inventory_orders.store.dynamodb import Snapshot
 from inventory_orders.store.rows import Key
 
 # Rows that are read along with the pages, if a batch wants no more.
-_FEW_ROWS = 10
+_ROWS_WITH_PAGES = 10
 
 # A product is lent to lanes while there are so many times the lanes' need of it.
 _SPARE = 2
 
 # So many loans at the most go into the transaction that fills the lane, and so many rows are looked at for it.
-_FEW_LOANS = 40
+_LOANS_TOGETHER = 40
 
 # Products of one recall: those that are short, and scarce ones of the same pages, so that it is done once for many.
 _RECALLED_TOGETHER = 60
@@ -180,13 +180,13 @@ class Visit:
     def _read_and_lend(self, commit: Commit) -> bool:
         """Read pages and rows, and lend. Returns whether the visit can go on: not if loans were lost or changes returned."""
         rows = self._read_places()
-        if self._mixed(rows):
+        if self._relisted(rows):
             # A product may have been listed again between the reads of pages and rows.
             rows = self._read_places()
         if rows is None:
             return False
         problems = {
-            p: CorruptItemError(_MIXED.format(p), "CORRUPT_PRODUCT") for p in self._mixed(rows)
+            p: CorruptItemError(_MIXED.format(p), "CORRUPT_PRODUCT") for p in self._relisted(rows)
         }
         self._batch.unreadable.update(problems)
         return self._lend(rows, commit)
@@ -195,7 +195,7 @@ class Visit:
         """Read all pages, and the rows that may lend. Returns these rows; None if changes were returned."""
         shelves = [PageKey(DEPOT, number) for number in range(PAGES)]
         keys = [*self._lane.keys, *shelves]
-        found = self._read([*keys, *self._read_along()])
+        found = self._read([*keys, *self._rows_with_pages()])
         # `remember` gives the lane up if one of its pages cannot be read.
         self._lane.remember(found.pages[key] for key in self._lane.keys)
         self._allocation = Allocation({}, [self._sound(key, found.pages[key]) for key in keys])
@@ -207,10 +207,10 @@ class Visit:
             self._allocation.add_row(product_id, row)
         return rows
 
-    def _read_along(self) -> list[str]:
+    def _rows_with_pages(self) -> list[str]:
         """Rows to read together with the pages, even if the depot has enough: that is quicker."""
-        few = [p for p in self._need if not self._is_avoided(p)]
-        return few if len(few) <= _FEW_ROWS else []
+        needed = [p for p in self._need if not self._is_avoided(p)]
+        return needed if len(needed) <= _ROWS_WITH_PAGES else []
 
     def _read_rows(self, known: ProductsById) -> dict[str, Product | None]:
         """The rows that the visit needs, of which some were read along with the pages."""
@@ -243,7 +243,7 @@ class Visit:
         # What lanes hold and the depot has too few of is lent before a lane gets a small share.
         fast_sellers = self._demand.fast_sellers()
         low = (p for p in fast_sellers if p not in lacks and self._should_read(p, 0))
-        return [*wanted, *islice(low, max(0, _FEW_LOANS - len(wanted)))]
+        return [*wanted, *islice(low, max(0, _LOANS_TOGETHER - len(wanted)))]
 
     def _read(self, keys: Sequence[Key]) -> Snapshot:
         found = read(self._depot.client, keys, self._batch.deadline, self._batch.stats)
@@ -257,36 +257,38 @@ class Visit:
 
     # ------------------------------------------------------------------ what is where
 
-    def _own(self, product_id: str) -> int:
+    def _own_units(self, product_id: str) -> int:
         lane = self._lane.number
         return 0 if lane is None else self._allocation.units(lane, product_id)
 
     def _lacks(self) -> dict[str, int]:
         """Units that are needed beyond what the own lane has, by product."""
         return {
-            p: units - have for p, units in self._need.items() if (have := self._own(p)) < units
+            p: units - have
+            for p, units in self._need.items()
+            if (have := self._own_units(p)) < units
         }
 
-    def _short(self) -> set[str]:
-        """The products of which the depot has too few, or of which the row needs all."""
-        short = {p for p, n in self._lacks().items() if self._allocation.units(DEPOT, p) < n}
+    def _missing(self) -> set[str]:
+        """The products of which the depot has too needed, or of which the row needs all."""
+        missing = {p for p, n in self._lacks().items() if self._allocation.units(DEPOT, p) < n}
         return {
             p
-            for p in short | self._to_reclaim
+            for p in missing | self._to_reclaim
             if self._allocation.rows.get(p) is not None and p not in self._batch.unreadable
         }
 
     def _lent_elsewhere(self) -> set[str]:
         """The short products of which other lanes may hold some."""
-        return {p for p in self._short() if self._allocation.row(p).lent_to - {DEPOT}}
+        return {p for p in self._missing() if self._allocation.row(p).lent_to - {DEPOT}}
 
-    def _mixed(self, rows: ProductsById | None) -> list[str]:
+    def _relisted(self, rows: ProductsById | None) -> list[str]:
         """Products of which row, depot and lane hold different incarnations: they were listed again meanwhile."""
         if rows is None:
             return []
-        return [p for p in {*self._need, *rows} if self._has_mixed_incarnations(p)]
+        return [p for p in {*self._need, *rows} if self._is_relisted(p)]
 
-    def _has_mixed_incarnations(self, product_id: str) -> bool:
+    def _is_relisted(self, product_id: str) -> bool:
         allocation = self._allocation
         lanes = {DEPOT, self._lane.number or DEPOT}
         units_of = (
@@ -303,13 +305,13 @@ class Visit:
         stored = held.units if held is not None else 0
         if stored < units or (held is not None and not held.reach):
             return stored < units
-        return stored < self._low(product_id) and not self._depot.is_drained(product_id)
+        return stored < self._low_level(product_id) and not self._depot.is_drained(product_id)
 
     def _is_avoided(self, product_id: str) -> bool:
         """Whether a row is throttled or corrupt."""
         return product_id in self._batch.throttled or product_id in self._batch.unreadable
 
-    def _low(self, product_id: str) -> float:
+    def _low_level(self, product_id: str) -> float:
         """Units below which the depot runs low."""
         return _SPARE * self._in_use * self._demand.lane_target(product_id)
 
@@ -326,7 +328,7 @@ class Visit:
             and product_id not in self._to_reclaim
             and (loan := self._to_lend(row, lacks.get(product_id, 0)))
         }
-        if len(self._in_portions(loans, _FEW_LOANS)) > 1:
+        if len(self._in_portions(loans, _LOANS_TOGETHER)) > 1:
             return commit(list(self._chains(loans)))
         for product_id, loan in loans.items():
             self._allocation.lend(product_id, *loan)
@@ -336,7 +338,7 @@ class Visit:
         """Units to lend from a row, and the last lane that may hold them: all it can lend, or at most half of a large stock."""
         product_id, demand = row.product_id, self._demand
         key = PageKey.of(DEPOT, product_id)
-        stored, low = self._allocation.units(DEPOT, product_id), self._low(product_id)
+        stored, low = self._allocation.units(DEPOT, product_id), self._low_level(product_id)
         is_full = not stored and self._allocation.products_on(key) >= MAX_PRODUCTS
         if row.status is not ProductStatus.ACTIVE or is_full or row.lease_left(self._batch.now):
             return None
@@ -406,11 +408,11 @@ class Visit:
         """Let rows reclaim what the depot holds of products that are short, and that no other lane holds."""
         idle = [
             p
-            for p in self._short()
+            for p in self._missing()
             if (row := self._allocation.row(p)).lent_to == {DEPOT}
             and not row.lease_left(self._batch.now)
         ]
-        for product_id in next(iter(self._in_portions(idle, _FEW_LOANS)), ()):
+        for product_id in next(iter(self._in_portions(idle, _LOANS_TOGETHER)), ()):
             self._allocation.reclaim(product_id)
 
     def _distribute(self) -> dict[str, int]:
@@ -428,7 +430,7 @@ class Visit:
         """Move the products of one page of the lane. Returns the lane that sells each that is needed."""
         own = self._allocation.entries(key)
         shelf = self._allocation.entries(PageKey(DEPOT, key.number))
-        mixed = {p for p in own.keys() & shelf.keys() if self._has_mixed_incarnations(p)}
+        mixed = {p for p in own.keys() & shelf.keys() if self._is_relisted(p)}
         sources = {}
         for product_id in [p for p in dict.fromkeys((*shelf, *own)) if p not in mixed]:
             target = self._move(lane, product_id, own.get(product_id), shelf.get(product_id))
