@@ -181,10 +181,13 @@ class Shop:
         action: Callable[[Any], Any],
         when: Callable[[Any], bool] = lambda request: True,
     ) -> None:
-        """Do something before each call of an operation about which something is true. Its result is the answer, if it has one."""
+        """Do something before each call of an operation about which something is true; with "" before those of all operations.
+
+        What it returns is the answer, if it is not None.
+        """
 
         def before(called: str, request: Any) -> Any:
-            return action(request) if called == operation and when(request) else None
+            return action(request) if operation in (called, "") and when(request) else None
 
         self.before = before
 
