@@ -127,7 +127,7 @@ class Snapshot:
 
 
 class Store:
-    """Reads and writes of the tables.
+    """Reads and writes of the tables. A request that fails raises a `StoreError`, whose type says what that means for them.
 
     Args:
         client: A DynamoDB client; `CLIENT_CONFIG` is meant for it. Clients are thread-safe, so is the store.

@@ -1,4 +1,7 @@
-"""Lists: the orders of a user, those to ship, holds that end, products, and a product's adjustments."""
+"""Lists: the orders of a user, those to ship, holds that end, products, and a product's adjustments.
+
+All of them raise a `StoreError` if a request fails.
+"""
 
 from __future__ import annotations
 
