@@ -14,7 +14,15 @@ from botocore.exceptions import ReadTimeoutError
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.allocation import Allocation
-from inventory_orders.domain.allotments import DEPOT, MAX_PRODUCTS, PAGES, Page, PageEntry, PageKey
+from inventory_orders.domain.allotments import (
+    DEPOT,
+    MAX_PRODUCTS,
+    PAGES,
+    LaneLease,
+    Page,
+    PageEntry,
+    PageKey,
+)
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_record import OrderKey
 from inventory_orders.domain.planner import Transaction
@@ -392,7 +400,7 @@ def test_where_others_wait_the_depot_is_released_before_the_own_lane_sells(shop)
     def visit(request):
         now = two.client.clock.now()
         shop.calm()
-        lease_lane(shop.store, DEPOT, "rival", now, now.timestamp() + 0.3, wait=0.5)
+        lease_lane(shop.store, LaneLease(DEPOT, "rival", now.timestamp() + 0.3, 0.5), now)
 
     shop.sell(one, shop.order("q"))
     shop.on(UPDATE, visit)
@@ -482,7 +490,7 @@ def test_a_dead_holder_of_the_depot_stops_visits_for_two_seconds(shop):
     shop.create("p")
     worker = shop.worker()
     now = worker.client.clock.now()
-    lease_lane(shop.store, DEPOT, "dead", now, now.timestamp() + 2.0)
+    lease_lane(shop.store, LaneLease(DEPOT, "dead", now.timestamp() + 2.0), now)
     report = shop.sell(worker, shop.order("p"))
     assert [outcome.verdict for outcome in report.outcomes] == [APPLIED]
     assert 1.5 < report.stats.of_source["DepotWait"][0] / 1000 < 3.0
@@ -509,7 +517,7 @@ def test_where_every_visit_of_the_depot_takes_too_long_it_gets_through_all_the_s
     def takes_long(_):
         shop.tables.clock.sleep(2.1)
         now = SystemClock().now()
-        lease_lane(shop.store, DEPOT, f"next at {now}", now, now.timestamp() + 2.0)
+        lease_lane(shop.store, LaneLease(DEPOT, f"next at {now}", now.timestamp() + 2.0), now)
 
     shop.on(READ, takes_long, of_product("p"))
     assert shop.statuses(worker, shop.order("p")) == [APPLIED]

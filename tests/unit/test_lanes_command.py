@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from cli import books, main
 from inventory_orders.clock import SystemClock
-from inventory_orders.domain.allotments import DEPOT, PageKey
+from inventory_orders.domain.allotments import DEPOT, LaneLease, PageKey
 from inventory_orders.errors import ThrottledError
 from inventory_orders.store.lane_leases import lease_lane
 from operations import lanes as lanes_of_stack
@@ -49,9 +49,9 @@ def test_it_shows_who_uses_which_lane_and_what_lies_there(shop):
     assert lanes().stdout == "No lane has ever been used.\n"
     lend_two(shop)
     now = SystemClock().now()
-    lease_lane(shop.store, 1, "lane-0123456789abcdef", now, now.timestamp() + 40)
-    lease_lane(shop.store, 9, "gone", now, now.timestamp() - 1)
-    lease_lane(shop.store, 3, "new", now, now.timestamp() + 40)
+    lease_lane(shop.store, LaneLease(1, "lane-0123456789abcdef", now.timestamp() + 40), now)
+    lease_lane(shop.store, LaneLease(9, "gone", now.timestamp() - 1), now)
+    lease_lane(shop.store, LaneLease(3, "new", now.timestamp() + 40), now)
     heading, depot, first, third, ninth = words(lanes())
     assert heading == ["lane", "in", "use", "by", "for", "another", "products", "units", "written"]
     assert depot[:5] == ["the", "depot", "nobody", "2", "120"]

@@ -13,7 +13,7 @@ from botocore.exceptions import ReadTimeoutError
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.adjustment import Adjustment, Decrement
 from inventory_orders.domain.allocation import Allocation
-from inventory_orders.domain.allotments import DEPOT, PageKey
+from inventory_orders.domain.allotments import DEPOT, LaneLease, PageKey
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand
 from inventory_orders.domain.order_record import OrderAction
@@ -531,7 +531,9 @@ def test_reclaiming_waits_for_the_depot_and_gives_up_in_time(lanes):
     store, clock = lanes.client.store, lanes.client.clock
 
     def visit_for_ever(_):
-        lease_lane(store, DEPOT, "other", clock.now(), clock.now().timestamp() + 2.0, dead="other")
+        lease_lane(
+            store, LaneLease(DEPOT, "other", clock.now().timestamp() + 2.0), clock.now(), "other"
+        )
 
     lanes.before_each("UpdateItem", visit_for_ever)
     began = clock.monotonic()
@@ -558,7 +560,7 @@ def test_a_visitor_whose_lease_passed_on_reclaims_all_the_same(lanes):
 
     def take_over(_):
         clock.sleep(3.0)
-        lease_lane(store, DEPOT, "next", clock.now(), clock.now().timestamp() + 2.0)
+        lease_lane(store, LaneLease(DEPOT, "next", clock.now().timestamp() + 2.0), clock.now())
 
     row = lanes.row()
     lanes.tables.once("TransactWriteItems", take_over)
@@ -628,7 +630,9 @@ def test_what_cannot_be_reclaimed_in_time_is_returned_and_the_rest_is_served(lan
     lanes.list_and_lend()
     lanes.tables.list("t")
     clock = lanes.client.clock
-    lease_lane(lanes.client.store, DEPOT, "other", clock.now(), clock.now().timestamp() + 60.0)
+    lease_lane(
+        lanes.client.store, LaneLease(DEPOT, "other", clock.now().timestamp() + 60.0), clock.now()
+    )
     orders = [Order("o1", "u", {"p": 50}), Order("o2", "u", {"t": 1}), Order("o3", "u", {"p": 1})]
     report = lanes.tables.commit(lanes.engine, *orders, seconds=0.5)
     assert outcomes(report) == [(RETURNED, "CONTENTION"), (APPLIED, ""), (APPLIED, "")]
@@ -964,7 +968,9 @@ def test_a_stale_delete_of_a_lent_product_recalls_nothing(lanes):
 def test_a_change_that_cannot_have_its_units_in_time_changes_nothing(lanes):
     lanes.list_and_lend()
     row, clock = lanes.row(), lanes.client.clock
-    lease_lane(lanes.client.store, DEPOT, "other", clock.now(), clock.now().timestamp() + 60.0)
+    lease_lane(
+        lanes.client.store, LaneLease(DEPOT, "other", clock.now().timestamp() + 60.0), clock.now()
+    )
     with pytest.raises(ThrottledError, match="CONTENTION"):
         lanes.products.discontinue("p", lanes.soon(0.3))
     with pytest.raises(ThrottledError, match="CONTENTION"):
@@ -1065,7 +1071,9 @@ def test_a_count_is_not_committed_while_lanes_may_hold_the_product(lanes):
 def test_a_count_that_cannot_have_its_units_in_time_gives_the_product_back(lanes):
     lanes.list_and_lend()
     clock = lanes.client.clock
-    lease_lane(lanes.client.store, DEPOT, "other", clock.now(), clock.now().timestamp() + 60.0)
+    lease_lane(
+        lanes.client.store, LaneLease(DEPOT, "other", clock.now().timestamp() + 60.0), clock.now()
+    )
     with pytest.raises(ThrottledError, match="CONTENTION"):
         lanes.lease(seconds=0.5)
     assert lanes.row().locked_by is None

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from cli import books, main, reports
 from cli import queues as queue_commands
 from inventory_orders.clock import Deadline
-from inventory_orders.domain.allotments import DEPOT, PageKey
+from inventory_orders.domain.allotments import DEPOT, LaneLease, PageKey
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand, Part
 from inventory_orders.domain.order_record import OrderAction
@@ -312,7 +312,7 @@ def wide(shop, monkeypatch):
     shop.list(PRODUCT, 10**9, low_stock_threshold=10**8, name=NAME)
     lend(shop.store, PRODUCT, 10**8, dict.fromkeys(range(1, 91), 10**6))
     now = shop.clock.now()
-    lease_lane(shop.store, 1, WORKER, datetime.fromtimestamp(now, UTC), now + 40)
+    lease_lane(shop.store, LaneLease(1, WORKER, now + 40), datetime.fromtimestamp(now, UTC))
     worker = shop.worker()
     shop.commit(worker, Order(ORDER, USER, {PRODUCT: 10**6}))
     shop.commit(worker, OrderCommand(ORDER, OrderAction.CONFIRM))

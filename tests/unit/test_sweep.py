@@ -6,7 +6,7 @@ from botocore.exceptions import ReadTimeoutError
 from docs_generator import costs
 from inventory_orders.clock import SystemClock
 from inventory_orders.domain.allocation import Allocation
-from inventory_orders.domain.allotments import DEPOT, MAX_LANES, PAGES, PageKey
+from inventory_orders.domain.allotments import DEPOT, MAX_LANES, PAGES, LaneLease, PageKey
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.planner import Transaction
 from inventory_orders.domain.product import NewProduct
@@ -42,7 +42,7 @@ def lend(shop, product_id, units, fills=None):
 
 def lease(shop, lane):
     until = shop.clock.now() + LEASE_SECONDS
-    lease_lane(shop.store, lane, "owner", SystemClock().now(), until)
+    lease_lane(shop.store, LaneLease(lane, "owner", until), SystemClock().now())
 
 
 def allocation(shop, product_id, *lanes):

@@ -137,7 +137,10 @@ class Depot:
             ends_at = now.timestamp() + VISIT_SECONDS
             try:
                 lease = lease_lane(
-                    self.client.store, DEPOT, owner, now, ends_at, waited, watch.dead_owner
+                    self.client.store,
+                    LaneLease(DEPOT, owner, ends_at, waited),
+                    now,
+                    watch.dead_owner,
                 )
             except (ThrottledError, OutcomeUnknownError) as error:
                 # A transaction that releases the depot is in flight: it will be free in a moment.

@@ -15,47 +15,36 @@ from inventory_orders.store.rows import key_item, read_lease
 from inventory_orders.store.tables import Table
 
 
-def lease_lane(
-    store: Store,
-    lane: int,
-    owner: str,
-    now: datetime,
-    until: float,
-    wait: float = 0.0,
-    dead: str = "",
-) -> LaneLease:
+def lease_lane(store: Store, wanted: LaneLease, now: datetime, dead_owner: str = "") -> LaneLease:
     """Take a lane, or keep one's own for longer. Safe to repeat.
 
     Args:
         store: Where the tables are.
-        lane: The lane.
-        owner: The new owner.
+        wanted: The new lease. Those that wait behind its owner see for how long it has waited.
         now: The moment.
-        until: Unix second at which the lease ends.
-        wait: Seconds for which the owner has waited for it, for those that wait behind it.
-        dead: An owner whose lease is over, whatever the clocks say.
+        dead_owner: An owner whose lease is over, whatever the clocks say.
 
     Returns:
-        The lease on the lane: the owner's, or that of another, which is live.
+        The lease on the lane: the wanted one, or that of another owner, which is live.
     """
     readable = "attribute_type(#lockTime, :number) AND attribute_type(#lockedBy, :text)"
     write = Write(
         "SET #lockedBy = :owner, #lockTime = :until, #lockWait = :wait",
         f"({NO_LIVE_LEASE} OR {OWNED} OR #lockedBy = :dead OR NOT ({readable}))",
         {
-            "owner": owner,
-            "dead": dead,
+            "owner": wanted.owner,
+            "dead": dead_owner,
             "number": "N",
             "text": "S",
-            "until": Decimal(f"{until:.6f}"),
-            "wait": Decimal(f"{wait:.3f}"),
+            "until": Decimal(f"{wanted.ends_at:.6f}"),
+            "wait": Decimal(f"{wanted.wait:.3f}"),
             "now": unix(now),
         },
     )
     try:
         store.update(
             Table.ALLOTMENTS,
-            key_item(lane),
+            key_item(wanted.lane),
             write,
             ReturnValuesOnConditionCheckFailure="ALL_OLD",
         )
@@ -63,7 +52,7 @@ def lease_lane(
         if isinstance(failed.found, LaneLease):
             return failed.found
         raise
-    return LaneLease(lane, owner, until, wait)
+    return wanted
 
 
 def release_lane(store: Store, lease: LaneLease) -> None:
