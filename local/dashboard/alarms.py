@@ -8,7 +8,7 @@ Source: https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/AlarmThat
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -65,49 +65,72 @@ def judge(definition: Mapping[str, Any], samples: Samples, now: int, unknown: Un
     Raises:
         DashboardError: This kind of alarm is not supported here.
     """
-    period, count = definition["Period"], definition["EvaluationPeriods"]
-    missing = definition.get("TreatMissingData", "missing")
-    # Over several periods, CloudWatch goes further back for data by rules that no alarm here needs.
-    keeps_its_state = missing == "ignore" and count == 1
-    compare = _COMPARISONS.get(definition["ComparisonOperator"])
-    judged = missing in ("notBreaching", "breaching") or keeps_its_state
-    if not judged or compare is None or "MetricName" not in definition:
-        raise DashboardError(
-            f"the alarm {definition['AlarmName']} is of a kind that is not supported here"
-        )
+    _check_supported(definition)
     metric = Metric(
         definition["Namespace"],
         definition["MetricName"],
         frozenset((entry["Name"], entry["Value"]) for entry in definition["Dimensions"]),
     )
-    reason = unknown(metric)
-    if reason is not None:
+    if (reason := unknown(metric)) is not None:
         return Judgement(State.UNKNOWN, f"Not known on this machine: {reason}.")
-    stat = definition.get("Statistic") or definition["ExtendedStatistic"]
-    looked_at = RETENTION_SECONDS // period if keeps_its_state else count
-    window = Window(now + 1 - period * looked_at, period, looked_at)
-    points = [statistic(stat, bucket) for bucket in samples.buckets(metric, window)]
-    if keeps_its_state:
-        reported = [point for point in points if point is not None]
-        if not reported:
-            return Judgement(
-                State.UNKNOWN, "There is no data, so it keeps a state that is not known."
-            )
-        points = [reported[-1]]
-    never = Window(now + 1 - RETENTION_SECONDS, RETENTION_SECONDS, 1)
-    if missing == "breaching" and not any(samples.buckets(metric, never)):
+    points = _newest_points(definition, metric, samples, now)
+    if not points:
+        return Judgement(State.UNKNOWN, "There is no data, so it keeps a state that is not known.")
+    if_missing = definition["TreatMissingData"] == "breaching"
+    ever = Window(now + 1 - RETENTION_SECONDS, RETENTION_SECONDS, 1)
+    if if_missing and not any(samples.buckets(metric, ever)):
         return Judgement(State.UNKNOWN, "There is no data so far.")
-    threshold = definition["Threshold"]
-    breaching = [
-        p for p in points if (missing == "breaching" if p is None else compare(p, threshold))
-    ]
-    needed = definition.get("DatapointsToAlarm") or count
-    state = State.ALARM if len(breaching) >= needed else State.OK
-    newest = "no data" if points[-1] is None else f"{points[-1]:,.4g}"
+    compare, threshold = _COMPARISONS[definition["ComparisonOperator"]], definition["Threshold"]
+    breaching = sum(if_missing if point is None else compare(point, threshold) for point in points)
+    needed = definition.get("DatapointsToAlarm") or definition["EvaluationPeriods"]
+    state = State.ALARM if breaching >= needed else State.OK
+    return Judgement(state, _in_words(definition, points[-1], needed))
+
+
+def _check_supported(definition: Mapping[str, Any]) -> None:
+    missing = definition.get("TreatMissingData", "missing")
+    if (
+        (missing not in ("notBreaching", "breaching") and not _keeps_its_state(definition))
+        or definition["ComparisonOperator"] not in _COMPARISONS
+        or "MetricName" not in definition
+    ):
+        raise DashboardError(
+            f"the alarm {definition['AlarmName']} is of a kind that is not supported here"
+        )
+
+
+def _keeps_its_state(definition: Mapping[str, Any]) -> bool:
+    """Whether an alarm keeps its state without data.
+
+    Over several periods, CloudWatch goes further back for data by rules that no alarm here needs.
+    """
+    return definition.get("TreatMissingData") == "ignore" and definition["EvaluationPeriods"] == 1
+
+
+def _statistic_of(definition: Mapping[str, Any]) -> str:
+    name: str = definition.get("Statistic") or definition["ExtendedStatistic"]
+    return name
+
+
+def _newest_points(
+    definition: Mapping[str, Any], metric: Metric, samples: Samples, now: int
+) -> Sequence[float | None]:
+    """The points of the periods that count; if the alarm keeps its state, of the last one with data, if any."""
+    period, count = definition["Period"], definition["EvaluationPeriods"]
+    keeps = _keeps_its_state(definition)
+    looked_at = RETENTION_SECONDS // period if keeps else count
+    window = Window(now + 1 - period * looked_at, period, looked_at)
+    stat = _statistic_of(definition)
+    points = [statistic(stat, bucket) for bucket in samples.buckets(metric, window)]
+    return [point for point in points if point is not None][-1:] if keeps else points
+
+
+def _in_words(definition: Mapping[str, Any], newest: float | None, needed: int) -> str:
+    period = definition["Period"]
     length = f"{period} s" if period < 60 else f"{period // 60} min"
-    length += " with data" if keeps_its_state else ""
-    return Judgement(
-        state,
-        f"{stat} over the last {length}: {newest}; alarm when {definition['ComparisonOperator']} {threshold:,g} "
-        f"for {needed} of {count} periods.",
+    length += " with data" if _keeps_its_state(definition) else ""
+    return (
+        f"{_statistic_of(definition)} over the last {length}: "
+        f"{'no data' if newest is None else f'{newest:,.4g}'}; alarm when {definition['ComparisonOperator']} "
+        f"{definition['Threshold']:,g} for {needed} of {definition['EvaluationPeriods']} periods."
     )

@@ -707,34 +707,37 @@ class World:
 
     def steps(self) -> list[Step]:
         """List the possible steps: the next call of each process, and faults. Empty at the end of a run."""
-        steps: list[Step] = []
         last = self.processes.get(self.schedule[-1].process) if self.schedule else None
-        if last is not None and self._is_waiting(last):
-            assert last.call is not None
+        if last is not None and last.call is not None and self._is_waiting(last):
             return [Step(Choice(last.name), last.call.reads, last.call.writes)]
-        running = [
-            p
-            for p in self.processes.values()
-            if not p.is_over and p.call is not None and not self._has_no_news(p)
-        ]
-        # What has not changed meanwhile was not torn.
-        running = [p for p in running if self._is_rent(p)] or running
-        for process in [p for p in running if not self._is_in_line(p)] or running:
-            call = process.call
-            assert call is not None
-            if process.forced is not None and self._is_repeated(process):
-                choice = Choice(process.name, process.forced[0])
-                steps.append(Step(choice, call.reads, call.writes, is_global=True))
-            else:
-                steps.append(Step(Choice(process.name), call.reads, call.writes))
+        steps = [self._next_of(process) for process in self._running()]
         if self.faults_left > 0:
-            for step in list(steps):
-                if step.choice.action == "go":
-                    steps += self._faults(self.processes[step.choice.process], step)
+            for step in [step for step in steps if step.choice.action == "go"]:
+                steps += self._faults(self.processes[step.choice.process], step)
             steps += self._faults_of_the_world(bool(steps))
         arriving = [late for late in self.late if late.repeated and self._makes_a_change(late.call)]
         # First: later it is tried only where something has happened that makes a difference to it.
         return [late.step for late in arriving] + steps
+
+    def _running(self) -> list[Process]:
+        """The processes that have a call to make, without those for which it would change nothing."""
+        running = [
+            process
+            for process in self.processes.values()
+            if not process.is_over and process.call is not None and not self._has_no_news(process)
+        ]
+        # What has not changed meanwhile was not torn.
+        running = [process for process in running if self._is_rent(process)] or running
+        return [process for process in running if not self._is_in_line(process)] or running
+
+    def _next_of(self, process: Process) -> Step:
+        """The call of a process, with the fault that hits also the repetition of its last one."""
+        call = process.call
+        assert call is not None
+        if process.forced is not None and self._is_repeated(process):
+            choice = Choice(process.name, process.forced[0])
+            return Step(choice, call.reads, call.writes, is_global=True)
+        return Step(Choice(process.name), call.reads, call.writes)
 
     def _makes_a_change(self, call: Call) -> bool:
         """Whether a late request would change anything now. If not, it need not arrive."""
@@ -887,24 +890,48 @@ class World:
         if len(self.schedule) > MAX_STEPS:
             raise ViolationError("the run does not end")
         self.clock.seconds += TICK_SECONDS
-        if not choice.process:
-            self._use_fault()
-            self._jump(float(choice.action.removesuffix("s")))
-            return
         if choice.action == ARRIVES:
             self._arrive(choice)
-            return
-        process = self.processes[choice.process]
-        if choice.action == "again":
+        elif not choice.process:
             self._use_fault()
-            self._again(process)
+            self._jump(float(choice.action.removesuffix("s")))
+        elif choice.action == "again":
+            self._use_fault()
+            self._again(self.processes[choice.process])
+        else:
+            self._make_call(self.processes[choice.process], choice.action)
+
+    def _make_call(self, process: Process, action: str) -> None:
+        """Let a process make its call, and continue with the outcome."""
+        self._note_turn(process)
+        call, forced = process.call, process.forced
+        assert call is not None
+        process.call = process.forced = None
+        if action != "go" and forced is None:
+            self._use_fault()
+        if action in TORN:
+            self._tear(process, call, TORN[action])
             return
+        if action in PARTED:
+            self._part(process, call, PARTED[action])
+            return
+        before = len(self.history)
+        if process.parted is not None:
+            outcome, process.parted = process.parted.outcome, None
+            self._note(process, call, "is seen as a whole")
+        else:
+            outcome = self._outcome(process, call, action, repeated=forced is not None)
+        asked = (str(call), before) if len(self.history) == before else None
+        process.refusals = process.refusals + 1 if asked and asked == process.asked else 0
+        process.asked = asked
+        self._run(process, outcome)
+
+    def _note_turn(self, process: Process) -> None:
+        """Note that it is a process's turn: for the bound on switches, for what it may have seen, and for late requests."""
         stopped = self.processes.get(self._before)
         if stopped not in (None, process):
             self.switches += not stopped.is_over and not self._is_in_line(stopped)
         self._before = process.name
-        call, forced = process.call, process.forced
-        assert call is not None
         if process.begun is None:
             # Who reads beside a transaction may see what was before it.
             process.begun = min(
@@ -912,27 +939,8 @@ class World:
             )
         if self._is_in_line(process):
             self.clock.seconds += SECONDS_IN_LINE
-        process.call = process.forced = None
         for late in self.late:
             late.repeated = late.repeated or late.process is process
-        if choice.action != "go" and forced is None:
-            self._use_fault()
-        if choice.action in TORN:
-            self._tear(process, call, TORN[choice.action])
-            return
-        if choice.action in PARTED:
-            self._part(process, call, PARTED[choice.action])
-            return
-        before = len(self.history)
-        if process.parted is not None:
-            outcome, process.parted = process.parted.outcome, None
-            self._note(process, call, "is seen as a whole")
-        else:
-            outcome = self._outcome(process, call, choice.action, repeated=forced is not None)
-        asked = (str(call), before) if len(self.history) == before else None
-        process.refusals = process.refusals + 1 if asked and asked == process.asked else 0
-        process.asked = asked
-        self._run(process, outcome)
 
     def _use_fault(self) -> None:
         self.faults_left -= 1
@@ -940,47 +948,46 @@ class World:
 
     def _outcome(self, process: Process, call: Call, action: str, *, repeated: bool) -> Any:
         """Compute the outcome of a process's call."""
-        if action in {"crash", "crash-after"}:
-            if action == "crash-after":
-                self._apply(process, call)
-            when = action.removeprefix("crash")
-            self._note(process, call, f"the invocation crashes {when}".rstrip())
-            return self._crash(process)
-        if action == "throttled":
-            self._note(process, call, "throttled")
-            if not repeated and call.service == "dynamodb":
-                process.forced = ("throttled", call)
-            return ServiceError("ThrottlingException", "Rate exceeded")
-        if action == "conflict":
-            self._note(process, call, "TransactionConflict")
-            if call.operation != "TransactWriteItems":
-                return ServiceError("TransactionConflictException", "a transaction is in flight")
-            reasons = [{"Code": "None"} for _ in call.request["TransactItems"]]
-            reasons[0] = {"Code": "TransactionConflict"}
-            return ServiceError(
-                "TransactionCanceledException", extra={"CancellationReasons": reasons}
-            )
-        if action == "refused":
-            # Of several, the first one: what stands behind it must not overtake it.
-            call.request["Entries"][0]["Refused"] = True
-        if action == "stale":
-            return self._note(process, call, "reads old rows", self._read_old(call))
-        if action == "late":
-            self.clock.seconds += LOST_SECONDS
-            self.late.append(LateRequest(process, call))
-            self._note(process, call, "is delayed, and its sender gives it up")
-            return ReadTimeoutError(endpoint_url="simulated")
+        match action:
+            case "crash" | "crash-after":
+                if action == "crash-after":
+                    self._apply(process, call)
+                when = action.removeprefix("crash")
+                self._note(process, call, f"the invocation crashes {when}".rstrip())
+                return self._crash(process)
+            case "throttled":
+                self._note(process, call, "throttled")
+                if not repeated and call.service == "dynamodb":
+                    process.forced = ("throttled", call)
+                return ServiceError("ThrottlingException", "Rate exceeded")
+            case "conflict":
+                self._note(process, call, "TransactionConflict")
+                return _conflict(call)
+            case "stale":
+                return self._note(process, call, "reads old rows", self._read_old(call))
+            case "late":
+                self.clock.seconds += LOST_SECONDS
+                self.late.append(LateRequest(process, call))
+                self._note(process, call, "is delayed, and its sender gives it up")
+                return ReadTimeoutError(endpoint_url="simulated")
+            case "refused":
+                # Of several, the first one: what stands behind it must not overtake it.
+                call.request["Entries"][0]["Refused"] = True
+        return self._answered(process, call, action, repeated=repeated)
+
+    def _answered(self, process: Process, call: Call, action: str, *, repeated: bool) -> Any:
+        """Apply a process's call. Its response may be lost."""
         outcome = self._apply(process, call)
         if process.torn is not None:
             outcome = _merged(process.torn.answers, outcome)
             process.torn = None
-        if action in {"lost", "lost-twice"}:
-            self.clock.seconds += LOST_SECONDS
-            self._note(process, call, f"the response is lost; it was {_short(outcome)}")
-            if action == "lost-twice" and not repeated and call.service == "dynamodb":
-                process.forced = ("lost-twice", call)
-            return ReadTimeoutError(endpoint_url="simulated")
-        return self._note(process, call, _short(outcome), outcome)
+        if action not in {"lost", "lost-twice"}:
+            return self._note(process, call, _short(outcome), outcome)
+        self.clock.seconds += LOST_SECONDS
+        self._note(process, call, f"the response is lost; it was {_short(outcome)}")
+        if action == "lost-twice" and not repeated and call.service == "dynamodb":
+            process.forced = ("lost-twice", call)
+        return ReadTimeoutError(endpoint_url="simulated")
 
     def _arrive(self, choice: Choice) -> None:
         """Let a late request arrive."""
@@ -1401,6 +1408,15 @@ def _without_line(request: dict[str, Any]) -> dict[str, Any]:
 
 def _without_token(request: dict[str, Any]) -> dict[str, Any]:
     return {name: request[name] for name in request if name != TOKEN}
+
+
+def _conflict(call: Call) -> ServiceError:
+    """What DynamoDB answers if another transaction on an item of a call is in flight."""
+    if call.operation != "TransactWriteItems":
+        return ServiceError("TransactionConflictException", "a transaction is in flight")
+    reasons = [{"Code": "None"} for _ in call.request["TransactItems"]]
+    reasons[0] = {"Code": "TransactionConflict"}
+    return ServiceError("TransactionCanceledException", extra={"CancellationReasons": reasons})
 
 
 def _halves(call: Call) -> list[tuple[str, str, dict[str, Any]]]:
