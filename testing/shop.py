@@ -27,7 +27,7 @@ from unittest.mock import patch
 
 import boto3
 
-from inventory_orders.api.access import ApiSettings
+from inventory_orders.api.serving import ApiSettings
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.change import Change
 from inventory_orders.domain.order import Order

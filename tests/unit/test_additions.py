@@ -28,10 +28,11 @@ from docs_generator import pages
 from infra import watched
 from inventory_orders.api.requests import problem_of
 from inventory_orders.domain.rejection import Rejection, RejectionReason
-from inventory_orders.engine.outcomes import rejected
+from inventory_orders.engine.outcomes import UnsuccessfulError, rejected
 
-problem = problem_of(rejected(Rejection(RejectionReason["NOT_ON_SALE"], "tea")))
-assert (problem.answer.status, problem.document["detail"]) == (403, "tea is not on sale yet")
+outcome = rejected(Rejection(RejectionReason["NOT_ON_SALE"], "tea"))
+answer = problem_of(UnsuccessfulError(outcome)).answer
+assert (answer.status, answer.document["detail"]) == (403, "tea is not on sale yet")
 assert "| `NOT_ON_SALE` | X is not on sale yet |" in pages.all_codes()
 assert "rejections/NOT_ON_SALE" in str(watched.sections(60, api=True))
 """

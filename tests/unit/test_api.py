@@ -12,18 +12,19 @@ import pytest
 import yaml
 
 from inventory_orders.api import orders, products, requests
-from inventory_orders.api.access import ApiSettings, Caller
 from inventory_orders.api.products import availability
-from inventory_orders.api.requests import (
-    ProblemError,
-    encode_cursor,
-    place_after,
-)
+from inventory_orders.api.requests import encode_cursor, place_after
+from inventory_orders.api.serving import ApiSettings, Caller
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.allotments import PageKey
 from inventory_orders.domain.product import ProductStatus
 from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.errors import ConfigurationError, StoreUnavailableError, ThrottledError
+from inventory_orders.errors import (
+    ConfigurationError,
+    PoisonMessageError,
+    StoreUnavailableError,
+    ThrottledError,
+)
 from inventory_orders.invocation.sqs import SqsCalls
 from inventory_orders.messages.documents import json_schema
 from inventory_orders.store.dynamodb import Store
@@ -38,7 +39,6 @@ from testing.lanes import lend
 from tests.support.schemas import closed, is_open
 
 TEA = "tea-earl-grey"  # the catalogue has 60 packets of it
-SCARCE = "tea-last-packet"
 ORDER = {"orderId": "o-1", "userId": "u-7", "items": [{"productId": TEA, "quantity": 2}]}
 JSON = {"content-type": "application/json"}
 OPERATOR = {"sub": "staff-1", "cognito:groups": "[staff operators]"}
@@ -986,7 +986,7 @@ def test_a_cursor_leads_back_to_its_place_in_its_list_only():
         cursor = encode_cursor("u-7", place)
         assert place_after("u-7", {"cursor": cursor}) == place
     assert "o-1" not in cursor
-    with pytest.raises(ProblemError):
+    with pytest.raises(PoisonMessageError):
         place_after("u-8", {"cursor": cursor})
 
 
@@ -996,7 +996,7 @@ def test_a_cursor_that_was_tampered_with_is_refused(api):
         for other in "Az0-_":
             changed = cursor[:number] + other + cursor[number + 1 :]
             if changed != cursor:
-                with pytest.raises(ProblemError, match="INVALID_CURSOR"):
+                with pytest.raises(PoisonMessageError, match="INVALID_CURSOR"):
                     place_after("u-7", {"cursor": changed})
     for wrong in ("", "a", cursor[:-1], cursor + "A", cursor + "=", "é", "{}", "\n", "/" * 40):
         query = {"userId": "u-7", "cursor": wrong}
@@ -1237,6 +1237,17 @@ def test_the_history_of_a_product_adds_up_to_its_stock(api, monkeypatch):
     assert len(parts) > 3
     seen = [entry for part in parts for entry in part["entries"]]
     assert sorted(map(str, seen)) == sorted(map(str, whole["entries"]))
+
+
+def test_behind_its_adjustments_a_history_goes_on_to_the_next_order_of_its_product(
+    api, monkeypatch
+):
+    for number in range(3):
+        place(api, f"o-{number}")
+    scan = api.shop.store.scan
+    monkeypatch.setattr(Store, "scan", lambda _, *given, **more: scan(*given, Limit=1, **more))
+    (page,) = pages(api, "/products/tea-gyokuro/history")
+    assert [entry["action"] for entry in page["entries"]] == ["adjust"]
 
 
 def ids_of(found):

@@ -223,7 +223,7 @@ def test_a_room_imports_only_what_it_may(room):
         ("functions.place_orders.handler", "inventory_orders.store.dynamodb"),
         ("inventory_orders.publishing.publisher", "botocore.exceptions"),
         ("functions.place_orders.handler", "inventory_orders.api.orders"),
-        ("inventory_orders.invocation.runtime", "inventory_orders.api.access"),
+        ("inventory_orders.invocation.runtime", "inventory_orders.api.serving"),
         ("inventory_orders.clock", "operations.audit"),
         ("operations.audit", "local.endpoint"),
         ("local.stack", "cli"),

@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from inventory_orders.api.access import Caller
 from inventory_orders.api.requests import (
     HttpAnswer,
     Listed,
@@ -18,21 +17,21 @@ from inventory_orders.api.requests import (
     limit_of,
     malformed,
     path_of_order,
-    problem_of,
     reading,
     retry_later,
-    unknown_order,
 )
-from inventory_orders.api.serving import command_of
+from inventory_orders.api.serving import Caller, command_of
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.change import IdempotencyMatch
 from inventory_orders.domain.events import public_order
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_record import OrderRecord, OrderStatus
 from inventory_orders.domain.rejection import Rejection, RejectionReason
+from inventory_orders.engine.outcomes import UnsuccessfulError
 from inventory_orders.engine.retrying_client import RetryingClient, read_orders
 from inventory_orders.errors import (
     CorruptItemError,
+    RejectedError,
     StoreError,
     Verdict,
     id_reused_error,
@@ -90,7 +89,7 @@ def _place_now(
     emit_orders(report)
     (outcome,) = report.outcomes
     if outcome.verdict is Verdict.POISON:
-        raise problem_of(outcome)
+        raise UnsuccessfulError(outcome)
     if outcome.applied is order:
         # What has just been written need not be read.
         written = order.placed(outcome.after, outcome.at)
@@ -197,8 +196,13 @@ def get_order(request: Request, caller: Caller) -> HttpAnswer:
     record = direct.read_order(order_id, *reading())
     # A tombstone is not an order yet, and another customer's order must look like no order.
     if record is None or record.user_id is None or not caller.acts_for(record.user_id):
-        raise unknown_order(order_id)
+        raise _unknown_order(order_id)
     return HttpAnswer.of_state(request, _shown(record, caller), _etag(record, caller))
+
+
+def _unknown_order(order_id: str) -> RejectedError:
+    """The order does not exist, or is not the caller's: both look the same."""
+    return RejectedError(f"there is no order {order_id}", RejectionReason.UNKNOWN_ORDER)
 
 
 def list_orders(request: Request, caller: Caller) -> HttpAnswer:
@@ -215,10 +219,10 @@ def list_orders(request: Request, caller: Caller) -> HttpAnswer:
         checked_id("userId", user_id)
         caller.check_is(user_id, "list their own orders")
     elif "status" not in query:
-        detail = "userId: is missing; userId=u-7 lists a user's orders, status=CONFIRMED the orders to ship"
-        raise malformed(detail, "userId")
+        detail = "is missing; userId=u-7 lists a user's orders, status=CONFIRMED the orders to ship"
+        raise malformed("userId", detail)
     if query.get("status", OrderStatus.CONFIRMED) != OrderStatus.CONFIRMED:
-        raise malformed("status: must be CONFIRMED, for the orders to ship", "status")
+        raise malformed("status", "must be CONFIRMED, for the orders to ship")
     name = _TO_SHIP if user_id is None else user_id
     limit = limit_of(query)
     client, deadline = reading()
@@ -263,9 +267,9 @@ def change_order(action: str, request: Request, caller: Caller) -> HttpAnswer:
     command = order_command(command_of(request, caller, "change_orders", action))
     outcome = order_commands.carry_out(command, request.context)
     if outcome.cause == RejectionReason.UNKNOWN_ORDER:
-        raise unknown_order(command.order_id)
+        raise _unknown_order(command.order_id)
     if outcome.verdict not in (Verdict.APPLIED, Verdict.REPLAYED):
-        raise problem_of(outcome)
+        raise UnsuccessfulError(outcome)
     return HttpAnswer(200, order_commands.answer(command, outcome, *reading()))
 
 

@@ -6,21 +6,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from inventory_orders.api.access import ApiSettings, Caller
 from inventory_orders.api.requests import (
     MAX_LISTED,
     HttpAnswer,
     Listed,
-    ProblemError,
     Request,
     answer_with_page,
+    filled_page,
     limit_of,
     malformed,
     reading,
 )
+from inventory_orders.api.serving import ApiSettings, Caller
 from inventory_orders.domain.order_record import OrderRecord
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.engine.retrying_client import CommitStats, read_all
+from inventory_orders.errors import PoisonMessageError, ProductNotFoundError
 from inventory_orders.invocation import direct
 from inventory_orders.invocation.telemetry import logger
 from inventory_orders.lanes.levels import StockLevel, estimate_levels, read_level
@@ -44,16 +45,12 @@ def get_product(request: Request, _: Caller) -> HttpAnswer:
     if product_id in found.unreadable:
         raise found.unreadable[product_id]
     if product_id not in levels:
-        raise _unknown_product(product_id)
+        raise ProductNotFoundError(f"there is no product {product_id}")
     # The version alone would not do: it restarts at 1 when a product is deleted and made again, and what lanes sell does
     # not raise it.
     shown, product = shown_product(levels[product_id]), levels[product_id].product
     etag = f'"{product.version}-{shown.get("units", "")}-{product.created_at}"'
     return HttpAnswer.of_state(request, shown, etag)
-
-
-def _unknown_product(product_id: str) -> ProblemError:
-    return ProblemError(404, "UNKNOWN_PRODUCT", f"there is no product {product_id}")
 
 
 def get_products(request: Request, _: Caller) -> HttpAnswer:
@@ -67,14 +64,12 @@ def get_products(request: Request, _: Caller) -> HttpAnswer:
     if found.unreadable:
         problems = {name: str(error) for name, error in found.unreadable.items()}
         logger.error("products cannot be read", extra={"products": problems})
-    answer: dict[str, list[Any]] = {"products": [], "unknown": [], "unreadable": []}
-    for product_id in ids:
-        if product_id in levels:
-            answer["products"].append(shown_product(levels[product_id]))
-        elif product_id in found.unreadable:
-            answer["unreadable"].append(product_id)
-        else:
-            answer["unknown"].append(product_id)
+    known = levels.keys() | found.unreadable.keys()
+    answer = {
+        "products": [shown_product(levels[each]) for each in ids if each in levels],
+        "unknown": [each for each in ids if each not in known],
+        "unreadable": [each for each in ids if each in found.unreadable],
+    }
     return HttpAnswer(200, answer)
 
 
@@ -82,15 +77,14 @@ def _ids_of(request: Request) -> list[str]:
     """The products that a query names, each once.
 
     Raises:
-        ProblemError: It names none, or too many.
-        PoisonMessageError: One of them can be no id.
+        PoisonMessageError: It names none, or too many, or one of them can be no id.
     """
     given = request.parameters(("ids",)).get("ids")
     if not given:
-        raise malformed("ids: is missing; name products, such as ids=tea-earl-grey,milk", "ids")
+        raise malformed("ids", "is missing; name products, such as ids=tea-earl-grey,milk")
     ids = given.split(",")
     if len(ids) > READ_LIMIT:
-        raise malformed(f"ids: may name at most {READ_LIMIT} products, but names {len(ids)}", "ids")
+        raise malformed("ids", f"may name at most {READ_LIMIT} products, but names {len(ids)}")
     return list(dict.fromkeys(checked_id("ids", each, "productId") for each in ids))
 
 
@@ -116,7 +110,7 @@ def get_stock(request: Request, caller: Caller) -> HttpAnswer:
     client, deadline = reading()
     level = read_level(client, product_id, deadline, CommitStats())
     if level is None:
-        raise _unknown_product(product_id)
+        raise ProductNotFoundError(f"there is no product {product_id}")
     return HttpAnswer(200, shown_level(level))
 
 
@@ -130,9 +124,11 @@ def list_stock(request: Request, caller: Caller) -> HttpAnswer:
     query = request.parameters(("status", "inLanes", "limit", "cursor"))
     status = query.get("status", "ACTIVE")
     if status not in tuple(ProductStatus):
-        raise malformed(not_one_of("status", ProductStatus, status), "status")
+        raise PoisonMessageError(
+            "SCHEMA_VIOLATION", not_one_of("status", ProductStatus, status), "status"
+        )
     if query.get("inLanes", "true") != "true":
-        raise malformed("inLanes: must be true, or left out", "inLanes")
+        raise malformed("inLanes", "must be true, or left out")
     limit = limit_of(query)
     client, deadline = reading()
 
@@ -178,7 +174,7 @@ def _adjustments(
     )
     if not rows and after is None:
         # Each incarnation has its opening.
-        raise _unknown_product(product_id)
+        raise ProductNotFoundError(f"there is no product {product_id}")
     return [{name: row[name] for name in _ADJUSTMENT if name in row} for row in rows], last
 
 
@@ -202,13 +198,21 @@ def list_history(request: Request, caller: Caller) -> HttpAnswer:
     client, deadline = reading()
 
     def read_page(after: ListPosition | None) -> Listed:
-        entries, unreadable = list[Shown](), list[str]()
+        booked = list[Shown]()
         if after is None or not after.at:
             adjustments, after = _adjustments(product_id, MAX_LISTED, after)
-            booked = (adjustment for adjustment in adjustments if "rejected" not in adjustment)
-            entries += ({"action": "adjust", "at": a.pop("appliedAt", ""), **a} for a in booked)
+            booked = [
+                {"action": "adjust", "at": adjustment.pop("appliedAt", ""), **adjustment}
+                for adjustment in adjustments
+                if "rejected" not in adjustment
+            ]
             if after is not None:
-                return {"entries": entries, "unreadable": unreadable}, after
+                return {"entries": booked, "unreadable": []}, after
+        shown, last = filled_page(after, read_orders, deadline)
+        return shown | {"entries": booked + shown["entries"]}, last
+
+    def read_orders(after: ListPosition | None) -> Listed:
+        entries, unreadable = list[Shown](), list[str]()
         orders, last = client.call(lambda: lists.list_all_orders(client.store, after), deadline)
         for order_id, order in orders.items():
             # The units of a line are as they were stored.

@@ -17,9 +17,15 @@ from urllib.parse import quote
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.events import in_json
 from inventory_orders.domain.rejection import RejectionReason
-from inventory_orders.engine.outcomes import ChangeOutcome, UnsuccessfulError, outcome_of
+from inventory_orders.engine.outcomes import UnsuccessfulError, outcome_of
 from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.errors import InventoryOrdersError, LeaseHeldError, Verdict, VerdictError
+from inventory_orders.errors import (
+    InventoryOrdersError,
+    LeaseHeldError,
+    PoisonMessageError,
+    Verdict,
+    VerdictError,
+)
 from inventory_orders.invocation import runtime
 from inventory_orders.messages.documents import checked_id, shown_key, strict_json
 from inventory_orders.sequences import in_portions
@@ -90,7 +96,8 @@ class Request:
         """Check that the function answers the route, and that the ids in its path are those that the caller sent.
 
         Raises:
-            ProblemError: It does not, or they may be others.
+            ProblemError: It does not.
+        PoisonMessageError: They may be others.
         """
         if self.route not in known:
             raise ProblemError(404, "UNKNOWN_ROUTE", "there is nothing here; see docs/api.md")
@@ -101,7 +108,8 @@ class Request:
         """The body.
 
         Raises:
-            ProblemError: It is too long, or no UTF-8.
+            ProblemError: It is too long.
+            PoisonMessageError: It is not UTF-8.
         """
         sent = base64.b64decode(self.body) if self.is_base64 else self.body.encode(errors="replace")
         if len(sent) > MAX_BODY_BYTES:
@@ -113,14 +121,14 @@ class Request:
         try:
             return sent.decode()
         except UnicodeDecodeError:
-            raise malformed("the body is not UTF-8", code="INVALID_JSON") from None
+            raise PoisonMessageError("INVALID_JSON", "the body is not UTF-8") from None
 
     def json(self) -> Any:
         """The body as JSON, read as strictly as a message.
 
         Raises:
             ProblemError: It is too long, or says that it is something else.
-            PoisonMessageError: It is not JSON.
+            PoisonMessageError: It is not UTF-8, or not JSON.
         """
         text = self.text()
         given = self.headers.get("content-type", "")
@@ -136,13 +144,13 @@ class Request:
         """The query.
 
         Raises:
-            ProblemError: It holds something unknown.
+            PoisonMessageError: It holds something unknown.
         """
         for name in self.query:
             if name not in known:
                 others = f", or correct it to one of {', '.join(known)}" if known else ""
                 shown = shown_key(name)
-                raise malformed(f"{shown}: unknown query parameter; remove it{others}", shown)
+                raise malformed(shown, f"unknown query parameter; remove it{others}")
         return self.query
 
     def id_of(self, name: str) -> str:
@@ -209,8 +217,7 @@ class ProblemError(InventoryOrdersError):
         retry_after: Whole seconds after which the same request may succeed; None if that is not the way.
 
     Attributes:
-        document: The body.
-        answer: The answer with it.
+        answer: The answer.
     """
 
     def __init__(
@@ -218,11 +225,11 @@ class ProblemError(InventoryOrdersError):
         status: int,
         code: str,
         detail: str,
-        more: dict[str, Any] | None = None,
+        more: Mapping[str, Any] | None = None,
         retry_after: int | None = None,
     ) -> None:
         super().__init__(f"{status} {code}")
-        self.document: dict[str, Any] = {
+        document = {
             "title": HTTPStatus(status).phrase,
             "status": status,
             "code": code,
@@ -230,40 +237,41 @@ class ProblemError(InventoryOrdersError):
             **(more or {}),
         }
         headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
-        self.answer = HttpAnswer(status, self.document, headers)
+        self.answer = HttpAnswer(status, document, headers)
 
 
-def malformed(detail: str, field: str = "", code: str = "SCHEMA_VIOLATION") -> ProblemError:
-    """A request that can never succeed as it is."""
-    return ProblemError(400, code, detail, {"field": field} if field else None)
+def malformed(field: str, detail: str) -> PoisonMessageError:
+    """A request that can never succeed, because of one of its fields."""
+    return PoisonMessageError("SCHEMA_VIOLATION", f"{field}: {detail}", field)
 
 
-def unknown_order(order_id: str) -> ProblemError:
-    """The order does not exist, or is not the caller's: both look the same."""
-    return ProblemError(404, "UNKNOWN_ORDER", f"there is no order {order_id}")
-
-
-def retry_later(code: str, detail: str, seconds: float = 0.0) -> ProblemError:
+def retry_later(
+    code: str, detail: str, seconds: float = 0.0, more: Mapping[str, Any] | None = None
+) -> ProblemError:
     """Nothing is decided, and the same request may succeed later."""
-    return ProblemError(503, code, detail, retry_after=math.ceil(seconds) or _SHORT_WAIT_SECONDS)
+    return ProblemError(503, code, detail, more, math.ceil(seconds) or _SHORT_WAIT_SECONDS)
 
 
-def problem_of(outcome: ChangeOutcome) -> ProblemError:
-    """The answer to a request that does not succeed."""
+def problem_of(error: VerdictError) -> ProblemError:
+    """The answer to a request that an error ended."""
+    outcome = outcome_of(error)
     code, detail = outcome.cause, outcome.detail
+    facts = error.facts if isinstance(error, UnsuccessfulError) else None
+    more = {"product": facts} if facts else {}
     match outcome.verdict:
         case Verdict.POISON if code.endswith("ID_REUSED"):
-            return ProblemError(409, code, detail)
+            return ProblemError(409, code, detail, more)
         case Verdict.POISON if code == "REFUSED_BY_DYNAMODB":
-            return malformed("DynamoDB does not take the request as it is", code=code)
+            return ProblemError(400, code, "DynamoDB does not take the request as it is", more)
         case Verdict.POISON:
-            return malformed(detail, outcome.field_path, code)
+            field = {"field": outcome.field_path} if outcome.field_path else {}
+            return ProblemError(400, code, detail, field | more)
         case Verdict.REJECTED:
             reason = RejectionReason.__members__.get(code)
-            return ProblemError(reason.http_status if reason else 409, code, detail)
+            return ProblemError(reason.http_status if reason else 409, code, detail, more)
         case Verdict.RETURNED if code.startswith(("CORRUPT", "UNREADABLE")):
             detail = "what is stored cannot be read; an operator has to repair it"
-            return ProblemError(500, code, detail)
+            return ProblemError(500, code, detail, more)
         case Verdict.RETURNED:
             # DynamoDB's words are not for callers.
             is_leased = code == LeaseHeldError.code
@@ -272,20 +280,9 @@ def problem_of(outcome: ChangeOutcome) -> ProblemError:
                 if is_leased
                 else "the service could not answer in time"
             )
-            return retry_later(code, f"{why}; send the same again", outcome.retry_after)
-    return ProblemError(
-        500, "UNAVAILABLE", "the service cannot use its tables; an operator has to repair that"
-    )
-
-
-def problem_of_error(error: ProblemError | VerdictError) -> ProblemError:
-    """The answer to a request that an error ended."""
-    if isinstance(error, ProblemError):
-        return error
-    problem = problem_of(outcome_of(error))
-    if isinstance(error, UnsuccessfulError) and error.facts:
-        problem.document["product"] = error.facts
-    return problem
+            return retry_later(code, f"{why}; send the same again", outcome.retry_after, more)
+    detail = "the service cannot use its tables; an operator has to repair that"
+    return ProblemError(500, "UNAVAILABLE", detail, more)
 
 
 def is_request(event: object) -> TypeGuard[dict[str, Any]]:
@@ -307,28 +304,25 @@ def check_path_can_name(name: str, value: str) -> None:
     """Check that a path can name what has this id, because API Gateway decodes a path before it looks for the route.
 
     Raises:
-        ProblemError: A path with this id may reach another id.
+        PoisonMessageError: A path with this id may reach another id.
     """
-    if value in (".", "..") or not _NOT_IN_PATHS.isdisjoint(value):
+    if value in (".", "..") or not {*"/?%"}.isdisjoint(value):
         raise malformed(
-            f"{name}: over HTTP an id cannot contain /, ? or %, or be . or ..; use another id, and encode it once in paths",
             name,
+            "over HTTP an id cannot contain /, ? or %, or be . or ..; use another id, and encode it once in paths",
         )
-
-
-_NOT_IN_PATHS = frozenset("/?%")
 
 
 def limit_of(query: Mapping[str, str]) -> int:
     """The most entries that a page of a list may have.
 
     Raises:
-        ProblemError: The query has another value.
+        PoisonMessageError: The query has another value.
     """
     given = query.get("limit", _LISTED)
     if given.isascii() and given.isdecimal() and len(given) <= 3 and 1 <= int(given) <= MAX_LISTED:
         return int(given)
-    raise malformed(f"limit: must be a whole number from 1 to {MAX_LISTED}", "limit")
+    raise malformed("limit", f"must be a whole number from 1 to {MAX_LISTED}")
 
 
 def fitting(entries: Sequence[Mapping[str, Any]]) -> int:
@@ -356,7 +350,7 @@ def place_after(list_name: str, query: Mapping[str, str]) -> ListPosition | None
     """Where to go on in a list; None: at its beginning.
 
     Raises:
-        ProblemError: The query has a cursor of another list.
+        PoisonMessageError: The query has a cursor of another list.
     """
     if "cursor" not in query:
         return None
@@ -368,10 +362,10 @@ def place_after(list_name: str, query: Mapping[str, str]) -> ListPosition | None
         # Written again it must be the same: two texts for one place would be one too many.
         if encode_cursor(list_name, place) == cursor:
             return place
-    raise malformed(
+    raise PoisonMessageError(
+        "INVALID_CURSOR",
         "cursor: was not given out for this list; take `next` as it was answered, or leave it out",
         "cursor",
-        "INVALID_CURSOR",
     )
 
 
@@ -381,7 +375,7 @@ def answer_with_page(
     read: Callable[[ListPosition | None], Listed],
     deadline: Deadline,
 ) -> HttpAnswer:
-    """Answer with a page of a list that shows something: half of the time is for that, so it may still show nothing.
+    """Answer with a page of a list that shows something, if there is time to find it.
 
     Args:
         list_name: As for `encode_cursor`.
@@ -390,15 +384,23 @@ def answer_with_page(
         deadline: Of all reads.
 
     Raises:
-        ProblemError: The query has a cursor of another list.
+        PoisonMessageError: The query has a cursor of another list.
     """
-    after = place_after(list_name, query)
+    shown, after = filled_page(place_after(list_name, query), read, deadline)
+    following = {} if after is None else {"next": encode_cursor(list_name, after)}
+    return HttpAnswer(200, shown | following)
+
+
+def filled_page(
+    after: ListPosition | None,
+    read: Callable[[ListPosition | None], Listed],
+    deadline: Deadline,
+) -> Listed:
+    """Read a page that shows something: half of the time is for that, so it may still show nothing."""
     while True:
         shown, after = read(after)
         if after is None or any(shown.values()) or deadline.remaining() < _READ_SECONDS / 2:
-            break
-    following = {} if after is None else {"next": encode_cursor(list_name, after)}
-    return HttpAnswer(200, shown | following)
+            return shown, after
 
 
 def reading() -> tuple[RetryingClient, Deadline]:
