@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum, auto
+from typing import Any
 
 
 class Verdict(Enum):
@@ -40,11 +42,13 @@ class VerdictError(InventoryOrdersError):
         verdict: What becomes of the change, command or request that met it.
         code: Stable name of the cause, for machines.
         retry_after: Seconds before a retry makes sense, where that is known; else 0.
+        facts: What an answer tells besides.
     """
 
     verdict = Verdict.RETURNED
     code = ""
     retry_after = 0.0
+    facts: Mapping[str, Any] = {}
 
     def __init__(self, message: str, code: str = "") -> None:
         super().__init__(message)

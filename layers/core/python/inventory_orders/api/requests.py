@@ -17,7 +17,7 @@ from urllib.parse import quote
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.events import in_json
 from inventory_orders.domain.rejection import RejectionReason
-from inventory_orders.engine.outcomes import UnsuccessfulError, outcome_of
+from inventory_orders.engine.outcomes import outcome_of
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import (
     InventoryOrdersError,
@@ -213,7 +213,7 @@ class ProblemError(InventoryOrdersError):
         status: Of HTTP.
         code: Stable name of the cause, for machines.
         detail: What to do about it.
-        more: Further members of the document.
+        more: Further members of the document, unless they are empty.
         retry_after: Whole seconds after which the same request may succeed; None if that is not the way.
 
     Attributes:
@@ -234,7 +234,7 @@ class ProblemError(InventoryOrdersError):
             "status": status,
             "code": code,
             "detail": detail,
-            **(more or {}),
+            **{name: value for name, value in (more or {}).items() if value},
         }
         headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
         self.answer = HttpAnswer(status, document, headers)
@@ -256,16 +256,14 @@ def problem_of(error: VerdictError) -> ProblemError:
     """The answer to a request that an error ended."""
     outcome = outcome_of(error)
     code, detail = outcome.cause, outcome.detail
-    facts = error.facts if isinstance(error, UnsuccessfulError) else None
-    more = {"product": facts} if facts else {}
+    more = {"field": outcome.field_path, "product": error.facts}
     match outcome.verdict:
         case Verdict.POISON if code.endswith("ID_REUSED"):
-            return ProblemError(409, code, detail, more)
+            return ProblemError(409, code, detail)
         case Verdict.POISON if code == "REFUSED_BY_DYNAMODB":
-            return ProblemError(400, code, "DynamoDB does not take the request as it is", more)
+            return ProblemError(400, code, "DynamoDB does not take the request as it is")
         case Verdict.POISON:
-            field = {"field": outcome.field_path} if outcome.field_path else {}
-            return ProblemError(400, code, detail, field | more)
+            return ProblemError(400, code, detail, more)
         case Verdict.REJECTED:
             reason = RejectionReason.__members__.get(code)
             return ProblemError(reason.http_status if reason else 409, code, detail, more)

@@ -9,7 +9,7 @@ from inventory_orders.clock import Deadline
 from inventory_orders.domain.order_record import OrderKey, OrderRecord
 from inventory_orders.domain.product import Product
 from inventory_orders.domain.rejection import Rejection
-from inventory_orders.engine.outcomes import ChangeOutcome, UnsuccessfulError, outcome_of
+from inventory_orders.engine.outcomes import ChangeOutcome, outcome_of
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import Verdict, VerdictError
 from inventory_orders.invocation.telemetry import logger
@@ -30,8 +30,7 @@ def answer(work: Callable[[], Answer]) -> Answer:
     except VerdictError as error:
         if error.verdict is Verdict.UNAVAILABLE:
             logger.critical("the tables cannot be used", extra={"error": str(error)})
-        facts = error.facts if isinstance(error, UnsuccessfulError) else {}
-        return {**of_outcome(outcome_of(error)), **facts}
+        return {**of_outcome(outcome_of(error)), **error.facts}
 
 
 def invalid(code: str, message: str, field: str = "") -> Answer:
