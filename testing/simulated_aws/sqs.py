@@ -11,6 +11,7 @@ Source: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/
 from __future__ import annotations
 
 import hashlib
+import re
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -21,6 +22,9 @@ from testing.simulated_aws.values import ServiceError
 
 DEDUPLICATION_SECONDS = 300.0
 _MAX_BYTES = 1_048_576
+# docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessage.html
+_CHARACTERS = re.compile("[\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]+")
+_ID = re.compile(r"[!-~]{1,128}")
 
 
 @dataclass(slots=True)
@@ -230,12 +234,16 @@ class Sqs:
         body, now = entry["MessageBody"], self._now()
         if not body:
             raise ServiceError("MissingParameter", "The request must contain MessageBody.")
+        if not is_sendable(body):
+            raise ServiceError("InvalidMessageContents", "Invalid binary character in the message.")
         if _size(entry) > _MAX_BYTES:
             raise ServiceError(
                 "InvalidParameterValue",
                 "One or more parameters are invalid. Reason: Message must be shorter than 1048576 bytes.",
             )
         group, deduplication_id = entry.get("MessageGroupId"), entry.get("MessageDeduplicationId")
+        if not all(_ID.fullmatch(given) for given in (group, deduplication_id) if given):
+            raise ServiceError("InvalidParameterValue", "An id has other characters than ASCII's.")
         if queue.is_fifo:
             if not group:
                 raise ServiceError(
@@ -392,6 +400,11 @@ def _received(message: Message, request: Mapping[str, Any]) -> dict[str, Any]:
         answer["MessageAttributes"] = attributes
         answer["MD5OfMessageAttributes"] = md5_of_attributes(attributes)
     return answer
+
+
+def is_sendable(body: str) -> bool:
+    """Whether a message may have a body: of all characters SQS takes those of XML."""
+    return _CHARACTERS.fullmatch(body) is not None
 
 
 def _size(entry: Mapping[str, Any]) -> int:

@@ -267,6 +267,12 @@ def test_the_attributes_of_a_message_count_as_well(aws, queue):
         aws.sqs.answer("SendMessageBatch", request)
 
 
+def test_sqs_takes_no_characters_that_xml_has_not(aws, queue):
+    for body in ("\x00", "a\x1f", "\ud800", "\ufffe"):
+        with pytest.raises(ServiceError, match="Invalid binary character"):
+            send(aws, queue, body)
+
+
 @pytest.mark.aws(
     "A FIFO queue with content-based deduplication takes the SHA-256 of the body, without attributes, as the id of a "
     "message without one.",

@@ -5,47 +5,38 @@ Inputs are generated from the handlers' JSON Schemas, and broken in many ways; s
 only in waits. Nothing is random: Hypothesis derives its choices from the tests.
 """
 
+import contextlib
 import copy
 import functools
 import io
+import itertools
 import json
 import re
 from collections import Counter
 from datetime import datetime, timedelta
-from types import SimpleNamespace
 
-import boto3
 import jsonschema
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from inventory_orders import clock
-from inventory_orders.clock import Deadline
-from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand, Part
-from inventory_orders.domain.order_record import OrderAction, OrderKey
-from inventory_orders.domain.product import NewProduct
+from inventory_orders.domain.order_record import OrderAction
 from inventory_orders.engine.loop import Engine
-from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import Verdict
-from inventory_orders.invocation import runtime
-from inventory_orders.invocation.sqs import QueueAccess, QueueUrls
 from inventory_orders.invocation.telemetry import logger
-from inventory_orders.lanes.source import engine_with_lanes
 from inventory_orders.messages.documents import json_schema
-from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.products.lease import Lease
-from inventory_orders.publishing.bus import Bus
-from inventory_orders.store.dynamodb import Store
 from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import Table
 from operations.redrive import CAUSES
 from testing.events import sqs_event
-from testing.handlers import FakeContext, function_names, load_handler
-from testing.simulated_aws import SimulatedAws, answered_directly_by
-from testing.streams import FakeBridge, change, order_row, product_row
-from testing.tables import create_table
+from testing.handlers import function_names
+from testing.shop import Shop
+from testing.simulated_aws import ServiceError
+from testing.simulated_aws.sqs import is_sendable
+from testing.streams import change, order_row, product_row
+from testing.tables import FEEDS, UNDELIVERABLE
 from tests.support.ends import units_of
 
 fuzz = settings(
@@ -98,129 +89,65 @@ its action."""
 # ------------------------------------------------------------------ the world of a handler
 
 
-class StrictSqs:
-    """Accepts what SQS accepts, and remembers it.
-
-    Source: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessageBatch.html
-    """
-
-    def __init__(self):
-        self.fails = False
-        self.dead_letters = []
-        self.copies = []
-        self.parked = []
-
-    def send_message(self, QueueUrl, MessageBody, MessageAttributes):
-        entry = {"MessageBody": MessageBody, "MessageAttributes": MessageAttributes}
-        assert self.accepts(entry)
-        self.parked.append(entry)
-        return {"MessageId": "m"}
-
-    def send_message_batch(self, QueueUrl, Entries):
-        assert 1 <= len(Entries) <= 10
-        assert len({entry["Id"] for entry in Entries}) == len(Entries)
-        taken = [entry for entry in Entries if not self.fails and self.accepts(entry)]
-        if QueueUrl.startswith("dead_letters"):
-            self.dead_letters += [(QueueUrl, entry) for entry in taken]
-        elif any("originalMessageId" in entry.get("MessageAttributes", {}) for entry in taken):
-            self.copies += [(QueueUrl, entry) for entry in taken]
-        return {
-            "Successful": [{"Id": entry["Id"]} for entry in taken],
-            "Failed": [{"Id": entry["Id"]} for entry in Entries if entry not in taken],
-        }
-
-    def get_queue_attributes(self, QueueUrl, AttributeNames):
-        return {"Attributes": dict.fromkeys(AttributeNames, "0")}
-
-    def change_message_visibility_batch(self, QueueUrl, Entries):
-        assert 1 <= len(Entries) <= 10
-        assert all(0 <= entry["VisibilityTimeout"] <= 43_200 for entry in Entries)
-        return {"Successful": [{"Id": entry["Id"]} for entry in Entries]}
-
-    @staticmethod
-    def accepts(entry):
-        attributes = [value["StringValue"] for value in entry.get("MessageAttributes", {}).values()]
-        texts = [entry["MessageBody"], *attributes]
-        allowed = re.compile("[\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]+")
-        return (
-            all(allowed.fullmatch(text) for text in texts)
-            and sum(len(text.encode()) for text in texts) <= 1_048_576
-            and all(
-                re.fullmatch(r"[!-~]{1,128}", entry.get(name, "-"))
-                for name in ("MessageGroupId", "MessageDeduplicationId")
-            )
-        )
-
-
 class World:
-    """Invokes handlers on the same tables, queues and bus."""
+    """Invokes handlers of the same shop, which is as it was before each invocation."""
 
-    def __init__(self, time, aws):
-        dynamodb = boto3.client("dynamodb")
-        for table in Table:
-            create_table(dynamodb, table, table.value)
-        products = ProductCatalogue(
-            RetryingClient(Store(dynamodb, {table: table.value for table in Table}))
-        )
+    def __init__(self, shop):
+        self.shop, self.bus = shop, shop.bus
         for product_id, stock in STOCK.items():
-            products.create(NewProduct(product_id, stock))
-        products.discontinue("ended", Deadline.after(60, products.client.clock))
-        self._place_orders(
-            engine_with_lanes(Store(dynamodb, {table: table.value for table in Table}))
-        )
-        self._tables = aws.dynamodb.tables
-        time.seconds = NOW - 60
-        LEASES[:] = [
-            self._acquire(products.client, "counted", 900),
-            self._acquire(products.client, "counted-before", 30),
-        ]
+            shop.list(product_id, stock)
+        shop.products.discontinue("ended", shop.soon())
+        self._place_orders()
+        shop.clock.seconds = NOW - 60
+        LEASES[:] = [self._acquire("counted", 900), self._acquire("counted-before", 30)]
         # By change and verdict, how many changes the engine met.
         self.met = Counter()
-        self._start = {name: dict(table.items) for name, table in self._tables.items()}
-        self._handlers = {name: load_handler(name) for name in function_names()}
-        self.sqs, self.bridge = StrictSqs(), FakeBridge(time)
+        self._start = self._rows()
 
-    @staticmethod
-    def _place_orders(engine):
+    def _place_orders(self):
         """Put orders where they may stand. `o-held` has a hold that is over by now, `o-later` one that is not."""
         lasts = {"o-held": 60, "o-ended": 60, "o-later": 3_700}
         quantities = {"o-refused": 1_000}
-        orders = [
-            Order(i, "u-1", {"tea": quantities.get(i, 4)}, hold_seconds=lasts.get(i))
-            for i in ORDERS
-        ]
-        rounds = [orders, *([command] for commands in ORDERS.values() for command in commands)]
-        for changes in rounds:
-            report = engine.apply(changes, Deadline.after(60, engine.client.clock))
-            for change_, outcome in zip(changes, report.outcomes, strict=True):
-                is_refused = change_.record_key == OrderKey("o-refused")
-                assert outcome.verdict is (Verdict.REJECTED if is_refused else Verdict.APPLIED)
+        for order_id in ORDERS:
+            verdict = self.shop.order(
+                order_id, lasts.get(order_id), tea=quantities.get(order_id, 4)
+            )
+            assert (verdict is Verdict.REJECTED) is (order_id == "o-refused")
+        for command in itertools.chain(*ORDERS.values()):
+            assert self.shop.do(command) == [Verdict.APPLIED]
 
-    @staticmethod
-    def _acquire(client, product_id, seconds):
-        deadline = Deadline.after(60, client.clock)
-        return Lease.acquire(client, product_id, seconds, deadline, outlive_deadline=True).token
+    def _acquire(self, product_id, seconds):
+        client, soon = self.shop.products.client, self.shop.soon()
+        return Lease.acquire(client, product_id, seconds, soon, outlive_deadline=True).token
+
+    def _rows(self):
+        return {table: dict(self.shop.items(table)) for table in Table}
 
     def note(self, changes, outcomes):
         """Note what the engine did with changes."""
         for change_, outcome in zip(changes, outcomes, strict=True):
             kind = type(change_).__name__
             if isinstance(change_, OrderCommand):
-                part = (
-                    " a part" if change_.part and change_.action is not OrderAction.RETURN else ""
-                )
-                kind = f"{change_.action}{part}"
+                is_part = change_.part and change_.action is not OrderAction.RETURN
+                kind = f"{change_.action}{' a part' if is_part else ''}"
             self.met[kind, outcome.verdict] += 1
 
     def invoke(self, name, event, *, sqs_fails=False):
         """Invoke a handler. Checks that Lambda accepts the answer and CloudWatch Logs the output. Returns the answer."""
         for table, items in self._start.items():
-            self._tables[table].items = dict(items)
-        self.sqs.dead_letters, self.sqs.copies, self.sqs.fails = [], [], sqs_fails
-        self.sqs.parked, self.bridge.taken = [], []
-        logs = logger.registered_handler.stream = io.TextIOWrapper(io.BytesIO(), "utf-8")
-        function = "change_orders" if name == "expire_orders" else name
-        answer = self._handlers[function].lambda_handler(event, FakeContext(function))
+            self.shop.aws.dynamodb.tables[table.value].items = dict(items)
+        for queue in self.shop.aws.sqs.queues.values():
+            queue.messages.clear()
+            queue.remembered.clear()
+        self.shop.clock.seconds = NOW
+        self.shop.calm()
+        if sqs_fails:
+            self.shop.refuse("SendMessageBatch", ServiceError("InternalFailure", status=500))
+        self.bus.taken = []
+        logs = io.TextIOWrapper(io.BytesIO(), "utf-8")
+        with contextlib.redirect_stdout(logs):
+            function = "change_orders" if name == "expire_orders" else name
+            answer = self.shop.invoke(function, event)
         logs.flush()
         for line in logs.buffer.getvalue().splitlines():
             assert isinstance(json.loads(line), dict)
@@ -229,16 +156,31 @@ class World:
         return answer
 
     def rows(self, table):
-        return list(self._tables[table].items.values())
+        return list(self.shop.items(Table(table)).values())
 
     def start(self, table, **key):
         """A row as it was before the invocation; None if there was none."""
-        rows = (decode(row) for row in self._start[table].values())
+        rows = (decode(row) for row in self._start[Table(table)].values())
         return next((row for row in rows if key.items() <= row.items()), None)
 
+    def messages(self, *queues):
+        """The messages of queues, each with the name of its queue."""
+        return [(name, each) for name in queues for each in self.shop.queues[name].messages]
+
+    @property
+    def dead_letters(self):
+        return self.messages(*(f"{name}DeadLetter" for name in FEEDS))
+
+    @property
+    def parked(self):
+        return self.shop.aws.sqs.queues[UNDELIVERABLE].messages
+
     def nothing_was_done(self):
-        after = {name: table.items for name, table in self._tables.items()}
-        return after == self._start and not self.sqs.dead_letters
+        return self._rows() == self._start and not self.dead_letters
+
+
+def texts_of(message):
+    return {name: value["StringValue"] for name, value in message.attributes.items()}
 
 
 def raise_again(_record):
@@ -248,32 +190,11 @@ def raise_again(_record):
 
 @pytest.fixture(scope="module")
 def world():
-    time = SimpleNamespace(seconds=NOW)
-    time.time = time.monotonic = lambda: time.seconds
-    time.sleep = lambda seconds: setattr(time, "seconds", time.seconds + seconds)
-    aws = SimulatedAws(time.time)
-    with pytest.MonkeyPatch.context() as patch, answered_directly_by(aws.answer):
-        for table in Table:
-            variable = re.sub("(?<=[a-z])(?=[A-Z])", "_", table.value).upper()
-            patch.setenv(f"{variable}_TABLE_NAME", table.value)
-        patch.setenv("HOLD_GRACE_SECONDS", "60")
-        patch.setenv("LANES", "2")
-        patch.setattr(clock, "time", time)
-        patch.setattr(runtime, "executor", lambda: None)
-        patch.setattr(logger.registered_handler, "stream", logger.registered_handler.stream)
+    shop = Shop()
+    shop.clock.seconds = NOW - 3600
+    with pytest.MonkeyPatch.context() as patch, shop.open():
         patch.setattr(logger.registered_handler, "handleError", raise_again)
-        runtime.process.cache_clear()
-        runtime.client.cache_clear()
-        time.seconds = NOW - 3600
-        world = World(time, aws)
-        time.seconds = NOW
-        queues = QueueUrls("queue", "dead_letters"), QueueUrls("queue.fifo", "dead_letters.fifo")
-        expiries = QueueUrls("expiries", "dead_letters_of_expiries")
-        patch.setattr(runtime.Process, "queues", QueueAccess(world.sqs, *queues))
-        patch.setattr(runtime.Process, "expiry_queue", QueueAccess(world.sqs, expiries))
-        undeliverable = QueueAccess(world.sqs, QueueUrls("undeliverable"))
-        patch.setattr(runtime.Process, "undeliverable_events", undeliverable)
-        patch.setattr(runtime.Process, "bus", Bus(world.bridge, "Bus"))
+        world = World(shop)
         apply = Engine.apply
 
         def noted(engine, changes, *more):
@@ -284,8 +205,6 @@ def world():
 
         patch.setattr(Engine, "apply", noted)
         yield world
-        runtime.process.cache_clear()
-        runtime.client.cache_clear()
 
 
 # ------------------------------------------------------------------ inputs
@@ -721,24 +640,25 @@ def check_batch(world, function, event, answer, *, sqs_fails):
     returned = [failure["itemIdentifier"] for failure in answer["batchItemFailures"]]
     assert len(set(returned)) == len(returned)
     assert set(returned) <= {record["messageId"] for record in records}
-    ours = "dead_letters"
-    if records and records[0]["eventSourceARN"].endswith(":expiries"):
-        ours = "dead_letters_of_expiries"
+    ours = FEED_OF[function]
+    if function in ("change_orders", "expire_orders"):
+        is_expiry = bool(records) and records[0]["eventSourceARN"].endswith("ExpiryQueue")
+        ours = "Expiry" if is_expiry else "OrderCommand"
     dead_letters = {}
-    for url, entry in world.sqs.dead_letters:
-        texts = {name: value["StringValue"] for name, value in entry["MessageAttributes"].items()}
-        assert url == ("dead_letters.fifo" if "MessageGroupId" in entry else ours)
+    for queue, letter in world.dead_letters:
+        texts = texts_of(letter)
+        assert queue == f"{'OrderFifo' if letter.group else ours}DeadLetter"
         assert texts.keys() == {"errorCode", "errorMessage", "originalMessageId"}
         assert texts["errorCode"] in CAUSES
         assert re.fullmatch("[ -~]{1,512}", texts["errorMessage"])
         assert texts["originalMessageId"] not in dead_letters
-        dead_letters[texts["originalMessageId"]] = entry["MessageBody"], texts
+        dead_letters[texts["originalMessageId"]] = letter.body, texts
     copies = {}
-    for url, entry in world.sqs.copies:
-        original = entry["MessageAttributes"]["originalMessageId"]["StringValue"]
-        assert url == ("queue" if ours == "dead_letters" else "expiries")
+    for queue, copy_ in world.messages(*FEEDS):
+        original = texts_of(copy_)["originalMessageId"]
+        assert queue == ours
         assert original not in copies
-        copies[original] = entry["MessageBody"]
+        copies[original] = copy_.body
     assert len(dead_letters) + len(copies) + len(returned) <= len(records)
     for record in records:
         message_id, body = record["messageId"], record["body"]
@@ -761,8 +681,7 @@ def check_batch(world, function, event, answer, *, sqs_fails):
             assert not is_nonsense(function, document)
             assert is_applied(world, function, document)
         elif wrong and "MessageGroupId" not in (record.get("attributes") or {}):
-            body_is_text = StrictSqs.accepts({"MessageBody": body, "MessageAttributes": {}})
-            assert sqs_fails or not body_is_text, (
+            assert sqs_fails or not is_sendable(body), (
                 "poison is returned only if it cannot be sent away"
             )
     check_books(world)
@@ -831,7 +750,16 @@ def is_no_news(record):
 
 
 def queue_of(function):
-    return "expiries" if function == "expire_orders" else "queue"
+    return FEEDS[FEED_OF[function]].queue
+
+
+FEED_OF = {
+    "place_orders": "Order",
+    "adjust_stock": "Stock",
+    "manage_products": "Catalogue",
+    "change_orders": "OrderCommand",
+    "expire_orders": "Expiry",
+}
 
 
 # ------------------------------------------------------------------ the tests
@@ -917,7 +845,7 @@ def test_the_largest_messages_end_like_all_others(world, function):
     answer = world.invoke(function, event)
     check_batch(world, function, event, answer, sqs_fails=False)
     assert answer == {"batchItemFailures": []}
-    assert len(world.sqs.dead_letters) == len(large) - 1, "the last one is good, but for its length"
+    assert len(world.dead_letters) == len(large) - 1, "the last one is good, but for its length"
 
 
 @pytest.mark.parametrize("function", SCHEMA_OF)
@@ -925,14 +853,9 @@ def test_the_largest_messages_end_like_all_others(world, function):
 @given(data=st.data())
 def test_an_event_that_sqs_would_not_make_loses_nothing(world, function, data):
     """An event with missing attributes, other sources or other types is done completely, or not at all."""
-    good = st.just(
-        sqs_event(
-            GOOD[function],
-            "poison",
-            group=data.draw(st.sampled_from([None, "g"])),
-            queue=queue_of(function),
-        )
-    )
+    groups = [None, "g"] if function == "place_orders" else [None]
+    group = data.draw(st.sampled_from(groups))
+    good = st.just(sqs_event(GOOD[function], "poison", group=group, queue=queue_of(function)))
     event = data.draw(broken(good))
     answer = world.invoke(function, event)
     if "code" not in answer:
@@ -993,19 +916,19 @@ NEIGHBOURS = {
 def test_a_broken_change_is_published_or_parked_and_harms_no_other(world, table, data):
     record = data.draw(broken_changes(table))
     world.invoke("publish_events", {"Records": [*BEFORE, record, *AFTER]})
-    outcomes = world.bridge.outcomes
+    outcomes = world.bus.outcomes
     for subject, ends in NEIGHBOURS.items():
         ours = [
             each for each in outcomes if each.startswith(subject) and each.endswith(tuple(ends))
         ]
         assert len(ours) == 2
         assert all(map(str.endswith, ours, ends)), "in their order"
-    if world.sqs.parked:
-        (parked,) = world.sqs.parked
-        texts = {name: value["StringValue"] for name, value in parked["MessageAttributes"].items()}
+    if world.parked:
+        (parked,) = world.parked
+        texts = texts_of(parked)
         assert texts["errorCode"] in ("UNREADABLE_ROW", "UNKNOWN_ORDER_STATUS")
         assert texts["errorMessage"] != "?", "there is a reason"
-        assert parked["MessageBody"] == json.dumps({"record": record}), "whole"
+        assert parked.body == json.dumps({"record": record}), "whole"
         assert len(outcomes) == 4
     elif len(outcomes) == 4:
         assert is_no_news(record)
