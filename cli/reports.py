@@ -118,7 +118,7 @@ def orders(
     if sum([order is not None, to_ship, user is not None]) != 1:
         raise typer.BadParameter("name an order, or give one of --to-ship and --user")
     aws = aws_of(account, aside if as_json else screen)
-    from inventory_orders.domain.events import in_json  # noqa: PLC0415 - the layer is slow to import
+    from inventory_orders.domain.events import to_json  # noqa: PLC0415 - the layer is slow to import
 
     with reading("the orders"):
         listed = _read_orders(aws, order, user, limit)
@@ -128,7 +128,7 @@ def orders(
     )
     print_problems("Left out", unreadable, aside)
     if as_json:
-        print_json(found if order is None else found[0], in_json)
+        print_json(found if order is None else found[0], to_json)
         return
     _show_orders(found, to_ship=to_ship)
     if listed.has_more:

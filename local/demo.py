@@ -168,7 +168,7 @@ class DemoResult:
                 if line.product_id in incarnations:
                     units[incarnations[line.product_id]] += line.quantity
             for step in order.steps:
-                for product_id in step.returned_versions:
+                for product_id in step.restocked_versions:
                     units[incarnations[product_id]] -= (step.quantities or {})[product_id]
         return units
 

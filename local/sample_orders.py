@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
-from inventory_orders.domain.order import Order, added_up
+from inventory_orders.domain.order import Order, sum_lines
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.messages.orders import parse_order
 from local import ROOT
@@ -88,7 +88,7 @@ def never_paid(run: str) -> list[Order]:
 
     Their holds are shorter than the 60 s that a message may ask for, so that the demonstration sees the end.
     """
-    lines = added_up([(HELD_PRODUCT.product_id, 1)])
+    lines = sum_lines([(HELD_PRODUCT.product_id, 1)])
     return [
         Order(f"{run}-unpaid-{n}", f"user-{n}", lines, default_hold=HOLD_SECONDS)
         for n in range(UNPAID)

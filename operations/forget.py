@@ -143,7 +143,7 @@ class Forgetting:
             order: Any = read_record(item)
             has_notes = any(step.notes for step in order.steps)
             if order.user_id == self.user_id or (order.user_id == self.pseudonym and has_notes):
-                self._write(OrderUpdate(order.with_sound_version(), self._forgotten(order)))
+                self._write(OrderUpdate(order.require_version(), self._forgotten(order)))
         except CorruptItemError as error:
             self.problems[item["orderId"]["S"]] = str(error)
 

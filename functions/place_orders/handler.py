@@ -60,7 +60,9 @@ def _place(event: object, context: LambdaContext) -> direct.Answer:
         return direct.of_outcome(outcome) | {"orderId": order.order_id}
     if outcome.applied is order:
         # What has just been written need not be read.
-        return direct.of_outcome(outcome) | direct.of_order(order.placed(outcome.after, outcome.at))
+        return direct.of_outcome(outcome) | direct.of_order(
+            order.placed_record(outcome.after, outcome.at)
+        )
     record = direct.read_order(order.order_id, engine.client, deadline)
     is_replay = outcome.verdict is Verdict.REPLAYED
     if is_replay and record is not None and record.reason is not None:

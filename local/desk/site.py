@@ -23,7 +23,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from inventory_orders.domain.events import in_json
+from inventory_orders.domain.events import to_json
 from inventory_orders.errors import InventoryOrdersError
 from local import ROOT, tokens
 from local.dashboard.service import LATEST, Service
@@ -269,7 +269,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _answer_or_say_why(self, work: Callable[[], object]) -> None:
         try:
-            content = json.dumps(work(), allow_nan=False, default=in_json).encode()
+            content = json.dumps(work(), allow_nan=False, default=to_json).encode()
         except NotFoundError as error:
             self._say(HTTPStatus.NOT_FOUND, str(error))
         # The page says of a write with this status that it may have been done.

@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 
 from inventory_orders.api.products import shown_level
-from inventory_orders.domain.events import in_json
+from inventory_orders.domain.events import to_json
 from inventory_orders.store.tables import Table
 from operations import orders, queues, redrive
 from operations.audit import read_history
@@ -130,7 +130,7 @@ class Desk:
             raise NotFoundError(f"there is no order {order_id}")
         # As text: a browser rounds numbers of more than 53 bits.
         attributes = {
-            name: value if isinstance(value, str) else json.dumps(value, default=in_json)
+            name: value if isinstance(value, str) else json.dumps(value, default=to_json)
             for name, value in found.get("attributes", {}).items()
         }
         return found | {"names": _names(aws, [found]), "attributes": attributes}

@@ -184,7 +184,7 @@ MUTANTS = (
     ),
     _mutant(
         "order placed over its tombstone's cancellation",
-        "return CancelledBeforehand(self, stored.with_sound_version())",
+        "return CancelledBeforehand(self, stored.require_version())",
         "return IdempotencyMatch.SAME_REQUEST",
         CANCELLATION,
     ),
@@ -295,10 +295,10 @@ MUTANTS = (
     ),
     _mutant(
         "own lease not recognised after a lost response",
-        "return False, existing(failed.found, product_id)",
+        "return False, require_product(failed.found, product_id)",
         """
         from dataclasses import replace
-        return False, replace(existing(failed.found, product_id), locked_by=None)
+        return False, replace(require_product(failed.found, product_id), locked_by=None)
         """,
         LEASE,
         kind="lost",
@@ -378,7 +378,7 @@ MUTANTS = (
     ),
     _mutant(
         "late payment that is never published",
-        "return Transition(self, order.with_sound_version(), order.status, rejected=rejection)",
+        "return Transition(self, order.require_version(), order.status, rejected=rejection)",
         "return rejection",
         CONFIRM_CANCEL,
     ),

@@ -16,7 +16,7 @@ from cli import this_machine
 from cli.main import app
 from infra.watched import ALARMS
 from inventory_orders.domain.events import EventType, order_events
-from inventory_orders.domain.order import Order, added_up
+from inventory_orders.domain.order import Order, sum_lines
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.engine.outcomes import ChangeOutcome
 from inventory_orders.errors import Verdict
@@ -316,7 +316,7 @@ def day(shop, tables, numbers=range(40)):
     tables.list("mug", 100)
     rows, worker, news = {}, tables.worker(), []
     lines = [("tea", 1), ("mug", 1)]
-    changes = [Order(f"{shop.run}-{n}", "u", added_up(lines)) for n in numbers]
+    changes = [Order(f"{shop.run}-{n}", "u", sum_lines(lines)) for n in numbers]
     said = []
     while changes:
         tables.commit(worker, *changes)

@@ -574,7 +574,7 @@ class TestCancellation:
         assert bench.product("q").status is ProductStatus.ACTIVE
         record = bench.record(OrderKey("o"))
         assert (record.status, record.version) == ("CANCELLED", 2)
-        assert record.steps[-1].returned_versions == {"p": 3, "q": 3}
+        assert record.steps[-1].restocked_versions == {"p": 3, "q": 3}
         assert (
             statuses(
                 bench.apply(
@@ -633,7 +633,7 @@ class TestCancellation:
         assert statuses(bench.apply(OrderCommand("o", OrderAction.CANCEL))) == [Verdict.APPLIED]
         assert bench.item(Table.PRODUCTS, "p") == stored(again), "nothing is written to the new one"
         (step,) = bench.record(OrderKey("o")).steps
-        assert step.returned_versions.keys() == {"q"}
+        assert step.restocked_versions.keys() == {"q"}
         assert bench.stock("q") == 5
 
     def test_no_stock_goes_back_if_the_product_is_delisted_in_the_meantime(self):

@@ -12,10 +12,10 @@ from docs_generator import asyncapi
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.events import (
     EventType,
-    in_json,
     order_events,
     product_events,
     stock_event,
+    to_json,
 )
 from inventory_orders.domain.product import ProductStatus
 from inventory_orders.errors import UnpublishableError
@@ -267,9 +267,9 @@ def test_what_json_does_not_know_is_told_as_json_has_it():
     (event,) = order_events(
         None, order_row(attributes={"weight": Decimal("0.25"), "photo": [b"\xff"]})
     )
-    assert '"weight": 0.25, "photo": ["/w=="]' in json.dumps(event.detail(), default=in_json)
+    assert '"weight": 0.25, "photo": ["/w=="]' in json.dumps(event.detail(), default=to_json)
     with pytest.raises(TypeError, match="set"):
-        in_json(set())
+        to_json(set())
 
 
 # ---------------------------------------------------------------------- schemas

@@ -430,7 +430,7 @@ def test_units_do_not_go_into_another_incarnation(action):
     assert bench.item(Table.PRODUCTS, "q") == stored_product(again)
     step = stored(bench).steps[-1]
     assert step.quantities == ({"p": 1, "q": 3} if action == "return" else {"p": 2, "q": 3})
-    assert step.returned_versions.keys() == {"p"}
+    assert step.restocked_versions.keys() == {"p"}
     assert statuses(bench.apply(asked)) == [REPLAYED]
 
 

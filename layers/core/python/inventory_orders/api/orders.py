@@ -92,7 +92,7 @@ def _place_now(
         raise UnsuccessfulError(outcome)
     if outcome.applied is order:
         # What has just been written need not be read.
-        written = order.placed(outcome.after, outcome.at)
+        written = order.placed_record(outcome.after, outcome.at)
         return _answer_of(written, caller, is_new=True)
     stored = _stored(order, engine.client, deadline)
     is_new = stored is None and outcome.verdict is Verdict.RETURNED

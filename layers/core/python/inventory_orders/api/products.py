@@ -241,12 +241,12 @@ def _moved(order: OrderRecord, product_id: str) -> Iterator[Shown]:
         source = {"productVersion": line.product_version, "lanePage": line.lane_page}
         yield taken | {name: value for name, value in source.items() if value is not None}
         for step in order.steps:
-            if product_id in step.returned_versions:
+            if product_id in step.restocked_versions:
                 quantity = (step.quantities or {})[product_id]
                 given = {"action": step.action, "at": step.at, "delta": quantity, **of}
                 own = {"stepId": step.step_id} if step.step_id else {}
                 yield given | {
-                    "productVersion": step.returned_versions[product_id],
+                    "productVersion": step.restocked_versions[product_id],
                     **own,
                     **step.notes,
                 }

@@ -15,7 +15,7 @@ from typing import Any, TypeGuard
 from urllib.parse import quote
 
 from inventory_orders.clock import Deadline
-from inventory_orders.domain.events import in_json
+from inventory_orders.domain.events import to_json
 from inventory_orders.domain.rejection import RejectionReason
 from inventory_orders.engine.outcomes import outcome_of
 from inventory_orders.engine.retrying_client import RetryingClient
@@ -192,7 +192,7 @@ class HttpAnswer:
         return {
             "statusCode": self.status,
             "headers": {**self.headers, "Content-Type": kind},
-            "body": json.dumps(self.document, default=in_json),
+            "body": json.dumps(self.document, default=to_json),
         }
 
     @classmethod
@@ -326,7 +326,7 @@ def limit_of(query: Mapping[str, str]) -> int:
 def fitting(entries: Sequence[Mapping[str, Any]]) -> int:
     """How many of the entries of a page one answer can hold."""
     portions = in_portions(
-        entries, len(entries), lambda one: len(json.dumps(one, default=in_json)), _MAX_LISTED_BYTES
+        entries, len(entries), lambda one: len(json.dumps(one, default=to_json)), _MAX_LISTED_BYTES
     )
     return len(portions[0]) if portions else 0
 

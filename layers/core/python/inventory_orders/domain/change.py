@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from enum import Enum, auto
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 from inventory_orders.domain.product import Stock, StockById
 from inventory_orders.domain.record import NewRecord, OrderUpdate, Record, RecordKey
@@ -16,6 +16,10 @@ class IdempotencyMatch(Enum):
 
     SAME_REQUEST = auto()
     OTHER_REQUEST = auto()
+
+
+MatchResult: TypeAlias = "IdempotencyMatch | Rejection | Change"
+"""What becomes of a change whose record is there: it is answered, or another change takes its place."""
 
 
 class Change:
@@ -75,8 +79,8 @@ class Change:
         """The write of the decision, with the products as the same transaction leaves them."""
         raise NotImplementedError
 
-    def match(self, record: Record) -> IdempotencyMatch | Rejection | Change:
-        """Match the change with a stored record: it is answered, or another change takes its place.
+    def match(self, record: Record) -> MatchResult:
+        """Match the change with a stored record.
 
         Raises:
             CorruptItemError: The record contradicts what the change needs.

@@ -381,7 +381,7 @@ _KINDS: Mapping[type, str] = {
 }
 
 
-def in_json(value: object) -> float | str:
+def to_json(value: object) -> float | str:
     """A number that is not whole, or bytes (in Base64): for `json.dumps`, which calls it with what it does not know."""
     if isinstance(value, Decimal):
         return float(value)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
-from inventory_orders.domain.change import Change, IdempotencyMatch
+from inventory_orders.domain.change import Change, IdempotencyMatch, MatchResult
 from inventory_orders.domain.order_record import (
     MAX_ATTRIBUTES_SIZE,
     OrderKey,
@@ -96,7 +96,7 @@ class Order(Change):
     def record(self, rejection: Rejection | None, after: Mapping[str, Stock], at: str) -> NewRecord:
         lines = self.lines()
         if rejection is None:
-            lines = tuple(_taken(line, after[line.product_id]) for line in lines)
+            lines = tuple(_line_from(line, after[line.product_id]) for line in lines)
         return NewRecord(
             OrderRecord(
                 self.order_id,
@@ -114,7 +114,7 @@ class Order(Change):
             )
         )
 
-    def placed(self, after: Mapping[str, Stock], at: str) -> OrderRecord:
+    def placed_record(self, after: Mapping[str, Stock], at: str) -> OrderRecord:
         """Its row, as the transaction that placed it left it.
 
         Args:
@@ -136,16 +136,16 @@ class Order(Change):
             OrderLine(product_id, quantity) for product_id, quantity in self.quantities.items()
         )
 
-    def match(self, record: Record) -> IdempotencyMatch | Change:
+    def match(self, record: Record) -> MatchResult:
         stored = as_order(record)
         if stored.user_id is None:
-            return CancelledBeforehand(self, stored.with_sound_version())
+            return CancelledBeforehand(self, stored.require_version())
         quantities = {line.product_id: line.quantity for line in stored.lines}
         same = quantities == self.quantities and stored.hold_seconds == self.hold_seconds
         # Of one whose user is forgotten, only what was ordered is left to compare.
         if stored.pseudonymised_at is None:
             same &= stored.user_id == self.user_id
-            same &= _typed(stored.attributes) == _typed(self.attributes)
+            same &= _with_types(stored.attributes) == _with_types(self.attributes)
         return IdempotencyMatch.SAME_REQUEST if same else IdempotencyMatch.OTHER_REQUEST
 
 
@@ -195,11 +195,11 @@ class CancelledBeforehand(Change):
             ),
         )
 
-    def match(self, record: Record) -> IdempotencyMatch | Change:
+    def match(self, record: Record) -> MatchResult:
         return self.order.match(record)
 
 
-def added_up(lines: Iterable[tuple[str, int]]) -> dict[str, int]:
+def sum_lines(lines: Iterable[tuple[str, int]]) -> dict[str, int]:
     """Units by product id, in the order of first mention. Checked one by one, two lines of 5 would pass against 5."""
     quantities: dict[str, int] = {}
     for product_id, quantity in lines:
@@ -207,12 +207,12 @@ def added_up(lines: Iterable[tuple[str, int]]) -> dict[str, int]:
     return quantities
 
 
-def _typed(attributes: Mapping[str, Any]) -> dict[str, tuple[type, Any]]:
+def _with_types(attributes: Mapping[str, Any]) -> dict[str, tuple[type, Any]]:
     """Attributes as they are compared: for Python `true` equals 1."""
     return {name: (type(value), value) for name, value in attributes.items()}
 
 
-def _taken(line: OrderLine, product: Stock) -> OrderLine:
+def _line_from(line: OrderLine, product: Stock) -> OrderLine:
     """A line whose units were taken from the stock."""
     if not isinstance(product, PageStock):
         return replace(line, product_created_at=product.created_at, product_version=product.version)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, assert_never
 
-from inventory_orders.domain.change import Change, IdempotencyMatch
+from inventory_orders.domain.change import Change, IdempotencyMatch, MatchResult
 from inventory_orders.domain.order import as_order
 from inventory_orders.domain.order_record import (
     MAX_NAMED_STEPS,
@@ -27,7 +27,7 @@ from inventory_orders.domain.record import NewRecord, OrderUpdate, Record
 from inventory_orders.domain.rejection import Rejection, RejectionReason
 from inventory_orders.errors import CorruptItemError
 
-_OVER = {
+_REASONS_OF_ENDS = {
     OrderStatus.REJECTED: RejectionReason.ORDER_REJECTED,
     OrderStatus.CANCELLED: RejectionReason.ORDER_CANCELLED,
     OrderStatus.EXPIRED: RejectionReason.ORDER_EXPIRED,
@@ -38,7 +38,7 @@ _ANSWERS: Mapping[tuple[OrderAction, OrderStatus], RejectionReason | Idempotency
     **{
         (action, status): reason
         for action in (OrderAction.FULFIL, OrderAction.EXTEND, OrderAction.RETURN)
-        for status, reason in _OVER.items()
+        for status, reason in _REASONS_OF_ENDS.items()
     },
     (OrderAction.FULFIL, OrderStatus.PENDING): RejectionReason.NOT_CONFIRMED,
     (OrderAction.EXTEND, OrderStatus.CONFIRMED): RejectionReason.NOT_HELD,
@@ -79,10 +79,6 @@ class Part:
     step_id: str
     quantities: Mapping[str, int] = field(hash=False)
     restock: bool | None = None
-
-
-Meaning = IdempotencyMatch | Rejection | Change
-"""The result of matching a command with an order's record: an answer, or the change that carries it out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +150,7 @@ class OrderCommand(Change):
         )
         return Step(self.action, at, step_id, quantities, versions or {}, restock, self.notes)
 
-    def match(self, record: Record) -> Meaning:
+    def match(self, record: Record) -> MatchResult:
         order = as_order(record)
         try:
             status = OrderStatus(order.status)
@@ -178,7 +174,7 @@ class OrderCommand(Change):
 
     # ------------------------------------------------------------------ where it takes the order
 
-    def _carry_out(self, order: OrderRecord, status: OrderStatus) -> Meaning:
+    def _carry_out(self, order: OrderRecord, status: OrderStatus) -> MatchResult:
         match self.action:
             case OrderAction.CONFIRM:
                 return self._confirm(order, status)
@@ -195,55 +191,55 @@ class OrderCommand(Change):
             case unknown:
                 assert_never(unknown)
 
-    def _confirm(self, order: OrderRecord, status: OrderStatus) -> Meaning:
+    def _confirm(self, order: OrderRecord, status: OrderStatus) -> MatchResult:
         told = order.confirmation_rejected
         if told is not None:
             # The refund was asked for and may have been made: that answer stays.
-            return Rejection(_reason_told(order, told), order.order_id)
+            return Rejection(_reason_of(order, told), order.order_id)
         if status in (OrderStatus.CONFIRMED, OrderStatus.FULFILLED):
             return IdempotencyMatch.SAME_REQUEST
         if status is OrderStatus.PENDING:
-            return self._to(OrderStatus.CONFIRMED, order)
+            return self._transition(OrderStatus.CONFIRMED, order)
         if status is not OrderStatus.REJECTED and order.confirmed_at is not None:
             return IdempotencyMatch.SAME_REQUEST
         # A late payment: the row keeps it.
-        rejection = Rejection(_OVER[status], order.order_id)
-        return Transition(self, order.with_sound_version(), order.status, rejected=rejection)
+        rejection = Rejection(_REASONS_OF_ENDS[status], order.order_id)
+        return Transition(self, order.require_version(), order.status, rejected=rejection)
 
-    def _extend(self, order: OrderRecord) -> Meaning:
+    def _extend(self, order: OrderRecord) -> MatchResult:
         if order.expires_at is None:
             return Rejection(RejectionReason.NOT_HELD, order.order_id)
-        created = datetime.fromisoformat(_time(order, "createdAt", order.created_at))
+        created = datetime.fromisoformat(_stored_time(order, "createdAt", order.created_at))
         latest = min(created, _LAST_DAY) + MAX_HOLD
         end = min(self.until, latest.isoformat(timespec="microseconds"))
-        if end <= _time(order, "expiresAt", order.expires_at):
+        if end <= _stored_time(order, "expiresAt", order.expires_at):
             return IdempotencyMatch.SAME_REQUEST
-        return self._to(order.status, order, extended_to=end)
+        return self._transition(order.status, order, extended_to=end)
 
-    def _expire(self, order: OrderRecord) -> Meaning:
+    def _expire(self, order: OrderRecord) -> MatchResult:
         if order.expires_at is None:
             return Rejection(RejectionReason.NOT_HELD, order.order_id)
-        if _time(order, "expiresAt", order.expires_at) > self.ended_by:
+        if _stored_time(order, "expiresAt", order.expires_at) > self.ended_by:
             return Rejection(RejectionReason.HOLD_NOT_ENDED, order.order_id)
-        return self._to(OrderStatus.EXPIRED, order, _open(_units(order)))
+        return self._transition(OrderStatus.EXPIRED, order, _open_units(_units(order)))
 
-    def _fulfil(self, order: OrderRecord, status: OrderStatus) -> Meaning:
+    def _fulfil(self, order: OrderRecord, status: OrderStatus) -> MatchResult:
         if self.part is not None:
             return self._move_open(order, status)
         if status is OrderStatus.FULFILLED:
             return IdempotencyMatch.SAME_REQUEST
-        return self._to(OrderStatus.FULFILLED, order)
+        return self._transition(OrderStatus.FULFILLED, order)
 
-    def _cancel(self, order: OrderRecord, status: OrderStatus) -> Meaning:
+    def _cancel(self, order: OrderRecord, status: OrderStatus) -> MatchResult:
         if self.part is None and status is OrderStatus.FULFILLED:
             if any(s.action == OrderAction.CANCEL and s.step_id is None for s in order.steps):
                 return IdempotencyMatch.SAME_REQUEST
             return Rejection(RejectionReason.ORDER_FULFILLED, order.order_id)
         return self._move_open(order, status)
 
-    def _move_open(self, order: OrderRecord, status: OrderStatus) -> Meaning:
+    def _move_open(self, order: OrderRecord, status: OrderStatus) -> MatchResult:
         """Fulfil or cancel open units: those that it names, or all. With the last of them the order ends."""
-        still_open = _open(_units(order))
+        still_open = _open_units(_units(order))
         moved = still_open if self.part is None else self.part.quantities
         for product_id, quantity in moved.items():
             if quantity > still_open.get(product_id, 0):
@@ -252,9 +248,9 @@ class OrderCommand(Change):
             actions = {self.action, *(step.action for step in order.steps)}
             is_handed_over = OrderAction.FULFIL in actions
             status = OrderStatus.FULFILLED if is_handed_over else OrderStatus.CANCELLED
-        return self._to(status, order, moved)
+        return self._transition(status, order, moved)
 
-    def _return(self, order: OrderRecord) -> Meaning:
+    def _return(self, order: OrderRecord) -> MatchResult:
         if self.part is None:
             raise ValueError(f"it is not said what of order {order.order_id} came back")
         units, is_early = _units(order), False
@@ -265,9 +261,9 @@ class OrderCommand(Change):
             is_early |= quantity > line.delivered
         if is_early:
             return Rejection(RejectionReason.NOT_FULFILLED, order.order_id)
-        return self._to(order.status, order, self.part.quantities)
+        return self._transition(order.status, order, self.part.quantities)
 
-    def _to(
+    def _transition(
         self,
         status: str,
         order: OrderRecord,
@@ -276,7 +272,7 @@ class OrderCommand(Change):
     ) -> Rejection | Transition:
         if self.part is not None and not _has_room(order, self.step("", moved)):
             return Rejection(RejectionReason.TOO_MANY_STEPS, order.order_id)
-        return Transition(self, order.with_sound_version(), status, moved, extended_to=extended_to)
+        return Transition(self, order.require_version(), status, moved, extended_to=extended_to)
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,7 +365,7 @@ class Transition(Change):
                 changed["expires_at"] = self.extended_to
         return OrderUpdate(self.order, replace(self.order, **changed))
 
-    def match(self, record: Record) -> Meaning:
+    def match(self, record: Record) -> MatchResult:
         return self.command.match(record)
 
 
@@ -411,26 +407,26 @@ def _quantity(order: OrderRecord, line: OrderLine) -> int:
     return line.quantity
 
 
-def _open(units: Mapping[str, LineUnits]) -> dict[str, int]:
+def _open_units(units: Mapping[str, LineUnits]) -> dict[str, int]:
     """Units by product id that are neither handed over nor cancelled."""
     return {product_id: line.open for product_id, line in units.items() if line.open}
 
 
-def _reason_told(order: OrderRecord, told: ConfirmationRejection) -> RejectionReason:
+def _reason_of(order: OrderRecord, told: ConfirmationRejection) -> RejectionReason:
     """Why an order's confirmation was rejected.
 
     Raises:
         CorruptItemError: For none of the reasons for which the service rejects one.
     """
-    if told.reason not in _OVER.values():
+    if told.reason not in _REASONS_OF_ENDS.values():
         raise CorruptItemError(
             f"order {order.order_id} has a confirmationRejected with the reason {told.reason!a}, which is none of "
-            f"{', '.join(_OVER.values())}; repair the item"
+            f"{', '.join(_REASONS_OF_ENDS.values())}; repair the item"
         )
     return RejectionReason[told.reason]
 
 
-def _time(order: OrderRecord, name: str, value: str) -> str:
+def _stored_time(order: OrderRecord, name: str, value: str) -> str:
     """A time of an order's row.
 
     Raises:

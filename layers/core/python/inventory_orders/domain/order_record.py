@@ -96,7 +96,7 @@ class Step:
         at: When.
         step_id: Given by the sender of a command that names items: the idempotency key, within the order; else None.
         quantities: Units that it moved, by product id; None if it moved none, or fulfilled all that was left.
-        returned_versions: By product id, the version of the product that taking the units back into stock made.
+        restocked_versions: By product id, the version of the product that taking the units back into stock made.
         restock: Of a return: whether its units can be sold again.
         notes: By name, of `NOTES`.
         other: Attributes that this version does not know. They are kept as they are.
@@ -106,7 +106,7 @@ class Step:
     at: str
     step_id: str | None = None
     quantities: Mapping[str, int] | None = field(default=None, hash=False)
-    returned_versions: Mapping[str, int] = field(default_factory=dict, hash=False)
+    restocked_versions: Mapping[str, int] = field(default_factory=dict, hash=False)
     restock: bool | None = None
     notes: Mapping[str, str] = field(default_factory=dict, hash=False)
     other: Mapping[str, Any] = field(default_factory=dict, hash=False)
@@ -249,7 +249,7 @@ class OrderRecord:
         """What names it."""
         return OrderKey(self.order_id)
 
-    def with_sound_version(self) -> OrderRecord:
+    def require_version(self) -> OrderRecord:
         """The same, if its version can be raised.
 
         Raises:

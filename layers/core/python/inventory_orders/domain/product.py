@@ -81,7 +81,7 @@ class Product:
         return bool(self.lent_to)
 
     @property
-    def spare(self) -> int:
+    def spare_units(self) -> int:
         """Units that may be taken from the row without a recall."""
         if self.lent_to:
             return self.stock_count - max(0, self.low_stock_threshold) - 1

@@ -27,7 +27,7 @@ from inventory_orders.store.cancellations import (
     ConditionFailedError,
     Meaning,
     TransactionCancelledError,
-    existing,
+    require_product,
 )
 from inventory_orders.store.dynamodb import READ_LIMIT, Snapshot, Store
 from inventory_orders.store.expressions import Write
@@ -391,7 +391,7 @@ def read_product(
         CorruptItemError: It breaks the table's contract.
     """
     found = client.call(lambda: client.store.get_product(product_id), deadline, stats)
-    return existing(found, product_id)
+    return require_product(found, product_id)
 
 
 def update_product(
@@ -419,7 +419,7 @@ def update_product(
             lambda: client.store.update_product(product_id, write()), deadline, stats
         )
     except ConditionFailedError as failed:
-        return False, existing(failed.found, product_id)
+        return False, require_product(failed.found, product_id)
 
 
 def read_orders(

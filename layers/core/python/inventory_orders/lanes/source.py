@@ -169,7 +169,7 @@ class LaneSource(Source):
         """Whether lanes may hold what is wanted in the row."""
         if row is None or not row.lent_to:
             return False
-        return row.spare < units or row.product_id in self._to_reclaim
+        return row.spare_units < units or row.product_id in self._to_reclaim
 
     def _need(self, pending: PendingChanges) -> dict[str, int]:
         """Units of each product that pending changes take, and that may be sold from lanes.

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from inventory_orders.domain.order import Order, added_up
+from inventory_orders.domain.order import Order, sum_lines
 from inventory_orders.domain.order_record import MAX_ATTRIBUTES_SIZE
 from inventory_orders.errors import PoisonMessageError
 from inventory_orders.messages.documents import as_json, json_schema, strict_json, validated
@@ -85,7 +85,7 @@ def quantities_in(document: Mapping[str, Any]) -> Mapping[str, int]:
     Raises:
         PoisonMessageError: They are more than a message may hold.
     """
-    quantities = added_up((line["productId"], line["quantity"]) for line in document["items"])
+    quantities = sum_lines((line["productId"], line["quantity"]) for line in document["items"])
     for product_id, quantity in quantities.items():
         if quantity > MAX_QUANTITY:
             raise PoisonMessageError(

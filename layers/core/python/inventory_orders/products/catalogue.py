@@ -52,7 +52,7 @@ from inventory_orders.store.actions import (
 from inventory_orders.store.cancellations import (
     Meaning,
     TransactionCancelledError,
-    existing,
+    require_product,
 )
 from inventory_orders.store.expressions import Write, details_write, price_write
 
@@ -255,7 +255,7 @@ class ProductCatalogue:
             found = [r.found for r in cancelled.of(ActionKind.PRODUCT) if r.found is not None]
             if not found:
                 raise
-            return False, existing(found[0], product.product_id)
+            return False, require_product(found[0], product.product_id)
         return True, product
 
     def change_details(
@@ -485,7 +485,7 @@ def _found_in_conflict(product_id: str, error: TransactionCancelledError) -> Pro
         raise ThrottledError(
             "CONTENTION", f"{product_id} is fought over: {reason.code} in every attempt"
         )
-    return existing(reason.found, product_id)
+    return require_product(reason.found, product_id)
 
 
 def _incarnation(created_at: str) -> str:

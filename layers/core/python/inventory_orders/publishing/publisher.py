@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from inventory_orders.clock import Clock, Deadline, timestamp
-from inventory_orders.domain.events import SCHEMA_VERSION, SOURCE, Event, in_json
+from inventory_orders.domain.events import SCHEMA_VERSION, SOURCE, Event, to_json
 from inventory_orders.errors import UnpublishableError
 from inventory_orders.publishing.bus import MAX_BYTES, MAX_ENTRIES, Bus, BusEntry, Refusal
 from inventory_orders.retry import RetryPolicy
@@ -261,7 +261,7 @@ def _undeliverable(event: Event, code: str, message: str) -> Undeliverable:
 
 
 def _json(value: Mapping[str, Any]) -> str:
-    return json.dumps(value, default=in_json, separators=(",", ":"))
+    return json.dumps(value, default=to_json, separators=(",", ":"))
 
 
 def _is_old(event: Event, now: datetime) -> bool:

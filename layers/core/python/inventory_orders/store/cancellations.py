@@ -101,7 +101,7 @@ class ConditionFailedError(StoreError):
         self.found = found
 
 
-def existing(found: Found, product_id: str) -> Product:
+def require_product(found: Found, product_id: str) -> Product:
     """The product as stored.
 
     Raises:

@@ -114,16 +114,16 @@ class Snapshot:
         match key:
             case PageKey():
                 self.pages[key] = (
-                    found(read_page, item) if item else Page(key, 0, uuid.uuid4().hex[:16])
+                    read_if_sound(read_page, item) if item else Page(key, 0, uuid.uuid4().hex[:16])
                 )
             case str():
-                product = found(read_product, item) if item else None
+                product = read_if_sound(read_product, item) if item else None
                 if isinstance(product, CorruptItemError):
                     self.unreadable[key] = product
                 else:
                     self.products[key] = product
             case _ if item:
-                self.records[key] = found(read_record, item)
+                self.records[key] = read_if_sound(read_record, item)
 
 
 class Store:
@@ -358,7 +358,7 @@ _SOUND = (
 )
 
 
-def found(read: Callable[[Item], F], item: Item) -> F | CorruptItemError:
+def read_if_sound(read: Callable[[Item], F], item: Item) -> F | CorruptItemError:
     """The stored object, or the error that tells why it cannot be read."""
     try:
         return read(item)
@@ -372,10 +372,10 @@ def _found_item(item: Item | None) -> Found:
         return None
     if "productId" in item:
         is_record = "adjustmentId" in item and "stockCount" not in item
-        return found(read_record, item) if is_record else found(read_product, item)
+        return read_if_sound(read_record, item) if is_record else read_if_sound(read_product, item)
     if "page" in item:
-        return found(read_page, item) if "epoch" in item else read_lease(item)
-    return found(read_record, item)
+        return read_if_sound(read_page, item) if "epoch" in item else read_lease(item)
+    return read_if_sound(read_record, item)
 
 
 def call(operation: Any, **parameters: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 from inventory_orders.domain.record import AdjustmentKey, Record
 from inventory_orders.errors import CorruptItemError
-from inventory_orders.store.dynamodb import Snapshot, Store, found
+from inventory_orders.store.dynamodb import Snapshot, Store, read_if_sound
 from inventory_orders.store.record_rows import read_record
 from inventory_orders.store.rows import Item, Row, decode, encode, key_item
 from inventory_orders.store.tables import (
@@ -102,7 +102,7 @@ def list_all_orders(
         The orders by id, or why one cannot be read, and where to go on; None at the end.
     """
     items, last = _scan(store, Table.ORDERS, after)
-    return {item["orderId"]["S"]: found(read_record, item) for item in items}, last
+    return {item["orderId"]["S"]: read_if_sound(read_record, item) for item in items}, last
 
 
 def _scan(

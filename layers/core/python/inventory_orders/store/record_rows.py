@@ -16,7 +16,7 @@ from inventory_orders.domain.order_record import (
 from inventory_orders.domain.record import NOTES, NOTES_OF_ADJUSTMENT, AdjustmentRecord, Record
 from inventory_orders.domain.rejection import Rejection, RejectionReason, Shortage
 from inventory_orders.errors import CorruptItemError
-from inventory_orders.store.rows import Item, Row, decode, without_none
+from inventory_orders.store.rows import Item, Row, decode, drop_none
 from inventory_orders.store.tables import EXPIRY_SHARDS, FULFIL_SHARDS, shard_name
 
 _OWN_OF_LINE = {
@@ -29,8 +29,8 @@ _OWN_OF_STEP = {*("action", "at", "stepId", "items", "restock"), *NOTES}
 def record_row(record: Record) -> Row:
     """A record as it is stored."""
     if isinstance(record, OrderRecord):
-        return without_none(_order_row(record))
-    return without_none(_adjustment_row(record))
+        return drop_none(_order_row(record))
+    return drop_none(_adjustment_row(record))
 
 
 def _order_row(order: OrderRecord) -> Row:
@@ -168,7 +168,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _line_row(line: OrderLine) -> Row:
-    return without_none(
+    return drop_none(
         dict(line.other)
         | {
             "productId": line.product_id,
@@ -202,16 +202,16 @@ def _read_line(line: Row) -> OrderLine:
 
 def _step_row(step: Step) -> Row:
     items = [
-        without_none(
+        drop_none(
             {
                 "productId": product_id,
                 "quantity": quantity,
-                "returnedVersion": step.returned_versions.get(product_id),
+                "returnedVersion": step.restocked_versions.get(product_id),
             }
         )
         for product_id, quantity in (step.quantities or {}).items()
     ]
-    return without_none(
+    return drop_none(
         {**step.other, **step.notes}
         | {
             "action": step.action,
@@ -237,7 +237,7 @@ def _read_step(row: Row) -> Step:
         at=_text(row, "at"),
         step_id=row.get("stepId"),
         quantities=None if items is None else dict(map(_read_units, items)),
-        returned_versions={
+        restocked_versions={
             item["productId"]: item["returnedVersion"]
             for item in items or ()
             if "returnedVersion" in item

@@ -72,7 +72,7 @@ def key_item(key: Key | int) -> dict[str, Any]:
 def product_row(product: Product) -> Row:
     """A product as it is stored."""
     lock_time = product.lock_time
-    return without_none(
+    return drop_none(
         dict(product.other)
         | {
             "productId": product.product_id,
@@ -105,16 +105,18 @@ def read_product(item: Item) -> Product:
             status=ProductStatus(item["status"]["S"]),
             backorder_limit=int(item.get("backorderLimit", _ZERO)["N"]),
             low_stock_threshold=int(item.get("lowStockThreshold", _ZERO)["N"]),
-            last_updated_at=plain(item.get("lastUpdatedAt")) or "",
+            last_updated_at=plain_value(item.get("lastUpdatedAt")) or "",
             lock_time=float(item["lockTime"]["N"]) if "lockTime" in item else None,
             lent_to=frozenset(map(int, item["lentTo"]["SS"] if "lentTo" in item else ())),
             **{
-                attribute: item[name]["S"] if name in _TEXTS else plain(item[name])
+                attribute: item[name]["S"] if name in _TEXTS else plain_value(item[name])
                 for name, attribute in _OPTIONAL.items()
                 if name in item
             },
             other={
-                name: plain(value) for name, value in item.items() if name not in _OWN_OF_PRODUCT
+                name: plain_value(value)
+                for name, value in item.items()
+                if name not in _OWN_OF_PRODUCT
             },
             size=size_of(item),
         )
@@ -162,7 +164,7 @@ def read_page(item: Item) -> Page:
             version=int(item["_version"]["N"]),
             epoch=item["epoch"]["S"],
             entries=entries,
-            last_updated_at=plain(item.get("lastUpdatedAt")) or "",
+            last_updated_at=plain_value(item.get("lastUpdatedAt")) or "",
             size=size_of(item),
             emptied=frozenset(emptied),
         )
@@ -208,15 +210,15 @@ def read_lease(item: Item) -> LaneLease:
 
 def decode(item: Item) -> Row:
     """An item as a row; numbers are int where they are whole, else Decimal."""
-    return {name: plain(value) for name, value in item.items()}
+    return {name: plain_value(value) for name, value in item.items()}
 
 
 def encode(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row as an item."""
-    return {name: _typed(value) for name, value in row.items()}
+    return {name: _typed_value(value) for name, value in row.items()}
 
 
-def without_none(row: Row) -> Row:
+def drop_none(row: Row) -> Row:
     """The attributes that have a value: DynamoDB's NULL is never stored."""
     return {name: value for name, value in row.items() if value is not None}
 
@@ -225,7 +227,7 @@ _TOO_LARGE = Decimal("1E+126")
 """docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.NamingRulesDataTypes.html"""
 
 
-def plain(value: Mapping[str, Any] | None) -> Any:
+def plain_value(value: Mapping[str, Any] | None) -> Any:
     """The plain value of an attribute; None if there is none.
 
     Raises:
@@ -242,16 +244,16 @@ def plain(value: Mapping[str, Any] | None) -> Any:
                 raise ValueError("the number is too large")
             return int(number) if number == number.to_integral_value() else number
         case "L":
-            return [plain(element) for element in content]
+            return [plain_value(element) for element in content]
         case "M":
-            return {name: plain(element) for name, element in content.items()}
+            return {name: plain_value(element) for name, element in content.items()}
         case "NULL":
             return None
         case _:
             return content
 
 
-def _typed(value: Any) -> dict[str, Any]:
+def _typed_value(value: Any) -> dict[str, Any]:
     match value:
         case str():
             return {"S": str(value)}
@@ -260,9 +262,9 @@ def _typed(value: Any) -> dict[str, Any]:
         case int() | Decimal():
             return {"N": str(value)}
         case list():
-            return {"L": [_typed(element) for element in value]}
+            return {"L": [_typed_value(element) for element in value]}
         case dict():
-            return {"M": {name: _typed(element) for name, element in value.items()}}
+            return {"M": {name: _typed_value(element) for name, element in value.items()}}
         case frozenset():
             return {"SS": sorted(map(str, value))}
         case bytes():
