@@ -93,6 +93,7 @@ class Shop:
 
     Args:
         products: What it sells when it opens.
+        clock: Its time, if it is not a time of its own.
 
     Attributes:
         clock: Its time, which passes when code sleeps, and a little with each call.
@@ -107,8 +108,10 @@ class Shop:
 
     call_seconds = CALL_SECONDS
 
-    def __init__(self, products: Sequence[NewProduct] = ()) -> None:
-        self.clock = ManualClock()
+    def __init__(
+        self, products: Sequence[NewProduct] = (), clock: ManualClock | None = None
+    ) -> None:
+        self.clock = clock or ManualClock()
         self.aws = SimulatedAws(self.clock.now)
         self.bus = FakeBridge(self.clock)
         self.store = Store(client(), NAMES)
@@ -147,7 +150,7 @@ class Shop:
         with ExitStack() as stack:
             enter = stack.enter_context
             enter(virtual_time(self.clock))
-            enter(answered_directly_by(self.answer))
+            enter(self.connect())
             enter(patch.dict(os.environ, settings(self.urls)))
             enter(patch.object(runtime, "process", self._functions.process))
             # Threads would not wait in virtual time.
@@ -156,6 +159,14 @@ class Shop:
             stack.callback(runtime.client.cache_clear)
             self.restart()
             yield self
+
+    def connect(self) -> AbstractContextManager[None]:
+        """Answer the clients of this process."""
+        return answered_directly_by(self.answer)
+
+    def caller(self) -> object:
+        """Who calls: each thread has processes of its own."""
+        return threading.get_ident()
 
     @property
     def urls(self) -> dict[str, str]:
@@ -166,7 +177,7 @@ class Shop:
 
     def answer(self, service: str, operation: str, request: dict[str, Any]) -> Any:
         """Answer a request."""
-        self.clock.seconds += self.call_seconds
+        self.clock.advance(self.call_seconds)
         self.calls.append(operation)
         answer = self.before(operation, request)
         if answer is not None:
@@ -441,13 +452,14 @@ def _tables(products: tuple[NewProduct, ...]) -> Mapping[str, SimulatedTable]:
 
 
 class _Functions:
-    """Lambda: carries out invocations at once, each function in one process."""
+    """Lambda: carries out invocations at once, each function in one process for each caller."""
 
     def __init__(self, shop: Shop) -> None:
         self._shop = shop
         self._handlers: dict[str, ModuleType] = {}
-        self._processes: dict[str, runtime.Process] = {}
-        self._of_thread = threading.local()
+        self._processes: dict[tuple[object, str], runtime.Process] = {}
+        # By caller.
+        self._last: dict[object, str] = {}
 
     def forget(self) -> None:
         """End all processes."""
@@ -456,20 +468,20 @@ class _Functions:
         ApiSettings.from_environment.cache_clear()
 
     def handler(self, function: str) -> ModuleType:
-        self._of_thread.function = function
+        self._last[self._shop.caller()] = function
         if function not in self._handlers:
             self._handlers[function] = load_handler(function)
         return self._handlers[function]
 
     def process(self) -> runtime.Process:
-        """The process of the function that this thread has invoked last."""
-        return self.process_of(getattr(self._of_thread, "function", "api"))
+        """The process of the function that this caller has invoked last."""
+        return self.process_of(self._last.get(self._shop.caller(), "api"))
 
     def process_of(self, function: str) -> runtime.Process:
-        if function not in self._processes:
-            environment = self._shop.environment(function)
-            self._processes[function] = runtime.Process(environment)
-        return self._processes[function]
+        key = self._shop.caller(), function
+        if key not in self._processes:
+            self._processes[key] = runtime.Process(self._shop.environment(function))
+        return self._processes[key]
 
     def invoke(self, FunctionName: str, Payload: bytes) -> dict[str, Any]:
         """Answer as Lambda does."""

@@ -40,9 +40,13 @@ class ManualClock:
     def now(self) -> float:
         return self.seconds
 
-    def sleep(self, seconds: float) -> None:
+    def advance(self, seconds: float) -> None:
+        """Let time pass, as a call does that takes a while."""
         with self._one_at_a_time:
             self.seconds += max(0.0, seconds)
+
+    def sleep(self, seconds: float) -> None:
+        self.advance(seconds)
         self.slept.append(seconds)
         self.on_sleep()
 
