@@ -59,6 +59,7 @@ from testing.simulated_aws import (
     Queue,
     SimulatedAws,
     answered_directly_by,
+    in_wire_format,
     virtual_time,
 )
 from testing.simulated_aws import Table as SimulatedTable
@@ -272,16 +273,20 @@ class Shop:
         """An item; None if there is none."""
         return self.items(table).get(key)
 
+    def write(self, table: Table, *rows: Mapping[str, Any]) -> None:
+        """Write rows, past all rules."""
+        for row in rows:
+            key = tuple(row[name] for name in KEYS[table])
+            self.items(table)[key] = in_wire_format(encode(row))
+
     def put(self, *products: Product) -> None:
         """Write products, past all rules."""
-        for product in products:
-            self.items(Table.PRODUCTS)[product.product_id,] = encode(product_row(product))
+        self.write(Table.PRODUCTS, *map(product_row, products))
 
     def put_record(self, *records: Record) -> None:
         """Write orders or adjustments, past all rules."""
         for record in records:
-            table, key = key_of(record.key)
-            self.items(table)[key] = encode(record_row(record))
+            self.write(key_of(record.key)[0], record_row(record))
 
     def product(self, product_id: str) -> Product:
         """A product as stored."""

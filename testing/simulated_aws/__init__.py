@@ -26,7 +26,7 @@ from testing.simulated_aws.clock import ManualClock, VirtualClock, virtual_time
 from testing.simulated_aws.dynamodb import Consumed, DynamoDB, Key, Table
 from testing.simulated_aws.sqs import Message, Queue, Sqs
 from testing.simulated_aws.values import Item, ServiceError
-from testing.simulated_aws.wire import Answer, answered_by, answered_directly_by
+from testing.simulated_aws.wire import Answer, answered_by, answered_directly_by, in_wire_format
 
 
 class SimulatedAws:
@@ -71,5 +71,6 @@ __all__ = [
     "VirtualClock",
     "answered_by",
     "answered_directly_by",
+    "in_wire_format",
     "virtual_time",
 ]

@@ -129,6 +129,11 @@ _request_text = json.JSONEncoder(check_circular=False, default=_in_json).encode
 _text = json.JSONEncoder(check_circular=False).encode
 
 
+def in_wire_format(value: Any) -> Any:
+    """A copy of a value of the SDK, as it is in a request."""
+    return json.loads(_request_text(value))
+
+
 def _from_json(reply: Any) -> dict[str, Any]:
     """Copy a response as the SDK returns it, so that the caller owns all of it."""
     text = _text(reply)

@@ -43,7 +43,7 @@ ONLY_FOR_POLLERS = {
 """Not enforced either. Of other queues the functions themselves ask how many messages wait."""
 
 
-class Shop:
+class Preparation:
     """Prepares products and orders for an event, with all deployed permissions. All of them have one new id."""
 
     def __init__(self, aws):
@@ -392,7 +392,7 @@ def test_there_is_an_event_for_every_permission(aws, deployed):
 
 @pytest.mark.parametrize(("function", "name"), needed(), ids="-".join)
 def test_a_function_without_a_permission_is_denied(aws, deployed, function, name):
-    event = EVENTS[name](Shop(aws))
+    event = EVENTS[name](Preparation(aws))
     for action, resource in needed()[function, name]:
         taken = {
             (granted, arn)
@@ -405,7 +405,7 @@ def test_a_function_without_a_permission_is_denied(aws, deployed, function, name
                 break
             # On a busy machine the embedded AWS may hand over a log without its end. Or the last denial came too late
             # to leave anything to do.
-            event = EVENTS[name](Shop(aws))
+            event = EVENTS[name](Preparation(aws))
         else:
             raise AssertionError(f"{function} does not need {action} on {resource}")
     # The end of the log of the last denial may come with the next one's.

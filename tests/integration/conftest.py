@@ -9,19 +9,19 @@ import pytest
 from local import emulator, stack
 from operations.aws import Aws
 from testing.tables import create_table
-from tests.support.shop import Shop
+from tests.support.deployed_shop import DeployedShop
 
 
 @pytest.fixture(scope="session")
-def shop(embedded_aws: Any) -> Shop:
-    return Shop(embedded_aws[0])
+def shop(embedded_aws: Any) -> DeployedShop:
+    return DeployedShop(embedded_aws[0])
 
 
 @pytest.fixture
-def shop_on_dynoxide(shop: Shop, dynoxide: Any, monkeypatch: Any) -> Any:
+def shop_on_dynoxide(shop: DeployedShop, dynoxide: Any, monkeypatch: Any) -> Any:
     """The same shop with empty tables on Dynoxide. Its queues stay on the embedded AWS."""
     monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", dynoxide.endpoint)
-    moved = Shop(Aws.of_stack(stack.STACK_NAME))
+    moved = DeployedShop(Aws.of_stack(stack.STACK_NAME))
     for table, name in moved.tables.items():
         create_table(moved.aws.dynamodb, table, name)
     yield moved
@@ -30,9 +30,9 @@ def shop_on_dynoxide(shop: Shop, dynoxide: Any, monkeypatch: Any) -> Any:
 
 
 @pytest.fixture(params=["shop", "shop_on_dynoxide"], ids=["embedded AWS", "Dynoxide"])
-def each_shop(request: Any) -> Shop:
+def each_shop(request: Any) -> DeployedShop:
     """The shop on one implementation of DynamoDB after the other."""
-    found: Shop = request.getfixturevalue(request.param)
+    found: DeployedShop = request.getfixturevalue(request.param)
     return found
 
 

@@ -5,20 +5,18 @@ import json
 from dataclasses import replace
 from threading import RLock
 
-import boto3
 import pytest
 from typer.testing import CliRunner
 
 from cli import books, main
 from inventory_orders.domain.allotments import Page, PageEntry, PageKey
-from inventory_orders.store.rows import encode, page_units
+from inventory_orders.store.rows import page_units
 from inventory_orders.store.tables import Table
 from operations import audit
-from operations.aws import Aws
 from operations.books import Account, Books, add_up, history
 from operations.movements import sales_of
-from testing.simulated_aws import ManualClock, ServiceError, SimulatedAws, answered_directly_by
-from testing.tables import create_table
+from testing.bench import cancelled
+from testing.shop import Shop
 
 BORN = "2026-01-01T00:00:00.000000+00:00"
 
@@ -111,12 +109,11 @@ def refused(name, product_id="p"):
 def test_a_refused_decrement_is_none_of_the_books(shop):
     (account,) = add_up([product(10, 1)], [OPENING, refused("d")], [])
     assert (account.adjusted, account.difference) == (10, 0)
-    shop.put(Table.PRODUCTS, product(10, 1))
-    shop.put(Table.STOCK_ADJUSTMENTS, OPENING, refused("d"), refused("d", "never-listed"))
+    shop.write(Table.PRODUCTS, product(10, 1))
+    shop.write(Table.STOCK_ADJUSTMENTS, OPENING, refused("d"), refused("d", "never-listed"))
     assert shop.audit()["p"].balances
     assert (list(shop.audit()), shop.books.corrupt) == (["p"], [])
-    with answered_directly_by(shop.answer):
-        account, entries = audit.read_history(shop.aws, "p")
+    account, entries = audit.read_history(shop.stack, "p")
     assert (account.balances, [entry.delta for entry in entries]) == (True, [10])
 
 
@@ -239,10 +236,10 @@ def test_no_life_of_an_order_is_a_problem(found):
 
 
 def test_of_many_orders_that_took_nothing_three_are_named(shop):
-    shop.put(Table.PRODUCTS, product(10, 1))
-    shop.put(Table.STOCK_ADJUSTMENTS, OPENING)
+    shop.write(Table.PRODUCTS, product(10, 1))
+    shop.write(Table.STOCK_ADJUSTMENTS, OPENING)
     nothing = [of("PENDING", [{}]) | {"orderId": f"o-{n}"} for n in range(5)]
-    shop.put(Table.ORDERS, *nothing, of("PENDING", [{"productId": "none"}]))
+    shop.write(Table.ORDERS, *nothing, of("PENDING", [{"productId": "none"}]))
     found = shop.audit()
     (said,) = found["p"].problems
     assert said == (
@@ -257,18 +254,18 @@ def test_of_many_orders_that_took_nothing_three_are_named(shop):
 
 def test_units_that_a_product_could_not_take_back_are_none_once_it_is_gone(shop):
     sold = order("a", 2, 2)
-    shop.put(Table.PRODUCTS, product(8, 2))
-    shop.put(Table.STOCK_ADJUSTMENTS, OPENING)
-    shop.put(Table.ORDERS, sold)
+    shop.write(Table.PRODUCTS, product(8, 2))
+    shop.write(Table.STOCK_ADJUSTMENTS, OPENING)
+    shop.write(Table.ORDERS, sold)
 
     def delist(operation, tables):
         if tables == {Table.STOCK_ADJUSTMENTS}:
             shop.meanwhile = lambda *_: None
-            shop.client.delete_item(TableName=Table.PRODUCTS, Key={"productId": {"S": "p"}})
-            shop.put(Table.STOCK_ADJUSTMENTS, adjustment("closing", -8, 3, "CLOSING"))
+            del shop.items(Table.PRODUCTS)["p",]
+            shop.write(Table.STOCK_ADJUSTMENTS, adjustment("closing", -8, 3, "CLOSING"))
             item = {"productId": "p", "quantity": 2}
             step = {"action": "cancel", "at": "2026-01-01T00:01", "items": [item]}
-            shop.put(Table.ORDERS, sold | {"status": "CANCELLED", "steps": [step]})
+            shop.write(Table.ORDERS, sold | {"status": "CANCELLED", "steps": [step]})
 
     shop.meanwhile = delist
     account = shop.audit()["p"]
@@ -282,70 +279,48 @@ def test_a_history_ends_at_the_version_that_was_read():
     assert [(entry.version, entry.stock) for entry in entries] == [(1, 10), (2, 8)]
 
 
-class Shop:
-    """The tables in memory, with others at work between the requests of an audit.
+class AuditedShop(Shop):
+    """A shop with others at work between the requests of an audit.
 
     Attributes:
         busy: Whether a transaction is always under way, so that those of the audit are cancelled.
         meanwhile: Called with the operation and the tables of each request, after it.
     """
 
-    def __init__(self, memory):
-        self.answer_quietly = memory.answer
-        # The audit reads in several threads. What happens meanwhile comes from the thread of a request.
-        self.lock, self.within = RLock(), False
+    def __init__(self):
+        super().__init__()
+        # The audit reads in several threads.
+        self.lock = RLock()
         self.busy = False
         self.meanwhile = lambda operation, tables: None
         self.operations, self.inconsistent = set(), []
-        outputs = {f"{table.value}TableName": table.value for table in Table}
-        self.client = boto3.client("dynamodb")
-        self.aws = Aws(outputs, None, self.client, None, None, None)
-        for table in Table:
-            create_table(self.client, table, table.value)
 
     def answer(self, service, operation, request):
         with self.lock:
-            if self.within:
-                return self.answer_quietly(service, operation, request)
-            return self.answer_and_go_on(service, operation, request)
-
-    def answer_and_go_on(self, service, operation, request):
-        asked = request.get("RequestItems", {request.get("TableName"): request})
-        self.operations.add(operation)
-        if operation == "TransactGetItems":
-            if self.busy:
-                reasons = {"CancellationReasons": [{"Code": "TransactionConflict"}]}
-                raise ServiceError("TransactionCanceledException", extra=reasons)
-        elif not all(entry.get("ConsistentRead") for entry in asked.values()):
-            self.inconsistent.append(operation)
-        found = self.answer_quietly(service, operation, request)
-        self.within = True
-        try:
+            asked = request.get("RequestItems", {request.get("TableName"): request})
+            self.operations.add(operation)
+            if operation == "TransactGetItems":
+                if self.busy:
+                    raise cancelled("TransactionConflict")
+            elif not all(entry.get("ConsistentRead") for entry in asked.values()):
+                self.inconsistent.append(operation)
+            found = super().answer(service, operation, request)
             self.meanwhile(operation, set(asked))
-        finally:
-            self.within = False
-        return found
+            return found
 
-    def put(self, table, *rows):
-        for row in rows:
-            self.client.put_item(TableName=table, Item=encode(row))
-
-    def put_page(self, lane, version, **units):
-        self.put(Table.ALLOTMENTS, page_row(page(lane, version, **units)))
+    def write_page(self, lane, version, **units):
+        self.write(Table.ALLOTMENTS, page_row(page(lane, version, **units)))
 
     def audit(self):
         """Audit the shop. Returns its accounts by product."""
-        with answered_directly_by(self.answer):
-            self.books = audit.read_books(self.aws)
+        self.books = audit.read_books(self.stack)
         return {account.product_id: account for account in self.books.accounts}
 
 
 @pytest.fixture
-def shop(monkeypatch):
-    monkeypatch.setattr(audit, "_PAUSE", 0)
-    memory = SimulatedAws(ManualClock().now)
-    with answered_directly_by(memory.answer):
-        yield Shop(memory)
+def shop():
+    with AuditedShop().open() as shop:
+        yield shop
 
 
 def page(lane, version=1, **units):
@@ -370,8 +345,8 @@ def page_row(page):
 )
 def test_every_page_is_read_and_all_with_strong_consistency(shop):
     many = [f"p{n:02}" for n in range(9)]
-    shop.put(Table.PRODUCTS, *(product(5, 1, productId=p, name="x" * 300_000) for p in many))
-    shop.put_page(0, 1, p=5)
+    shop.write(Table.PRODUCTS, *(product(5, 1, productId=p, name="x" * 300_000) for p in many))
+    shop.write_page(0, 1, p=5)
     accounts = shop.audit()
     assert [account.unexplained for account in accounts.values()] == [5] * 10
     assert shop.inconsistent == []
@@ -389,11 +364,11 @@ def test_a_difference_is_found_beside_a_product_that_never_settles(shop, monkeyp
         if operation == "Query":
             decremented += 1
             later = adjustment(f"d{decremented}", -1) | {"productId": "busy"}
-            shop.put(Table.STOCK_ADJUSTMENTS, later | {"appliedAt": "2099"})
+            shop.write(Table.STOCK_ADJUSTMENTS, later | {"appliedAt": "2099"})
 
-    shop.put(Table.PRODUCTS, product(7, 2), product(7, 2, productId="busy"))
-    shop.put(Table.STOCK_ADJUSTMENTS, OPENING, OPENING | {"productId": "busy"})
-    shop.put(Table.ORDERS, order("a", 2, 2))
+    shop.write(Table.PRODUCTS, product(7, 2), product(7, 2, productId="busy"))
+    shop.write(Table.STOCK_ADJUSTMENTS, OPENING, OPENING | {"productId": "busy"})
+    shop.write(Table.ORDERS, order("a", 2, 2))
     shop.meanwhile = decrement
     found = shop.audit()
     assert found["p"].unexplained == -1
@@ -504,15 +479,15 @@ def test_a_row_that_another_program_broke_is_named_and_left_out(shop):
         return {name: value for name, value in row.items() if name not in names}
 
     sound = product(10, 1)
-    shop.put(Table.PRODUCTS, sound)
-    shop.put(Table.STOCK_ADJUSTMENTS, OPENING)
+    shop.write(Table.PRODUCTS, sound)
+    shop.write(Table.STOCK_ADJUSTMENTS, OPENING)
     for name in ("createdAt", "stockCount", "_version", "status"):
-        shop.put(Table.PRODUCTS, without(sound, name) | {"productId": f"no-{name}"})
-    shop.put(Table.PRODUCTS, sound | {"productId": "text", "stockCount": "10"})
-    shop.put(Table.STOCK_ADJUSTMENTS, without(adjustment("a", 5), "appliedAt"))
-    shop.put(Table.ORDERS, without(order("undated", 2, 2), "createdAt"), order("sound", 2, 3))
+        shop.write(Table.PRODUCTS, without(sound, name) | {"productId": f"no-{name}"})
+    shop.write(Table.PRODUCTS, sound | {"productId": "text", "stockCount": "10"})
+    shop.write(Table.STOCK_ADJUSTMENTS, without(adjustment("a", 5), "appliedAt"))
+    shop.write(Table.ORDERS, without(order("undated", 2, 2), "createdAt"), order("sound", 2, 3))
     line = without(order("b", 2, 2)["items"][0], "quantity")
-    shop.put(Table.ORDERS, order("vague", 2, 2) | {"items": [line]})
+    shop.write(Table.ORDERS, order("vague", 2, 2) | {"items": [line]})
     assert shop.audit()["p"].balances
     assert shop.books.corrupt_rows.keys() == {
         *("Products no-createdAt", "Products no-stockCount", "Products no-_version"),
@@ -522,19 +497,17 @@ def test_a_row_that_another_program_broke_is_named_and_left_out(shop):
     said = shop.books.corrupt_rows["Orders vague"]
     assert "vague breaks the contract of the Orders table (KeyError: 'quantity')" in said
     assert shop.books.orders.keys() == {"sound"}
-    with answered_directly_by(shop.answer):
-        account, _ = audit.read_history(shop.aws, "p")
+    account, _ = audit.read_history(shop.stack, "p")
     assert account.balances
 
 
 @pytest.fixture
 def command(shop, monkeypatch):
     """The command `audit`, for this shop."""
-    monkeypatch.setattr(books, "aws_of", lambda *_: shop.aws)
+    monkeypatch.setattr(books, "aws_of", lambda *_: shop.stack)
 
     def run(*arguments):
-        with answered_directly_by(shop.answer):
-            return CliRunner().invoke(main.app, ["audit", *arguments])
+        return CliRunner().invoke(main.app, ["audit", *arguments])
 
     return run
 
@@ -551,7 +524,7 @@ def test_a_missing_unit_makes_the_command_fail_and_says_where_the_others_are(sho
 
 
 def test_a_broken_row_makes_the_command_fail(shop, command):
-    shop.put(Table.ORDERS, order("a", 2, 2) | {"items": [{"productCreatedAt": BORN}]})
+    shop.write(Table.ORDERS, order("a", 2, 2) | {"items": [{"productCreatedAt": BORN}]})
     done = command()
     assert done.exit_code == 1
     assert "Rows: a breaks the contract of the Orders table" in done.stdout
@@ -563,7 +536,7 @@ def test_books_that_never_settle_are_open_and_do_not_balance(shop, command, monk
     lend(shop, 4, L0=4, L3=1)
     numbers = itertools.count(1)
     shop.busy = True
-    shop.meanwhile = lambda *_: (n := next(numbers)) and shop.put_page(3, 1 + n, p=3 + n % 3)
+    shop.meanwhile = lambda *_: (n := next(numbers)) and shop.write_page(3, 1 + n, p=3 + n % 3)
     done = command()
     assert done.exit_code == 1
     assert "its books are open" in done.stdout
@@ -574,10 +547,10 @@ def test_books_that_never_settle_are_open_and_do_not_balance(shop, command, monk
 
 def lend(shop, row, **units):
     """10 units in all: those of the row, and the others in lanes."""
-    shop.put(Table.PRODUCTS, product(row, 2, **LENT))
-    shop.put(Table.STOCK_ADJUSTMENTS, OPENING)
+    shop.write(Table.PRODUCTS, product(row, 2, **LENT))
+    shop.write(Table.STOCK_ADJUSTMENTS, OPENING)
     for lane, count in units.items():
-        shop.put_page(int(lane[1:]), 1, p=count)
+        shop.write_page(int(lane[1:]), 1, p=count)
 
 
 def test_units_that_move_while_they_are_counted_are_no_difference(shop):
@@ -587,9 +560,9 @@ def test_units_that_move_while_they_are_counted_are_no_difference(shop):
     def move(operation, tables):
         if operation == "Scan" and tables == {"Allotments"} and not moves:
             moves.append("from the row to the depot, and on to a lane")
-            shop.put(Table.PRODUCTS, product(2, 3, **LENT))
-            shop.put_page(0, 2, p=3)
-            shop.put_page(3, 2, p=5)
+            shop.write(Table.PRODUCTS, product(2, 3, **LENT))
+            shop.write_page(0, 2, p=3)
+            shop.write_page(3, 2, p=5)
 
     shop.meanwhile = move
     account = shop.audit()["p"]
@@ -614,7 +587,7 @@ def test_a_difference_on_pages_too_large_for_a_transaction_is_found(shop):
     lend(shop, 4, **{f"L{lane}": 1 for lane in range(11)})
     for lane in range(11):
         large = {"othersAttribute": "x" * 400_000}
-        shop.put(Table.ALLOTMENTS, page_row(page(lane, 1, p=1)) | large)
+        shop.write(Table.ALLOTMENTS, page_row(page(lane, 1, p=1)) | large)
     account = shop.audit()["p"]
     assert (account.unexplained, account.settled) == (5, True)
     assert "TransactGetItems" in shop.operations
@@ -627,16 +600,16 @@ def sales(shop, left, lane):
     def sell(operation, tables):
         nonlocal sold
         sold += 1
-        shop.put(Table.ORDERS, order_from_lane(f"o{sold}", 1, lane, 1 + sold))
-        shop.put_page(lane, 1 + sold, p=left - sold)
+        shop.write(Table.ORDERS, order_from_lane(f"o{sold}", 1, lane, 1 + sold))
+        shop.write_page(lane, 1 + sold, p=left - sold)
 
     return sell
 
 
 def test_sales_from_a_lane_hide_no_missing_unit_though_no_transaction_reads_it(shop):
-    shop.put(Table.PRODUCTS, product(4, 2, **LENT))
-    shop.put(Table.STOCK_ADJUSTMENTS, adjustment("opening", 50, 1, "OPENING"))
-    shop.put_page(3, 1, p=45)
+    shop.write(Table.PRODUCTS, product(4, 2, **LENT))
+    shop.write(Table.STOCK_ADJUSTMENTS, adjustment("opening", 50, 1, "OPENING"))
+    shop.write_page(3, 1, p=45)
     shop.busy, shop.meanwhile = True, sales(shop, 45, 3)
     account = shop.audit()["p"]
     assert account.sold > 0
@@ -651,7 +624,7 @@ def test_of_units_that_move_at_every_look_nothing_is_said(shop, monkeypatch):
     def move(operation, tables):
         nonlocal number
         number += 1
-        shop.put_page(3, 1 + number, p=3 + number % 3)
+        shop.write_page(3, 1 + number, p=3 + number % 3)
 
     shop.busy, shop.meanwhile = True, move
     account = shop.audit()["p"]
@@ -666,7 +639,7 @@ def test_units_that_are_under_way_at_every_look_in_the_same_way_are_not_missing(
         nonlocal number
         if operation == "BatchGetItem" and tables == {"Allotments"}:
             number += 1
-            shop.put_page(3, number, p=1 + 2 * (number % 2 == 0))
+            shop.write_page(3, number, p=1 + 2 * (number % 2 == 0))
 
     shop.busy, shop.meanwhile = True, move
     account = shop.audit()["p"]
@@ -676,11 +649,11 @@ def test_units_that_are_under_way_at_every_look_in_the_same_way_are_not_missing(
 
 def test_a_problem_that_passes_is_none(shop):
     lend(shop, 4, L0=6)
-    shop.put(Table.PRODUCTS, product(4, 2))
+    shop.write(Table.PRODUCTS, product(4, 2))
 
     def repair(operation, tables):
         if tables == {"Products"}:
-            shop.put(Table.PRODUCTS, product(4, 3, **LENT))
+            shop.write(Table.PRODUCTS, product(4, 3, **LENT))
 
     shop.meanwhile = repair
     account = shop.audit()["p"]
@@ -690,8 +663,8 @@ def test_a_problem_that_passes_is_none(shop):
 def test_a_corrupt_page_is_named_and_counts_as_empty(shop):
     lend(shop, 4, L0=5)
     name = str(PageKey.of(3, "p"))
-    shop.put(Table.ALLOTMENTS, page_row(page(3, 2)) | {"units": b"?"})
-    shop.put(Table.ALLOTMENTS, {"page": "3/lease", "lockedBy": "x"})
+    shop.write(Table.ALLOTMENTS, page_row(page(3, 2)) | {"units": b"?"})
+    shop.write(Table.ALLOTMENTS, {"page": "3/lease", "lockedBy": "x"})
     account = shop.audit()["p"]
     assert account.unexplained == -1
     assert list(shop.books.corrupt_pages) == [name]
@@ -699,18 +672,17 @@ def test_a_corrupt_page_is_named_and_counts_as_empty(shop):
 
 
 def test_a_history_is_right_though_the_first_page_is_written_meanwhile(shop):
-    shop.put(Table.PRODUCTS, product(10, 1))
-    shop.put(Table.STOCK_ADJUSTMENTS, OPENING)
+    shop.write(Table.PRODUCTS, product(10, 1))
+    shop.write(Table.STOCK_ADJUSTMENTS, OPENING)
 
     def lend(operation, tables):
         if tables == {Table.ALLOTMENTS}:
             shop.meanwhile = lambda *_: None
-            shop.put_page(0, 1, p=8)
-            shop.put(Table.PRODUCTS, product(2, 2, **LENT))
+            shop.write_page(0, 1, p=8)
+            shop.write(Table.PRODUCTS, product(2, 2, **LENT))
 
     shop.meanwhile = lend
-    with answered_directly_by(shop.answer):
-        account, _ = audit.read_history(shop.aws, "p")
+    account, _ = audit.read_history(shop.stack, "p")
     assert (account.unexplained, account.on_hand, account.is_wrong) == (0, 10, False)
 
 

@@ -20,8 +20,6 @@ from inventory_orders.messages.orders import parse_order
 from inventory_orders.store.rows import decode
 from operations import forget as forgets
 from operations.errors import UserError
-from testing.shop import open_shop
-from testing.simulated_aws.dynamodb import Index
 
 KEY = "a key of the shop's own, which is long enough"
 PSEUDONYM = "forgotten-" + hmac.new(KEY.encode(), b"u-7", hashlib.sha256).hexdigest()
@@ -29,19 +27,12 @@ ORDER = Order("o-1", "u-7", {"tea": 2}, attributes={"channel": "web", "gift": Tr
 
 
 @pytest.fixture
-def shop(monkeypatch):
+def shop(shop, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv(forgets.KEY_VARIABLE, KEY)
-    with open_shop() as tables:
-        orders = tables.aws.dynamodb.tables["Orders"]
-        orders.types = {**orders.types, "userId": "S", "createdAt": "S"}
-        by_user = Index(("userId", "createdAt"), frozenset({"status"}))
-        orders.indexes = {**orders.indexes, "byUser": by_user}
-        aws = tables.stack
-        monkeypatch.setattr(aws.__class__, "store", lambda _: tables.store)
-        monkeypatch.setattr(table_commands, "aws_of", lambda stage: aws)
-        tables.list("tea", 100)
-        yield tables
+    monkeypatch.setattr(table_commands, "aws_of", lambda stage: shop.stack)
+    shop.list("tea", 100)
+    return shop
 
 
 def forget(*arguments, **more):
@@ -49,11 +40,7 @@ def forget(*arguments, **more):
 
 
 def place(shop, *orders):
-    assert ends(shop, *orders) == [Verdict.APPLIED] * len(orders)
-
-
-def ends(shop, *changes):
-    return [outcome.verdict for outcome in shop.commit(shop.worker(), *changes).outcomes]
+    assert shop.do(*orders) == [Verdict.APPLIED] * len(orders)
 
 
 def command(action, order_id="o-1"):
@@ -123,13 +110,13 @@ def test_nothing_is_changed_before_a_yes(shop):
 
 def test_what_was_ordered_is_still_recognised_and_nothing_else(shop):
     rejected = Order("o-2", "u-7", {"tea": 1000})
-    assert ends(shop, ORDER, rejected) == [Verdict.APPLIED, Verdict.REJECTED]
+    assert shop.do(ORDER, rejected) == [Verdict.APPLIED, Verdict.REJECTED]
     forget("u-7", "--yes")
-    assert ends(shop, ORDER, rejected) == [Verdict.REPLAYED] * 2
+    assert shop.do(ORDER, rejected) == [Verdict.REPLAYED] * 2
     more = replace(ORDER, quantities={"tea": 3})
     held = replace(ORDER, hold_seconds=60)
-    assert ends(shop, more) == [Verdict.POISON]
-    assert ends(shop, held) == [Verdict.POISON]
+    assert shop.do(more) == [Verdict.POISON]
+    assert shop.do(held) == [Verdict.POISON]
     assert row(shop)["userId"] == PSEUDONYM
     assert shop.stock("tea") == 98
     assert balances(shop)

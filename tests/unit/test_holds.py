@@ -13,8 +13,6 @@ from inventory_orders.holds.ending import AHEAD_SECONDS
 from inventory_orders.invocation import runtime
 from inventory_orders.lanes.idle import RepairNeededError
 from inventory_orders.store import lists, record_rows
-from inventory_orders.store.record_rows import record_row
-from inventory_orders.store.rows import encode
 from inventory_orders.store.tables import EXPIRY_SHARDS, Table
 from testing.events import order_body
 from testing.simulated_aws import ServiceError
@@ -46,7 +44,7 @@ def hold(shop, order_id, seconds):
     """Store an order whose hold ends in so many seconds. Returns when that is."""
     end = timestamp(datetime.fromtimestamp(shop.clock.now() + seconds, UTC))
     order = OrderRecord(order_id, "u-1", (), OrderStatus.PENDING, 1, end, end, expires_at=end)
-    shop.edit(Table.ORDERS, order_id, **encode(record_row(order)))
+    shop.put_record(order)
     return shop.clock.now() + seconds
 
 

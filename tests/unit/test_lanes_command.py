@@ -13,17 +13,13 @@ from inventory_orders.store.lane_leases import lease_lane
 from operations import lanes as lanes_of_stack
 from operations.errors import UserError
 from testing.lanes import lend
-from testing.shop import open_shop
 
 
 @pytest.fixture
-def shop(monkeypatch):
+def shop(shop, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
-    with open_shop() as tables:
-        aws = tables.stack
-        monkeypatch.setattr(aws.__class__, "store", lambda _: tables.store)
-        monkeypatch.setattr(books, "aws_of", lambda stage, console: aws)
-        yield tables
+    monkeypatch.setattr(books, "aws_of", lambda stage, console: shop.stack)
+    return shop
 
 
 def lanes(*arguments, **more):

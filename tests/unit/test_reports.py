@@ -25,7 +25,6 @@ from local import ROOT
 from operations import queues
 from operations.errors import UserError
 from testing.lanes import lend
-from testing.shop import open_shop
 from testing.simulated_aws import ServiceError
 from tests.support.terminal import on_a_terminal
 
@@ -36,18 +35,15 @@ CONFLICT = {
 
 
 @pytest.fixture
-def shop(monkeypatch):
+def shop(shop, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    with open_shop() as tables:
-        aws = tables.stack
-        monkeypatch.setattr(aws.__class__, "store", lambda _: tables.store)
-        for commands in (reports, books, queue_commands):
-            monkeypatch.setattr(commands, "aws_of", lambda stage, console: aws)
-        tables.list("tea", 1000, low_stock_threshold=10, name="Earl Grey")
-        tables.list("mug", 5, low_stock_threshold=5)
-        tables.list("pot", 0)
-        lend(tables.store, "tea", 60, {1: 20, 9: 30})
-        yield tables
+    for commands in (reports, books, queue_commands):
+        monkeypatch.setattr(commands, "aws_of", lambda stage, console: shop.stack)
+    shop.list("tea", 1000, low_stock_threshold=10, name="Earl Grey")
+    shop.list("mug", 5, low_stock_threshold=5)
+    shop.list("pot", 0)
+    lend(shop.store, "tea", 60, {1: 20, 9: 30})
+    return shop
 
 
 def level(shop, product_id):

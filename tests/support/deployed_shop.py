@@ -13,7 +13,7 @@ from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
 
 
-class Shop:
+class DeployedShop:
     """The deployed tables, and the handlers' environment."""
 
     def __init__(self, aws: Any) -> None:
