@@ -246,8 +246,8 @@ EVENTS = {
     "details long before their product": lambda s: often(early_detail(s)),
     "lease": lambda s: s.product("acquire", seconds=1),
     "lease of a lent product": lambda s: s.lent("acquire", seconds=1),
-    "count": Shop.count,
-    "count, written before": again("count_stock", Shop.count),
+    "count": Preparation.count,
+    "count, written before": again("count_stock", Preparation.count),
     "ending hold": ending_hold,
     "idle units": idle_units,
     "outcome": outcome,
@@ -257,15 +257,15 @@ EVENTS = {
         s.product() and asked("POST", "/orders", s.order(), prefer="")
     ),
     "POST cancel": asked_after(reclaiming_cancellation, "POST", "/orders/{}/cancel"),
-    "POST confirm": asked_after(Shop.place, "POST", "/orders/{}/confirm"),
-    "GET product": asked_after(Shop.product, "GET", "/products/{}"),
-    "GET order": asked_after(Shop.place, "GET", "/orders/{}"),
+    "POST confirm": asked_after(Preparation.place, "POST", "/orders/{}/confirm"),
+    "GET product": asked_after(Preparation.product, "GET", "/products/{}"),
+    "GET order": asked_after(Preparation.place, "GET", "/orders/{}"),
     "GET orders of a user": lambda s: asked("GET", "/orders", userId=s.new_id),
     "GET orders to ship": lambda s: asked("GET", "/orders", status="CONFIRMED"),
     "GET all stock": lambda s: asked("GET", "/stock"),
-    "GET stock of a lent product": asked_after(Shop.lent, "GET", "/stock/{}"),
-    "GET adjustments": asked_after(Shop.product, "GET", "/products/{}/adjustments"),
-    "GET history": asked_after(Shop.product, "GET", "/products/{}/history"),
+    "GET stock of a lent product": asked_after(Preparation.lent, "GET", "/stock/{}"),
+    "GET adjustments": asked_after(Preparation.product, "GET", "/products/{}/adjustments"),
+    "GET history": asked_after(Preparation.product, "GET", "/products/{}/history"),
 }
 
 # The event, and the permissions that the function needs for it: one event for several saves most of the invocations.
