@@ -77,14 +77,14 @@ class LaneShop(Shop):
         allocation = self.allocation(product_id)
         most = max(lanes, default=0) if reach is None else reach
         allocation.lend(product_id, depot + sum(lanes.values()), most)
-        self.write(allocation)
+        self.write_down(allocation)
         for lane, units in lanes.items():
             if units:
                 self.fill(lane, product_id, units)
 
     def fill(self, lane: int, product_id: str = "p", units: int = 1) -> None:
         """Let a rival fill a lane from the depot."""
-        self.write(self.filled(lane, product_id, units))
+        self.write_down(self.filled(lane, product_id, units))
 
     def filled(self, lane: int, product_id: str = "p", units: int = 1) -> Allocation:
         """What a rival would write to fill a lane from the depot."""
@@ -97,7 +97,7 @@ class LaneShop(Shop):
         allocation = self.allocation(product_id, lane)
         if allocation.units(lane, product_id) >= units:
             allocation.add_units(product_id, -units, lane)
-            self.write(allocation)
+            self.write_down(allocation)
             self.sold += units
 
     def total(self, product_id: str = "p") -> int:
@@ -108,7 +108,7 @@ class LaneShop(Shop):
         """A product's row, and its pages at the depot and in lanes."""
         return _allocation(self.store, product_id, {DEPOT, *lanes})
 
-    def write(self, allocation: Allocation) -> None:
+    def write_down(self, allocation: Allocation) -> None:
         """Write what was moved.
 
         Raises:

@@ -290,7 +290,7 @@ def test_a_fill_or_sale_that_was_planned_before_a_recall_is_lost(shop, reclaims)
     recall_units(shop, "p", reclaims=reclaims)
     for late in (fill, sale):
         with pytest.raises(TransactionCancelledError):
-            shop.write(late)
+            shop.write_down(late)
     assert not {1, 3} & shop.held().keys()
     assert shop.total() == 100
 
@@ -299,7 +299,7 @@ def test_a_lane_without_the_product_is_checked_as_well(shop):
     """It may get some between the read and the write."""
     shop.list_lent(lanes={1: 20})
     filled = shop.filled(2)
-    shop.once("TransactWriteItems", lambda _: shop.write(filled))
+    shop.once("TransactWriteItems", lambda _: shop.write_down(filled))
     recall_units(shop, "p", reclaims=True)
     assert (shop.stock("p"), shop.held()) == (100, {})
 
@@ -655,7 +655,7 @@ def test_what_is_listed_again_gets_no_units_of_its_former_life(shop):
     shop.list("p", 7)
     for allocation in stale:
         with pytest.raises(TransactionCancelledError):
-            shop.write(allocation)
+            shop.write_down(allocation)
     assert (shop.stock("p"), shop.product().lent_to, shop.held()) == (7, frozenset(), {})
 
 
@@ -691,7 +691,7 @@ def test_nobody_lends_or_reclaims_what_is_about_to_be_counted(shop):
 
     def rivals(_):
         with pytest.raises(TransactionCancelledError):
-            shop.write(loan)
+            shop.write_down(loan)
         refused.append(recall_units(shop, "p", reclaims=True, lanes=()).lent.keys())
 
     shop.once("BatchGetItem", rivals)

@@ -221,7 +221,7 @@ def test_an_owner_that_wakes_up_sells_or_learns_that_its_lane_is_empty(shop):
 
     def wakes(operation, request):
         try:
-            shop.write(stale[-1])
+            shop.write_down(stale[-1])
             ends.append("sold")
         except TransactionCancelledError:
             ends.append("lost")
