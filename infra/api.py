@@ -14,7 +14,7 @@ from constructs import Construct
 
 from infra.removal import kept_in_production
 from infra.settings import Jwt, Settings
-from inventory_orders.domain.order_record import OrderAction
+from inventory_orders.domain.record import OrderAction
 
 ROUTES = {
     "POST /orders": "Api",

@@ -24,13 +24,13 @@ from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.change import IdempotencyMatch
 from inventory_orders.domain.events import EventType
 from inventory_orders.domain.order import Order
-from inventory_orders.domain.order_record import OrderStatus
 from inventory_orders.domain.product import NewProduct
+from inventory_orders.domain.record import OrderStatus
 from inventory_orders.engine.outcomes import ChangeOutcome
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import PoisonMessageError, Verdict
 from inventory_orders.lanes.source import engine_with_lanes
-from inventory_orders.messages.commands import parse_order
+from inventory_orders.messages.orders import parse_order
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.store.dynamodb import Store
 from inventory_orders.store.record_rows import read_order

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from inventory_orders.domain.events import EventType
-from inventory_orders.domain.order_record import OrderAction
+from inventory_orders.domain.record import OrderAction
 from inventory_orders.store.record_rows import read_order
 from inventory_orders.store.rows import Row
 from operations.follow import Heard

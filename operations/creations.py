@@ -10,8 +10,8 @@ from inventory_orders.domain.product import NewProduct, Product
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import CorruptItemError, RequestInvalidError, StoreError, VerdictError
 from inventory_orders.products.catalogue import create_actions, product_to_create
-from inventory_orders.store.actions import ActionKind
 from inventory_orders.store.cancellations import Meaning, TransactionCancelledError
+from inventory_orders.store.writes import ActionKind
 
 MAX_AT_ONCE = 50
 """Products that one transaction can create: each takes two of its 100 actions."""

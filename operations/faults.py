@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from inventory_orders.domain.order_record import LineUnits, OrderAction, OrderStatus, units_by_line
 from inventory_orders.domain.product import ProductStatus, stock_status
+from inventory_orders.domain.record import LineUnits, OrderAction, OrderStatus, units_by_line
 from operations.movements import Incarnation, Row, items_of_steps
 from operations.words import lane_name
 

@@ -11,16 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from inventory_orders.clock import Clock, Deadline, SystemClock, timestamp
-from inventory_orders.domain.order_record import OrderRecord
-from inventory_orders.domain.record import OrderUpdate
+from inventory_orders.domain.record import OrderRecord, OrderUpdate
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import CorruptItemError
 from inventory_orders.retry import RetryPolicy
-from inventory_orders.store.actions import record_action
 from inventory_orders.store.cancellations import Meaning, TransactionCancelledError
 from inventory_orders.store.record_rows import read_record
 from inventory_orders.store.rows import Item
 from inventory_orders.store.tables import Table
+from inventory_orders.store.writes import record_action
 from operations.aws import Aws, get_items, query
 from operations.errors import UserError
 

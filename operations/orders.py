@@ -9,7 +9,7 @@ from typing import Any
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.events import public_order
-from inventory_orders.domain.order_record import OrderRecord, OrderStatus
+from inventory_orders.domain.record import OrderRecord, OrderStatus
 from inventory_orders.engine.retrying_client import RetryingClient, read_orders
 from inventory_orders.invocation import direct
 from inventory_orders.store.lists import ListPosition, list_orders, list_to_fulfil

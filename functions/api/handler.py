@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from inventory_orders.api import orders, products
 from inventory_orders.api.requests import HttpAnswer, Request, is_request
 from inventory_orders.api.serving import Caller, serve
-from inventory_orders.domain.order_record import OrderAction
+from inventory_orders.domain.record import OrderAction
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.telemetry import logger, metrics
 

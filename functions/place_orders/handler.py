@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from inventory_orders.domain.order_record import OrderStatus
+from inventory_orders.domain.record import OrderStatus
 from inventory_orders.engine.outcomes import ChangeOutcome
 from inventory_orders.errors import Verdict
 from inventory_orders.invocation import direct, runtime
@@ -14,7 +14,7 @@ from inventory_orders.invocation.sqs_batch import (
     read_messages,
 )
 from inventory_orders.invocation.telemetry import emit_messages, emit_orders, logger, metrics
-from inventory_orders.messages.commands import parse_order, parse_order_event
+from inventory_orders.messages.orders import parse_order, parse_order_event
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -61,7 +61,7 @@ def _place(event: object, context: LambdaContext) -> direct.Answer:
     if outcome.applied is order:
         # What has just been written need not be read.
         return direct.of_outcome(outcome) | direct.of_order(
-            order.placed_record(outcome.after, outcome.at)
+            order.record(None, outcome.after, outcome.at)
         )
     record = direct.read_order(order.order_id, engine.client, deadline)
     is_replay = outcome.verdict is Verdict.REPLAYED

@@ -15,9 +15,8 @@ from typing import Any
 from urllib.parse import quote
 
 from inventory_orders.clock import SystemClock, timestamp
-from inventory_orders.store.actions import product_action
 from inventory_orders.store.cancellations import TransactionCancelledError
-from inventory_orders.store.expressions import Write
+from inventory_orders.store.writes import Write, product_action
 from operations import queues
 from operations.audit import read_accounts, read_orders
 from operations.books import Account

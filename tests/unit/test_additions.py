@@ -94,14 +94,14 @@ def test_a_reason_is_an_entry_of_its_list_and_a_name_in_the_contracts(package):
 
 
 def test_an_action_has_all_its_columns(package):
-    add(package / "domain" / "order_record.py", '    RETURN = "return"', '    LOSE = "lose", None')
-    status, shown = run(package, "-c", "import inventory_orders.domain.order_record")
+    add(package / "domain" / "record.py", '    RETURN = "return"', '    LOSE = "lose", None')
+    status, shown = run(package, "-c", "import inventory_orders.domain.record")
     assert status == 1
     assert "not enough values to unpack" in shown
 
 
 def test_an_action_has_to_be_carried_out_and_listed(package, tmp_path):
-    add(package / "domain" / "order_record.py", '    RETURN = "return"', ACTION)
+    add(package / "domain" / "record.py", '    RETURN = "return"', ACTION)
     missed = MISSES.format(things="actions_on_orders", place="commands")
     assert run(package, "-c", missed) == (0, "")
     options = ("--strict", "--cache-dir", str(tmp_path / "cache"))

@@ -82,7 +82,7 @@ def test_an_adjustment_is_rejected_below_the_floor_or_without_its_product():
 
 def test_the_same_request_has_the_same_user_and_the_same_total_per_product():
     order = Order("o", "u", {"p": 1, "q": 2})
-    record = order.record(None, {"p": product("p", 1), "q": product("q", 1)}, "now").record
+    record = order.record(None, {"p": product("p", 1), "q": product("q", 1)}, "now")
     assert order.match(record) is IdempotencyMatch.SAME_REQUEST
     reordered = Order("o", "u", sum_lines([("q", 1), ("p", 1), ("q", 1)]))
     assert reordered.match(record) is IdempotencyMatch.SAME_REQUEST

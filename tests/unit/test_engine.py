@@ -8,9 +8,9 @@ import pytest
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand
-from inventory_orders.domain.order_record import OrderAction, OrderKey, OrderLine
 from inventory_orders.domain.planner import Limits
 from inventory_orders.domain.product import ProductStatus
+from inventory_orders.domain.record import OrderAction, OrderKey, OrderLine
 from inventory_orders.domain.rejection import RejectionReason
 from inventory_orders.errors import Verdict
 from inventory_orders.store.tables import Table

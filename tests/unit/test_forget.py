@@ -14,9 +14,9 @@ from cli import tables as table_commands
 from inventory_orders.domain.events import order_events
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand
-from inventory_orders.domain.order_record import OrderAction
+from inventory_orders.domain.record import OrderAction
 from inventory_orders.errors import Verdict
-from inventory_orders.messages.commands import parse_order
+from inventory_orders.messages.orders import parse_order
 from inventory_orders.store.rows import decode
 from operations import forget as forgets
 from operations.errors import UserError

@@ -7,7 +7,7 @@ import pytest
 
 from docs_generator import costs
 from inventory_orders.clock import timestamp
-from inventory_orders.domain.order_record import OrderRecord, OrderStatus
+from inventory_orders.domain.record import OrderRecord, OrderStatus
 from inventory_orders.holds import ending as holds
 from inventory_orders.holds.ending import AHEAD_SECONDS
 from inventory_orders.invocation import runtime

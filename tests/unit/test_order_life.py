@@ -10,7 +10,7 @@ import pytest
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import MAX_ROW_SIZE, OrderCommand, Part
-from inventory_orders.domain.order_record import (
+from inventory_orders.domain.record import (
     ConfirmationRejection,
     OrderAction,
     OrderKey,

@@ -391,9 +391,7 @@ def test_with_lanes_each_order_is_decided_once_and_sold_where_it_says(
             stored[place] = update.after
         for decision in transaction.decisions:
             assert blocked.isdisjoint(decision.change.product_ids)
-            record = decision.change.record(
-                decision.rejection, transaction.stock_after, "now"
-            ).record
+            record = decision.change.record(decision.rejection, transaction.stock_after, "now")
             for line in record.lines:
                 if decision.rejection is not None:
                     assert (line.product_version, line.lane_page) == (None, None)

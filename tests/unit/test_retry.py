@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from inventory_orders.clock import Deadline
-from inventory_orders.domain.order_record import OrderKey
+from inventory_orders.domain.record import OrderKey
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import ThrottledError
 from inventory_orders.retry import (
@@ -14,8 +14,8 @@ from inventory_orders.retry import (
     RetryPolicy,
     redelivery_delay,
 )
-from inventory_orders.store.actions import Action, ActionKind
 from inventory_orders.store.cancellations import CancellationReason, TransactionCancelledError
+from inventory_orders.store.writes import Action, ActionKind
 from testing.clocks import FakeClock
 
 LONGEST_LEASE = 900

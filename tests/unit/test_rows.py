@@ -15,7 +15,7 @@ from inventory_orders.domain.adjustment import Decrement
 from inventory_orders.domain.allotments import MAX_PRODUCTS, Page, PageEntry, PageKey
 from inventory_orders.domain.change import IdempotencyMatch
 from inventory_orders.domain.order import Order
-from inventory_orders.domain.order_record import OrderLine, OrderRecord, Step
+from inventory_orders.domain.record import OrderLine, OrderRecord, Step
 from inventory_orders.errors import CorruptItemError
 from inventory_orders.store.record_rows import read_record, record_row
 from inventory_orders.store.rows import (
@@ -31,7 +31,7 @@ from testing.bench import product
 
 def test_a_placed_order_names_its_product_versions_and_a_rejected_one_its_reason():
     order = Order("o", "u", {"p": 2})
-    placed = record_row(order.record(None, {"p": product("p", 3, version=8)}, "now").record)
+    placed = record_row(order.record(None, {"p": product("p", 3, version=8)}, "now"))
     assert placed == {
         "orderId": "o",
         "userId": "u",
@@ -49,7 +49,7 @@ def test_a_placed_order_names_its_product_versions_and_a_rejected_one_its_reason
         "_version": 1,
     }
     rejection = order.rejection({"p": product("p", 0)})
-    rejected = record_row(order.record(rejection, {}, "now").record)
+    rejected = record_row(order.record(rejection, {}, "now"))
     assert rejected["status"] == "REJECTED"
     assert rejected["reason"] == "INSUFFICIENT_STOCK"
     assert rejected["shortages"] == [{"productId": "p", "wanted": 2, "available": 0}]
@@ -59,7 +59,7 @@ def test_a_placed_order_names_its_product_versions_and_a_rejected_one_its_reason
 @pytest.mark.parametrize("shelf", [{"p": product("p", 3)}, {"p": None}])
 def test_a_refused_decrement_is_read_as_it_was_written_and_moves_nothing(shelf):
     asked = Decrement("p", "d", -5, "DECREMENT")
-    refused = asked.record(asked.rejection(shelf), {}, "now").record
+    refused = asked.record(asked.rejection(shelf), {}, "now")
     row = record_row(refused)
     assert (row["delta"], row["rejected"]["delta"], "productCreatedAt" in row) == (0, -5, False)
     assert read_record(encode(row)) == refused

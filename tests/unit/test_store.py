@@ -19,10 +19,9 @@ from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.change import IdempotencyMatch
 from inventory_orders.domain.order import Order
-from inventory_orders.domain.order_record import OrderRecord
 from inventory_orders.domain.planner import Supply, plan
 from inventory_orders.domain.product import NewProduct, ProductStatus
-from inventory_orders.domain.record import NewRecord
+from inventory_orders.domain.record import OrderRecord
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import (
     CorruptItemError,
@@ -33,7 +32,6 @@ from inventory_orders.errors import (
 )
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.store import lists, rows
-from inventory_orders.store.actions import record_action, transaction_actions
 from inventory_orders.store.cancellations import ConditionFailedError, TransactionCancelledError
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
 from inventory_orders.store.lists import list_holds
@@ -44,6 +42,7 @@ from inventory_orders.store.stock_parts import (
     write_stock_part,
 )
 from inventory_orders.store.tables import Table
+from inventory_orders.store.writes import record_action, transaction_actions
 from testing.bench import product, stored
 from testing.simulated_aws import ServiceError, answered_by
 
@@ -80,9 +79,9 @@ def test_holds_are_listed_by_shard_in_the_order_of_their_ends_page_by_page(each_
     ends = {order_id: f"2026-01-01T00:00:{n:02}.000000+00:00" for n, order_id in enumerate(ids)}
     for order_id, end in reversed(ends.items()):
         held = OrderRecord(order_id, "u", (), "PENDING", 1, end, end, expires_at=end)
-        each_store.write([record_action(NewRecord(held))], str(uuid4()))
+        each_store.write([record_action(held)], str(uuid4()))
     over = OrderRecord("over", "u", (), "CONFIRMED", 1, NOW.isoformat(), NOW.isoformat())
-    each_store.write([record_action(NewRecord(over))], str(uuid4()))
+    each_store.write([record_action(over)], str(uuid4()))
     pages = [list_holds(each_store, 7, ends[ids[7]])]
     while (last := pages[-1][1]) is not None:
         pages.append(list_holds(each_store, 7, ends[ids[7]], last))

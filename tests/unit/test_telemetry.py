@@ -1,7 +1,7 @@
 """Telemetry: what handlers emit of an order that was cancelled before it came."""
 
 from inventory_orders.domain.order import CancelledBeforehand, Order
-from inventory_orders.domain.order_record import OrderRecord
+from inventory_orders.domain.record import OrderRecord
 from inventory_orders.engine.outcomes import ChangeOutcome, CommitReport
 from inventory_orders.engine.retrying_client import CommitStats
 from inventory_orders.errors import Verdict

@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from inventory_orders.domain.order_command import OrderCommand, Part
-from inventory_orders.domain.order_record import OrderAction
+from inventory_orders.domain.record import OrderAction
 from inventory_orders.engine.loop import Engine
 from inventory_orders.errors import Verdict
 from inventory_orders.invocation.telemetry import logger

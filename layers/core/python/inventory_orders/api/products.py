@@ -18,8 +18,8 @@ from inventory_orders.api.requests import (
     reading,
 )
 from inventory_orders.api.serving import ApiSettings, Caller
-from inventory_orders.domain.order_record import OrderRecord
 from inventory_orders.domain.product import Product, ProductStatus
+from inventory_orders.domain.record import OrderRecord
 from inventory_orders.engine.retrying_client import CommitStats, read_all
 from inventory_orders.errors import PoisonMessageError, ProductNotFoundError
 from inventory_orders.invocation import direct

@@ -12,7 +12,6 @@ from inventory_orders.domain.record import (
     NO_NOTES,
     AdjustmentKey,
     AdjustmentRecord,
-    NewRecord,
     Record,
 )
 from inventory_orders.domain.rejection import Rejection, RejectionReason, Shortage
@@ -61,20 +60,20 @@ class Adjustment(Change):
     def deltas(self, products: StockById) -> Mapping[str, int]:  # noqa: ARG002
         return {self.product_id: self.delta}
 
-    def record(self, rejection: Rejection | None, after: Mapping[str, Stock], at: str) -> NewRecord:
+    def record(
+        self, rejection: Rejection | None, after: Mapping[str, Stock], at: str
+    ) -> AdjustmentRecord:
         product = None if rejection is not None else after[self.product_id]
-        return NewRecord(
-            AdjustmentRecord(
-                self.product_id,
-                self.adjustment_id,
-                self.delta,
-                self.reason,
-                "" if product is None else product.created_at,
-                None if product is None else product.version,
-                at,
-                notes=self.notes,
-                rejection=rejection,
-            )
+        return AdjustmentRecord(
+            self.product_id,
+            self.adjustment_id,
+            self.delta,
+            self.reason,
+            "" if product is None else product.created_at,
+            None if product is None else product.version,
+            at,
+            notes=self.notes,
+            rejection=rejection,
         )
 
     def match(self, record: Record) -> IdempotencyMatch | Rejection:

@@ -7,7 +7,7 @@ from enum import Enum, auto
 from typing import ClassVar, TypeAlias
 
 from inventory_orders.domain.product import Stock, StockById
-from inventory_orders.domain.record import NewRecord, OrderUpdate, Record, RecordKey
+from inventory_orders.domain.record import OrderUpdate, Record, RecordKey
 from inventory_orders.domain.rejection import Rejection
 
 
@@ -75,7 +75,7 @@ class Change:
 
     def record(
         self, rejection: Rejection | None, after: Mapping[str, Stock], at: str
-    ) -> NewRecord | OrderUpdate:
+    ) -> Record | OrderUpdate:
         """The write of the decision, with the products as the same transaction leaves them."""
         raise NotImplementedError
 

@@ -12,9 +12,8 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from inventory_orders.domain.order_record import OrderAction, OrderStatus, units_by_line
 from inventory_orders.domain.product import ProductStatus
-from inventory_orders.domain.record import NOTES
+from inventory_orders.domain.record import NOTES, OrderAction, OrderStatus, units_by_line
 from inventory_orders.errors import UnpublishableError
 
 Image = Mapping[str, Any]

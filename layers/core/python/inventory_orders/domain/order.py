@@ -8,15 +8,16 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from inventory_orders.domain.change import Change, IdempotencyMatch, MatchResult
-from inventory_orders.domain.order_record import (
+from inventory_orders.domain.product import PageStock, Stock, StockById
+from inventory_orders.domain.record import (
     MAX_ATTRIBUTES_SIZE,
     OrderKey,
     OrderLine,
     OrderRecord,
     OrderStatus,
+    OrderUpdate,
+    Record,
 )
-from inventory_orders.domain.product import PageStock, Stock, StockById
-from inventory_orders.domain.record import NewRecord, OrderUpdate, Record
 from inventory_orders.domain.rejection import Rejection, RejectionReason, Shortage
 
 
@@ -93,35 +94,26 @@ class Order(Change):
     def deltas(self, products: StockById) -> Mapping[str, int]:  # noqa: ARG002
         return {product_id: -quantity for product_id, quantity in self.quantities.items()}
 
-    def record(self, rejection: Rejection | None, after: Mapping[str, Stock], at: str) -> NewRecord:
+    def record(
+        self, rejection: Rejection | None, after: Mapping[str, Stock], at: str
+    ) -> OrderRecord:
         lines = self.lines()
         if rejection is None:
             lines = tuple(_line_from(line, after[line.product_id]) for line in lines)
-        return NewRecord(
-            OrderRecord(
-                self.order_id,
-                self.user_id,
-                lines,
-                OrderStatus.PENDING if rejection is None else OrderStatus.REJECTED,
-                version=1,
-                created_at=at,
-                last_updated_at=at,
-                reason=None if rejection is None else rejection.reason,
-                shortages=() if rejection is None else rejection.shortages,
-                hold_seconds=self.hold_seconds,
-                expires_at=self._end_of_hold(at) if rejection is None else None,
-                attributes=self.attributes,
-            )
+        return OrderRecord(
+            self.order_id,
+            self.user_id,
+            lines,
+            OrderStatus.PENDING if rejection is None else OrderStatus.REJECTED,
+            version=1,
+            created_at=at,
+            last_updated_at=at,
+            reason=None if rejection is None else rejection.reason,
+            shortages=() if rejection is None else rejection.shortages,
+            hold_seconds=self.hold_seconds,
+            expires_at=self._end_of_hold(at) if rejection is None else None,
+            attributes=self.attributes,
         )
-
-    def placed_record(self, after: Mapping[str, Stock], at: str) -> OrderRecord:
-        """Its row, as the transaction that placed it left it.
-
-        Args:
-            after: The products that it changed, as that transaction left them.
-            at: When it was written.
-        """
-        return as_order(self.record(None, after, at).record)
 
     def _end_of_hold(self, at: str) -> str | None:
         seconds = self.default_hold if self.hold_seconds is None else self.hold_seconds

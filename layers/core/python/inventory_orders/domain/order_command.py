@@ -10,7 +10,8 @@ from typing import Any, ClassVar, assert_never
 
 from inventory_orders.domain.change import Change, IdempotencyMatch, MatchResult
 from inventory_orders.domain.order import as_order
-from inventory_orders.domain.order_record import (
+from inventory_orders.domain.product import Stock, StockById
+from inventory_orders.domain.record import (
     MAX_NAMED_STEPS,
     ConfirmationRejection,
     LineUnits,
@@ -19,11 +20,11 @@ from inventory_orders.domain.order_record import (
     OrderLine,
     OrderRecord,
     OrderStatus,
+    OrderUpdate,
+    Record,
     Step,
     units_by_line,
 )
-from inventory_orders.domain.product import Stock, StockById
-from inventory_orders.domain.record import NewRecord, OrderUpdate, Record
 from inventory_orders.domain.rejection import Rejection, RejectionReason
 from inventory_orders.errors import CorruptItemError
 
@@ -118,18 +119,21 @@ class OrderCommand(Change):
         )
         return Rejection(reason, self.order_id)
 
-    def record(self, rejection: Rejection | None, after: Mapping[str, Stock], at: str) -> NewRecord:  # noqa: ARG002
-        return NewRecord(
-            OrderRecord(
-                self.order_id,
-                None,
-                (),
-                OrderStatus.CANCELLED,
-                version=1,
-                created_at=at,
-                last_updated_at=at,
-                steps=(self.step(at),),
-            )
+    def record(
+        self,
+        rejection: Rejection | None,  # noqa: ARG002
+        after: Mapping[str, Stock],  # noqa: ARG002
+        at: str,
+    ) -> OrderRecord:
+        return OrderRecord(
+            self.order_id,
+            None,
+            (),
+            OrderStatus.CANCELLED,
+            version=1,
+            created_at=at,
+            last_updated_at=at,
+            steps=(self.step(at),),
         )
 
     def step(

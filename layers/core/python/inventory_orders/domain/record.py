@@ -1,13 +1,42 @@
-"""The stored rows that make changes exactly-once, how they are named, and how they are written."""
+"""Records, the stored rows that make changes exactly-once: orders with their lines and steps, and adjustments."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum, StrEnum, auto
 from types import MappingProxyType
+from typing import Any, Self
 
-from inventory_orders.domain.order_record import OrderKey, OrderRecord
-from inventory_orders.domain.rejection import Rejection
+from inventory_orders.domain.rejection import Rejection, Shortage
+from inventory_orders.errors import CorruptItemError
+
+
+class OrderStatus(StrEnum):
+    """Where an order stands."""
+
+    PENDING = "PENDING"
+    """Placed, not paid: its stock is held."""
+    CONFIRMED = "CONFIRMED"
+    """Paid: its stock is held."""
+    FULFILLED = "FULFILLED"
+    """Handed over: its stock is gone."""
+    REJECTED = "REJECTED"
+    CANCELLED = "CANCELLED"
+    EXPIRED = "EXPIRED"
+    """Not paid before its hold ended."""
+
+
+MAX_ATTRIBUTES_SIZE = 2_048
+"""Bytes that a shop's own attributes of an order may have, as JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class OrderKey:
+    """Names the record of an order."""
+
+    order_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +51,240 @@ RecordKey = OrderKey | AdjustmentKey
 """Names the stored row that makes a change exactly-once."""
 
 
+class Units(Enum):
+    """Units of an order's line."""
+
+    OPEN = auto()
+    """Neither handed over nor cancelled."""
+    DELIVERED = auto()
+    """Handed over, and not back."""
+
+
+class OrderAction(StrEnum):
+    """The action of a command on an order: the one list, with what follows from each.
+
+    Attributes:
+        moves: The units that it moves; None if it moves none.
+        restocks: Whether they go back into stock; None: if the command says so.
+        counted_as: Attribute of a line, as others see it, that counts them; empty if there is none.
+        path: Below the order, in the HTTP API; empty if only the service itself does it.
+    """
+
+    moves: Units | None
+    restocks: bool | None
+    counted_as: str
+    path: str
+
+    # The columns have no defaults: an action without one of them cannot be imported.
+    def __new__(cls, code: str, *columns: Any) -> Self:
+        action = str.__new__(cls, code)
+        action._value_ = code
+        action.moves, action.restocks, action.counted_as, action.path = columns
+        return action
+
+    CONFIRM = "confirm", None, False, "", "confirm"
+    """It is paid."""
+    FULFIL = "fulfil", Units.OPEN, False, "fulfilled", "fulfil"
+    """Units are handed over."""
+    CANCEL = "cancel", Units.OPEN, True, "cancelled", "cancel"
+    """Units are not wanted any more, before they are handed over."""
+    EXPIRE = "expire", Units.OPEN, True, "", ""
+    """Its hold has ended."""
+    EXTEND = "extend", None, False, "", "extend"
+    """Its hold ends later."""
+    RETURN = "return", Units.DELIVERED, None, "returned", "returns"
+    """Units come back after they were handed over."""
+
+
 NOTES_OF_ADJUSTMENT = ("actor", "reference")
 NOTES = (*NOTES_OF_ADJUSTMENT, "reason")
 """Who gave a command, and what for: kept as sent, and no part of what makes two commands the same."""
 
 NO_NOTES: Mapping[str, str] = MappingProxyType({})
+
+MAX_NAMED_STEPS = 100
+"""Steps of an order that may name items."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A command that changed an order.
+
+    Attributes:
+        action: An `OrderAction`.
+        at: When.
+        step_id: Given by the sender of a command that names items: the idempotency key, within the order; else None.
+        quantities: Units that it moved, by product id; None if it moved none, or fulfilled all that was left.
+        restocked_versions: By product id, the version of the product that taking the units back into stock made.
+        restock: Of a return: whether its units can be sold again.
+        notes: By name, of `NOTES`.
+        other: Attributes that this version does not know. They are kept as they are.
+    """
+
+    action: str
+    at: str
+    step_id: str | None = None
+    quantities: Mapping[str, int] | None = field(default=None, hash=False)
+    restocked_versions: Mapping[str, int] = field(default_factory=dict, hash=False)
+    restock: bool | None = None
+    notes: Mapping[str, str] = field(default_factory=dict, hash=False)
+    other: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    @property
+    def size(self) -> int:
+        """Upper bound of its size in the row, in bytes."""
+        notes = sum(len(name) + len(text.encode()) for name, text in self.notes.items())
+        return 250 + notes + sum(100 + len(product_id) for product_id in self.quantities or ())
+
+
+@dataclass(slots=True)
+class LineUnits:
+    """Where the units of a line are.
+
+    Attributes:
+        quantity: Units that were ordered.
+        moved: Units that steps moved, by action.
+    """
+
+    quantity: int
+    moved: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def open(self) -> int:
+        """Units that are neither handed over nor cancelled."""
+        return self.quantity - self._moved(Units.OPEN)
+
+    @property
+    def delivered(self) -> int:
+        """Units that were handed over and did not come back."""
+        return self.moved[OrderAction.FULFIL] - self._moved(Units.DELIVERED)
+
+    def _moved(self, units: Units) -> int:
+        return sum(self.moved[action] for action in OrderAction if action.moves is units)
+
+
+def units_by_line(
+    quantities: Mapping[str, int], steps: Iterable[tuple[str, Mapping[str, int] | None]]
+) -> dict[str, LineUnits]:
+    """Where steps left the units of each line, by product id.
+
+    Args:
+        quantities: Units that were ordered, by product id.
+        steps: The action of each step, and the units that it names, in their order.
+
+    Raises:
+        KeyError: A step moved units of a product that was not ordered.
+    """
+    units = {product_id: LineUnits(quantity) for product_id, quantity in quantities.items()}
+    for action, named in steps:
+        if named is None and action == OrderAction.FULFIL:
+            for line in units.values():
+                line.moved[action] += line.open
+        for product_id, quantity in (named or {}).items():
+            units[product_id].moved[action] += quantity
+    return units
+
+
+@dataclass(frozen=True, slots=True)
+class OrderLine:
+    """A line of an order as it is stored.
+
+    Attributes:
+        product_id: The product.
+        quantity: Units, the lines of one product added up.
+        product_created_at: The incarnation that the units were taken from; None if no stock was taken.
+        product_version: The version of the product that taking them made; None if they were taken from a page.
+        lane_page: The page that they were taken from; None if it was the product's row.
+        lane_version: The version of the page that taking them made.
+        other: Attributes that are not the service's own. They are kept as they are.
+    """
+
+    product_id: str
+    quantity: int
+    product_created_at: str | None = None
+    product_version: int | None = None
+    lane_page: str | None = None
+    lane_version: int | None = None
+    other: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmationRejection:
+    """A late payment: a confirmation after the order had ended without being confirmed. It has to be refunded.
+
+    Attributes:
+        at: When it was rejected.
+        reason: Why, as a `RejectionReason`.
+    """
+
+    at: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class OrderRecord:
+    """An order as it is stored.
+
+    Attributes:
+        order_id: The order.
+        user_id: The customer; None in a tombstone, the row of a cancellation that came before its order.
+        lines: One for each product.
+        status: Where the order stands: an `OrderStatus`, or a text that another program has written.
+        version: Rises by one with every change of the row.
+        created_at: When the row was written.
+        last_updated_at: When it was last changed.
+        reason: Why the order was rejected; None if it was not.
+        shortages: What was missing, if it was rejected for want of stock.
+        hold_seconds: How long its stock is held without payment, as the sender said; None if it did not.
+        expires_at: When its hold ends, while it is `PENDING` under one.
+        confirmed_at: When it was confirmed.
+        fulfilled_at: When it became `FULFILLED`.
+        steps: The commands that changed it, in their order.
+        confirmation_rejected: Of the first late payment, and so of all later ones; None if there is none.
+        attributes: The shop's own.
+        pseudonymised_at: When a pseudonym took the place of its user; None while the user is named.
+    """
+
+    order_id: str
+    user_id: str | None
+    lines: tuple[OrderLine, ...]
+    status: str
+    version: int
+    created_at: str
+    last_updated_at: str
+    reason: str | None = None
+    shortages: tuple[Shortage, ...] = ()
+    hold_seconds: int | None = None
+    expires_at: str | None = None
+    confirmed_at: str | None = None
+    fulfilled_at: str | None = None
+    steps: tuple[Step, ...] = ()
+    confirmation_rejected: ConfirmationRejection | None = None
+    attributes: Mapping[str, str | int | bool] = field(default_factory=dict, hash=False)
+    pseudonymised_at: str | None = None
+
+    @property
+    def key(self) -> OrderKey:
+        """What names it."""
+        return OrderKey(self.order_id)
+
+    def require_version(self) -> OrderRecord:
+        """The same, if its version can be raised.
+
+        Raises:
+            CorruptItemError: It has none.
+        """
+        if not isinstance(self.version, int) or self.version < 1:
+            raise CorruptItemError(f"order {self.order_id} has no _version; repair the item")
+        return self
+
+    @property
+    def size(self) -> int:
+        """Upper bound of its row's size, in bytes."""
+        # Ids are ASCII; the numbers cover attribute names, times and numbers of a row and of a line.
+        lines = sum(160 + len(line.product_id) for line in self.lines)
+        steps = sum(step.size for step in self.steps)
+        return 1_000 + lines + steps + (MAX_ATTRIBUTES_SIZE if self.attributes else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +323,6 @@ class AdjustmentRecord:
 
 Record = OrderRecord | AdjustmentRecord
 """The stored row that makes a change exactly-once."""
-
-
-@dataclass(frozen=True, slots=True)
-class NewRecord:
-    """Write a record that must not exist yet."""
-
-    record: Record
 
 
 @dataclass(frozen=True, slots=True)

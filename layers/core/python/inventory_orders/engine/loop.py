@@ -45,12 +45,12 @@ from inventory_orders.engine.source import Source
 from inventory_orders.engine.transactions import Attempt, send, verdict_of
 from inventory_orders.errors import StoreError, Verdict
 from inventory_orders.retry import LEASE_POLL_SECONDS
-from inventory_orders.store.actions import ActionKind
 from inventory_orders.store.cancellations import (
     CancellationReason,
     Meaning,
     TransactionCancelledError,
 )
+from inventory_orders.store.writes import ActionKind
 
 # For how many batches after a replay another one is expected: then reading records first is worth a request.
 _REPLAYS_EXPECTED_FOR = 20

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TypeVar
 
 from inventory_orders.clock import Clock, Deadline, SystemClock
-from inventory_orders.domain.order_record import OrderKey, OrderRecord
 from inventory_orders.domain.product import Product
+from inventory_orders.domain.record import OrderKey, OrderRecord
 from inventory_orders.engine.memory import Pace, Rivals
 from inventory_orders.errors import (
     ContentionError,
@@ -21,7 +21,6 @@ from inventory_orders.errors import (
     VerdictError,
 )
 from inventory_orders.retry import RetryPolicy
-from inventory_orders.store.actions import Action, ActionKind
 from inventory_orders.store.cancellations import (
     CancellationReason,
     ConditionFailedError,
@@ -30,9 +29,9 @@ from inventory_orders.store.cancellations import (
     require_product,
 )
 from inventory_orders.store.dynamodb import READ_LIMIT, Snapshot, Store
-from inventory_orders.store.expressions import Write
 from inventory_orders.store.lists import ListPosition
 from inventory_orders.store.rows import Key
+from inventory_orders.store.writes import Action, ActionKind, Write
 
 A = TypeVar("A")
 T = TypeVar("T")

@@ -11,8 +11,8 @@ from inventory_orders.domain.planner import Chain, Transaction
 from inventory_orders.domain.product import ProductStatus
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import StoreError, Verdict
-from inventory_orders.store.actions import ActionKind, transaction_actions
 from inventory_orders.store.cancellations import Meaning, TransactionCancelledError
+from inventory_orders.store.writes import ActionKind, transaction_actions
 
 
 @dataclass(slots=True)

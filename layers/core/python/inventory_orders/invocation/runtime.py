@@ -22,8 +22,8 @@ from inventory_orders.store.tables import Table
 if TYPE_CHECKING:
     from inventory_orders.engine.loop import Engine
     from inventory_orders.holds.ending import SentHolds
-    from inventory_orders.products.catalogue import AtomicDecrement
-    from inventory_orders.publishing.publisher import Bus
+    from inventory_orders.products.decrement import AtomicDecrement
+    from inventory_orders.publishing.bus import Bus
     from inventory_orders.publishing.stock import StockWatch
 
 Handler = Callable[[Any, Any], dict[str, Any]]
@@ -136,7 +136,7 @@ class Process:
     @cached_property
     def atomic_decrement(self) -> AtomicDecrement:
         """Decrements without a read, with what this process remembers of the products."""
-        from inventory_orders.products.catalogue import AtomicDecrement  # noqa: PLC0415
+        from inventory_orders.products.decrement import AtomicDecrement  # noqa: PLC0415
 
         return AtomicDecrement(self.engine)
 
@@ -163,10 +163,10 @@ class Process:
         return self._bus("EVENT_BUS_NAME")
 
     def _bus(self, variable: str) -> Bus:
-        from inventory_orders.publishing import publisher  # noqa: PLC0415 - not all functions publish
+        from inventory_orders.publishing import bus  # noqa: PLC0415 - not all functions publish
 
         name = self._text(variable)
-        return publisher.Bus(client("events", publisher.CLIENT_CONFIG), name)
+        return bus.Bus(client("events", bus.CLIENT_CONFIG), name)
 
     @cached_property
     def queues(self) -> QueueAccess:

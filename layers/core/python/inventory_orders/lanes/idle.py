@@ -26,12 +26,12 @@ from inventory_orders.errors import (
 from inventory_orders.lanes.depot import Depot
 from inventory_orders.lanes.recall import reclaim
 from inventory_orders.retry import RetryPolicy
-from inventory_orders.store.actions import transaction_actions
 from inventory_orders.store.cancellations import (
     TransactionCancelledError,
 )
 from inventory_orders.store.dynamodb import Store
 from inventory_orders.store.lane_leases import read_lane_leases
+from inventory_orders.store.writes import transaction_actions
 
 IDLE_SECONDS = 120.0
 """The rows reclaim what a page of the depot holds after so many seconds without a write of the page."""

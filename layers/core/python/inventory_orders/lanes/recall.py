@@ -21,12 +21,12 @@ from inventory_orders.engine.retrying_client import CommitStats, read_all
 from inventory_orders.errors import CorruptItemError, ThrottledError
 from inventory_orders.lanes.depot import Depot
 from inventory_orders.sequences import in_portions
-from inventory_orders.store.actions import Action, ActionKind, transaction_actions
 from inventory_orders.store.cancellations import (
     CancellationReason,
     Meaning,
     TransactionCancelledError,
 )
+from inventory_orders.store.writes import Action, ActionKind, transaction_actions
 
 _ATTEMPTS = 4
 

@@ -29,7 +29,7 @@ from typing import Any
 
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.product import Product, ProductStatus
-from inventory_orders.domain.record import NO_NOTES, AdjustmentRecord, NewRecord
+from inventory_orders.domain.record import NO_NOTES, AdjustmentRecord
 from inventory_orders.engine.retrying_client import (
     CommitStats,
     RetryingClient,
@@ -50,15 +50,16 @@ from inventory_orders.errors import (
 )
 from inventory_orders.lanes.depot import Depot
 from inventory_orders.lanes.recall import Reclaim, reclaim
-from inventory_orders.store.actions import product_action, record_action
 from inventory_orders.store.cancellations import (
     TransactionCancelledError,
 )
-from inventory_orders.store.expressions import (
+from inventory_orders.store.writes import (
     Write,
     count_write,
     end_lease,
     keep_lease,
+    product_action,
+    record_action,
     take_lease,
     unix,
 )
@@ -282,7 +283,7 @@ class Lease:
             product_action(
                 self.product_id, count_write(before, after, self.owner, moment), by_version=True
             ),
-            record_action(NewRecord(count)),
+            record_action(count),
         ]
         # A later attempt would be judged by a time that is long past. Where the lease is over, none can succeed.
         left = self.seconds_left()

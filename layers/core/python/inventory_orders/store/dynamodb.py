@@ -22,14 +22,12 @@ from inventory_orders.errors import (
     StoreUnavailableError,
     ThrottledError,
 )
-from inventory_orders.store.actions import Action
 from inventory_orders.store.cancellations import (
     CancellationReason,
     ConditionFailedError,
     Found,
     TransactionCancelledError,
 )
-from inventory_orders.store.expressions import Write, aliases, placeholders
 from inventory_orders.store.record_rows import read_record
 from inventory_orders.store.rows import (
     Item,
@@ -41,6 +39,7 @@ from inventory_orders.store.rows import (
     read_product,
 )
 from inventory_orders.store.tables import KEYS, Table
+from inventory_orders.store.writes import Action, Write, aliases, placeholders
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -10,9 +10,9 @@ from decimal import Decimal
 from inventory_orders.domain.allotments import LaneLease
 from inventory_orders.store.cancellations import ConditionFailedError
 from inventory_orders.store.dynamodb import Store
-from inventory_orders.store.expressions import NO_LIVE_LEASE, OWNED, Write, end_lane_lease, unix
 from inventory_orders.store.rows import key_item, read_lease
 from inventory_orders.store.tables import Table
+from inventory_orders.store.writes import NO_LIVE_LEASE, OWNED, Write, end_lane_lease, unix
 
 
 def lease_lane(store: Store, wanted: LaneLease, now: datetime, dead_owner: str = "") -> LaneLease:

@@ -6,14 +6,17 @@ import zlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from inventory_orders.domain.order_record import (
+from inventory_orders.domain.record import (
+    NOTES,
+    NOTES_OF_ADJUSTMENT,
+    AdjustmentRecord,
     ConfirmationRejection,
     OrderLine,
     OrderRecord,
     OrderStatus,
+    Record,
     Step,
 )
-from inventory_orders.domain.record import NOTES, NOTES_OF_ADJUSTMENT, AdjustmentRecord, Record
 from inventory_orders.domain.rejection import Rejection, RejectionReason, Shortage
 from inventory_orders.errors import CorruptItemError
 from inventory_orders.store.rows import Item, Row, decode, drop_none

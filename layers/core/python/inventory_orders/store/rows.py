@@ -9,9 +9,8 @@ from decimal import Decimal
 from typing import Any, assert_never
 
 from inventory_orders.domain.allotments import LaneLease, Page, PageEntry, PageKey
-from inventory_orders.domain.order_record import OrderKey
 from inventory_orders.domain.product import Product, ProductStatus
-from inventory_orders.domain.record import AdjustmentKey, RecordKey
+from inventory_orders.domain.record import AdjustmentKey, OrderKey, RecordKey
 from inventory_orders.errors import CorruptItemError
 from inventory_orders.store.tables import KEYS, Table
 

@@ -11,9 +11,9 @@ from typing import Any
 from inventory_orders.domain.events import Level
 from inventory_orders.errors import CorruptItemError
 from inventory_orders.store.dynamodb import Store
-from inventory_orders.store.expressions import assign
 from inventory_orders.store.rows import Item, Row
 from inventory_orders.store.tables import Table
+from inventory_orders.store.writes import assign
 
 STOCK_PARTS = 100
 """Items that hold what was last published of all products' stock. One request reads them; with 50,000 products each has
