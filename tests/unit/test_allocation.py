@@ -233,38 +233,34 @@ def test_no_sequence_of_moves_makes_or_loses_units_or_breaks_a_rule():
     assert {"fill", "take"} <= refused.keys()
 
 
-def test_a_row_keeps_more_than_its_threshold_while_lanes_hold_units():
-    allocation = Allocation({"p": product("p", 10, low_stock_threshold=5)}, pages(DEPOT))
-    allocation.lend("p", 4, 0)
-    (update,), _, _ = allocation.drain()
-    assert (update.after.stock_count, update.after.lent_to) == (6, frozenset({DEPOT}))
-    allocation.lend("p", 1, 0)
-    with pytest.raises(ValueError, match="too little of p"):
-        allocation.drain()
-
-
-def test_a_row_that_is_lent_does_not_sell_its_last_units():
-    allocation = lent(stock=10)
-    allocation.add_units("p", -9, None)
-    assert allocation.drain()[0][0].after.stock_count == 1
-    allocation.add_units("p", -1, None)
-    with pytest.raises(ValueError, match="too little of p"):
-        allocation.drain()
-
-
-@pytest.mark.parametrize("status", ["DISCONTINUED", "LOW_STOCK"])
-def test_what_is_not_active_is_not_lent(status):
-    threshold = 20 if status == "LOW_STOCK" else 0
-    row = product("p", 10, status=status, low_stock_threshold=threshold)
+@pytest.mark.parametrize(
+    ("row", "spare"),
+    [
+        (product("p", 10, low_stock_threshold=5), 4),
+        (product("p", 3, backorder_limit=10), 2),
+        (product("p", 10, status="DISCONTINUED"), 0),
+        (product("p", 10, low_stock_threshold=20), 0),
+    ],
+)
+@pytest.mark.parametrize("is_sale", [False, True])
+def test_a_row_keeps_more_than_its_threshold_while_lanes_hold_units(row, spare, is_sale):
+    """It lends no more, and once it is lent it sells no more. A row that is not active lends nothing."""
+    if is_sale and spare:
+        row = replace(row, lent_to=frozenset({DEPOT}))
     allocation = Allocation({"p": row}, pages(DEPOT))
-    allocation.lend("p", 1, 0)
-    with pytest.raises(ValueError, match="too little of p"):
-        allocation.drain()
 
+    def take(units):
+        if is_sale and spare:
+            allocation.add_units("p", -units, None)
+        else:
+            allocation.lend("p", units, 0)
 
-def test_a_backorder_limit_lends_nothing():
-    allocation = Allocation({"p": product("p", 3, backorder_limit=10)}, pages(DEPOT))
-    allocation.lend("p", 3, 0)
+    if spare:
+        take(spare)
+        (update,), _, _ = allocation.drain()
+        assert update.after.lent_to == {DEPOT}
+        assert update.after.stock_count == row.stock_count - spare
+    take(1)
     with pytest.raises(ValueError, match="too little of p"):
         allocation.drain()
 
@@ -288,6 +284,7 @@ def test_a_lane_that_may_not_hold_a_product_is_not_filled():
 
 
 def test_a_product_is_not_reclaimed_while_lanes_may_hold_it():
+    """Pages of empty lanes are checked, or a fill, which does not write the row, could bring units to them meanwhile."""
     allocation = lent()
     with pytest.raises(ValueError, match="lanes may still hold p"):
         allocation.reclaim("p")
@@ -299,16 +296,6 @@ def test_a_product_is_not_reclaimed_while_lanes_may_hold_it():
     (update,), written, _ = allocation.drain()
     assert (update.after.stock_count, update.after.lent_to) == (19, frozenset())
     assert {u.after.key.lane: u.is_check for u in written} == {0: False, 1: False, 2: True}
-
-
-def test_a_recall_of_empty_lanes_checks_their_pages_and_the_depot():
-    """Otherwise a fill, which does not write the row, could bring units to a lane that was just taken off the list."""
-    row = product("p", 10, lent_to=frozenset({0, 1}))
-    allocation = Allocation({"p": row}, pages(DEPOT, 1))
-    allocation.recall("p", [1])
-    (update,), written, _ = allocation.drain()
-    assert update.after.lent_to == {DEPOT}
-    assert [(u.after.key.lane, u.is_check) for u in written] == [(1, True), (0, True)]
 
 
 @pytest.mark.parametrize("unknown", [0, 1])

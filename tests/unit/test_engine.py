@@ -22,7 +22,6 @@ from testing.bench import (
     cancelled,
     product,
     statuses,
-    stored,
 )
 from testing.simulated_aws import ServiceError
 
@@ -79,16 +78,6 @@ def test_a_product_without_a_returned_item_is_gone():
     assert report.outcomes[0].rejection.reason is RejectionReason.UNKNOWN_PRODUCT
 
 
-def test_a_product_created_again_with_the_same_version_is_another_one():
-    bench = Bench(product("p", 10))
-    again = product("p", 3, created_at="2026-06-01T00:00:00.000000+00:00")
-    bench.faults.append(Fault(rival=lambda bench: bench.put(again)))
-    assert statuses(bench.apply(order())) == [Verdict.APPLIED]
-    record = bench.record(order().record_key)
-    assert record.lines[0].product_created_at == again.created_at
-    assert bench.stock() == 2
-
-
 @pytest.mark.aws(
     "A cancellation has one reason for each action, in their order. `None` says nothing about its "
     "action.",
@@ -122,23 +111,21 @@ def test_a_rejection_is_never_durable_before_the_change_that_it_depends_on():
     assert [orders_of(request) for request in bench.writes] == [["o1"], ["o1"], ["o2"]]
 
 
-def test_a_redelivered_order_is_answered_from_its_row_without_a_write():
-    bench = Bench(product("p", 10))
-    bench.apply(order())
-    report = bench.apply(order())
-    assert statuses(report) == [Verdict.REPLAYED]
-    assert len(bench.writes) == 1
-    assert bench.stock() == 9
-
-
-def test_a_replay_that_the_read_missed_is_found_by_the_condition():
+@pytest.mark.parametrize("hidden", [False, True])
+def test_a_redelivered_order_is_answered_from_its_row_and_another_body_is_poison(hidden):
+    """From the read without a write; or, if the read misses the row, by the condition of the write."""
     bench = Bench(product("p", 10))
     bench.apply(order(1))
-    bench.hides_records = True
+    bench.hides_records = hidden
     report = bench.apply(order(1), order(2))
     assert statuses(report) == [Verdict.REPLAYED, Verdict.APPLIED]
-    assert bench.stock() == 8
     assert bench.clock.slept == [], "this is not contention, so there is no backoff"
+    report = bench.apply(order(1, quantity=2), order(1), order(3))
+    assert statuses(report) == [Verdict.POISON, Verdict.REPLAYED, Verdict.APPLIED]
+    writes = len(bench.writes)
+    assert statuses(bench.apply(order(1))) == [Verdict.REPLAYED]
+    assert (len(bench.writes) == writes) is not hidden
+    assert bench.stock() == 7
 
 
 def test_a_rejected_order_stays_rejected_when_stock_returns():
@@ -151,28 +138,11 @@ def test_a_rejected_order_stays_rejected_when_stock_returns():
     assert bench.stock() == 5
 
 
-@pytest.mark.parametrize("hidden", [False, True])
-def test_another_body_under_a_used_id_changes_nothing(hidden):
-    bench = Bench(product("p", 10))
-    bench.apply(order(1))
-    bench.hides_records = hidden
-    report = bench.apply(order(1, quantity=2), order(2))
-    assert statuses(report) == [Verdict.POISON, Verdict.APPLIED]
-    assert bench.stock() == 8
-
-
 def test_the_first_of_several_duplicates_in_a_batch_counts():
     bench = Bench(product("p", 10))
     report = bench.apply(order(1), order(1), order(1, quantity=2))
     assert statuses(report) == [Verdict.APPLIED, Verdict.REPLAYED, Verdict.POISON]
     assert bench.stock() == 9
-
-
-def test_duplicates_behind_a_reused_id_are_compared_with_the_row():
-    bench = Bench(product("p", 10))
-    bench.apply(order(1))
-    report = bench.apply(order(1, quantity=2), order(1))
-    assert statuses(report) == [Verdict.POISON, Verdict.REPLAYED]
 
 
 def test_a_duplicate_is_not_answered_before_the_first_is_durable():
@@ -199,22 +169,14 @@ def test_after_a_transaction_conflict_the_row_is_read_again():
     assert len(bench.reads) == 1 + 3, "no item came back with the conflict"
 
 
-def test_contention_is_given_up_after_the_last_attempt():
-    bench = Bench(product("p", 10), attempts=3)
-    bench.faults.extend([Fault(error=CONFLICT)] * 9)
-    report = bench.apply(order())
-    assert statuses(report) == [Verdict.RETURNED]
-    assert report.outcomes[0].cause == "CONTENTION"
-    assert len(bench.writes) == 3
-    assert report.stats.exhausted == [True]
-    assert bench.stock() == 10
-
-
-def test_a_version_that_keeps_moving_is_given_up_after_the_last_attempt():
+@pytest.mark.parametrize(
+    "fault", [Fault(error=CONFLICT), Fault(rival=lambda bench: bench.sell("p", 1))]
+)
+def test_contention_is_given_up_after_the_last_attempt(fault):
     bench = Bench(product("p", 100), attempts=3)
-    bench.faults.extend([Fault(rival=lambda bench: bench.sell("p", 1))] * 9)
+    bench.faults.extend([fault] * 9)
     report = bench.apply(order())
-    assert statuses(report) == [Verdict.RETURNED]
+    assert [(o.verdict, o.cause) for o in report.outcomes] == [(Verdict.RETURNED, "CONTENTION")]
     assert len(bench.writes) == 3
     assert report.stats.exhausted == [True]
 
@@ -234,11 +196,11 @@ def test_no_wait_exceeds_the_deadline():
     assert bench.clock.now() - began < 0.1
 
 
-def test_without_time_left_nothing_is_sent():
+@pytest.mark.parametrize("seconds", [0, -1])
+def test_without_time_left_nothing_is_sent(seconds):
     bench = Bench(product("p", 100))
-    report = bench.apply(order(), seconds=0)
-    assert statuses(report) == [Verdict.RETURNED]
-    assert bench.writes == []
+    assert statuses(bench.apply(order(), seconds=seconds)) == [Verdict.RETURNED]
+    assert bench.calls == []
 
 
 @pytest.mark.aws(
@@ -332,22 +294,15 @@ def test_a_change_with_a_validation_error_as_its_reason_is_isolated():
     "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.Errors.html",
 )
 @pytest.mark.parametrize("code", ["AccessDeniedException", "ResourceNotFoundException"])
-def test_an_error_of_the_account_returns_everything_and_is_logged(code):
+@pytest.mark.parametrize("operation", ["BatchGetItem", "TransactWriteItems"])
+def test_an_error_of_the_account_returns_everything_and_is_logged(operation, code):
     bench = Bench(product("p", 100), product("q", 100), limits=Limits(changes=1))
-    bench.faults.append(Fault(error=ServiceError(code, "no")))
+    faults = bench.faults if operation == "TransactWriteItems" else bench.read_faults
+    faults.append(Fault(error=ServiceError(code, "no")))
     report = bench.apply(order(1), order(2), order(3, product_id="q"))
     assert Verdict.RETURNED in statuses(report)
     assert report.failure.code == code
     assert bench.stock("p") == 100
-
-
-def test_a_denied_read_returns_everything_and_is_logged():
-    bench = Bench(product("p", 100))
-    bench.read_faults.append(Fault(error=DENIED))
-    report = bench.apply(order(1), order(2))
-    assert statuses(report) == [Verdict.RETURNED, Verdict.RETURNED]
-    assert report.failure is not None
-    assert bench.writes == []
 
 
 def test_a_throttled_read_is_retried():
@@ -370,45 +325,39 @@ def test_a_read_that_stays_throttled_rejects_no_order():
     assert report.outcomes[0].cause == "ThrottlingException"
 
 
-def test_a_corrupt_product_returns_only_its_own_orders():
+@pytest.mark.parametrize("table", [Table.PRODUCTS, Table.ORDERS])
+def test_a_corrupt_row_returns_only_its_own_orders(table):
     bench = Bench(product("q", 5))
-    bench.edit(Table.PRODUCTS, "p")
+    bench.edit(table, "p" if table is Table.PRODUCTS else "o1")
     report = bench.apply(order(1), order(2, product_id="q"))
     assert statuses(report) == [Verdict.RETURNED, Verdict.APPLIED]
-    assert report.outcomes[0].cause == "CORRUPT_PRODUCT"
+    cause = "CORRUPT_PRODUCT" if table is Table.PRODUCTS else "CORRUPT_RECORD"
+    assert report.outcomes[0].cause == cause
 
 
-def test_a_lease_that_ends_in_time_is_waited_for():
+@pytest.mark.parametrize("is_released", [False, True])
+def test_a_lease_that_ends_in_time_or_is_released_is_waited_for(is_released):
     bench = Bench(product("p", 5))
-    bench.lease("p", 3)
+    bench.lease("p", 15 if is_released else 3)
+    if is_released:
+        bench.clock.on_sleep = lambda: bench.put(product("p", 5, version=3))
     report = bench.apply(order(1))
     assert statuses(report) == [Verdict.APPLIED]
-    assert report.stats.lease_wait == pytest.approx(3, abs=0.3)
+    assert report.stats.lease_wait == pytest.approx(0 if is_released else 3, abs=0.3)
 
 
-def test_a_lease_that_is_released_early_ends_the_wait():
-    bench = Bench(product("p", 5))
-    bench.lease("p", 15)
-    bench.clock.on_sleep = lambda: bench.put(product("p", 5, version=3))
-    report = bench.apply(order(1))
-    assert statuses(report) == [Verdict.APPLIED]
-    assert report.stats.lease_wait < 1
-
-
-def test_a_longer_lease_returns_only_its_orders_with_its_remaining_time():
+@pytest.mark.parametrize("is_read", [True, False])
+def test_a_longer_lease_returns_only_its_orders_with_its_remaining_time(is_read):
+    """Also one that begins between the read and the write."""
     bench = Bench(product("p", 5), product("q", 5))
-    bench.lease("p", 600)
+    if is_read:
+        bench.lease("p", 600)
+    else:
+        bench.faults.append(Fault(rival=lambda bench: bench.lease("p", 600)))
     report = bench.apply(order(1), order(2, product_id="q"))
     assert statuses(report) == [Verdict.RETURNED, Verdict.APPLIED]
     assert report.outcomes[0].cause == "LEASED"
     assert report.outcomes[0].retry_after == pytest.approx(600, abs=1)
-
-
-def test_a_lease_taken_after_the_read_is_respected():
-    bench = Bench(product("p", 5))
-    bench.faults.append(Fault(rival=lambda bench: bench.lease("p", 600)))
-    report = bench.apply(order(1))
-    assert statuses(report) == [Verdict.RETURNED]
     assert bench.stock() == 5
 
 
@@ -467,29 +416,12 @@ def test_an_adjustment_goes_through_the_same_engine():
     assert statuses(bench.apply(Adjustment("p", "r-1", 41, "RECEIPT"))) == [Verdict.POISON]
 
 
-def test_a_rejected_adjustment_writes_nothing():
-    bench = Bench(product("p", 1))
-    report = bench.apply(Adjustment("p", "c-1", -2, "CORRECTION"))
-    assert statuses(report) == [Verdict.REJECTED]
-    assert report.outcomes[0].rejection.reason is RejectionReason.BELOW_FLOOR
-    assert bench.writes == []
-    assert not bench.aws.dynamodb.tables["StockAdjustments"].items
-
-
 def test_a_product_that_runs_low_is_reported_once():
     bench = Bench(product("p", 10, low_stock_threshold=5))
     first = bench.apply(order(1, quantity=6))
     second = bench.apply(order(2, quantity=1))
     assert [low.product_id for low in first.stats.low_stock] == ["p"]
     assert second.stats.low_stock == []
-
-
-def test_a_corrupt_record_returns_only_its_order():
-    bench = Bench(product("p", 5))
-    bench.edit(Table.ORDERS, "o1")
-    report = bench.apply(order(1), order(2))
-    assert statuses(report) == [Verdict.RETURNED, Verdict.APPLIED]
-    assert report.outcomes[0].cause == "CORRUPT_RECORD"
 
 
 @pytest.mark.parametrize("code", ["AccessDenied", "SomethingNew"])
@@ -501,17 +433,13 @@ def test_an_unknown_reason_dead_letters_no_message(code):
     assert report.failure is not None
 
 
-def test_no_read_begins_after_the_deadline():
-    bench = Bench(product("p", 5))
-    assert statuses(bench.apply(order(1), seconds=-1)) == [Verdict.RETURNED]
-    assert bench.reads == []
-
-
-def test_the_id_of_a_rejected_adjustment_can_be_used_again():
+def test_a_rejected_adjustment_writes_nothing_and_its_id_can_be_used_again():
     bench = Bench(product("p", 1))
-    taken = Adjustment("p", "a", -5, "CORRECTION")
-    other = Adjustment("p", "a", 5, "CORRECTION")
-    report = bench.apply(taken, Adjustment("p", "a", -5, "CORRECTION"), other)
+    taken, other = (Adjustment("p", "a", delta, "CORRECTION") for delta in (-5, 5))
+    report = bench.apply(taken)
+    assert report.outcomes[0].rejection.reason is RejectionReason.BELOW_FLOOR
+    assert bench.writes == []
+    report = bench.apply(taken, taken, other)
     assert statuses(report) == [Verdict.REJECTED, Verdict.REJECTED, Verdict.APPLIED]
     assert statuses(bench.apply(other)) == [Verdict.REPLAYED]
 
@@ -560,202 +488,117 @@ def test_nothing_takes_effect_behind_poison_of_its_group_even_in_a_later_turn():
     assert bench.stock() == 3
 
 
-class TestCancellation:
-    def placed(self, *products, **quantities):
-        bench = Bench(*products)
-        assert statuses(bench.apply(Order("o", "u", quantities))) == [Verdict.APPLIED]
-        return bench
-
-    def test_a_placed_order_gives_its_stock_back_once(self):
-        bench = self.placed(product("p", 5), product("q", 5), p=2, q=5)
-        report = bench.apply(OrderCommand("o", OrderAction.CANCEL))
-        assert statuses(report) == [Verdict.APPLIED]
-        assert (bench.stock("p"), bench.stock("q")) == (5, 5)
-        assert bench.product("q").status is ProductStatus.ACTIVE
-        record = bench.record(OrderKey("o"))
-        assert (record.status, record.version) == ("CANCELLED", 2)
-        assert record.steps[-1].restocked_versions == {"p": 3, "q": 3}
-        assert (
-            statuses(
-                bench.apply(
-                    OrderCommand("o", OrderAction.CANCEL), OrderCommand("o", OrderAction.CANCEL)
-                )
-            )
-            == [Verdict.REPLAYED] * 2
-        )
-        assert bench.stock("p") == 5
-
-    def test_an_order_that_the_read_missed_is_found_by_the_condition(self):
-        bench = self.placed(product("p", 5), p=2)
-        bench.hides_records = True
-        assert statuses(bench.apply(OrderCommand("o", OrderAction.CANCEL))) == [Verdict.APPLIED]
-        assert bench.stock() == 5
-
-    def test_rivals_that_cancel_the_same_order_give_its_stock_back_once(self):
-        bench = self.placed(product("p", 5), p=2)
-
-        def rival(bench):
-            bench.sell("p", -2)
-            placed = bench.record(OrderKey("o"))
-            bench.put_record(replace(placed, status="CANCELLED", version=2))
-
-        bench.faults.append(Fault(rival=rival))
-        assert statuses(bench.apply(OrderCommand("o", OrderAction.CANCEL))) == [Verdict.REPLAYED]
-        assert bench.stock() == 5
-
-    def test_a_rejected_order_gives_no_stock_back(self):
-        bench = Bench(product("p", 0))
-        bench.apply(order(1))
-        report = bench.apply(OrderCommand("o1", OrderAction.CANCEL))
-        assert statuses(report) == [Verdict.REJECTED]
-        assert report.outcomes[0].rejection.reason is RejectionReason.ORDER_REJECTED
-
-    def test_a_cancellation_before_its_order_leaves_a_tombstone_for_the_order(self):
-        bench = Bench(product("p", 5))
-        assert statuses(bench.apply(OrderCommand("o1", OrderAction.CANCEL))) == [Verdict.APPLIED]
-        tombstone = bench.record(OrderKey("o1"))
-        assert (tombstone.status, tombstone.lines, tombstone.user_id) == ("CANCELLED", (), None)
-        report = bench.apply(order(1, quantity=2))
-        assert statuses(report) == [Verdict.APPLIED]
-        assert not isinstance(report.outcomes[0].applied, Order), "nothing was placed"
-        record = bench.record(OrderKey("o1"))
-        assert (record.status, record.user_id, record.version) == ("CANCELLED", "u", 2)
-        assert record.lines == (OrderLine("p", 2),)
-        assert bench.stock() == 5
-        assert statuses(bench.apply(order(1, quantity=2))) == [Verdict.REPLAYED]
-        assert statuses(bench.apply(order(1, quantity=3))) == [Verdict.POISON]
-        assert statuses(bench.apply(OrderCommand("o1", OrderAction.CANCEL))) == [Verdict.REPLAYED]
-
-    def test_stock_goes_back_only_to_its_own_incarnation(self):
-        bench = self.placed(product("p", 5), product("q", 5), p=2, q=1)
-        again = product("p", 7, created_at="2026-06-01T00:00:00.000000+00:00")
-        bench.put(again)
-        assert statuses(bench.apply(OrderCommand("o", OrderAction.CANCEL))) == [Verdict.APPLIED]
-        assert bench.item(Table.PRODUCTS, "p") == stored(again), "nothing is written to the new one"
-        (step,) = bench.record(OrderKey("o")).steps
-        assert step.restocked_versions.keys() == {"q"}
-        assert bench.stock("q") == 5
-
-    def test_no_stock_goes_back_if_the_product_is_delisted_in_the_meantime(self):
-        bench = self.placed(product("p", 5), p=2)
-        bench.faults.append(Fault(rival=lambda bench: bench.remove("p")))
-        assert statuses(bench.apply(OrderCommand("o", OrderAction.CANCEL))) == [Verdict.APPLIED]
-        assert bench.item(Table.PRODUCTS, "p") is None
-        assert bench.record(OrderKey("o")).status == "CANCELLED"
-
-    @pytest.mark.parametrize(
-        "broken",
-        [
-            {"lines": (OrderLine("p", None, "2026-01-01"),)},
-            {"lines": (OrderLine("p", 2, None),)},
-            {"version": 0},
-        ],
-    )
-    def test_a_corrupt_order_does_not_delay_other_cancellations(self, broken):
-        bench = self.placed(product("p", 5), p=2)
-        bench.apply(order(1))
-        bench.put_record(replace(bench.record(OrderKey("o")), **broken))
-        report = bench.apply(
-            OrderCommand("o", OrderAction.CANCEL), OrderCommand("o1", OrderAction.CANCEL)
-        )
-        assert statuses(report) == [Verdict.RETURNED, Verdict.APPLIED]
-        assert report.outcomes[0].cause == "CORRUPT_RECORD"
-
-    def test_no_plan_is_made_twice_from_the_same_record(self):
-        bench = self.placed(product("p", 5), p=2)
-        found = bench.item(Table.ORDERS, "o")
-        error = cancelled("None", "ConditionalCheckFailed", item=found)
-        bench.faults.append(Fault(error=error))
-        report = bench.apply(OrderCommand("o", OrderAction.CANCEL))
-        assert statuses(report) == [Verdict.RETURNED]
-        assert report.outcomes[0].cause == "CORRUPT_RECORD"
-        assert len(bench.writes) == 2, "the order, and its cancellation once"
-
-    def test_an_order_in_a_status_of_somebody_elses_is_answered_at_once_by_name(self):
-        bench = self.placed(product("p", 5), p=2)
-        bench.apply(order(1))
-        bench.put_record(replace(bench.record(OrderKey("o")), status="SHIPPED"))
-        report = bench.apply(
-            OrderCommand("o", OrderAction.CANCEL), OrderCommand("o1", OrderAction.CANCEL)
-        )
-        assert statuses(report) == [Verdict.REJECTED, Verdict.APPLIED]
-        rejection = report.outcomes[0].rejection
-        assert rejection.reason is RejectionReason.UNKNOWN_ORDER_STATUS
-        assert rejection.subject == "SHIPPED"
-        assert bench.clock.slept == [], "nobody waits for it"
-
-    def test_a_cancellation_waits_for_a_leased_product(self):
-        bench = self.placed(product("p", 5), p=2)
-        bench.lease("p", 600)
-        report = bench.apply(OrderCommand("o", OrderAction.CANCEL))
-        assert statuses(report) == [Verdict.RETURNED]
-        assert report.outcomes[0].cause == "LEASED"
+# ---------------------------------------------------------------------- commands
 
 
-class TestOneAttempt:
-    """An engine that does not wait for anybody: what it cannot have at once is returned."""
+def test_a_cancellation_before_its_order_leaves_a_tombstone_for_the_order():
+    bench = Bench(product("p", 5))
+    cancellation = OrderCommand("o1", OrderAction.CANCEL)
+    assert statuses(bench.apply(cancellation)) == [Verdict.APPLIED]
+    tombstone = bench.record(OrderKey("o1"))
+    assert (tombstone.status, tombstone.lines, tombstone.user_id) == ("CANCELLED", (), None)
+    report = bench.apply(order(1, quantity=2))
+    assert statuses(report) == [Verdict.APPLIED]
+    assert not isinstance(report.outcomes[0].applied, Order), "nothing was placed"
+    record = bench.record(OrderKey("o1"))
+    assert (record.status, record.user_id, record.version) == ("CANCELLED", "u", 2)
+    assert record.lines == (OrderLine("p", 2),)
+    assert bench.stock() == 5
+    assert statuses(bench.apply(order(1, quantity=2))) == [Verdict.REPLAYED]
+    assert statuses(bench.apply(order(1, quantity=3))) == [Verdict.POISON]
+    assert statuses(bench.apply(cancellation)) == [Verdict.REPLAYED]
 
-    def bench(self, *products):
-        return Bench(*products, patient=False)
 
-    def returned(self, bench, change=None):
-        report = bench.apply(change or order())
-        assert statuses(report) == [Verdict.RETURNED]
-        assert bench.clock.slept == [], "it waits for nobody"
-        assert set(bench.calls) <= {"BatchGetItem", "TransactWriteItems"}, "it locks nothing"
-        return report.outcomes[0].cause
+def test_no_stock_goes_back_if_the_product_is_delisted_in_the_meantime():
+    bench = Bench(product("p", 5))
+    bench.apply(order(1, quantity=2))
+    bench.faults.append(Fault(rival=lambda bench: bench.remove("p")))
+    assert statuses(bench.apply(OrderCommand("o1", OrderAction.CANCEL))) == [Verdict.APPLIED]
+    assert bench.item(Table.PRODUCTS, "p") is None
+    assert bench.record(OrderKey("o1")).status == "CANCELLED"
 
-    def test_without_rivals_it_is_as_good_as_any(self):
-        bench = self.bench(product("p", 10))
-        assert statuses(bench.apply(order(1))) == [Verdict.APPLIED]
-        assert statuses(bench.apply(order(1))) == [Verdict.REPLAYED]
-        assert statuses(bench.apply(order(1, quantity=2))) == [Verdict.POISON]
-        assert statuses(bench.apply(order(2, quantity=10))) == [Verdict.REJECTED]
-        assert len(bench.reads) == 4, "a copy that is stale would cost the only attempt"
-        assert bench.stock() == 9
 
-    @pytest.mark.parametrize(
-        "fault",
-        [
-            Fault(rival=lambda bench: bench.sell("p", 1)),
-            Fault(error=CONFLICT),
-            Fault(error=THROTTLED),
-            Fault(error=LOST),
-        ],
-        ids=["moved version", "conflict", "throttle", "unknown outcome"],
-    )
-    def test_it_is_over_with_the_first_conflict(self, fault):
-        bench = self.bench(product("p", 10), product("q", 10))
-        bench.faults.append(fault)
-        assert self.returned(bench)
-        assert len(bench.writes) == 1
-        bench.faults.append(fault)
-        assert self.returned(bench, Order("o2", "u", {"p": 1, "q": 1}))
+def test_no_plan_is_made_twice_from_the_same_record():
+    bench = Bench(product("p", 5))
+    bench.apply(order(1, quantity=2))
+    found = bench.item(Table.ORDERS, "o1")
+    bench.faults.append(Fault(error=cancelled("None", "ConditionalCheckFailed", item=found)))
+    report = bench.apply(OrderCommand("o1", OrderAction.CANCEL))
+    assert [o.cause for o in report.outcomes] == ["CORRUPT_RECORD"]
+    assert len(bench.writes) == 2, "the order, and its cancellation once"
 
-    def test_what_was_fought_over_a_moment_ago_is_left_alone(self):
-        bench = self.bench(product("p", 10), product("q", 10))
-        bench.faults.append(Fault(error=CONFLICT))
-        self.returned(bench, order(1))
-        assert self.returned(bench, order(2)) == "CONTENTION"
-        assert (len(bench.reads), len(bench.writes)) == (1, 1)
-        assert statuses(bench.apply(order(3, product_id="q"))) == [Verdict.APPLIED]
-        bench.clock.seconds += 6
-        assert statuses(bench.apply(order(4))) == [Verdict.APPLIED]
 
-    def test_it_does_not_wait_for_a_lease(self):
-        bench = self.bench(product("p", 10))
+# ---------------------------------------------------------------------- one attempt
+
+
+def hasty(*products):
+    """The shop with an engine that does not wait for anybody: what it cannot have at once is returned."""
+    return Bench(*products, patient=False)
+
+
+def cause_of_return(bench, change):
+    (outcome,) = bench.apply(change).outcomes
+    assert outcome.verdict is Verdict.RETURNED
+    assert bench.clock.slept == [], "it waits for nobody"
+    assert set(bench.calls) <= {"BatchGetItem", "TransactWriteItems"}, "it locks nothing"
+    return outcome.cause
+
+
+def test_without_rivals_one_attempt_is_as_good_as_any():
+    bench = hasty(product("p", 10))
+    assert statuses(bench.apply(order(1))) == [Verdict.APPLIED]
+    assert statuses(bench.apply(order(1))) == [Verdict.REPLAYED]
+    assert statuses(bench.apply(order(1, quantity=2))) == [Verdict.POISON]
+    assert statuses(bench.apply(order(2, quantity=10))) == [Verdict.REJECTED]
+    assert len(bench.reads) == 4, "a copy that is stale would cost the only attempt"
+    assert bench.stock() == 9
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(rival=lambda bench: bench.sell("p", 1)),
+        Fault(error=CONFLICT),
+        Fault(error=THROTTLED),
+        Fault(error=LOST),
+    ],
+    ids=["moved version", "conflict", "throttle", "unknown outcome"],
+)
+def test_one_attempt_is_over_with_the_first_conflict(fault):
+    bench = hasty(product("p", 10), product("q", 10))
+    bench.faults.append(fault)
+    assert cause_of_return(bench, order())
+    assert len(bench.writes) == 1
+    bench.faults.append(fault)
+    assert cause_of_return(bench, Order("o2", "u", {"p": 1, "q": 1}))
+
+
+def test_a_product_that_was_fought_over_a_moment_ago_is_left_alone_by_one_attempt():
+    bench = hasty(product("p", 10), product("q", 10))
+    bench.faults.append(Fault(error=CONFLICT))
+    cause_of_return(bench, order(1))
+    assert cause_of_return(bench, order(2)) == "CONTENTION"
+    assert (len(bench.reads), len(bench.writes)) == (1, 1)
+    assert statuses(bench.apply(order(3, product_id="q"))) == [Verdict.APPLIED]
+    bench.clock.seconds += 6
+    assert statuses(bench.apply(order(4))) == [Verdict.APPLIED]
+
+
+@pytest.mark.parametrize("obstacle", ["lease", "lanes", "lanes of a broken row", "throttled read"])
+def test_one_attempt_waits_for_no_lease_no_lanes_and_no_read(obstacle):
+    lent = {"lent_to": frozenset({0, 3})} if "lanes" in obstacle else {}
+    broken = {"low_stock_threshold": 60} if "broken" in obstacle else {}
+    bench = hasty(product("p", 10, **lent, **broken))
+    if obstacle == "lease":
         bench.lease("p", 2.0)
-        assert self.returned(bench) == "CONTENTION"
-        assert bench.writes == []
-
-    def test_it_reclaims_nothing_and_sells_what_the_row_can_spare(self):
-        bench = self.bench(product("p", 10, lent_to=frozenset({0, 3})))
-        assert self.returned(bench, order(1, quantity=10)) == "CONTENTION"
-        assert statuses(bench.apply(order(2, quantity=9))) == [Verdict.APPLIED]
-        assert bench.product("p").lent_to == {0, 3}
-
-    def test_a_read_that_is_throttled_is_not_repeated(self):
-        bench = self.bench(product("p", 10))
+    if obstacle == "throttled read":
         bench.read_faults.append(Fault(error=THROTTLED))
-        assert self.returned(bench) == "ThrottlingException"
-        assert len(bench.reads) == 1
+    cause = cause_of_return(bench, order(1, quantity=1 if broken else 10))
+    assert cause == ("ThrottlingException" if obstacle == "throttled read" else "CONTENTION")
+    assert (len(bench.reads), len(bench.writes)) == (1, 0)
+
+
+def test_one_attempt_sells_what_a_lent_row_can_spare():
+    bench = hasty(product("p", 10, lent_to=frozenset({0, 3})))
+    assert statuses(bench.apply(order(2, quantity=9))) == [Verdict.APPLIED]
+    assert bench.product("p").lent_to == {0, 3}

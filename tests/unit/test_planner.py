@@ -11,7 +11,6 @@ from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.allotments import DEPOT, PAGES, LaneLease, Page, PageEntry, PageKey
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.planner import Limits, Supply, plan
-from inventory_orders.domain.product import ProductStatus
 from inventory_orders.domain.rejection import RejectionReason
 from inventory_orders.lanes.visit import LaneSupply
 from testing.bench import product
@@ -121,9 +120,10 @@ def test_no_transaction_exceeds_the_limits(batch, shelf, limit):
     "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html",
 )
 def test_a_full_transaction_has_as_many_actions_as_dynamodb_takes():
+    """All orders of one product share its update."""
     orders = [Order(f"o-{n}", "u", {"p": 1}) for n in range(250)]
     planned = from_rows(orders, {"p": product("p", 250)}).transactions
-    assert [len(t.updates) + len(t.decisions) for t in planned][:2] == [100, 100]
+    assert [(len(t.updates), len(t.decisions)) for t in planned] == [(1, 99), (1, 99), (1, 52)]
 
 
 @given(changes, shelves, limits)
@@ -212,16 +212,6 @@ def test_a_blocked_product_defers_its_changes_and_the_groups_behind_them(batch, 
         assert all(u.before.product_id not in blocked for u in transaction.updates)
 
 
-def test_orders_for_one_product_share_one_update():
-    planned = from_rows(
-        [Order(f"o{n}", "u", {"hot": 1}) for n in range(99)], {"hot": product("hot", 500)}
-    )
-    (transaction,) = planned.transactions
-    (update,) = transaction.updates
-    assert (update.after.stock_count, update.after.version) == (401, 2)
-    assert len(transaction.decisions) == 99
-
-
 def test_disjoint_orders_are_packed_into_as_few_transactions_as_possible():
     shelf = {f"p{n}": product(f"p{n}", 5) for n in range(100)}
     planned = from_rows([Order(f"o{n}", "u", {f"p{n}": 1}) for n in range(100)], shelf)
@@ -274,14 +264,6 @@ def test_first_come_is_first_served_where_stock_ends():
     assert transactions[2].decisions[0].rejection.reason is RejectionReason.INSUFFICIENT_STOCK
 
 
-def test_the_status_changes_in_the_same_write_as_the_stock():
-    shelf = {"p": product("p", 10, low_stock_threshold=5)}
-    (transaction,) = from_rows([Order("o", "u", {"p": 5})], shelf).transactions
-    assert transaction.updates[0].after.status is ProductStatus.LOW_STOCK
-    (transaction,) = from_rows([Order("o", "u", {"p": 10})], shelf).transactions
-    assert transaction.updates[0].after.status is ProductStatus.OUT_OF_STOCK
-
-
 # ---------------------------------------------------------------------- with lanes
 
 MANY = [f"p{number:03}" for number in range(110)]
@@ -300,36 +282,33 @@ class Stock:
     def __init__(self, spec, sizes=(1_000, 20_000)):
         row_size, page_size = sizes
         entries = {PageKey(lane, n): {} for lane in (DEPOT, OWN) for n in range(PAGES)}
-        rows, self.sources = {}, {}
-        for product_id, (place, units, _) in spec.items():
-            more = {"size": row_size, "version": 7}
-            if place == "gone":
-                rows[product_id] = None
-                continue
-            if place in ("row", "ended"):
-                more["status"] = "DISCONTINUED" if place == "ended" else None
-                rows[product_id] = product(product_id, units, **more)
-                continue
-            rows[product_id] = product(product_id, 100, lent_to=frozenset({0, 1}), **more)
-            if place == "lent row":
-                continue
-            self.sources[product_id] = lane = DEPOT if place == "depot" else OWN
-            if units:
-                created = rows[product_id].created_at
-                entries[PageKey.of(lane, product_id)][product_id] = PageEntry(created, units, OWN)
+        self.rows = {p: self._row(p, *of[:2], row_size) for p, of in spec.items()}
+        lanes = {"depot": DEPOT, "lane": OWN}
+        self.sources = {p: lanes[place] for p, (place, _, _) in spec.items() if place in lanes}
+        for product_id, lane in self.sources.items():
+            if units := spec[product_id][1]:
+                entry = PageEntry(self.rows[product_id].created_at, units, OWN)
+                entries[PageKey.of(lane, product_id)][product_id] = entry
         self.pages = {
             key: Page(key, 3, f"epoch-{key}", held, size=page_size) for key, held in entries.items()
         }
-        self.allocation = Allocation(rows, self.pages.values())
-        for product_id, (place, _, is_moved) in spec.items():
-            if not is_moved or place not in ("depot", "lane"):
-                continue
-            self.allocation.lend(product_id, 7, OWN)
-            if place == "lane":
-                self.allocation.fill(OWN, product_id, 3)
-        self.rows = rows
+        self.allocation = Allocation(self.rows, self.pages.values())
+        for product_id, lane in self.sources.items():
+            if spec[product_id][2]:
+                self.allocation.lend(product_id, 7, OWN)
+                if lane == OWN:
+                    self.allocation.fill(OWN, product_id, 3)
         self.moved = set(self.allocation.touched)
         self.units = {product_id: self.of(product_id) for product_id in spec}
+
+    @staticmethod
+    def _row(product_id, place, units, size):
+        if place == "gone":
+            return None
+        if place in ("row", "ended"):
+            status = "DISCONTINUED" if place == "ended" else None
+            return product(product_id, units, size=size, version=7, status=status)
+        return product(product_id, 100, size=size, version=7, lent_to=frozenset({0, 1}))
 
     def supply(self, release=None, *, is_awaited=False):
         if release is None and not self.sources and not self.allocation.touched:
