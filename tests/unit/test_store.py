@@ -41,17 +41,17 @@ from inventory_orders.store.stock_parts import (
     read_stock_parts,
     write_stock_part,
 )
-from inventory_orders.store.tables import Table
 from inventory_orders.store.writes import record_action, transaction_actions
 from testing.bench import product, stored
 from testing.simulated_aws import ServiceError, answered_by
+from testing.tables import NAMES
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
-def write(store, changes, shelf, now=NOW):
+def write(store, changes, shelf):
     for transaction in plan(changes, Supply(Allocation(shelf))).transactions:
-        store.write(transaction_actions(transaction, now), str(uuid4()))
+        store.write(transaction_actions(transaction, NOW), str(uuid4()))
 
 
 def put_product(value, **more):
@@ -77,11 +77,13 @@ def test_holds_are_listed_by_shard_in_the_order_of_their_ends_page_by_page(each_
     monkeypatch.setattr(lists, "_HOLDS_OF_A_PAGE", 3)
     ids = [f"o-{number}" for number in range(400) if zlib.crc32(f"o-{number}".encode()) % 32 == 7]
     ends = {order_id: f"2026-01-01T00:00:{n:02}.000000+00:00" for n, order_id in enumerate(ids)}
-    for order_id, end in reversed(ends.items()):
-        held = OrderRecord(order_id, "u", (), "PENDING", 1, end, end, expires_at=end)
-        each_store.write([record_action(held)], str(uuid4()))
-    over = OrderRecord("over", "u", (), "CONFIRMED", 1, NOW.isoformat(), NOW.isoformat())
-    each_store.write([record_action(over)], str(uuid4()))
+    rows = [
+        OrderRecord(order_id, "u", (), "PENDING", 1, end, end, expires_at=end)
+        for order_id, end in reversed(ends.items())
+    ]
+    now = NOW.isoformat()
+    for row in (*rows, OrderRecord("over", "u", (), "CONFIRMED", 1, now, now)):
+        each_store.write([record_action(row)], str(uuid4()))
     pages = [list_holds(each_store, 7, ends[ids[7]])]
     while (last := pages[-1][1]) is not None:
         pages.append(list_holds(each_store, 7, ends[ids[7]], last))
@@ -96,8 +98,8 @@ def test_holds_are_listed_by_shard_in_the_order_of_their_ends_page_by_page(each_
     "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html",
 )
 def test_an_order_and_its_decrement_are_written_together(each_store):
-    ProductCatalogue(RetryingClient(each_store)).create(NewProduct("p", 10, low_stock_threshold=8))
-    before = read_product(each_store)
+    before = product("p", 10, low_stock_threshold=8)
+    put_product(before)
     order = Order("o", "u", {"p": 3})
     write(each_store, [order], {"p": before})
     after = read_product(each_store)
@@ -118,7 +120,7 @@ def test_the_client_leaves_every_retry_to_the_engine(code):
         raise ServiceError(code)
 
     with answered_by(answer):
-        store = Store(boto3.client("dynamodb", config=CLIENT_CONFIG), {Table.PRODUCTS: "Products"})
+        store = Store(boto3.client("dynamodb", config=CLIENT_CONFIG), NAMES)
         with pytest.raises((ThrottledError, OutcomeUnknownError)):
             store.read(["p"])
     assert len(asked) == 1
@@ -129,24 +131,23 @@ def test_the_client_leaves_every_retry_to_the_engine(code):
     "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/BestPractices_OptimisticLocking.html",
     "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html",
 )
-def test_a_moved_version_cancels_and_returns_the_item(each_store):
-    ProductCatalogue(RetryingClient(each_store)).create(NewProduct("p", 10))
-    stale = read_product(each_store)
-    write(each_store, [Order("a", "u", {"p": 1})], {"p": stale})
-    with pytest.raises(TransactionCancelledError) as caught:
-        write(each_store, [Order("b", "u", {"p": 1})], {"p": stale})
-    first, second = caught.value.reasons
-    assert first.code == "ConditionalCheckFailed"
-    assert first.found.stock_count == 9
-    assert second.code == "None"
-    assert read_product(each_store).stock_count == 9
-
-
-def test_another_incarnation_cancels_although_the_version_is_the_same(each_store):
-    put_product(product("p", 10, created_at="2026-01-01T00:00:00.000000+00:00"))
-    stale = product("p", 10, created_at="2025-01-01T00:00:00.000000+00:00")
-    with pytest.raises(TransactionCancelledError):
+@pytest.mark.parametrize("moved", ["version", "createdAt", "order id"])
+def test_a_moved_version_cancels_and_returns_the_item(each_store, moved):
+    """As do another incarnation with the same version, and an order's id that is used already."""
+    stale = product("p", 10)
+    put_product(stale)
+    if moved == "createdAt":
+        put_product(product("p", 9, created_at="2025-01-01T00:00:00.000000+00:00"))
+    else:
         write(each_store, [Order("a", "u", {"p": 1})], {"p": stale})
+    is_used = moved == "order id"
+    read = read_product(each_store) if is_used else stale
+    with pytest.raises(TransactionCancelledError) as caught:
+        write(each_store, [Order("a" if is_used else "b", "u", {"p": 1})], {"p": read})
+    failed, other = caught.value.reasons[::-1] if is_used else caught.value.reasons
+    assert (failed.code, other.code) == ("ConditionalCheckFailed", "None")
+    assert failed.found.order_id == "a" if is_used else failed.found.stock_count == 9
+    assert read_product(each_store).stock_count == 9
 
 
 @pytest.mark.aws(
@@ -176,53 +177,36 @@ def test_a_live_lease_cancels_and_an_expired_one_does_not(each_store, lock_offse
     assert read_product(each_store).stock_count == (10 if locked else 9)
 
 
-def test_a_used_order_id_cancels_and_returns_the_row(each_store):
-    ProductCatalogue(RetryingClient(each_store)).create(NewProduct("p", 10))
-    order = Order("o", "u", {"p": 1})
-    write(each_store, [order], {"p": read_product(each_store)})
-    with pytest.raises(TransactionCancelledError) as caught:
-        write(each_store, [order], {"p": read_product(each_store)})
-    assert [reason.code for reason in caught.value.reasons] == ["None", "ConditionalCheckFailed"]
-    assert caught.value.reasons[1].found.order_id == "o"
-
-
 @pytest.mark.aws(
     "`attribute_not_exists` of the partition key is true if no item has the whole key of the "
     "request.",
     "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Expressions.ConditionExpressions.html",
 )
 def test_an_adjustment_and_its_row_are_written_together(each_store):
-    ProductCatalogue(RetryingClient(each_store)).create(NewProduct("p", 1))
+    put_product(product("p", 1))
     receipt = Adjustment("p", "r-1", 40, "RECEIPT")
-    write(each_store, [receipt], {"p": read_product(each_store)})
+    write(each_store, [receipt], {"p": product("p", 1)})
     record = each_store.read([receipt.record_key]).records[receipt.record_key]
     assert receipt.match(record) is IdempotencyMatch.SAME_REQUEST
     assert record.product_version == 2
     assert record.applied_at == "2026-01-02T03:04:05.000000+00:00"
 
 
-def test_a_product_is_created_once_and_its_opening_stock_is_booked(each_store):
-    created, _ = ProductCatalogue(RetryingClient(each_store)).create(
-        NewProduct("p", 7, name="Tea", price=450)
-    )
-    again, existing = ProductCatalogue(RetryingClient(each_store)).create(NewProduct("p", 99))
-    assert (created, again) == (True, False)
-    assert existing.stock_count == 7
-    assert read_product(each_store).stock_count == 7
-    rows = boto3.client("dynamodb").scan(TableName="StockAdjustments")["Items"]
-    assert [(row["delta"], row["reason"]) for row in rows] == [({"N": "7"}, {"S": "OPENING"})]
-    assert rows[0]["productCreatedAt"]["S"] == read_product(each_store).created_at
-
-
 @pytest.mark.aws(
     "DynamoDB compares text byte by byte in UTF-8, so times in one format sort as text.",
     "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.NamingRulesDataTypes.html",
 )
-def test_times_sort_as_text(each_store):
-    ProductCatalogue(RetryingClient(each_store)).create(NewProduct("p", 7))
-    created_at = read_product(each_store).created_at
-    assert len(created_at) == len("2026-01-02T03:04:05.000000+00:00")
-    assert created_at.endswith("+00:00")
+def test_a_product_is_created_once_and_its_opening_stock_is_booked(each_store):
+    catalogue = ProductCatalogue(RetryingClient(each_store))
+    created, _ = catalogue.create(NewProduct("p", 7, name="Tea", price=450))
+    again, existing = catalogue.create(NewProduct("p", 99))
+    assert (created, again) == (True, False)
+    assert existing.stock_count == read_product(each_store).stock_count == 7
+    rows = boto3.client("dynamodb").scan(TableName="StockAdjustments")["Items"]
+    assert [(row["delta"], row["reason"]) for row in rows] == [({"N": "7"}, {"S": "OPENING"})]
+    assert rows[0]["productCreatedAt"]["S"] == existing.created_at
+    assert len(existing.created_at) == len("2026-01-02T03:04:05.000000+00:00")
+    assert existing.created_at.endswith("+00:00")
 
 
 @pytest.mark.parametrize(
@@ -247,12 +231,18 @@ def test_a_corrupt_product_is_unreadable_and_others_are_not(each_store, broken):
         rows.read_product(item)
 
 
-class FailingClient:
-    def __init__(self, error):
-        self._error = error
+class Answers:
+    """A client that answers each request with what a function makes of its arguments, or fails."""
 
-    def transact_write_items(self, **_):
-        raise self._error
+    def __init__(self, answer):
+        self._answer = answer
+
+    def __getattr__(self, operation):
+        return lambda **request: self._answer(operation, request)
+
+
+def store_that(answer):
+    return Store(Answers(answer), NAMES)
 
 
 def client_error(code, status=400):
@@ -298,22 +288,11 @@ def client_error(code, status=400):
     ],
 )
 def test_an_error_tells_whether_the_write_may_have_happened(error, meaning):
-    store = Store(FailingClient(error), {table: table.value for table in Table})
+    def fail(*_):
+        raise error
+
     with pytest.raises(meaning):
-        store.write([], "token")
-
-
-class AnyOrderClient:
-    """Answers a batch read the last key first, as DynamoDB may."""
-
-    def batch_get_item(self, RequestItems):
-        found, left_out = {}, {}
-        for name, wanted in RequestItems.items():
-            keys = {key["productId"]["S"]: key for key in wanted["Keys"]}
-            there = [stored(product(id_, ord(id_))) for id_ in sorted(keys, reverse=True)]
-            found[name] = [item for item in there if item["productId"]["S"] not in "gl"]
-            left_out[name] = {"Keys": [keys["l"]], "ConsistentRead": True}
-        return {"Responses": found, "UnprocessedKeys": left_out}
+        store_that(fail).write([], "token")
 
 
 @pytest.mark.aws(
@@ -322,27 +301,17 @@ class AnyOrderClient:
     "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_GetItem.html",
 )
 def test_items_of_a_batch_read_are_told_apart_by_their_keys():
-    store = Store(AnyOrderClient(), {Table.PRODUCTS: "Products"})
-    snapshot = store.read(["a", "g", "b", "l", "c"])
+    def answer(_, request):
+        """The last key first, `g` is gone, and `l` is left out."""
+        keys = {key["productId"]["S"]: key for key in request["RequestItems"]["Products"]["Keys"]}
+        there = [stored(product(id_, ord(id_))) for id_ in sorted(keys.keys() - {*"gl"})[::-1]]
+        left_out = {"Products": {"Keys": [keys["l"]], "ConsistentRead": True}}
+        return {"Responses": {"Products": there}, "UnprocessedKeys": left_out}
+
+    snapshot = store_that(answer).read(["a", "g", "b", "l", "c"])
     counts = {id_: p and p.stock_count for id_, p in snapshot.products.items()}
     assert counts == {"a": ord("a"), "g": None, "b": ord("b"), "c": ord("c")}
     assert snapshot.unprocessed == ("l",)
-
-
-class RecordingClient:
-    """Finds nothing, and remembers what it was asked."""
-
-    def __init__(self):
-        self.consistent = {}
-
-    def batch_get_item(self, RequestItems):
-        for name, wanted in RequestItems.items():
-            self.consistent[name] = wanted.get("ConsistentRead", False)
-        return {"Responses": {}}
-
-    def get_item(self, TableName, ConsistentRead=False, **_):
-        self.consistent[f"one of {TableName}"] = ConsistentRead
-        return {}
 
 
 @pytest.mark.aws(
@@ -351,39 +320,32 @@ class RecordingClient:
     "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.ReadConsistency.html",
 )
 def test_what_is_decided_on_is_read_with_strong_consistency():
-    client = RecordingClient()
-    store = Store(client, {table: table.value for table in Table})
-    order = Order("o", "u", {"p": 1})
+    consistent = {}
+
+    def answer(operation, request):
+        if operation == "get_item":
+            consistent[f"one of {request['TableName']}"] = request["ConsistentRead"]
+            return {}
+        for name, wanted in request["RequestItems"].items():
+            consistent[name] = wanted.get("ConsistentRead", False)
+        return {"Responses": {}}
+
+    store, order = store_that(answer), Order("o", "u", {"p": 1})
     store.read(["p", order.record_key])
     assert store.get_product("p") is store.get_record(order.record_key) is None
-    hint = {"Orders": False}
-    assert (
-        client.consistent
-        == {"Products": True, "one of Products": True, "one of Orders": True} | hint
-    )
+    only_a_hint = {"Orders": False}
+    decided_on = {"Products": True, "one of Products": True, "one of Orders": True}
+    assert consistent == decided_on | only_a_hint
 
 
 def test_what_was_published_is_written_by_the_one_who_read_it_last(each_store):
-    parts = read_stock_parts(
-        each_store,
-    )
+    parts = read_stock_parts(each_store)
     assert list(parts.values()) == [StockPart(number) for number in range(STOCK_PARTS)]
     level = ("2026-01-01T00:00:00.000000+00:00", -3, "OUT_OF_STOCK")
     first = replace(parts[7], at="2026", levels={"p": level}, pending=["p"])
     written = write_stock_part(each_store, first)
-    assert (
-        read_stock_parts(
-            each_store,
-        )[7]
-        == written
-        == replace(first, version=1)
-    )
+    assert read_stock_parts(each_store)[7] == written == replace(first, version=1)
     with pytest.raises(ConditionFailedError):
         write_stock_part(each_store, replace(first, at="2027"))
     assert write_stock_part(each_store, replace(written, pending=[])).version == 2
-    assert (
-        read_stock_parts(
-            each_store,
-        )[7].pending
-        == []
-    )
+    assert read_stock_parts(each_store)[7].pending == []
