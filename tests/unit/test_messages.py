@@ -6,8 +6,6 @@ import string
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from inventory_orders.api.requests import MAX_BODY_BYTES
 from inventory_orders.errors import PoisonMessageError
@@ -71,19 +69,6 @@ def test_the_largest_order_is_half_as_large_as_a_message_may_be():
         ("1.5", "SCHEMA_VIOLATION", "", "must be an order, such as"),
         ('{"a": 1.5, "a": 2}', "INVALID_JSON", "a", '"a" is there twice'),
         (body(weight=1.5), "SCHEMA_VIOLATION", "weight", "weight: unknown field of the message"),
-        (body(price=4.99), "SCHEMA_VIOLATION", "price", "price: unknown field of the message"),
-        (
-            line(price=4.99),
-            "SCHEMA_VIOLATION",
-            "items[0].price",
-            "unknown field of items[0]; remove",
-        ),
-        (
-            body(total={"tax": 1.5}),
-            "SCHEMA_VIOLATION",
-            "total",
-            "total: unknown field of the message",
-        ),
         (body(items=[1.5]), "SCHEMA_VIOLATION", "items[0]", "must be a line, such as"),
         (
             body(attributes={"quantity": 1.5}),
@@ -97,11 +82,8 @@ def test_the_largest_order_is_half_as_large_as_a_message_may_be():
         (" \n", "INVALID_JSON", "", "the body is empty"),
         ("{'a': 1}", "INVALID_JSON", "", """column 2, before "'a': 1}"; correct it there"""),
         ("[" * 100_000, "INVALID_JSON", "", "nested too deeply"),
-        ('{"a":' * 100_000, "INVALID_JSON", "", "nested too deeply"),
         ("[]", "SCHEMA_VIOLATION", "", "the message: must be an order"),
-        ("null", "SCHEMA_VIOLATION", "", "the message: must be an order"),
         ("{}", "SCHEMA_VIOLATION", "orderId", "orderId: is missing"),
-        (body(coupon="x"), "SCHEMA_VIOLATION", "coupon", "coupon: unknown field of the message"),
         (body(**{"\ud800": 1}), "SCHEMA_VIOLATION", "\\ud800", "unknown field"),
         (
             line(color="x"),
@@ -110,7 +92,6 @@ def test_the_largest_order_is_half_as_large_as_a_message_may_be():
             "items[0].color: unknown field of items[0]",
         ),
         (body(orderId=""), "SCHEMA_VIOLATION", "orderId", "1 to 128 printable"),
-        (body(orderId="o" * 129), "SCHEMA_VIOLATION", "orderId", "1 to 128 printable"),
         (body(orderId="o-1\n"), "SCHEMA_VIOLATION", "orderId", "1 to 128 printable"),
         (body(orderId="o#1"), "SCHEMA_VIOLATION", "orderId", "other than space, comma and #"),
         (body(orderId=7), "SCHEMA_VIOLATION", "orderId", 'but is 7; put it in quotes: "7"'),
@@ -120,22 +101,19 @@ def test_the_largest_order_is_half_as_large_as_a_message_may_be():
         (body(userId=None), "SCHEMA_VIOLATION", "userId", "but is null"),
         (body(items=[]), "SCHEMA_VIOLATION", "items", "1 to 1,000 lines"),
         (body(items={}), "SCHEMA_VIOLATION", "items", "but is an empty object"),
-        (body(items=GOOD["items"] * 1001), "SCHEMA_VIOLATION", "items", "1 to 1,000 lines"),
-        (body(items=["p"]), "SCHEMA_VIOLATION", "items[0]", "must be a line"),
-        (body(items=[{"productId": "p"}]), "SCHEMA_VIOLATION", "items[0].quantity", "is missing"),
+        (body(items=[{"productId": "p"}]), "SCHEMA_VIOLATION", QUANTITY, "is missing"),
         (line(productId="p" * 65), "SCHEMA_VIOLATION", "items[0].productId", "1 to 64"),
-        (line(quantity=0), "SCHEMA_VIOLATION", "items[0].quantity", "from 1 to 1,000,000"),
-        (line(quantity=-1), "SCHEMA_VIOLATION", "items[0].quantity", "but is -1"),
-        (line(quantity=1_000_001), "SCHEMA_VIOLATION", "items[0].quantity", "from 1 to 1,000,000"),
+        (line(quantity=0), "SCHEMA_VIOLATION", QUANTITY, "from 1 to 1,000,000"),
+        (line(quantity=1_000_001), "SCHEMA_VIOLATION", QUANTITY, "from 1 to 1,000,000"),
         (
             line(quantity="2"),
             "SCHEMA_VIOLATION",
-            "items[0].quantity",
+            QUANTITY,
             'is "2"; remove the quotes: 2',
         ),
-        (line(quantity="two"), "SCHEMA_VIOLATION", "items[0].quantity", 'but is "two"'),
-        (line(quantity=True), "SCHEMA_VIOLATION", "items[0].quantity", "but is true"),
-        (line(quantity=[1]), "SCHEMA_VIOLATION", "items[0].quantity", "but is a list of 1"),
+        (line(quantity="two"), "SCHEMA_VIOLATION", QUANTITY, 'but is "two"'),
+        (line(quantity=True), "SCHEMA_VIOLATION", QUANTITY, "but is true"),
+        (line(quantity=[1]), "SCHEMA_VIOLATION", QUANTITY, "but is a list of 1"),
         (
             body(items=[{"productId": "p", "quantity": 600_000}] * 2),
             "SCHEMA_VIOLATION",
@@ -200,34 +178,6 @@ def test_every_id_may_be_a_key_a_group_and_a_deduplication_id(with_id):
     assert not is_good(with_id(""))
     assert is_good(with_id("i" * 64))
     assert not is_good(with_id("i" * 129))
-
-
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
-    max_leaves=12,
-)
-
-
-@given(
-    st.one_of(
-        st.text(),
-        json_values.map(json.dumps),
-        st.fixed_dictionaries(
-            {}, optional={"orderId": json_values, "userId": json_values, "items": json_values}
-        ).map(json.dumps),
-    )
-)
-def test_any_text_is_an_order_or_poison_with_a_printable_reason(text):
-    try:
-        order = parse_order(text)
-    except PoisonMessageError as error:
-        shown = printable(error.message)
-        assert 0 < len(shown) <= 512
-        assert shown.isascii()
-        assert shown.isprintable()
-    else:
-        assert order.quantities
 
 
 @pytest.mark.aws(
