@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 
 from tests.explore.violation import ViolationError
 from tests.explore.world import Choice, Handlers, Scenario, Step, World
@@ -160,33 +161,15 @@ class Explorer:
         world: World | None = None
         try:
             world = self._new_world()
-            depth = 0
-            while True:
-                steps = self._steps(world, first_fault)
+            for depth in count():
+                steps = _open_steps(world, lambda world: self._steps(world, first_fault))
                 if not steps:
-                    if world.wake():
-                        continue
                     break
-                if depth == len(stack):
-                    asleep = (
-                        stack[-1].sleepers_after(stack[-1].done[-1])
-                        if stack and self._reduce
-                        else []
-                    )
-                    stack.append(_Node(steps, asleep))
-                    step = stack[-1].advance()
-                else:
-                    if [step.choice for step in steps] != [s.choice for s in stack[depth].open]:
-                        raise RuntimeError(
-                            f"a repeated run took another path: {world.trace[-3:]}, {steps}, {stack[depth].open}"
-                        )
-                    node = stack[depth]
-                    step = node.advance() if depth == len(stack) - 1 else node.done[-1]
+                step = self._choose(stack, depth, steps)
                 if step is None:
                     stack.pop()
                     result.pruned += 1
                     return
-                depth += 1
                 world.take(step.choice)
             world.check_end()
             if world.faults_used or not self._faults:
@@ -199,6 +182,18 @@ class Explorer:
         finally:
             if world is not None:
                 world.close()
+
+    def _choose(self, stack: list[_Node], depth: int, steps: list[Step]) -> Step | None:
+        """Choose the step of a node. None if all have been tried."""
+        if depth == len(stack):
+            is_first = not stack or not self._reduce
+            asleep = [] if is_first else stack[-1].sleepers_after(stack[-1].done[-1])
+            stack.append(_Node(steps, asleep))
+            return stack[-1].advance()
+        node = stack[depth]
+        if [step.choice for step in steps] != [step.choice for step in node.open]:
+            raise RuntimeError(f"a repeated run took another path: {steps}, before {node.open}")
+        return node.advance() if depth == len(stack) - 1 else node.done[-1]
 
     def _new_world(self) -> World:
         return World(self._handlers, self._scenario, self._rivals, self._faults, self._clocks)
@@ -253,12 +248,7 @@ class Explorer:
         result, world = Result(schedules=1), None
         try:
             world = self._new_world()
-            while True:
-                steps = world.steps()
-                if not steps:
-                    if world.wake():
-                        continue
-                    break
+            while steps := _open_steps(world, World.steps):
                 world.take(pick(steps).choice)
             world.check_end()
             result.longest = len(world.schedule)
@@ -280,3 +270,11 @@ class Explorer:
             self._rivals,
             self._clocks,
         )
+
+
+def _open_steps(world: World, steps_of: Callable[[World], list[Step]]) -> list[Step]:
+    """List the possible steps, once messages are visible again; none at the end of a run."""
+    while not (steps := steps_of(world)):
+        if not world.wake():
+            break
+    return steps
