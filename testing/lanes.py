@@ -1,22 +1,294 @@
-"""Lanes for tests: what others may do with them, and where units are."""
+"""Lanes for tests: what others may do with them, where units are, and a shop that sells from lanes."""
 
 from __future__ import annotations
 
+import json
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 from inventory_orders.clock import SystemClock
 from inventory_orders.domain.allocation import Allocation
-from inventory_orders.domain.allotments import DEPOT, Page, PageKey
+from inventory_orders.domain.allotments import DEPOT, LaneLease, Page, PageKey
+from inventory_orders.domain.change import Change
+from inventory_orders.domain.order import Order
 from inventory_orders.domain.planner import Transaction
-from inventory_orders.errors import CorruptItemError
+from inventory_orders.domain.product import Product
+from inventory_orders.engine.loop import Engine
+from inventory_orders.engine.outcomes import CommitReport
+from inventory_orders.engine.retrying_client import CommitStats
+from inventory_orders.errors import CorruptItemError, Verdict
 from inventory_orders.store.cancellations import TransactionCancelledError
 from inventory_orders.store.dynamodb import Store
+from inventory_orders.store.lane_leases import lease_lane
 from inventory_orders.store.rows import encode, page_units
 from inventory_orders.store.tables import Table
 from inventory_orders.store.writes import transaction_actions
 from operations.aws import Aws
+from operations.lanes import read_pages
+from testing.bench import LOST
+from testing.shop import INVOCATION_SECONDS, Shop
+from testing.simulated_aws import ServiceError, answered_directly_by
+
+LENT = {1: 20, 2: 30}
+"""Units in lanes, by lane."""
+
+
+class LaneShop(Shop):
+    """A shop whose units lie in its rows, at the depot and in lanes.
+
+    Attributes:
+        quiet: The products on whose rows its sellers meet no rivals: sold from there.
+        orders: How many orders were made.
+        sold: Units that rivals have sold from lanes.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.quiet: set[str] = set()
+        self.orders = self.sold = 0
+
+    # ------------------------------------------------------------------ where units are
+
+    def list_lent(
+        self,
+        product_id: str = "p",
+        stock: int = 100,
+        lanes: Mapping[int, int] = LENT,
+        depot: int = 10,
+        reach: int = 8,
+        **details: Any,
+    ) -> None:
+        """List a product and lend some of it. By default what is left in the row is what has to be."""
+        self.list(product_id, stock, **details)
+        self.lend(product_id, lanes, depot, reach)
+
+    def lend(
+        self,
+        product_id: str,
+        lanes: Mapping[int, int] | None = None,
+        depot: int = 0,
+        reach: int | None = None,
+    ) -> None:
+        """Set units aside as visits do, by lane; from then on the lanes up to `reach` may be filled with the product."""
+        lanes = lanes or {}
+        allocation = self.allocation(product_id)
+        most = max(lanes, default=0) if reach is None else reach
+        allocation.lend(product_id, depot + sum(lanes.values()), most)
+        self.write_down(allocation)
+        for lane, units in lanes.items():
+            if units:
+                self.fill(lane, product_id, units)
+
+    def fill(self, lane: int, product_id: str = "p", units: int = 1) -> None:
+        """Let a rival fill a lane from the depot."""
+        self.write_down(self.filled(lane, product_id, units))
+
+    def filled(self, lane: int, product_id: str = "p", units: int = 1) -> Allocation:
+        """What a rival would write to fill a lane from the depot."""
+        allocation = self.allocation(product_id, lane)
+        allocation.fill(lane, product_id, units)
+        return allocation
+
+    def sell_from(self, lane: int, product_id: str = "p", units: int = 1) -> None:
+        """Let a rival sell from a lane, if it has so much."""
+        allocation = self.allocation(product_id, lane)
+        if allocation.units(lane, product_id) >= units:
+            allocation.add_units(product_id, -units, lane)
+            self.write_down(allocation)
+            self.sold += units
+
+    def total(self, product_id: str = "p") -> int:
+        """All units: in the row, in pages, and sold by rivals."""
+        return self.stock(product_id) + sum(self.held(product_id).values()) + self.sold
+
+    def allocation(self, product_id: str, *lanes: int) -> Allocation:
+        """A product's row, and its pages at the depot and in lanes."""
+        return _allocation(self.store, product_id, {DEPOT, *lanes})
+
+    def write_down(self, allocation: Allocation) -> None:
+        """Write what was moved.
+
+        Raises:
+            TransactionCancelledError: A rival came first.
+        """
+        _write(self.store, allocation)
+
+    def product(self, product_id: str = "p") -> Product:
+        return super().product(product_id)
+
+    def held(self, product_id: str = "p") -> dict[int, int]:
+        """Units in pages, by lane."""
+        with answered_directly_by(self.aws.answer):
+            return read_pages(self.stack).units(product_id)
+
+    def source(self, order_id: str, line: int = 0) -> int | None:
+        """The lane from which a line of an order was sold; None if it was the row."""
+        page = self.order_row(order_id)["items"][line].get("lanePage")
+        return None if page is None else int(page.partition("/")[0])
+
+    def occupy_depot(self, seconds: float, visitor: str = "rival") -> None:
+        """Let another visitor take the depot."""
+        now = SystemClock().now()
+        lease_lane(self.store, LaneLease(DEPOT, visitor, now.timestamp() + seconds), now, visitor)
+
+    def count(self, product_id: str, seconds: float) -> None:
+        """Let somebody begin to count a product: its row is leased."""
+        until, version = round(self.clock.seconds + seconds), self.product(product_id).version
+        lock = {"lockedBy": "counter", "lockTime": until, "lockVersion": version}
+        self.edit(Table.PRODUCTS, product_id, **encode(lock))
+
+    @contextmanager
+    def broken(self, table: Table, key: str, **attributes: Any) -> Iterator[None]:
+        """Set attributes of an item past all rules, and put them back in the end."""
+        sound = {name: self.items(table)[key,][name] for name in attributes}
+        self.edit(table, key, **attributes)
+        yield
+        self.edit(table, key, **sound)
+
+    def broken_page(self, lane: int, product_id: str) -> Any:
+        """Make a page unreadable, and put its units back in the end."""
+        key = str(PageKey.of(lane, product_id))
+        return self.broken(Table.ALLOTMENTS, key, units={"B": "bm90aGluZw=="})
+
+    # ------------------------------------------------------------------ rivals, and lost responses
+
+    def before_each(self, operation: str, action: Callable[[], object]) -> None:
+        """Let rivals do something before each call of an operation, but for their own calls."""
+
+        def act(_: Any) -> None:
+            action()
+            self.once(operation, act)
+
+        self.once(operation, act)
+
+    def lose_responses(
+        self,
+        first: int,
+        last: int = 0,
+        operations: Collection[str] = (),
+        *,
+        is_applied: bool = True,
+    ) -> list[str]:
+        """Lose the responses to some calls. Returns the calls so far.
+
+        Args:
+            first: The number of the first of them, from 1.
+            last: The number of the last one; that of the first if not given.
+            operations: The operations that count; all if not given.
+            is_applied: Whether the requests arrive.
+        """
+        calls: list[str] = []
+
+        def before(called: str, request: Any) -> None:
+            if operations and called not in operations:
+                return
+            calls.append(called)
+            if first <= len(calls) <= max(first, last):
+                if is_applied:
+                    self.aws.answer("dynamodb", called, request)
+                raise LOST
+
+        self.before = before
+        return calls
+
+    # ------------------------------------------------------------------ who sells
+
+    def seller(self, lanes: int = 2, off: float = 0.0) -> Any:
+        """A worker that has met rivals on all rows but the quiet ones. It asks for a lane when it visits the depot."""
+        worker: Any = self.worker(off, lanes)
+        worker.client.rivals.are_met_on = lambda product_id: product_id not in self.quiet
+        return worker
+
+    def owner(self, lanes: int = 2, off: float = 0.0) -> Any:
+        """A seller that has its lane, if one is left, and knows its pages."""
+        worker = self.seller(lanes, off)
+        worker.source.lane.take(self.soon(), CommitStats())
+        self.quiet.add("warm-up")
+        if not self.item(Table.PRODUCTS, "warm-up"):
+            self.list("warm-up")
+        self.sell(worker, self.new_order("warm-up"))
+        return worker
+
+    def new_order(self, *product_ids: str, units: int = 1) -> Order:
+        """An order of the same number of units of each product."""
+        self.orders += 1
+        return Order(f"o{self.orders}", "u", dict.fromkeys(product_ids, units))
+
+    def sell(
+        self, worker: Engine, *changes: Change, seconds: float = INVOCATION_SECONDS
+    ) -> CommitReport:
+        """Let a worker apply changes, and note only its calls."""
+        self.calls.clear()
+        return self.commit(worker, *changes, seconds=seconds)
+
+    def verdicts(
+        self, worker: Engine, *changes: Change, seconds: float = INVOCATION_SECONDS
+    ) -> list[Verdict]:
+        """As `sell`, for tests that ask for nothing else."""
+        return [
+            outcome.verdict for outcome in self.sell(worker, *changes, seconds=seconds).outcomes
+        ]
+
+    # ------------------------------------------------------------------ what must hold
+
+    def check(self) -> None:
+        """The books balance, and each row names the lanes that hold its units, and only while the depot knows of it."""
+        with answered_directly_by(self.aws.answer):
+            pages = read_pages(self.stack).by_name.values()
+        at_depot = [page for page in pages if page.key.lane == DEPOT]
+        known = {name for page in at_depot for name in (*page.entries, *page.emptied)}
+        listed = [account for account in self.accounts() if account.version]
+        for account in listed:
+            assert account.balances, account
+            assert bool(account.lent_to) == (account.product_id in known), account
+
+
+def of_product(product_id: str) -> Callable[[Any], bool]:
+    """Whether a request is about a product's row."""
+    return _names({"productId": {"S": product_id}})
+
+
+def of_page(lane: int, product_id: str) -> Callable[[Any], bool]:
+    """Whether a request is about a product's page."""
+    return _names({"page": {"S": str(PageKey.of(lane, product_id))}})
+
+
+def _names(key: Any) -> Callable[[Any], bool]:
+    return lambda request: json.dumps(key) in json.dumps(request)
+
+
+def cancels(code: str, is_it: Callable[[Any], bool]) -> Callable[[Any], None]:
+    """Cancel a transaction, by the action about which something is true."""
+
+    def cancel(request: Any) -> None:
+        reasons = [{"Code": code if is_it(each) else "None"} for each in request["TransactItems"]]
+        raise ServiceError("TransactionCanceledException", extra={"CancellationReasons": reasons})
+
+    return cancel
+
+
+def leaves_out(
+    shop: Shop, is_it: Callable[[Any], bool], *, refuses: bool = True
+) -> Callable[[Any], Any]:
+    """Answer a read without the keys about which something is true. If there are no others, the read may be refused."""
+
+    def answer(request: Any) -> Any:
+        wanted: dict[str, Any] = {}
+        left_out: dict[str, Any] = {}
+        for table, entry in request["RequestItems"].items():
+            for key in entry["Keys"]:
+                part = left_out if is_it(key) else wanted
+                part.setdefault(table, {**entry, "Keys": []})["Keys"].append(key)
+        if not wanted and refuses:
+            raise ServiceError("ProvisionedThroughputExceededException")
+        asked = {**request, "RequestItems": wanted}
+        found = shop.aws.answer("dynamodb", "BatchGetItem", asked) if wanted else {"Responses": {}}
+        return {**found, "UnprocessedKeys": left_out}
+
+    return answer
 
 
 def lend(store: Store, product_id: str, depot: int, lanes: Mapping[int, int]) -> None:

@@ -46,7 +46,7 @@ from inventory_orders.store.record_rows import read_record, record_row
 from inventory_orders.store.rows import decode, encode, key_of, product_row, read_product
 from inventory_orders.store.tables import INDEXES, KEYS, Table
 from operations.aws import Aws
-from operations.books import add_up
+from operations.books import Account, add_up
 from operations.dead_letters import DeadLetter, peek_dead_letters
 from operations.lanes import read_pages
 from testing.clocks import WrongClock
@@ -321,14 +321,17 @@ class Shop:
 
     def unexplained(self) -> dict[str, int]:
         """Units of each product that no adjustment or order explains."""
+        return {account.product_id: account.difference for account in self.accounts()}
+
+    def accounts(self) -> Sequence[Account]:
+        """Its books, as an audit reads them."""
         rows = [
             [decode(item) for item in self.items(table).values()]
             for table in (Table.PRODUCTS, Table.STOCK_ADJUSTMENTS, Table.ORDERS)
         ]
         with answered_directly_by(self.aws.answer):
             pages = read_pages(self.stack).by_name.values()
-        accounts = add_up(rows[0], rows[1], rows[2], pages)
-        return {account.product_id: account.difference for account in accounts}
+        return add_up(rows[0], rows[1], rows[2], pages)
 
     # ------------------------------------------------------------------ workers
 

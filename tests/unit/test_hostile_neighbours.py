@@ -7,9 +7,8 @@ import math
 from datetime import UTC, datetime
 
 import pytest
-from botocore.exceptions import ReadTimeoutError
 
-from inventory_orders.clock import Deadline, SystemClock, timestamp
+from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.adjustment import Adjustment, Decrement
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand, Part
@@ -26,17 +25,17 @@ from inventory_orders.errors import (
 from inventory_orders.products.decrement import AtomicDecrement
 from inventory_orders.products.lease import Lease
 from inventory_orders.store.tables import Table
-from testing.bench import cancelled, statuses
+from testing.bench import LOST, THROTTLED, statuses
+from testing.lanes import cancels, leaves_out, of_product
 from testing.shop import INVOCATION_SECONDS
 from testing.simulated_aws import ServiceError
-from testing.simulated_aws.values import size_of_item
 
 APPLIED, REPLAYED, REJECTED = Verdict.APPLIED, Verdict.REPLAYED, Verdict.REJECTED
 INVALID, RETURNED = Verdict.POISON, Verdict.RETURNED
 
 HOUR = 3600.0
-DELIVERED = (OrderAction.CONFIRM, OrderAction.FULFIL)
 LARGEST_ROW = 400 * 1024
+EVENT = CatalogueEvent("full", "e", "2026-01-01", {"name": "a name"})
 
 
 def order(number, *product_ids):
@@ -49,6 +48,22 @@ def contested_worker(shop, lanes):
     for (product_id,) in shop.items(Table.PRODUCTS) if lanes else ():
         worker.client.rivals.observe(product_id)
     return worker
+
+
+def throttle(shop, product_id, seconds=math.inf):
+    """Let DynamoDB throttle every write of a product for some time."""
+    is_it, end = of_product(product_id), shop.clock.now() + seconds
+    cancel = cancels("ThrottlingError", is_it)
+
+    def before(operation, request):
+        if shop.clock.now() > end or not is_it(request):
+            return
+        if operation == "UpdateItem":
+            raise THROTTLED
+        if operation == "TransactWriteItems":
+            cancel(request)
+
+    shop.before = before
 
 
 # ---------------------------------------------------------------- huge rows
@@ -127,11 +142,9 @@ def test_a_row_without_room_returns_its_own_orders_by_name(shop, lanes):
     """An order adds `lastUpdatedAt` to a row that has none, and a loan `lentTo`: neither fits."""
     shop.list("other")
     shop.list("full")
-    row = shop.row("full")
-    del row["lastUpdatedAt"]
-    row["othersAttribute"] = {"S": ""}
-    row["othersAttribute"] = {"S": "x" * (LARGEST_ROW - size_of_item(row))}
-    shop.aws.dynamodb.answer("PutItem", {"TableName": "Products", "Item": row})
+    del shop.items(Table.PRODUCTS)["full",]["lastUpdatedAt"]
+    shop.edit(Table.PRODUCTS, "full", others={"S": ""})
+    shop.edit(Table.PRODUCTS, "full", others={"S": "x" * (LARGEST_ROW - shop.size("full"))})
     worker, shop.calls = contested_worker(shop, lanes), []
     report = shop.commit(
         worker,
@@ -143,9 +156,7 @@ def test_a_row_without_room_returns_its_own_orders_by_name(shop, lanes):
     assert {outcome.cause for outcome in report.outcomes[:51]} == {"CORRUPT_PRODUCT"}
     assert "row of product full" in report.outcomes[0].detail
     assert "maximum allowed size" in report.outcomes[0].detail
-    assert shop.calls.count("TransactWriteItems") <= 3, (
-        "the row is recognised, not searched for by halves"
-    )
+    assert shop.calls.count("TransactWriteItems") <= 3, "recognised, not searched for by halves"
     assert report.failure is None
 
 
@@ -153,38 +164,23 @@ def test_a_row_without_room_returns_its_own_orders_by_name(shop, lanes):
     "An item has at most 400 KB.",
     "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html",
 )
-@pytest.mark.parametrize("change", ["count", "details"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda shop: Lease.acquire(RetryingClient(shop.store), "full", 30, shop.soon()),
+        lambda shop: shop.products.change_details(EVENT),
+    ],
+    ids=["count", "details"],
+)
 def test_a_row_without_room_refuses_other_changes_and_stays_as_it_is(shop, change):
     shop.list("full", size=LARGEST_ROW)
-    before, deadline = shop.row("full"), shop.soon(60)
-    event = CatalogueEvent("full", "e", "2026-01-01", {"name": "a name"})
-    changes = {
-        "count": lambda: Lease.acquire(RetryingClient(shop.store), "full", 30, deadline),
-        "details": lambda: shop.products.change_details(event, deadline),
-    }
+    before = shop.row("full")
     with pytest.raises(CorruptItemError, match=r"row of product full .*maximum allowed size"):
-        changes[change]()
+        change(shop)
     assert shop.row("full") == before
 
 
 # ---------------------------------------------------------------- a throttled product
-
-
-def throttle(shop, product_id, seconds=math.inf):
-    """Let DynamoDB throttle every write of a product for some time."""
-    key, end = {"productId": {"S": product_id}}, shop.clock.now() + seconds
-
-    def before(operation, request):
-        if shop.clock.now() > end:
-            return
-        if operation == "UpdateItem" and request["Key"] == key:
-            raise ServiceError("ThrottlingException")
-        actions = request.get("TransactItems", ())
-        keys = [next(iter(action.values())).get("Key") for action in actions]
-        if key in keys:
-            raise cancelled(*("ThrottlingError" if k == key else "None" for k in keys))
-
-    shop.before = before
 
 
 @pytest.mark.aws(
@@ -193,48 +189,25 @@ def throttle(shop, product_id, seconds=math.inf):
     "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html",
 )
 @pytest.mark.parametrize("lanes", [0, 1])
-def test_a_throttled_product_does_not_hold_up_the_rest_of_its_batch(shop, lanes):
-    shop.list("hot")
-    for number in range(8):
-        shop.list(f"p{number}")
-    worker = contested_worker(shop, lanes)
-    throttle(shop, "hot")
-    began = shop.clock.now()
-    report = shop.commit(
-        worker,
-        *(order(n, *(["hot", f"p{n % 8}"] if n % 3 == 0 else [f"p{n % 8}"])) for n in range(33)),
-    )
-    ended = statuses(report)
-    assert ended == [APPLIED if n % 3 else RETURNED for n in range(33)]
-    rows = shop.items(Table.ORDERS).values()
-    last = max(SystemClock().now().fromisoformat(row["createdAt"]["S"]).timestamp() for row in rows)
-    assert last - began < 1
+@pytest.mark.parametrize("seconds", [2, math.inf])
+def test_a_throttled_product_does_not_hold_up_the_rest_of_its_batch(shop, lanes, seconds):
+    """Its own orders are placed by the same batch, if it is throttled for moments, else later."""
+    for product_id in ("hot", "p", "q"):
+        shop.list(product_id)
+    worker, began = contested_worker(shop, lanes), shop.clock.now()
+    throttle(shop, "hot", seconds)
+    own = [order("own1", "hot"), order("own2", "hot", "p")]
+    others = [order(n, ("p", "q")[n % 2]) for n in range(12)]
+    report = shop.commit(worker, *own, *others)
+    assert statuses(report)[2:] == [APPLIED] * 12
+    placed = (datetime.fromisoformat(shop.order_row(o.order_id)["createdAt"]) for o in others)
+    assert max(placed).timestamp() - began < 1
     assert shop.clock.now() - began < INVOCATION_SECONDS
+    assert statuses(report)[:2] == [RETURNED if seconds == math.inf else APPLIED] * 2
     shop.calm()
-    again = shop.commit(worker, *(order(n, "hot", f"p{n % 8}") for n in range(0, 33, 3)))
-    assert statuses(again) == [APPLIED] * 11
+    again = REPLAYED if seconds == 2 else APPLIED
+    assert statuses(shop.commit(worker, *own)) == [again] * 2
     assert set(shop.unexplained().values()) == {0}
-
-
-def leave_out_of_reads(shop, product_id, *, refuse):
-    """Let DynamoDB leave a product out of all reads. If nothing else is asked for, it may refuse the request."""
-    key = {"productId": {"S": product_id}}
-
-    def before(operation, request):
-        wanted = request.get("RequestItems", {})
-        keys = wanted.get("Products", {"Keys": []})["Keys"]
-        if operation != "BatchGetItem" or key not in keys:
-            return None
-        left_out = {"Products": wanted["Products"] | {"Keys": [key]}}
-        keys.remove(key)
-        if not keys:
-            del wanted["Products"]
-        if not wanted and refuse:
-            raise ServiceError("ProvisionedThroughputExceededException")
-        found = shop.aws.dynamodb.answer("BatchGetItem", request) if wanted else {"Responses": {}}
-        return found | {"UnprocessedKeys": left_out}
-
-    shop.before = before
 
 
 @pytest.mark.aws(
@@ -242,16 +215,20 @@ def leave_out_of_reads(shop, product_id, *, refuse):
     "not missing.",
     "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchGetItem.html",
 )
-@pytest.mark.parametrize("refuse", [False, True])
-def test_a_product_that_no_read_answers_for_returns_its_own_orders_only(shop, refuse):
+@pytest.mark.parametrize("lanes", [0, 1])
+@pytest.mark.parametrize("refuses", [False, True])
+def test_a_product_that_no_read_answers_for_returns_its_own_orders_only(shop, lanes, refuses):
     shop.list("hot")
     shop.list("p")
-    leave_out_of_reads(shop, "hot", refuse=refuse)
+    worker = contested_worker(shop, lanes)
+    shop.on("BatchGetItem", leaves_out(shop, of_product("hot"), refuses=refuses))
     began = shop.clock.now()
-    report = shop.commit(shop.worker(), order(1, "hot"), order(2, "p"))
+    report = shop.commit(worker, order(1, "hot"), order(2, "p"))
     assert statuses(report) == [RETURNED, APPLIED]
     assert report.outcomes[0].cause == "UNPROCESSED_KEYS"
-    assert shop.clock.now() - began < 2
+    assert lanes or shop.clock.now() - began < 2
+    shop.calm()
+    assert statuses(shop.commit(worker, order(1, "hot"))) == [APPLIED]
 
 
 def test_a_replay_is_answered_although_no_read_answers_for_its_product(shop):
@@ -260,7 +237,7 @@ def test_a_replay_is_answered_although_no_read_answers_for_its_product(shop):
     worker = shop.worker()
     assert statuses(shop.commit(worker, order(1, "hot"), order(2, "p"))) == [APPLIED, APPLIED]
     assert statuses(shop.commit(worker, order(2, "p"))) == [REPLAYED]
-    leave_out_of_reads(shop, "hot", refuse=False)
+    shop.on("BatchGetItem", leaves_out(shop, of_product("hot")))
     report = shop.commit(worker, order(1, "hot"), order(3, "hot"))
     assert statuses(report) == [REPLAYED, RETURNED]
 
@@ -269,20 +246,11 @@ def test_a_product_is_throttled_for_moments_while_another_is_counted(shop):
     shop.list("hot")
     shop.list("counted")
     worker = shop.worker()
-    deadline = shop.soon()
+    deadline = shop.soon(INVOCATION_SECONDS)
     Lease.acquire(RetryingClient(shop.store), "counted", 10, deadline, outlive_deadline=True)
     throttle(shop, "hot", seconds=2)
     report = shop.commit(worker, order(1, "hot"), order(2, "counted"))
     assert statuses(report) == [APPLIED, APPLIED]
-
-
-def test_a_product_that_is_throttled_for_moments_is_served_in_the_same_batch(shop):
-    shop.list("hot")
-    shop.list("p")
-    throttle(shop, "hot", seconds=2)
-    report = shop.commit(shop.worker(), order(1, "hot"), order(2, "p"), order(3, "hot", "p"))
-    assert statuses(report) == [APPLIED] * 3
-    assert shop.unexplained() == {"hot": 0, "p": 0}
 
 
 def test_behind_a_throttled_product_a_group_keeps_its_order(shop):
@@ -291,7 +259,7 @@ def test_behind_a_throttled_product_a_group_keeps_its_order(shop):
     throttle(shop, "hot")
     in_groups = [("hot", "g"), ("p", "g"), ("p", "h")]
     orders = [Order(f"o{n}", "u", {i: 1}, group=g) for n, (i, g) in enumerate(in_groups)]
-    assert statuses(shop.commit(shop.worker(), *orders)) == [RETURNED, RETURNED, APPLIED]
+    assert shop.do(*orders) == [RETURNED, RETURNED, APPLIED]
 
 
 # ---------------------------------------------------------------- wrong clocks
@@ -353,12 +321,13 @@ def test_a_count_by_a_wrong_clock_excludes_others_or_is_refused(shop, off):
 def test_a_clock_that_aws_does_not_accept_loses_no_order(shop):
     """Off by more than 5 minutes, every request is refused for its signature, and the SDK corrects no clock."""
     shop.list("p")
-    shop.refuse("", ServiceError("InvalidSignatureException", "Signature expired"))
+    refused = ServiceError("InvalidSignatureException", "Signature expired")
+    shop.refuse("BatchGetItem", refused)
     report = shop.commit(shop.worker(-400.0), order(1, "p"))
     assert statuses(report) == [RETURNED]
     assert isinstance(report.failure, StoreUnavailableError)
     shop.calm()
-    assert statuses(shop.commit(shop.worker(), order(1, "p"))) == [APPLIED]
+    assert shop.do(order(1, "p")) == [APPLIED]
 
 
 # ---------------------------------------------------------------- a frozen worker
@@ -383,7 +352,7 @@ def lose_and_freeze(shop, meanwhile):
     def lose(request):
         shop.aws.answer("dynamodb", "TransactWriteItems", request)
         freeze(shop, meanwhile)
-        raise ReadTimeoutError(endpoint_url="simulated")
+        raise LOST
 
     shop.once("TransactWriteItems", lose)
 
@@ -409,7 +378,7 @@ def test_a_worker_frozen_for_an_hour_places_nothing_twice(shop, stop, lanes):
     stop(shop, meanwhile)
     assert statuses(shop.commit(frozen, *orders)) == [REPLAYED, REPLAYED]
     assert shop.unexplained() == {"p": 0}
-    assert statuses(shop.commit(shop.worker(), Order("all", "u", {"p": 8}))) == [APPLIED]
+    assert shop.do(Order("all", "u", {"p": 8})) == [APPLIED]
     assert (shop.stock("p"), shop.unexplained()) == (0, {"p": 0})
 
 
@@ -444,30 +413,32 @@ def test_commands_frozen_for_an_hour_end_an_order_once(shop, stop, first, second
     assert (shop.stock("p"), shop.unexplained()) == (7 if holds else 10, {"p": 0})
 
 
-CAME = OrderCommand("o1", OrderAction.RETURN, "", Part("rt-1", {"p": 1}, restock=True))
+PLACED = order(1, "p")
+CONFIRMED, FULFILLED = (OrderCommand("o1", OrderAction(name)) for name in ("confirm", "fulfil"))
+CAME_BACK = OrderCommand("o1", OrderAction.RETURN, "", Part("rt-1", {"p": 1}, restock=True))
 
 
 @pytest.mark.parametrize("stop", [freeze, lose_and_freeze])
 @pytest.mark.parametrize(
     ("change", "stock"),
     [
-        (CAME, 10),
+        (CAME_BACK, 10),
         (Adjustment("p", "r", 5, "RECEIPT"), 14),
         # Its condition names no version: what fences it is its row.
         (Decrement.of("p", "d", 2), 7),
     ],
 )
-def test_a_change_frozen_for_an_hour_is_booked_once(shop, stop, change, stock):
+def test_a_change_of_stock_frozen_for_an_hour_is_booked_once(shop, stop, change, stock):
     shop.list("p", stock=10)
-    for first in (order(1, "p"), *(OrderCommand("o1", action) for action in DELIVERED)):
-        assert shop.do(first) == [APPLIED]
-    frozen, other = shop.worker(), shop.worker()
+    shop.do(PLACED)
+    shop.do(CONFIRMED, FULFILLED)
 
     def apply(worker):
         if isinstance(change, Decrement):
             return AtomicDecrement(worker).apply(change, shop.soon(2 * HOUR))
         return shop.commit(worker, change)
 
+    frozen, other = shop.worker(), shop.worker()
     stop(shop, lambda: apply(other))
     assert statuses(apply(frozen)) == [REPLAYED]
     assert (shop.stock("p"), shop.unexplained()) == (stock, {"p": 0})
@@ -477,13 +448,15 @@ def see_half(shop, *adjustment):
     """Let a transaction be seen without its record, until somebody reads that with all that it changed: then as a whole."""
     rows = shop.items(Table.STOCK_ADJUSTMENTS)
     unseen = rows.pop(adjustment)
+    conflict = {"Code": "TransactionConflict"}
 
     def before(operation, request):
         if "TransactItems" not in request:
             return
         if operation == "TransactGetItems":
             rows[adjustment], shop.before = unseen, lambda *_: None
-        raise cancelled("ConditionalCheckFailed", "TransactionConflict")
+        reasons = {"CancellationReasons": [{"Code": "ConditionalCheckFailed"}, conflict]}
+        raise ServiceError("TransactionCanceledException", extra=reasons)
 
     shop.before = before
 
@@ -498,7 +471,7 @@ def test_a_repeated_correction_that_meets_half_of_the_first_one_is_not_refused(s
     all_of_it = Adjustment("p", "c", -3, "CORRECTION")
     shop.commit(shop.worker(), all_of_it)
     see_half(shop, "p", "c")
-    assert statuses(shop.commit(shop.worker(), all_of_it)) == [REPLAYED]
+    assert shop.do(all_of_it) == [REPLAYED]
 
 
 @pytest.mark.aws(
@@ -511,19 +484,15 @@ def test_refusals_of_a_row_that_never_rests_take_one_look_each_after_its_neighbo
     shop.list("q")
 
     def write(_):
-        version = int(shop.row("p")["_version"]["N"]) + 1
-        shop.edit(Table.PRODUCTS, "p", _version={"N": str(version)})
+        version = str(int(shop.row("p")["_version"]["N"]) + 1)
+        shop.edit(Table.PRODUCTS, "p", _version={"N": version})
 
-    shop.on("TransactGetItems", write)
     shop.calls.clear()
+    shop.on("TransactGetItems", write)
     short = [Adjustment("p", f"c{number}", -50, "CORRECTION") for number in range(250)]
-    report = shop.commit(shop.worker(), *short, Adjustment("q", "r", 7, "RECEIPT"))
-    assert statuses(report) == [REJECTED] * 250 + [APPLIED]
-    looks = ["TransactGetItems"] * 3
-    assert [name for name in shop.calls if name != "BatchGetItem"] == [
-        "TransactWriteItems",
-        *looks,
-    ]
+    assert shop.do(*short, Adjustment("q", "r", 7, "RECEIPT")) == [REJECTED] * 250 + [APPLIED]
+    asked = [name for name in shop.calls if name != "BatchGetItem"]
+    assert asked == ["TransactWriteItems", *["TransactGetItems"] * 3]
 
 
 def test_a_refusal_that_is_true_no_more_was_true_all_the_same(shop):
@@ -539,10 +508,9 @@ def test_a_refusal_that_is_true_no_more_was_true_all_the_same(shop):
 def test_where_a_refusal_cannot_be_read_its_neighbours_go_on(shop):
     shop.list("p", stock=5)
     shop.list("q")
-    shop.refuse("TransactGetItems", ServiceError("ThrottlingException"))
+    shop.refuse("TransactGetItems", THROTTLED)
     short, receipt = Adjustment("p", "c", -50, "CORRECTION"), Adjustment("q", "r", 7, "RECEIPT")
-    report = shop.commit(shop.worker(), short, receipt)
-    assert statuses(report) == [RETURNED, APPLIED]
+    assert shop.do(short, receipt) == [RETURNED, APPLIED]
 
 
 def test_an_order_after_its_tombstone_is_no_corrupt_one_beside_a_conflict(shop):
@@ -550,21 +518,16 @@ def test_an_order_after_its_tombstone_is_no_corrupt_one_beside_a_conflict(shop):
     products = [f"p{number}" for number in range(10)]
     for product_id in products:
         shop.list(product_id)
-    worker = shop.worker()
+    worker, is_busy = shop.worker(), of_product("p5")
     for number in range(2):
         shop.commit(worker, order(f"-warm{number}", *products))
-    shop.commit(shop.worker(), OrderCommand("o0", OrderAction.CANCEL))
+    shop.do(OrderCommand("o0", OrderAction.CANCEL))
 
     def conflict(request):
-        """Another transaction is at the row of p5."""
-        keys = [action.get("Update", {}).get("Key") for action in request["TransactItems"]]
-        if {"productId": {"S": "p5"}} not in keys:
-            shop.once("TransactWriteItems", conflict)
-            return
-        p5 = {"productId": {"S": "p5"}}
-        raise cancelled(*("TransactionConflict" if key == p5 else "None" for key in keys))
+        shop.calm()
+        cancels("TransactionConflict", is_busy)(request)
 
-    shop.once("TransactWriteItems", conflict)
+    shop.on("TransactWriteItems", conflict, is_busy)
     orders = [order(number, products[number % 10]) for number in range(96)]
     assert statuses(shop.commit(worker, *orders)) == [APPLIED] * 96
     assert shop.status("o0") == "CANCELLED"
