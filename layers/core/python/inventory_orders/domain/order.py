@@ -97,13 +97,10 @@ class Order(Change):
     def record(
         self, rejection: Rejection | None, after: Mapping[str, Stock], at: str
     ) -> OrderRecord:
-        lines = self.lines()
-        if rejection is None:
-            lines = tuple(_line_from(line, after[line.product_id]) for line in lines)
         return OrderRecord(
             self.order_id,
             self.user_id,
-            lines,
+            self.lines(after if rejection is None else None),
             OrderStatus.PENDING if rejection is None else OrderStatus.REJECTED,
             version=1,
             created_at=at,
@@ -122,10 +119,11 @@ class Order(Change):
         end = datetime.fromisoformat(at) + timedelta(seconds=seconds)
         return end.isoformat(timespec="microseconds")
 
-    def lines(self) -> tuple[OrderLine, ...]:
-        """The lines as they are stored before stock is taken."""
+    def lines(self, taken_from: Mapping[str, Stock] | None = None) -> tuple[OrderLine, ...]:
+        """The lines as they are stored, with where their units were taken from; None if no stock was taken."""
         return tuple(
-            OrderLine(product_id, quantity) for product_id, quantity in self.quantities.items()
+            _line(product_id, quantity, None if taken_from is None else taken_from[product_id])
+            for product_id, quantity in self.quantities.items()
         )
 
     def match(self, record: Record) -> MatchResult:
@@ -204,16 +202,14 @@ def _with_types(attributes: Mapping[str, Any]) -> dict[str, tuple[type, Any]]:
     return {name: (type(value), value) for name, value in attributes.items()}
 
 
-def _line_from(line: OrderLine, product: Stock) -> OrderLine:
-    """A line whose units were taken from the stock."""
-    if not isinstance(product, PageStock):
-        return replace(line, product_created_at=product.created_at, product_version=product.version)
-    return replace(
-        line,
-        product_created_at=product.created_at,
-        lane_page=str(product.page),
-        lane_version=product.version,
-    )
+def _line(product_id: str, quantity: int, taken_from: Stock | None) -> OrderLine:
+    if taken_from is None:
+        return OrderLine(product_id, quantity)
+    created_at, version = taken_from.created_at, taken_from.version
+    if isinstance(taken_from, PageStock):
+        page = str(taken_from.page)
+        return OrderLine(product_id, quantity, created_at, lane_page=page, lane_version=version)
+    return OrderLine(product_id, quantity, created_at, version)
 
 
 def as_order(record: Record) -> OrderRecord:

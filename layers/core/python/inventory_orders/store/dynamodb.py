@@ -39,7 +39,7 @@ from inventory_orders.store.rows import (
     read_product,
 )
 from inventory_orders.store.tables import KEYS, Table
-from inventory_orders.store.writes import Action, Write, aliases, placeholders
+from inventory_orders.store.writes import Action, Write, names_and_values
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -259,8 +259,7 @@ class Store:
             self._client.query,
             TableName=self._tables[table],
             KeyConditionExpression=condition,
-            ExpressionAttributeNames=aliases(condition),
-            ExpressionAttributeValues=placeholders(values),
+            **names_and_values(values, condition),
             **start,
             **parameters,
         )
@@ -337,17 +336,18 @@ class Store:
         """
         call(
             self._client.transact_write_items,
-            TransactItems=[self._transact_item(action) for action in actions],
+            TransactItems=[
+                {
+                    action.operation: {
+                        "TableName": self._tables[key_of(action.subject)[0]],
+                        "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+                        **action.parameters,
+                    }
+                }
+                for action in actions
+            ],
             ClientRequestToken=token,
         )
-
-    def _transact_item(self, action: Action) -> dict[str, Any]:
-        table, _ = key_of(action.subject)
-        named = {
-            "TableName": self._tables[table],
-            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
-        }
-        return {action.operation: {**named, **action.parameters}}
 
 
 # A product that exists and keeps the table's contract, as far as a condition can tell.

@@ -78,20 +78,18 @@ class Write:
         parameters = {
             "UpdateExpression": self.update,
             "ConditionExpression": self.condition,
-            "ExpressionAttributeNames": aliases(self.update, self.condition),
-            "ExpressionAttributeValues": placeholders(self.values),
+            **names_and_values(self.values, self.update, self.condition),
         }
         return {name: value for name, value in parameters.items() if value}
 
 
-def aliases(*expressions: str) -> dict[str, str]:
-    """Every attribute of the expressions, aliased: many of our names are reserved words."""
-    return {f"#{name}": name for text in expressions for name in _ALIAS.findall(text)}
-
-
-def placeholders(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values as DynamoDB takes them, each with a colon."""
-    return encode({f":{name}": value for name, value in values.items()})
+def names_and_values(values: Mapping[str, Any], *expressions: str) -> dict[str, Any]:
+    """The names and values of expressions. Every attribute has an alias: many of our names are reserved words."""
+    names = (name for text in expressions for name in _ALIAS.findall(text))
+    return {
+        "ExpressionAttributeNames": {f"#{name}": name for name in names},
+        "ExpressionAttributeValues": encode({f":{name}": v for name, v in values.items()}),
+    }
 
 
 def unix(moment: datetime) -> Decimal:
@@ -386,7 +384,7 @@ def _row_update(before: Product, after: Product, now: datetime) -> Action:
     write = difference(product_row(before), row).on_unchanged(
         before, now, before.locked_by if is_owner else None
     )
-    return product_action(before.product_id, write, by_version=True)
+    return _action(ActionKind.PRODUCT, before.product_id, write, by_version=True)
 
 
 def _page_action(update: PageUpdate, at: str) -> Action:
