@@ -10,8 +10,13 @@ from itertools import islice
 from inventory_orders.clock import Deadline, SystemClock, timestamp
 from inventory_orders.domain.events import Event, order_events
 from inventory_orders.errors import UnpublishableError
-from inventory_orders.publishing.bus import CLIENT_CONFIG, Bus
-from inventory_orders.publishing.publisher import Publisher, PublishReport, Undeliverable
+from inventory_orders.publishing.publisher import (
+    CLIENT_CONFIG,
+    Bus,
+    Publisher,
+    PublishReport,
+    Undeliverable,
+)
 from inventory_orders.store.rows import Row, decode
 from inventory_orders.store.tables import Table
 from operations.audit import read_orders

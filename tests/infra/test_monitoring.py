@@ -14,7 +14,7 @@ from inventory_orders.domain.allotments import DEPOT, PageKey
 from inventory_orders.domain.rejection import REASONS_OF_ORDERS
 from inventory_orders.engine.memory import Rivals
 from inventory_orders.errors import ThrottledError
-from inventory_orders.publishing.bus import Bus, Refusal
+from inventory_orders.publishing.publisher import Bus, Refusal
 from inventory_orders.store.cancellations import CancellationReason, TransactionCancelledError
 from inventory_orders.store.tables import Table
 from local.dashboard.alarms import State, judge

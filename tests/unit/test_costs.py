@@ -12,7 +12,7 @@ import pytest
 from docs_generator import costs
 from infra.settings import Settings
 from inventory_orders.clock import Deadline, SystemClock, timestamp
-from inventory_orders.publishing.bus import Bus
+from inventory_orders.publishing.publisher import Bus
 from inventory_orders.publishing.stock import StockWatch
 from inventory_orders.store.rows import decode
 from inventory_orders.store.stock_parts import STOCK_PARTS, StockPart, stock_part_row

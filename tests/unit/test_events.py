@@ -19,8 +19,7 @@ from inventory_orders.domain.events import (
 )
 from inventory_orders.domain.product import ProductStatus
 from inventory_orders.errors import UnpublishableError
-from inventory_orders.publishing.bus import Bus
-from inventory_orders.publishing.publisher import PROBE, Publisher
+from inventory_orders.publishing.publisher import PROBE, Bus, Publisher
 from local import ROOT
 from testing.clocks import FakeClock
 from testing.streams import FakeBridge, order_row, product_row

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import boto3
 import pytest
 
-from inventory_orders.publishing.bus import CLIENT_CONFIG, Bus, BusEntry
+from inventory_orders.publishing.publisher import CLIENT_CONFIG, Bus, BusEntry
 from tests.support.faults import BrownOut, FaultyBus
 
 

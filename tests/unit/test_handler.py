@@ -85,7 +85,7 @@ def test_handlers_import_no_more_than_they_need(tea_shop):
     )
     found = json.loads(done.stdout)
     publishes, places = found["publish_events"], found["place_orders"]
-    assert "inventory_orders.publishing.bus" in publishes
+    assert "inventory_orders.publishing.publisher" in publishes
     assert [name for name in publishes if "engine" in name.split(".")] == []
     assert "inventory_orders.engine.loop" in places
     assert len(places) <= 51

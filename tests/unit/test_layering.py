@@ -45,7 +45,7 @@ MAY_IMPORT = {
     "inventory_orders.publishing.stock": (
         *(*BASICS, "inventory_orders.store", "inventory_orders.engine.retrying_client"),
         "inventory_orders.lanes.levels",
-        *("inventory_orders.publishing.bus", "inventory_orders.publishing.publisher"),
+        "inventory_orders.publishing.publisher",
     ),
     "inventory_orders.invocation": (
         *BASICS,
@@ -112,7 +112,7 @@ CONFINED = {
     # In the package DynamoDB, SQS, EventBridge and Lambda have one door each.
     "botocore": (
         *("inventory_orders.store.dynamodb", "inventory_orders.invocation.sqs"),
-        "inventory_orders.publishing.bus",
+        "inventory_orders.publishing.publisher",
         *("operations", "local", "cli", "testing", "bench", "tests"),
     ),
     "boto3": (
@@ -221,7 +221,7 @@ def test_a_room_imports_only_what_it_may(room):
         ("inventory_orders.engine.loop", "botocore.exceptions"),
         ("inventory_orders.engine.loop", "inventory_orders.lanes.source"),
         ("functions.place_orders.handler", "inventory_orders.store.dynamodb"),
-        ("inventory_orders.publishing.publisher", "botocore.exceptions"),
+        ("inventory_orders.publishing.streams", "botocore.exceptions"),
         ("functions.place_orders.handler", "inventory_orders.api.orders"),
         ("inventory_orders.invocation.runtime", "inventory_orders.api.serving"),
         ("inventory_orders.clock", "operations.audit"),

@@ -18,12 +18,15 @@ from inventory_orders.domain.events import SOURCE, order_events
 from inventory_orders.domain.order_command import MAX_ROW_SIZE
 from inventory_orders.errors import UnpublishableError
 from inventory_orders.invocation.sqs import BYTES_PER_CALL, QueueAccess, QueueUrls, SqsCalls
-from inventory_orders.publishing.bus import MAX_BYTES, MAX_ENTRIES, Bus, BusEntry
 from inventory_orders.publishing.publisher import (
     EVENT_TOO_LARGE,
+    MAX_BYTES,
+    MAX_ENTRIES,
     MAX_REFUSALS,
     PROBE,
     RETRYABLE_SECONDS,
+    Bus,
+    BusEntry,
     Publisher,
     Undeliverable,
     calls_of,

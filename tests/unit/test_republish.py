@@ -5,7 +5,7 @@ import json
 import pytest
 
 from inventory_orders.clock import SystemClock
-from inventory_orders.publishing.bus import Bus, Refusal
+from inventory_orders.publishing.publisher import Bus, Refusal
 from inventory_orders.store.rows import encode
 from inventory_orders.store.tables import Table
 from operations.errors import UserError

@@ -17,7 +17,7 @@ from inventory_orders.errors import (
 )
 from inventory_orders.lanes.idle import RepairNeededError
 from inventory_orders.publishing import stock
-from inventory_orders.publishing.bus import Bus
+from inventory_orders.publishing.publisher import Bus
 from inventory_orders.publishing.stock import StockWatch
 from inventory_orders.store import stock_parts
 from inventory_orders.store.cancellations import ConditionFailedError

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from inventory_orders.engine.loop import Engine
     from inventory_orders.holds.ending import SentHolds
     from inventory_orders.products.decrement import AtomicDecrement
-    from inventory_orders.publishing.bus import Bus
+    from inventory_orders.publishing.publisher import Bus
     from inventory_orders.publishing.stock import StockWatch
 
 Handler = Callable[[Any, Any], dict[str, Any]]
@@ -163,10 +163,10 @@ class Process:
         return self._bus("EVENT_BUS_NAME")
 
     def _bus(self, variable: str) -> Bus:
-        from inventory_orders.publishing import bus  # noqa: PLC0415 - not all functions publish
+        from inventory_orders.publishing import publisher  # noqa: PLC0415 - not all functions publish
 
         name = self._text(variable)
-        return bus.Bus(client("events", bus.CLIENT_CONFIG), name)
+        return publisher.Bus(client("events", publisher.CLIENT_CONFIG), name)
 
     @cached_property
     def queues(self) -> QueueAccess:

@@ -1,4 +1,4 @@
-"""Publishes events: each until the bus has taken it, and those of one subject one after the other."""
+"""Publishes events on a bus: each until the bus has taken it, and those of one subject one after the other."""
 
 from __future__ import annotations
 
@@ -9,12 +9,127 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
 from inventory_orders.clock import Clock, Deadline, timestamp
 from inventory_orders.domain.events import SCHEMA_VERSION, SOURCE, Event, to_json
 from inventory_orders.errors import UnpublishableError
-from inventory_orders.publishing.bus import MAX_BYTES, MAX_ENTRIES, Bus, BusEntry, Refusal
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.sequences import in_portions
+
+# The publisher decides about repetitions, so the client makes none.
+CLIENT_CONFIG = Config(
+    connect_timeout=1,
+    read_timeout=3,
+    retries={"total_max_attempts": 1, "mode": "standard"},
+    tcp_keepalive=True,
+)
+
+MAX_ENTRIES = 10
+"""docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutEvents.html"""
+
+MAX_BYTES = 1_000_000
+"""All entries of a call are smaller together: docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutEvents.html. That
+page says 1 MB; in decimal, an event with the bus's own fields also fits into a consumer's queue, which takes 1 MiB."""
+
+_NOT_RETRYABLE = {
+    # Codes that AWS calls so: docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutEventsResultEntry.html
+    "AccessDeniedException",
+    "InvalidAccountIdException",
+    "InvalidArgument",
+    "MalformedDetail",
+    "NotAuthorizedForDetailTypeException",
+    "NotAuthorizedForSourceException",
+    "RedactionFailure",
+    # Codes for a call as a whole.
+    *("ValidationException", "ValidationError", "InvalidParameterValue", "413"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BusEntry:
+    """An entry of PutEvents.
+
+    Attributes:
+        source: The publishing service.
+        detail_type: What has happened.
+        detail: JSON.
+    """
+
+    source: str
+    detail_type: str
+    detail: str
+
+    @property
+    def size(self) -> int:
+        """Bytes, as EventBridge counts them.
+
+        docs.aws.amazon.com/eventbridge/latest/userguide/eb-putevents.html
+        """
+        return sum(len(text.encode()) for text in (self.source, self.detail_type, self.detail))
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why the bus did not take an entry, or perhaps did not: the answer may have been lost.
+
+    Attributes:
+        code: EventBridge's, or the name of the client's exception.
+        message: In words.
+        is_shared: Whether the whole call was refused, and had other entries, of which one may be to blame.
+    """
+
+    code: str
+    message: str
+    is_shared: bool = False
+
+    @property
+    def is_retryable(self) -> bool:
+        """Whether the bus may take the same entry later. An unknown code says nothing against it."""
+        return self.code not in _NOT_RETRYABLE
+
+
+class Bus:
+    """One event bus: the only code that talks to EventBridge.
+
+    Args:
+        client: Of EventBridge; `CLIENT_CONFIG` is meant for it.
+        name: The bus.
+    """
+
+    def __init__(self, client: Any, name: str) -> None:
+        self._client = client
+        self._name = name
+
+    def put(self, entries: Sequence[BusEntry]) -> list[Refusal | None]:
+        """Send one call. Returns for each entry None if the bus has taken it, else why not."""
+        request = [
+            {
+                "EventBusName": self._name,
+                "Source": entry.source,
+                "DetailType": entry.detail_type,
+                "Detail": entry.detail,
+            }
+            for entry in entries
+        ]
+        try:
+            answers = self._client.put_events(Entries=request)["Entries"]
+        except (ClientError, BotoCoreError) as error:
+            code = (
+                error.response["Error"]["Code"]
+                if isinstance(error, ClientError)
+                else type(error).__name__
+            )
+            return [Refusal(code, str(error), is_shared=len(entries) > 1)] * len(entries)
+        # A refusal is one of the answers; the call as a whole has succeeded.
+        return [
+            None
+            if "ErrorCode" not in answer
+            else Refusal(answer["ErrorCode"], answer.get("ErrorMessage", ""))
+            for answer in answers
+        ]
+
 
 MAX_REFUSALS = 20
 """Rounds in which the bus refuses an event but takes a probe, until the event is to blame. A bus that refuses by
@@ -95,11 +210,6 @@ class _Pending:
     refusals: int = 0
     is_alone: bool = False
 
-    @property
-    def subject(self) -> str:
-        """What the event is about."""
-        return self.event.subject
-
 
 _Unsent = deque[_Pending | Undeliverable]
 """The events of one subject that are still to be published or parked."""
@@ -167,7 +277,7 @@ class Publisher:
         taken, refused = self._put(heads, deadline, report)
         report.refusals += refused.values()
         works = self._blame(refused, unsent, deadline)
-        done = [*(each.subject for each in parked), *(each.subject for each in taken)]
+        done = [*(each.subject for each in parked), *(each.event.subject for each in taken)]
         for subject in done:
             unsent[subject].popleft()
             if not unsent[subject]:
@@ -214,7 +324,9 @@ class Publisher:
         suspects = {
             pending: refusal
             for pending, refusal in refused.items()
-            if not refusal.is_retryable or _is_old(pending.event, now)
+            # An event without a readable time is old.
+            if not refusal.is_retryable
+            or all(age >= RETRYABLE_SECONDS for age in _delay(pending.event, now))
         }
         if not suspects or not self._takes_a_probe(deadline):
             return False
@@ -262,11 +374,6 @@ def _undeliverable(event: Event, code: str, message: str) -> Undeliverable:
 
 def _json(value: Mapping[str, Any]) -> str:
     return json.dumps(value, default=to_json, separators=(",", ":"))
-
-
-def _is_old(event: Event, now: datetime) -> bool:
-    """Whether even a retryable refusal may count against an event. An event without a readable time is old."""
-    return all(age >= RETRYABLE_SECONDS for age in _delay(event, now))
 
 
 def _delay(event: Event, now: datetime) -> list[float]:

@@ -16,8 +16,7 @@ from inventory_orders.domain.events import Level, stock_event
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import StoreUnavailableError, ThrottledError
 from inventory_orders.lanes.levels import StockLevel, estimate_levels, read_level
-from inventory_orders.publishing.bus import Bus
-from inventory_orders.publishing.publisher import Publisher
+from inventory_orders.publishing.publisher import Bus, Publisher
 from inventory_orders.store.lists import ListPosition, list_products
 from inventory_orders.store.stock_parts import StockPart, read_stock_parts, write_stock_part
 
