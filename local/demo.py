@@ -30,7 +30,7 @@ from inventory_orders.engine.outcomes import ChangeOutcome
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import PoisonMessageError, Verdict
 from inventory_orders.lanes.source import engine_with_lanes
-from inventory_orders.messages.orders import parse_order
+from inventory_orders.messages.commands import parse_order
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.store.dynamodb import Store
 from inventory_orders.store.record_rows import read_order

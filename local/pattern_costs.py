@@ -16,7 +16,7 @@ from inventory_orders.domain.order import Order
 from inventory_orders.engine.loop import Engine
 from inventory_orders.errors import Verdict
 from inventory_orders.lanes.source import engine_with_lanes
-from inventory_orders.products.decrement import AtomicDecrement
+from inventory_orders.products.catalogue import AtomicDecrement
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
 from inventory_orders.store.tables import Table
 

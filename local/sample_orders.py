@@ -12,7 +12,7 @@ from pathlib import Path
 
 from inventory_orders.domain.order import Order, sum_lines
 from inventory_orders.domain.product import NewProduct
-from inventory_orders.messages.orders import parse_order
+from inventory_orders.messages.commands import parse_order
 from local import ROOT
 from operations.orders_file import OrderMessage, message_of, order_message, read_orders
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from inventory_orders.errors import PoisonMessageError
-from inventory_orders.messages.orders import MAX_QUANTITY, parse_order
+from inventory_orders.messages.commands import MAX_QUANTITY, parse_order
 from operations.errors import UserError
 from operations.text_files import (
     DELIMITERS,

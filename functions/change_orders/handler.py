@@ -6,12 +6,23 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from inventory_orders.clock import SystemClock
+from inventory_orders.domain.rejection import RejectionReason
 from inventory_orders.engine.outcomes import returned
 from inventory_orders.invocation import direct, runtime
-from inventory_orders.invocation.order_commands import RULES, answer, carry_out, emit_commands
 from inventory_orders.invocation.sqs import SqsCalls
-from inventory_orders.invocation.sqs_batch import SqsBatch, is_queue_event, read_messages
-from inventory_orders.invocation.telemetry import emit_messages, log_queue_errors, logger, metrics
+from inventory_orders.invocation.sqs_batch import (
+    QueueRules,
+    SqsBatch,
+    is_queue_event,
+    read_messages,
+)
+from inventory_orders.invocation.telemetry import (
+    emit_commands,
+    emit_messages,
+    log_queue_errors,
+    logger,
+    metrics,
+)
 from inventory_orders.messages.commands import (
     order_command,
     parse_command,
@@ -25,6 +36,19 @@ if TYPE_CHECKING:
     from inventory_orders.domain.order_command import OrderCommand
 
 runtime.prepare("store", "queues", "engine")
+
+RULES = QueueRules(
+    # The order, its confirmation or its fulfilment may be on its way.
+    may_be_early=frozenset(
+        {
+            RejectionReason.UNKNOWN_ORDER,
+            RejectionReason.NOT_CONFIRMED,
+            RejectionReason.NOT_FULFILLED,
+        }
+    ),
+    # Acknowledged, the command would be lost; returned, it would come back again and again.
+    poison=frozenset({RejectionReason.UNKNOWN_ORDER_STATUS}),
+)
 
 # While more commands than that wait, or were returned, or SQS does not say, holds do not expire: a payment may be among
 # them. The depth may be a minute old, or older: docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/
@@ -82,5 +106,5 @@ def _commands_waiting(context: LambdaContext, *hidden: str) -> float:
 
 def _command(event: object, context: LambdaContext) -> direct.Answer:
     command = order_command(parse_command(event, "change_orders"))
-    outcome, client = carry_out(command, context), runtime.process().engine.client
-    return answer(command, outcome, client, runtime.deadline(context))
+    outcome, client = direct.carry_out(command, context), runtime.process().engine.client
+    return direct.of_command(command, outcome, client, runtime.deadline(context))

@@ -14,7 +14,7 @@ from inventory_orders.invocation.sqs_batch import (
     read_messages,
 )
 from inventory_orders.invocation.telemetry import emit_messages, emit_orders, logger, metrics
-from inventory_orders.messages.orders import parse_order, parse_order_event
+from inventory_orders.messages.commands import parse_order, parse_order_event
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext

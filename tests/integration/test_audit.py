@@ -13,8 +13,7 @@ from inventory_orders.domain.order_command import OrderCommand
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.domain.record import OrderAction
 from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.products.catalogue import ProductCatalogue
-from inventory_orders.products.decrement import AtomicDecrement
+from inventory_orders.products.catalogue import AtomicDecrement, ProductCatalogue
 from operations.audit import read_books
 from testing.lanes import add_to_page_by_hand, lend, reclaim
 from tests.support.by_hand import add_by_hand

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from cli.main import app
 from docs_generator import sample_events as samples
-from inventory_orders.messages.orders import parse_order
+from inventory_orders.messages.commands import parse_order
 from local import ROOT, tokens
 from local.invoke import invoke_deployed, is_good
 from operations import forget

@@ -13,9 +13,9 @@ from inventory_orders.errors import PoisonMessageError
 from inventory_orders.messages.commands import (
     parse_adjustment,
     parse_catalogue_event,
+    parse_order,
     parse_order_command,
 )
-from inventory_orders.messages.orders import parse_order
 from operations import queues
 from tests.support.ends import is_adjustment, is_answered_with_no, is_carried_out, is_order
 

@@ -8,7 +8,7 @@ from itertools import islice
 import pytest
 
 from bench import workloads
-from inventory_orders.messages.orders import parse_order
+from inventory_orders.messages.commands import parse_order
 from local import ROOT
 from operations.errors import UserError
 

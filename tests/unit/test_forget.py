@@ -16,7 +16,7 @@ from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand
 from inventory_orders.domain.record import OrderAction
 from inventory_orders.errors import Verdict
-from inventory_orders.messages.orders import parse_order
+from inventory_orders.messages.commands import parse_order
 from inventory_orders.store.rows import decode
 from operations import forget as forgets
 from operations.errors import UserError

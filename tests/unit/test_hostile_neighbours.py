@@ -22,7 +22,7 @@ from inventory_orders.errors import (
     StoreUnavailableError,
     Verdict,
 )
-from inventory_orders.products.decrement import AtomicDecrement
+from inventory_orders.products.catalogue import AtomicDecrement
 from inventory_orders.products.lease import Lease
 from inventory_orders.store.tables import Table
 from testing.bench import LOST, THROTTLED, statuses

@@ -10,9 +10,8 @@ import pytest
 from inventory_orders.api.requests import MAX_BODY_BYTES
 from inventory_orders.errors import PoisonMessageError
 from inventory_orders.invocation.sqs import printable
-from inventory_orders.messages.commands import parse_catalogue_event, parse_command
+from inventory_orders.messages.commands import parse_catalogue_event, parse_command, parse_order
 from inventory_orders.messages.documents import json_schema
-from inventory_orders.messages.orders import parse_order
 
 QUANTITY = "items[0].quantity"
 GOOD = {"orderId": "o-1", "userId": "u-1", "items": [{"productId": "p-1", "quantity": 2}]}

@@ -28,8 +28,7 @@ from inventory_orders.errors import (
     Verdict,
 )
 from inventory_orders.lanes.source import engine_with_lanes
-from inventory_orders.products.catalogue import ProductCatalogue
-from inventory_orders.products.decrement import AtomicDecrement
+from inventory_orders.products.catalogue import AtomicDecrement, ProductCatalogue
 from inventory_orders.products.lease import Lease
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.cancellations import CancellationReason, TransactionCancelledError

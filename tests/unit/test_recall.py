@@ -27,7 +27,7 @@ from inventory_orders.errors import (
 from inventory_orders.lanes import recall as recall_module
 from inventory_orders.lanes.depot import Depot
 from inventory_orders.lanes.recall import Reclaim, recall, reclaim
-from inventory_orders.products.decrement import AtomicDecrement
+from inventory_orders.products.catalogue import AtomicDecrement
 from inventory_orders.products.lease import Lease
 from inventory_orders.store.cancellations import TransactionCancelledError
 from inventory_orders.store.tables import Table

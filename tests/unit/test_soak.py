@@ -9,7 +9,7 @@ import pytest
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.order import Order
 from inventory_orders.errors import PoisonMessageError
-from inventory_orders.messages.orders import parse_order
+from inventory_orders.messages.commands import parse_order
 from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import Table
 from operations import queues

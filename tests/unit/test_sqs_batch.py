@@ -12,7 +12,7 @@ from inventory_orders.errors import UnsupportedEventError
 from inventory_orders.invocation.runtime import refuse_unsupported_events
 from inventory_orders.invocation.sqs import QueueAccess, QueueUrls
 from inventory_orders.invocation.sqs_batch import QueueRules, SqsBatch, Verdict, read_messages
-from inventory_orders.messages.orders import parse_order
+from inventory_orders.messages.commands import parse_order
 from inventory_orders.retry import EARLY_DELIVERIES
 from testing import bench as engine_bench
 from testing.bench import THROTTLED, Fault, product

@@ -36,12 +36,11 @@ from inventory_orders.errors import (
     Verdict,
     id_reused_error,
 )
-from inventory_orders.invocation import direct, order_commands, runtime
+from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.sqs import SqsCalls
 from inventory_orders.invocation.telemetry import emit_orders, log_queue_errors, logger
-from inventory_orders.messages.commands import order_command
+from inventory_orders.messages.commands import order_command, order_in
 from inventory_orders.messages.documents import checked_id
-from inventory_orders.messages.orders import order_in
 from inventory_orders.store import lists
 from inventory_orders.store.dynamodb import WORST_CASE_SECONDS_OF_ONE_CALL
 from inventory_orders.store.lists import ListPosition
@@ -265,12 +264,12 @@ def change_order(action: str, request: Request, caller: Caller) -> HttpAnswer:
     """
     caller.check_may_operate()
     command = order_command(command_of(request, caller, "change_orders", action))
-    outcome = order_commands.carry_out(command, request.context)
+    outcome = direct.carry_out(command, request.context)
     if outcome.cause == RejectionReason.UNKNOWN_ORDER:
         raise _unknown_order(command.order_id)
     if outcome.verdict not in (Verdict.APPLIED, Verdict.REPLAYED):
         raise UnsuccessfulError(outcome)
-    return HttpAnswer(200, order_commands.answer(command, outcome, *reading()))
+    return HttpAnswer(200, direct.of_command(command, outcome, *reading()))
 
 
 def _shown(record: OrderRecord, caller: Caller) -> dict[str, Any]:

@@ -1,18 +1,20 @@
-"""Answers to direct invocations."""
+"""Commands that come directly: carried out at once, and answered."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from inventory_orders.clock import Deadline
+from inventory_orders.clock import Deadline, SystemClock
+from inventory_orders.domain.order_command import MAX_HOLD, OrderCommand, Transition
 from inventory_orders.domain.product import Product
-from inventory_orders.domain.record import OrderKey, OrderRecord
-from inventory_orders.domain.rejection import Rejection
+from inventory_orders.domain.record import OrderAction, OrderKey, OrderRecord
+from inventory_orders.domain.rejection import Rejection, RejectionReason
 from inventory_orders.engine.outcomes import ChangeOutcome, outcome_of
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import Verdict, VerdictError
-from inventory_orders.invocation.telemetry import logger
+from inventory_orders.invocation import runtime
+from inventory_orders.invocation.telemetry import emit_commands, logger
 from inventory_orders.store.record_rows import record_row, shortage_rows
 
 Answer = dict[str, Any]
@@ -97,3 +99,63 @@ def of_product(product: Product) -> Answer:
         "price": product.price,
     }
     return {name: value for name, value in shown.items() if value is not None}
+
+
+def carry_out(command: OrderCommand, context: Any) -> ChangeOutcome:
+    """Carry out one command at once. Only the queue cancels an order that is not there yet.
+
+    Args:
+        command: The command.
+        context: Of the invocation.
+
+    Raises:
+        VerdictError: Why it was not carried out.
+    """
+    engine, deadline = runtime.process().engine, runtime.deadline(context)
+    client, key = engine.client, OrderKey(command.order_id)
+    cancels_all = command.action is OrderAction.CANCEL and command.part is None
+    if cancels_all and client.call(lambda: client.store.get_record(key), deadline) is None:
+        return ChangeOutcome(
+            Verdict.REJECTED,
+            cause=RejectionReason.UNKNOWN_ORDER.value,
+            detail=f"there is no order {command.order_id}; sent to OrderCommandQueue, the command cancels it before it "
+            "arrives",
+        )
+    report = engine.apply([command], deadline)
+    emit_commands([command], report, SystemClock().now())
+    return report.outcome_of_one()
+
+
+def of_command(
+    command: OrderCommand, outcome: ChangeOutcome, client: RetryingClient, deadline: Deadline
+) -> Answer:
+    """The answer to a command: `result`, the order's present status, and what went back into stock; or what to do.
+
+    Args:
+        command: The command.
+        outcome: Its outcome.
+        client: Reads the order that a repeated command is about.
+        deadline: When to give up reading it.
+
+    Raises:
+        StoreError: It could not be read.
+    """
+    result = of_outcome(outcome)
+    if outcome.verdict is Verdict.POISON:
+        return result
+    result["orderId"] = command.order_id
+    order = None
+    if isinstance(outcome.applied, Transition):
+        order = outcome.applied.record(None, outcome.after, outcome.at).after
+        gives_back = outcome.applied.gives_back
+        result["stockReturned"] = {
+            product_id: gives_back[product_id] for product_id in outcome.after
+        }
+    elif outcome.verdict in (Verdict.APPLIED, Verdict.REPLAYED):
+        order = read_order(command.order_id, client, deadline)
+    if command.until and order is not None and command.until > (order.expires_at or command.until):
+        result["message"] = (
+            f"until: the hold ends at {order.expires_at}, not at {command.until}, because a hold ends at most "
+            f"{MAX_HOLD.days} days after the order"
+        )
+    return result | of_order(order)

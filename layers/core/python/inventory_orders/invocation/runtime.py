@@ -22,7 +22,7 @@ from inventory_orders.store.tables import Table
 if TYPE_CHECKING:
     from inventory_orders.engine.loop import Engine
     from inventory_orders.holds.ending import SentHolds
-    from inventory_orders.products.decrement import AtomicDecrement
+    from inventory_orders.products.catalogue import AtomicDecrement
     from inventory_orders.publishing.publisher import Bus
     from inventory_orders.publishing.stock import StockWatch
 
@@ -136,7 +136,7 @@ class Process:
     @cached_property
     def atomic_decrement(self) -> AtomicDecrement:
         """Decrements without a read, with what this process remembers of the products."""
-        from inventory_orders.products.decrement import AtomicDecrement  # noqa: PLC0415
+        from inventory_orders.products.catalogue import AtomicDecrement  # noqa: PLC0415
 
         return AtomicDecrement(self.engine)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools import Logger, Metrics
@@ -17,6 +18,8 @@ from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import (
 )
 
 from inventory_orders.domain.order import CancelledBeforehand, Order
+from inventory_orders.domain.order_command import OrderCommand, Transition
+from inventory_orders.domain.record import OrderAction
 from inventory_orders.errors import StoreError, Verdict
 
 if TYPE_CHECKING:
@@ -116,6 +119,29 @@ def emit_orders(report: CommitReport) -> None:
             metric.add_dimension("reason", reason.value)
     add("OrdersPerTransaction", *report.stats.changes_per_transaction)
     emit_stats(report.stats, report.failure)
+
+
+def emit_commands(commands: Sequence[OrderCommand], report: CommitReport, now: datetime) -> None:
+    """Count what commands did to orders, and say how late holds expired."""
+    applied = (outcome.applied for outcome in report.outcomes)
+    _emit_transitions([change for change in applied if isinstance(change, Transition)], now)
+    late_payments = sum(
+        command.action is OrderAction.CONFIRM and outcome.is_written_rejection
+        for command, outcome in zip(commands, report.outcomes, strict=True)
+    )
+    add("ConfirmationsRejected", late_payments)
+    emit_stats(report.stats, report.failure)
+
+
+def _emit_transitions(done: Sequence[Transition], now: datetime) -> None:
+    reached = Counter(change.status for change in done if change.status != change.order.status)
+    for status, count in reached.items():
+        add(f"Orders{status.capitalize()}", count)
+    add("OrdersReturned", sum(c.command.action is OrderAction.RETURN for c in done))
+    for change in done:
+        if change.command.action is OrderAction.EXPIRE and change.order.expires_at is not None:
+            late = now - datetime.fromisoformat(change.order.expires_at)
+            add("ExpiryDelay", late.total_seconds())
 
 
 def emit_messages(batch: SqsBatch[Any]) -> None:
