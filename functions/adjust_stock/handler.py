@@ -25,7 +25,7 @@ from inventory_orders.messages.commands import adjustment, parse_adjustment
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
-runtime.prepare("store", "queues", "engine")
+runtime.prepare("store", "queue", "engine")
 
 _ROUTES = {"POST /products/{productId}/adjustments": "adjust"}
 """The action that each request of the HTTP API asks for."""
@@ -50,7 +50,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     if not is_queue_event(event):
         return answer_command(event, context, "adjust_stock", _ROUTES, _command, "adjust")
     batch: SqsBatch[Adjustment] = SqsBatch(
-        read_messages(event), runtime.process().queues, runtime.end_of(context)
+        read_messages(event), runtime.process().queue, runtime.end_of(context)
     )
     adjustments = batch.parse(lambda message: parse_adjustment(message.body))
     report = runtime.process().engine.apply(adjustments, runtime.deadline(context), batch.age)

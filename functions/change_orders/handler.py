@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from inventory_orders.domain.order_command import OrderCommand
 
-runtime.prepare("store", "queues", "engine")
+runtime.prepare("store", "queue", "engine")
 
 RULES = QueueRules(
     # The order, its confirmation or its fulfilment may be on its way.
@@ -76,8 +76,8 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
         return direct.answer(lambda: _command(event, context))
     messages = read_messages(event)
     expires = runtime.process().expiry_queue.feeds(messages)
-    queues = runtime.process().expiry_queue if expires else runtime.process().queues
-    batch: SqsBatch[OrderCommand] = SqsBatch(messages, queues, runtime.end_of(context))
+    queue = runtime.process().expiry_queue if expires else runtime.process().queue
+    batch: SqsBatch[OrderCommand] = SqsBatch(messages, queue, runtime.end_of(context))
     if expires:
         ended_by = SystemClock().now() - timedelta(seconds=runtime.process().hold_grace_seconds)
         commands = batch.parse(lambda message: parse_expiry(message.body, ended_by))
@@ -98,7 +98,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
 
 def _commands_waiting(context: LambdaContext, *hidden: str) -> float:
     """About how many commands are not done with; infinite if SQS does not say."""
-    calls = SqsCalls(runtime.process().queues, runtime.end_of(context))
+    calls = SqsCalls(runtime.process().queue, runtime.end_of(context))
     waiting = calls.count_waiting(*hidden)
     log_queue_errors(calls.errors)
     return waiting

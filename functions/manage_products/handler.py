@@ -48,7 +48,7 @@ from inventory_orders.products.catalogue import ProductCatalogue
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
-runtime.prepare("store", "queues")
+runtime.prepare("store", "queue")
 
 _ROUTES = {
     "POST /products": "create",
@@ -91,7 +91,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
         return result
     deadline = runtime.deadline(context)
     batch: SqsBatch[CatalogueEvent] = SqsBatch(
-        read_messages(event), runtime.process().queues, runtime.end_of(context)
+        read_messages(event), runtime.process().queue, runtime.end_of(context)
     )
     now = SystemClock().now()
     events = batch.parse(lambda message: parse_catalogue_event(message.body, now))

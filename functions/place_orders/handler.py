@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from inventory_orders.domain.order import Order
 
-runtime.prepare("store", "queues", "engine_with_lanes")
+runtime.prepare("store", "queue", "engine_with_lanes")
 
 
 @logger.inject_lambda_context
@@ -37,7 +37,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     if not is_queue_event(event):
         return direct.answer(lambda: _place(event, context))
     batch: SqsBatch[Order] = SqsBatch(
-        read_messages(event), runtime.process().queues, runtime.end_of(context)
+        read_messages(event), runtime.process().queue, runtime.end_of(context)
     )
     hold = runtime.process().hold_seconds
     orders = batch.parse(lambda message: parse_order(message.body, message.group, hold))

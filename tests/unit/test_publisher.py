@@ -17,7 +17,7 @@ from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.events import SOURCE, order_events
 from inventory_orders.domain.order_command import MAX_ROW_SIZE
 from inventory_orders.errors import UnpublishableError
-from inventory_orders.invocation.sqs import BYTES_PER_CALL, QueueAccess, QueueUrls, SqsCalls
+from inventory_orders.invocation.sqs import BYTES_PER_CALL, Queue, SqsCalls
 from inventory_orders.publishing.publisher import (
     EVENT_TOO_LARGE,
     MAX_BYTES,
@@ -577,7 +577,7 @@ class SmallQueue:
 
 
 def calls_to(client):
-    return SqsCalls(QueueAccess(client, QueueUrls("url")), Deadline.after(30, SystemClock()))
+    return SqsCalls(Queue(client, "url"), Deadline.after(30, SystemClock()))
 
 
 def test_what_is_too_large_even_for_the_queue_leaves_its_id_there():

@@ -10,16 +10,13 @@ from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.rejection import RejectionReason
 from inventory_orders.errors import UnsupportedEventError
 from inventory_orders.invocation.runtime import refuse_unsupported_events
-from inventory_orders.invocation.sqs import QueueAccess, QueueUrls
+from inventory_orders.invocation.sqs import Queue
 from inventory_orders.invocation.sqs_batch import QueueRules, SqsBatch, Verdict, read_messages
 from inventory_orders.messages.commands import parse_order
 from inventory_orders.retry import EARLY_DELIVERIES
 from testing import bench as engine_bench
 from testing.bench import THROTTLED, Fault, product
 from testing.events import order_body, sqs_event
-
-QUEUE = QueueUrls("queue", "dead-letters")
-FIFO = QueueUrls("queue.fifo", "dead-letters.fifo")
 
 
 def parse(message):
@@ -59,12 +56,14 @@ class Bench(engine_bench.Bench):
     def __init__(self, *products, sqs=None):
         super().__init__(*products, attempts=2)
         self.sqs = sqs or FakeSqs()
-        self.queues = QueueAccess(self.sqs, QUEUE, FIFO)
+        self.queue = Queue(
+            self.sqs, "queue", "dead-letters", Queue(self.sqs, "queue.fifo", "dead-letters.fifo")
+        )
         self.seconds_left = 30.0
 
     def process(self, event, may_be_early=frozenset()):
         end = Deadline.after(self.seconds_left, SystemClock())
-        batch = SqsBatch(read_messages(event), self.queues, end)
+        batch = SqsBatch(read_messages(event), self.queue, end)
         orders = batch.parse(parse)
         report = self.apply(*orders, seconds=10)
         batch.settle(report.outcomes, QueueRules(may_be_early))
@@ -257,7 +256,7 @@ def test_an_early_message_comes_back_as_a_copy_whose_deliveries_count_anew():
         entry["MessageBody"] for _, entry in bench.sqs.sent
     ]
     url, copy = bench.sqs.sent[0]
-    assert url == QUEUE.url
+    assert url == "queue"
     assert 450 <= copy["DelaySeconds"] <= 900
     assert copy["MessageAttributes"]["originalMessageId"]["StringValue"] == "m-0"
 
@@ -433,7 +432,7 @@ def test_an_outcome_is_not_dead_lettered_behind_a_returned_message_of_its_group(
 def test_a_message_gets_its_disposition_once():
     bench = Bench(product("p", 5))
     end = Deadline.after(30.0, SystemClock())
-    batch = SqsBatch(read_messages(sqs_event(order_body("a", {"p": 1}))), bench.queues, end)
+    batch = SqsBatch(read_messages(sqs_event(order_body("a", {"p": 1}))), bench.queue, end)
     report = bench.apply(*batch.parse(parse), seconds=10)
     batch.settle(report.outcomes, QueueRules())
     with pytest.raises(ValueError, match="longer"):

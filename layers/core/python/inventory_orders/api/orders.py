@@ -97,7 +97,10 @@ def _place_now(
     is_new = stored is None and outcome.verdict is Verdict.RETURNED
     if is_new:
         _send(body, request)
-    stored = stored or _wait_for(order, engine.client, deadline)
+    pause = _FIRST_LOOK
+    while stored is None and engine.client.pause(pause, deadline):
+        stored = _stored(order, engine.client, deadline)
+        pause = min(2 * pause, _LAST_LOOK)
     if stored is None:
         return _accepted(order, {"Retry-After": "1"})
     if not caller.acts_for(stored.user_id):
@@ -111,21 +114,6 @@ def _send(body: str, request: Request) -> None:
     if not calls.send_one(body):
         log_queue_errors(calls.errors)
         raise retry_later("QUEUE_UNAVAILABLE", "the order was not taken; send the same again")
-
-
-def _wait_for(order: Order, client: RetryingClient, deadline: Deadline) -> OrderRecord | None:
-    """Wait for the order's row; None if it is not there in time.
-
-    Raises:
-        PoisonMessageError: Another request has used the order's id.
-    """
-    pause = _FIRST_LOOK
-    while client.pause(pause, deadline):
-        stored = _stored(order, client, deadline)
-        if stored is not None:
-            return stored
-        pause = min(2 * pause, _LAST_LOOK)
-    return None
 
 
 def _stored(order: Order, client: RetryingClient, deadline: Deadline) -> OrderRecord | None:

@@ -53,44 +53,30 @@ _JSON = re.compile(r'application/json\s*(;\s*charset="?utf-8"?\s*)?', re.IGNOREC
 _WAIT = re.compile(r'wait\s*=\s*"?([0-9]{1,9})"?\s*(;.*)?', re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
 class Request:
-    """A request as API Gateway hands it over.
+    """A request as API Gateway hands it over: payload format 2.0.
+
+    Args:
+        event: Of an HTTP API.
+        context: Of the invocation.
 
     Attributes:
         route: The route that API Gateway has found, such as `GET /orders/{orderId}`.
         path: The ids in its path, by name, as API Gateway has decoded them.
         headers: By name in lower case.
         query: By name; several of one name are joined by commas.
-        body: As it was sent, or in Base64.
-        is_base64: Whether it is.
         authorizer: What API Gateway knows of the caller.
-        context: Of the invocation.
+        context: As given.
     """
 
-    route: str
-    path: Mapping[str, str]
-    headers: Mapping[str, str]
-    query: Mapping[str, str]
-    body: str
-    is_base64: bool
-    authorizer: Mapping[str, Any]
-    context: Any
-
-    @classmethod
-    def of_event(cls, event: Mapping[str, Any], context: Any) -> Request:
-        """Read an event of an HTTP API, payload format 2.0."""
-        headers = event.get("headers") or {}
-        return cls(
-            route=event["routeKey"],
-            path=event.get("pathParameters") or {},
-            headers={name.lower(): value for name, value in headers.items()},
-            query=event.get("queryStringParameters") or {},
-            body=event.get("body") or "",
-            is_base64=bool(event.get("isBase64Encoded")),
-            authorizer=event.get("requestContext", {}).get("authorizer") or {},
-            context=context,
-        )
+    def __init__(self, event: Mapping[str, Any], context: Any) -> None:
+        self._event = event
+        self.route: str = event["routeKey"]
+        self.path: Mapping[str, str] = event.get("pathParameters") or {}
+        self.headers = {n.lower(): value for n, value in (event.get("headers") or {}).items()}
+        self.query: Mapping[str, str] = event.get("queryStringParameters") or {}
+        self.authorizer = event.get("requestContext", {}).get("authorizer") or {}
+        self.context = context
 
     def check_route(self, known: Collection[str]) -> None:
         """Check that the function answers the route, and that the ids in its path are those that the caller sent.
@@ -111,7 +97,9 @@ class Request:
             ProblemError: It is too long.
             PoisonMessageError: It is not UTF-8.
         """
-        sent = base64.b64decode(self.body) if self.is_base64 else self.body.encode(errors="replace")
+        body: str = self._event.get("body") or ""
+        in_base64 = self._event.get("isBase64Encoded")
+        sent = base64.b64decode(body) if in_base64 else body.encode(errors="replace")
         if len(sent) > MAX_BODY_BYTES:
             raise ProblemError(
                 413,

@@ -163,7 +163,7 @@ def serve(
     Raises:
         ConfigurationError: A setting is missing.
     """
-    request = Request.of_event(event, context)
+    request = Request(event, context)
     settings = ApiSettings.from_environment()
     try:
         caller = Caller.of(request.authorizer, settings)

@@ -14,7 +14,7 @@ import boto3
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.errors import ConfigurationError, UnsupportedEventError
 from inventory_orders.invocation import sqs
-from inventory_orders.invocation.sqs import QueueAccess, QueueUrls
+from inventory_orders.invocation.sqs import Queue
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, WORST_CASE_SECONDS_OF_ONE_CALL, Store
 from inventory_orders.store.tables import Table
@@ -76,11 +76,10 @@ class Process:
             )
         return int(value)
 
-    def _queue(self, prefix: str) -> QueueUrls:
-        """A queue, and its dead-letter queue."""
-        return QueueUrls(
-            self._text(f"{prefix}QUEUE_URL"), self._text(f"{prefix}DEAD_LETTER_QUEUE_URL")
-        )
+    def _queue(self, prefix: str, fifo: Queue | None = None) -> Queue:
+        """A queue that feeds the function."""
+        url = self._text(f"{prefix}QUEUE_URL")
+        return _queue(url, self._text(f"{prefix}DEAD_LETTER_QUEUE_URL"), fifo)
 
     @cached_property
     def hold_seconds(self) -> int | None:
@@ -169,28 +168,29 @@ class Process:
         return publisher.Bus(client("events", publisher.CLIENT_CONFIG), name)
 
     @cached_property
-    def queues(self) -> QueueAccess:
-        """The queues that feed the function."""
-        fifo = self._queue("FIFO_") if self._environment.get("FIFO_QUEUE_URL") else None
-        return self._queues(self._queue(""), fifo)
+    def queue(self) -> Queue:
+        """The queue that feeds the function, with the FIFO queue beside it, where there is one."""
+        has_fifo = self._environment.get("FIFO_QUEUE_URL")
+        return self._queue("", self._queue("FIFO_") if has_fifo else None)
 
     @cached_property
-    def expiry_queue(self) -> QueueAccess:
+    def expiry_queue(self) -> Queue:
         """The queue of holds that end."""
-        return self._queues(self._queue("EXPIRY_"))
+        return self._queue("EXPIRY_")
 
     @cached_property
-    def order_queue(self) -> QueueAccess:
+    def order_queue(self) -> Queue:
         """The queue that the function sends orders to."""
-        return self._queues(QueueUrls(self._text("ORDER_QUEUE_URL")))
+        return _queue(self._text("ORDER_QUEUE_URL"))
 
     @cached_property
-    def undeliverable_events(self) -> QueueAccess:
+    def undeliverable_events(self) -> Queue:
         """The queue of what cannot be published."""
-        return self._queues(QueueUrls(self._text("UNDELIVERABLE_EVENTS_QUEUE_URL")))
+        return _queue(self._text("UNDELIVERABLE_EVENTS_QUEUE_URL"))
 
-    def _queues(self, standard: QueueUrls, fifo: QueueUrls | None = None) -> QueueAccess:
-        return QueueAccess(client("sqs", sqs.CLIENT_CONFIG), standard, fifo)
+
+def _queue(url: str, dead_letter_url: str = "", fifo: Queue | None = None) -> Queue:
+    return Queue(client("sqs", sqs.CLIENT_CONFIG), url, dead_letter_url, fifo)
 
 
 @cache

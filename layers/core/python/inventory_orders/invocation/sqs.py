@@ -47,14 +47,6 @@ _LONGEST_DELAY_SECONDS = 900
 
 
 @dataclass(frozen=True, slots=True)
-class QueueUrls:
-    """A queue's URL, and that of its dead-letter queue; empty if nothing is dead-lettered here."""
-
-    url: str
-    dead_letter_url: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Message:
     """An SQS message as Lambda hands it over.
 
@@ -92,27 +84,29 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueAccess:
-    """How to reach a queue, and its FIFO queue where there is one.
+class Queue:
+    """A queue, and how to reach it.
 
     Attributes:
         client: An SQS client; `CLIENT_CONFIG` is meant for it.
-        standard: The standard queue.
-        fifo: The FIFO queue, where there is one.
+        url: Its URL.
+        dead_letter_url: That of its dead-letter queue; empty if nothing is dead-lettered here.
+        fifo: The FIFO queue beside it, where there is one.
     """
 
     client: SQSClient
-    standard: QueueUrls
-    fifo: QueueUrls | None = None
+    url: str
+    dead_letter_url: str = ""
+    fifo: Queue | None = None
 
-    def of(self, batch: Iterable[Message]) -> QueueUrls:
+    def of(self, batch: Iterable[Message]) -> Queue:
         """The queue that a batch came from: all of its messages came from one."""
         is_fifo = any(message.group is not None for message in batch)
-        return self.fifo if self.fifo is not None and is_fifo else self.standard
+        return self.fifo if self.fifo is not None and is_fifo else self
 
     def feeds(self, batch: Iterable[Message]) -> bool:
-        """Whether a batch came from the standard queue."""
-        name = self.standard.url.rsplit("/", 1)[-1]
+        """Whether a batch came from this queue."""
+        name = self.url.rsplit("/", 1)[-1]
         return any(message.queue == name for message in batch)
 
 
@@ -121,40 +115,39 @@ class SqsCalls:
     """Calls to SQS within one invocation: bounded by its time, and with a note of what went wrong.
 
     Attributes:
-        queues: The queues.
+        queue: The queue.
         end: When the invocation is ended. A call that might not end before is not made.
         errors: What SQS did not do, for the log.
     """
 
-    queues: QueueAccess
+    queue: Queue
     end: Deadline
     errors: list[str] = field(default_factory=list)
 
     def count_waiting(self, *hidden: str) -> float:
-        """About how many messages of the standard queue are not done with; infinite if SQS does not say.
+        """About how many messages of the queue are not done with; infinite if SQS does not say.
 
         Args:
             hidden: Which hidden ones count, too: `NotVisible`, which are with the function, or were returned by it; and
                 `Delayed`, which were sent for later.
         """
         names = [f"ApproximateNumberOfMessages{which}" for which in ("", *hidden)]
-        answer = self._call("get_queue_attributes", self.queues.standard.url, AttributeNames=names)
+        answer = self._call("get_queue_attributes", self.queue.url, AttributeNames=names)
         if answer is None:
             return inf
         return sum(int(number) for number in answer.get("Attributes", {}).values())
 
     def send_dead_letters(self, poison: Mapping[Message, ChangeOutcome]) -> set[Message]:
         """Send messages to their dead-letter queue, unchanged. Returns those that were not sent."""
-        url = self.queues.of(poison).dead_letter_url
         entries = {m: _dead_letter_entry(m, outcome) for m, outcome in poison.items()}
-        sent = self._call_for_each("send_message_batch", url, entries)
+        sent = self._call_for_each("send_message_batch", self.queue.dead_letter_url, entries)
         return poison.keys() - sent
 
     def send_copies(self, seconds: Mapping[Message, int]) -> set[Message]:
         """Send copies of messages, each hidden for a time; SQS counts their deliveries from 1.
 
         Args:
-            seconds: For each message of the standard queue at most 900.
+            seconds: For each message of the queue at most 900.
 
         Returns:
             The messages whose copies SQS took.
@@ -171,10 +164,10 @@ class SqsCalls:
             }
             for message, delay in seconds.items()
         }
-        return self._call_for_each("send_message_batch", self.queues.standard.url, entries)
+        return self._call_for_each("send_message_batch", self.queue.url, entries)
 
     def send(self, bodies: Sequence[tuple[str, float]]) -> set[int]:
-        """Send messages to the standard queue, for later.
+        """Send messages to the queue, for later.
 
         Args:
             bodies: At most 10, each with the Unix second until which SQS hides it, at most 15 minutes ahead.
@@ -190,25 +183,24 @@ class SqsCalls:
             }
             for number, (body, at) in enumerate(bodies)
         }
-        return self._call_for_each("send_message_batch", self.queues.standard.url, entries)
+        return self._call_for_each("send_message_batch", self.queue.url, entries)
 
     def delay(self, seconds: Mapping[Message, int]) -> None:
         """Hide messages for some seconds each, from now on.
 
         Best effort: where SQS does not do it, the message comes back after the queue's visibility timeout.
         """
-        url = self.queues.of(seconds).url
         entries = {
             m: {"ReceiptHandle": m.receipt_handle, "VisibilityTimeout": delay}
             for m, delay in seconds.items()
         }
-        self._call_for_each("change_message_visibility_batch", url, entries)
+        self._call_for_each("change_message_visibility_batch", self.queue.url, entries)
 
     def send_one(
         self, body: str, attributes: Mapping[str, MessageAttributeValueTypeDef] | None = None
     ) -> bool:
-        """Send one message to the standard queue. Returns whether SQS has it for sure; if not, it may have it all the same."""
-        url, more = self.queues.standard.url, attributes or {}
+        """Send one message to the queue. Returns whether SQS has it for sure; if not, it may have it all the same."""
+        url, more = self.queue.url, attributes or {}
         return self._call("send_message", url, MessageBody=body, MessageAttributes=more) is not None
 
     def park(self, event: Undeliverable) -> bool:
@@ -243,7 +235,7 @@ class SqsCalls:
                 self.errors.append(f"no time was left for {operation}")
                 return None
             try:
-                call = getattr(self.queues.client, operation)
+                call = getattr(self.queue.client, operation)
                 answer: Mapping[str, Any] = call(QueueUrl=url, **request)
                 return answer
             except (BotoCoreError, ClientError) as error:

@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 from inventory_orders.clock import Deadline
 from inventory_orders.engine.outcomes import ChangeOutcome, outcome_of, returned
 from inventory_orders.errors import PoisonMessageError, UnsupportedEventError, Verdict
-from inventory_orders.invocation.sqs import Message, QueueAccess, SqsCalls
+from inventory_orders.invocation.sqs import Message, Queue, SqsCalls
 from inventory_orders.retry import EARLY_DELIVERIES, LONGEST_DELAY_SECONDS, redelivery_delay
 from inventory_orders.sequences import followers
 
@@ -61,7 +61,7 @@ class SqsBatch(Generic[T]):
 
     Args:
         messages: In the order in which they count.
-        queues: The queues that feed the function.
+        queue: The queue that feeds the function, with the FIFO queue beside it.
         end: When the invocation is ended.
 
     Attributes:
@@ -71,9 +71,9 @@ class SqsBatch(Generic[T]):
         queue_errors: Requests that SQS did not carry out, for the log; their messages have their ends all the same.
     """
 
-    def __init__(self, messages: Sequence[Message], queues: QueueAccess, end: Deadline) -> None:
+    def __init__(self, messages: Sequence[Message], queue: Queue, end: Deadline) -> None:
         self._messages = messages
-        self._calls = SqsCalls(queues, end)
+        self._calls = SqsCalls(queue.of(messages), end)
         self._asking: list[Message] = []
         self._returned: set[Message] = set()
         self._copied: set[Message] = set()

@@ -366,15 +366,11 @@ class ProductCatalogue:
         Raises:
             InventoryOrdersError: As `update_with_retry`.
         """
-
-        def listed(product: Product) -> Product:
-            return (
-                replace(product, status=ProductStatus.ACTIVE)
-                if product.is_discontinued
-                else product
-            )
-
-        return self.update_with_retry(product_id, listed, deadline)
+        return self.update_with_retry(
+            product_id,
+            lambda p: replace(p, status=ProductStatus.ACTIVE) if p.is_discontinued else p,
+            deadline,
+        )
 
     def change(self, product_id: str, changes: Mapping[str, Any], deadline: Deadline) -> Update:
         """Set name, price, threshold for low stock or backorder limit, and leave the others as they are.

@@ -90,23 +90,23 @@ class Refusal:
         return self.code not in _NOT_RETRYABLE
 
 
+@dataclass(frozen=True, slots=True)
 class Bus:
     """One event bus: the only code that talks to EventBridge.
 
-    Args:
+    Attributes:
         client: Of EventBridge; `CLIENT_CONFIG` is meant for it.
         name: The bus.
     """
 
-    def __init__(self, client: Any, name: str) -> None:
-        self._client = client
-        self._name = name
+    client: Any
+    name: str
 
     def put(self, entries: Sequence[BusEntry]) -> list[Refusal | None]:
         """Send one call. Returns for each entry None if the bus has taken it, else why not."""
         request = [
             {
-                "EventBusName": self._name,
+                "EventBusName": self.name,
                 "Source": entry.source,
                 "DetailType": entry.detail_type,
                 "Detail": entry.detail,
@@ -114,7 +114,7 @@ class Bus:
             for entry in entries
         ]
         try:
-            answers = self._client.put_events(Entries=request)["Entries"]
+            answers = self.client.put_events(Entries=request)["Entries"]
         except (ClientError, BotoCoreError) as error:
             code = (
                 error.response["Error"]["Code"]
