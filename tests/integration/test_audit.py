@@ -2,6 +2,7 @@
 
 import threading
 import time
+from functools import partial
 
 import pytest
 
@@ -31,61 +32,62 @@ def soon():
     return Deadline.after(20, SystemClock())
 
 
-def sell(shop, worker, over):
+def repeat(step, over):
+    """Repeat a step, which gets its number, until it is over. Returns how often."""
+    number = 0
+    while not over.is_set():
+        step(number)
+        number += 1
+        time.sleep(PAUSE)
+    return number
+
+
+def sell(shop):
     """Orders, of which every third is cancelled, for a product that is delisted and created again meanwhile."""
     engine = shop.new_engine()
-    number = 0
-    while not over.is_set():
-        ids = [f"audit-{worker}-{number}-{n}" for n in range(5)]
+
+    def step(number):
+        ids = [f"audit-{number}-{n}" for n in range(5)]
         engine.apply([Order(i, "u", {"audit-sold": 1, "audit-again": 1}) for i in ids], soon())
         engine.apply([OrderCommand(ids[0], OrderAction.CANCEL)], soon())
-        number += 1
-        time.sleep(PAUSE)
-    return number
+
+    return step
 
 
-def sell_from_lanes(shop, worker, over):
+def sell_from_lanes(shop, worker):
     engine = shop.new_engine(lanes=2)
-    number = 0
-    while not over.is_set():
-        orders = [
-            Order(f"audit-lent-{worker}-{number}-{n}", "u", {"audit-lent": 2}) for n in range(3)
-        ]
-        engine.apply(orders, soon())
-        number += 1
-        time.sleep(PAUSE)
-    return number
+
+    def step(number):
+        ids = [f"audit-lent-{worker}-{number}-{n}" for n in range(3)]
+        engine.apply([Order(i, "u", {"audit-lent": 2}) for i in ids], soon())
+
+    return step
 
 
-def reclaim_all(shop, over, gone):
+def reclaim_all(shop, gone):
     """Reclaim all units from lanes, now and then: lanes are filled again."""
-    while not over.is_set():
+
+    def step(_):
         if reclaim(shop.store, "audit-lent"):
             gone.set()
-        time.sleep(PAUSE)
-    return gone.is_set()
+
+    return step
 
 
-def decrement(shop, over):
+def decrement(shop):
     atomic = AtomicDecrement(shop.new_engine())
-    number = 0
-    while not over.is_set():
-        atomic.apply(Decrement.of("audit-atomic", f"d-{number}", 1), soon())
-        number += 1
-        time.sleep(PAUSE)
-    return number
+    return lambda number: atomic.apply(Decrement.of("audit-atomic", f"d-{number}", 1), soon())
 
 
-def list_again(shop, over):
+def list_again(shop):
     products = ProductCatalogue(RetryingClient(shop.new_store()))
-    number = 0
-    while not over.is_set():
+
+    def step(_):
         product = products.get("audit-again", soon())
         products.delist("audit-again", product.created_at, soon())
         products.create(NewProduct("audit-again", 1000))
-        number += 1
-        time.sleep(PAUSE)
-    return number
+
+    return step
 
 
 @pytest.mark.aws(
@@ -118,17 +120,12 @@ def test_an_audit_under_traffic_is_true(shop):
             over.set()
         return len(seen)
 
-    work = [
-        lambda: sell(shop, 0, over),
-        lambda: decrement(shop, over),
-        lambda: list_again(shop, over),
-        lambda: sell_from_lanes(shop, 0, over),
-        lambda: sell_from_lanes(shop, 1, over),
-        lambda: reclaim_all(shop, over, gone),
-        audits,
-    ]
-    counts = in_threads(lambda index: work[index](), len(work))
-    assert all(counts), counts
+    steps = [sell(shop), decrement(shop), list_again(shop), reclaim_all(shop, gone)]
+    steps += [sell_from_lanes(shop, worker) for worker in range(2)]
+    work = [audits, *(partial(repeat, step, over) for step in steps)]
+    done = in_threads(lambda index: work[index](), len(work))
+    assert all(done), done
+    assert gone.is_set()
     assert seen[-1] == {"audit-sold": -1, "audit-idle": -1}
     for product_id in seen[-1]:
         add_by_hand(shop.aws, product_id, 1)
