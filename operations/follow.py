@@ -17,6 +17,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from inventory_orders.domain.events import SOURCE
 from operations.aws import Aws
 from operations.errors import UserError
+from operations.queues import arn_of
 
 _POLL_SECONDS = 1
 
@@ -54,9 +55,7 @@ def listening(aws: Aws) -> Iterator[Callable[[float], Iterator[Heard]]]:
             pattern = json.dumps({"source": [SOURCE]})
             rule = events.put_rule(Name=name, EventBusName=bus, EventPattern=pattern)["RuleArn"]
             cleanup.callback(events.delete_rule, Name=name, EventBusName=bus)
-            arn = aws.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])[
-                "Attributes"
-            ]["QueueArn"]
+            arn = arn_of(aws.sqs, url)
             policy = json.dumps(_policy(arn, rule))
             aws.sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": policy})
             events.put_targets(Rule=name, EventBusName=bus, Targets=[{"Id": "queue", "Arn": arn}])

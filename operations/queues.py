@@ -53,6 +53,12 @@ def url_of(aws: Aws, queue: str) -> str:
     return aws.outputs[queue]
 
 
+def arn_of(sqs: SQSClient, url: str) -> str:
+    """Read the ARN of a queue."""
+    answer = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])
+    return answer["Attributes"]["QueueArn"]
+
+
 _BATCH = 10
 _SENDERS = 4
 _TRIES = 5

@@ -141,8 +141,7 @@ def disable(aws, undo, function, output):
     """Cut a queue or a stream off from its function."""
     arn = aws.outputs[output]
     if output.endswith("Url"):
-        asked = {"QueueUrl": arn, "AttributeNames": ["QueueArn"]}
-        arn = aws.sqs.get_queue_attributes(**asked)["Attributes"]["QueueArn"]
+        arn = queues.arn_of(aws.sqs, arn)
     found = aws.functions.list_event_source_mappings(
         FunctionName=aws.outputs[f"{function}FunctionName"], EventSourceArn=arn
     )

@@ -45,9 +45,8 @@ TRIED_IN_TEST_RUNBOOK = {"docs/runbook.md"}
 
 
 @pytest.fixture
-def no_rule(embedded_aws):
+def no_rule(aws):
     """Afterwards the bus has no rule of a reader's, and there are no queues behind it."""
-    aws = embedded_aws[0]
     events, bus = aws.session.client("events"), {"EventBusName": aws.outputs["EventBusName"]}
     yield
     for rule in events.list_rules(**bus)["Rules"]:
@@ -60,9 +59,9 @@ def no_rule(embedded_aws):
 
 
 @pytest.fixture
-def aws(embedded_aws):
-    make_fresh(embedded_aws[0])
-    return embedded_aws[0]
+def aws(aws):
+    make_fresh(aws)
+    return aws
 
 
 def row_of(aws, order_id):

@@ -27,11 +27,6 @@ from tests.support.stack import (
 )
 
 
-@pytest.fixture(scope="module")
-def aws(embedded_aws):
-    return embedded_aws[0]
-
-
 @pytest.fixture
 def new_id():
     return f"ev-{uuid.uuid4().hex[:8]}"

@@ -25,9 +25,9 @@ THEN = datetime(2026, 1, 1, 9, tzinfo=UTC)
 
 
 @pytest.fixture
-def aws(embedded_aws):
-    make_fresh(embedded_aws[0])
-    return embedded_aws[0]
+def aws(aws):
+    make_fresh(aws)
+    return aws
 
 
 @pytest.fixture

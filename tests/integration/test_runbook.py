@@ -6,6 +6,7 @@ import re
 import shlex
 import time
 from contextlib import contextmanager
+from functools import partial
 
 import boto3
 import jmespath
@@ -18,7 +19,7 @@ from inventory_orders.domain.allotments import DEPOT, PageKey
 from inventory_orders.store.tables import Table
 from local.invoke import invoke_deployed
 from operations import queues
-from operations.audit import read_books
+from operations.audit import read_books, read_orders
 from operations.dead_letters import peek_dead_letters
 from operations.emf import parse, read_samples, values_of
 from testing.events import order_body, sqs_event
@@ -31,11 +32,6 @@ from tests.support.stack import cli, configured, create, unscheduled, wait_until
 
 ONE_ATTEMPT = Config(retries={"total_max_attempts": 1})
 FUNCTION = "PlaceOrdersFunctionName"
-
-
-@pytest.fixture(scope="module")
-def aws(embedded_aws):
-    return embedded_aws[0]
 
 
 def run(aws, heading, operation, instead=("", ""), **variables):
@@ -67,18 +63,19 @@ def log(aws, heading, operation="filter-log-events", instead=("", "")):
     return [event["message"] for event in run(aws, heading, operation, instead)["events"]]
 
 
+def logged(aws, heading, instead=("", ""), **about):
+    """Read the log lines that a section looks for, as JSON, of which these fields are so."""
+    lines = [json.loads(line) for line in log(aws, heading, instead=instead)]
+    return [line for line in lines if about.items() <= line.items()]
+
+
 def emitted(aws, function, name, since):
     """Read the values of a metric that a function has emitted since a time (Unix milliseconds)."""
     return values_of(read_samples(aws, f"{function}LogGroupName", since), name)
 
 
 def status_of(aws, order_id):
-    row = aws.dynamodb.get_item(
-        TableName=aws.outputs["OrdersTableName"],
-        Key={"orderId": {"S": order_id}},
-        ConsistentRead=True,
-    )
-    return row["Item"]["status"]["S"] if "Item" in row else None
+    return read_orders(aws, [order_id]).get(order_id, {}).get("status")
 
 
 @contextmanager
@@ -121,9 +118,7 @@ def send_order(aws, order_id, *product_ids):
 
 
 def mapping_of(aws, function, queue):
-    arn = aws.sqs.get_queue_attributes(QueueUrl=aws.outputs[queue], AttributeNames=["QueueArn"])[
-        "Attributes"
-    ]["QueueArn"]
+    arn = queues.arn_of(aws.sqs, aws.outputs[queue])
     found = run(aws, "OldestMessage", "list-event-source-mappings", (FUNCTION, function))
     return next(m for m in found["EventSourceMappings"] if m["EventSourceArn"] == arn)
 
@@ -164,20 +159,15 @@ def test_oldest_message_for_an_unknown_product_is_booked_once_it_is_listed(aws):
     since = int(time.time() * 1000)
 
     def returned():
-        lines = [json.loads(line) for line in log(aws, "OldestMessage", instead=other)]
-        return {line["code"] for line in lines if line.get("productId") == "rb-early"}
+        return {line["code"] for line in logged(aws, "OldestMessage", other, productId="rb-early")}
 
     wait_until(aws, returned)
     assert returned() == {"UNKNOWN_PRODUCT"}
     create(aws, "rb-early", 1)
     wait_until_settled(aws)
     # Its first delay is at least a second.
-    wait_until(
-        aws,
-        lambda: any(
-            age >= 1 for age in emitted(aws, "AdjustStock", "TimeSinceFirstReceive", since)
-        ),
-    )
+    ages = partial(emitted, aws, "AdjustStock", "TimeSinceFirstReceive", since)
+    wait_until(aws, lambda: any(age >= 1 for age in ages()))
     (account,) = [a for a in read_books(aws).accounts if a.product_id == "rb-early"]
     assert (account.on_hand, account.difference) == (4, 0)
 
@@ -188,12 +178,8 @@ def test_conflict_rate_is_zero_with_one_writer_instead_of_many(aws):
     numbers = iter(range(800))
 
     def writer(mine):
-        done = [
-            invoke_deployed(
-                aws, "place_orders", sqs_event(order_body(f"rb-many-{n}", {"rb-many": 1}))
-            )
-            for n in mine
-        ]
+        bodies = [order_body(f"rb-many-{n}", {"rb-many": 1}) for n in mine]
+        done = [invoke_deployed(aws, "place_orders", sqs_event(body)) for body in bodies]
         assert all(one.answer == {"batchItemFailures": []} for one in done)
         lines = [line for one in done for line in one.logs.splitlines()]
         return sum(values_of(parse(lines), "VersionConflict"))
@@ -220,8 +206,7 @@ def test_retries_exhausted_by_endless_conflicts_end_with_them(aws, embedded_aws)
         send_order(aws, "rb-tired-1", "rb-tired")
 
         def causes():
-            lines = [json.loads(line) for line in log(aws, "RetriesExhausted")]
-            return {line["code"] for line in lines if line.get("orderId") == "rb-tired-1"}
+            return {line["code"] for line in logged(aws, "RetriesExhausted", orderId="rb-tired-1")}
 
         # On a busy machine a request may time out in between.
         wait_until(aws, lambda: causes() & {"CONTENTION", "OUT_OF_TIME"})
@@ -261,8 +246,7 @@ def test_a_corrupt_page_holds_an_order_up_until_it_is_as_it_was(aws):
         send_order(aws, "rb-page-1", *product_ids)
 
         def held_up():
-            lines = [json.loads(line) for line in log(aws, "CorruptPage")]
-            return [line["detail"] for line in lines if line.get("orderId") == "rb-page-1"]
+            return [line["detail"] for line in logged(aws, "CorruptPage", orderId="rb-page-1")]
 
         wait_until(aws, held_up)
         for detail in held_up():
@@ -270,9 +254,8 @@ def test_a_corrupt_page_holds_an_order_up_until_it_is_as_it_was(aws):
         assert f"page {key['page']['S']} breaks the contract" in cli("lanes").stdout
         wait_until(aws, lambda: emitted(aws, "PlaceOrders", "CorruptPage", since))
         assert status_of(aws, "rb-page-1") is None
-        if before is None:
-            aws.dynamodb.delete_item(TableName=table, Key=key)
-        else:
+        aws.dynamodb.delete_item(TableName=table, Key=key)
+        if before is not None:
             aws.dynamodb.put_item(TableName=table, Item=before)
         wait_until(aws, lambda: status_of(aws, "rb-page-1") == "PENDING")
     wait_until_settled(aws)
@@ -315,13 +298,8 @@ def test_errors_end_once_the_message_is_given_up_and_the_environment_is_restored
             send_order(aws, "rb-error-1", "rb-error")
             # The embedded AWS wants all terms, and not any of them.
             any_error = re.search("'([?]ERROR .*?)'", sections()["Errors"])[1]
-            wait_until(
-                aws,
-                lambda: any(
-                    "PRODUCTS_TABLE_NAME" in line
-                    for line in log(aws, "Errors", instead=(any_error, "ERROR"))
-                ),
-            )
+            errors = partial(log, aws, "Errors", instead=(any_error, "ERROR"))
+            wait_until(aws, lambda: any("PRODUCTS_TABLE_NAME" in line for line in errors()))
             shown = run(aws, "Errors", "get-function-configuration")["Environment"]["Variables"]
             assert "PRODUCTS_TABLE_NAME" not in shown
             assert status_of(aws, "rb-error-1") is None
@@ -387,7 +365,7 @@ def test_the_api_answers_with_500_until_the_row_is_repaired(aws):
     said = api("GET", "/products/rb-api")
     assert (said.status, said.document["code"]) == (500, "CORRUPT_PRODUCT")
     wait_until(aws, lambda: log(aws, "5xx"))
-    (line,) = (json.loads(line) for line in log(aws, "5xx"))
+    (line,) = logged(aws, "5xx")
     assert (line["status"], line["code"]) == (500, "CORRUPT_PRODUCT")
     assert "product rb-api breaks the contract of the Products table" in line["error"]
     aws.dynamodb.put_item(TableName=table, Item=row)
