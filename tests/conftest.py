@@ -54,6 +54,11 @@ def embedded_aws() -> Any:
         local_stack.down()
 
 
+@pytest.fixture(scope="session")
+def aws(embedded_aws: Any) -> Aws:
+    return embedded_aws[0]
+
+
 @pytest.fixture(scope="module", autouse=True)
 def no_long_polling(request: Any) -> Iterator[None]:
     """The embedded AWS has one server, so an empty answer means an empty queue."""

@@ -9,6 +9,7 @@ import pytest
 
 from local import STATE, demo, sample_orders
 from operations import queues
+from operations.aws import Aws
 from tests.support.stack import cli, wait_until_settled
 
 ORDERS, HOLD_SECONDS = 500, 3
@@ -28,17 +29,15 @@ class Demonstration:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def nothing_left_in_the_queues(embedded_aws: Any) -> Iterator[None]:
+def nothing_left_in_the_queues(aws: Aws) -> Iterator[None]:
     """A file's messages end with it: those that are early come back for hours, and who waits for empty queues would wait."""
     yield
-    aws = embedded_aws[0]
     for queue in queues.QUEUES:
         aws.sqs.purge_queue(QueueUrl=aws.outputs[queue])
 
 
 @pytest.fixture(scope="session")
-def demonstration(embedded_aws: Any) -> Demonstration:
-    aws = embedded_aws[0]
+def demonstration(aws: Aws) -> Demonstration:
     wait_until_settled(aws)
     with pytest.MonkeyPatch.context() as patch:
         # Less, and sooner, than for people who watch it, and still a product that sells out.

@@ -22,11 +22,6 @@ from tests.support.tokens import Issuer, issued_by
 
 
 @pytest.fixture(scope="module")
-def aws(embedded_aws):
-    return embedded_aws[0]
-
-
-@pytest.fixture(scope="module")
 def api(aws):
     return api_of(aws)
 

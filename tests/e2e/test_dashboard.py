@@ -31,11 +31,6 @@ from tests.support.stack import COMMAND, cli, create, message
 
 
 @pytest.fixture(scope="module")
-def aws(embedded_aws):
-    return embedded_aws[0]
-
-
-@pytest.fixture(scope="module")
 def url(aws):
     """Where the dashboard is. It reads logs and queues as long as it runs, which the tests of other files need not pay for."""
     yield background.start().endpoint

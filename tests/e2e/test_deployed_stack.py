@@ -14,11 +14,6 @@ from tests.support.demo_figures import check_sums, figures
 from tests.support.stack import cli, create, wait_until_settled
 
 
-@pytest.fixture(scope="module")
-def aws(embedded_aws):
-    return embedded_aws[0]
-
-
 def test_the_embedded_aws_listens_on_loopback_only(embedded_aws):
     process = psutil.Process(embedded_aws[1].pid)
     addresses = {

@@ -362,11 +362,6 @@ def needed():
     return found
 
 
-@pytest.fixture(scope="module")
-def aws(embedded_aws):
-    return embedded_aws[0]
-
-
 @pytest.fixture(scope="module", autouse=True)
 def no_other_sweep(aws):
     """What is to be swept here stays until it is."""

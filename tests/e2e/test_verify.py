@@ -25,9 +25,8 @@ ORDERS = 20
 
 
 @pytest.fixture(scope="module")
-def aws(embedded_aws):
+def aws(aws):
     """The stack with one dead letter of somebody else, and none of the tests before: each queue with some takes a second."""
-    aws = embedded_aws[0]
     for queue in queues.DEAD_LETTERS:
         aws.sqs.purge_queue(QueueUrl=aws.outputs[queue])
     aws.sqs.send_message(QueueUrl=aws.outputs[queues.DEAD_LETTERS[0]], MessageBody="theirs")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from local import ROOT, emulator, stack
 from local.node import CDK, NODE, with_node
 from operations.errors import UserError
 
+Ended = subprocess.CompletedProcess[str]
 APP = json.loads((ROOT / "cdk.json").read_text())["app"]
 
 
@@ -34,45 +36,27 @@ def checkout(tmp_path):
     return folder
 
 
-def run_app(checkout: Path) -> "subprocess.CompletedProcess[str]":
+def run(command: str | Sequence[str], **how: Any) -> Ended:
+    return subprocess.run(command, capture_output=True, text=True, check=False, **how)
+
+
+def run_app(checkout: Path) -> Ended:
     """As the CDK does: one command line for the system's shell."""
     environment = {name: value for name, value in os.environ.items() if name != "JSII_NODE"}
     environment["PATH"] = f"{checkout.parent / 'bin'}:{os.environ['PATH']}"
-    return subprocess.run(
-        APP,
-        shell=True,
-        cwd=checkout,
-        env=with_node(environment),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return run(APP, shell=True, cwd=checkout, env=with_node(environment))
 
 
-def test_the_cdk_runs_the_app_with_the_projects_own_environment(checkout):
-    script(checkout / ".venv" / "bin" / "python", 'echo "own:" "$@"')
-    assert run_app(checkout).stdout == f"own: {checkout}/app.py\n"
-
-
-def test_without_one_the_cdk_runs_the_app_with_the_python_of_the_path(checkout):
-    assert run_app(checkout).stdout == f"of the PATH: {checkout}/app.py\n"
-
-
-def test_the_library_of_the_cdk_runs_on_the_node_of_its_command_line(checkout):
-    script(checkout / ".venv" / "bin" / "python", 'echo "$JSII_NODE"')
-    assert run_app(checkout).stdout == f"{NODE}\n"
+def test_the_cdk_runs_the_app_with_the_projects_own_environment_and_node(checkout):
+    assert run_app(checkout).stdout == f"of the PATH: {checkout}/app.py\n", "there is no other yet"
+    script(checkout / ".venv" / "bin" / "python", 'echo "own:" "$@" "$JSII_NODE"')
+    assert run_app(checkout).stdout == f"own: {checkout}/app.py {NODE}\n"
 
 
 def test_the_cdk_runs_on_the_node_of_the_environment(tmp_path):
     script(tmp_path / "node", "echo too old >&2; exit 1")
-    path = f"{tmp_path}:{os.environ['PATH']}"
-    done = subprocess.run(
-        [*CDK, "--version"],
-        env=stack.cdk_environment({**os.environ, "PATH": path}),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = run([*CDK, "--version"], env=stack.cdk_environment(environment))
     assert done.returncode == 0, done.stderr
 
 
@@ -85,21 +69,13 @@ def test_the_cdk_learns_that_the_app_failed(checkout, ending):
 
 
 def test_an_environment_without_the_cdk_is_told_what_to_do():
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "app.py"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run([sys.executable, "-I", "-S", "app.py"], cwd=ROOT)
     assert done.returncode == 1
     assert "has no aws_cdk: run `make setup`, or `pip install" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def make(
-    *arguments: str, folder: Path = ROOT, dry: Sequence[str] = ("--dry-run",)
-) -> "subprocess.CompletedProcess[str]":
+def make(*arguments: str, folder: Path = ROOT, dry: Sequence[str] = ("--dry-run",)) -> Ended:
     """What make does, or would do."""
     environment = {
         name: value
@@ -107,14 +83,7 @@ def make(
         # Those of the make that runs the tests.
         if not name.startswith("MAKE") and name not in ("PYTHON", "STAGE")
     }
-    return subprocess.run(
-        ["make", *dry, *arguments],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return run(["make", *dry, *arguments], cwd=folder, env=environment)
 
 
 def dry_run(*arguments: str) -> list[str]:
@@ -124,14 +93,10 @@ def dry_run(*arguments: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_a_python_that_is_named_is_used_after_setup_too(tmp_path):
-    other = tmp_path / "python"
+def test_a_python_that_is_named_is_used_after_setup_too_if_it_is_another_one(tmp_path):
+    own, other = ROOT / ".venv" / "bin" / "python", tmp_path / "python"
     script(other, "echo another Python")
     assert f"{other} -m venv --clear .venv >&2" in dry_run("setup", f"PYTHON={other}")
-
-
-def test_the_python_of_the_environment_makes_no_other_one():
-    own = ROOT / ".venv" / "bin" / "python"
     assert f"{own} -m venv --clear .venv >&2" not in dry_run("setup", f"PYTHON={own}")
 
 
@@ -259,5 +224,4 @@ def test_lanes_of_an_account_are_not_emptied_without_a_yes():
 
 
 def test_make_deploys_without_a_question_if_it_is_told_to():
-    line = dry_run("deploy", "STAGE=prod", "YES=1")[-1]
-    assert line.endswith(" deploy --stage 'prod' --yes")
+    assert dry_run("deploy", "STAGE=prod", "YES=1")[-1].endswith(" deploy --stage 'prod' --yes")

@@ -17,20 +17,9 @@ def test_cfn_lint_accepts_the_template(tmp_path):
     )
     path = tmp_path / "template.json"
     path.write_text(json.dumps(template.to_json()))
-    done = subprocess.run(
-        [
-            Path(sys.executable).with_name("cfn-lint"),
-            "--format",
-            "json",
-            "--regions",
-            "us-east-1",
-            "--",
-            path,
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    linter = Path(sys.executable).with_name("cfn-lint")
+    command = [linter, *("--format", "json", "--regions", "us-east-1", "--", path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stderr == ""
     findings = json.loads(done.stdout or "[]")
     # The CDK makes each function depend on its role's policy, which is needed, and on the role, which the function
