@@ -47,7 +47,14 @@ def cdk(monkeypatch):
     return calls
 
 
-def refused(arguments, **options):
+def deploy(cdk):
+    """Have the CDK deploy. Returns what is said before."""
+    done = CliRunner().invoke(app, ["deploy", "--stage", "dev"], catch_exceptions=False)
+    assert len(cdk) == 1
+    return done.stderr
+
+
+def refused(arguments=("deploy", "--stage", "dev"), **options):
     error = CliRunner().invoke(app, arguments, **options).exception
     assert isinstance(error, UserError)
     assert "\n" not in str(error)
@@ -55,23 +62,21 @@ def refused(arguments, **options):
 
 
 @pytest.mark.parametrize("arguments", ON_ACCOUNT, ids=lambda arguments: arguments[0])
-def test_missing_credentials_are_said_at_once(cdk, monkeypatch, arguments):
-    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
-    assert refused(arguments).startswith("there are no AWS credentials: set AWS_PROFILE, or")
-    assert cdk == []
-
-
-@pytest.mark.parametrize("arguments", ON_ACCOUNT, ids=lambda arguments: arguments[0])
-def test_a_missing_region_is_said_at_once(cdk, monkeypatch, arguments):
-    monkeypatch.delenv("AWS_DEFAULT_REGION")
-    assert refused(arguments).startswith("there is no AWS region: set AWS_REGION")
-    assert cdk == []
-
-
-@pytest.mark.parametrize("arguments", ON_ACCOUNT, ids=lambda arguments: arguments[0])
-def test_an_endpoint_on_this_machine_is_refused(cdk, monkeypatch, arguments):
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:4566")
-    assert "points at this machine" in refused(arguments)
+@pytest.mark.parametrize(
+    ("variable", "value", "says"),
+    [
+        ("AWS_ACCESS_KEY_ID", None, "there are no AWS credentials: set AWS_PROFILE, or"),
+        ("AWS_DEFAULT_REGION", None, "there is no AWS region: set AWS_REGION"),
+        ("AWS_ENDPOINT_URL", "http://127.0.0.1:4566", "points at this machine"),
+    ],
+)
+def test_what_is_missing_to_reach_an_account_is_said_at_once(
+    cdk, monkeypatch, variable, value, says, arguments
+):
+    monkeypatch.delenv(variable, raising=False)
+    if value:
+        monkeypatch.setenv(variable, value)
+    assert says in refused(arguments)
     assert cdk == []
 
 
@@ -105,41 +110,31 @@ def refusal(code, message="no"):
     return ClientError({"Error": {"Code": code, "Message": message}}, "X")
 
 
-ORDERS = {
-    "TableName": "Shop-Orders",
-    "WarmThroughput": {"ReadUnitsPerSecond": 12_000, "WriteUnitsPerSecond": 8_000},
-    "GlobalSecondaryIndexes": [
-        {
-            "IndexName": "byUser",
-            "WarmThroughput": {"ReadUnitsPerSecond": 15_000, "WriteUnitsPerSecond": 9_000},
-        }
-    ],
-}
+def warm(read, write, **more):
+    return {"WarmThroughput": {"ReadUnitsPerSecond": read, "WriteUnitsPerSecond": write}, **more}
+
+
+BY_USER = warm(15_000, 9_000, IndexName="byUser")
+ORDERS = warm(12_000, 8_000, TableName="Shop-Orders", GlobalSecondaryIndexes=[BY_USER])
+NOT_DEPLOYED = refusal("ValidationError", "Stack with id X does not exist")
 
 
 @pytest.fixture
 def account(monkeypatch):
     """The answers of an account that has room for everything, by operation; each may be replaced, or be an error."""
+    limit = {"ConcurrentExecutions": 9000, "UnreservedConcurrentExecutions": 8000}
+    outputs = [
+        {"OutputKey": name, "OutputValue": value}
+        for name, value in (("OrdersTableName", "Shop-Orders"), ("ApiFunctionName", "Shop-Api"))
+    ]
     answers = {
         "get_caller_identity": {"Account": "123456789012"},
-        "get_account_settings": {
-            "AccountLimit": {"ConcurrentExecutions": 9000, "UnreservedConcurrentExecutions": 8000}
-        },
+        "get_account_settings": {"AccountLimit": limit},
         "get_function_concurrency": {},
-        "describe_limits": {
-            "TableMaxReadCapacityUnits": 40_000,
-            "TableMaxWriteCapacityUnits": 40_000,
-        },
-        "describe_stacks": {
-            "Stacks": [
-                {
-                    "Outputs": [
-                        {"OutputKey": "OrdersTableName", "OutputValue": "Shop-Orders"},
-                        {"OutputKey": "ApiFunctionName", "OutputValue": "Shop-Api"},
-                    ]
-                }
-            ]
-        },
+        "describe_limits": dict.fromkeys(
+            ("TableMaxReadCapacityUnits", "TableMaxWriteCapacityUnits"), 40_000
+        ),
+        "describe_stacks": {"Stacks": [{"Outputs": outputs}]},
         "describe_table": {"Table": ORDERS},
     }
 
@@ -173,7 +168,7 @@ def with_warm_throughput(monkeypatch, read, write):
 )
 def test_deploy_refuses_to_lower_warm_throughput_before_the_cdk_begins(cdk, account, monkeypatch):
     with_warm_throughput(monkeypatch, 12_000, 8_500)
-    assert refused(["deploy", "--stage", "dev"]) == (
+    assert refused() == (
         "warmThroughput.Orders.readUnitsPerSecond is 12,000 in cdk.json, but the index byUser of Shop-Orders has 15,000; "
         "warmThroughput.Orders.writeUnitsPerSecond is 8,500 in cdk.json, but the index byUser of Shop-Orders has 9,000. "
         "DynamoDB never lowers it: set it to that or more, or remove it from cdk.json, so that the table keeps its own"
@@ -195,7 +190,7 @@ def test_deploy_refuses_warm_throughput_above_the_quota_before_the_cdk_begins(
     cdk, account, monkeypatch
 ):
     with_warm_throughput(monkeypatch, 40_000, 40_001)
-    assert refused(["deploy", "--stage", "dev"]).startswith(
+    assert refused().startswith(
         "warmThroughput.Orders.writeUnitsPerSecond is 40,001 in cdk.json, but the account allows a table 40,000. Lower it, or "
     )
     assert cdk == []
@@ -212,12 +207,8 @@ def test_deploy_refuses_warm_throughput_above_the_quota_before_the_cdk_begins(
         ("describe_table", {"Table": ORDERS}, None),
         ("describe_limits", refusal("AccessDeniedException"), "warmThroughput fits the tables"),
         ("describe_table", {"Table": {"TableName": "Shop-Orders"}}, None),
-        (
-            "describe_table",
-            refusal("AccessDeniedException"),
-            "warmThroughput fits the tables cannot",
-        ),
-        ("describe_stacks", refusal("ValidationError", "Stack with id X does not exist"), None),
+        ("describe_table", refusal("AccessDenied"), "warmThroughput fits the tables cannot"),
+        ("describe_stacks", NOT_DEPLOYED, None),
         ("describe_stacks", refusal("AccessDenied"), "warmThroughput fits the tables cannot"),
         ("describe_stacks", {"Stacks": [{}]}, None),
     ],
@@ -227,38 +218,32 @@ def test_deploy_goes_on_with_as_much_warm_throughput_or_if_it_cannot_ask(
 ):
     with_warm_throughput(monkeypatch, 15_000, 9_000)
     account[operation] = answer
-    done = CliRunner().invoke(app, ["deploy", "--stage", "dev"], catch_exceptions=False)
-    assert len(cdk) == 1
-    assert (note or "deploy: ") in done.stderr
-    assert ("Note:" in done.stderr) is (note is not None)
+    said = deploy(cdk)
+    assert (note or "deploy: ") in said
+    assert ("Note:" in said) is (note is not None)
 
 
 def test_without_warm_throughput_in_the_settings_no_quota_is_asked_for(cdk, account):
     account["describe_limits"] = AssertionError("asked")
-    CliRunner().invoke(app, ["deploy", "--stage", "dev"], catch_exceptions=False)
-    assert len(cdk) == 1
+    deploy(cdk)
 
 
 @pytest.mark.aws(
     "The limit of concurrent executions, and how many are unreserved, is for account and region.",
     "https://docs.aws.amazon.com/lambda/latest/api/API_GetAccountSettings.html",
 )
-@pytest.mark.parametrize(("free", "said"), [(10, True), (113, True), (114, False)])
-def test_deploy_says_what_a_new_accounts_few_concurrent_executions_mean(cdk, account, free, said):
+@pytest.mark.parametrize(("free", "noted"), [(10, True), (113, True), (114, False)])
+def test_deploy_says_what_a_new_accounts_few_concurrent_executions_mean(cdk, account, free, noted):
     account["get_account_settings"] = {
         "AccountLimit": {"ConcurrentExecutions": free, "UnreservedConcurrentExecutions": free}
     }
-    done = CliRunner().invoke(app, ["deploy", "--stage", "dev"], catch_exceptions=False)
-    assert len(cdk) == 1
+    said = deploy(cdk)
     note = (
         f"Note: the account allows {free} concurrent executions of Lambda in us-east-1, {free} of them unreserved, but "
         "queues and streams may use 114 (OrderQueue 5, OrderQueueFifo 50, "
     )
-    assert (note in done.stderr) is said
-    assert ("publish_events 48)" in done.stderr) is said
-
-
-NOT_DEPLOYED = refusal("ValidationError", "Stack with id InventoryOrders-dev does not exist")
+    assert (note in said) is noted
+    assert ("publish_events 48)" in said) is noted
 
 
 @pytest.mark.aws(
@@ -300,18 +285,17 @@ def test_the_reference_names_as_many_executions_as_deploy_counts(account):
     assert f"({new} when new, {most} with `Orders` at 40,000 writes)" in page
 
 
-@pytest.mark.parametrize(("free", "said"), [(5113, True), (5114, False)])
-def test_deploy_says_that_callers_who_wait_can_starve_the_workers(cdk, account, free, said):
+@pytest.mark.parametrize(("free", "noted"), [(5113, True), (5114, False)])
+def test_deploy_says_that_callers_who_wait_can_starve_the_workers(cdk, account, free, noted):
     assert preflight.LONGEST_WAIT_SECONDS == MAX_WAIT_SECONDS
     account["get_account_settings"]["AccountLimit"]["UnreservedConcurrentExecutions"] = free
-    done = CliRunner().invoke(app, ["deploy", "--stage", "dev"], catch_exceptions=False)
-    assert len(cdk) == 1
+    said = deploy(cdk)
     note = (
         "Note: waiting callers of the API may use 5,000 concurrent executions of Lambda (200 a second, 25 s each), "
         "queues and streams 114, and 5,113 are unreserved. Waiting callers can starve the workers"
     )
-    assert (note in done.stderr) is said
-    assert ("Note:" in done.stderr) is said
+    assert (note in said) is noted
+    assert ("Note:" in said) is noted
 
 
 @pytest.mark.parametrize(
@@ -328,9 +312,8 @@ def test_callers_who_have_their_own_executions_starve_nobody(
     account["get_account_settings"]["AccountLimit"]["UnreservedConcurrentExecutions"] = 200
     account["get_function_concurrency"] = deployed
     with_settings(monkeypatch, **api)
-    done = CliRunner().invoke(app, ["deploy", "--stage", "dev"], catch_exceptions=False)
-    assert "Note:" not in done.stderr
-    assert len(cdk) == 1
+    said = deploy(cdk)
+    assert "Note:" not in said
 
 
 @pytest.mark.aws(
@@ -344,16 +327,15 @@ def test_deploy_refuses_a_reservation_that_lambda_would_refuse(cdk, account, mon
     assert (
         "apiLimits.concurrentExecutions is 51 in cdk.json, but 150 of the account's concurrent executions of Lambda in "
         "us-east-1 are unreserved, and 100 of them must stay so."
-    ) in refused(["deploy", "--stage", "dev"])
+    ) in refused()
     assert cdk == []
 
 
 def test_deploy_goes_on_if_it_may_not_ask_for_the_limit(cdk, account):
     account["get_account_settings"] = refusal("AccessDeniedException")
-    done = CliRunner().invoke(app, ["deploy", "--stage", "dev"], catch_exceptions=False)
-    assert "114 concurrent executions" in done.stderr
-    assert "cannot be checked: An error occurred (AccessDeniedException)" in done.stderr
-    assert len(cdk) == 1
+    said = deploy(cdk)
+    assert "114 concurrent executions" in said
+    assert "cannot be checked: An error occurred (AccessDeniedException)" in said
 
 
 QUEUE = "ApproximateNumberOfMessages"
@@ -365,7 +347,7 @@ def test_deploy_refuses_to_remove_a_fifo_queue_that_holds_messages(cdk, account,
     CliRunner().invoke(app, ["deploy", "--stage", "dev"], catch_exceptions=False)
     assert len(cdk) == 1, "the queue stays"
     with_settings(monkeypatch, fifoQueue=False)
-    assert refused(["deploy", "--stage", "dev"]).startswith(
+    assert refused().startswith(
         "fifoQueue is false in cdk.json, but the FIFO queue holds 3 messages and its dead-letter queue 3"
     )
     assert len(cdk) == 1
@@ -379,8 +361,7 @@ def test_deploy_removes_an_empty_fifo_queue_only_if_it_may_ask(cdk, account, mon
     assert "sqs:GetQueueAttributes" in said
     assert cdk == []
     with_fifo_queue(account, defaultdict(lambda: "0"))
-    CliRunner().invoke(app, ["deploy", "--stage", "dev"], catch_exceptions=False)
-    assert len(cdk) == 1
+    deploy(cdk)
 
 
 def with_fifo_queue(account, attributes, error=None):
@@ -400,16 +381,11 @@ PAGES = [
 @pytest.mark.parametrize(
     ("stage", "stack", "answer", "said"),
     [
-        (
-            "prod",
-            FAILED,
-            {},
-            "Its tables stay, empty and protected, until you delete them: Shop-Orders",
-        ),
+        ("prod", FAILED, {}, "Its tables stay, empty and protected, until you delete them: Shop-"),
         ("prod", FAILED, refusal("AccessDenied"), "--no-enable-termination-protection"),
         ("prod", FAILED | {"StackStatus": "UPDATE_ROLLBACK_COMPLETE"}, AssertionError(), None),
         ("prod", FAILED | {"EnableTerminationProtection": False}, AssertionError(), None),
-        ("prod", refusal("ValidationError", "Stack with id X does not exist"), {}, None),
+        ("prod", NOT_DEPLOYED, {}, None),
         ("dev", FAILED, AssertionError(), None),
     ],
 )
@@ -430,7 +406,7 @@ def test_a_wrong_setting_is_said_before_the_cdk_begins(cdk, account, monkeypatch
         raise SettingsError("settings.queues is wrong")
 
     monkeypatch.setattr(deployment.Settings, "from_context", wrong)
-    assert refused(["deploy", "--stage", "dev"]) == "settings.queues is wrong"
+    assert refused() == "settings.queues is wrong"
     assert cdk == []
 
 
@@ -480,7 +456,7 @@ def test_destroy_asks_first_and_says_what(cdk, account, answer, called):
 
 def test_destroy_says_that_a_stage_does_not_exist(cdk, account):
     """The CDK says of it that it is destroyed."""
-    account["describe_stacks"] = refusal("ValidationError", "Stack with id X does not exist")
+    account["describe_stacks"] = NOT_DEPLOYED
     assert refused(["destroy", "--stage", "lvie"], input="y\n").startswith(
         "there is no stack InventoryOrders-lvie on account 123456789012, us-east-1"
     )
