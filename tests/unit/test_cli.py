@@ -37,6 +37,30 @@ from tests.support.stack import in_the_background
 RUNNER = CliRunner()
 
 
+def raising(error):
+    """Stands for a command that fails."""
+
+    def command(*_, **__):
+        raise error
+
+    return command
+
+
+@pytest.fixture
+def ended(monkeypatch, capsys):
+    """Runs a command that fails, as the program. Returns its exit status, and the line that it prints of it."""
+
+    def run(error):
+        monkeypatch.setattr(main, "app", raising(error))
+        with pytest.raises(SystemExit) as caught:
+            main.main()
+        said = capsys.readouterr().err
+        assert said.count("\n") == 1
+        return caught.value.code, said
+
+    return run
+
+
 def orders_file(folder, count=3):
     path = folder / "orders.jsonl"
     bodies = (json.dumps(order_body(f"o-{n}", {"tea": 1})) for n in range(count))
@@ -169,18 +193,24 @@ def test_what_sqs_does_not_take_is_sent_again_and_what_it_never_will_is_named(mo
         queues.send(aws, queues.STANDARD, [messages[0], SimpleNamespace(body="poison")])
 
 
+def sending(queue, on_request):
+    """A stack with one queue, which takes every message."""
+
+    def send_message_batch(QueueUrl, Entries):
+        on_request(Entries)
+        return {"Successful": [{"Id": e["Id"], "MessageId": e["MessageBody"]} for e in Entries]}
+
+    sqs = SimpleNamespace(send_message_batch=send_message_batch)
+    return SimpleNamespace(outputs={queue: "https://sqs.example/1/Q"}, sqs=sqs)
+
+
 @pytest.mark.parametrize(
     ("queue", "calls"), [(queues.FIFO, ["ab", "cd", "e"]), (queues.STANDARD, ["abcde"])]
 )
 def test_a_message_of_a_group_is_not_sent_beside_one_before_it(queue, calls):
     sent = []
 
-    def send_message_batch(QueueUrl, Entries):
-        sent.append("".join(entry["MessageBody"] for entry in Entries))
-        return {"Successful": [{"Id": e["Id"], "MessageId": e["MessageBody"]} for e in Entries]}
-
-    sqs = SimpleNamespace(send_message_batch=send_message_batch)
-    aws = SimpleNamespace(outputs={queue: "https://sqs.example/1/Q"}, sqs=sqs)
+    aws = sending(queue, lambda entries: sent.append("".join(e["MessageBody"] for e in entries)))
     groups = {"a": "tea", "b": "mug", "c": "tea", "d": "pot", "e": "pot"}
     messages = [OrderMessage(body, group=group) for body, group in groups.items()]
     assert queues.send(aws, queue, messages) == list("abcde")
@@ -215,20 +245,17 @@ def test_after_ctrl_c_only_requests_in_flight_end(monkeypatch):
             may_end.set()
             super().shutdown(wait)
 
-    def send_message_batch(QueueUrl, Entries):
-        sent.extend(Entries)
+    def take(entries):
+        sent.extend(entries)
         assert may_end.wait(60)
-        return {"Successful": [{"Id": e["Id"], "MessageId": e["MessageBody"]} for e in Entries]}
 
     def interrupted():
         yield from (OrderMessage("{}") for _ in range(1000))
         raise KeyboardInterrupt
 
     monkeypatch.setattr(queues, "ThreadPoolExecutor", Pool)
-    sqs = SimpleNamespace(send_message_batch=send_message_batch)
-    aws = SimpleNamespace(outputs={queues.STANDARD: "https://sqs.example/1/Q"}, sqs=sqs)
     with pytest.raises(KeyboardInterrupt):
-        queues.send(aws, queues.STANDARD, interrupted())
+        queues.send(sending(queues.STANDARD, take), queues.STANDARD, interrupted())
     assert len(sent) <= 40, "four senders, ten messages each"
 
 
@@ -324,59 +351,45 @@ def test_an_event_may_begin_with_a_byte_order_mark_but_is_utf8(tmp_path):
 
 
 def test_the_samples_for_the_function_are_named_each_on_a_line(tmp_path):
-    with pytest.raises(UserError) as caught:
-        invoke.read_event(tmp_path / "none.json", "sweep")
-    assert str(caught.value).splitlines()[1:] == ["  events/sweep.json"]
-    with pytest.raises(UserError) as caught:
-        invoke.read_event(tmp_path / "none.json", "place_orders")
-    names = [line.strip() for line in str(caught.value).splitlines()[1:]]
+    def named(function):
+        with pytest.raises(UserError) as caught:
+            invoke.read_event(tmp_path / "none.json", function)
+        return [line.strip() for line in str(caught.value).splitlines()[1:]]
+
+    assert named("sweep") == ["events/sweep.json"]
+    names = named("place_orders")
     assert len(names) > 4
     assert names == sorted(names)
     assert all(name.startswith("events/place_orders") for name in names)
 
 
-def test_a_checkout_that_cannot_be_written_to_is_one_line(monkeypatch, capsys):
-    def read_only(*_, **__):
-        raise OSError(errno.EROFS, "Read-only file system", "/opt/orders/.local")
-
-    monkeypatch.setattr(emulator.STATE.__class__, "mkdir", read_only)
-    monkeypatch.setattr("sys.argv", ["inventory-orders", "up"])
-    with pytest.raises(SystemExit) as caught:
-        main.main()
-    assert caught.value.code == 1
-    said = capsys.readouterr().err
+def test_a_checkout_that_cannot_be_written_to_is_one_line(ended):
+    status, said = ended(OSError(errno.EROFS, "Read-only file system", "/opt/orders/.local"))
+    assert status == 1
     assert "/opt/orders/.local: Read-only file system. The commands write to" in said
-    assert "Traceback" not in said
 
 
 DENIED = (
     "User: u is not authorized to perform: sqs:ReceiveMessage on resource: arn:q because no policy"
 )
+NEEDED = "not allowed: this needs sqs:ReceiveMessage on arn:q. Give it to the credentials"
+
+
+def refusal(code, message):
+    return ClientError({"Error": {"Code": code, "Message": message}}, "Scan")
 
 
 @pytest.mark.parametrize(
     ("error", "says"),
     [
-        (
-            ClientError({"Error": {"Code": "AccessDenied", "Message": DENIED}}, "ReceiveMessage"),
-            "not allowed: this needs sqs:ReceiveMessage on arn:q. Give it to the credentials",
-        ),
-        (
-            ClientError({"Error": {"Code": "ThrottlingException", "Message": "Slow"}}, "Scan"),
-            "(ThrottlingException)",
-        ),
+        (refusal("AccessDenied", DENIED), NEEDED),
+        (refusal("ThrottlingException", "Slow"), "(ThrottlingException)"),
         (EndpointConnectionError(endpoint_url="https://x"), 'connect to the endpoint URL: "https'),
     ],
 )
-def test_what_aws_refuses_is_one_line(monkeypatch, capsys, error, says):
-    def refused():
-        raise error
-
-    monkeypatch.setattr(main, "app", refused)
-    with pytest.raises(SystemExit) as caught:
-        main.main()
-    said = capsys.readouterr().err
-    assert (caught.value.code, said.count("\n")) == (1, 1)
+def test_what_aws_refuses_is_one_line(ended, error, says):
+    status, said = ended(error)
+    assert status == 1
     assert says in said
     assert "Run the command again" in said
 
@@ -390,35 +403,23 @@ def test_what_aws_refuses_is_one_line(monkeypatch, capsys, error, says):
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_a_command_whose_embedded_aws_was_stopped_says_so(monkeypatch, capsys, error):
-    def fails():
-        raise error
-
+def test_a_command_whose_embedded_aws_was_stopped_says_so(monkeypatch, capsys, ended, error):
     server = SimpleNamespace(endpoint="http://127.0.0.1:1")
-    monkeypatch.setattr(main, "app", fails)
     monkeypatch.setattr(emulator, "in_use", {server.endpoint})
     for now in (None, SimpleNamespace(endpoint="http://127.0.0.1:2")):
         monkeypatch.setattr(emulator, "running", lambda now=now: now)
-        with pytest.raises(SystemExit) as caught:
-            main.main()
-        said = capsys.readouterr().err
-        assert (caught.value.code, said.count("\n")) == (1, 1)
-        assert said.startswith(
-            "Error: the embedded AWS stopped before this command was done. `make down`"
-        )
+        status, said = ended(error)
+        assert status == 1
+        assert said.startswith("Error: the embedded AWS stopped before this command was done. `")
     monkeypatch.setattr(emulator, "running", lambda: server)
     with pytest.raises((SystemExit, ConnectionRefusedError)):
         main.main()
     assert "stopped" not in capsys.readouterr().err
 
 
-def test_an_error_of_ours_is_not_taken_for_one_of_a_file(monkeypatch):
-    def broken():
-        raise OSError(errno.ECONNREFUSED, "Connection refused")
-
-    monkeypatch.setattr(main, "app", broken)
+def test_an_error_of_ours_is_not_taken_for_one_of_a_file(ended):
     with pytest.raises(OSError, match="refused"):
-        main.main()
+        ended(OSError(errno.ECONNREFUSED, "Connection refused"))
 
 
 def test_an_unknown_cause_is_refused_with_the_known_ones(account):

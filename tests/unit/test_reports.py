@@ -232,20 +232,23 @@ def test_what_orders_are_meant_has_to_be_said_once(shop, arguments):
     assert orders(*arguments).exit_code == 2
 
 
-def leave_out_orders(shop):
-    """DynamoDB answers reads of orders in part, whatever it is asked."""
+def leave_out(table):
+    """DynamoDB answers reads of a table in part, whatever it is asked."""
 
     def before(operation, request):
-        if operation != "BatchGetItem" or "Orders" not in request["RequestItems"]:
+        if operation != "BatchGetItem" or table not in request["RequestItems"]:
             return None
         return {"Responses": {}, "UnprocessedKeys": request["RequestItems"]}
 
-    shop.before = before
+    return before
 
 
-def test_an_order_that_was_not_read_is_never_left_out_of_a_list(shop, placed):
-    leave_out_orders(shop)
+def test_what_was_not_read_is_an_error_and_never_left_out(shop, placed):
+    shop.before = leave_out("Orders")
     assert "UNPROCESSED_KEYS" in str(orders("--to-ship").exception)
+    shop.before = leave_out("Products")
+    with pytest.raises(ThrottledError, match="UNPROCESSED_KEYS"):
+        level(shop, "mug")
 
 
 @pytest.mark.parametrize(
@@ -256,16 +259,6 @@ def test_an_order_that_cannot_be_read_is_named_and_the_others_are_listed(shop, p
     shown = orders("--to-ship")
     assert "order o-0 breaks the table's contract" in shown.stderr
     assert [line.split()[0] for line in shown.stdout.splitlines()[1:]] == ["o-2"]
-
-
-def test_a_product_that_was_not_read_is_an_error(shop):
-    shop.before = lambda operation, request: (
-        {"Responses": {}, "UnprocessedKeys": request["RequestItems"]}
-        if operation == "BatchGetItem"
-        else None
-    )
-    with pytest.raises(ThrottledError, match="UNPROCESSED_KEYS"):
-        level(shop, "mug")
 
 
 def lost(_):
@@ -343,17 +336,19 @@ LISTS = {
 
 
 def listed(command):
+    """What a command shows, which is all of the ids."""
+    ids = LISTS[command]
     for name, value in (("PRODUCT", PRODUCT), ("USER", USER), ("ORDER", ORDER)):
         command = command.replace(name, value)
-    return CliRunner().invoke(main.app, command.split(), catch_exceptions=False).stdout
+    shown = CliRunner().invoke(main.app, command.split(), catch_exceptions=False).stdout
+    assert [one for one in ids if one not in shown] == []
+    assert "…" not in shown
+    return shown
 
 
 @pytest.mark.parametrize("command", LISTS)
 def test_a_pipe_gets_whole_rows_each_on_a_line(wide, command):
     shown = listed(command)
-    for one in LISTS[command]:
-        assert one in shown
-    assert "…" not in shown
     assert NAME in shown or command != "stock"
     # What goes on in another line would begin below its own column.
     assert not re.search(r"^ {20,}[^ 0-9]", shown, re.MULTILINE)
@@ -362,11 +357,7 @@ def test_a_pipe_gets_whole_rows_each_on_a_line(wide, command):
 @pytest.mark.parametrize("command", LISTS)
 def test_a_terminal_wraps_between_words_and_never_inside_an_id(wide, monkeypatch, command):
     on_a_terminal(monkeypatch)
-    shown = listed(command)
-    for one in LISTS[command]:
-        assert one in shown
-    assert "…" not in shown
-    assert NAME not in shown
+    assert NAME not in listed(command)
 
 
 def test_short_rows_fit_80_columns_and_their_text_wraps(shop, monkeypatch):

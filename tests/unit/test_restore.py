@@ -144,37 +144,39 @@ def test_what_was_put_back_once_is_not_written_again(shop):
     assert shop.items() == before
 
 
-def test_a_second_restore_to_the_same_second_puts_rows_back_again(shop, monkeypatch):
+@pytest.fixture
+def run_command(shop, monkeypatch):
+    """Runs the command `restore`; what it does to the service and the audit are left out."""
     monkeypatch.setattr(table_commands, "aws_of", lambda _: shop.tables.stack)
     monkeypatch.setattr(table_commands, "show_audit", lambda _: True)
     for step in ("make_tables", "stop", "start"):
         monkeypatch.setattr(Restore, step, lambda *_: None)
     monkeypatch.setattr(Restore, "republish", lambda *_: Republished())
+    command = ["restore", "--to", THEN.isoformat()[:19], "--yes"]
+    return lambda: CliRunner().invoke(main.app, command)
+
+
+def test_a_second_restore_to_the_same_second_puts_rows_back_again(shop, run_command):
     shop.remember()
     for order_id in ("first", "second"):
         shop.place(order_id, tea=1)
-        done = CliRunner().invoke(main.app, ["restore", "--to", THEN.isoformat()[:19], "--yes"])
+        done = run_command()
         assert done.exit_code == 0, done.output
         assert shop.order(order_id)["status"] == "CANCELLED"
 
 
-def test_a_run_after_an_interrupted_one_says_that_it_compares_nothing(shop, monkeypatch):
-    monkeypatch.setattr(table_commands, "aws_of", lambda _: shop.tables.stack)
-    monkeypatch.setattr(table_commands, "show_audit", lambda _: True)
-    for step in ("make_tables", "stop", "start"):
-        monkeypatch.setattr(Restore, step, lambda *_: None)
+def test_a_run_after_an_interrupted_one_says_that_it_compares_nothing(
+    shop, run_command, monkeypatch
+):
     shop.remember()
 
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    command = ["restore", "--to", THEN.isoformat()[:19], "--yes"]
-    for republish, says in (
-        (interrupted, "Delete these"),
-        (lambda *_: Republished(), "An earlier"),
-    ):
-        monkeypatch.setattr(Restore, "republish", republish)
-        assert says in CliRunner().invoke(main.app, command).output
+    with monkeypatch.context() as patched:
+        patched.setattr(Restore, "republish", interrupted)
+        assert "Delete these" in run_command().output
+    assert "An earlier" in run_command().output
 
 
 def test_a_row_that_is_gone_comes_back(shop):
