@@ -99,9 +99,9 @@ class Graph:
 
     title: str
     lines: Sequence[Line | Formula]
-    unit: str = "per period"
-    mark: tuple[float, str] | None = None
-    stacked: bool = False
+    unit: str
+    mark: tuple[float, str] | None
+    stacked: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class Section:
     title: str
     text: str
     rows: Sequence[Sequence[Graph]]
-    totals: Sequence[Line] = ()
+    totals: Sequence[Line]
 
 
 # Longer than the longest lease (15 minutes): orders wait while a lease is live.
@@ -329,6 +329,20 @@ PALETTE = (_BLUE, _ORANGE, _GREEN, _PURPLE, _BROWN, _GREY, _PINK, _OLIVE, _TEAL)
 """The colours of the lines of one graph."""
 
 
+def _section(title: str, text: str, *rows: Sequence[Graph], totals: Sequence[Line] = ()) -> Section:
+    return Section(title, text, rows, totals)
+
+
+def _graph(
+    title: str,
+    *lines: Line | Formula,
+    unit: str = "per period",
+    mark: tuple[float, str] | None = None,
+    stacked: bool = False,
+) -> Graph:
+    return Graph(title, lines, unit, mark, stacked)
+
+
 def _sum(name: str, label: str, color: str, of: str = "handlers") -> Line:
     return Line(Metric(name, "Sum", of), label, color)
 
@@ -338,12 +352,14 @@ def _each(name: str, statistic: str, of: str) -> Line:
 
 
 def _spread(name: str, of: str = "handlers", **colors: str) -> list[Line]:
-    """Draw several statistics of one metric, with their names as labels."""
-    names = {"average": "Average"}
+    """Draw several statistics of one metric. Their labels are percentiles, or as in `_STATISTICS`."""
     return [
-        Line(Metric(name, names.get(statistic, statistic), of), statistic, color)
-        for statistic, color in colors.items()
+        Line(Metric(name, _STATISTICS.get(label, label), of), label, color)
+        for label, color in colors.items()
     ]
+
+
+_STATISTICS = {"average": "Average", "most": "Maximum", "latest": "Maximum"}
 
 
 def _rate(expression: str, label: str, color: str, name: str) -> Formula:
@@ -375,47 +391,41 @@ _OTHER_ENDS = (
 )
 
 
-_FLOW = Section(
+_FLOW = _section(
     "Are orders flowing?",
     "Placed and rejected are both healthy answers. **Age grows** and nothing is placed: look at the platform below. SQS "
     "leaves out messages that it delivered three times; **came back** is the time since the first delivery. **Dead "
     "letters** stay until you redrive or delete them: their `errorMessage` says what to fix.",
     (
-        (
-            Graph("Orders", (_PLACED, _REJECTED), stacked=True),
-            Graph(
-                "Rejected, by reason",
-                [
-                    _sum("OrdersRejected", reason, color, f"rejections/{reason}")
-                    for reason, color in _REASONS.items()
-                ],
-                stacked=True,
+        _graph("Orders", _PLACED, _REJECTED, stacked=True),
+        _graph(
+            "Rejected, by reason",
+            *(
+                _sum("OrdersRejected", reason, color, f"rejections/{reason}")
+                for reason, color in _REASONS.items()
             ),
-            Graph("Other ends of messages", _OTHER_ENDS),
+            stacked=True,
         ),
-        (
-            Graph(
-                "Age of the oldest message",
-                (
-                    _each(_AGE, "Maximum", "queues"),
-                    Line(Metric("TimeSinceFirstReceive", "Maximum"), "came back", RED),
-                ),
-                "seconds",
-                (_OLDEST_MESSAGE_SECONDS, "longer than any lease"),
-            ),
-            Graph("Waiting", [_each(_VISIBLE, "Maximum", "queues")], "messages"),
-            Graph("Dead letters", [_each(_VISIBLE, "Maximum", "dead letters")], "messages"),
+        _graph("Other ends of messages", *_OTHER_ENDS),
+    ),
+    (
+        _graph(
+            "Age of the oldest message",
+            _each(_AGE, "Maximum", "queues"),
+            Line(Metric("TimeSinceFirstReceive", "Maximum"), "came back", RED),
+            unit="seconds",
+            mark=(_OLDEST_MESSAGE_SECONDS, "longer than any lease"),
         ),
-        (
-            Graph(
-                "Stale, ignored on purpose",
-                (
-                    _sum("StaleEventsIgnored", "stale events", _BLUE),
-                    _sum("StaleDeletesIgnored", "stale deletes", _PURPLE),
-                ),
-            ),
-            Graph("Products that ran low", [_sum("LowStock", "low or out of stock", _ORANGE)]),
+        _graph("Waiting", _each(_VISIBLE, "Maximum", "queues"), unit="messages"),
+        _graph("Dead letters", _each(_VISIBLE, "Maximum", "dead letters"), unit="messages"),
+    ),
+    (
+        _graph(
+            "Stale, ignored on purpose",
+            _sum("StaleEventsIgnored", "stale events", _BLUE),
+            _sum("StaleDeletesIgnored", "stale deletes", _PURPLE),
         ),
+        _graph("Products that ran low", _sum("LowStock", "low or out of stock", _ORANGE)),
     ),
     totals=(_PLACED, _REJECTED, *_OTHER_ENDS),
 )
@@ -424,236 +434,202 @@ _FLOW = Section(
 def _life(grace: int) -> Section:
     """Draw the section whose healthy limit depends on the grace of holds, in seconds."""
     latest = grace + _MAX_EXPIRY_DELAY_SECONDS
-    return Section(
+    return _section(
         "Are orders confirmed, or do they expire?",
         f"A hold expires on time if it does so **{grace} to {latest} s** after its end: the first {grace} s are grace for late "
         "payments. If it is later, look at the age of ExpiryQueue and at the sweep. While very many commands wait, holds do "
         "not expire, since a payment may be among them. **Late payments** are orders to refund: their rows say why.",
-        [
-            (
-                Graph(
-                    "Steps",
-                    (
-                        _sum("OrdersConfirmed", "confirmed", _GREEN),
-                        _sum("OrdersFulfilled", "fulfilled", _BLUE),
-                        _sum("OrdersCancelled", "cancelled", _GREY),
-                        _sum("OrdersExpired", "expired", _ORANGE),
-                        _sum("OrdersReturned", "returns", _PURPLE),
-                    ),
-                ),
-                Graph(
-                    "How long after its end a hold expires",
-                    (
-                        Line(Metric("ExpiryDelay", "p50"), "p50", _GREEN),
-                        Line(Metric("ExpiryDelay", "p99"), "p99", _ORANGE),
-                        Line(Metric("ExpiryDelay", "Maximum"), "latest", RED),
-                    ),
-                    "seconds",
-                    (latest, f"p99 healthy below {latest} s"),
-                ),
-                Graph("Late payments", [_sum("ConfirmationsRejected", "to refund", RED)]),
-            )
-        ],
+        (
+            _graph(
+                "Steps",
+                _sum("OrdersConfirmed", "confirmed", _GREEN),
+                _sum("OrdersFulfilled", "fulfilled", _BLUE),
+                _sum("OrdersCancelled", "cancelled", _GREY),
+                _sum("OrdersExpired", "expired", _ORANGE),
+                _sum("OrdersReturned", "returns", _PURPLE),
+            ),
+            _graph(
+                "How long after its end a hold expires",
+                *_spread("ExpiryDelay", p50=_GREEN, p99=_ORANGE, latest=RED),
+                unit="seconds",
+                mark=(latest, f"p99 healthy below {latest} s"),
+            ),
+            _graph("Late payments", _sum("ConfirmationsRejected", "to refund", RED)),
+        ),
     )
 
 
-_EVENTS = Section(
+_EVENTS = _section(
     "Do consumers get events?",
     "Events of orders and products are published on the bus, those of an order in their order. **Changes get older** and "
     "events are refused: look at the bus. **Undeliverable** events stay in their queue: no consumer gets them before they "
     "are published again.",
-    [
-        (
-            Graph(
-                "Events",
-                (
-                    _sum("EventsPublished", "published", _GREEN),
-                    _sum("EventsRefused", "refused, sent again", _ORANGE),
-                    _sum("EventsUndeliverable", "undeliverable", RED),
-                ),
-            ),
-            Graph(
-                "From the outcome until it is published",
-                _spread("EventDelay", p50=_GREEN, p99=RED),
-                "ms",
-            ),
-            Graph(
-                "Age of the changes",
-                [Line(_CHANGES_AGE, "oldest change", _ORANGE)],
-                "ms",
-                (_LATE_EVENTS_MS, "late"),
-            ),
-            Graph(
-                "Undeliverable events", [Line(_UNDELIVERABLE, "to be repaired", RED)], "messages"
-            ),
-        )
-    ],
-)
-
-_REQUESTS = Section(
-    "Does the API answer?",
-    "4xx are answers: a rejected order, a wrong body, no permission; or **429**, the limit `apiLimits`. For **5xx** read "
-    "the function's log. Both latencies include callers that wait for their order, up to 25 s. Their difference is API "
-    "Gateway's part.",
-    [
-        (
-            Graph(
-                "Requests to the API",
-                (
-                    _sum("Count", "requests", _GREEN, "api"),
-                    _sum("4xx", "4xx", _ORANGE, "api"),
-                    _sum("5xx", "5xx", RED, "api"),
-                ),
-            ),
-            Graph("Latency of the API", _spread("Latency", "api", p50=_GREEN, p99=RED), "ms"),
-            Graph(
-                "Of it, the function",
-                _spread("IntegrationLatency", "api", p50=_GREEN, p99=RED),
-                "ms",
-            ),
-        )
-    ],
-)
-
-_CONTENTION = Section(
-    "Is there contention?",
-    "Many writers want the same row. Healthy: **conflicts under 5 %, under 0.5 retries on average, 99 % of retried changes "
-    "succeed**. Above 5 %: use fewer writers with fuller batches (`maximumConcurrency`, `batchSize`).",
     (
-        (
-            Graph(
-                "Conflict rate",
-                [_rate("100 * rate", "of attempts", RED, "VersionConflict")],
-                "%",
-                (5, "healthy below 5 %"),
-            ),
-            Graph(
-                "Retries of a change",
-                _spread("Retries", average=_BLUE, p95=_PURPLE),
-                "retries",
-                (0.5, "average healthy below 0.5"),
-            ),
-            Graph(
-                "Retries that succeed",
-                [_rate("100 - 100 * exhausted", "of retried changes", _GREEN, "RetriesExhausted")],
-                "%",
-                (99, "healthy above 99 %"),
-            ),
+        _graph(
+            "Events",
+            _sum("EventsPublished", "published", _GREEN),
+            _sum("EventsRefused", "refused, sent again", _ORANGE),
+            _sum("EventsUndeliverable", "undeliverable", RED),
         ),
-        (
-            Graph(
-                "Time spent waiting",
-                (
-                    Line(Metric("RetryBackoffTime", "Average"), "backoff, average", _ORANGE),
-                    Line(Metric("RetryBackoffTime", "p95"), "backoff, p95", RED),
-                    Line(Metric("LeaseWait", "Average"), "in line, average", _BLUE),
-                ),
-                "ms",
-            ),
-            Graph(
-                "Failed conditions (DynamoDB)",
-                [_each("ConditionalCheckFailedRequests", "Sum", "tables")],
-            ),
-            Graph(
-                "Transaction conflicts",
-                (
-                    _each("TransactionConflict", "Sum", "tables"),
-                    _sum("TransactionConflict", "seen by handlers", RED),
-                ),
-            ),
+        _graph(
+            "From the outcome until it is published",
+            *_spread("EventDelay", p50=_GREEN, p99=RED),
+            unit="ms",
+        ),
+        _graph(
+            "Age of the changes",
+            Line(_CHANGES_AGE, "oldest change", _ORANGE),
+            unit="ms",
+            mark=(_LATE_EVENTS_MS, "late"),
+        ),
+        _graph(
+            "Undeliverable events", Line(_UNDELIVERABLE, "to be repaired", RED), unit="messages"
         ),
     ),
 )
 
-_LANES = Section(
+_REQUESTS = _section(
+    "Does the API answer?",
+    "4xx are answers: a rejected order, a wrong body, no permission; or **429**, the limit `apiLimits`. For **5xx** read "
+    "the function's log. Both latencies include callers that wait for their order, up to 25 s. Their difference is API "
+    "Gateway's part.",
+    (
+        _graph(
+            "Requests to the API",
+            _sum("Count", "requests", _GREEN, "api"),
+            _sum("4xx", "4xx", _ORANGE, "api"),
+            _sum("5xx", "5xx", RED, "api"),
+        ),
+        _graph("Latency of the API", *_spread("Latency", "api", p50=_GREEN, p99=RED), unit="ms"),
+        _graph(
+            "Of it, the function",
+            *_spread("IntegrationLatency", "api", p50=_GREEN, p99=RED),
+            unit="ms",
+        ),
+    ),
+)
+
+_CONTENTION = _section(
+    "Is there contention?",
+    "Many writers want the same row. Healthy: **conflicts under 5 %, under 0.5 retries on average, 99 % of retried changes "
+    "succeed**. Above 5 %: use fewer writers with fuller batches (`maximumConcurrency`, `batchSize`).",
+    (
+        _graph(
+            "Conflict rate",
+            _rate("100 * rate", "of attempts", RED, "VersionConflict"),
+            unit="%",
+            mark=(5, "healthy below 5 %"),
+        ),
+        _graph(
+            "Retries of a change",
+            *_spread("Retries", average=_BLUE, p95=_PURPLE),
+            unit="retries",
+            mark=(0.5, "average healthy below 0.5"),
+        ),
+        _graph(
+            "Retries that succeed",
+            _rate("100 - 100 * exhausted", "of retried changes", _GREEN, "RetriesExhausted"),
+            unit="%",
+            mark=(99, "healthy above 99 %"),
+        ),
+    ),
+    (
+        _graph(
+            "Time spent waiting",
+            Line(Metric("RetryBackoffTime", "Average"), "backoff, average", _ORANGE),
+            Line(Metric("RetryBackoffTime", "p95"), "backoff, p95", RED),
+            Line(Metric("LeaseWait", "Average"), "in line, average", _BLUE),
+            unit="ms",
+        ),
+        _graph(
+            "Failed conditions (DynamoDB)", _each("ConditionalCheckFailedRequests", "Sum", "tables")
+        ),
+        _graph(
+            "Transaction conflicts",
+            _each("TransactionConflict", "Sum", "tables"),
+            _sum("TransactionConflict", "seen by handlers", RED),
+        ),
+    ),
+)
+
+_LANES = _section(
     "Do lanes help?",
     "Orders that find all units in **their worker's own lane** meet no rival. For missing units the worker visits the "
     "**depot**, which one worker at a time fills from the rows. Healthy: most orders from lanes, next to no lost loans, "
     "short waits. **Recalls and long waits** show scarce stock.",
     (
-        (
-            Graph(
-                "Orders served by the worker's own lane",
-                [_rate("100 * own", "of placed orders", _GREEN, "OrdersFromLanes")],
-                "%",
-            ),
-            Graph(
-                "Loans lost to rivals",
-                [_rate("100 * lost", "of loans", RED, "LoansLost")],
-                "%",
-                (100 * _MAX_LOANS_LOST, "too many visits"),
-            ),
-            Graph(
-                "Wait in line at the depot", _spread("DepotWait", average=_BLUE, p99=_PURPLE), "ms"
-            ),
+        _graph(
+            "Orders served by the worker's own lane",
+            _rate("100 * own", "of placed orders", _GREEN, "OrdersFromLanes"),
+            unit="%",
         ),
-        (
-            Graph(
-                "Visits of the depot, and their reasons",
-                (
-                    Line(Metric("DepotWait", "SampleCount"), "visits", _BLUE),
-                    _sum("Loans", "rows that lent", _GREEN),
-                    _sum("Recalls", "recalls", _ORANGE),
-                ),
-            ),
-            Graph("Units lent", [_sum("UnitsLent", "from rows", _GREEN)]),
-            Graph("Held up by a corrupt page", [_sum("CorruptPage", "messages", RED)]),
+        _graph(
+            "Loans lost to rivals",
+            _rate("100 * lost", "of loans", RED, "LoansLost"),
+            unit="%",
+            mark=(100 * _MAX_LOANS_LOST, "too many visits"),
+        ),
+        _graph(
+            "Wait in line at the depot",
+            *_spread("DepotWait", average=_BLUE, p99=_PURPLE),
+            unit="ms",
+        ),
+    ),
+    (
+        _graph(
+            "Visits of the depot, and their reasons",
+            Line(Metric("DepotWait", "SampleCount"), "visits", _BLUE),
+            _sum("Loans", "rows that lent", _GREEN),
+            _sum("Recalls", "recalls", _ORANGE),
+        ),
+        _graph("Units lent", _sum("UnitsLent", "from rows", _GREEN)),
+        _graph("Held up by a corrupt page", _sum("CorruptPage", "messages", RED)),
+    ),
+)
+
+_EFFICIENCY = _section(
+    "How efficient is it?",
+    "One transaction can place 99 orders for one product. **Few orders per transaction** under load: batches are small "
+    "(raise `batchWindowSeconds`), or orders share no products.",
+    (
+        _graph(
+            "Orders per transaction",
+            *_spread("OrdersPerTransaction", average=_BLUE, most=_GREY),
+            unit="orders",
+        ),
+        _graph("Commit attempts", _sum("ConditionalWrites", "transactions sent", _PURPLE)),
+        _graph(
+            "Capacity",
+            _write_units("tables/Orders", "orders", _BLUE),
+            _write_units("indexes/byUser", "index", _GREY),
+            _write_units("tables/Products", "products", _ORANGE),
+            _write_units("tables/Allotments", "lanes", _GREEN),
+            unit="write units per placed order",
+            stacked=True,
+        ),
+        _graph(
+            "Commit latency", *_spread("CommitLatency", p50=_GREEN, p95=_ORANGE, p99=RED), unit="ms"
         ),
     ),
 )
 
-_EFFICIENCY = Section(
-    "How efficient is it?",
-    "One transaction can place 99 orders for one product. **Few orders per transaction** under load: batches are small "
-    "(raise `batchWindowSeconds`), or orders share no products.",
-    [
-        (
-            Graph(
-                "Orders per transaction",
-                (
-                    Line(Metric("OrdersPerTransaction", "Average"), "average", _BLUE),
-                    Line(Metric("OrdersPerTransaction", "Maximum"), "most", _GREY),
-                ),
-                "orders",
-            ),
-            Graph("Commit attempts", [_sum("ConditionalWrites", "transactions sent", _PURPLE)]),
-            Graph(
-                "Capacity",
-                (
-                    _write_units("tables/Orders", "orders", _BLUE),
-                    _write_units("indexes/byUser", "index", _GREY),
-                    _write_units("tables/Products", "products", _ORANGE),
-                    _write_units("tables/Allotments", "lanes", _GREEN),
-                ),
-                "write units per placed order",
-                stacked=True,
-            ),
-            Graph(
-                "Commit latency", _spread("CommitLatency", p50=_GREEN, p95=_ORANGE, p99=RED), "ms"
-            ),
-        )
-    ],
-)
-
-_PLATFORM = Section(
+_PLATFORM = _section(
     "Is the platform healthy?",
     "**Errors** are bugs or timeouts: read the function's log. **Throttles** show a limit: for Lambda the account's "
     "concurrency, for DynamoDB a hot key or a table that is not warm yet.",
     (
-        (
-            Graph("Errors", [_each("Errors", "Sum", "functions")]),
-            Graph("Throttles", [_each("Throttles", "Sum", "functions")]),
-            Graph("Duration, p95", [_each("Duration", "p95", "functions")], "ms"),
-            Graph(
-                "Concurrent invocations",
-                [_each("ConcurrentExecutions", "Maximum", "functions")],
-                "invocations",
-            ),
+        _graph("Errors", _each("Errors", "Sum", "functions")),
+        _graph("Throttles", _each("Throttles", "Sum", "functions")),
+        _graph("Duration, p95", _each("Duration", "p95", "functions"), unit="ms"),
+        _graph(
+            "Concurrent invocations",
+            _each("ConcurrentExecutions", "Maximum", "functions"),
+            unit="invocations",
         ),
-        (
-            Graph("Writes throttled by DynamoDB", [_each("WriteThrottleEvents", "Sum", "tables")]),
-            Graph("Reads throttled by DynamoDB", [_each("ReadThrottleEvents", "Sum", "tables")]),
-        ),
+    ),
+    (
+        _graph("Writes throttled by DynamoDB", _each("WriteThrottleEvents", "Sum", "tables")),
+        _graph("Reads throttled by DynamoDB", _each("ReadThrottleEvents", "Sum", "tables")),
     ),
 )
 
