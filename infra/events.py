@@ -8,11 +8,11 @@ from typing import cast
 from aws_cdk import Duration, Names
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_events as events
-from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from infra.permissions import allow
 from infra.settings import Settings
 
 
@@ -47,13 +47,10 @@ class Events(Construct):
             self._listen(function, live, undeliverable, orders, None),
             self._listen(function, live, undeliverable, products, _CHANGES_OF_STATUS),
         ]
-        for action, resource in (
-            ("events:PutEvents", self.bus.event_bus_arn),
-            # Lambda also sends to it, with the role of the function.
-            # docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-errors.html
-            ("sqs:SendMessage", undeliverable.queue_arn),
-        ):
-            function.add_to_role_policy(iam.PolicyStatement(actions=[action], resources=[resource]))
+        allow(function, self.bus.event_bus_arn, "events:PutEvents")
+        # Lambda also sends to it, with the role of the function.
+        # docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-errors.html
+        allow(function, undeliverable.queue_arn, "sqs:SendMessage")
         return mappings
 
     def _listen(
@@ -92,9 +89,7 @@ class Events(Construct):
                 destination=undeliverable.queue_arn
             )
         )
-        function.add_to_role_policy(
-            iam.PolicyStatement(actions=_READ_STREAM, resources=[table.table_stream_arn or ""])
-        )
+        allow(function, table.table_stream_arn or "", *_READ_STREAM)
         return mapping
 
 

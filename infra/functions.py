@@ -12,11 +12,11 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_scheduler as scheduler
-from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra import assets
 from infra.events import Events
+from infra.permissions import allow
 from infra.queues import QueuePair, Queues
 from infra.removal import kept_in_production
 from infra.settings import Settings
@@ -213,11 +213,12 @@ class Functions(Construct):
             for construct_id, declared in _FUNCTIONS.items()
             if construct_id != _API or settings.api
         }
-        self._send_to(_SWEEP, queues.expiries.queue, "sqs:GetQueueAttributes")
+        expiries = queues.expiries.queue.queue_arn
+        allow(self.all[_SWEEP], expiries, "sqs:SendMessage", "sqs:GetQueueAttributes")
         self._name(self.all[_SWEEP], queues.expiries, _PREFIXES["ExpiryQueue"])
         self.sweep_schedule = self._every_minute(_SWEEP, {"action": "sweep"})
         if settings.api:
-            self._send_to(_API, queues.orders.queue)
+            allow(self.all[_API], queues.orders.queue.queue_arn, "sqs:SendMessage")
         mappings = events.publish(
             self.all[_PUBLISH_EVENTS],
             self.live[_PUBLISH_EVENTS],
@@ -229,38 +230,22 @@ class Functions(Construct):
         if settings.stock_events:
             self._publish_stock(self.all[_SWEEP], events)
 
-    def _send_to(self, construct_id: str, queue: sqs.IQueue, *more: str) -> None:
-        """Let a function send to a queue that does not invoke it."""
-        self.all[construct_id].add_to_role_policy(
-            iam.PolicyStatement(actions=["sqs:SendMessage", *more], resources=[queue.queue_arn])
-        )
-
     @staticmethod
     def _watch(function: lambda_.Function, mappings: Sequence[lambda_.EventSourceMapping]) -> None:
         """Let a function check that the streams of tables are read."""
         ids = " ".join(mapping.event_source_mapping_id for mapping in mappings)
         function.add_environment("STREAM_MAPPINGS", ids)
-        function.add_to_role_policy(
-            iam.PolicyStatement(
-                actions=["lambda:GetEventSourceMapping"],
-                resources=[
-                    cast(
-                        "lambda_.CfnEventSourceMapping", mapping.node.default_child
-                    ).attr_event_source_mapping_arn
-                    for mapping in mappings
-                ],
-            )
-        )
+        for mapping in mappings:
+            resource = cast("lambda_.CfnEventSourceMapping", mapping.node.default_child)
+            arn = resource.attr_event_source_mapping_arn
+            allow(function, arn, "lambda:GetEventSourceMapping")
 
     def _publish_stock(self, function: lambda_.Function, events: Events) -> None:
         """Let a function look at all products, and publish of which there are more or fewer units."""
         function.add_environment("STOCK_EVENT_BUS_NAME", events.bus.event_bus_name)
-        for actions, resource in (
-            (["events:PutEvents"], events.bus.event_bus_arn),
-            (["dynamodb:Scan", "dynamodb:GetItem"], self._tables.products.table_arn),
-            (["dynamodb:GetItem"], self._tables.allotments.table_arn),
-        ):
-            function.add_to_role_policy(iam.PolicyStatement(actions=actions, resources=[resource]))
+        allow(function, events.bus.event_bus_arn, "events:PutEvents")
+        allow(function, self._tables.products.table_arn, "dynamodb:Scan", "dynamodb:GetItem")
+        allow(function, self._tables.allotments.table_arn, "dynamodb:GetItem")
 
     def _function(self, construct_id: str, declared: _Function, queues: Queues) -> lambda_.Function:
         name = declared.name
@@ -321,12 +306,8 @@ class Functions(Construct):
         for place, operations in declared.tables.items():
             table, _, index = place.partition("/")
             arn = self._tables.all[Table(table)].table_arn
-            function.add_to_role_policy(
-                iam.PolicyStatement(
-                    actions=[f"dynamodb:{operation}" for operation in operations.split()],
-                    resources=[f"{arn}/index/{index}" if index else arn],
-                )
-            )
+            actions = [f"dynamodb:{operation}" for operation in operations.split()]
+            allow(function, f"{arn}/index/{index}" if index else arn, *actions)
 
     def _variables(self, declared: _Function) -> dict[str, str]:
         """The environment variables that a function is made with."""
@@ -366,14 +347,8 @@ class Functions(Construct):
             report_batch_item_failures=True,
         )
         actions = [*_CONSUME, "sqs:SendMessage"] if queue_name in _SENT_AGAIN else _CONSUME
-        function.add_to_role_policy(
-            iam.PolicyStatement(actions=actions, resources=[pair.queue.queue_arn])
-        )
-        function.add_to_role_policy(
-            iam.PolicyStatement(
-                actions=["sqs:SendMessage"], resources=[pair.dead_letters.queue_arn]
-            )
-        )
+        allow(function, pair.queue.queue_arn, *actions)
+        allow(function, pair.dead_letters.queue_arn, "sqs:SendMessage")
 
     @staticmethod
     def _name(function: lambda_.Function, pair: QueuePair, prefix: str) -> None:
