@@ -35,6 +35,8 @@ from testing.simulated_aws import ServiceError, answered_directly_by
 LENT = {1: 20, 2: 30}
 """Units in lanes, by lane."""
 
+_MANY = 90
+
 
 class LaneShop(Shop):
     """A shop whose units lie in its rows, at the depot and in lanes.
@@ -61,9 +63,13 @@ class LaneShop(Shop):
         reach: int = 8,
         **details: Any,
     ) -> None:
-        """List a product and lend some of it. By default what is left in the row is what has to be."""
+        """List a product and lend some of it."""
         self.list(product_id, stock, **details)
-        self.lend(product_id, lanes, depot, reach)
+        # A transaction takes a hundred pages.
+        first = {lane: units for lane, units in lanes.items() if lane < _MANY}
+        self.lend(product_id, first, depot, reach)
+        if others := {lane: units for lane, units in lanes.items() if lane >= _MANY}:
+            self.lend(product_id, others, 0, reach)
 
     def lend(
         self,
@@ -72,15 +78,8 @@ class LaneShop(Shop):
         depot: int = 0,
         reach: int | None = None,
     ) -> None:
-        """Set units aside as visits do, by lane; from then on the lanes up to `reach` may be filled with the product."""
-        lanes = lanes or {}
-        allocation = self.allocation(product_id)
-        most = max(lanes, default=0) if reach is None else reach
-        allocation.lend(product_id, depot + sum(lanes.values()), most)
-        self.write_down(allocation)
-        for lane, units in lanes.items():
-            if units:
-                self.fill(lane, product_id, units)
+        """Set units aside, by lane, as `lend` does."""
+        lend(self.store, product_id, depot, lanes or {}, reach)
 
     def fill(self, lane: int, product_id: str = "p", units: int = 1) -> None:
         """Let a rival fill a lane from the depot."""
@@ -291,10 +290,16 @@ def leaves_out(
     return answer
 
 
-def lend(store: Store, product_id: str, depot: int, lanes: Mapping[int, int]) -> None:
-    """Set units of a product aside, when nobody else is at work: in the depot, and so many in each lane."""
+def lend(
+    store: Store, product_id: str, depot: int, lanes: Mapping[int, int], reach: int | None = None
+) -> None:
+    """Set units of a product aside, when nobody else is at work: in the depot, and so many in each lane.
+
+    From then on the lanes up to `reach` may be filled with it; up to the last of `lanes`, if it is not given.
+    """
     allocation = _allocation(store, product_id, {DEPOT, *lanes})
-    allocation.lend(product_id, depot + sum(lanes.values()), reach=max(lanes, default=0))
+    most = max(lanes, default=0) if reach is None else reach
+    allocation.lend(product_id, depot + sum(lanes.values()), most)
     for lane, units in lanes.items():
         allocation.fill(lane, product_id, units)
     _write(store, allocation)

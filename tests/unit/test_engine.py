@@ -223,23 +223,17 @@ def test_a_lost_response_is_recognised_by_its_token(error):
     "not say so.",
     "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html",
 )
-def test_an_unknown_outcome_keeps_its_token_through_conflicts():
-    """The conflict may be with our own first attempt, which only the same token recognises."""
-    bench = Bench(product("p", 10))
-    bench.faults.extend([Fault(error=LOST), Fault(error=CONFLICT)])
-    assert statuses(bench.apply(order())) == [Verdict.APPLIED]
-    assert len(bench.tokens) == 1
-
-
 @pytest.mark.aws(
     "The same token with other parameters is refused (`IdempotentParameterMismatchException`).",
     "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html",
 )
-def test_a_cancelled_request_gets_a_new_token():
+@pytest.mark.parametrize("is_unknown", [True, False])
+def test_an_unknown_outcome_keeps_its_token_through_conflicts(is_unknown):
+    """The conflict may be with our own first attempt, which only the same token recognises. Others get a new token."""
     bench = Bench(product("p", 10))
-    bench.faults.append(Fault(error=CONFLICT))
-    bench.apply(order())
-    assert len(bench.tokens) == 2
+    bench.faults.extend([Fault(error=LOST)] * is_unknown + [Fault(error=CONFLICT)])
+    assert statuses(bench.apply(order())) == [Verdict.APPLIED]
+    assert len(bench.tokens) == (1 if is_unknown else 2)
 
 
 def test_a_message_with_an_unknown_outcome_returns_and_is_then_a_replay():
@@ -255,37 +249,28 @@ def test_a_message_with_an_unknown_outcome_returns_and_is_then_a_replay():
     "DynamoDB refuses a request that it can never accept with `ValidationException`.",
     "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.Errors.html",
 )
-def test_an_invalid_change_is_isolated_and_the_others_are_applied():
-    bench = Bench(product("p", 100))
-
-    def refuse(operation, request):
-        if operation == "TransactWriteItems" and "o5" in orders_of(request):
-            raise ServiceError("ValidationException", "o5 is bad")
-
-    bench.before = refuse
-    report = bench.apply(*(order(number) for number in range(10)))
-    assert statuses(report) == [
-        Verdict.POISON if number == 5 else Verdict.APPLIED for number in range(10)
-    ]
-    assert bench.stock() == 91
-
-
 @pytest.mark.aws(
     "An action that DynamoDB can never accept cancels its transaction with the reason "
     "`ValidationError`.",
     "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html",
 )
-def test_a_change_with_a_validation_error_as_its_reason_is_isolated():
+@pytest.mark.parametrize("is_reason", [False, True])
+def test_an_invalid_change_is_isolated_and_the_others_are_applied(is_reason):
     bench = Bench(product("p", 100))
 
-    def refuse(operation, request):
-        keys = orders_of(request) if operation == "TransactWriteItems" else []
-        if "o1" in keys:
-            raise cancelled("None", *("ValidationError" if key == "o1" else "None" for key in keys))
+    def refuse(request):
+        keys = orders_of(request)
+        if "o5" in keys and not is_reason:
+            raise ServiceError("ValidationException", "o5 is bad")
+        if "o5" in keys:
+            raise cancelled("None", *("ValidationError" if key == "o5" else "None" for key in keys))
 
-    bench.before = refuse
-    report = bench.apply(*(order(number) for number in range(3)))
-    assert statuses(report) == [Verdict.APPLIED, Verdict.POISON, Verdict.APPLIED]
+    bench.on("TransactWriteItems", refuse)
+    report = bench.apply(*(order(number) for number in range(10)))
+    assert statuses(report) == [
+        Verdict.POISON if number == 5 else Verdict.APPLIED for number in range(10)
+    ]
+    assert bench.stock() == 91
 
 
 @pytest.mark.aws(
