@@ -81,7 +81,7 @@ class Order(Change):
         return None
 
     def _shortages(self, first: str, products: StockById) -> tuple[Shortage, ...]:
-        """What is short, as far as it is known: of another product that is partial, lanes may hold more."""
+        """Shortages, as far as they are known: lanes may hold more units of another product that is partial."""
         return tuple(
             Shortage.of(product, quantity)
             for product_id, quantity in self.quantities.items()

@@ -74,7 +74,7 @@ class Part:
     Attributes:
         step_id: Given by the sender: the idempotency key, within the order.
         quantities: Units by product id.
-        restock: Of a return: whether the units can be sold again.
+        restock: For a return, whether the units can be sold again.
     """
 
     step_id: str
@@ -88,11 +88,11 @@ class OrderCommand(Change):
 
     Attributes:
         order_id: The order.
-        action: What is asked.
-        ended_by: Of an expiry: it ends the holds that ended at this moment or before. Two that differ in nothing else are
+        action: What to do with the order.
+        ended_by: For an expiry, the moment by which the hold has to have ended. Two that differ in nothing else are
             the same command, of which the first counts.
         part: The units that it is about; None for all that is left.
-        until: Of an extension: when the hold is to end.
+        until: For an extension, when the hold is to end.
         notes: Who gave it, and what for: no part of what makes two commands the same.
     """
 
@@ -292,7 +292,7 @@ class Transition(Change):
         moved: Units by product id that are handed over, cancelled or returned; None if it moves none, or fulfils all that
             is left.
         rejected: Why the confirmation is a late payment, if it is one.
-        extended_to: Of an extension: when the hold ends.
+        extended_to: For an extension, when the hold ends.
     """
 
     command: OrderCommand

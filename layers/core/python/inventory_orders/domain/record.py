@@ -116,7 +116,7 @@ class Step:
         step_id: Given by the sender of a command that names items: the idempotency key, within the order; else None.
         quantities: Units that it moved, by product id; None if it moved none, or fulfilled all that was left.
         restocked_versions: By product id, the version of the product that taking the units back into stock made.
-        restock: Of a return: whether its units can be sold again.
+        restock: For a return, whether its units can be sold again.
         notes: By name, of `NOTES`.
         other: Attributes that this version does not know. They are kept as they are.
     """
@@ -240,7 +240,7 @@ class OrderRecord:
         confirmed_at: When it was confirmed.
         fulfilled_at: When it became `FULFILLED`.
         steps: The commands that changed it, in their order.
-        confirmation_rejected: Of the first late payment, and so of all later ones; None if there is none.
+        confirmation_rejected: The first late payment, which also answers all later ones; None if there is none.
         attributes: The shop's own.
         pseudonymised_at: When a pseudonym took the place of its user; None while the user is named.
     """
@@ -265,7 +265,7 @@ class OrderRecord:
 
     @property
     def key(self) -> OrderKey:
-        """What names it."""
+        """The key of its row."""
         return OrderKey(self.order_id)
 
     def require_version(self) -> OrderRecord:
@@ -317,7 +317,7 @@ class AdjustmentRecord:
 
     @property
     def key(self) -> AdjustmentKey:
-        """What names it."""
+        """The key of its row."""
         return AdjustmentKey(self.product_id, self.adjustment_id)
 
 

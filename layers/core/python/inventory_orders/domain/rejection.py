@@ -13,7 +13,7 @@ class CustomerWords(NamedTuple):
     """How customers are told that their order is rejected.
 
     Attributes:
-        named: Of products, as `{products}`.
+        named: With the products, as `{products}`.
         unnamed: The same where the order's row does not say which product.
     """
 
@@ -26,8 +26,8 @@ class RejectionReason(StrEnum):
 
     Attributes:
         words: For the sender of the change. `{subject}` is the product, the order or the status that it is about.
-        http_status: Of the answer over HTTP.
-        for_customers: Of a reason for which orders are rejected; None if it is of commands and adjustments alone.
+        http_status: The status of an answer over HTTP.
+        for_customers: What a customer reads; None if no order is rejected for this reason, only commands and adjustments.
     """
 
     words: str

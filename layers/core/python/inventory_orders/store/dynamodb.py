@@ -316,7 +316,7 @@ class Store:
                 ReturnValuesOnConditionCheckFailure="ALL_OLD",
             )
         except RequestInvalidError as error:
-            # Such as a row that somebody else has filled up to 400 KB.
+            # For example, another program has filled the row up to 400 KB.
             raise CorruptItemError(
                 f"DynamoDB does not take the row of product {product_id} ({error}); repair the item",
                 "CORRUPT_PRODUCT",

@@ -49,8 +49,8 @@ def list_orders(
     Args:
         store: Where the tables are.
         user_id: The user.
-        limit: At most so many.
-        after: Where to go on; None: at the beginning.
+        limit: The most that one call lists.
+        after: The position to continue after; None for the beginning.
 
     Returns:
         The orders, and whether there are more.
@@ -76,8 +76,8 @@ def list_products(
 
     Args:
         store: Where the tables are.
-        limit: At most so many.
-        after: Where to go on; None: at the beginning.
+        limit: The most that one call lists.
+        after: The position to continue after; None for the beginning.
 
     Returns:
         The products, and where to go on; None at the end.
@@ -96,7 +96,7 @@ def list_all_orders(
 
     Args:
         store: Where the tables are.
-        after: Where to go on; None: at the beginning.
+        after: The position to continue after; None for the beginning.
 
     Returns:
         The orders by id, or why one cannot be read, and where to go on; None at the end.
@@ -123,8 +123,8 @@ def list_adjustments(
 
     Args:
         store: Where the tables are.
-        limit: At most so many.
-        after: Where to go on; None: at the beginning.
+        limit: The most that one call lists.
+        after: The position to continue after; None for the beginning.
 
     Returns:
         Their rows, and where to go on; None at the end.
@@ -149,8 +149,8 @@ def list_to_fulfil(
 
     Args:
         store: Where the tables are.
-        limit: At most so many.
-        after: Where to go on; None: at the beginning.
+        limit: The most that one call lists.
+        after: The position to continue after; None for the beginning.
 
     Returns:
         The orders, and whether there are more.
@@ -190,7 +190,7 @@ def list_holds(
         store: Where the tables are.
         shard: One of `EXPIRY_SHARDS`.
         until: The moment.
-        after: Where to go on; None: at the beginning.
+        after: The position to continue after; None for the beginning.
 
     Returns:
         Some of the holds, and where to go on; None at the end.
