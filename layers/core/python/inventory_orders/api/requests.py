@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, assert_never
 from urllib.parse import quote
 
 from inventory_orders.clock import Deadline
@@ -240,6 +240,9 @@ def retry_later(
     return ProblemError(503, code, detail, more, math.ceil(seconds) or _SHORT_WAIT_SECONDS)
 
 
+_CAUSES = {LeaseHeldError.code: "a product is being counted"}
+
+
 def problem_of(error: VerdictError) -> ProblemError:
     """The answer to a request that an error ended."""
     outcome = outcome_of(error)
@@ -260,15 +263,15 @@ def problem_of(error: VerdictError) -> ProblemError:
             return ProblemError(500, code, detail, more)
         case Verdict.RETURNED:
             # DynamoDB's words are not for callers.
-            is_leased = code == LeaseHeldError.code
-            why = (
-                "a product is being counted"
-                if is_leased
-                else "the service could not answer in time"
-            )
+            why = _CAUSES.get(code, "the service could not answer in time")
             return retry_later(code, f"{why}; send the same again", outcome.retry_after, more)
-    detail = "the service cannot use its tables; an operator has to repair that"
-    return ProblemError(500, "UNAVAILABLE", detail, more)
+        case Verdict.UNAVAILABLE:
+            detail = "the service cannot use its tables; an operator has to repair that"
+            return ProblemError(500, "UNAVAILABLE", detail, more)
+        case Verdict.APPLIED | Verdict.REPLAYED:
+            raise ValueError(f"{outcome.verdict} is a success")
+        case unknown:
+            assert_never(unknown)
 
 
 def is_request(event: object) -> TypeGuard[dict[str, Any]]:

@@ -6,14 +6,14 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 from botocore.exceptions import ConnectionError as BotoConnectionError
 
 from inventory_orders.domain.allotments import Page, PageKey
-from inventory_orders.domain.record import Record, RecordKey
+from inventory_orders.domain.record import AdjustmentKey, OrderKey, Record, RecordKey
 from inventory_orders.errors import (
     CorruptItemError,
     OutcomeUnknownError,
@@ -121,8 +121,11 @@ class Snapshot:
                     self.unreadable[key] = product
                 else:
                     self.products[key] = product
-            case _ if item:
-                self.records[key] = read_if_sound(read_record, item)
+            case OrderKey() | AdjustmentKey():
+                if item:
+                    self.records[key] = read_if_sound(read_record, item)
+            case unknown:
+                assert_never(unknown)
 
 
 class Store:
