@@ -241,6 +241,11 @@ class Shop:
             self.edit(Table.PRODUCTS, product_id, othersAttribute={"S": "x" * missing})
             assert self.size(product_id) == size
 
+    def list_all(self, *product_ids: str, size: int = 0) -> None:
+        """List products, of which there are plenty."""
+        for product_id in product_ids:
+            self.list(product_id, size=size)
+
     def delist(self, product_id: str) -> None:
         """Delist a product."""
         created_at = self.row(product_id)["createdAt"]["S"]

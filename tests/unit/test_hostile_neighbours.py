@@ -76,10 +76,8 @@ def throttle(shop, product_id, seconds=math.inf):
 def test_rows_of_300_kb_keep_no_order_from_being_placed(shop):
     """More than BatchGetItem answers at once (16 MB), and many times what one transaction holds (4 MB)."""
     large, small = [f"large{n}" for n in range(57)], [f"small{n}" for n in range(42)]
-    for product_id in large:
-        shop.list(product_id, size=300_000)
-    for product_id in small:
-        shop.list(product_id)
+    shop.list_all(*large, size=300_000)
+    shop.list_all(*small)
     worker, shop.calls = shop.worker(), []
     report = shop.commit(worker, *(order(i, i) for i in large + small))
     assert statuses(report) == [APPLIED] * 99
@@ -106,8 +104,7 @@ def test_of_a_huge_row_nothing_is_remembered(shop):
 
 def test_an_order_too_large_for_one_transaction_is_answered_by_name(shop):
     large = [f"p{n}" for n in range(14)]
-    for product_id in large:
-        shop.list(product_id, size=300_000)
+    shop.list_all(*large, size=300_000)
     report = shop.commit(
         shop.worker(),
         *(order(i, i) for i in large),
@@ -140,8 +137,7 @@ def test_orders_that_others_made_huge_go_on_all_the_same(shop, action):
 @pytest.mark.parametrize("lanes", [0, 1])
 def test_a_row_without_room_returns_its_own_orders_by_name(shop, lanes):
     """An order adds `lastUpdatedAt` to a row that has none, and a loan `lentTo`: neither fits."""
-    shop.list("other")
-    shop.list("full")
+    shop.list_all("other", "full")
     del shop.items(Table.PRODUCTS)["full",]["lastUpdatedAt"]
     shop.edit(Table.PRODUCTS, "full", others={"S": ""})
     shop.edit(Table.PRODUCTS, "full", others={"S": "x" * (LARGEST_ROW - shop.size("full"))})
@@ -192,8 +188,7 @@ def test_a_row_without_room_refuses_other_changes_and_stays_as_it_is(shop, chang
 @pytest.mark.parametrize("seconds", [2, math.inf])
 def test_a_throttled_product_does_not_hold_up_the_rest_of_its_batch(shop, lanes, seconds):
     """Its own orders are placed by the same batch, if it is throttled for moments, else later."""
-    for product_id in ("hot", "p", "q"):
-        shop.list(product_id)
+    shop.list_all("hot", "p", "q")
     worker, began = contested_worker(shop, lanes), shop.clock.now()
     throttle(shop, "hot", seconds)
     own = [order("own1", "hot"), order("own2", "hot", "p")]
@@ -218,8 +213,7 @@ def test_a_throttled_product_does_not_hold_up_the_rest_of_its_batch(shop, lanes,
 @pytest.mark.parametrize("lanes", [0, 1])
 @pytest.mark.parametrize("refuses", [False, True])
 def test_a_product_that_no_read_answers_for_returns_its_own_orders_only(shop, lanes, refuses):
-    shop.list("hot")
-    shop.list("p")
+    shop.list_all("hot", "p")
     worker = contested_worker(shop, lanes)
     shop.on("BatchGetItem", leaves_out(shop, of_product("hot"), refuses=refuses))
     began = shop.clock.now()
@@ -232,8 +226,7 @@ def test_a_product_that_no_read_answers_for_returns_its_own_orders_only(shop, la
 
 
 def test_a_replay_is_answered_although_no_read_answers_for_its_product(shop):
-    shop.list("hot")
-    shop.list("p")
+    shop.list_all("hot", "p")
     worker = shop.worker()
     assert statuses(shop.commit(worker, order(1, "hot"), order(2, "p"))) == [APPLIED, APPLIED]
     assert statuses(shop.commit(worker, order(2, "p"))) == [REPLAYED]
@@ -243,8 +236,7 @@ def test_a_replay_is_answered_although_no_read_answers_for_its_product(shop):
 
 
 def test_a_product_is_throttled_for_moments_while_another_is_counted(shop):
-    shop.list("hot")
-    shop.list("counted")
+    shop.list_all("hot", "counted")
     worker = shop.worker()
     deadline = shop.soon(INVOCATION_SECONDS)
     Lease.acquire(RetryingClient(shop.store), "counted", 10, deadline, outlive_deadline=True)
@@ -254,8 +246,7 @@ def test_a_product_is_throttled_for_moments_while_another_is_counted(shop):
 
 
 def test_behind_a_throttled_product_a_group_keeps_its_order(shop):
-    shop.list("hot")
-    shop.list("p")
+    shop.list_all("hot", "p")
     throttle(shop, "hot")
     in_groups = [("hot", "g"), ("p", "g"), ("p", "h")]
     orders = [Order(f"o{n}", "u", {i: 1}, group=g) for n, (i, g) in enumerate(in_groups)]
@@ -263,33 +254,6 @@ def test_behind_a_throttled_product_a_group_keeps_its_order(shop):
 
 
 # ---------------------------------------------------------------- wrong clocks
-
-
-@pytest.mark.parametrize("off", [300.0, -300.0])
-def test_workers_whose_clocks_are_minutes_apart_keep_the_books(shop, off):
-    shop.list("p", stock=30)
-    wrong, right = shop.worker(off), shop.worker()
-    pending = {n: order(n, "p") for n in range(40)}
-    answered = {}
-
-    def deliver(worker):
-        batch = [pending[n] for n in sorted(pending)[:5]]
-        for done, outcome in zip(batch, shop.commit(worker, *batch).outcomes, strict=True):
-            if outcome.verdict is not RETURNED:
-                answered.setdefault(done.order_id, outcome.verdict)
-                pending.pop(int(done.order_id[1:]), None)
-
-    for number in range(100):
-        if not pending:
-            break
-        mine, others = (wrong, right) if number % 2 else (right, wrong)
-        # The same messages, between the read of one worker and its commit.
-        shop.once("TransactWriteItems", lambda _, others=others: deliver(others))
-        deliver(mine)
-    assert not pending
-    rows = shop.items(Table.ORDERS).values()
-    assert sorted(row["status"]["S"] for row in rows) == ["PENDING"] * 30 + ["REJECTED"] * 10
-    assert (shop.stock("p"), shop.unexplained()) == (0, {"p": 0})
 
 
 @pytest.mark.parametrize("off", [300.0, -300.0])
@@ -516,8 +480,7 @@ def test_where_a_refusal_cannot_be_read_its_neighbours_go_on(shop):
 def test_an_order_after_its_tombstone_is_no_corrupt_one_beside_a_conflict(shop):
     """All products come from the cache, so that the tombstone is met by a write, and then comes again with a row."""
     products = [f"p{number}" for number in range(10)]
-    for product_id in products:
-        shop.list(product_id)
+    shop.list_all(*products)
     worker, is_busy = shop.worker(), of_product("p5")
     for number in range(2):
         shop.commit(worker, order(f"-warm{number}", *products))

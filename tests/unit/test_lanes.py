@@ -98,8 +98,7 @@ def test_after_ten_quiet_seconds_a_row_sells_again_what_the_lane_does_not_have(
 
 def test_a_few_products_that_the_lane_lacks_are_sold_from_rows_and_more_at_the_depot(shop):
     names = [f"p{n:02}" for n in range(11)]
-    for name in names:
-        shop.list(name)
+    shop.list_all(*names)
     shop.quiet.update(names)
     worker = shop.owner()
     assert shop.verdicts(worker, shop.new_order(*names[:10])) == [APPLIED]
@@ -162,8 +161,7 @@ def test_environments_have_lanes_of_their_own_and_those_without_sell_at_the_depo
 
 
 def test_where_others_wait_the_depot_is_released_before_the_own_lane_sells(shop):
-    shop.list("p")
-    shop.list("q")
+    shop.list_all("p", "q")
     worker = shop.owner()
     for _ in range(3):
         shop.sell(worker, shop.new_order("p"))
@@ -307,8 +305,7 @@ def test_a_replayed_order_or_another_body_under_its_id_takes_nothing_from_a_lane
 
 
 def test_a_product_without_rivals_goes_to_the_depot_with_its_batch(shop):
-    for product_id in ("hot", "slow"):
-        shop.list(product_id)
+    shop.list_all("hot", "slow")
     shop.quiet.add("slow")
     worker = shop.seller()
     assert shop.verdicts(worker, shop.new_order("slow")) == [APPLIED]
@@ -336,8 +333,7 @@ def test_an_order_that_was_cancelled_before_it_came_takes_nothing(shop):
 @pytest.mark.parametrize("batches", [0, 1, 2])
 def test_what_cannot_be_sold_is_rejected_for_the_right_reason(shop, batches):
     """Without rivals a batch goes by the rows, else the first by the depot, and the second by the lane."""
-    shop.list("p")
-    shop.list("ended")
+    shop.list_all("p", "ended")
     shop.list("empty", 0)
     shop.edit(Table.PRODUCTS, "ended", status={"S": "DISCONTINUED"})
     if not batches:
@@ -395,8 +391,7 @@ def test_a_product_at_its_threshold_and_backorders_are_sold_from_the_row(
 
 @pytest.mark.parametrize("batches", [0, 1, 2])
 def test_a_corrupt_row_beside_healthy_ones_holds_up_nobody(shop, batches):
-    for product_id in ("p", "broken", "q"):
-        shop.list(product_id)
+    shop.list_all("p", "broken", "q")
     if not batches:
         shop.quiet |= {"p", "broken", "q"}
     worker = shop.owner()
@@ -461,8 +456,7 @@ def test_a_page_that_dynamodb_does_not_take_is_not_the_fault_of_its_orders(shop,
 
 def test_units_of_a_product_that_was_listed_again_hold_up_nobody(shop):
     """Somebody deleted the row with units in lanes, and made it again."""
-    shop.list("p")
-    shop.list("q")
+    shop.list_all("p", "q")
     worker = shop.owner()
     for _ in range(2):
         shop.sell(worker, shop.new_order("p"), shop.new_order("q"))
@@ -480,8 +474,7 @@ def test_units_of_a_product_that_was_listed_again_hold_up_nobody(shop):
 @pytest.mark.parametrize("code", ["ThrottlingError", "ValidationError"])
 def test_a_row_that_runs_low_and_takes_no_write_delays_no_orders_for_other_products(shop, code):
     """A visit lends what runs low beside what it needs. That loan must not keep the batch."""
-    shop.list("slow")
-    shop.list("p")
+    shop.list_all("slow", "p")
     worker = shop.owner()
     for _ in range(3):
         shop.sell(worker, *(shop.new_order("slow", units=3) for _ in range(30)))
@@ -665,8 +658,7 @@ def test_what_nobody_wants_any_more_goes_back_to_the_depot(shop):
 
 def test_many_loans_are_written_before_the_visit_ends(shop):
     names = [f"p{n:02}" for n in range(60)]
-    for product_id in names:
-        shop.list(product_id)
+    shop.list_all(*names)
     worker = shop.owner()
     batch = [
         [shop.new_order(*names[start : start + 20]) for start in (0, 20, 40)] for _ in range(2)
@@ -682,8 +674,7 @@ def test_many_loans_are_written_before_the_visit_ends(shop):
 
 def test_rows_too_large_for_one_transaction_lend_and_reclaim_in_several(shop):
     names = [f"n{n}" for n in range(99) if PageKey.of(DEPOT, f"n{n}").number == 0][:15]
-    for name in names:
-        shop.list(name, size=300_000)
+    shop.list_all(*names, size=300_000)
     worker, orders = shop.owner(), [shop.new_order(name) for name in names]
     assert shop.verdicts(worker, *orders) == [APPLIED] * 15
     assert all(shop.product(name).lent_to for name in names)
@@ -696,8 +687,7 @@ def test_rows_too_large_for_one_transaction_lend_and_reclaim_in_several(shop):
 @pytest.mark.parametrize("lost", [2, 4, 6])
 def test_a_lost_response_to_loans_that_come_first_lends_nothing_twice(shop, lost):
     names = [f"p{n:02}" for n in range(45)]
-    for product_id in names:
-        shop.list(product_id)
+    shop.list_all(*names)
     worker = shop.owner()
     writes = shop.lose_responses(lost, operations=[UPDATE, WRITE])
     assert shop.verdicts(worker, shop.new_order(*names)) == [APPLIED]
@@ -706,8 +696,7 @@ def test_a_lost_response_to_loans_that_come_first_lends_nothing_twice(shop, lost
 
 def test_a_lost_loan_costs_no_order(shop):
     names = [f"p{n:02}" for n in range(60)]
-    for product_id in names:
-        shop.list(product_id)
+    shop.list_all(*names)
     worker, rival = shop.owner(), shop.worker()
     shop.once(WRITE, lambda _: shop.commit(rival, shop.new_order(names[7])) and None)
     orders = [shop.new_order(*names[:30]), shop.new_order(*names[30:])]
@@ -833,8 +822,7 @@ def test_two_deliveries_of_one_order_at_two_workers_apply_it_once(shop):
 
 def test_a_corrupt_page_of_the_depot_holds_up_only_what_belongs_there(shop):
     other = next(name for n in range(99) if PageKey.of(0, name := f"q{n}") != PageKey.of(0, "p"))
-    shop.list("p")
-    shop.list(other)
+    shop.list_all("p", other)
     worker = shop.owner(lanes=1)
     for _ in range(2):
         shop.sell(worker, shop.new_order("p"), shop.new_order(other))
