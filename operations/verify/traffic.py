@@ -150,10 +150,7 @@ def confirms(run: Run) -> list[Line]:
     place(run, order)
     confirm = {"action": "confirm", "orderId": order["orderId"]}
     run.send(queues.COMMANDS, confirm, confirm)
-    run.wait(
-        lambda: (run.row(order) or {}).get("status") == "CONFIRMED",
-        "an order was not confirmed through OrderCommandQueue, see its mapping",
-    )
+    _wait_until(run, order, "CONFIRMED")
     run.command("ChangeOrders", confirm, "REPLAYED")
     one = {"orderId": order["orderId"], "items": [{"productId": product, "quantity": 1}]}
     parcel = one | {"action": "fulfil", "stepId": f"{run.name}-parcel"}
@@ -319,13 +316,10 @@ def cancels(run: Run) -> list[Line]:
     order, later = (run.order(f"cancels-{n}", {product: 2}) for n in ("order", "later"))
     place(run, order)
     expect_stock(run, product, 3, "2 of 5 units were ordered")
-    cancelled = (order["orderId"], later["orderId"])
-    run.send(queues.COMMANDS, *({"action": "cancel", "orderId": each} for each in cancelled))
-    for each in cancelled:
-        run.wait(
-            partial(_is_cancelled, run, each),
-            "an order was not cancelled through OrderCommandQueue, see its mapping",
-        )
+    both = (order, later)
+    run.send(queues.COMMANDS, *({"action": "cancel", "orderId": o["orderId"]} for o in both))
+    for each in both:
+        _wait_until(run, each, "CANCELLED")
     expect_stock(run, product, 5, "2 of 5 units were ordered and cancelled")
     run.send(queues.STANDARD, later)
     row = run.wait(
@@ -339,9 +333,12 @@ def cancels(run: Run) -> list[Line]:
     ]
 
 
-def _is_cancelled(run: Run, order_id: str) -> bool:
-    row = read_orders(run.aws, [order_id]).get(order_id, {})
-    return row.get("status") == "CANCELLED"
+def _wait_until(run: Run, order: Mapping[str, Any], status: str) -> None:
+    """Wait until a command through its queue has led an order to a status."""
+    run.wait(
+        lambda: (run.row(order) or {}).get("status") == status,
+        f"an order was not {status.lower()} through OrderCommandQueue, see its mapping",
+    )
 
 
 def _with_user(run: Run, order: dict[str, Any]) -> dict[str, Any] | None:
@@ -353,12 +350,8 @@ def _with_user(run: Run, order: dict[str, Any]) -> dict[str, Any] | None:
 def receives(run: Run) -> list[Line]:
     """A receipt that comes three times is booked once."""
     product = run.list_product("receives", 5)
-    receipt = {
-        "adjustmentId": f"{run.name}-receipt",
-        "productId": product,
-        "delta": 7,
-        "reason": "RECEIPT",
-    }
+    receipt: dict[str, Any] = {"adjustmentId": f"{run.name}-receipt", "productId": product}
+    receipt |= {"delta": 7, "reason": "RECEIPT"}
     run.send(queues.STOCK, receipt, receipt)
     run.wait(
         lambda: run.stock(product) != 5,
@@ -482,7 +475,7 @@ def hot(run: Run) -> list[Line]:
         sending.result()
     statuses = Counter(row.get("reason", row["status"]) for row in rows.values())
     run.placed += statuses["PENDING"]
-    problems = _problems_of_answers(run, statuses, units)
+    problems = list(_problems_of_answers(run, statuses, units))
     if (stock := run.stock(product)) != 0:
         problems.append(f"{stock} units are left, not 0")
     speed = round(len(rows) / seconds, 1) if rows else 0.0
@@ -496,18 +489,14 @@ def hot(run: Run) -> list[Line]:
     return judged(f"{run.orders:,} orders for {units:,} units", problems, saw)
 
 
-def _problems_of_answers(run: Run, statuses: Counter[str], units: int) -> list[str]:
+def _problems_of_answers(run: Run, statuses: Counter[str], units: int) -> Iterator[str]:
     """Compare the answers of all orders with those that there should be."""
     wanted = {"PENDING": units, "INSUFFICIENT_STOCK": run.orders - units}
     lost = run.orders - statuses.total()
-    problems = []
     if lost:
-        problems.append(
-            f"{lost:,} of {run.orders:,} orders through OrderQueue have no answer, see its mapping"
-        )
+        yield f"{lost:,} of {run.orders:,} orders through OrderQueue have no answer, see its mapping"
     if statuses != Counter(wanted):
-        problems.append(f"the answers are {dict(statuses)}, not {wanted}")
-    return problems
+        yield f"the answers are {dict(statuses)}, not {wanted}"
 
 
 def _wait_for_all(
