@@ -119,7 +119,7 @@ class ContendedDynamoDB:
     def _transact(self, request: dict[str, Any], at_service: float) -> dict[str, Any]:
         """Check a transaction now, item by item, and apply it when its time at the service is over."""
         contents = [next(iter(action.values())) for action in request["TransactItems"]]
-        places = [(content["TableName"], self._key_of(content)) for content in contents]
+        places = [self._store.place(content) for content in contents]
         before = {place: self._item(place) for place in places}
         busy = [
             _THROTTLED
@@ -164,10 +164,6 @@ class ContendedDynamoDB:
             f"Transaction cancelled, please refer cancellation reasons for specific reasons [{codes}]",
             extra={"CancellationReasons": reasons},
         )
-
-    def _key_of(self, content: Mapping[str, Any]) -> Key:
-        table = self._store.tables[content["TableName"]]
-        return table.key_of(content.get("Key") or content.get("Item"), exactly=False)
 
     def _item(self, place: Place) -> Item | None:
         name, key = place

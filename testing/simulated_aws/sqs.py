@@ -68,9 +68,9 @@ class Queue:
         max_receive_count: Deliveries after which a message goes to the dead-letter queue; None without one.
         dead_letters: The dead-letter queue.
         content_based: Whether the deduplication id is derived from the body, if the sender gives none.
-        per_group: Whether deduplication applies within a group, not within the queue.
         messages: In order of arrival, including those in flight.
-        remembered: Group (if it counts) and deduplication id -> until when, and the response to repeat.
+        remembered: Group and deduplication id -> until when, and the response to repeat. The scope is the group, as in
+            the stack.
     """
 
     name: str
@@ -78,7 +78,6 @@ class Queue:
     max_receive_count: int | None = None
     dead_letters: Queue | None = None
     content_based: bool = False
-    per_group: bool = False
     messages: list[Message] = field(default_factory=list)
     remembered: dict[tuple[str, str], tuple[float, dict[str, Any]]] = field(default_factory=dict)
 
@@ -114,17 +113,12 @@ class Sqs:
         self._count = 0
         self.queues: dict[str, Queue] = {}
         self._operations: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
-            "CreateQueue": self._create_queue,
-            "GetQueueUrl": lambda request: {"QueueUrl": self._named(request["QueueName"]).url},
             "GetQueueAttributes": self._get_queue_attributes,
             "SendMessage": lambda request: self._send(self._queue(request), request),
             "SendMessageBatch": lambda request: self._batch(request, self._send),
             "ReceiveMessage": self._receive,
             "DeleteMessage": lambda request: self._delete(self._queue(request), request),
-            "DeleteMessageBatch": lambda request: self._batch(request, self._delete),
-            "ChangeMessageVisibility": lambda request: self._hide(self._queue(request), request),
             "ChangeMessageVisibilityBatch": lambda request: self._batch(request, self._hide),
-            "PurgeQueue": self._purge,
         }
 
     def create(
@@ -135,12 +129,9 @@ class Sqs:
         max_receive_count: int | None = None,
         *,
         content_based: bool = False,
-        per_group: bool = False,
     ) -> Queue:
         """Create a queue."""
-        self.queues[name] = Queue(
-            name, visibility, max_receive_count, dead_letters, content_based, per_group
-        )
+        self.queues[name] = Queue(name, visibility, max_receive_count, dead_letters, content_based)
         return self.queues[name]
 
     def answer(self, operation: str, request: dict[str, Any]) -> dict[str, Any]:
@@ -154,42 +145,22 @@ class Sqs:
         with self._one_at_a_time:
             return self._operations[operation](request)
 
-    def _named(self, name: str) -> Queue:
-        queue = self.queues.get(name)
+    def _queue(self, request: Mapping[str, Any]) -> Queue:
+        queue = self.queues.get(str(request["QueueUrl"]).rsplit("/", 1)[-1])
         if queue is None:
             raise ServiceError("QueueDoesNotExist", "The specified queue does not exist.")
         return queue
-
-    def _queue(self, request: Mapping[str, Any]) -> Queue:
-        return self._named(str(request["QueueUrl"]).rsplit("/", 1)[-1])
-
-    def _create_queue(self, request: dict[str, Any]) -> dict[str, Any]:
-        attributes = request.get("Attributes", {})
-        queue = self.create(
-            request["QueueName"],
-            float(attributes.get("VisibilityTimeout", 30)),
-            content_based=attributes.get("ContentBasedDeduplication") == "true",
-            per_group=attributes.get("DeduplicationScope") == "messageGroup",
-        )
-        return {"QueueUrl": queue.url}
 
     def _get_queue_attributes(self, request: dict[str, Any]) -> dict[str, Any]:
         queue, now = self._queue(request), self._now()
         hidden = [message for message in queue.messages if message.visible_at > now]
         delayed = sum(message.receive_count == 0 for message in hidden)
         attributes = {
-            "QueueArn": queue.arn,
-            "VisibilityTimeout": f"{queue.visibility:.0f}",
-            "ApproximateNumberOfMessages": str(len(queue.messages) - len(hidden)),
-            "ApproximateNumberOfMessagesNotVisible": str(len(hidden) - delayed),
-            "ApproximateNumberOfMessagesDelayed": str(delayed),
+            "ApproximateNumberOfMessages": len(queue.messages) - len(hidden),
+            "ApproximateNumberOfMessagesNotVisible": len(hidden) - delayed,
+            "ApproximateNumberOfMessagesDelayed": delayed,
         }
-        if queue.is_fifo:
-            attributes["FifoQueue"] = "true"
-        wanted = request.get("AttributeNames", [])
-        if "All" not in wanted:
-            attributes = {name: value for name, value in attributes.items() if name in wanted}
-        return {"Attributes": attributes}
+        return {"Attributes": {name: str(attributes[name]) for name in request["AttributeNames"]}}
 
     def _batch(
         self,
@@ -197,19 +168,11 @@ class Sqs:
         operation: Callable[[Queue, Mapping[str, Any]], dict[str, Any]],
     ) -> dict[str, Any]:
         queue, entries = self._queue(request), request["Entries"]
-        code = "AWS.SimpleQueueService."
-        if not entries:
-            raise ServiceError(f"{code}EmptyBatchRequest", "There should be at least one entry.")
-        if len(entries) > 10:
-            raise ServiceError(
-                f"{code}TooManyEntriesInBatchRequest",
-                "Maximum number of entries per request are 10.",
-            )
-        if len({entry["Id"] for entry in entries}) < len(entries):
-            raise ServiceError(f"{code}BatchEntryIdsNotDistinct", "Id repeated.")
+        if not 1 <= len(entries) <= 10 or len({entry["Id"] for entry in entries}) < len(entries):
+            raise _wrong("A batch has 1 to 10 entries, each with an Id of its own.")
         if sum(map(_size, entries)) > _MAX_BYTES:
             raise ServiceError(
-                f"{code}BatchRequestTooLong",
+                "AWS.SimpleQueueService.BatchRequestTooLong",
                 "Batch requests cannot be longer than 1048576 bytes.",
             )
         successful: list[dict[str, Any]] = []
@@ -237,13 +200,10 @@ class Sqs:
         if not is_sendable(body):
             raise ServiceError("InvalidMessageContents", "Invalid binary character in the message.")
         if _size(entry) > _MAX_BYTES:
-            raise ServiceError(
-                "InvalidParameterValue",
-                "One or more parameters are invalid. Reason: Message must be shorter than 1048576 bytes.",
-            )
+            raise _wrong("Message must be shorter than 1048576 bytes.")
         group, deduplication_id = entry.get("MessageGroupId"), entry.get("MessageDeduplicationId")
         if not all(_ID.fullmatch(given) for given in (group, deduplication_id) if given):
-            raise ServiceError("InvalidParameterValue", "An id has other characters than ASCII's.")
+            raise _wrong("An id has other characters than ASCII's.")
         if queue.is_fifo:
             if not group:
                 raise ServiceError(
@@ -252,20 +212,14 @@ class Sqs:
             if not deduplication_id and queue.content_based:
                 deduplication_id = hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()
             if not deduplication_id:
-                raise ServiceError(
-                    "InvalidParameterValue",
-                    "The queue should either have ContentBasedDeduplication enabled or MessageDeduplicationId "
-                    "provided explicitly",
-                )
-            remembered = (group if queue.per_group else "", deduplication_id)
+                raise _wrong("Without ContentBasedDeduplication a message needs an id.")
+            remembered = (group, deduplication_id)
             until, answer = queue.remembered.get(remembered, (0.0, {}))
             if until > now:
                 return answer
         attributes = entry.get("MessageAttributes", {})
         if len(attributes) > 10:
-            raise ServiceError(
-                "InvalidParameterValue", "Number of message attributes exceeds the limit of 10."
-            )
+            raise _wrong("Number of message attributes exceeds the limit of 10.")
         message = Message(
             self._next_id(), body, attributes, now, now + float(entry.get("DelaySeconds", 0))
         )
@@ -290,10 +244,7 @@ class Sqs:
         queue, now = self._queue(request), self._now()
         limit = request.get("MaxNumberOfMessages", 1)
         if not 1 <= limit <= 10:
-            raise ServiceError(
-                "InvalidParameterValue",
-                f"Value {limit} for parameter MaxNumberOfMessages is invalid. Reason: Must be between 1 and 10.",
-            )
+            raise _wrong(f"MaxNumberOfMessages is {limit}, and must be between 1 and 10.")
         visibility = float(request.get("VisibilityTimeout", queue.visibility))
         taken: list[dict[str, Any]] = []
         for message in list(self._receivable(queue, now)):
@@ -345,24 +296,18 @@ class Sqs:
     def _hide(self, queue: Queue, entry: Mapping[str, Any]) -> dict[str, Any]:
         seconds = entry["VisibilityTimeout"]
         if not 0 <= seconds <= 43_200:
-            raise ServiceError(
-                "InvalidParameterValue",
-                f"Value {seconds} for parameter VisibilityTimeout is invalid. Reason: Must be between 0 and 43200.",
-            )
+            raise _wrong(f"VisibilityTimeout is {seconds}, and must be between 0 and 43200.")
         message, now = self._holder(queue, entry["ReceiptHandle"]), self._now()
         if message is None:
-            raise ServiceError(
-                "InvalidParameterValue",
-                "The message does not exist or is not available for visibility timeout change.",
-            )
+            raise _wrong("The message does not exist.")
         if message.visible_at <= now or message.receipt_handle != entry["ReceiptHandle"]:
             raise ServiceError("MessageNotInflight", "The specified message is not in flight.")
         message.visible_at = now + seconds
         return {}
 
-    def _purge(self, request: dict[str, Any]) -> dict[str, Any]:
-        self._queue(request).messages.clear()
-        return {}
+
+def _wrong(message: str) -> ServiceError:
+    return ServiceError("InvalidParameterValue", message)
 
 
 def _received(message: Message, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -379,7 +324,7 @@ def _received(message: Message, request: Mapping[str, Any]) -> dict[str, Any]:
         "SequenceNumber": message.sequence_number,
     }
     system |= {name: value for name, value in fifo.items() if value is not None}
-    wanted = {*request.get("AttributeNames", ()), *request.get("MessageSystemAttributeNames", ())}
+    wanted = request.get("MessageSystemAttributeNames", ())
     if "All" not in wanted:
         system = {name: value for name, value in system.items() if name in wanted}
     answer: dict[str, Any] = {
@@ -392,9 +337,7 @@ def _received(message: Message, request: Mapping[str, Any]) -> dict[str, Any]:
         answer["Attributes"] = system
     named = request.get("MessageAttributeNames", ())
     attributes = {
-        name: value
-        for name, value in message.attributes.items()
-        if name in named or "All" in named or ".*" in named
+        name: value for name, value in message.attributes.items() if name in named or "All" in named
     }
     if attributes:
         answer["MessageAttributes"] = attributes

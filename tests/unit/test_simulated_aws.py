@@ -9,7 +9,9 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError, ReadTimeoutError
 
+from inventory_orders.store.tables import Index
 from testing.simulated_aws import ManualClock, ServiceError, SimulatedAws, answered_by, virtual_time
+from testing.tables import creation
 from tests.support.parallel import in_threads
 
 
@@ -21,26 +23,8 @@ def clock():
 @pytest.fixture
 def aws(clock):
     aws = SimulatedAws(clock.now)
-    aws.dynamodb.answer(
-        "CreateTable",
-        {
-            "TableName": "T",
-            "AttributeDefinitions": [
-                {"AttributeName": name, "AttributeType": "S"} for name in ("p", "u", "c")
-            ],
-            "KeySchema": [{"AttributeName": "p", "KeyType": "HASH"}],
-            "GlobalSecondaryIndexes": [
-                {
-                    "IndexName": "byU",
-                    "KeySchema": [
-                        {"AttributeName": "u", "KeyType": "HASH"},
-                        {"AttributeName": "c", "KeyType": "RANGE"},
-                    ],
-                    "Projection": {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["status"]},
-                }
-            ],
-        },
-    )
+    index = Index("byU", ("u", "c"), ["status"])
+    aws.dynamodb.answer("CreateTable", creation("T", ["p"], [index]))
     return aws
 
 
@@ -52,22 +36,40 @@ def put(aws, key, size=0, **more):
     aws.dynamodb.answer("PutItem", {"TableName": "T", "Item": item})
 
 
-def units(aws, operation, request):
-    answer = aws.dynamodb.answer(operation, request | {"ReturnConsumedCapacity": "INDEXES"})
-    consumed = answer["ConsumedCapacity"]
-    return consumed[0] if isinstance(consumed, list) else consumed
+KEY = {"TableName": "T", "Key": {"p": {"S": "k"}}}
 
 
-def test_reads_consume_units_by_size_and_consistency(aws):
-    put(aws, "big", 4097)
-    get = {"TableName": "T", "Key": {"p": {"S": "big"}}}
-    assert units(aws, "GetItem", get)["CapacityUnits"] == 1.0
-    assert units(aws, "GetItem", get | {"ConsistentRead": True})["CapacityUnits"] == 2.0
-    transaction = {"TransactItems": [{"Get": get}]}
-    assert units(aws, "TransactGetItems", transaction)["CapacityUnits"] == 4.0
-    missing = {"TableName": "T", "Key": {"p": {"S": "none"}}, "ConsistentRead": True}
-    assert units(aws, "GetItem", missing)["CapacityUnits"] == 1.0
-    assert aws.dynamodb.tables["T"].consumed.reads == 8.0
+def setting(name, value):
+    """An update of one attribute of the item `k`."""
+    values = {"ExpressionAttributeNames": {"#a": name}, "ExpressionAttributeValues": {":v": value}}
+    return KEY | values | {"UpdateExpression": "SET #a = :v"}
+
+
+def adding(key="k"):
+    """An update that adds 1 to the number of an item."""
+    one = {"ExpressionAttributeValues": {":one": {"N": "1"}}}
+    return {"TableName": "T", "Key": {"p": {"S": key}}, "UpdateExpression": "ADD n :one"} | one
+
+
+@pytest.mark.parametrize(
+    ("operation", "request_", "units"),
+    [
+        ("GetItem", KEY, 1.0),
+        ("GetItem", KEY | {"ConsistentRead": True}, 2.0),
+        ("TransactGetItems", {"TransactItems": [{"Get": KEY}]}, 4.0),
+        ("Scan", {"TableName": "T"}, 1.0),
+        ("Scan", {"TableName": "T", "ConsistentRead": True}, 2.0),
+    ],
+)
+def test_reads_consume_units_by_size_and_consistency(aws, operation, request_, units):
+    put(aws, "k", 4097)
+    aws.dynamodb.answer(operation, request_)
+    assert aws.dynamodb.tables["T"].consumed.reads == units
+
+
+def test_a_read_of_nothing_consumes_a_unit(aws):
+    aws.dynamodb.answer("GetItem", KEY | {"ConsistentRead": True})
+    assert aws.dynamodb.tables["T"].consumed.reads == 1.0
 
 
 def test_a_batch_is_read_up_to_16_mb_and_the_rest_is_left_out(aws):
@@ -84,56 +86,35 @@ def test_a_batch_is_read_up_to_16_mb_and_the_rest_is_left_out(aws):
 
 
 def test_writes_consume_units_of_the_larger_item(aws):
-    item = {"p": {"S": "k"}, "x": {"S": "x" * 1022}}
-    assert units(aws, "PutItem", {"TableName": "T", "Item": item})["CapacityUnits"] == 2.0
-    delete = {"TableName": "T", "Key": {"p": {"S": "k"}}}
-    failing = delete | {"ConditionExpression": "attribute_not_exists(p)"}
-    before = aws.dynamodb.tables["T"].consumed.writes
+    put(aws, "k", 1025)
+    consumed = aws.dynamodb.tables["T"].consumed
+    assert consumed.writes == 2.0
     with pytest.raises(ServiceError):
-        aws.dynamodb.answer("DeleteItem", failing)
-    assert aws.dynamodb.tables["T"].consumed.writes - before == 2.0
-    transaction = {"TransactItems": [{"Delete": delete}]}
-    assert units(aws, "TransactWriteItems", transaction)["CapacityUnits"] == 4.0
+        aws.dynamodb.answer("DeleteItem", KEY | {"ConditionExpression": "attribute_not_exists(p)"})
+    assert consumed.writes == 4.0
+    aws.dynamodb.answer("TransactWriteItems", {"TransactItems": [{"Delete": KEY}]})
+    assert consumed.writes == 8.0
 
 
 def test_units_of_an_index_are_counted_separately(aws):
-    item = {"p": {"S": "o"}, "u": {"S": "u-1"}, "c": {"S": "2026"}, "status": {"S": "PENDING"}}
-    first = units(aws, "PutItem", {"TableName": "T", "Item": item})
-    assert first["Table"] == {"CapacityUnits": 1.0}
-    assert first["GlobalSecondaryIndexes"] == {"byU": {"CapacityUnits": 1.0}}
-    update = {
-        "TableName": "T",
-        "Key": {"p": {"S": "o"}},
-        "ExpressionAttributeNames": {"#a": "other"},
-        "ExpressionAttributeValues": {":v": {"S": "v"}},
-        "UpdateExpression": "SET #a = :v",
-    }
-    assert "GlobalSecondaryIndexes" not in units(aws, "UpdateItem", update)
-    projected = update | {"ExpressionAttributeNames": {"#a": "status"}}
-    assert units(aws, "UpdateItem", projected)["CapacityUnits"] == 2.0
-    moved = update | {"ExpressionAttributeNames": {"#a": "u"}}
-    assert units(aws, "UpdateItem", moved)["CapacityUnits"] == 3.0
-    assert aws.dynamodb.tables["T"].consumed.index_writes == {"byU": 4.0}
+    put(aws, "k", u="u-1", c="2026", status="PENDING")
+    consumed = aws.dynamodb.tables["T"].consumed
+    assert (consumed.writes, consumed.index_writes) == (1.0, {"byU": 1.0})
+    for name, written, why in (
+        ("other", 1.0, "not projected"),
+        ("status", 2.0, "projected"),
+        ("u", 4.0, "moved: deleted and written"),
+    ):
+        aws.dynamodb.answer("UpdateItem", setting(name, {"S": "v"}))
+        assert consumed.index_writes == {"byU": written}, why
 
 
 def test_a_token_is_forgotten_after_ten_minutes(aws, clock):
-    add = {
-        "TransactItems": [
-            {
-                "Update": {
-                    "TableName": "T",
-                    "Key": {"p": {"S": "n"}},
-                    "UpdateExpression": "ADD n :one",
-                    "ExpressionAttributeValues": {":one": {"N": "1"}},
-                }
-            }
-        ],
-        "ClientRequestToken": "token",
-    }
+    add = {"TransactItems": [{"Update": adding()}], "ClientRequestToken": "token"}
     for seconds in (0, 599, 2):
         clock.sleep(seconds)
         aws.dynamodb.answer("TransactWriteItems", add)
-    assert aws.dynamodb.tables["T"].items["n",]["n"] == {"N": "2"}
+    assert aws.dynamodb.tables["T"].items["k",]["n"] == {"N": "2"}
 
 
 @pytest.mark.parametrize(
@@ -301,15 +282,11 @@ def test_the_body_is_the_deduplication_id_of_a_message_without_one(aws):
     "With the scope `messageGroup` a FIFO queue deduplicates within a group, else within the queue.",
     "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_CreateQueue.html",
 )
-@pytest.mark.parametrize(("scope", "count"), [("messageGroup", 2), ("queue", 1)])
-def test_deduplication_has_a_scope(aws, scope, count):
-    attributes = {"FifoQueue": "true", "DeduplicationScope": scope}
-    request = {"QueueName": "q.fifo", "Attributes": attributes}
-    aws.sqs.answer("CreateQueue", request)
-    queue = aws.sqs.queues["q.fifo"]
+def test_deduplication_has_the_group_as_its_scope_as_in_the_stack(aws):
+    queue = aws.sqs.create("q.fifo")
     for group in "aba":
         send(aws, queue, "body", MessageGroupId=group, MessageDeduplicationId="d")
-    assert len(queue.messages) == count
+    assert [message.group for message in queue.messages] == ["a", "b"]
 
 
 # ---------------------------------------------------------------------------------------------- the wire, and time
@@ -331,8 +308,7 @@ def test_clients_call_the_simulation_below_their_own_retries(aws, clock):
         client.put_item(TableName="T", Item={"p": {"S": "k"}})
         with pytest.raises(client.exceptions.ConditionalCheckFailedException) as caught:
             client.delete_item(
-                TableName="T",
-                Key={"p": {"S": "k"}},
+                **KEY,
                 ConditionExpression="attribute_not_exists(p)",
                 ReturnValuesOnConditionCheckFailure="ALL_OLD",
             )
@@ -424,11 +400,7 @@ def test_each_call_is_one_step_whichever_thread_makes_it(aws, clock):
         for n in range(times):
             put(aws, f"{thread}-{n}")
             aws.dynamodb.answer("Scan", {"TableName": "T"})
-            add = {
-                "UpdateExpression": "ADD n :one",
-                "ExpressionAttributeValues": {":one": {"N": "1"}},
-            }
-            aws.dynamodb.answer("UpdateItem", {"TableName": "T", "Key": {"p": {"S": "sum"}}, **add})
+            aws.dynamodb.answer("UpdateItem", adding("sum"))
             aws.sqs.answer("SendMessage", {"QueueUrl": url, "MessageBody": "b"})
             received += len(aws.sqs.answer("ReceiveMessage", {"QueueUrl": url}).get("Messages", ()))
             for _ in range(50):
