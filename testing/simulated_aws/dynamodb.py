@@ -286,6 +286,7 @@ class DynamoDB:
         return {
             "Table": {
                 "TableName": table.name,
+                "TableArn": f"arn:aws:dynamodb:us-east-1:123456789012:table/{table.name}",
                 "TableStatus": "ACTIVE",
                 "ItemCount": len(table.items),
             }
