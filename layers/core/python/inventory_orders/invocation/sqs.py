@@ -99,11 +99,6 @@ class Queue:
     dead_letter_url: str = ""
     fifo: Queue | None = None
 
-    def of(self, batch: Iterable[Message]) -> Queue:
-        """The queue that a batch came from: all of its messages came from one."""
-        is_fifo = any(message.group is not None for message in batch)
-        return self.fifo if self.fifo is not None and is_fifo else self
-
     def feeds(self, batch: Iterable[Message]) -> bool:
         """Whether a batch came from this queue."""
         name = self.url.rsplit("/", 1)[-1]

@@ -73,7 +73,9 @@ class SqsBatch(Generic[T]):
 
     def __init__(self, messages: Sequence[Message], queue: Queue, end: Deadline) -> None:
         self._messages = messages
-        self._calls = SqsCalls(queue.of(messages), end)
+        # All messages of a batch came from one queue.
+        is_fifo = any(message.group is not None for message in messages)
+        self._calls = SqsCalls(queue.fifo if is_fifo and queue.fifo else queue, end)
         self._asking: list[Message] = []
         self._returned: set[Message] = set()
         self._copied: set[Message] = set()
