@@ -210,7 +210,8 @@ def list_orders(request: Request, caller: Caller) -> HttpAnswer:
         raise malformed("userId", detail)
     if query.get("status", OrderStatus.CONFIRMED) != OrderStatus.CONFIRMED:
         raise malformed("status", "must be CONFIRMED, for the orders to ship")
-    name = _TO_SHIP if user_id is None else user_id
+    # Lists have names that no user has.
+    name = "#CONFIRMED" if user_id is None else user_id
     limit = limit_of(query)
     client, deadline = reading()
 
@@ -238,10 +239,6 @@ def list_orders(request: Request, caller: Caller) -> HttpAnswer:
         return {"orders": orders, "unreadable": unreadable}, places[-1] if has_more else None
 
     return answer_with_page(name, query, read_page, deadline)
-
-
-# No user has this id.
-_TO_SHIP = "#CONFIRMED"
 
 
 def change_order(action: str, request: Request, caller: Caller) -> HttpAnswer:

@@ -223,12 +223,9 @@ def list_history(request: Request, caller: Caller) -> HttpAnswer:
             else:
                 unreadable.append(order_id)
         shown = {"entries": entries, "unreadable": unreadable}
-        return shown, last and replace(last, at=_AMONG_ORDERS)
+        return shown, last and replace(last, at="orders")
 
     return answer_with_page(f"#HISTORY {product_id}", query, read_page, deadline)
-
-
-_AMONG_ORDERS = "orders"
 
 
 def _moved(order: OrderRecord, product_id: str) -> Iterator[Shown]:

@@ -38,16 +38,12 @@ MAX_BODY_BYTES = 262_144
 """Most bytes of a body: an order goes to `OrderQueue` as it came, and the queue takes as many (`infra/queues.py`)."""
 
 MAX_LISTED = 100
-_LISTED = "20"
 
 # An answer of Lambda has at most 6 MB, and the body comes as a text in it, with a backslash before each quotation mark:
 # docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html
 _MAX_LISTED_BYTES = 4_000_000
 
 _READ_SECONDS = 3.0
-
-# After which to ask again, where nothing better is known.
-_SHORT_WAIT_SECONDS = 1
 
 _JSON = re.compile(r'application/json\s*(;\s*charset="?utf-8"?\s*)?', re.IGNORECASE)
 _WAIT = re.compile(r'wait\s*=\s*"?([0-9]{1,9})"?\s*(;.*)?', re.IGNORECASE)
@@ -237,7 +233,7 @@ def retry_later(
     code: str, detail: str, seconds: float = 0.0, more: Mapping[str, Any] | None = None
 ) -> ProblemError:
     """Nothing is decided, and the same request may succeed later."""
-    return ProblemError(503, code, detail, more, math.ceil(seconds) or _SHORT_WAIT_SECONDS)
+    return ProblemError(503, code, detail, more, math.ceil(seconds) or 1)
 
 
 _CAUSES = {LeaseHeldError.code: "a product is being counted"}
@@ -308,7 +304,7 @@ def limit_of(query: Mapping[str, str]) -> int:
     Raises:
         PoisonMessageError: The query has another value.
     """
-    given = query.get("limit", _LISTED)
+    given = query.get("limit", "20")
     if given.isascii() and given.isdecimal() and len(given) <= 3 and 1 <= int(given) <= MAX_LISTED:
         return int(given)
     raise malformed("limit", f"must be a whole number from 1 to {MAX_LISTED}")

@@ -32,10 +32,6 @@ RESERVED_SECONDS = WORST_CASE_SECONDS_OF_ONE_CALL + 3.0
 """Seconds between the deadline and the end of an invocation: for the worst case of a call that began just before it, and
 for answering the queue."""
 
-# Chains of transactions in flight at once. A function of 1 GB has little more than half a CPU, and a transaction
-# keeps it busy for 2 of its 10 ms or so.
-_SIDE_BY_SIDE = 4
-
 
 class Process:
     """An execution environment: objects made once from its settings.
@@ -216,7 +212,8 @@ def prepare(*names: str) -> None:
 @cache
 def executor() -> Executor | None:
     """The executor that runs reads and transactions side by side."""
-    return ThreadPoolExecutor(_SIDE_BY_SIDE)
+    # A function of 1 GB has little more than half a CPU, and a transaction keeps it busy for 2 of its 10 ms or so.
+    return ThreadPoolExecutor(4)
 
 
 @cache

@@ -23,8 +23,6 @@ from inventory_orders.sequences import followers
 
 T = TypeVar("T")
 
-_BEHIND = returned("BEHIND_A_RETURNED_MESSAGE")
-
 # SQS keeps no message for longer: docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html
 LONGEST_RETENTION_SECONDS = 14 * 86400
 
@@ -148,7 +146,7 @@ class SqsBatch(Generic[T]):
             # A dead letter that was sent before stays one.
             if self.ends.get(message) is not Verdict.POISON:
                 self._returned.add(message)
-                self.outcomes[message] = _BEHIND
+                self.outcomes[message] = returned("BEHIND_A_RETURNED_MESSAGE")
         self.ends |= dict.fromkeys(self._returned, Verdict.RETURNED)
 
     def _send_dead_letters(self, poison: Sequence[Message]) -> set[Message]:

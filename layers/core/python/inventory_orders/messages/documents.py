@@ -18,8 +18,6 @@ from fastjsonschema import JsonSchemaValueException
 from inventory_orders.clock import timestamp
 from inventory_orders.errors import PoisonMessageError
 
-_SCHEMAS = Path(__file__).parent / "schemas"
-
 _WHOLE_NUMBER = re.compile("-?[0-9]{1,20}")
 
 # Far more than any valid number; a longer one would cost time that grows with the square of its length.
@@ -162,7 +160,7 @@ def json_schema(name: str) -> dict[str, Any]:
     def resolved(part: dict[str, Any]) -> Any:
         return json_schema("types")[part["$ref"].rpartition("/")[2]] if "$ref" in part else part
 
-    text = (_SCHEMAS / f"{name}.json").read_text("utf-8")
+    text = (Path(__file__).parent / "schemas" / f"{name}.json").read_text("utf-8")
     schema: dict[str, Any] = json.loads(text, object_hook=resolved)
     return schema
 

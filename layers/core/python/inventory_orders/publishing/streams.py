@@ -74,10 +74,6 @@ def _key(record: object) -> str:
         return ""
 
 
-# docs.aws.amazon.com/lambda/latest/api/API_GetEventSourceMapping.html
-_STANDS_STILL = {"Disabled", "Disabling", "Deleting"}
-
-
 def unread_streams(store: Store, functions: Any, mappings: Sequence[str]) -> list[str]:
     """List the tables whose changes are not published; none while AWS does not answer.
 
@@ -88,7 +84,12 @@ def unread_streams(store: Store, functions: Any, mappings: Sequence[str]) -> lis
     """
     try:
         found = [call(functions.get_event_source_mapping, UUID=uuid) for uuid in mappings]
-        read = {each["EventSourceArn"] for each in found if each["State"] not in _STANDS_STILL}
+        # docs.aws.amazon.com/lambda/latest/api/API_GetEventSourceMapping.html
+        read = {
+            each["EventSourceArn"]
+            for each in found
+            if each["State"] not in ("Disabled", "Disabling", "Deleting")
+        }
         return [
             f"changes of {table} are not published: no enabled event source mapping reads its stream"
             for table in _OF
