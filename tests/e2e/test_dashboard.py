@@ -1,7 +1,5 @@
 """The local dashboard in a real browser: its widgets, its values, live updates, and its picture."""
 
-import contextlib
-import http.client
 import json
 import os
 import re
@@ -11,7 +9,6 @@ import subprocess
 import sys
 import time
 import uuid
-from urllib.parse import urlsplit
 
 import boto3
 import psutil
@@ -19,13 +16,12 @@ import pytest
 from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
 
 from local import ROOT
-from local.dashboard import browser
 from local.desk import background
 from local.desk.background import DeskServer
 from local.process import Server
 from operations import queues
-from operations.errors import UserError
 from testing.events import order_body
+from tests.support.desk import ask
 from tests.support.logs import give_every_worker_nothing_to_do, values_in_logs
 from tests.support.stack import COMMAND, cli, create, message
 
@@ -134,28 +130,6 @@ def test_the_page_shows_every_widget_of_the_deployed_body_in_its_place(aws, page
     assert "not supported here" not in page.inner_text("main")
 
 
-def test_an_unavailable_metric_shows_its_reason_instead_of_zero(page, url):
-    open_dashboard(page, url)
-    for title in ("Capacity", "Throttles", "Writes throttled by DynamoDB"):
-        root = page.locator(f'[data-title="{title}"]')
-        assert "Not known on this machine" in root.inner_text()
-        assert root.locator("canvas").count() == 0
-    conflicts = page.locator('[data-title="Transaction conflicts"]').inner_text()
-    assert "Not known on this machine: Products, Orders, StockAdjustments, Allotments" in conflicts
-    throttles = page.locator('[data-name="Place Orders Throttles"]')
-    assert throttles.get_attribute("data-state") == "UNKNOWN"
-
-
-def test_before_any_traffic_the_page_says_what_to_do(page, url):
-    def quiet(route):
-        answer = route.fetch()
-        route.fulfill(response=answer, json=answer.json() | {"traffic": False})
-
-    page.route("**/data/dashboard*", quiet)
-    open_dashboard(page, url)
-    assert "run make demo in another terminal" in page.inner_text("#notice")
-
-
 def test_an_alarm_and_new_orders_are_seen_while_the_page_is_open(aws, page, url):
     create(aws, "live", 15)
     open_dashboard(page, url)
@@ -202,21 +176,13 @@ def test_after_the_demonstration_the_page_agrees_with_tables_and_logs(
         "Retries that succeed": {
             "of retried changes": 100 - 100 * statistics.fmean(all_of("RetriesExhausted"))
         },
-        "Orders served by the worker's own lane": {
-            "of placed orders": 100 * statistics.fmean(all_of("OrdersFromLanes"))
-        },
         "Visits of the depot, and their reasons": {
             "visits": len(all_of("DepotWait")),
             "rows that lent": sum(all_of("Loans")),
         },
-        "Units lent": {"from rows": sum(all_of("UnitsLent"))},
         "Orders per transaction": {
             "average": statistics.fmean(all_of("OrdersPerTransaction")),
             "most": max(all_of("OrdersPerTransaction")),
-        },
-        "Commit attempts": {"transactions sent": sum(all_of("ConditionalWrites"))},
-        "Commit latency": {
-            f"p{percent}": percentile(all_of("CommitLatency"), percent) for percent in (50, 95, 99)
         },
         "Rejected, by reason": {
             "INSUFFICIENT_STOCK": sum(metrics["OrdersRejected", "INSUFFICIENT_STOCK"])
@@ -235,18 +201,6 @@ def test_after_the_demonstration_the_page_agrees_with_tables_and_logs(
     assert 0 < legend(page, "Age of the oldest message")["OrderQueue"] < 600
 
 
-def test_the_legend_shows_the_moment_under_the_pointer(page, url):
-    open_dashboard(page, url, "latest")
-    total = legend(page, "Orders")["placed"]
-    plot = page.locator('[data-title="Orders"] .u-over')
-    plot.hover()
-    page.wait_for_function(
-        "total => Number(document.querySelector(`[data-title='Orders'] .legend b`).dataset.value) !== total",
-        arg=total,
-    )
-    assert (legend(page, "Orders")["placed"] or 0) < total
-
-
 def test_a_picture_can_be_taken_without_a_window(aws, chromium, tmp_path):
     file = tmp_path / "dashboard.png"
     # In a process of its own: Playwright drives one browser in each.
@@ -257,13 +211,6 @@ def test_a_picture_can_be_taken_without_a_window(aws, chromium, tmp_path):
     assert width == 1360
     assert height > 2500, "all of it"
     assert len(content) > 100_000, "it is not blank"
-
-
-def test_without_a_browser_the_error_says_what_to_install(monkeypatch, tmp_path):
-    monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr(browser, "_NAMES", ("chromium",))
-    with pytest.raises(UserError, match="apt-get install chromium"):
-        browser.take_picture("http://127.0.0.1:1", tmp_path / "x.png", None)
 
 
 def followers(aws):
@@ -345,51 +292,10 @@ def test_there_is_one_server_and_its_address_is_printed(aws, url):
     assert cli("desk", "--url").stdout == f"{server.address()}\n"
     assert server.address() in cli("desk").stdout
     assert background._NOTE.stat().st_mode & 0o077 == 0, "the token is the operator's own"
-
-
-def ask(url, path, body=None, **headers):
-    with contextlib.closing(
-        http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
-    ) as connection:
-        connection.request("POST" if body else "GET", path, body and json.dumps(body), headers)
-        answer = connection.getresponse()
-        return answer, answer.read()
-
-
-def test_the_server_listens_to_this_machine_only_and_runs_no_script_of_others(aws, url):
-    answer, _ = ask(url, "/")
-    assert answer.status == 200
-    policy = answer.getheader("Content-Security-Policy")
-    assert "default-src 'none'" in policy
-    assert "unsafe" not in policy
-    assert answer.getheader("X-Content-Type-Options") == "nosniff"
-    assert "Python" not in answer.getheader("Server")
-    sockets = psutil.Process(background.running().pid).net_connections()
-    listening = [s.laddr.ip for s in sockets if s.status == psutil.CONN_LISTEN]
-    assert listening == ["127.0.0.1"]
-
-
-def test_the_desk_works_on_the_deployed_stack(aws, url):
-    token = {"X-Desk-Token": background.running().token}
-
-    def data(path, body=None):
-        answer, content = ask(url, f"/data/{path}", body, **token)
-        assert answer.status == 200, content
-        return json.loads(content)
-
-    assert data("about") == {"place": aws.place, "embedded": True, "production": False}
-    product_id = f"desk-{uuid.uuid4().hex[:6]}"
-    creation = {"action": "create", "productId": product_id, "openingStock": 3}
-    assert data("command", creation) == {"done": True, "result": "APPLIED"}
-    assert data(f"product?id={product_id}")["onHand"] == 3
-    queues.send(aws, queues.STOCK, [message("no receipt")])
-    while not (
-        found := [one for one in data("dead-letters")["deadLetters"] if one["body"] == "no receipt"]
-    ):
-        time.sleep(0.05)
-    letter = {name: found[0][name] for name in ("queue", "messageId")}
-    assert data("dead-letter", letter | {"action": "delete"}) == {"done": True}
-    assert queues.depth(aws, found[0]["queue"]).total == 0
+    sockets = psutil.Process(server.pid).net_connections()
+    assert {s.laddr.ip for s in sockets if s.status == psutil.CONN_LISTEN} == {"127.0.0.1"}
+    about = ask(url, "GET", "/data/about", X_Desk_Token=server.token).said
+    assert about == {"place": aws.place, "embedded": True, "production": False}
 
 
 def test_the_server_ends_with_the_embedded_aws(tmp_path):
@@ -418,14 +324,12 @@ def test_the_server_ends_with_the_embedded_aws(tmp_path):
             server = DeskServer.read(state / "desk.json")
             assert started.stdout.strip() == server.endpoint
             give_up_at = time.monotonic() + 60
-            token = {"X-Desk-Token": server.token}
-            while not (
-                problem := json.loads(ask(server.endpoint, "/data/dashboard", **token)[1])[
-                    "problem"
-                ]
-            ):
+            problem = ""
+            while not problem:
                 assert time.monotonic() < give_up_at
                 time.sleep(0.05)
+                reply = ask(server.endpoint, "GET", "/data/dashboard", X_Desk_Token=server.token)
+                problem = reply.said["problem"]
             assert "501" in problem, "what the stand-in answers"
         finally:
             stand_in.kill()

@@ -9,7 +9,9 @@ import pytest
 import yaml
 
 from local import ROOT
+from local.dashboard import browser
 from local.desk.site import Site, serving
+from operations.errors import UserError
 from tests.support.desk import TOKEN
 
 COUNT = 21
@@ -161,6 +163,7 @@ def test_a_single_point_is_a_dot_and_a_line_has_none(page, url, service, count):
     assert 4 <= len(dot) <= 8
     thick = max(column[ORANGE]["rows"] for column in columns(page, "Many", ORANGE) if column)
     assert thick <= 3
+    assert "stacked" not in page.inner_text('[data-title="Many"]')
 
 
 def test_no_title_is_cut_off(page, url, service):
@@ -180,12 +183,6 @@ def test_no_title_is_cut_off(page, url, service):
     assert cut == []
 
 
-def test_only_what_is_stacked_says_so(page, url, service):
-    service.show(graph("Lines", series("one", ORANGE, [1] * COUNT)))
-    open_page(page, url)
-    assert "stacked" not in page.inner_text('[data-title="Lines"]')
-
-
 def test_the_label_of_a_line_covers_no_curve(page, url, service):
     lines = [
         {"value": 5, "label": "healthy below 5 %", "color": RED},
@@ -201,6 +198,27 @@ def test_the_label_of_a_line_covers_no_curve(page, url, service):
     red = [column[RED] for column in columns(page, "Rate", RED) if column]
     assert len(red) > 100, "the line is drawn"
     assert {(one["top"], one["bottom"]) for one in red} == {(red[0]["top"], red[0]["top"])}
+
+
+def test_an_unavailable_metric_shows_its_reason_instead_of_zero(page, url, service):
+    units, rows = (series(name, RED, []) | {"unknown": "no metrics"} for name in ("units", "rows"))
+    known = series("orders", ORANGE, [1] * COUNT)
+    service.show(graph("Nothing", units, rows), graph("Some", units, rows, known) | {"y": 12})
+    open_page(page, url)
+    nothing = page.locator('[data-title="Nothing"]')
+    assert "Not known on this machine: no metrics." in nothing.inner_text()
+    assert nothing.locator("canvas").count() == 0
+    some = page.inner_text('[data-title="Some"]')
+    assert "Not known on this machine: units, rows (no metrics)." in some
+
+
+def test_the_legend_shows_the_moment_under_the_pointer(page, url, service):
+    service.show(graph("Orders", series("placed", ORANGE, [1] * COUNT)))
+    open_page(page, url)
+    value = page.locator('[data-title="Orders"] .legend b')
+    assert value.get_attribute("data-value") == str(COUNT)
+    page.locator('[data-title="Orders"] .u-over').hover()
+    page.locator('[data-title="Orders"] .legend b[data-value="1"]').wait_for()
 
 
 def test_the_explanation_of_an_alarm_works_by_keyboard(page, url, service):
@@ -320,12 +338,8 @@ def test_a_link_opens_one_route_of_the_contract_on_a_phone_in_the_dark(page, url
     page.locator("html:not(.dark-mode)").wait_for()
 
 
-def test_only_the_contract_may_show_images_that_are_in_its_style(page, url):
-    policies = {
-        path: page.request.get(f"{url}{path}").headers["content-security-policy"]
-        for path in ("/", "/dashboard", "/try", "/contract")
-    }
-    assert policies["/"] == policies["/dashboard"] == policies["/try"]
-    assert policies["/contract"] == policies["/"].replace("img-src 'self'", "img-src 'self' data:")
-    assert "data:" not in policies["/"]
-    assert "unsafe" not in policies["/contract"]
+def test_without_a_browser_the_error_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(browser, "_NAMES", ("chromium",))
+    with pytest.raises(UserError, match="apt-get install chromium"):
+        browser.take_picture("http://127.0.0.1:1", tmp_path / "x.png", None)

@@ -1,13 +1,9 @@
 """The desk without a browser: who may use it, what it shows, what it changes, and what it says when it cannot."""
 
-import contextlib
-import http.client
 import io
 import json
 import threading
-from dataclasses import replace
 from unittest.mock import Mock
-from urllib.parse import urlsplit
 
 import psutil
 import pytest
@@ -18,9 +14,10 @@ from cli import main, this_machine
 from cli import queues as queue_commands
 from local.desk import work
 from operations.dead_letters import SEEN_IN_A_GROUP
-from tests.support.desk import TOKEN, desk_of_shop
+from tests.support.desk import TOKEN, ask, desk_of_shop
 
 TEA = "tea-earl-grey"
+PAGES = ("/", "/dashboard", "/try", "/contract")
 READS = ("about", "products", f"product?id={TEA}", f"history?id={TEA}", "orders", "order?id=o-1")
 LISTS = ("dead-letters", "lanes", "shelf", "events")
 RECEIPT = {
@@ -40,28 +37,18 @@ def desk():
         yield desk
 
 
-def send(desk, method, path, body=None, **headers):
-    """A request as the page sends it, but for some headers; None leaves one out."""
-    given = {"X-Desk-Token": TOKEN, "Origin": desk.origin, "Sec-Fetch-Site": "same-origin"}
-    given |= {name.replace("_", "-"): value for name, value in headers.items()}
-    to = http.client.HTTPConnection(urlsplit(desk.origin).netloc, timeout=60)
-    with contextlib.closing(to):
-        sent = {name: value for name, value in given.items() if value is not None}
-        to.request(method, path, body and json.dumps(body), sent)
-        answer = to.getresponse()
-        return answer.status, answer.read().decode()
-
-
 def get(desk, path):
-    status, text = send(desk, "GET", f"/data/{path}")
-    assert status == 200, text
-    return json.loads(text)
+    return data(desk, "GET", path)
 
 
 def post(desk, path, body):
-    status, text = send(desk, "POST", f"/data/{path}", body)
-    assert status == 200, text
-    return json.loads(text)
+    return data(desk, "POST", path, body)
+
+
+def data(desk, method, path, body=None):
+    reply = ask(desk.origin, method, f"/data/{path}", body)
+    assert reply.status == 200, reply.said
+    return reply.said
 
 
 def place(desk, order_id="o-1", quantity=2):
@@ -91,19 +78,34 @@ def test_a_page_of_another_origin_reads_nothing_and_changes_nothing(desk, header
     requests += [("GET", "/api/orders/o-1", None), ("POST", "/api/orders", {})]
     requests += [("POST", "/data/command", RECEIPT), ("POST", "/data/dead-letter", delete)]
     for method, path, body in requests:
-        status, text = send(desk, method, path, body, **headers)
-        assert (status, text.count("\n")) == (403, 1), path
+        reply = ask(desk.origin, method, path, body, **headers)
+        assert (reply.status, reply.said.count("\n")) == (403, 1), path
     assert desk.shop.stock(TEA) == before
     assert desk.shop.waiting("StockDeadLetter") == ["{}"]
 
 
 def test_the_files_hold_no_secret_and_are_for_this_machine_only(desk):
-    for path in ("/", "/dashboard", "/try", "/contract", "/desk.js"):
-        status, text = send(desk, "GET", path, X_Desk_Token=None)
-        assert status == 200
-        assert TOKEN not in text
-        assert send(desk, "GET", path, Host="attacker.example")[0] == 403
-    assert send(desk, "GET", "/../pyproject.toml")[0] == 404
+    for path in (*PAGES, "/desk.js"):
+        reply = ask(desk.origin, "GET", path, X_Desk_Token=None)
+        assert reply.status == 200
+        assert TOKEN not in reply.body.decode()
+        assert ask(desk.origin, "GET", path, Host="attacker.example").status == 403
+    assert ask(desk.origin, "GET", "/../pyproject.toml").status == 404
+
+
+def test_no_page_runs_scripts_of_others_and_only_the_contract_shows_images_of_its_style(desk):
+    policies = []
+    for path in PAGES:
+        headers = ask(desk.origin, "GET", path).headers
+        assert headers["x-content-type-options"] == "nosniff"
+        assert "Python" not in headers["server"]
+        policies.append(headers["content-security-policy"])
+    *others, of_contract = policies
+    (policy,) = set(others)
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert "data:" not in policy
+    assert of_contract == policy.replace("img-src 'self'", "img-src 'self' data:")
 
 
 def test_on_an_account_there_is_nothing_of_the_embedded_aws():
@@ -112,7 +114,7 @@ def test_on_an_account_there_is_nothing_of_the_embedded_aws():
         assert (about["embedded"], about["production"]) == (False, True)
         assert "stack InventoryOrders-shop" in about["place"]
         for path in ("/try", "/dashboard", "/data/shelf", "/data/events", "/api/orders/o"):
-            assert send(desk, "GET", path)[0] == 404
+            assert ask(desk.origin, "GET", path).status == 404
         assert post(desk, "command", RECEIPT)["done"]
 
 
@@ -122,9 +124,8 @@ def test_the_command_serves_an_account_until_ctrl_c_under_a_secret_address(desk,
     def interrupt(address, *_, **__):
         addresses.append(address)
         origin, token = address.split("/#token=")
-        there = replace(desk, origin=origin)
-        assert send(there, "GET", "/data/about")[0] == 403, "the token is another one"
-        assert send(there, "GET", "/data/about", X_Desk_Token=token)[0] == 200
+        assert ask(origin, "GET", "/data/about").status == 403, "the token is another one"
+        assert ask(origin, "GET", "/data/about", X_Desk_Token=token).status == 200
         raise KeyboardInterrupt
 
     monkeypatch.setattr(this_machine, "aws_of", lambda stage, console: desk.aws)
@@ -243,7 +244,7 @@ def test_one_dead_letter_goes_back_and_another_is_deleted(desk):
     assert desk.shop.waiting("Stock") == ['{"number": 2}']
     assert desk.shop.waiting("StockDeadLetter") == ['{"number": 0}'], "visible again at once"
     gone = {"queue": queue, "messageId": third, "action": "redrive"}
-    assert send(desk, "POST", "/data/dead-letter", gone)[0] == 404
+    assert ask(desk.origin, "POST", "/data/dead-letter", gone).status == 404
 
 
 def test_a_fifo_group_may_hold_more_dead_letters_than_sqs_shows(desk, monkeypatch):
@@ -280,19 +281,19 @@ def test_what_may_have_been_done_is_no_plain_failure(desk, monkeypatch):
         ("settle", work.redrive, "dead-letter", letter, failed(403), 503),
     ):
         monkeypatch.setattr(where, name, Mock(side_effect=[came]))
-        assert send(desk, "POST", f"/data/{path}", body)[0] == status, came
+        assert ask(desk.origin, "POST", f"/data/{path}", body).status == status, came
 
 
 def test_what_is_not_there_or_cannot_be_read_is_said_in_words(desk):
     for path in ("product?id=no", "history?id=no", "order?id=no"):
-        status, text = send(desk, "GET", f"/data/{path}")
-        assert (status, text.endswith(" no\n")) == (404, True), text
+        reply = ask(desk.origin, "GET", f"/data/{path}")
+        assert (reply.status, reply.said.endswith(" no\n")) == (404, True), reply.said
     for path, body in (
         ("command", {"action": "delist", "productId": TEA}),
         ("dead-letter", {"queue": "StockQueueUrl", "messageId": "m", "action": "delete"}),
         ("dead-letter", {"queue": "StockDeadLetterQueueUrl", "messageId": "m", "action": "purge"}),
     ):
-        assert send(desk, "POST", f"/data/{path}", body)[0] == 503
+        assert ask(desk.origin, "POST", f"/data/{path}", body).status == 503
     del desk.aws.outputs["ProductsTableName"]
-    status, text = send(desk, "GET", "/data/products")
-    assert (status, text) == (500, "KeyError: 'ProductsTableName'\n")
+    reply = ask(desk.origin, "GET", "/data/products")
+    assert (reply.status, reply.said) == (500, "KeyError: 'ProductsTableName'\n")
