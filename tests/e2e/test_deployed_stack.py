@@ -5,11 +5,9 @@ import json
 import psutil
 import pytest
 
-from local import ROOT, sample_orders, stack
-from local.invoke import invoke_deployed
+from local import sample_orders, stack
 from operations.audit import read_books
 from testing.events import order_body
-from testing.handlers import function_names
 from tests.support.demo_figures import check_sums, figures
 from tests.support.stack import cli, create, wait_until_settled
 
@@ -101,11 +99,3 @@ def test_send_invoke_and_status_work_on_the_deployed_stack(aws, tmp_path):
     answer = cli("invoke", "place_orders", "events/place_orders.json")
     assert json.loads(answer.stdout) == {"batchItemFailures": []}
     assert "batch done" in answer.stderr
-
-
-def test_the_sample_events_run_on_the_deployed_functions(aws):
-    for path in sorted((ROOT / "events").glob("*.json")):
-        function = next(name for name in function_names() if path.stem.startswith(name))
-        done = invoke_deployed(aws, function, json.loads(path.read_text()))
-        assert not done.failed, (path, done.answer)
-        assert done.answer.keys() & {"batchItemFailures", "result", "statusCode"}, path

@@ -5,15 +5,12 @@ Each test has a stack as `make up` leaves it.
 The runbook's commands are tried in test_runbook.py, where each situation is brought about first.
 """
 
-import itertools
 import json
 import re
 from functools import partial
 
 import pytest
-from typer.testing import CliRunner
 
-from cli.main import app
 from docs_generator import sample_events as samples
 from inventory_orders.messages.commands import parse_order
 from local import ROOT, tokens
@@ -234,22 +231,6 @@ def test_the_movements_of_a_night_are_booked_once_however_often_they_are_loaded(
         assert [stock_of(aws, tea) for tea in teas] == [before[0] + 40, before[1] - 2]
 
 
-def test_a_fulfilment_is_undone_by_a_return_and_another_order(aws):
-    create(aws, "tea-white-monkey", 2)
-    line = {"productId": "tea-white-monkey", "quantity": 2}
-    order = order_body("o-2005", {"tea-white-monkey": 2})
-    back = {"stepId": "undo-1", "items": [line], "restock": True}
-    for function, command in (
-        ("place_orders", order | {"action": "place"}),
-        ("change_orders", {"action": "confirm", "orderId": "o-2005"}),
-        ("change_orders", {"action": "fulfil", "orderId": "o-2005"}),
-        ("change_orders", {"action": "return", "orderId": "o-2005"} | back),
-        ("place_orders", order | {"action": "place", "orderId": "o-2005-again"}),
-    ):
-        assert invoke_deployed(aws, function, command).answer["result"] == "APPLIED", command
-    assert [status_of(aws, id_) for id_ in ("o-2005", "o-2005-again")] == ["FULFILLED", "PENDING"]
-
-
 def test_an_id_with_spaces_is_encoded_as_the_page_on_limits_says():
     page = (ROOT / "docs" / "limits.md").read_text("utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
@@ -314,41 +295,3 @@ def test_every_sample_event_works_beside_the_readme(aws):
         assert "No application metrics" not in done.logs
     ends = [status_of(aws, f"sample-o-100{n}") for n in range(1, 5)]
     assert ends == ["CONFIRMED", "PENDING", "REJECTED", "REJECTED"]
-
-
-@pytest.mark.aws(
-    "An invocation returns `FunctionError` if the function failed.",
-    "https://docs.aws.amazon.com/lambda/latest/api/API_Invoke.html",
-)
-def test_a_direct_command_exits_as_its_answer_says(aws):
-    expected = {
-        "adjust_stock_direct": [("APPLIED", 0), ("REPLAYED", 0)],
-        "adjust_stock_direct_bad": [("REFUSED", 3)],
-        "manage_products_bad": [("INVALID", 3)],
-    }
-    for name, ends in expected.items():
-        function = next(known for known in function_names() if name.startswith(known))
-        for result, status in ends:
-            done = CliRunner().invoke(app, ["invoke", function, str(EVENTS / f"{name}.json")])
-            assert json.loads(done.stdout).get("result") == result
-            assert done.exit_code == status, done.output
-
-
-@pytest.mark.aws(
-    "An invocation returns the last 4 KB of its log.",
-    "https://docs.aws.amazon.com/lambda/latest/api/API_Invoke.html",
-)
-def test_the_log_of_a_large_batch_begins_with_a_whole_line(aws):
-    begin = f"(earlier lines are in the log group {aws.outputs['PlaceOrdersLogGroupName']})"
-    batch = itertools.count()
-    lines = [""]
-
-    def is_long():
-        # On a busy machine the embedded AWS may hand over a log without its end.
-        name = f"long-{next(batch)}"
-        wanted = [order_body(f"{name}-{n}", {"no-such-tea": 1}) for n in range(60)]
-        lines[:] = invoke_deployed(aws, "place_orders", sqs_event(*wanted)).logs.splitlines()
-        return lines[:1] == [begin]
-
-    wait_until(aws, is_long)
-    assert all(line.startswith("{") for line in lines[1:] if line), lines[1]

@@ -1,9 +1,12 @@
 """Every sample event with its handler on moto: it is answered, and logs only ids and reasons."""
 
+import base64
 import hashlib
+import io
 import json
 import re
 import sys
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -12,7 +15,7 @@ from cli import main
 from docs_generator import sample_events as samples
 from inventory_orders.invocation import runtime
 from local import ROOT, emulator
-from local.invoke import FED_BY, addressee
+from local.invoke import FED_BY, addressee, invoke_deployed
 from local.sample_orders import catalogue
 from operations.errors import UserError
 from testing.handlers import FakeContext, function_names, load_handler
@@ -115,12 +118,36 @@ def test_a_batch_from_a_deployed_queue_is_for_the_function_that_it_feeds(tmp_pat
         assert addressee(tmp_path / "event.json", strange) is None
 
 
-@pytest.mark.parametrize(("sample", "status"), [("place_orders", 0), ("place_orders_poison", 3)])
-def test_the_exit_status_says_whether_all_messages_were_accepted(sample, status, monkeypatch):
+@pytest.mark.parametrize(
+    ("sample", "status"),
+    [("place_orders", 0), ("place_orders_poison", 3), ("adjust_stock_direct_bad", 3)],
+)
+def test_the_exit_status_says_whether_everything_was_accepted(sample, status, monkeypatch):
     monkeypatch.setattr(emulator, "running", lambda: None)
-    done = CliRunner().invoke(main.app, ["invoke", "place_orders", f"events/{sample}.json"])
+    command = ["invoke", samples.function_of(sample), f"events/{sample}.json"]
+    done = CliRunner().invoke(main.app, command)
     assert done.exit_code == status
-    assert ("Not accepted: 13 dead letters" in done.stderr) is (status == 3)
+    assert ("Not accepted: 13 dead letters" in done.stderr) is sample.endswith("poison")
+
+
+@pytest.mark.aws(
+    "An invocation returns the last 4 KB of its log, and `FunctionError` if the function failed.",
+    "https://docs.aws.amazon.com/lambda/latest/api/API_Invoke.html",
+)
+def test_a_log_that_lambda_has_cut_off_begins_with_a_whole_line():
+    def invoked(log, **more):
+        answer = {"Payload": io.BytesIO(b"{}"), "LogResult": base64.b64encode(log), **more}
+        functions = SimpleNamespace(invoke=lambda **_: answer)
+        outputs = {"SweepLogGroupName": "group"}
+        aws = SimpleNamespace(functions=functions, live=lambda output: output, outputs=outputs)
+        return invoke_deployed(aws, "sweep", {})
+
+    whole = invoked(b"first\nlast\n")
+    assert (whole.logs, whole.failed) == ("first\nlast\n", False)
+    cut_off = invoked(b"cut off\nwhole\n".ljust(4096, b"."), FunctionError="Unhandled")
+    note, line, _ = cut_off.logs.splitlines()
+    assert (note, line) == ("(earlier lines are in the log group group)", "whole")
+    assert cut_off.failed
 
 
 @pytest.mark.parametrize("sample", [name for name in SAMPLES if "fifo" in name])
