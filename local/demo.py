@@ -362,10 +362,7 @@ def place_unpaid(aws: Aws, orders: Sequence[Order]) -> None:
         orders, Deadline.after(60, SystemClock())
     )
     for outcome in report.outcomes:
-        if outcome.verdict is not Verdict.APPLIED:
-            raise UserError(
-                f"an order that nobody will pay could not be placed: {_why(outcome)}. {_AGAIN}"
-            )
+        _check_applied(outcome, "an order that nobody will pay could not be placed")
     aws.functions.invoke(FunctionName=aws.live("Sweep"), Payload=json.dumps({"action": "sweep"}))
 
 
@@ -479,18 +476,16 @@ def stock_up(aws: Aws, products: Sequence[NewProduct], run: str) -> None:
             adjustments.append(restock)
     report = engine_with_lanes(store).apply(adjustments, Deadline.after(60, SystemClock()))
     for adjustment, outcome in zip(adjustments, report.outcomes, strict=True):
-        if outcome.verdict is not Verdict.APPLIED:
-            raise UserError(
-                f"the stock of {adjustment.product_id} could not be set: {_why(outcome)}. {_AGAIN}"
-            )
+        _check_applied(outcome, f"the stock of {adjustment.product_id} could not be set")
 
 
-_AGAIN = "Start it again; if that does not help, `make down` begins with an empty shop"
-
-
-def _why(outcome: ChangeOutcome) -> str:
-    words = outcome.detail if outcome.rejection is None else outcome.rejection.words
-    return words or outcome.cause
+def _check_applied(outcome: ChangeOutcome, failure: str) -> None:
+    if outcome.verdict is not Verdict.APPLIED:
+        words = outcome.detail if outcome.rejection is None else outcome.rejection.words
+        raise UserError(
+            f"{failure}: {words or outcome.cause}. Start it again; if that does not help, `make down` begins with an "
+            "empty shop"
+        )
 
 
 def rate(a_second: float) -> str:

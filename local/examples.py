@@ -12,10 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from unittest.mock import patch
 
 import boto3
 
-from inventory_orders.clock import Deadline, SystemClock, timestamp
+from inventory_orders.clock import timestamp
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import CatalogueEvent, NewProduct, Product
 from inventory_orders.engine.retrying_client import RetryingClient
@@ -26,6 +27,7 @@ from inventory_orders.products.lease import Lease
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
 from inventory_orders.store.tables import Table
 from local import pattern_costs
+from local.pattern_costs import soon
 from testing.faults import lose_responses
 from testing.tables import create_table
 
@@ -67,7 +69,8 @@ class Sandbox:
     def __init__(self, tables: dict[Table, str]) -> None:
         self.tables = tables
         self.raw = boto3.client("dynamodb")
-        self.store = Store(boto3.client("dynamodb", config=CLIENT_CONFIG), tables)
+        self.client = boto3.client("dynamodb", config=CLIENT_CONFIG)
+        self.store = Store(self.client, tables)
         self.products = ProductCatalogue(RetryingClient(self.store))
         self.engine = engine_with_lanes(self.store)
 
@@ -88,6 +91,14 @@ class Sandbox:
     def put(self, item: dict[str, Any]) -> None:
         """Write a whole product without a condition."""
         self.raw.put_item(TableName=self.tables[Table.PRODUCTS], Item=item)
+
+    def update(self, product_id: str, expression: str, **values: int) -> None:
+        """Change a product with the bare client."""
+        self.raw.update_item(
+            **self.key(product_id),
+            UpdateExpression=expression,
+            ExpressionAttributeValues={f":{n}": {"N": str(value)} for n, value in values.items()},
+        )
 
     def stock(self, product_id: str) -> int:
         """Read the units on hand."""
@@ -112,11 +123,6 @@ def sandbox() -> Iterator[Sandbox]:
     finally:
         for name in tables.values():
             dynamodb.delete_table(TableName=name)
-
-
-def soon() -> Deadline:
-    """Make a deadline that no example reaches."""
-    return Deadline.after(20, SystemClock())
 
 
 def lost_update(sandbox: Sandbox) -> ExampleResult:
@@ -160,11 +166,7 @@ def overdraft(sandbox: Sandbox) -> ExampleResult:
     seen = [sandbox.stock(naive) for _ in range(2)]
     for stock in seen:
         if stock >= 4:
-            sandbox.raw.update_item(
-                **sandbox.key(naive),
-                UpdateExpression="SET stockCount = stockCount - :q",
-                ExpressionAttributeValues={":q": {"N": "4"}},
-            )
+            sandbox.update(naive, "SET stockCount = stockCount - :q", q=4)
     after = sandbox.stock(naive)
     result.naive(
         f"5 in stock, two buyers check and take 4 each: {after}. Oversold.", fails=after < 0
@@ -175,12 +177,12 @@ def overdraft(sandbox: Sandbox) -> ExampleResult:
 
     def read_while_a_rival_buys(keys: Any, **options: Any) -> Any:
         found = read(keys, **options)
-        sandbox.store.read = read  # type: ignore[method-assign]
-        statuses.append(sandbox.order(product_id, 4))
+        with patch.object(sandbox.store, "read", read):
+            statuses.append(sandbox.order(product_id, 4))
         return found
 
-    sandbox.store.read = read_while_a_rival_buys  # type: ignore[method-assign]
-    statuses.append(sandbox.order(product_id, 4))
+    with patch.object(sandbox.store, "read", read_while_a_rival_buys):
+        statuses.append(sandbox.order(product_id, 4))
     after = sandbox.stock(product_id)
     answers = ", ".join(status.name.lower() for status in statuses)
     result.ours(
@@ -223,11 +225,7 @@ def out_of_order_event(sandbox: Sandbox) -> ExampleResult:
     older, newer = timestamp(now - timedelta(minutes=9)), timestamp(now - timedelta(minutes=1))
     naive = sandbox.create(1)
     for price in (200, 150):
-        sandbox.raw.update_item(
-            **sandbox.key(naive),
-            UpdateExpression="SET price = :p",
-            ExpressionAttributeValues={":p": {"N": str(price)}},
-        )
+        sandbox.update(naive, "SET price = :p", p=price)
     price = int(sandbox.get(naive)["price"]["N"])
     result.naive(
         f"the event of 9:59 sets 200, then the event of 9:51 arrives with 150: {price}.",
@@ -256,11 +254,7 @@ def expired_lease(sandbox: Sandbox) -> ExampleResult:
     # Owner 1 is paused until its lock has expired. Owner 2 takes over, finds 4 broken units, and writes 6.
     _naive_lock(sandbox, naive, "owner-2", 0.05)
     for count in (sandbox.stock(naive) - 4, counted):
-        sandbox.raw.update_item(
-            **sandbox.key(naive),
-            UpdateExpression="SET stockCount = :counted REMOVE lockedBy, lockTime",
-            ExpressionAttributeValues={":counted": {"N": str(count)}},
-        )
+        sandbox.update(naive, "SET stockCount = :count REMOVE lockedBy, lockTime", count=count)
     after = sandbox.stock(naive)
     result.naive(
         f"owner 1 counts 10 and is paused past expiry, owner 2 writes 6, owner 1 continues: {after}.",
@@ -288,10 +282,10 @@ def aba(sandbox: Sandbox) -> ExampleResult:
     """A product that was deleted and created again looks unchanged: it has the version that a stale writer read."""
     result = ExampleResult()
     naive = sandbox.create(10)
-    read = sandbox.get(naive)
+    seen = sandbox.get(naive)
     sandbox.raw.delete_item(**sandbox.key(naive))
     sandbox.products.create(NewProduct(naive, 500))
-    _version_conditioned_put(sandbox, read, 9)
+    _version_conditioned_put(sandbox, seen, 9)
     after = sandbox.stock(naive)
     result.naive(
         f"read 10 at version 1, created again with 500 at version 1, the stale writer writes 9: {after}.",
@@ -303,21 +297,17 @@ def aba(sandbox: Sandbox) -> ExampleResult:
     snapshot = sandbox.store.read([product_id])
     sandbox.products.delist(product_id, old.created_at, soon())
     sandbox.products.create(NewProduct(product_id, 500))
-    engine = engine_with_lanes(sandbox.store)
-    reader = sandbox.store.read
+    read = sandbox.store.read
 
     def read_the_old_one(keys: Any, **options: Any) -> Any:
-        return snapshot if product_id in keys else reader(keys, **options)
+        return snapshot if product_id in keys else read(keys, **options)
 
     # Let the engine plan from the old incarnation.
-    sandbox.store.read = read_the_old_one  # type: ignore[method-assign]
-    (outcome,) = engine.apply(
-        [Order(f"order-{uuid.uuid4().hex[:10]}", "example", {product_id: 1})], soon()
-    ).outcomes
-    sandbox.store.read = reader  # type: ignore[method-assign]
+    with patch.object(sandbox.store, "read", read_the_old_one):
+        status = sandbox.order(product_id, 1)
     after = sandbox.stock(product_id)
     result.ours(
-        f"the same with a condition on createdAt too: planned again, the order is {outcome.verdict.name.lower()}, "
+        f"the same with a condition on createdAt too: planned again, the order is {status.name.lower()}, "
         f"{after} left.",
         holds=after == 499,
     )
@@ -328,26 +318,18 @@ def lost_response(sandbox: Sandbox) -> ExampleResult:
     """A decrement is applied, its response is lost, and the SDK repeats it: decremented twice."""
     result = ExampleResult()
     naive = sandbox.create(10)
-    client = boto3.client("dynamodb")
-    lose_responses(client)
-    client.update_item(
-        **sandbox.key(naive),
-        UpdateExpression="SET stockCount = stockCount - :q",
-        ExpressionAttributeValues={":q": {"N": "1"}},
-    )
+    lose_responses(sandbox.raw)
+    sandbox.update(naive, "SET stockCount = stockCount - :q", q=1)
     after = sandbox.stock(naive)
     result.naive(f"10, one decrement of 1, one lost response: {after}.", fails=after == 8)
 
     product_id = sandbox.create(10)
-    client = boto3.client("dynamodb", config=CLIENT_CONFIG)
-    store = Store(client, sandbox.tables)
-    change = Order(f"order-{uuid.uuid4().hex[:10]}", "example", {product_id: 1})
-    lose_responses(client, "TransactWriteItems")
-    (outcome,) = engine_with_lanes(store).apply([change], soon()).outcomes
+    lose_responses(sandbox.client, "TransactWriteItems")
+    status = sandbox.order(product_id, 1)
     after = sandbox.stock(product_id)
     result.ours(
-        f"the same with a token: {outcome.verdict.name.lower()} once, {after} left.",
-        holds=after == 9 and outcome.verdict is Verdict.APPLIED,
+        f"the same with a token: {status.name.lower()} once, {after} left.",
+        holds=after == 9 and status is Verdict.APPLIED,
     )
     return result
 

@@ -7,15 +7,16 @@ import contextlib
 import io
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import boto3
 
 from local import ROOT
-from local.endpoint import embedded_settings
+from local.endpoint import embedded_settings, environment_without_aws
 from local.sample_orders import catalogue
 from operations import emf
 from operations.aws import Aws
@@ -24,14 +25,7 @@ from operations.errors import UserError
 from testing.handlers import FakeContext, function_names, load_handler
 from testing.tables import FEEDS, UNDELIVERABLE, make_stack, queue_settings, settings
 
-FED_BY = {
-    "OrderQueue": "place_orders",
-    "OrderQueueFifo": "place_orders",
-    "StockQueue": "adjust_stock",
-    "CatalogueQueue": "manage_products",
-    "OrderCommandQueue": "change_orders",
-    "ExpiryQueue": "change_orders",
-}
+FED_BY = {feed.queue.removesuffix(".fifo"): feed.function for feed in FEEDS.values()}
 """The function that each queue of the stack feeds."""
 
 
@@ -145,7 +139,14 @@ def invoke_in_process(name: str, event: Any) -> Invocation:
     """Run a handler in this process with moto. The tables hold the sample catalogue. Not thread-safe."""
     from moto import mock_aws  # noqa: PLC0415 - slow to import, and needed here only
 
-    with _clean_environment(), mock_aws(), contextlib.redirect_stdout(io.StringIO()) as logs:
+    environment = environment_without_aws() | embedded_settings("http://127.0.0.1")
+    # moto answers for the addresses of AWS.
+    del environment["AWS_ENDPOINT_URL"]
+    with (
+        patch.dict(os.environ, environment, clear=True),
+        mock_aws(),
+        contextlib.redirect_stdout(io.StringIO()) as logs,
+    ):
         urls = make_stack(catalogue())
         os.environ.update(settings(urls) | queue_settings(name, urls))
         handler = load_handler(name)
@@ -193,20 +194,3 @@ _LOG_BOILERPLATE = {
     "correlation_ids",
     *("function_name", "function_memory_size", "function_arn", "function_request_id"),
 }
-
-
-@contextlib.contextmanager
-def _clean_environment() -> Iterator[None]:
-    """Remove all AWS settings from the environment, and restore them at the end."""
-    before = dict(os.environ)
-    for name in [name for name in os.environ if name.startswith("AWS_")]:
-        del os.environ[name]
-    # moto answers for the addresses of AWS, so no endpoint is set.
-    settings = embedded_settings("http://127.0.0.1")
-    del settings["AWS_ENDPOINT_URL"]
-    os.environ.update(settings)
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)

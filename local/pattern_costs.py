@@ -64,13 +64,13 @@ def decrements(tables: Mapping[Table, str], product_id: str, mode: str) -> Cost:
 
     def work(number: int, engine: Engine, meter: _Meter) -> int:
         atomic = AtomicDecrement(engine)
-        atomic.apply(Decrement.of(product_id, f"warm-{number}", 1), _soon())
+        atomic.apply(Decrement.of(product_id, f"warm-{number}", 1), soon())
         meter.reset()
         return sum(decrement(engine, atomic, f"{number}-{n}") for n in range(_DECREMENTS))
 
     def decrement(engine: Engine, atomic: AtomicDecrement, adjustment_id: str) -> bool:
         if mode == "atomic":
-            (outcome,) = atomic.apply(Decrement.of(product_id, adjustment_id, 1), _soon()).outcomes
+            (outcome,) = atomic.apply(Decrement.of(product_id, adjustment_id, 1), soon()).outcomes
             if outcome.verdict is Verdict.APPLIED:
                 return True
         return _deliver(engine, [Adjustment(product_id, adjustment_id, -1, DECREMENT)]) == 1
@@ -129,7 +129,7 @@ def _deliver(engine: Engine, changes: Sequence[Change]) -> int:
     """Apply changes. Those that lost to rivals come again, as from a queue. Returns how many were applied."""
     done = 0
     for _ in range(_DELIVERIES):
-        outcomes = engine.apply(changes, _soon()).outcomes
+        outcomes = engine.apply(changes, soon()).outcomes
         done += sum(outcome.verdict in (Verdict.APPLIED, Verdict.REPLAYED) for outcome in outcomes)
         changes = [c for c, outcome in zip(changes, outcomes, strict=True) if outcome.is_open]
         if not changes:
@@ -137,7 +137,8 @@ def _deliver(engine: Engine, changes: Sequence[Change]) -> int:
     return done
 
 
-def _soon() -> Deadline:
+def soon() -> Deadline:
+    """Make a deadline that no example reaches."""
     return Deadline.after(20, SystemClock())
 
 

@@ -158,26 +158,11 @@ class Handler(BaseHTTPRequestHandler):
             )
         elif self._site.trial is not None and url.path == _EVENTS:
             self._send_events(self._site.trial)
-        elif self._site.trial is not None and url.path.startswith(_API):
-            self._call_the_api(self._site.trial, None)
-        elif self._site.trial is not None and url.path.startswith(_AS):
-            self._call_as(self._site.trial, None)
         else:
-            self._say(HTTPStatus.NOT_FOUND, "there is nothing here")
-
-    def do_PATCH(self) -> None:
-        """Answer a PATCH request."""
-        self._take_body()
-
-    def do_DELETE(self) -> None:
-        """Answer a DELETE request."""
-        self._take_body()
+            self._call_an_api(None)
 
     def do_POST(self) -> None:
-        """Answer a POST request."""
-        self._take_body()
-
-    def _take_body(self) -> None:
+        """Answer a request with a body."""
         # What is refused may leave a body behind, which is no request.
         self.close_connection = True
         if not self._is_allowed():
@@ -187,15 +172,20 @@ class Handler(BaseHTTPRequestHandler):
             self._say(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "that is too much")
             return
         body = self.rfile.read(int(length))
-        if self._site.trial is not None and self.path.startswith(_AS):
-            self._call_as(self._site.trial, body or None)
-        elif self.command != "POST":
-            self._say(HTTPStatus.NOT_FOUND, "there is nothing here")
-        elif self.path in self._site.writes:
+        if self.command == "POST" and self.path in self._site.writes:
             write = self._site.writes[self.path]
             self._answer_or_say_why(lambda: write(json.loads(body)))
-        elif self._site.trial is not None and self.path.startswith(_API):
-            self._call_the_api(self._site.trial, body or None)
+        else:
+            self._call_an_api(body or None)
+
+    do_PATCH = do_DELETE = do_POST  # noqa: N815 - as http.server wants it
+
+    def _call_an_api(self, body: bytes | None) -> None:
+        trial = self._site.trial
+        if trial is not None and self.path.startswith(_AS):
+            self._call_as(trial, body)
+        elif trial is not None and self.path.startswith(_API) and self.command in ("GET", "POST"):
+            self._call_the_api(trial, body)
         else:
             self._say(HTTPStatus.NOT_FOUND, "there is nothing here")
 
