@@ -93,7 +93,7 @@ def test_the_files_hold_no_secret_and_are_for_this_machine_only(desk):
     assert ask(desk.origin, "GET", "/../pyproject.toml").status == 404
 
 
-def test_no_page_runs_scripts_of_others_and_only_the_contract_shows_images_of_its_style(desk):
+def test_no_page_runs_scripts_of_others_and_the_contract_alone_shows_images(desk):
     policies = []
     for path in PAGES:
         headers = ask(desk.origin, "GET", path).headers
