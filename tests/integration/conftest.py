@@ -29,13 +29,6 @@ def shop_on_dynoxide(shop: DeployedShop, dynoxide: Any, monkeypatch: Any) -> Any
         moved.aws.dynamodb.delete_table(TableName=name)
 
 
-@pytest.fixture(params=["shop", "shop_on_dynoxide"], ids=["embedded AWS", "Dynoxide"])
-def each_shop(request: Any) -> DeployedShop:
-    """The shop on one implementation of DynamoDB after the other."""
-    found: DeployedShop = request.getfixturevalue(request.param)
-    return found
-
-
 @pytest.fixture
 def data(monkeypatch: Any, tmp_path: Path) -> Iterator[Path]:
     """An embedded AWS of this test alone. Returns where it keeps its data."""

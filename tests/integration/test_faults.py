@@ -2,88 +2,46 @@
 
 import json
 import os
-import random
 import subprocess
 import sys
 
+import boto3
 import pytest
-from botocore.awsrequest import AWSResponse
-from botocore.exceptions import ReadTimeoutError
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.order import Order
 from inventory_orders.errors import Verdict
-from inventory_orders.store.tables import Table
+from inventory_orders.lanes.source import engine_with_lanes
+from inventory_orders.retry import RetryPolicy
+from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
 from local import ROOT
 from operations.audit import read_books
-from testing.bench import product, stored
 from testing.clocks import HurriedClock
 from testing.events import order_body, sqs_event
+from tests.support import faults
+from tests.support.faults import FaultyProxy, Shares
 from tests.support.parallel import in_threads
 
-
-class RawBody:
-    def __init__(self, content):
-        self._content = content
-
-    def stream(self, **_):
-        yield self._content
-
-
-class FaultyNetwork:
-    """Replaces the client's network: loses responses after the write was applied, or answers with errors."""
-
-    def __init__(self, store, seed, lost=0.0, throttled=0.0, conflict=0.0):
-        self._session = store._client._endpoint.http_session
-        self._send = self._session.send
-        self._session.send = self.send
-        self._chance = random.Random(seed)
-        self._rates = (lost, throttled, conflict)
-        self.faults = 0
-
-    def send(self, request):
-        lost, throttled, conflict = self._rates
-        draw = self._chance.random()
-        writes = b"TransactWriteItems" in request.headers["X-Amz-Target"]
-        if draw < lost:
-            self.faults += 1
-            self._send(request)
-            raise ReadTimeoutError(endpoint_url=request.url)
-        if draw < lost + throttled:
-            self.faults += 1
-            return _error(request, "ThrottlingException", "{}")
-        if draw < lost + throttled + conflict and writes:
-            self.faults += 1
-            return _error(
-                request,
-                "TransactionCanceledException",
-                '{"CancellationReasons": [{"Code": "TransactionConflict"}]}',
-            )
-        return self._send(request)
+SHARES = {
+    "lost": Shares(lost_response=0.3),
+    "throttled": Shares(throttled=0.3),
+    "conflict": Shares(conflict=0.4),
+    "all": Shares(
+        throttled=0.2, server_error=0.1, conflict=0.1, lost_response=0.1, late=0.1, torn=0.5
+    ),
+}
 
 
-def _error(request, code, body):
-    content = body.replace("{", f'{{"__type": "{code}"' + (", " if body != "{}" else ""), 1)
-    headers = {"x-amzn-requestid": "injected", "content-type": "application/x-amz-json-1.0"}
-    return AWSResponse(request.url, 400, headers, RawBody(content.encode()))
-
-
-@pytest.mark.parametrize(
-    ("name", "rates"),
-    [
-        ("lost", {"lost": 0.3}),
-        ("throttled", {"throttled": 0.3}),
-        ("conflict", {"conflict": 0.4}),
-        ("all", {"lost": 0.1, "throttled": 0.1, "conflict": 0.2}),
-    ],
-)
-def test_faults_lose_nothing_and_apply_nothing_twice(shop, name, rates):
+@pytest.mark.parametrize("name", SHARES)
+def test_faults_lose_nothing_and_apply_nothing_twice(shop, embedded_aws, monkeypatch, name):
+    monkeypatch.setattr(faults, "_LATE_SECONDS", (0.2, 1.0))
     product_id = f"fault-{name}"
     shop.create(product_id, 60)
 
     def work(worker):
-        engine = shop.new_engine(clock=HurriedClock())
-        network = FaultyNetwork(engine.client.store, worker, **rates)
+        client = boto3.client("dynamodb", endpoint_url=proxy.endpoint, config=CLIENT_CONFIG)
+        store = Store(client, shop.tables)
+        engine = engine_with_lanes(store, RetryPolicy(1000), HurriedClock())
         pending = [Order(f"{product_id}-{worker}-{n}", "u", {product_id: 1}) for n in range(20)]
         rounds = 0
         while pending:
@@ -97,9 +55,10 @@ def test_faults_lose_nothing_and_apply_nothing_twice(shop, name, rates):
                 for order, outcome in zip(batch, report.outcomes, strict=True)
                 if outcome.verdict is Verdict.RETURNED
             ]
-        return network.faults
 
-    assert sum(in_threads(work, 4)) > 5
+    with FaultyProxy(embedded_aws[1].endpoint, SHARES[name], seed=3) as proxy:
+        in_threads(work, 4)
+    assert proxy.counts.total() > 5
     books = read_books(shop.aws)
     rows = [row for key, row in books.orders.items() if key.startswith(f"{product_id}-")]
     assert len(rows) == 80
@@ -118,25 +77,12 @@ sys.addaudithook(lambda event, args: written.append(args[0]) if event == "open" 
 def _writes(args):
     return bool((args[2] or 0) & (os.O_WRONLY | os.O_RDWR)) and "pycache" not in str(args[0])
 
-from inventory_orders.store.tables import Table
-from testing.handlers import FakeContext, load_handler
-from testing.tables import create_table
-from testing.simulated_aws import ManualClock, SimulatedAws, answered_by
-import boto3
+from testing.shop import open_shop
 
-aws = SimulatedAws(ManualClock().now)
-queue = aws.sqs.create("Orders", 180, aws.sqs.create("Dead"), 20)
-os.environ["QUEUE_URL"], os.environ["DEAD_LETTER_QUEUE_URL"] = queue.url, aws.sqs.queues["Dead"].url
-with answered_by(aws.answer):
-    client = boto3.client("dynamodb")
-    for table in Table:
-        create_table(client, table, table.value)
-    product = json.loads(os.environ["PRODUCT"])
-    aws.dynamodb.answer("PutItem", {"TableName": "Products", "Item": product})
-    response = load_handler("place_orders").lambda_handler(
-        json.loads(os.environ["EVENT"]), FakeContext("place_orders")
-    )
-placed = [item["status"]["S"] for item in aws.dynamodb.tables["Orders"].items.values()]
+with open_shop() as shop:
+    shop.list("p", 10)
+    response = shop.invoke("place_orders", json.loads(os.environ["EVENT"]))
+    placed = [shop.status(name) for name in ("o1", "o2")]
 try:
     open(os.path.join(sys.argv[1], "file"), "w").write("x" * 10_000)
 except OSError as error:
@@ -153,10 +99,7 @@ def test_a_disk_that_cannot_be_written_keeps_no_order_from_being_placed(tmp_path
         cwd=ROOT,
         env={
             **os.environ,
-            **{f"{table.name}_TABLE_NAME": table.value for table in Table},
             **nowhere,
-            "LANES": "2",
-            "PRODUCT": json.dumps(stored(product("p", 10))),
             "EVENT": json.dumps(sqs_event(order_body("o1", {"p": 1}), order_body("o2", {"p": 2}))),
         },
         capture_output=True,

@@ -5,12 +5,6 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError, ConnectionClosedError
 
-from inventory_orders.clock import Deadline, SystemClock
-from inventory_orders.domain.order import Order
-from inventory_orders.errors import Verdict
-from inventory_orders.lanes.source import engine_with_lanes
-from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
-from testing.clocks import HurriedClock
 from tests.support import faults
 from tests.support.faults import Fault, FaultyProxy, Shares
 
@@ -116,22 +110,6 @@ def test_a_torn_read_finds_half_of_its_items_as_they_are_later(shop, proxy):
     assert sorted(item["productId"]["S"] for item in found) == names
     assert len(requests) == 2
     assert proxy.counts == {Fault.TORN: 1}
-
-
-def test_the_engine_succeeds_despite_faults(shop, proxy):
-    shop.create("proxy-engine", 15)
-    proxy.shares = Shares(
-        throttled=0.2, server_error=0.1, conflict=0.1, lost_response=0.1, late=0.1, torn=0.5
-    )
-    engine = engine_with_lanes(
-        Store(client(proxy, CLIENT_CONFIG), shop.tables), clock=HurriedClock()
-    )
-    for number in range(15):
-        order = Order(f"proxy-engine-{number}", "u", {"proxy-engine": 1})
-        (outcome,) = engine.apply([order], Deadline.after(60, SystemClock())).outcomes
-        assert outcome.verdict in (Verdict.APPLIED, Verdict.REPLAYED)
-    assert shop.product("proxy-engine").stock_count == 0
-    assert proxy.counts.total() > 5
 
 
 def row(shop, order_id):
