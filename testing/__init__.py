@@ -9,5 +9,6 @@
 | `streams` | changes of rows, a fake bus, the poller of a shard |
 | `clocks` | clocks that are wrong, in a hurry, or only move when code sleeps |
 | `faults` | lost responses |
-| `lanes` | units in lanes, as a rival or an operator moves them |
+| `bench` | a shop whose engine meets faults in single requests |
+| `lanes` | a shop that sells from lanes, and units in lanes as a rival or an operator moves them |
 """
