@@ -284,7 +284,6 @@ def test_a_lane_that_may_not_hold_a_product_is_not_filled():
 
 
 def test_a_product_is_not_reclaimed_while_lanes_may_hold_it():
-    """Pages of empty lanes are checked, or a fill, which does not write the row, could bring units to them meanwhile."""
     allocation = lent()
     with pytest.raises(ValueError, match="lanes may still hold p"):
         allocation.reclaim("p")
@@ -296,6 +295,16 @@ def test_a_product_is_not_reclaimed_while_lanes_may_hold_it():
     (update,), written, _ = allocation.drain()
     assert (update.after.stock_count, update.after.lent_to) == (19, frozenset())
     assert {u.after.key.lane: u.is_check for u in written} == {0: False, 1: False, 2: True}
+
+
+def test_a_recall_of_empty_lanes_checks_their_pages_and_the_depot():
+    """Otherwise a fill, which does not write the row, could bring units to a lane that was just taken off the list."""
+    row = product("p", 10, lent_to=frozenset({0, 1}))
+    allocation = Allocation({"p": row}, pages(DEPOT, 1))
+    allocation.recall("p", [1])
+    (update,), written, _ = allocation.drain()
+    assert update.after.lent_to == {DEPOT}
+    assert [(u.after.key.lane, u.is_check) for u in written] == [(1, True), (0, True)]
 
 
 @pytest.mark.parametrize("unknown", [0, 1])
