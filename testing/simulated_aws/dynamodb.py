@@ -12,7 +12,7 @@ Source: https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
@@ -134,6 +134,13 @@ class Table:
             return None
         kept = index.projected | {*self.keys, *index.keys}
         return {name: value for name, value in item.items() if name in kept}
+
+    def entries(self, index: Index | None) -> Iterator[tuple[Key, Item]]:
+        """All that an index, or the table itself, holds, with the items' keys."""
+        for key, item in self.items.items():
+            entry = self.entry(index, item) if index else item
+            if entry is not None:
+                yield key, entry
 
 
 @dataclass(frozen=True)
@@ -295,15 +302,13 @@ class DynamoDB:
     # ------------------------------------------------------------------ reads
 
     def _get_item(self, request: dict[str, Any]) -> dict[str, Any]:
-        _only(request, "TableName Key ConsistentRead ProjectionExpression ExpressionAttributeNames")
+        _only(request, "TableName Key ConsistentRead")
         table = self._table(request["TableName"])
-        key = table.key_of(request["Key"])
-        projection, scope = _projection(request)
-        item = table.items.get(key)
+        item = table.items.get(table.key_of(request["Key"]))
         table.consumed.reads += _read_units(
             size_of_item(item or {}), request.get("ConsistentRead", False)
         )
-        return {} if item is None else {"Item": _project(projection, scope, item)}
+        return {} if item is None else {"Item": item}
 
     def _batch_get_item(self, request: dict[str, Any]) -> dict[str, Any]:
         _only(request, "RequestItems")
@@ -315,12 +320,11 @@ class DynamoDB:
         left_out: dict[str, Any] = {}
         room = _MAX_BATCH
         for name, entry in wanted.items():
-            _only(entry, "Keys ConsistentRead ProjectionExpression ExpressionAttributeNames")
+            _only(entry, "Keys ConsistentRead")
             table = self._table(name)
             keys = [table.key_of(key) for key in entry["Keys"]]
             if not keys or len(set(keys)) < len(keys):
                 raise invalid("Provided list of item keys contains duplicates")
-            projection, scope = _projection(entry)
             responses[name] = []
             for key, given in zip(keys, entry["Keys"], strict=True):
                 item = table.items.get(key)
@@ -332,7 +336,7 @@ class DynamoDB:
                     size_of_item(item or {}), entry.get("ConsistentRead", False)
                 )
                 if item:
-                    responses[name].append(_project(projection, scope, item))
+                    responses[name].append(item)
         return {"Responses": responses, "UnprocessedKeys": left_out}
 
     def _transact_get_items(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -341,13 +345,12 @@ class DynamoDB:
         gets = [action["Get"] for action in request["TransactItems"]]
         _check_places([self.place(get) for get in gets])
         for get in gets:
-            _only(get, "TableName Key ProjectionExpression ExpressionAttributeNames")
+            _only(get, "TableName Key")
             table = self._table(get["TableName"])
-            projection, scope = _projection(get)
             item = table.items.get(table.key_of(get["Key"]))
             size += size_of_item(item or {})
             table.consumed.reads += 2 * _read_units(size_of_item(item or {}), consistent=True)
-            responses.append({"Item": _project(projection, scope, item)} if item else {})
+            responses.append({"Item": item} if item else {})
         if size > _MAX_TRANSACTION:
             raise _too_large()
         return {"Responses": responses}
@@ -362,9 +365,8 @@ class DynamoDB:
         _check_key_condition(condition.condition, keys, scope)
         found = [
             (key, entry)
-            for key, item in table.items.items()
-            if (entry := table.entry(index, item) if index else item) is not None
-            and condition.holds(Scope(entry, scope.names, scope.values))
+            for key, entry in table.entries(index)
+            if condition.holds(Scope(entry, scope.names, scope.values))
         ]
         sort_key = keys[1] if len(keys) > 1 else None
         found.sort(
@@ -378,12 +380,7 @@ class DynamoDB:
         table = self._table(request["TableName"])
         index = _index(table, request)
         scope = _scope(request, _filters(request))
-        found = [
-            (key, entry)
-            for key, item in table.items.items()
-            if (entry := table.entry(index, item) if index else item) is not None
-        ]
-        return self._page(request, table, index, found, scope)
+        return self._page(request, table, index, list(table.entries(index)), scope)
 
     def _page(
         self,
@@ -408,14 +405,11 @@ class DynamoDB:
             size += size_of_item(entry)
             page.append(entry)
         filters, projection = _filter(request), _projection_of(request)
-        kept = [
-            entry
-            for entry in page
-            if filters is None or filters.holds(Scope(entry, scope.names, scope.values))
-        ]
+        scopes = [Scope(entry, scope.names, scope.values) for entry in page]
+        kept = [one for one in scopes if filters is None or filters.holds(one)]
         answer: dict[str, Any] = {"Count": len(kept), "ScannedCount": len(page)}
         if request.get("Select") != "COUNT":
-            answer["Items"] = [_project(projection, scope, entry) for entry in kept]
+            answer["Items"] = [projection.apply(one) if projection else one.item for one in kept]
         if page and (len(page) < len(found) or len(page) == limit):
             answer["LastEvaluatedKey"] = {name: page[-1][name] for name in keys}
         units = _read_units(size, request.get("ConsistentRead", False))
@@ -616,15 +610,6 @@ def _projection_of(request: Mapping[str, Any]) -> Projection | None:
 def _filters(request: Mapping[str, Any]) -> list[Expression]:
     found: list[Expression | None] = [_filter(request), _projection_of(request)]
     return [expression for expression in found if expression is not None]
-
-
-def _projection(request: Mapping[str, Any]) -> tuple[Projection | None, Scope]:
-    projection = _projection_of(request)
-    return projection, _scope(request, [projection] if projection else [])
-
-
-def _project(projection: Projection | None, scope: Scope, item: Item) -> Item:
-    return projection.apply(Scope(item, scope.names, scope.values)) if projection else item
 
 
 def _scope(request: Mapping[str, Any], expressions: Sequence[Expression]) -> Scope:

@@ -214,10 +214,6 @@ class Calls:
         draw, table = self.random.random(), self.table()
         if draw < 0.4:
             request: dict[str, Any] = {"TableName": table, "Key": self.key(table)}
-            if self.random.random() < 0.4:
-                request["ProjectionExpression"] = ", ".join(self.random.sample(list(NAMES), 2))
-                self.placeholders(request, request["ProjectionExpression"])
-                request.pop("ExpressionAttributeValues", None)
             return "GetItem", request
         if draw < 0.6:
             keys = [self.key(table) for _ in range(self.random.randrange(1, 4))]
@@ -230,7 +226,8 @@ class Calls:
         request = {"TableName": table}
         if self.random.random() < 0.5:
             request["FilterExpression"] = self.condition()
-            self.placeholders(request, request["FilterExpression"])
+            request["ProjectionExpression"] = ", ".join(self.random.sample(list(NAMES), 2))
+            self.placeholders(request, request["FilterExpression"], request["ProjectionExpression"])
         return "Scan", request
 
     def query(self) -> dict[str, Any]:
