@@ -1,7 +1,10 @@
 """Test library: the service's surroundings in memory, for tests, the exploration, the benchmarks and `make invoke`.
 
+Begin with `shop`: `with open_shop() as shop:` is a whole stack in virtual time.
+
 | module | has |
 |---|---|
+| `shop` | a shop: its tables, queues, bus, time, workers and handlers |
 | `simulated_aws` | DynamoDB and SQS in memory, virtual time, contention, latency |
 | `tables` | the service's tables and queues, on any implementation of AWS |
 | `handlers` | the functions' handlers, and the context that Lambda passes to them |

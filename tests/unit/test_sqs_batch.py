@@ -226,13 +226,6 @@ def test_a_leased_product_delays_its_messages_until_the_lease_ends():
     assert 595 <= seconds <= 601
 
 
-def test_a_failed_change_of_visibility_loses_nothing():
-    bench = Bench(product("p", 5), sqs=FakeSqs(fail=True))
-    bench.faults.extend([Fault(error=THROTTLED)] * 5)
-    batch = bench.process(sqs_event(order_body("a", {"p": 1})))
-    assert returned(batch) == ["m-0"]
-
-
 def deliver_early(bench, count, messages=1):
     """Deliver orders for products that are not listed yet."""
     bodies = [order_body(f"o-{number}", {"none": 1}) for number in range(messages)]
@@ -347,10 +340,6 @@ def test_an_absurdly_long_lease_delays_its_messages_for_15_minutes_at_a_time():
     bench.lease("p", 1_000_000)
     bench.process(sqs_event(order_body("a", {"p": 1})))
     assert bench.sqs.visibility["r-0"] == ("queue", 900)
-
-
-def test_an_empty_batch_returns_no_failures():
-    assert Bench().process({"Records": []}).response == {"batchItemFailures": []}
 
 
 @pytest.mark.parametrize(
