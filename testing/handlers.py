@@ -19,8 +19,12 @@ def function_names() -> list[str]:
 
 def load_handler(name: str) -> ModuleType:
     """Import a function's handler."""
-    path = _FUNCTIONS / name / "handler.py"
-    spec = importlib.util.spec_from_file_location(f"functions.{name}.handler", path)
+    return load(f"functions.{name}.handler", _FUNCTIONS / name / "handler.py")
+
+
+def load(name: str, path: Path) -> ModuleType:
+    """Import a new copy of a module from its file."""
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise UserError(f"{path} cannot be imported")
     module = importlib.util.module_from_spec(spec)

@@ -15,10 +15,8 @@ audit checks them all.
 from __future__ import annotations
 
 import ast
-import importlib.util
 import json
 import random
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -29,6 +27,7 @@ from typing import Any
 from botocore.config import Config
 
 from operations.errors import UserError
+from testing import handlers
 
 _FOLDER = Path(__file__).parent
 
@@ -98,14 +97,7 @@ def describe(name: str) -> Contender:
 
 def load(name: str) -> ModuleType:
     """Import a new copy of a contender, whose clients use the current environment."""
-    path = _FOLDER / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(f"{__name__}.{name}", path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} cannot be imported")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return handlers.load(f"{__name__}.{name}", _FOLDER / f"{name}.py")
 
 
 def one_by_one(

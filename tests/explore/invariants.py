@@ -404,24 +404,30 @@ def end_of(world: World, message_id: str, since: int = 0) -> str | None:
         since: Number of writes after which an order's row may have answered a command without being changed by it.
     """
     function, body, _ = world.sent[message_id]
-    dead = world.dead_letters(message_id)
-    done = answered = False
-    if function == "place_orders":
-        done = is_order(world.row("Orders", body["orderId"]), body)
-    elif function == "adjust_stock":
-        row = world.row("StockAdjustments", body["productId"], body["adjustmentId"])
-        done = row is not None and is_adjustment(row, body)
-    elif function == "change_orders":
-        command = {"action": "expire"} | body
-        done = is_carried_out(world.row("Orders", body["orderId"]), command)
-        states = world.states(since, "Orders", body["orderId"])
-        answered = any(is_answered_with_no(row, command) for row in states)
-    elif function == "manage_products":
-        row = world.row("Products", body["productId"])
-        done = row is not None and row.get("detailsEventTime", "") >= body["eventTime"]
-    if dead and done:
-        require(False, f"{body} was done and dead-lettered as {dead}")
+    command = {"action": "expire"} | body if function == "change_orders" else body
+    dead, done = world.dead_letters(message_id), _is_done(world, function, command)
+    require(not (dead and done), f"{body} was done and dead-lettered as {dead}")
+    answered = function == "change_orders" and any(
+        is_answered_with_no(row, command) for row in world.states(since, "Orders", body["orderId"])
+    )
     return dead[0] if dead else "done" if done or answered else None
+
+
+def _is_done(world: World, function: str, asked: dict[str, Any]) -> bool:
+    """Whether the rows show that a message or a direct command took effect."""
+    match function:
+        case "place_orders":
+            return is_order(world.row("Orders", asked["orderId"]), asked)
+        case "change_orders":
+            return is_carried_out(world.row("Orders", asked["orderId"]), asked)
+        case "adjust_stock":
+            row = world.row("StockAdjustments", asked["productId"], asked["adjustmentId"])
+            return row is not None and is_adjustment(row, asked)
+        case "count_stock":
+            product_id = asked["lease"]["productId"]
+            return world.row("StockAdjustments", product_id, asked["adjustmentId"]) is not None
+        case _:
+            return _is_managed(world.row("Products", asked["productId"]), asked)
 
 
 _EVENTS = {
@@ -566,46 +572,32 @@ def _check_answer(
     world: World, function: str, command: dict[str, Any], answer: dict[str, Any]
 ) -> None:
     """Check that the answer to a command is true."""
-    result = answer.get("result")
+    result, action = answer.get("result"), command.get("action")
     require(result is not None, f"{command} was answered {answer}")
-    if function == "adjust_stock":
-        row = world.row("StockAdjustments", command["productId"], command["adjustmentId"])
-        done = row is not None and is_adjustment(row, command)
-        if result in {"APPLIED", "REPLAYED"}:
-            require(done, f"{command} was answered {result}, and is not booked")
-        elif result in {"REFUSED", "INVALID"}:
-            require(not done, f"{command} was answered {answer}, but is booked")
-    elif function == "place_orders":
-        row = world.row("Orders", command["orderId"])
-        if result in {"APPLIED", "REPLAYED"}:
-            require(is_order(row, command), f"{command} was answered {answer}, and is not there")
-        elif result == "REFUSED":
-            is_rejected = row is not None and row["status"] == "REJECTED"
-            require(is_rejected, f"{command} was answered {answer}, and is {row}")
-    elif function == "change_orders":
-        row = world.row("Orders", command["orderId"])
-        if result == "APPLIED" or (result == "REPLAYED" and command["action"] != "cancel"):
-            done = is_carried_out(row, command)
-            require(done, f"{command} was answered {answer}, and is not carried out")
-        elif result == "REFUSED" and command["action"] == "confirm" and row is not None:
-            in_vain = "confirmationRejected" in row or answer["code"] == "UNKNOWN_ORDER"
-            require(in_vain, f"{command} was answered {answer}, which is not written down")
-    elif function == "manage_products":
-        # No scenario undoes what it has asked for.
-        row = world.row("Products", command["productId"])
-        if result in {"APPLIED", "REPLAYED", "STALE"}:
-            require(_is_managed(row, command), f"{command} was answered {result}, and left {row}")
-    elif function == "count_stock" and command["action"] == "commit":
-        product_id = command["lease"]["productId"]
-        row = world.row("StockAdjustments", product_id, command["adjustmentId"])
-        if result == "COMMITTED":
-            require(row is not None, f"{command} was answered COMMITTED, and is not booked")
-        elif result == "REFUSED":
-            require(row is None, f"{command} was answered {answer}, but is booked")
+    if function == "sweep" or (function == "count_stock" and action != "commit"):
+        return
+    done = _is_done(world, function, command)
+    # A cancellation is also answered so if nothing was left to cancel.
+    if result in {"APPLIED", "REPLAYED", "STALE", "COMMITTED"} and (result, action) != (
+        "REPLAYED",
+        "cancel",
+    ):
+        require(done, f"{command} was answered {answer}, and is not done")
+    elif function in {"adjust_stock", "count_stock"}:
+        is_refused = result in {"REFUSED", "INVALID"}
+        require(not (is_refused and done), f"{command} was answered {answer}, but is booked")
+    elif result == "REFUSED" and (function == "place_orders" or action == "confirm"):
+        row = world.row("Orders", command["orderId"]) or {}
+        says_so = "confirmationRejected" in row or answer["code"] == "UNKNOWN_ORDER"
+        if function == "place_orders":
+            says_so = row.get("status") == "REJECTED"
+        require(says_so, f"{command} was answered {answer}, and the row is {row}")
 
 
 def _is_managed(row: dict[str, Any] | None, command: dict[str, Any]) -> bool:
-    """Whether a product's row shows that a command was carried out."""
+    """Whether a product's row shows that a command was carried out, which no scenario undoes, or a catalogue event."""
+    if "eventTime" in command:
+        return row is not None and row.get("detailsEventTime", "") >= command["eventTime"]
     if command["action"] == "delist":
         return row is None or bool(row["createdAt"] != command["createdAt"])
     wanted = {name: command[name] for name in command.keys() - {"action", "openingStock"}}

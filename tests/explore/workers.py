@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import multiprocessing
 import os
 import sys
@@ -18,7 +17,7 @@ from types import ModuleType
 import boto3
 
 from local import ROOT
-from testing.handlers import function_names
+from testing.handlers import function_names, load
 from tests.explore import mutants
 from tests.explore.explorer import Explorer, Failure, Result
 from tests.explore.scenarios import SCENARIOS
@@ -126,13 +125,7 @@ def handlers(root: Path = ROOT) -> Handlers:
 
 
 def _load(root: Path, name: str) -> ModuleType:
-    path = root / "functions" / name / "handler.py"
-    spec = importlib.util.spec_from_file_location(f"functions.{name}.handler", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load(f"functions.{name}.handler", root / "functions" / name / "handler.py")
 
 
 def _explore(task: Task) -> FinishedTask:
