@@ -13,6 +13,7 @@ from inventory_orders.domain.events import EventType
 from local import sample_orders
 from local.demo import HOT_PRODUCT, DemoResult, rate
 from operations.books import Account
+from operations.emf import Sample
 from operations.words import counted
 
 _COLUMNS = 32
@@ -147,19 +148,12 @@ def _work(summary: Mapping[str, Any], seconds: float) -> list[_Cells]:
 
 def _show_timeline(result: DemoResult, console: Console) -> None:
     """Print throughput and conflict rate over time as bars of text, from the first message sent on."""
-    ends = [
-        (sample.timestamp, value)
-        for name in ("OrdersPlaced", "OrdersRejected", "OrdersReplayed", "MessagesDeadLettered")
+    ends = _points(
+        sample
         for sample in result.samples
-        if sample.name == name and dict(sample.dimensions).keys() == {"service"}
-        for value in sample.values
-    ]
-    attempts = [
-        (sample.timestamp, value)
-        for sample in result.samples
-        if sample.name == "VersionConflict"
-        for value in sample.values
-    ]
+        if sample.name in _ENDS and dict(sample.dimensions).keys() == {"service"}
+    )
+    attempts = _points(sample for sample in result.samples if sample.name == "VersionConflict")
     if len(result.workload.messages) < _FEWEST or not ends or not attempts:
         return
     width = max(1, round(1000 * result.seconds / _COLUMNS))
@@ -182,6 +176,13 @@ def _show_timeline(result: DemoResult, console: Console) -> None:
         f"highest {100 * max(conflicts):.0f} %"
     )
     console.print(f"[dim]Each character stands for {width / 1000:.2g} s.[/]\n")
+
+
+_ENDS = {"OrdersPlaced", "OrdersRejected", "OrdersReplayed", "MessagesDeadLettered"}
+
+
+def _points(samples: Iterable[Sample]) -> list[tuple[int, float]]:
+    return [(sample.timestamp, value) for sample in samples for value in sample.values]
 
 
 def _bars(values: Sequence[float], full: float) -> str:
