@@ -1,12 +1,10 @@
 """The local dashboard in a real browser: its widgets, its values, live updates, and its picture."""
 
 import json
-import os
 import re
 import statistics
 import struct
 import subprocess
-import sys
 import time
 import uuid
 
@@ -17,8 +15,6 @@ from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
 
 from local import ROOT
 from local.desk import background
-from local.desk.background import DeskServer
-from local.process import Server
 from operations import queues
 from testing.events import order_body
 from tests.support.desk import ask
@@ -296,42 +292,3 @@ def test_there_is_one_server_and_its_address_is_printed(aws, url):
     assert {s.laddr.ip for s in sockets if s.status == psutil.CONN_LISTEN} == {"127.0.0.1"}
     about = ask(url, "GET", "/data/about", X_Desk_Token=server.token).said
     assert about == {"place": aws.place, "embedded": True, "production": False}
-
-
-def test_the_server_ends_with_the_embedded_aws(tmp_path):
-    """The server runs with a fake embedded AWS, whose stack cannot be read."""
-    ready = tmp_path / "web" / "_ministack" / "ready"
-    ready.parent.mkdir(parents=True)
-    ready.write_text("ready")
-    state = tmp_path / "state"
-    (state / "emulator").mkdir(parents=True)
-    environment = {**os.environ, "INVENTORY_ORDERS_STATE": str(state)}
-    python = [sys.executable, "-u", "-m"]
-    serve = ["http.server", "0", "--bind", "127.0.0.1", "--directory", str(tmp_path / "web")]
-    with subprocess.Popen([*python, *serve], stdout=subprocess.PIPE, text=True) as stand_in:
-        try:
-            port = int(stand_in.stdout.readline().split(" port ")[1].split()[0])
-            Server.of_process(stand_in.pid, port).write(state / "emulator" / "state.json")
-            code = "from local.desk import background; print(background.start().endpoint)"
-            started = subprocess.run(
-                [sys.executable, "-c", code],
-                cwd=ROOT,
-                env=environment,
-                capture_output=True,
-                text=True,
-                check=True,
-            )
-            server = DeskServer.read(state / "desk.json")
-            assert started.stdout.strip() == server.endpoint
-            give_up_at = time.monotonic() + 60
-            problem = ""
-            while not problem:
-                assert time.monotonic() < give_up_at
-                time.sleep(0.05)
-                reply = ask(server.endpoint, "GET", "/data/dashboard", X_Desk_Token=server.token)
-                problem = reply.said["problem"]
-            assert "501" in problem, "what the stand-in answers"
-        finally:
-            stand_in.kill()
-    psutil.wait_procs([psutil.Process(server.pid)] if server.is_alive() else [], timeout=60)
-    assert not server.is_alive()

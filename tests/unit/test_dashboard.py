@@ -14,8 +14,10 @@ from local.dashboard.body import evaluate
 from local.dashboard.collector import Collector, Invocation, InvocationReader, at_once, unknown
 from local.dashboard.expressions import Expression
 from local.dashboard.metrics import DashboardError, Metric, Samples, Traffic, Window, statistic
-from local.dashboard.service import RANGES, short_name, window_of
+from local.dashboard.service import RANGES, Service, short_name, window_of
 from operations import queues
+from operations.aws import Aws
+from operations.errors import UserError
 from operations.logs import Event, Tail
 from operations.queues import Depth
 
@@ -393,3 +395,14 @@ def test_what_nothing_works_off_counts_also_while_it_is_looked_at(output, monkey
     visible = Metric("AWS/SQS", "ApproximateNumberOfMessagesVisible", dimensions)
     (bucket,) = collector.samples.buckets(visible, Window(now, 60, 1))
     assert set(bucket) == {3}
+
+
+def test_what_cannot_be_read_is_a_problem_that_the_page_shows(monkeypatch):
+    def refuse(_):
+        raise UserError("there is no stack")
+
+    monkeypatch.setattr(Aws, "of_stack", refuse)
+    service = Service("InventoryOrders-dev", "http://127.0.0.1:1")
+    service.poll()
+    shown = service.snapshot("latest")
+    assert (shown["problem"], shown["ready"]) == ("UserError: there is no stack", False)

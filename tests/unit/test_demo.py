@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import replace
 from datetime import datetime
+from itertools import count, repeat
 from types import SimpleNamespace
 
 import pytest
@@ -16,12 +17,12 @@ from cli import this_machine
 from cli.main import app
 from infra.watched import ALARMS
 from inventory_orders.domain.events import EventType, order_events
-from inventory_orders.domain.order import Order, sum_lines
+from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.engine.outcomes import ChangeOutcome
 from inventory_orders.errors import Verdict
 from inventory_orders.messages.commands import parse_order_command
-from inventory_orders.store.rows import decode
+from inventory_orders.store.tables import Table
 from local import ROOT, demo, demo_report, sample_orders
 from local.shop import Shop
 from operations.books import Account, Books
@@ -164,16 +165,16 @@ def books_with(*, corrupt=(), **account):
     return replace(good, accounts=changed, corrupt_rows=dict.fromkeys(corrupt, "o-9 breaks it"))
 
 
-def test_a_run_in_which_nothing_is_missing_is_a_success():
+def test_a_run_in_which_nothing_is_missing_is_a_success_and_its_figures_add_up():
     assert result_of().good
     said = printed(result_of())
+    check_sums(said)
+    assert figures(said)["Events"][0] == 3
+    (row,) = [row for row in said.splitlines() if row.startswith("tea")]
+    assert row.split() == ["tea", "95", "3", "92", "92", "ACTIVE"], "no earlier run counts"
     assert figures(said)["missing"] == (0, AS_THE_TABLES)
     assert "The books balance." in said
     assert "failed" not in said
-
-
-def test_the_printed_figures_add_up():
-    check_sums(printed(result_of()))
 
 
 def test_the_printed_events_have_words_for_all_events_of_orders():
@@ -267,13 +268,6 @@ def test_a_run_without_figures_in_the_logs_still_has_a_file():
     json.dumps(summary, allow_nan=False)
 
 
-def test_the_books_that_are_printed_are_those_of_this_run():
-    said = printed(result_of())
-    (row,) = [row for row in said.splitlines() if row.startswith("tea")]
-    assert row.split() == ["tea", "95", "3", "92", "92", "ACTIVE"]
-    assert figures(said)["Events"][0] == 3
-
-
 def test_lines_of_an_earlier_run_that_are_written_late_do_not_count():
     samples = [Sample(at, "Retries", SERVICE, (1.0,)) for at in (999, 1000, 1001)]
     assert [sample.timestamp for sample in demo._samples_since(1000, samples)] == [1000, 1001]
@@ -287,26 +281,25 @@ def test_a_second_demo_at_the_same_time_is_refused(monkeypatch, tmp_path):
             demo.run_demo(None, None, None, None)
 
 
-BOTH_QUEUES = SimpleNamespace(outputs=dict.fromkeys((demo.queues.STANDARD, demo.queues.FIFO)))
+def wait_for_earlier_messages(monkeypatch, depths, seconds):
+    clock = SimpleNamespace(monotonic=lambda: float(next(seconds)), sleep=lambda _: None)
+    monkeypatch.setattr(demo, "time", clock)
+    monkeypatch.setattr(demo.queues, "depth", lambda *_: next(depths))
+    aws = SimpleNamespace(outputs=dict.fromkeys((demo.queues.STANDARD, demo.queues.FIFO)))
+    emulator = SimpleNamespace(check=lambda: None)
+    demo._wait_for_earlier_messages(aws, emulator, Console(file=io.StringIO()))
 
 
 def test_a_demo_begins_when_the_messages_of_before_have_ended(monkeypatch):
     depths = iter([Depth(5, 1), Depth(0, 0), Depth(0, 1), Depth(0, 0), Depth(0, 0), Depth(0, 0)])
-    monkeypatch.setattr(demo.queues, "depth", lambda *_: next(depths))
-    monkeypatch.setattr(demo, "time", SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda _: None))
-    emulator = SimpleNamespace(check=lambda: None)
-    demo._wait_for_earlier_messages(BOTH_QUEUES, emulator, Console(file=io.StringIO()))
+    wait_for_earlier_messages(monkeypatch, depths, repeat(0))
     assert list(depths) == []
 
 
 def test_it_gives_up_on_messages_that_do_not_move(monkeypatch):
-    seconds = iter(range(0, 10_000, 10))
-    clock = SimpleNamespace(monotonic=lambda: float(next(seconds)), sleep=lambda _: None)
-    monkeypatch.setattr(demo, "time", clock)
-    monkeypatch.setattr(demo.queues, "depth", lambda *_: Depth(1, 0))
-    emulator = SimpleNamespace(check=lambda: None)
+    seconds = count(0, 10)
     with pytest.raises(UserError, match="2 messages waiting for 90 s"):
-        demo._wait_for_earlier_messages(BOTH_QUEUES, emulator, Console(file=io.StringIO()))
+        wait_for_earlier_messages(monkeypatch, repeat(Depth(1, 0)), seconds)
     assert next(seconds) < 200
 
 
@@ -314,22 +307,19 @@ def day(shop, tables, numbers=range(40)):
     """Place orders, 5 of them rejected for want of stock, and let the shop hear and answer until all is quiet."""
     tables.list("tea", len(numbers) - 5)
     tables.list("mug", 100)
-    rows, worker, news = {}, tables.worker(), []
-    lines = [("tea", 1), ("mug", 1)]
-    changes = [Order(f"{shop.run}-{n}", "u", sum_lines(lines)) for n in numbers]
-    said = []
+    rows, worker, said = {}, tables.worker(), []
+    changes = [Order(f"{shop.run}-{n}", "u", {"tea": 1, "mug": 1}) for n in numbers]
     while changes:
         tables.commit(worker, *changes)
         news = []
-        for order_id, item in tables.aws.dynamodb.tables["Orders"].items.items():
-            row = decode(item)
+        for (order_id,) in tables.items(Table.ORDERS):
+            row = tables.order_row(order_id)
             if row != rows.get(order_id):
                 news.append(heard_of(row, before=rows.get(order_id)))
                 rows[order_id] = row
         said += news
-        bodies = [message.body for message in shop.hear(news)]
-        changes = [parse_order_command(body) for body in bodies]
-    return said, {row["orderId"]: row for row in rows.values()}
+        changes = [parse_order_command(message.body) for message in shop.hear(news)]
+    return said, rows
 
 
 def test_the_shop_pays_ships_and_takes_back_as_it_hears():
@@ -531,7 +521,7 @@ def test_orders_that_nobody_pays_are_held_for_seconds_and_the_sweep_is_told():
         aws.outputs["SweepFunctionName"] = "sweep"
         functions = SimpleNamespace(invoke=lambda **request: invoked.append(request))
         demo.place_unpaid(replace(aws, functions=functions), orders)
-        rows = [decode(item) for item in tables.aws.dynamodb.tables["Orders"].items.values()]
+        rows = [tables.order_row(order_id) for (order_id,) in tables.items(Table.ORDERS)]
     assert len(rows) == len(orders) == sample_orders.UNPAID
     for row in rows:
         held = datetime.fromisoformat(row["expiresAt"]) - datetime.fromisoformat(row["createdAt"])

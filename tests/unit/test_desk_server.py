@@ -1,6 +1,8 @@
 """The parts of the desk for the embedded AWS: requests to the HTTP API, the shelf, and events as they happen."""
 
 import json
+import os
+import signal
 import socket
 from contextlib import contextmanager
 from threading import Event
@@ -13,7 +15,7 @@ import yaml
 from botocore.exceptions import EndpointConnectionError
 from botocore.httpsession import URLLib3Session
 
-from local.desk import trial
+from local.desk import background, server, trial
 from local.desk.site import Site, serving
 from local.desk.trial import Trial
 from local.desk.work import Desk
@@ -264,3 +266,17 @@ def test_why_nobody_can_listen_is_said(monkeypatch, origin):
     monkeypatch.setattr(trial, "listening", refuse)
     with stream(origin) as lines:
         assert hear(lines) == {"problem": "AWS does not let you listen"}
+
+
+def test_the_server_ends_with_the_embedded_aws(monkeypatch):
+    lives, noted = iter([True, True, False]), []
+    running = SimpleNamespace(endpoint=HERE, is_alive=lambda: next(lives))
+    monkeypatch.setattr(server.emulator, "running", lambda: running)
+    monkeypatch.setattr(server, "use_embedded", lambda _: None)
+    monkeypatch.setattr(server, "Service", lambda *_: SimpleNamespace(poll=lambda: None))
+    monkeypatch.setattr(server, "POLL_SECONDS", 0)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(background, "note", noted.append)
+    assert server.main() == 0
+    assert list(lives) == []
+    assert [one.pid for one in noted] == [os.getpid()]
