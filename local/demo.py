@@ -21,21 +21,19 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.adjustment import Adjustment
-from inventory_orders.domain.change import IdempotencyMatch
+from inventory_orders.domain.change import Change, IdempotencyMatch
 from inventory_orders.domain.events import EventType
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.domain.record import OrderStatus
-from inventory_orders.engine.outcomes import ChangeOutcome
-from inventory_orders.engine.retrying_client import RetryingClient
+from inventory_orders.engine.outcomes import ChangeOutcome, CommitReport
 from inventory_orders.errors import PoisonMessageError, Verdict
 from inventory_orders.lanes.source import engine_with_lanes
 from inventory_orders.messages.commands import parse_order
-from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.store.dynamodb import Store
 from inventory_orders.store.record_rows import read_order
 from inventory_orders.store.rows import Row
-from local import STATE, sample_orders
+from local import STATE, sample_orders, shelf
 from local.emulator import Emulator
 from local.process import LOGS
 from local.shop import Shop, percentile
@@ -358,10 +356,7 @@ def place_unpaid(aws: Aws, orders: Sequence[Order]) -> None:
 
     The engine places them in this process, with a default hold that is shorter than the settings allow.
     """
-    report = engine_with_lanes(Store(aws.dynamodb, aws.tables)).apply(
-        orders, Deadline.after(60, SystemClock())
-    )
-    for outcome in report.outcomes:
+    for outcome in _apply(aws, orders).outcomes:
         _check_applied(outcome, "an order that nobody will pay could not be placed")
     aws.functions.invoke(FunctionName=aws.live("Sweep"), Payload=json.dumps({"action": "sweep"}))
 
@@ -463,10 +458,8 @@ def _stored_id(message: OrderMessage, books: Books) -> str | None:
 
 def stock_up(aws: Aws, products: Sequence[NewProduct], run: str) -> None:
     """Create missing products, and set all others to their opening stock with adjustments."""
-    store = Store(aws.dynamodb, aws.tables)
-    with ThreadPoolExecutor(4) as pool:
-        created = list(pool.map(ProductCatalogue(RetryingClient(store)).create, products))
-    known = [product for product, (new, _) in zip(products, created, strict=True) if not new]
+    created = shelf.create(aws, products)
+    known = [product for product, new in zip(products, created, strict=True) if not new]
     places = read_all(aws)
     adjustments = []
     for product in known:
@@ -474,9 +467,14 @@ def stock_up(aws: Aws, products: Sequence[NewProduct], run: str) -> None:
         if delta:
             restock = Adjustment(product.product_id, f"restock-{run}", delta, "CORRECTION")
             adjustments.append(restock)
-    report = engine_with_lanes(store).apply(adjustments, Deadline.after(60, SystemClock()))
+    report = _apply(aws, adjustments)
     for adjustment, outcome in zip(adjustments, report.outcomes, strict=True):
         _check_applied(outcome, f"the stock of {adjustment.product_id} could not be set")
+
+
+def _apply(aws: Aws, changes: Sequence[Change]) -> CommitReport:
+    engine = engine_with_lanes(Store(aws.dynamodb, aws.tables))
+    return engine.apply(changes, Deadline.after(60, SystemClock()))
 
 
 def _check_applied(outcome: ChangeOutcome, failure: str) -> None:

@@ -41,10 +41,10 @@ class FakeService:
         self.looks = 0
         self.said = {}
 
-    def show(self, *widgets, **said):
+    def show(self, *widgets, alarms=None, **said):
         """Say something else from now on."""
         place = {"x": 0, "y": 0, "width": 24, "height": 4}
-        alarms = place | {"kind": "alarms", "title": "Alarms", "alarms": [alarm()]}
+        shown = place | {"kind": "alarms", "title": "Alarms", "alarms": alarms or [alarm()]}
         self.said = {
             "name": "Made up",
             "endpoint": "http://127.0.0.1:1",
@@ -56,7 +56,7 @@ class FakeService:
             "start": 1_800_000_000,
             "period": 1,
             "count": COUNT,
-            "widgets": [alarms, *widgets],
+            "widgets": [shown, *widgets],
         } | said
 
     def snapshot(self, _):
@@ -79,9 +79,16 @@ def url(service):
         yield f"http://127.0.0.1:{port}"
 
 
-def open_page(page, url):
-    page.goto(f"{url}/dashboard#token={TOKEN}")
-    page.wait_for_selector("body[data-now]")
+@pytest.fixture
+def show(page, url, service):
+    """Opens the page with widgets and whatever else it is told."""
+
+    def opened(*widgets, **said):
+        service.show(*widgets, **said)
+        page.goto(f"{url}/dashboard#token={TOKEN}")
+        page.wait_for_selector("body[data-now]")
+
+    return opened
 
 
 def look_again(page):
@@ -116,13 +123,12 @@ def columns(page, title, *colors):
     return page.evaluate(COLUMNS, [title, list(colors)])
 
 
-def test_a_stacked_area_shows_its_own_series_in_its_own_colour_only(page, url, service):
+def test_a_stacked_area_shows_its_own_series_in_its_own_colour_only(page, show):
     many = series("many", ORANGE, [400] * COUNT)
     nothing = series("nothing", RED, [None] * COUNT)
     zero = series("zero", GREY, [0] * COUNT)
     fewer = series("fewer", PURPLE, [100] * COUNT)
-    service.show(graph("Parts", many, nothing, zero, fewer, stacked=True))
-    open_page(page, url)
+    show(graph("Parts", many, nothing, zero, fewer, stacked=True))
     found = columns(page, "Parts", ORANGE, RED, GREY, PURPLE)
     assert not any(RED in column or GREY in column for column in found), "no units, no colour"
     many, fewer = found[600][ORANGE], found[600][PURPLE]
@@ -131,33 +137,30 @@ def test_a_stacked_area_shows_its_own_series_in_its_own_colour_only(page, url, s
     assert "per period, stacked" in page.inner_text('[data-title="Parts"] h3')
 
 
-def test_a_thin_area_is_a_thin_strip_and_still_seen(page, url, service):
+def test_a_thin_area_is_a_thin_strip_and_still_seen(page, show):
     many = series("many", ORANGE, [564] * COUNT)
     two = series("two", PURPLE, [2] * COUNT)
-    service.show(graph("Parts", many, two, stacked=True))
-    open_page(page, url)
+    show(graph("Parts", many, two, stacked=True))
     column = columns(page, "Parts", ORANGE, PURPLE)[600]
     assert 1 <= column[PURPLE]["rows"] <= 3
     assert column[ORANGE]["rows"] > 100
 
 
-def test_a_single_moment_between_pauses_is_seen(page, url, service):
+def test_a_single_moment_between_pauses_is_seen(page, show):
     lone = [None] * COUNT
     lone[10] = 3
-    service.show(graph("Parts", series("lone", ORANGE, lone), stacked=True))
-    open_page(page, url)
+    show(graph("Parts", series("lone", ORANGE, lone), stacked=True))
     seen = [column[ORANGE]["rows"] for column in columns(page, "Parts", ORANGE) if column]
     assert 3 <= len(seen) <= 6
     assert min(seen) > 100
 
 
 @pytest.mark.parametrize("count", [COUNT, 300])
-def test_a_single_point_is_a_dot_and_a_line_has_none(page, url, service, count):
+def test_a_single_point_is_a_dot_and_a_line_has_none(page, show, count):
     lone, line = [None] * count, [None] * count
     lone[10], line[1:] = 1, [1] * (count - 1)
     drawn = series("lone", RED, lone), series("line", ORANGE, line)
-    service.show(graph("One", drawn[0]), graph("Many", drawn[1]) | {"y": 12}, count=count)
-    open_page(page, url)
+    show(graph("One", drawn[0]), graph("Many", drawn[1]) | {"y": 12}, count=count)
     dot = [column[RED] for column in columns(page, "One", RED) if column]
     assert 4 <= max(one["rows"] for one in dot) <= 8
     assert 4 <= len(dot) <= 8
@@ -166,15 +169,14 @@ def test_a_single_point_is_a_dot_and_a_line_has_none(page, url, service, count):
     assert "stacked" not in page.inner_text('[data-title="Many"]')
 
 
-def test_no_title_is_cut_off(page, url, service):
+def test_no_title_is_cut_off(page, show):
     narrow = {"width": 6, "height": 6}
     long = graph("From the outcome until it is published", series("one", RED, [1] * COUNT))
     units = graph("Capacity", series("one", RED, [1] * COUNT)) | narrow | {"x": 6}
-    service.show(long | narrow, units | {"unit": "write units per placed order", "stacked": True})
-    name = "Order Command Queue Oldest Message"
-    service.said["widgets"][0]["alarms"] = [alarm("ALARM") | {"name": name}] * 52
     page.set_viewport_size({"width": 1360, "height": 1000})
-    open_page(page, url)
+    units |= {"unit": "write units per placed order", "stacked": True}
+    fired = alarm("ALARM") | {"name": "Order Command Queue Oldest Message"}
+    show(long | narrow, units, alarms=[fired] * 52)
     cut = page.eval_on_selector_all(
         "h3, h3 small, .alarm-list, .alarm-list button",
         "all => all.filter(one => one.scrollWidth > one.clientWidth && one.clientWidth > 0)"
@@ -183,13 +185,12 @@ def test_no_title_is_cut_off(page, url, service):
     assert cut == []
 
 
-def test_the_label_of_a_line_covers_no_curve(page, url, service):
+def test_the_label_of_a_line_covers_no_curve(page, show):
     lines = [
         {"value": 5, "label": "healthy below 5 %", "color": RED},
         {"value": 1200, "label": "longer than any lease", "color": RED},
     ]
-    service.show(graph("Rate", series("rate", PURPLE, [7] * COUNT), lines=lines))
-    open_page(page, url)
+    show(graph("Rate", series("rate", PURPLE, [7] * COUNT), lines=lines))
     page.wait_for_selector('[data-line="longer than any lease"] small:visible')
     legend = page.inner_text('[data-title="Rate"] .legend')
     assert "healthy below 5 %" in legend
@@ -200,11 +201,10 @@ def test_the_label_of_a_line_covers_no_curve(page, url, service):
     assert {(one["top"], one["bottom"]) for one in red} == {(red[0]["top"], red[0]["top"])}
 
 
-def test_an_unavailable_metric_shows_its_reason_instead_of_zero(page, url, service):
+def test_an_unavailable_metric_shows_its_reason_instead_of_zero(page, show):
     units, rows = (series(name, RED, []) | {"unknown": "no metrics"} for name in ("units", "rows"))
     known = series("orders", ORANGE, [1] * COUNT)
-    service.show(graph("Nothing", units, rows), graph("Some", units, rows, known) | {"y": 12})
-    open_page(page, url)
+    show(graph("Nothing", units, rows), graph("Some", units, rows, known) | {"y": 12})
     nothing = page.locator('[data-title="Nothing"]')
     assert "Not known on this machine: no metrics." in nothing.inner_text()
     assert nothing.locator("canvas").count() == 0
@@ -212,17 +212,16 @@ def test_an_unavailable_metric_shows_its_reason_instead_of_zero(page, url, servi
     assert "Not known on this machine: units, rows (no metrics)." in some
 
 
-def test_the_legend_shows_the_moment_under_the_pointer(page, url, service):
-    service.show(graph("Orders", series("placed", ORANGE, [1] * COUNT)))
-    open_page(page, url)
+def test_the_legend_shows_the_moment_under_the_pointer(page, show):
+    show(graph("Orders", series("placed", ORANGE, [1] * COUNT)))
     value = page.locator('[data-title="Orders"] .legend b')
     assert value.get_attribute("data-value") == str(COUNT)
     page.locator('[data-title="Orders"] .u-over').hover()
     page.locator('[data-title="Orders"] .legend b[data-value="1"]').wait_for()
 
 
-def test_the_explanation_of_an_alarm_works_by_keyboard(page, url, service):
-    open_page(page, url)
+def test_the_explanation_of_an_alarm_works_by_keyboard(page, show):
+    show()
     button = page.locator('[data-name="Dead Letters"] button')
     button.focus()
     page.keyboard.press("Enter")
@@ -237,8 +236,8 @@ def test_the_explanation_of_an_alarm_works_by_keyboard(page, url, service):
     assert page.locator("dialog").is_hidden(), "the second one pressed Close"
 
 
-def test_the_explanation_closes_by_its_button_and_by_a_click_outside_only(page, url, service):
-    open_page(page, url)
+def test_the_explanation_closes_by_its_button_and_by_a_click_outside_only(page, show):
+    show()
     button, dialog = page.locator('[data-name="Dead Letters"] button'), page.locator("dialog")
     button.click()
     dialog.get_by_role("button", name="Close").click()
@@ -252,8 +251,8 @@ def test_the_explanation_closes_by_its_button_and_by_a_click_outside_only(page, 
     assert dialog.is_hidden()
 
 
-def test_the_explanation_stays_true_while_it_is_open(page, url, service):
-    open_page(page, url)
+def test_the_explanation_stays_true_while_it_is_open(page, show, service):
+    show()
     page.locator('[data-name="Dead Letters"] button').click()
     service.said["widgets"][0]["alarms"] = [alarm("ALARM")]
     look_again(page)
@@ -264,9 +263,8 @@ def test_the_explanation_stays_true_while_it_is_open(page, url, service):
     assert page.locator("dialog").is_visible()
 
 
-def test_a_notice_can_be_closed_and_stays_closed_until_there_is_another_one(page, url, service):
-    service.show(traffic=False)
-    open_page(page, url)
+def test_a_notice_can_be_closed_and_stays_closed_until_there_is_another_one(page, show, service):
+    show(traffic=False)
     notice = page.locator("#notice")
     notice.get_by_text("run make demo").wait_for()
     notice.get_by_role("button", name="Close this notice").click()
@@ -285,16 +283,16 @@ def test_a_notice_can_be_closed_and_stays_closed_until_there_is_another_one(page
     notice.wait_for()
 
 
-def test_earlier_traffic_is_named(page, url, service):
-    open_page(page, url)
+def test_earlier_traffic_is_named(page, show, service):
+    show()
     assert "earlier traffic" not in page.inner_text("#about")
     service.show(earlier=True)
     look_again(page)
     assert "There was earlier traffic: choose a longer range" in page.inner_text("#about")
 
 
-def test_the_contract_is_shown_with_every_route_and_loads_nothing_from_elsewhere(page, url):
-    open_page(page, url)
+def test_the_contract_is_shown_with_every_route_and_loads_nothing_from_elsewhere(page, url, show):
+    show()
     asked = []
     page.on("request", lambda request: asked.append(request.url.removeprefix(url)))
     page.get_by_role("link", name="API").click()
