@@ -84,6 +84,8 @@ def test_rivals_and_hot_products_are_not_waited_for_at_the_pace(error):
     assert tables.waits(error) == [0.0]
     assert tables.client.pace.wait == 0.0
     assert tables.waits(*[TABLE] * 6, error)[-1] == 0.0
+    policy = RetryPolicy(random=lambda: 0.999)
+    assert Tables(0.999).waits(error, error) == [policy.backoff(1), policy.backoff(2)]
 
 
 def test_the_pace_halves_in_30_seconds_and_falls_with_each_success():
