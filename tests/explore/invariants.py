@@ -353,6 +353,7 @@ def _justifies(stock_and_quantity: tuple[Stock | None, int], order: Any) -> bool
         return order["reason"] == "UNKNOWN_PRODUCT" and product is None
     if order["reason"] == "DISCONTINUED_PRODUCT":
         return bool(product["status"] == "DISCONTINUED")
+    require(order["reason"] == "INSUFFICIENT_STOCK", f"when {order['reason']} is true is not known")
     left = product["stockCount"] + stock.set_aside + product.get("backorderLimit", 0)
     return bool(left < quantity)
 

@@ -7,7 +7,9 @@ $ python -m tests.support.way --lanes  # as deployed: rows, with a lane behind t
 from __future__ import annotations
 
 import argparse
+import io
 import sys
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -63,14 +65,20 @@ class Way:
 
 
 def follow(*, lanes: bool) -> Way:
-    """Follow a batch of ten orders of three products through the handler, in a process that has served none before."""
+    """Follow a batch of ten orders of three products through the handler, in a new process.
+
+    Nothing is followed at first: what Python's caches hold does not depend on what ran before.
+    """
     products = [NewProduct(product_id, 1000) for product_id in ("tea", "pot", "cup")]
     bodies = [
         order_body(f"o-{number}", {products[number % 3].product_id: 1}) for number in range(_ORDERS)
     ]
     way = Way()
-    with Shop(products).open() as shop:
-        shop.handler("place_orders").logger.setLevel("CRITICAL")
+    # The handler logs to it.
+    with redirect_stdout(io.StringIO()), Shop(products).open() as shop:
+        shop.invoke("place_orders", sqs_event(order_body("o-first", {"tea": 1})))
+        shop.restart()
+        shop.handler("place_orders")
         if not lanes:
             process = shop.process("place_orders")
             process.__dict__["engine_with_lanes"] = Engine(process.engine.client)

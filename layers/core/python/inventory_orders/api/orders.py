@@ -63,7 +63,7 @@ def place_order(request: Request, caller: Caller) -> HttpAnswer:
     """
     request.parameters(())
     document = request.json()
-    order = order_in(document, None, runtime.process().hold_seconds, "the body")
+    order = order_in(document, None, runtime.process().hold_seconds, whole="the body")
     check_path_can_name("orderId", order.order_id)
     caller.check_is(order.user_id, "order for themselves")
     body = json.dumps(document, separators=(",", ":"))

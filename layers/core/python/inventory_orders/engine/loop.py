@@ -97,7 +97,7 @@ class Engine:
             age: Seconds for which the first of them has been waiting; the longer, the sooner a source serves it.
 
         Returns:
-            What became of each. Never raises; DynamoDB errors become outcomes in the report.
+            What became of each. Errors of DynamoDB are outcomes in the report.
         """
         outcomes: dict[int, ChangeOutcome] = {}
         stats = CommitStats()

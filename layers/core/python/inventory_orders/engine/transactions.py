@@ -1,4 +1,4 @@
-"""Sends the transactions of a plan, and classifies those that failed; `engine.py` applies the results."""
+"""Sends the transactions of a plan, and classifies those that failed; `loop.py` applies the results."""
 
 from __future__ import annotations
 
@@ -100,7 +100,8 @@ def verdict_of(error: StoreError) -> tuple[Verdict | None, str]:
         return Verdict.POISON, "REFUSED_BY_DYNAMODB"
     if Meaning.UNKNOWN in error.meanings:
         return Verdict.UNAVAILABLE, error.code
-    is_of_records = Meaning.THROTTLED not in of_rows and Meaning.RIVAL not in of_rows | of_lanes
-    if error.may_be_repeated and is_of_records:
+    is_of_places = Meaning.THROTTLED in of_rows or Meaning.RIVAL in of_rows | of_lanes
+    if error.may_be_repeated and not is_of_places:
+        # Repeated as it is often enough: a record was in the way, or a table is short of capacity.
         return Verdict.RETURNED, "CONTENTION"
     return None, "CONTENTION"

@@ -140,7 +140,7 @@ class _IdleReturn:
             self._depot.lease = None
             return True
         except TransactionCancelledError as lost:
-            if not lost.is_lost:
+            if not lost.may_be_planned_again:
                 raise
             return False
         finally:

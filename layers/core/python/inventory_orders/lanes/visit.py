@@ -28,7 +28,7 @@ from inventory_orders.domain.planner import (
     pack,
     write_down,
 )
-from inventory_orders.domain.product import Product, ProductsById, ProductStatus
+from inventory_orders.domain.product import Product, ProductsById
 from inventory_orders.engine.batch import Batch
 from inventory_orders.engine.retrying_client import read
 from inventory_orders.engine.source import Commit
@@ -340,7 +340,7 @@ class Visit:
         key = PageKey.of(DEPOT, product_id)
         stored, low = self._allocation.units(DEPOT, product_id), self._low_level(product_id)
         is_full = not stored and self._allocation.products_on(key) >= MAX_PRODUCTS
-        if row.status is not ProductStatus.ACTIVE or is_full or row.lease_left(self._batch.now):
+        if not row.may_be_lent or is_full or row.lease_left(self._batch.now):
             return None
         surplus = row.stock_count - max(0, row.low_stock_threshold) - 1
         if surplus <= low:

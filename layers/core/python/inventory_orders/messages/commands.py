@@ -66,7 +66,7 @@ def parse_order_event(event: object, default_hold: int | None = None) -> Order:
 
 
 def order_in(
-    document: Any, group: str | None, default_hold: int | None, whole: str = "the message"
+    document: Any, group: str | None, default_hold: int | None, *, whole: str = "the message"
 ) -> Order:
     """A document as an order; `whole` is what its sender calls it.
 

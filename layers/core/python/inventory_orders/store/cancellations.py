@@ -150,6 +150,6 @@ class TransactionCancelledError(StoreError):
         return self.meanings <= {Meaning.NOTHING, Meaning.RIVAL, Meaning.THROTTLED}
 
     @property
-    def is_lost(self) -> bool:
+    def may_be_planned_again(self) -> bool:
         """Whether it was lost against others alone: planned again from what is stored now, it may succeed."""
         return self.meanings.isdisjoint({Meaning.INVALID, Meaning.UNKNOWN})
