@@ -1,15 +1,11 @@
-"""What the service assumes about AWS: the `aws` markers of the tests, as tables."""
+"""What the service assumes about AWS (`assumptions.toml`), as tables."""
 
 from __future__ import annotations
 
-import ast
-import re
-from collections.abc import Iterator
+import tomllib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-
-from local import ROOT
 
 AWS = "https://docs.aws.amazon.com/"
 
@@ -34,7 +30,7 @@ SERVICES = {
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """One `aws` marker.
+    """One of them.
 
     Attributes:
         says: What AWS does.
@@ -60,33 +56,17 @@ class Assumption:
         return f"| {self.says} | {links} | [{self.test}](../../{self.file.as_posix()}) |"
 
 
-MARKER = "pytest.mark.aws"
-
-
 @cache
 def assumptions() -> tuple[Assumption, ...]:
-    """Read the `aws` markers of all tests."""
-    return tuple(
-        assumption
-        for path in sorted((ROOT / "tests").rglob("test_*.py"))
-        if MARKER in (text := path.read_text("utf-8"))
-        for assumption in _assumptions_of(path, text)
-    )
-
-
-# The arguments of a marker as `ruff format` writes it, and the next test. To parse whole modules takes twenty times as long.
-_MARKED = re.compile(
-    r"^( *)@pytest\.mark\.aws(\(.*?\))\n(?=.*?^\1def (\w+))", re.MULTILINE | re.DOTALL
-)
-
-
-def _assumptions_of(path: Path, text: str) -> Iterator[Assumption]:
-    found = _MARKED.findall(text)
-    if len(found) != text.count(f"@{MARKER}"):
-        raise ValueError(f"{path}: a marker is not formatted as `ruff format` does it")
-    for _, arguments, test in found:
-        says, *pages = ast.literal_eval(arguments)
-        yield Assumption(says, tuple(pages), test, path.relative_to(ROOT))
+    """All assumptions."""
+    path = Path(__file__).with_suffix(".toml")
+    entries = tomllib.loads(path.read_text("utf-8"))["assumption"]
+    found = []
+    for entry in entries:
+        file, _, test = entry["test"].partition("::")
+        pages = tuple(AWS + page for page in entry["pages"])
+        found.append(Assumption(entry["says"], pages, test, Path(file)))
+    return tuple(found)
 
 
 def tables() -> str:

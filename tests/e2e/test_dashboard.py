@@ -88,11 +88,6 @@ def boxes(page):
     )
 
 
-@pytest.mark.aws(
-    "A dashboard is 24 columns wide, with at most 500 widgets.",
-    "https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/CloudWatch-Dashboard-Body-Structure.html",
-    "https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/cloudwatch_limits.html",
-)
 def test_the_page_shows_every_widget_of_the_deployed_body_in_its_place(aws, page, url):
     open_dashboard(page, url)
     widgets = deployed_body(aws)

@@ -100,11 +100,6 @@ def version_of(aws):
     return live, found["CodeSha256"], found["Environment"]
 
 
-@pytest.mark.aws(
-    "An alias moves in one step. A version keeps working after its layer's deletion.",
-    "https://docs.aws.amazon.com/lambda/latest/dg/configuration-versions.html",
-    "https://docs.aws.amazon.com/lambda/latest/api/API_DeleteLayerVersion.html",
-)
 def test_an_upgrade_and_the_way_back_while_orders_flow(embedded_aws, next_version):
     aws, emulator = embedded_aws
     product = f"upgrade-{uuid.uuid4().hex[:8]}"

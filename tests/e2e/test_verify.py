@@ -95,10 +95,6 @@ def dead_letters(aws):
     return {name: queues.depth(aws, name).total for name in queues.DEAD_LETTERS}
 
 
-@pytest.mark.aws(
-    "Batches of different FIFO groups run at the same time.",
-    "https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-scaling.html",
-)
 def test_all_checks_are_green_and_leave_nothing_but_orders(aws, run, monkeypatch):
     run.patience = 60.0
 

@@ -433,59 +433,6 @@ def template():
     return synthesise("dev", alarmEmail="ops@example.com", tracing=True, stockEvents=True).to_json()
 
 
-@pytest.mark.aws(
-    "Within an account a statement of the role is enough for tables, queues and log groups. A "
-    "service needs a statement of the resource.",
-    "https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_evaluation-logic.html",
-)
-@pytest.mark.aws(
-    "A topic, a queue or a bus with a policy of its own has no default policy: it must name its "
-    "publishers.",
-    "https://docs.aws.amazon.com/sns/latest/dg/sns-access-policy-use-cases.html",
-)
-@pytest.mark.aws(
-    "A statement that denies requests without TLS (`aws:SecureTransport`) holds for every caller.",
-    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-security-best-practices.html",
-)
-@pytest.mark.aws(
-    "Each action of a transaction needs the permission of its single operation.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis-iam.html",
-)
-@pytest.mark.aws(
-    "Tables encrypted with AWS's keys need no permission for a key.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/EncryptionAtRest.html",
-)
-@pytest.mark.aws(
-    "Without a redrive allow policy, every queue of the account may use a dead-letter queue.",
-    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_CreateQueue.html",
-)
-@pytest.mark.aws(
-    "Writing to a log group takes `logs:CreateLogStream` and `logs:PutLogEvents` on it.",
-    "https://docs.aws.amazon.com/lambda/latest/dg/monitoring-cloudwatchlogs.html",
-)
-@pytest.mark.aws(
-    "A service that assumes a role may do so for any account, unless the role's trust names one.",
-    "https://docs.aws.amazon.com/scheduler/latest/UserGuide/cross-service-confused-deputy-prevention.html",
-)
-@pytest.mark.aws(
-    "Lambda polls a queue with the permissions of the function's role.",
-    "https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html",
-)
-@pytest.mark.aws(
-    "Reading a stream takes four actions on it, by the role of the function, which also sends to "
-    "the destination on failure.",
-    "https://docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-eventsourcemapping.html",
-    "https://docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-errors.html",
-)
-@pytest.mark.aws(
-    "A bus without a policy takes events of its own account only.",
-    "https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-use-resource-based.html",
-)
-@pytest.mark.aws(
-    "Tracing takes two permissions without a resource. It samples one request a second and 5 % of "
-    "the others.",
-    "https://docs.aws.amazon.com/lambda/latest/dg/services-xray.html",
-)
 def test_every_access_between_services_is_granted_and_in_the_table(template):
     found, listed = Access(template).lines(), list(expected())
     assert sorted(found - set(listed)) == [], "not in the table"

@@ -16,10 +16,6 @@ from tests.support.template import stack_of
 HERE = f"python{sys.version_info.major}.{sys.version_info.minor}"
 
 
-@pytest.mark.aws(
-    "The runtime brings boto3 and botocore, and AWS renews them.",
-    "https://docs.aws.amazon.com/lambda/latest/dg/lambda-python.html",
-)
 def test_the_layer_holds_the_package_its_dependencies_and_nothing_else(monkeypatch):
     layer = assets.layer(HERE)
     packages = {path.name for path in (layer.path / "python").iterdir() if path.is_dir()}
@@ -43,11 +39,6 @@ def umask(request):
     os.umask(before)
 
 
-@pytest.mark.aws(
-    "Lambda reads a layer and a function as another user: every user must be able to read the "
-    "files.",
-    "https://docs.aws.amazon.com/lambda/latest/dg/python-package.html",
-)
 @pytest.mark.parametrize(
     "build", [assets.layer, lambda runtime: assets.function("place_orders", runtime)]
 )
@@ -181,10 +172,6 @@ def test_bytecode_does_not_become_stale_by_a_date():
     assert compiled.read_bytes()[4:8] == b"\x01\x00\x00\x00"
 
 
-@pytest.mark.aws(
-    "A layer of pure Python runs on both architectures.",
-    "https://docs.aws.amazon.com/lambda/latest/dg/chapter-layers.html",
-)
 def test_the_handler_imports_from_the_assets_alone():
     """The path holds only the layer, the function and the packages of the Lambda runtime."""
     layer, function = assets.layer(HERE), assets.function("place_orders", HERE)

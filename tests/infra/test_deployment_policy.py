@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 
 import boto3
-import pytest
 from cfnlint.schema import PROVIDER_SCHEMA_MANAGER
 
 from local import ROOT
@@ -74,12 +73,6 @@ def matches(action: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(action, pattern) for pattern in patterns)
 
 
-@pytest.mark.aws(
-    "A handler of a resource type calls the actions that the type's schema lists, with the role of "
-    "CloudFormation.",
-    "https://docs.aws.amazon.com/cloudformation-cli/latest/userguide/resource-type-schema.html",
-    "https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/using-iam-servicerole.html",
-)
 def test_the_policy_allows_what_the_handlers_of_the_stacks_resources_call():
     by_kind: dict[str, set[str]] = {}
     for resource in resources():
@@ -122,10 +115,6 @@ def test_only_the_tables_of_a_stage_with_tablekey_need_the_key():
     assert set(STATEMENTS["TableKey"]["Action"]) == needed
 
 
-@pytest.mark.aws(
-    "A managed policy has at most 6,144 characters without white space.",
-    "https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html",
-)
 def test_it_covers_the_stacks_roles_only_and_fits_into_a_managed_policy():
     assert STATEMENTS["Roles"]["Resource"] == "arn:aws:iam::*:role/InventoryOrders-*"
     named = [

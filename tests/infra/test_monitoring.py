@@ -208,10 +208,6 @@ def _time(hour):
     return moment.isoformat(timespec="microseconds")
 
 
-@pytest.mark.aws(
-    "A metric is found only under exactly the dimensions that it was emitted with, 30 at the most.",
-    "https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html",
-)
 def test_every_metric_of_ours_is_emitted_with_exactly_these_dimensions(template, widgets, emitted):
     named = metrics_of(widgets) + [metric_of_alarm(a) for a in alarms_of(template).values()]
     ours = {
@@ -228,17 +224,6 @@ def test_every_emitted_metric_is_on_the_dashboard(widgets, emitted):
     assert {name for name, _ in emitted} - shown == set()
 
 
-@pytest.mark.aws(
-    "The metrics of queues, tables, indexes and functions have these names and dimensions.",
-    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/metrics-dimensions.html",
-    "https://docs.aws.amazon.com/lambda/latest/dg/monitoring-metrics-types.html",
-)
-@pytest.mark.aws(
-    "Metrics of an HTTP API have names of their own (`5xx`, not `5XXError`) and one dimension, "
-    "`ApiId`.",
-    "https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-metrics.html",
-)
 def test_every_metric_of_aws_exists_with_these_dimensions(template, widgets):
     named = metrics_of(widgets) + [metric_of_alarm(a) for a in alarms_of(template).values()]
     theirs = [entry for entry in named if entry[0] != emf.NAMESPACE]
@@ -253,10 +238,6 @@ def test_the_dashboard_shows_all_reasons_for_which_orders_are_rejected(widgets):
     assert shown == {*REASONS_OF_ORDERS}
 
 
-@pytest.mark.aws(
-    "DynamoDB's metrics count an index apart from its table.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/metrics-dimensions.html",
-)
 def test_the_write_units_of_an_order_include_those_of_the_index_and_of_lanes(widgets):
     (capacity,) = [w for w in widgets if w["properties"].get("title") == "Capacity"]
     units = {"TablesProducts": 2, "TablesOrders": 2, "byUser": 1, "TablesAllotments": 4, SERVICE: 1}
@@ -336,14 +317,6 @@ GOOD_AND_BAD = {
 }
 
 
-@pytest.mark.aws(
-    "`IteratorAge` is the age of the last record of a batch, reported with each invocation.",
-    "https://docs.aws.amazon.com/lambda/latest/dg/monitoring-metrics-types.html",
-)
-@pytest.mark.aws(
-    "A metric without a sample in a period has no point there.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/metrics-dimensions.html",
-)
 def test_every_alarm_fires_on_its_condition_and_not_under_healthy_load(template):
     alarms = alarms_of(template)
     assert len(alarms) == 6 * 2 + 6 + 2 + 8 * 3 + 1 + 1 + 4 * 2 + 3
@@ -368,19 +341,6 @@ def test_callers_without_an_answer_alarm_after_three_minutes_and_not_before(temp
         assert judged(properties, in_periods(properties, minutes)) is state, minutes
 
 
-@pytest.mark.aws(
-    "SQS has metrics only while a queue is active, until six hours after the last request. They "
-    "may take 15 minutes to come back.",
-    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/monitoring-using-cloudwatch.html",
-)
-@pytest.mark.aws(
-    "An alarm treats missing data as it is told: not breaching, breaching, or keep the state.",
-    "https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html",
-)
-@pytest.mark.aws(
-    "An alarm acts only when its state changes, so an alarm on an event must end by itself.",
-    "https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/AlarmThatSendsEmail.html",
-)
 def test_only_a_dead_letter_outlasts_the_silence_of_its_metric(template):
     """SQS falls silent about a quiet queue, and the dead letter is still there."""
     outlasting = set()
@@ -398,16 +358,6 @@ def test_only_a_dead_letter_outlasts_the_silence_of_its_metric(template):
     assert sorted(watched) == sorted(dead)
 
 
-@pytest.mark.aws(
-    "An alarm on DynamoDB's metrics may keep its state while data is missing, whatever it is told: "
-    "one page says always, another by default.",
-    "https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html",
-    "https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html",
-)
-@pytest.mark.aws(
-    "`FILL` replaces missing values, also the newest ones of a metric that arrives late.",
-    "https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/using-metric-math.html",
-)
 def test_an_alarm_on_a_metric_of_dynamodb_fills_its_gaps_and_goes_off(template):
     checked = 0
     for logical_id, alarm in resources(template, "AWS::CloudWatch::Alarm").items():
@@ -427,10 +377,6 @@ def test_an_alarm_on_a_metric_of_dynamodb_fills_its_gaps_and_goes_off(template):
     assert checked == 4 * 2 + 3
 
 
-@pytest.mark.aws(
-    "A new name replaces an alarm, and CloudFormation cannot make one whose name is taken.",
-    "https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/aws-properties-name.html",
-)
 def test_an_alarm_has_the_name_of_its_stack_and_its_construct(template):
     for stage, found in (("dev", template), ("eva-trial", synthesise("eva-trial"))):
         alarms = alarms_of(found)

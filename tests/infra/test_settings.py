@@ -255,21 +255,6 @@ def test_the_app_ends_with_the_error_instead_of_a_traceback(monkeypatch):
     assert ended.value.code == "Error: settings.colour is unknown"
 
 
-@pytest.mark.aws(
-    "Batches of more than 10 need a window of at least a second. A FIFO queue takes 10 and no "
-    "window. 6 MB end every batch.",
-    "https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html",
-    "https://docs.aws.amazon.com/lambda/latest/dg/invocation-eventsourcemapping.html",
-)
-@pytest.mark.aws(
-    "A function has 128 to 10,240 MB, and CPU in proportion: a whole one at 1,769 MB.",
-    "https://docs.aws.amazon.com/lambda/latest/dg/configuration-memory.html",
-    "https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html",
-)
-@pytest.mark.aws(
-    "`maximumConcurrency` of a mapping is 2 to 1,000, and counts against the account's limit.",
-    "https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-scaling.html",
-)
 @pytest.mark.parametrize(
     ("path", "value", "says"),
     [

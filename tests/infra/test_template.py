@@ -83,11 +83,6 @@ def test_tables_have_the_keys_of_the_contract_and_are_protected(dev, prod, table
         assert "WarmThroughput" not in properties
 
 
-@pytest.mark.aws(
-    "A stream holds each change once, in order for each item, for 24 hours, with the row before "
-    "and after.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Streams.html",
-)
 def test_the_tables_have_their_streams_and_their_indexes(dev):
     for table in Table:
         properties = properties_of(dev, "DynamoDB::GlobalTable", table)
@@ -124,12 +119,6 @@ def optional():
     )
 
 
-@pytest.mark.aws(
-    "DynamoDB encrypts a table without a key by a key that it owns, and bills requests to any "
-    "other. A change of key goes on under traffic.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/encryption.tutorial.html",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/encryption.usagenotes.html",
-)
 def test_the_tables_may_have_a_key_of_the_accounts_own(optional):
     for properties in all_of(optional, "DynamoDB::GlobalTable"):
         assert properties["SSESpecification"] == {"SSEEnabled": True, "SSEType": "KMS"}
@@ -147,28 +136,6 @@ def test_warm_throughput_is_of_one_table_and_its_indexes(optional, table):
         assert index.get("WarmThroughput") == warm
 
 
-@pytest.mark.aws(
-    "Order within a group, and a throughput for each group, take `messageGroup` and "
-    "`perMessageGroupId` together.",
-    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/high-throughput-fifo.html",
-    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_CreateQueue.html",
-)
-@pytest.mark.aws(
-    "A batch that raises, times out or is throttled comes back after the visibility timeout: at "
-    "least six times the function's timeout, plus the window.",
-    "https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html",
-    "https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-errorhandling.html",
-)
-@pytest.mark.aws(
-    "After `maxReceiveCount` deliveries, at most 1,000, SQS moves a message to a dead-letter "
-    "queue of the same kind.",
-    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-dead-letter-queues.html",
-    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-configure-dead-letter-queue.html",
-)
-@pytest.mark.aws(
-    "Queues encrypted with SQS's own keys need no permission for a key.",
-    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-server-side-encryption.html",
-)
 @pytest.mark.parametrize(
     ("name", "dead_letters", "fifo"),
     [
@@ -224,21 +191,12 @@ def mappings(template, attribute):
     return [s for s in found if s["EventSourceArn"]["Fn::GetAtt"][1] == attribute]
 
 
-@pytest.mark.aws(
-    "With a window, a quiet queue may wait for up to 20 s.",
-    "https://docs.aws.amazon.com/lambda/latest/dg/with-sqs.html",
-)
 @pytest.mark.parametrize("name", ["OrderCommandQueue", "ExpiryQueue"])
 def test_what_has_to_be_in_time_waits_for_no_batch_to_fill(name):
     """With any window Lambda may wait 20 s: a hold would expire before a confirmation that was sent in time."""
     assert SETTINGS.queues[name].batchWindowSeconds == 0
 
 
-@pytest.mark.aws(
-    "A queue has one mapping for each function, so its id must not change. The page only has the "
-    "error `ResourceConflictException`.",
-    "https://docs.aws.amazon.com/lambda/latest/api/API_CreateEventSourceMapping.html",
-)
 def test_event_sources_come_from_the_configuration(dev):
     sources = mappings(dev, "Arn")
     assert len(sources) == len(SETTINGS.queues)
@@ -256,15 +214,6 @@ def test_event_sources_come_from_the_configuration(dev):
     }
 
 
-@pytest.mark.aws(
-    "A mapping hands over the records of an item in their order, also with several batches of a "
-    "shard at once.",
-    "https://docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-eventsourcemapping.html",
-)
-@pytest.mark.aws(
-    "`LATEST` may miss records while a mapping is made or changed. `TRIM_HORIZON` does not.",
-    "https://docs.aws.amazon.com/lambda/latest/api/API_CreateEventSourceMapping.html",
-)
 def test_streams_are_read_from_their_beginning_and_no_record_stops_its_shard(dev):
     sources = mappings(dev, "StreamArn")
     assert len(sources) == 2
@@ -290,11 +239,6 @@ def by_id(template, part):
     return found
 
 
-@pytest.mark.aws(
-    "A mapping has up to five filters, which see both images. A record that passes none does not "
-    "invoke the function.",
-    "https://docs.aws.amazon.com/lambda/latest/dg/with-ddb-filtering.html",
-)
 def test_products_are_filtered_to_the_changes_of_status_that_are_published(dev):
     (filtered,) = [source for source in mappings(dev, "StreamArn") if "FilterCriteria" in source]
     assert "Products" in filtered["EventSourceArn"]["Fn::GetAtt"][0]
@@ -314,10 +258,6 @@ def test_products_are_filtered_to_the_changes_of_status_that_are_published(dev):
     assert passed == published
 
 
-@pytest.mark.aws(
-    "A log group keeps its events for a number of days out of a list, and for ever without one.",
-    "https://docs.aws.amazon.com/AmazonCloudWatchLogs/latest/APIReference/API_PutRetentionPolicy.html",
-)
 def test_every_function_has_its_settings_layer_and_log_group(dev):
     functions = resources(dev, "AWS::Lambda::Function")
     assert len(functions) == len(SETTINGS.functions), "no helper functions of the CDK"
@@ -357,11 +297,6 @@ def test_only_who_makes_or_ends_holds_knows_how_long_they_last(
         assert set(found.values()) == {None}
 
 
-@pytest.mark.aws(
-    "Lambda drops an invocation after a chain of about 16 through one function, unless that "
-    "function may be part of a loop. The count travels with a batch, not with a message.",
-    "https://docs.aws.amazon.com/lambda/latest/dg/invocation-recursion.html",
-)
 def test_a_function_may_be_part_of_a_loop_if_it_sends_to_a_queue_that_invokes_it(dev):
     loops = set()
     for policy in all_of(dev, "IAM::Policy"):
@@ -398,12 +333,6 @@ def test_the_functions_with_two_queues_are_told_which_is_which(dev):
     assert variable("Sweep", "QUEUE_URL") is None
 
 
-@pytest.mark.aws(
-    "EventBridge Scheduler invokes a function about once a minute by a role that it assumes. It "
-    "and Lambda's asynchronous invocation both repeat failures unless told otherwise.",
-    "https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-create-rule-schedule.html",
-    "https://docs.aws.amazon.com/lambda/latest/dg/with-eventbridge-scheduler.html",
-)
 def test_the_sweep_runs_once_a_minute_one_at_a_time_and_nothing_repeats_it(dev):
     (properties,) = all_of(dev, "Scheduler::Schedule")
     assert properties["ScheduleExpression"] == "rate(1 minute)"
@@ -424,12 +353,6 @@ def versions_of(template):
     }
 
 
-@pytest.mark.aws(
-    "A published version keeps its code, layer and settings. Lambda publishes no version that "
-    "equals the last one.",
-    "https://docs.aws.amazon.com/lambda/latest/dg/configuration-versions.html",
-    "https://docs.aws.amazon.com/lambda/latest/api/API_PublishVersion.html",
-)
 def test_a_version_is_published_for_what_changes_and_callers_reach_it_by_the_alias(
     dev, monkeypatch
 ):
@@ -467,10 +390,6 @@ def api_variables(template):
     return variables_of(properties_of(template, "Lambda::Function", "FunctionsApi"))
 
 
-@pytest.mark.aws(
-    "API Gateway keeps limits of rate and burst by best effort. Nothing depends on them.",
-    "https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-throttling.html",
-)
 def test_the_api_is_limited_and_lets_in_only_who_has_a_signature(dev):
     only = api_of(dev)
     assert {route["AuthorizationType"] for route in only("Route")} == {"AWS_IAM"}
@@ -485,13 +404,6 @@ def test_the_api_is_limited_and_lets_in_only_who_has_a_signature(dev):
     assert SETTINGS.functions["api"].timeoutSeconds == 30, "the most that API Gateway waits"
 
 
-@pytest.mark.aws(
-    "To log, API Gateway puts its log group into a resource policy of at most 5,120 characters "
-    "that the account shares. When that is almost full, CloudWatch Logs makes it cover all groups below `/aws/vendedlogs/`.",
-    "https://docs.aws.amazon.com/step-functions/latest/dg/bp-cwl.html",
-    "https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/AWS-logs-infrastructure-CWL.html",
-    "https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-logging.html",
-)
 def test_the_access_log_has_a_name_that_a_full_policy_of_the_account_covers(dev):
     properties = properties_of(dev, "Logs::LogGroup", "ApiAccessLog")
     separator, (prefix, incarnation) = properties["LogGroupName"]["Fn::Join"]
@@ -579,10 +491,6 @@ def test_the_stack_has_the_outputs_that_other_tools_use(dev):
     assert set(dev.to_json()["Outputs"]) >= set(names.split())
 
 
-@pytest.mark.aws(
-    "`Retain` keeps a resource that leaves its stack.",
-    "https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/aws-attribute-deletionpolicy.html",
-)
 def test_production_keeps_queues_and_logs_but_not_those_of_a_deployment_that_fails(prod):
     for kind in ("AWS::SQS::Queue", "AWS::SQS::QueuePolicy", "AWS::Logs::LogGroup"):
         for resource in resources(prod, kind).values():
@@ -608,11 +516,6 @@ def without_the_stage(template, stage):
     return sorted(re.sub(rf"\b{stage}\b", "STAGE", text).splitlines())
 
 
-@pytest.mark.aws(
-    "CloudFormation does not delete a stack with termination protection, nor the rest of one "
-    "whose creation failed.",
-    "https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/using-cfn-protect-stacks.html",
-)
 def test_a_stage_that_is_production_is_protected_as_prod_is(live, template_of_live, prod):
     assert live.termination_protection
     assert shared_stack_of("prod").termination_protection
@@ -659,19 +562,6 @@ NAMELESS = {
 }
 
 
-@pytest.mark.aws(
-    "CloudFormation gives a resource without a name a unique one, and another one if it replaces "
-    "it.",
-    "https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/aws-properties-name.html",
-)
-@pytest.mark.aws(
-    "An exported output in use cannot change, so the stack exports none.",
-    "https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/using-cfn-stack-exports.html",
-)
-@pytest.mark.aws(
-    "Names of dashboards are unique in an account, those of stacks in a region.",
-    "https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutDashboard.html",
-)
 def test_the_longest_stage_keeps_to_the_limits_and_two_stages_share_no_name(template_of_live, prod):
     templates = {
         LONGEST: template_of_live,
@@ -718,12 +608,6 @@ def test_a_permissions_boundary_is_given_by_the_context_of_the_cdk(dev, optional
         assert all((":policy/developers" in text) is wanted for text in found)
 
 
-@pytest.mark.aws(
-    "SQS deletes a message older than the retention, without a dead letter. It keeps nothing for "
-    "more than 14 days.",
-    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/setting-up-dead-letter-queue-retention.html",
-    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html",
-)
 @pytest.mark.parametrize("random", [0.0, 0.5])
 def test_all_deliveries_together_last_for_days_but_less_than_messages_are_kept(random):
     delays = [redelivery_delay(n, lambda: random) for n in range(1, MAX_RECEIVE_COUNT)]

@@ -4,8 +4,6 @@ import threading
 import time
 from functools import partial
 
-import pytest
-
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.adjustment import Decrement
 from inventory_orders.domain.allotments import DEPOT, PageKey
@@ -90,11 +88,6 @@ def list_again(shop):
     return step
 
 
-@pytest.mark.aws(
-    "A write of one of its items cancels a TransactGetItems. The write goes on.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactGetItems.html",
-)
 def test_an_audit_under_traffic_is_true(shop):
     for product_id in ("audit-sold", "audit-atomic", "audit-again", "audit-lent", "audit-idle"):
         shop.create(product_id, 100_000)

@@ -39,10 +39,6 @@ def assert_books_balance(shop, prefix):
     assert [a for a in accounts if a.difference] == []
 
 
-@pytest.mark.aws(
-    "A transaction is serializable with every other write of its items.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html",
-)
 def test_20_workers_with_10_orders_each_place_exactly_the_last_100(shop):
     shop.create("last-100", 100)
     arguments = [
@@ -104,12 +100,6 @@ def test_callers_who_make_one_attempt_and_workers_place_exactly_the_last_100(sho
     assert_books_balance(shop, "both-100")
 
 
-@pytest.mark.aws(
-    "SQS delivers a message at least once, from a standard queue in any order. Lambda may process "
-    "a batch twice.",
-    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/standard-queues.html",
-    "https://docs.aws.amazon.com/lambda/latest/dg/with-sqs.html",
-)
 def test_duplicates_from_many_processes_are_placed_once(shop):
     """Eight environments place the same 96 orders for several products each, in different batches."""
     ids = [f"mix-{n}" for n in range(12)]

@@ -68,10 +68,6 @@ def next_of(follower, subject, count=1):
     raise AssertionError(f"it ended after {found}")
 
 
-@pytest.mark.aws(
-    "A rule sends to a queue if the queue's policy allows it. The embedded AWS does not ask.",
-    "https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-use-resource-based.html",
-)
 def test_an_outcome_is_heard_and_nothing_is_left_of_the_listener(aws, new_id):
     since = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
     with in_the_background(COMMAND, "follow", "--json", "--seconds", "600") as follower:
@@ -130,11 +126,6 @@ def test_a_status_of_somebody_else_is_parked_and_stops_nobody(aws, new_id):
         aws.sqs.purge_queue(QueueUrl=url)
 
 
-@pytest.mark.aws(
-    "A rule hands a queue an event of almost 1 MB. SQS takes 1 MiB.",
-    "https://docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutEvents.html",
-    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html",
-)
 def test_an_order_of_more_than_256_kb_reaches_its_consumer(aws, new_id):
     row = order_row(new_id, attributes={"note": "x" * 390_000})
     with listening(aws) as listen:

@@ -104,12 +104,6 @@ def test_poison_stays_and_the_rest_goes_back_unchanged_and_in_order(pair):
     assert {m["MessageAttributes"]["errorCode"]["StringValue"] for m in left} == {POISON}
 
 
-@pytest.mark.aws(
-    "A request receives at most 10 messages. More of their groups come only when these are no "
-    "longer hidden.",
-    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_ReceiveMessage.html",
-    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/FIFO-queues-understanding-logic.html",
-)
 def test_poison_does_not_block_the_messages_behind_it_in_its_group(fifo):
     for number in range(SEEN_IN_A_GROUP + 5):
         fifo.put(f"bad-{number}", POISON)
@@ -122,10 +116,6 @@ def test_poison_does_not_block_the_messages_behind_it_in_its_group(fifo):
     assert len(fifo.take(fifo.dead)) == SEEN_IN_A_GROUP + 5
 
 
-@pytest.mark.aws(
-    "SQS may deliver a deleted message once more.",
-    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_DeleteMessage.html",
-)
 @pytest.mark.parametrize("calls_before", range(1, 9))
 def test_a_redrive_that_is_interrupted_anywhere_loses_nothing(pair, calls_before):
     bodies = [*(f"good-{number}" for number in range(4)), "bad"]

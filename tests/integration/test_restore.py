@@ -49,11 +49,6 @@ def command(aws, action, order_id):
     assert invoke_deployed(aws, "change_orders", body).answer["result"] == "APPLIED"
 
 
-@pytest.mark.aws(
-    "Point-in-time recovery goes back 35 days, into a new table without streams, tags and "
-    "protection.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/PointInTimeRecovery_Howitworks.html",
-)
 def test_all_rows_go_back_and_orders_and_events_flow_on(aws, work, monkeypatch):
     create(aws, "tea", 1000)
     create(aws, "pot", 100)

@@ -242,10 +242,6 @@ def given_up_at_once(aws):
     assert now == before
 
 
-@pytest.mark.aws(
-    "`Errors` of a function counts exceptions and timeouts.",
-    "https://docs.aws.amazon.com/lambda/latest/dg/monitoring-metrics-types.html",
-)
 def test_errors_end_once_the_message_is_given_up_and_the_environment_is_restored(aws):
     create(aws, "rb-error", 5)
 
@@ -280,10 +276,6 @@ def test_errors_end_once_the_message_is_given_up_and_the_environment_is_restored
     wait_until_settled(aws)
 
 
-@pytest.mark.aws(
-    "`Throttles` of a function counts invocations that found no concurrency.",
-    "https://docs.aws.amazon.com/lambda/latest/dg/monitoring-metrics-types.html",
-)
 def test_throttles_end_once_the_limit_of_the_function_is_removed(aws):
     name = aws.outputs[FUNCTION]
     limits = run(aws, "Throttles", "get-account-settings")["AccountLimit"]
@@ -298,10 +290,6 @@ def test_throttles_end_once_the_limit_of_the_function_is_removed(aws):
     assert not invoke_deployed(aws, "place_orders", sqs_event()).failed
 
 
-@pytest.mark.aws(
-    "A throttled index throttles the writes of its table.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/gsi-throttling.html",
-)
 def test_throttles_of_a_table_and_of_its_index_delay_but_lose_nothing(aws, embedded_aws):
     found = run(aws, "ReadThrottles, WriteThrottles", "describe-table")
     assert found["Table"]["TableStatus"] == "ACTIVE"

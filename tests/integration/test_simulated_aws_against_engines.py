@@ -456,12 +456,6 @@ class Messages:
         assert simulated["Attributes"] == real["Attributes"]
 
 
-@pytest.mark.aws(
-    "The simulated SQS delivers, hides and deduplicates as these pages say.",
-    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/FIFO-queues-understanding-logic.html",
-    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-visibility-timeout.html",
-    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-message-metadata.html",
-)
 @pytest.mark.parametrize("fifo", [False, True])
 def test_random_queue_calls_are_answered_as_by_the_embedded_aws(embedded_aws, fifo):
     real = boto3.client("sqs", config=CLIENT)

@@ -161,11 +161,6 @@ def with_warm_throughput(monkeypatch, read, write):
     with_settings(monkeypatch, warmThroughput={"Orders": units})
 
 
-@pytest.mark.aws(
-    "Warm throughput only grows. An on-demand table and its index begin with 4,000 write and "
-    "12,000 read units.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/warm-throughput.html",
-)
 def test_deploy_refuses_to_lower_warm_throughput_before_the_cdk_begins(cdk, account, monkeypatch):
     with_warm_throughput(monkeypatch, 12_000, 8_500)
     assert refused() == (
@@ -180,12 +175,6 @@ def test_deploy_refuses_to_lower_warm_throughput_before_the_cdk_begins(cdk, acco
     assert cdk == []
 
 
-@pytest.mark.aws(
-    "Warm throughput may not exceed the account's quota for a table, which DescribeLimits tells. "
-    "AWS says so of throughput, not of warm throughput.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/on-demand-capacity-mode-max-throughput.html",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_DescribeLimits.html",
-)
 def test_deploy_refuses_warm_throughput_above_the_quota_before_the_cdk_begins(
     cdk, account, monkeypatch
 ):
@@ -196,11 +185,6 @@ def test_deploy_refuses_warm_throughput_above_the_quota_before_the_cdk_begins(
     assert cdk == []
 
 
-@pytest.mark.aws(
-    "A missing stack is a `ValidationError` that says `does not exist`. The page has the error, "
-    "not its words.",
-    "https://docs.aws.amazon.com/AWSCloudFormation/latest/APIReference/API_DescribeStacks.html",
-)
 @pytest.mark.parametrize(
     ("operation", "answer", "note"),
     [
@@ -228,10 +212,6 @@ def test_without_warm_throughput_in_the_settings_no_quota_is_asked_for(cdk, acco
     deploy(cdk)
 
 
-@pytest.mark.aws(
-    "The limit of concurrent executions, and how many are unreserved, is for account and region.",
-    "https://docs.aws.amazon.com/lambda/latest/api/API_GetAccountSettings.html",
-)
 @pytest.mark.parametrize(("free", "noted"), [(10, True), (113, True), (114, False)])
 def test_deploy_says_what_a_new_accounts_few_concurrent_executions_mean(cdk, account, free, noted):
     account["get_account_settings"] = {
@@ -246,10 +226,6 @@ def test_deploy_says_what_a_new_accounts_few_concurrent_executions_mean(cdk, acc
     assert ("publish_events 48)" in said) is noted
 
 
-@pytest.mark.aws(
-    "A partition takes 1,000 write and 3,000 read units a second, a new table on demand four times as much.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/warm-throughput-scenarios.html",
-)
 @pytest.mark.parametrize(
     ("stacks", "wanted", "publishers"),
     [
@@ -316,11 +292,6 @@ def test_callers_who_have_their_own_executions_starve_nobody(
     assert "Note:" not in said
 
 
-@pytest.mark.aws(
-    "Reserved concurrency is taken from the account's, of which 100 stay unreserved, and bounds "
-    "its function.",
-    "https://docs.aws.amazon.com/lambda/latest/dg/configuration-concurrency.html",
-)
 def test_deploy_refuses_a_reservation_that_lambda_would_refuse(cdk, account, monkeypatch):
     account["get_account_settings"]["AccountLimit"]["UnreservedConcurrentExecutions"] = 150
     with_settings(monkeypatch, apiLimits={"concurrentExecutions": 51})
@@ -495,11 +466,6 @@ def expect_resources(aws, status):
         aws.cloudformation.add_response("list_stack_resources", listed, {"StackName": LIVE})
 
 
-@pytest.mark.aws(
-    "The resources of a deleted stack are found by its id for 90 days, those that it left as "
-    "`DELETE_SKIPPED`.",
-    "https://docs.aws.amazon.com/AWSCloudFormation/latest/APIReference/API_ListStackResources.html",
-)
 @pytest.mark.parametrize("status", ["DELETE_SKIPPED", "DELETE_COMPLETE"])
 def test_destroy_says_at_the_end_what_stays(cdk, destroyed, status):
     expect_resources(destroyed, status)

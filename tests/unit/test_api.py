@@ -683,10 +683,6 @@ def test_what_is_fought_over_goes_to_the_queue_and_the_call_waits_for_it(api, wa
     assert api.shop.stock(TEA) == 58
 
 
-@pytest.mark.aws(
-    "API Gateway ends a request after 30 s.",
-    "https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-quotas.html",
-)
 def test_what_does_not_come_through_in_time_is_to_be_asked_for_later(api, waits):
     said = api("POST", "/orders", ORDER, JSON | {"prefer": "respond-async, wait=60"})
     assert said.status == 202
@@ -775,10 +771,6 @@ def test_a_body_of_another_type_is_refused(api):
     assert api("POST", "/orders", ORDER, {}).code == (415, "UNSUPPORTED_MEDIA_TYPE")
 
 
-@pytest.mark.aws(
-    "In payload format 2.0 a body may come in Base64.",
-    "https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-develop-integrations-lambda.html",
-)
 def test_a_body_may_come_in_base64_and_say_that_it_is_utf_8(api):
     headers = {"Content-Type": 'Application/JSON; charset="UTF-8"'}
     text = base64.b64encode(json.dumps(ORDER).encode()).decode()
@@ -837,11 +829,6 @@ def test_who_has_the_order_as_it_stands_gets_no_copy_of_it(api):
         assert (said.status, said.headers["ETag"]) == (200, '"2"')
 
 
-@pytest.mark.aws(
-    "API Gateway decodes the parameters of a request once before it calls the function. The pages do not say that it looks "
-    "for the route in the decoded path, so ids that another decoding or an end at `?` would change are refused.",
-    "https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-develop-routes.html",
-)
 def test_an_id_in_a_path_may_have_every_character_that_survives_its_decoding(api):
     order_id = """auth0|5!c\\d=e&f+g"';`^{}[]<>~@:_*()$-."""
     said = place(api, order_id)
@@ -884,10 +871,6 @@ def test_orders_are_listed_page_by_page_with_the_newest_first(api):
     assert api("GET", "/orders", query={"userId": "nobody"}).document == nothing
 
 
-@pytest.mark.aws(
-    "What a function answers has at most 6 MB.",
-    "https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html",
-)
 def test_a_page_holds_as_many_orders_as_an_answer_can(api, monkeypatch):
     for number in range(5):
         place(api, f"o-{number}", 1)
@@ -1005,11 +988,6 @@ def test_a_cursor_that_was_tampered_with_is_refused(api):
         assert said.document["field"] == "cursor"
 
 
-@pytest.mark.aws(
-    "Payload format 2.0 has header names in lower case, and joins repeated headers and parameters "
-    "by commas.",
-    "https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-develop-integrations-lambda.html",
-)
 def test_a_list_that_is_asked_for_wrongly_says_what_to_fix(api):
     for query, field in (
         ({}, "userId"),
@@ -1441,12 +1419,6 @@ def test_a_token_without_a_subject_opens_nothing(customers):
     assert said.code == (403, "NO_SUBJECT")
 
 
-@pytest.mark.aws(
-    "A JWT authorizer gives the function the claims of a verified token, all as texts. The pages "
-    "do not say how a list becomes text.",
-    "https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-develop-integrations-lambda.html",
-    "https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-jwt-authorizer.html",
-)
 @pytest.mark.parametrize(
     ("claim", "is_operator"),
     [

@@ -312,12 +312,6 @@ def page_row(page):
     }
 
 
-@pytest.mark.aws(
-    "Scan and Query return 1 MB at a time. A consistent Scan returns every write that was "
-    "complete when it began.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_Scan.html",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_Query.html",
-)
 def test_every_page_is_read_and_all_with_strong_consistency(shop):
     many = [f"p{n:02}" for n in range(9)]
     shop.write(Table.PRODUCTS, *(product(5, 1, productId=p, name="x" * 300_000) for p in many))
@@ -548,10 +542,6 @@ def test_units_that_move_while_they_are_counted_are_no_difference(shop):
     assert (account.settled, account.difference, account.in_lanes) == (True, 0, {0: 3, 3: 5})
 
 
-@pytest.mark.aws(
-    "TransactGetItems reads up to 100 items, of at most 4 MB together, as of one moment.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactGetItems.html",
-)
 @pytest.mark.parametrize("busy", [False, True])
 def test_a_unit_taken_from_a_lane_by_hand_is_found(shop, busy):
     lend(shop, 4, L0=4, L3=1)

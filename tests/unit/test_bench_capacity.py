@@ -48,11 +48,6 @@ def cancelled(*codes):
     }
 
 
-@pytest.mark.aws(
-    "The size of an item is that of its names and values in UTF-8, and up to 3 bytes for each "
-    "list or map.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html",
-)
 def test_sizes_are_counted_as_the_developer_guide_says():
     """Names and text count in UTF-8, a number 1 byte per 2 digits and 1, a container 3 bytes and 1 per element."""
     assert item_size({"id": {"S": "abc"}}) == 2 + 3
@@ -64,11 +59,6 @@ def test_sizes_are_counted_as_the_developer_guide_says():
     assert item_size({"m": {"M": {"k": {"S": "v"}}}}) == 1 + 3 + (1 + 1 + 1)
 
 
-@pytest.mark.aws(
-    "A write in a transaction takes two units per KB.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html",
-)
 def test_a_transaction_takes_two_units_per_kb_and_one_index_unit_per_order():
     usage = call("TransactWriteItems", transaction(UPDATE, put())).usage
     assert (usage.write, usage.index, usage.read) == (4, 1, 0)
@@ -76,11 +66,6 @@ def test_a_transaction_takes_two_units_per_kb_and_one_index_unit_per_order():
     assert (usage.write, usage.index) == (2 + 4, 1)
 
 
-@pytest.mark.aws(
-    "A cancelled transaction takes the units of all its actions.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html",
-)
 def test_a_cancelled_transaction_pays_for_all_actions_but_not_for_the_index():
     lost = call(
         "TransactWriteItems",
@@ -94,10 +79,6 @@ def test_a_cancelled_transaction_pays_for_all_actions_but_not_for_the_index():
     assert list(lost.order_ids) == ["o-1", "o-2"]
 
 
-@pytest.mark.aws(
-    "A single write whose condition fails takes units too.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html",
-)
 def test_a_failed_condition_costs_as_much_as_the_write_of_the_larger_item():
     answer = {
         "__type": "com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException",
@@ -114,11 +95,6 @@ def test_a_plain_put_of_an_order_takes_one_unit_and_one_index_unit():
     assert (usage.write, usage.index) == (1, 1)
 
 
-@pytest.mark.aws(
-    "A strongly consistent read takes one unit for each 4 KB, any other half of it. A missing "
-    "item counts as the smallest.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html",
-)
 @pytest.mark.parametrize(("consistent", "units"), [(True, 1.0), (False, 0.5)])
 def test_reads_cost_by_consistency_and_missing_items_count(consistent, units):
     request = {"TableName": "Products", "Key": {}, "ConsistentRead": consistent}

@@ -179,11 +179,6 @@ class PickySqs:
         }
 
 
-@pytest.mark.aws(
-    "`Failed` lists the entries that a batch request did not take. `SenderFault` marks those that "
-    "SQS never will.",
-    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_BatchResultErrorEntry.html",
-)
 def test_what_sqs_does_not_take_is_sent_again_and_what_it_never_will_is_named(monkeypatch):
     monkeypatch.setattr(queues.time, "sleep", lambda _: None)
     aws = SimpleNamespace(outputs={queues.STANDARD: "https://sqs.example/1/Q"}, sqs=PickySqs())

@@ -28,11 +28,6 @@ PAGE = costs.PAGE.read_text("utf-8")
 TEAS = [product.product_id for product in catalogue()]
 
 
-@pytest.mark.aws(
-    "A mapping with `maximumConcurrency` polls an empty queue with five requests of 20 s at a "
-    "time.",
-    "https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-scaling.html",
-)
 def test_the_tables_are_what_the_prices_say():
     assert costs.updated(PAGE) == PAGE, "stale: run `make docs`"
     assert all(table in PAGE for table in costs.tables())
@@ -183,11 +178,6 @@ def consumed(shop):
     )
 
 
-@pytest.mark.aws(
-    "DynamoDB stores each row and each entry of an index with 100 bytes more.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/GSI.html",
-)
 def test_what_a_kept_order_costs():
     short, row, entry, long = re.search(
         r"\$(\S+) a month for each million orders kept, .* (\d+) bytes in the row and (\d+) in the index "
@@ -266,10 +256,6 @@ def test_rare_orders_fill_no_batch_and_start_functions_cold():
         assert costs.batch_of(queue, 10_000.0) == settings.batchSize
 
 
-@pytest.mark.aws(
-    "A Lambda function reads a stream without charge.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CostOptimization_StreamsUsage.html",
-)
 def test_what_a_million_events_cost():
     alone, ten = re.search(
         r"million \[events\]\(\S+\) cost \$(\S+) if each comes alone, and \$(\S+) if ten", PAGE

@@ -58,10 +58,6 @@ def test_metric_math_is_arithmetic(a, b, c):
     assert quotient == ((a + b) / c if c else None)
 
 
-@pytest.mark.aws(
-    "Metric math has a point where all its operands have one.",
-    "https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/using-metric-math.html",
-)
 def test_an_expression_without_all_values_has_no_point():
     expression = Expression("(products + orders) / answered")
     assert expression.ids == {"products", "orders", "answered"}
@@ -180,10 +176,6 @@ def alarm(**changes):
     } | changes
 
 
-@pytest.mark.aws(
-    "An alarm fires when M of its newest N periods breach.",
-    "https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarm-evaluation.html",
-)
 def test_an_alarm_fires_when_enough_of_its_newest_periods_breach():
     samples = Samples()
     for second in (960, 1020):
@@ -343,10 +335,6 @@ class FakeLogs:
         }
 
 
-@pytest.mark.aws(
-    "CloudWatch Logs may find log events late.",
-    "https://docs.aws.amazon.com/AmazonCloudWatchLogs/latest/APIReference/API_FilterLogEvents.html",
-)
 @given(
     st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 1500)), max_size=60),
     st.integers(0, 60),
@@ -364,10 +352,6 @@ def test_a_tail_reads_each_event_once_in_any_order_of_arrival(found, first):
     assert sorted((e.stream, e.timestamp) for e in read) == sorted(e[:2] for e in events)
 
 
-@pytest.mark.aws(
-    "A page of log events may be empty though more follow.",
-    "https://docs.aws.amazon.com/AmazonCloudWatchLogs/latest/APIReference/API_FilterLogEvents.html",
-)
 def test_a_tail_continues_after_a_truncated_response(monkeypatch):
     monkeypatch.setattr("operations.logs._MAX_EVENTS", 100)
     logs = FakeLogs(100)

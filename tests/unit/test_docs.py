@@ -92,6 +92,7 @@ def test_every_assumption_about_aws_cites_a_page_of_its_documentation():
     assert found
     for one in found:
         assert re.fullmatch(r"[A-Z`].*\.", one.says), one.says
+        assert f"def {one.test}(" in (ROOT / one.file).read_text("utf-8"), one.test
         assert one.pages, f"no page says: {one.says}"
         for page in one.pages:
             assert re.fullmatch(rf"{AWS}[\w./-]+\.html", page), page

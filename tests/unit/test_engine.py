@@ -51,10 +51,6 @@ def test_without_rivals_a_batch_costs_one_read_and_one_write():
     assert report.stats.changes_per_transaction == [99]
 
 
-@pytest.mark.aws(
-    "A batch read is no snapshot: each item may be from another moment.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html",
-)
 def test_a_moved_version_is_planned_again_from_the_returned_item():
     bench = Bench(product("p", 10))
     bench.faults.append(Fault(rival=lambda bench: bench.sell("p", 9)))
@@ -67,10 +63,6 @@ def test_a_moved_version_is_planned_again_from_the_returned_item():
     assert report.stats.exhausted == [False, False]
 
 
-@pytest.mark.aws(
-    "With `ALL_OLD` a failed condition returns the item. It returns none if there is no item.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_CancellationReason.html",
-)
 def test_a_product_without_a_returned_item_is_gone():
     bench = Bench(product("p", 10))
     bench.faults.append(Fault(rival=lambda bench: bench.remove("p")))
@@ -78,11 +70,6 @@ def test_a_product_without_a_returned_item_is_gone():
     assert report.outcomes[0].rejection.reason is RejectionReason.UNKNOWN_PRODUCT
 
 
-@pytest.mark.aws(
-    "A cancellation has one reason for each action, in their order. `None` says nothing about its "
-    "action.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_CancellationReason.html",
-)
 def test_a_reason_none_does_not_mean_that_the_action_was_applied():
     """The version of one product has moved. The reason None of the other does not mean that it was applied."""
     bench = Bench(product("p", 10), product("q", 10))
@@ -152,11 +139,6 @@ def test_a_duplicate_is_not_answered_before_the_first_is_durable():
     assert statuses(report) == [Verdict.RETURNED] * 3
 
 
-@pytest.mark.aws(
-    "Of two transactions on one item DynamoDB may cancel one (`TransactionConflict`). The "
-    "embedded AWS never does.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html",
-)
 def test_after_a_transaction_conflict_the_row_is_read_again():
     bench = Bench(product("p", 10))
     bench.faults.extend([Fault(error=CONFLICT)] * 3)
@@ -181,12 +163,6 @@ def test_contention_is_given_up_after_the_last_attempt(fault):
     assert report.stats.exhausted == [True]
 
 
-@pytest.mark.aws(
-    "Lambda ends an invocation at the function's timeout, 15 minutes at the most. "
-    "`get_remaining_time_in_millis` says when.",
-    "https://docs.aws.amazon.com/lambda/latest/dg/python-context.html",
-    "https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html",
-)
 def test_no_wait_exceeds_the_deadline():
     bench = Bench(product("p", 100), attempts=1000)
     bench.faults.extend([Fault(error=CONFLICT)] * 1000)
@@ -203,10 +179,6 @@ def test_without_time_left_nothing_is_sent(seconds):
     assert bench.calls == []
 
 
-@pytest.mark.aws(
-    "The same request with the same token takes effect once within 10 minutes.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html",
-)
 @pytest.mark.parametrize("error", [LOST, ServiceError("InternalServerError", status=500)])
 def test_a_lost_response_is_recognised_by_its_token(error):
     bench = Bench(product("p", 10))
@@ -218,15 +190,6 @@ def test_a_lost_response_is_recognised_by_its_token(error):
     assert len(bench.tokens) == 1, "the same request again, with the same token"
 
 
-@pytest.mark.aws(
-    "A cancellation does not use up its token: the same request may be sent again. The page does "
-    "not say so.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html",
-)
-@pytest.mark.aws(
-    "The same token with other parameters is refused (`IdempotentParameterMismatchException`).",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html",
-)
 @pytest.mark.parametrize("is_unknown", [True, False])
 def test_an_unknown_outcome_keeps_its_token_through_conflicts(is_unknown):
     """The conflict may be with our own first attempt, which only the same token recognises. Others get a new token."""
@@ -245,15 +208,6 @@ def test_a_message_with_an_unknown_outcome_returns_and_is_then_a_replay():
     assert bench.stock() == 9
 
 
-@pytest.mark.aws(
-    "DynamoDB refuses a request that it can never accept with `ValidationException`.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.Errors.html",
-)
-@pytest.mark.aws(
-    "An action that DynamoDB can never accept cancels its transaction with the reason "
-    "`ValidationError`.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html",
-)
 @pytest.mark.parametrize("is_reason", [False, True])
 def test_an_invalid_change_is_isolated_and_the_others_are_applied(is_reason):
     bench = Bench(product("p", 100))
@@ -273,11 +227,6 @@ def test_an_invalid_change_is_isolated_and_the_others_are_applied(is_reason):
     assert bench.stock() == 91
 
 
-@pytest.mark.aws(
-    "Any other 4xx (`AccessDeniedException`, `ResourceNotFoundException`) has written nothing, "
-    "and lasts until an operator repairs its cause.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.Errors.html",
-)
 @pytest.mark.parametrize("code", ["AccessDeniedException", "ResourceNotFoundException"])
 @pytest.mark.parametrize("operation", ["BatchGetItem", "TransactWriteItems"])
 def test_an_error_of_the_account_returns_everything_and_is_logged(operation, code):
@@ -298,10 +247,6 @@ def test_a_throttled_read_is_retried():
     assert len(bench.clock.slept) == 2
 
 
-@pytest.mark.aws(
-    "A batch read of which nothing can be read fails as throttled.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchGetItem.html",
-)
 def test_a_read_that_stays_throttled_rejects_no_order():
     bench = Bench(attempts=2)
     bench.read_faults.extend([Fault(error=THROTTLED)] * 5)
@@ -346,10 +291,6 @@ def test_a_longer_lease_returns_only_its_orders_with_its_remaining_time(is_read)
     assert bench.stock() == 5
 
 
-@pytest.mark.aws(
-    "A FIFO batch may hold several groups, each in its order.",
-    "https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-scaling.html",
-)
 def test_no_change_overtakes_a_waiting_change_of_its_group():
     bench = Bench(product("p", 5), product("q", 5))
     bench.lease("p", 600)

@@ -80,10 +80,6 @@ def run(*options):
     return CliRunner().invoke(main.app, ["export", *options])
 
 
-@pytest.mark.aws(
-    "ExportTableToPointInTime takes the parameters that `export` sends.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_ExportTableToPointInTime.html",
-)
 def test_all_tables_are_exported_as_they_were_at_one_moment(account, monkeypatch, tmp_path):
     monkeypatch.setattr(reports, "STATE", tmp_path)
     expect_exports(account, "reports-of-the-shop")
@@ -303,11 +299,6 @@ def test_rows_have_all_columns_of_the_tables(athena):
     assert athena[1] == set()
 
 
-@pytest.mark.aws(
-    "The OpenX SerDe refuses names that are the same in lowercase, and its results can vary; the "
-    "Hive SerDe is the way around.",
-    "https://docs.aws.amazon.com/athena/latest/ug/openx-json-serde.html",
-)
 def test_attributes_of_an_order_may_differ_in_case_alone(shop):
     row = shop.aws.dynamodb.tables["Orders"].items["o-1",]
     assert row["attributes"]["M"].keys() == {"Channel", "channel"}
@@ -326,10 +317,6 @@ def test_there_are_six_reports():
     assert len(QUERIES) == 6
 
 
-@pytest.mark.aws(
-    "The name of a database may have lowercase letters, digits and underscores.",
-    "https://docs.aws.amazon.com/athena/latest/ug/tables-databases-columns-names.html",
-)
 def test_tables_of_other_stages_and_programs_stay(athena):
     """No name lacks the database: the engine finds none elsewhere."""
     schemas = "SELECT DISTINCT table_schema FROM information_schema.tables"

@@ -197,10 +197,6 @@ def test_after_a_crash_the_same_command_does_the_rest(shop):
     }
 
 
-@pytest.mark.aws(
-    "An index may show a row late.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/GSI.html",
-)
 def test_an_order_that_the_index_shows_late_is_found_too(shop):
     place(shop, ORDER, Order("o-2", "u-7", {"tea": 1}))
     looks = []

@@ -38,11 +38,6 @@ def sample(name):
     return json.loads((EVENTS / f"{name}.json").read_text())
 
 
-@pytest.mark.aws(
-    "The init phase has 10 s and more CPU than the memory gives it. Only AWS's blogs speak of the "
-    "CPU.",
-    "https://docs.aws.amazon.com/lambda/latest/dg/lambda-runtime-environment.html",
-)
 @pytest.mark.parametrize("name", function_names())
 def test_clients_are_made_at_import_and_not_in_the_first_invocation(name, tea_shop, monkeypatch):
     tea_shop.handler(name)
@@ -110,20 +105,11 @@ def test_an_order_that_was_rejected_is_refused_again(handle):
         assert [first.get(name) for name in told] == [again.get(name) for name in told]
 
 
-@pytest.mark.aws(
-    "The ARN of a FIFO queue ends with `.fifo`.",
-    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-fifo.html",
-)
 def test_the_sample_of_the_fifo_queue_is_placed(handle, tea_shop):
     assert handle(sample("place_orders_fifo")) == {"batchItemFailures": []}
     assert [tea_shop.status(f"sample-o-200{n}") for n in range(1, 4)] == ["PENDING"] * 3
 
 
-@pytest.mark.aws(
-    "An execution environment serves one event at a time, is frozen in between, and may end at "
-    "any moment after its answer. What was made outside the handler stays.",
-    "https://docs.aws.amazon.com/lambda/latest/dg/lambda-runtime-environment.html",
-)
 def test_metrics_are_emitted_once_and_after_the_commit(handle, capsys):
     handle(sample("place_orders"))
     samples = list(emf.parse(capsys.readouterr().out.splitlines()))
@@ -142,14 +128,6 @@ def test_metrics_are_emitted_once_and_after_the_commit(handle, capsys):
     assert {frozenset(dict(s.dimensions)) for s in samples} <= allowed, "an id is no dimension"
 
 
-@pytest.mark.aws(
-    "A log line in the embedded metric format holds at most 100 metrics, and 100 values of one.",
-    "https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html",
-)
-@pytest.mark.aws(
-    "CloudWatch computes percentiles from single values, so the service emits each.",
-    "https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Statistics-definitions.html",
-)
 def test_more_than_a_hundred_values_of_a_metric_are_all_emitted(handle, capsys):
     orders = [order_body(f"o-{n}", {"tea-earl-grey": 1}) for n in range(150)]
     handle(sqs_event(*orders))
@@ -287,12 +265,6 @@ def test_every_log_line_names_its_messages_and_nothing_personal(name, tea_shop, 
             assert user is None or json.dumps(user[1]) not in output
 
 
-@pytest.mark.aws(
-    "`ApproximateReceiveCount` and `ApproximateFirstReceiveTimestamp` (milliseconds) come with "
-    "each message, as text.",
-    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_ReceiveMessage.html",
-    "https://docs.aws.amazon.com/lambda/latest/dg/with-sqs.html",
-)
 def test_a_redelivered_message_has_an_age(handle, monkeypatch):
     ages = []
     apply = Engine.apply

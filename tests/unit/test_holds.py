@@ -83,12 +83,6 @@ def test_what_ends_within_two_minutes_is_sent_from_every_shard_the_oldest_first(
     assert sent(shop)[200:] == ["later"]
 
 
-@pytest.mark.aws(
-    "A standard queue can hide each message for up to 15 minutes from its sending, each entry of "
-    "a batch for its own time.",
-    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-message-timers.html",
-    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessageBatchRequestEntry.html",
-)
 @pytest.mark.parametrize("seconds", [-3600.0, -60.0, -59.5, 0.0, 0.3, 59.9, AHEAD_SECONDS])
 def test_a_hold_is_looked_at_within_a_second_of_the_end_of_its_grace(shop, seconds):
     end = hold(shop, "o-1", seconds)
@@ -284,11 +278,6 @@ def pay(shop, *order_ids):
     shop.send("OrderCommand", *({"action": "confirm", "orderId": i} for i in order_ids))
 
 
-@pytest.mark.aws(
-    "An index is always eventually consistent: only the row of an order tells whether its hold "
-    "has ended.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/GSI.html",
-)
 def test_two_sweepers_at_once_expire_each_hold_once(shop):
     shop.list("tea", 100)
     for number in range(25):
@@ -330,11 +319,6 @@ def test_who_pays_before_the_hold_expires_keeps_the_units_though_it_was_sent(sho
     assert shop.stock("tea") == 98
 
 
-@pytest.mark.aws(
-    "The depth of a queue becomes consistent at least a minute after the last message was sent. "
-    "AWS names no bound.",
-    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_GetQueueAttributes.html",
-)
 def test_no_hold_expires_beside_its_payment_though_the_depth_is_a_minute_old(shop):
     """A burst of payments in the last second of their holds. Who takes them has a cold start, and is throttled.
 

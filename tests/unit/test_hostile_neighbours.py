@@ -69,10 +69,6 @@ def throttle(shop, product_id, seconds=math.inf):
 # ---------------------------------------------------------------- huge rows
 
 
-@pytest.mark.aws(
-    "BatchGetItem returns at most 16 MB.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchGetItem.html",
-)
 def test_rows_of_300_kb_keep_no_order_from_being_placed(shop):
     """More than BatchGetItem answers at once (16 MB), and many times what one transaction holds (4 MB)."""
     large, small = [f"large{n}" for n in range(57)], [f"small{n}" for n in range(42)]
@@ -156,10 +152,6 @@ def test_a_row_without_room_returns_its_own_orders_by_name(shop, lanes):
     assert report.failure is None
 
 
-@pytest.mark.aws(
-    "An item has at most 400 KB.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html",
-)
 @pytest.mark.parametrize(
     "change",
     [
@@ -179,11 +171,6 @@ def test_a_row_without_room_refuses_other_changes_and_stays_as_it_is(shop, chang
 # ---------------------------------------------------------------- a throttled product
 
 
-@pytest.mark.aws(
-    "A cancellation names a throttled item by the reason `ThrottlingError` or "
-    "`ProvisionedThroughputExceeded`.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html",
-)
 @pytest.mark.parametrize("lanes", [0, 1])
 @pytest.mark.parametrize("seconds", [5, math.inf])
 def test_a_throttled_product_does_not_hold_up_the_rest_of_its_batch(shop, lanes, seconds):
@@ -205,11 +192,6 @@ def test_a_throttled_product_does_not_hold_up_the_rest_of_its_batch(shop, lanes,
     assert set(shop.unexplained().values()) == {0}
 
 
-@pytest.mark.aws(
-    "BatchGetItem takes 100 keys, none twice. What it leaves out is in `UnprocessedKeys`, and is "
-    "not missing.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchGetItem.html",
-)
 @pytest.mark.parametrize("lanes", [0, 1])
 @pytest.mark.parametrize("refuses", [False, True])
 def test_a_product_that_no_read_answers_for_returns_its_own_orders_only(shop, lanes, refuses):
@@ -278,10 +260,6 @@ def test_a_count_by_a_wrong_clock_excludes_others_or_is_refused(shop, off):
     assert shop.unexplained() == {"p": 0}
 
 
-@pytest.mark.aws(
-    "AWS refuses a request if its sender's clock is more than five minutes off.",
-    "https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_aws-signing.html",
-)
 def test_a_clock_that_aws_does_not_accept_loses_no_order(shop):
     """Off by more than 5 minutes, every request is refused for its signature, and the SDK corrects no clock."""
     shop.list("p")
@@ -321,11 +299,6 @@ def lose_and_freeze(shop, meanwhile):
     shop.once("TransactWriteItems", lose)
 
 
-@pytest.mark.aws(
-    "After 10 minutes a token is forgotten: the same request is a new one, and only its "
-    "conditions stop it.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html",
-)
 @pytest.mark.parametrize("lanes", [0, 1])
 @pytest.mark.parametrize("stop", [freeze, lose_and_freeze])
 def test_a_worker_frozen_for_an_hour_places_nothing_twice(shop, stop, lanes):
@@ -425,11 +398,6 @@ def see_half(shop, *adjustment):
     shop.before = before
 
 
-@pytest.mark.aws(
-    "Beside a transaction, single reads may see one item as it was before and another as it is after. A "
-    "TransactGetItems sees all or nothing, or is cancelled.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html",
-)
 def test_a_repeated_correction_that_meets_half_of_the_first_one_is_not_refused(shop):
     shop.list("p", stock=3)
     all_of_it = Adjustment("p", "c", -3, "CORRECTION")
@@ -438,10 +406,6 @@ def test_a_repeated_correction_that_meets_half_of_the_first_one_is_not_refused(s
     assert shop.do(all_of_it) == [REPLAYED]
 
 
-@pytest.mark.aws(
-    "TransactGetItems reads up to 100 items.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactGetItems.html",
-)
 def test_refusals_of_a_row_that_never_rests_take_one_look_each_after_its_neighbours(shop):
     """They are more than one read can have, and each read of the row finds it written again."""
     shop.list("p", stock=5)

@@ -282,10 +282,6 @@ class Refusing(Store):
         super().write(actions, token)
 
 
-@pytest.mark.aws(
-    "A table takes twice its former peak within half an hour: a load may be throttled for minutes.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/on-demand-capacity-mode.html",
-)
 def test_a_throttled_load_goes_on(shelf, monkeypatch):
     monkeypatch.setattr(loading, "_POLICY", replace(loading._POLICY, cap=0.001))
     monkeypatch.setattr(memory, "_MAX_PACE", 0.001)

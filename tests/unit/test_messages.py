@@ -154,17 +154,6 @@ def is_good(text):
         return False
 
 
-@pytest.mark.aws(
-    "A key, also one of an index, is not empty. A partition key has at most 2,048 bytes, a sort "
-    "key 1,024.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_PutItem.html",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html",
-)
-@pytest.mark.aws(
-    "A message group id and a deduplication id have 1 to 128 letters, digits or punctuation marks "
-    "of ASCII.",
-    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessage.html",
-)
 @pytest.mark.parametrize(
     "with_id",
     [lambda id_: body(orderId=id_), lambda id_: body(userId=id_), lambda id_: line(productId=id_)],
@@ -179,10 +168,6 @@ def test_every_id_may_be_a_key_a_group_and_a_deduplication_id(with_id):
     assert not is_good(with_id("i" * 129))
 
 
-@pytest.mark.aws(
-    "A body holds only characters that XML allows.",
-    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessage.html",
-)
 def test_a_reason_has_only_characters_that_sqs_takes():
     assert printable("a\x00b\n\x7f") == "a b  "
     assert printable("\ud800\xe9") == "\\ud800\\xe9"

@@ -98,10 +98,6 @@ def test_stock_is_conserved_and_never_below_its_floor(batch, shelf, limit):
             state[product_id] = update.after
 
 
-@pytest.mark.aws(
-    "A transaction has at most 4 MB, and no item twice.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html",
-)
 @given(changes, shelves, limits)
 def test_no_transaction_exceeds_the_limits(batch, shelf, limit):
     for transaction in from_rows(batch, shelf, limits=limit).transactions:
@@ -115,10 +111,6 @@ def test_no_transaction_exceeds_the_limits(batch, shelf, limit):
         assert len(set(keys)) == len(keys), "an item appears once in a transaction"
 
 
-@pytest.mark.aws(
-    "A transaction has at most 100 actions.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html",
-)
 def test_a_full_transaction_has_as_many_actions_as_dynamodb_takes():
     """All orders of one product share its update."""
     orders = [Order(f"o-{n}", "u", {"p": 1}) for n in range(250)]

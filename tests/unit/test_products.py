@@ -312,11 +312,6 @@ def test_many_products_are_too_many_or_not_distinct(bench):
     assert bench.create_many([]) == []
 
 
-@pytest.mark.aws(
-    "An update returns the item that it made (`ALL_NEW`) or, if its condition fails, the item "
-    "that is there (`ReturnValuesOnConditionCheckFailure`).",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_UpdateItem.html",
-)
 def test_a_stale_event_is_ignored_and_a_repeated_one_is_applied_once(bench):
     bench.create()
     applied, after = bench.products.change_details(event(2, 200, name="Two"))
@@ -469,11 +464,6 @@ def test_an_expired_owner_cannot_write_after_an_order_was_placed(bench):
     assert state(bench).stock_count == 9
 
 
-@pytest.mark.aws(
-    "An update computes each value from the item before it: `lockVersion` becomes the new "
-    "`_version`. The page does not say it in general.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Expressions.UpdateExpressions.html",
-)
 def test_a_renewed_lease_lasts_longer(bench):
     bench.create()
     lease = bench.acquire(30)

@@ -155,12 +155,6 @@ def test_the_events_of_an_order_go_one_after_the_other_those_of_many_together():
     assert (entry["Source"], entry["EventBusName"]) == ("inventory-orders", "Bus")
 
 
-@pytest.mark.aws(
-    "PutEvents may succeed and still refuse entries. It answers for each entry, in their order, "
-    "with an `ErrorCode` for a refusal.",
-    "https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-putevents.html",
-    "https://docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutEventsResultEntry.html",
-)
 def test_what_is_refused_is_sent_again_alone_and_its_orders_next_event_waits():
     world = World(refusing("o-1#1#OrderPlaced", THROTTLED, times=2))
     report = world.publish(*events_of("o-1", "o-2"))
@@ -193,10 +187,6 @@ NOT_RETRYABLE = [
 ]
 
 
-@pytest.mark.aws(
-    "Seven codes of PutEvents are not retryable. All others are.",
-    "https://docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutEventsResultEntry.html",
-)
 @pytest.mark.parametrize("code", NOT_RETRYABLE)
 def test_an_event_that_is_refused_for_good_is_parked_whole_and_its_order_goes_on(code):
     world = World(refusing("o-1#2#OrderConfirmed", (code, "no")))
@@ -338,12 +328,6 @@ def sized(characters, *, alone=False):
     return SimpleNamespace(entry=BusEntry("s", "t", "x" * characters), is_alone=alone)
 
 
-@pytest.mark.aws(
-    "PutEvents takes ten entries of less than 1 MB together. An entry counts its source, detail "
-    "type and detail in UTF-8.",
-    "https://docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutEvents.html",
-    "https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-putevents.html",
-)
 def test_no_call_has_more_than_ten_entries_or_as_much_as_a_megabyte():
     assert MAX_BYTES == MEGABYTE
     chance = random.Random(3)
@@ -441,10 +425,6 @@ class Killed(BaseException):
     """The process is gone."""
 
 
-@pytest.mark.aws(
-    "Lambda may hand over a batch of a stream twice.",
-    "https://docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-eventsourcemapping.html",
-)
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("call", range(1, 7))
 def test_whoever_is_killed_around_a_call_the_redelivery_makes_the_same_events(call, moment):
@@ -465,12 +445,6 @@ def test_whoever_is_killed_around_a_call_the_redelivery_makes_the_same_events(ca
     assert overtaken(ids) == []
 
 
-@pytest.mark.aws(
-    "Lambda repeats a failed batch, halved if the mapping says so, until its records are too old; "
-    "halving uses up no attempt. Then a pointer to them goes to the destination on failure, and "
-    "the shard goes on.",
-    "https://docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-errors.html",
-)
 def test_hours_without_the_bus_and_one_bad_event_lose_nothing_and_stop_no_shard():
     orders = [f"o-{number}" for number in range(12)]
     bad = "o-7#2#OrderConfirmed"

@@ -36,10 +36,6 @@ class EmptyQueues:
         return {"Table": {"ItemCount": 0}}
 
 
-@pytest.mark.aws(
-    "A short poll asks only some servers, so it may find nothing in a queue with messages.",
-    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-short-and-long-polling.html",
-)
 @pytest.mark.parametrize("command", ["status", "redrive"])
 def test_a_look_at_dead_letters_asks_all_servers_of_sqs_and_all_queues_at_once(
     command, monkeypatch

@@ -319,14 +319,6 @@ def test_a_page_that_did_not_exist_is_emptied_and_never_deleted():
     assert restored(Table.ALLOTMENTS, after, None, MOMENT) is after
 
 
-@pytest.mark.aws(
-    "RestoreTableToPointInTime takes the parameters that `restore` sends.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_RestoreTableToPointInTime.html",
-)
-@pytest.mark.aws(
-    "DescribeTable may not find a table that was made a moment ago.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_DescribeTable.html",
-)
 def test_the_request_is_one_that_aws_takes_and_its_tables_are_waited_for():
     """Botocore checks it against AWS's model."""
     client = boto3.client("dynamodb")
@@ -381,10 +373,6 @@ class Lambda:
         self.calls.append((FunctionName, None, self.state["of a queue"]))
 
 
-@pytest.mark.aws(
-    "A mapping that is being enabled or disabled refuses another change for the moment.",
-    "https://docs.aws.amazon.com/lambda/latest/api/API_UpdateEventSourceMapping.html",
-)
 def test_the_service_stops_queues_first_and_starts_as_it_was_deployed(shop, monkeypatch):
     aws, functions = shop.tables.stack, Lambda()
     names = ("PlaceOrders", "Api", "PublishEvents")

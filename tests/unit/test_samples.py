@@ -130,10 +130,6 @@ def test_the_exit_status_says_whether_everything_was_accepted(sample, status, mo
     assert ("Not accepted: 13 dead letters" in done.stderr) is sample.endswith("poison")
 
 
-@pytest.mark.aws(
-    "An invocation returns the last 4 KB of its log, and `FunctionError` if the function failed.",
-    "https://docs.aws.amazon.com/lambda/latest/api/API_Invoke.html",
-)
 def test_a_log_that_lambda_has_cut_off_begins_with_a_whole_line():
     def invoked(log, **more):
         answer = {"Payload": io.BytesIO(b"{}"), "LogResult": base64.b64encode(log), **more}

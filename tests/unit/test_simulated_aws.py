@@ -199,10 +199,6 @@ def test_an_old_receipt_handle_deletes_nothing(aws, clock, queue):
         assert len(queue.messages) == left
 
 
-@pytest.mark.aws(
-    "A FIFO queue delivers no message of a group while an earlier one is in flight.",
-    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/FIFO-queues-understanding-logic.html",
-)
 def test_a_fifo_group_waits_for_its_message_in_flight(aws, clock):
     queue = aws.sqs.create("q.fifo", 30)
     for number in range(4):
@@ -214,10 +210,6 @@ def test_a_fifo_group_waits_for_its_message_in_flight(aws, clock):
     assert [message["Body"] for message in receive(aws, queue)] == ["0", "1", "2", "3"]
 
 
-@pytest.mark.aws(
-    "A FIFO queue deduplicates for five minutes.",
-    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/using-messagededuplicationid-property.html",
-)
 def test_fifo_deduplication_lasts_five_minutes(aws, clock):
     queue = aws.sqs.create("q.fifo")
     for seconds, count in ((0, 1), (299, 1), (1, 2)):
@@ -226,13 +218,6 @@ def test_fifo_deduplication_lasts_five_minutes(aws, clock):
         assert len(queue.messages) == count
 
 
-@pytest.mark.aws(
-    "A message has at most 1 MiB (the default, too), and so have all messages of one call. Names, "
-    "types and values of attributes count.",
-    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html",
-    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessageBatch.html",
-    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-message-metadata.html",
-)
 def test_the_attributes_of_a_message_count_as_well(aws, queue):
     named = {"MessageAttributes": {"name": {"DataType": "String", "StringValue": "value"}}}
     largest = "x" * (1_048_576 - len("name" + "String" + "value"))
@@ -254,12 +239,6 @@ def test_sqs_takes_no_characters_that_xml_has_not(aws, queue):
             send(aws, queue, body)
 
 
-@pytest.mark.aws(
-    "A FIFO queue with content-based deduplication takes the SHA-256 of the body, without attributes, as the id of a "
-    "message without one.",
-    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/FIFO-queues-exactly-once-processing.html",
-    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessage.html",
-)
 def test_the_body_is_the_deduplication_id_of_a_message_without_one(aws):
     queue = aws.sqs.create("q.fifo", content_based=True)
     attributes = {"a": {"DataType": "String", "StringValue": "1"}}
@@ -278,10 +257,6 @@ def test_the_body_is_the_deduplication_id_of_a_message_without_one(aws):
         send(aws, aws.sqs.create("without.fifo"), "body", MessageGroupId="g")
 
 
-@pytest.mark.aws(
-    "With the scope `messageGroup` a FIFO queue deduplicates within a group, else within the queue.",
-    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_CreateQueue.html",
-)
 def test_deduplication_has_the_group_as_its_scope_as_in_the_stack(aws):
     queue = aws.sqs.create("q.fifo")
     for group in "aba":

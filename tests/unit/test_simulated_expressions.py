@@ -103,10 +103,6 @@ def engine(request):
     return request.getfixturevalue("on_dynoxide")
 
 
-@pytest.mark.aws(
-    "The simulated AWS reads expressions as this page says.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Expressions.html",
-)
 @pytest.mark.parametrize(
     "text",
     [
@@ -128,11 +124,6 @@ def test_a_true_condition_holds(engine, text):
     assert engine.holds(text)
 
 
-@pytest.mark.aws(
-    "A comparison with an attribute that is missing or of another type is false. The page says "
-    "what is true, not what is false.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Expressions.OperatorsAndFunctions.html",
-)
 @pytest.mark.parametrize(
     "text",
     [
@@ -155,10 +146,6 @@ def test_not_binds_tighter_than_and_which_binds_tighter_than_or(engine):
     assert not engine.holds("NOT n = :3 AND n = :3")
 
 
-@pytest.mark.aws(
-    "Numbers travel as text, lose zeros at their ends, and are exact up to 38 digits.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.NamingRulesDataTypes.html",
-)
 def test_numbers_are_exact():
     assert checked({"N": "1.50E1"}) == {"N": "15"}
     assert checked({"N": "-0.0"}) == {"N": "0"}
@@ -186,10 +173,6 @@ def test_an_invalid_value_is_an_error(value):
     assert caught.value.code == "ValidationException"
 
 
-@pytest.mark.aws(
-    "`REMOVE` of a missing attribute does nothing.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Expressions.UpdateExpressions.html",
-)
 @pytest.mark.parametrize(
     ("text", "changed"),
     [
@@ -220,12 +203,6 @@ def test_an_update_that_does_not_fit_the_item_is_an_error(engine, text):
     assert caught.value.code == "ValidationException"
 
 
-@pytest.mark.aws(
-    "A reserved word, or a name that begins with `_`, needs a placeholder. The embedded AWS "
-    "accepts both bare.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Expressions.ExpressionAttributeNames.html",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Expressions.Attributes.html",
-)
 @pytest.mark.parametrize(
     ("use", "text", "part"),
     [
@@ -273,10 +250,6 @@ def test_an_expression_that_is_not_simulated_is_not_taken_for_an_error_of_its_se
         parse(text)
 
 
-@pytest.mark.aws(
-    "The simulated AWS charges units as this page says.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html",
-)
 def test_sizes_follow_the_developer_guide():
     assert size_of_item({"ab": {"S": "ü"}}) == 4
     assert size_of_item({"n": {"N": "12345"}}) == 5

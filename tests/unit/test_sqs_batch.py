@@ -114,11 +114,6 @@ def test_each_message_gets_its_own_answer():
     assert returned(batch) == []
 
 
-@pytest.mark.aws(
-    "A message has at most 10 attributes, none of them empty.",
-    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessage.html",
-    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-message-metadata.html",
-)
 def test_a_dead_letter_is_the_unchanged_message_with_its_reason():
     bench = Bench()
     bad = '{"orderId": "\\ud800", "userId": 1,\n  "items": []}'
@@ -143,10 +138,6 @@ def test_a_dead_letter_from_the_fifo_queue_keeps_its_group():
     assert (entry["MessageGroupId"], entry["MessageDeduplicationId"]) == ("g", "m-0")
 
 
-@pytest.mark.aws(
-    "SendMessageBatch takes 10 entries and 1 MiB, attributes included.",
-    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessageBatch.html",
-)
 def test_many_or_large_dead_letters_take_several_calls():
     bench = Bench()
     bench.process(sqs_event(*["x" * 262_144] * 5, *["x" * 200_000] * 5, *["x"] * 15))
@@ -158,10 +149,6 @@ def test_many_or_large_dead_letters_take_several_calls():
     assert len({json.dumps(i) for i in ids}) == 25
 
 
-@pytest.mark.aws(
-    "SendMessageBatch says of each entry whether it was taken.",
-    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessageBatch.html",
-)
 @pytest.mark.parametrize("sqs", [FakeSqs(fail=True), FakeSqs(partly=True)])
 def test_poison_that_cannot_be_dead_lettered_is_returned(sqs):
     bench = Bench(product("p", 5), sqs=sqs)
@@ -188,10 +175,6 @@ def test_a_call_on_a_connection_that_was_closed_is_made_once_more(closed, sent):
     assert returned(batch) == ([] if sent else ["m-0"])
 
 
-@pytest.mark.aws(
-    "After a failure in a FIFO batch, the function must return all later messages of the group.",
-    "https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-errorhandling.html",
-)
 def test_a_returned_fifo_message_returns_all_later_ones_of_its_group():
     bench = Bench(product("p", 5), sqs=FakeSqs(fail=True))
     event = sqs_event("bad", order_body("a", {"p": 1}), group="g")
@@ -201,11 +184,6 @@ def test_a_returned_fifo_message_returns_all_later_ones_of_its_group():
     assert bench.stock("p") == 4, "what stands behind it was not committed"
 
 
-@pytest.mark.aws(
-    "A delivery's receipt handle sets its visibility to any time up to 12 hours after it began.",
-    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-visibility-timeout.html",
-    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_ChangeMessageVisibility.html",
-)
 def test_a_message_that_may_yet_succeed_is_returned_with_a_short_delay():
     bench = Bench(product("p", 5))
     bench.faults.extend([Fault(error=THROTTLED)] * 5)
@@ -233,10 +211,6 @@ def deliver_early(bench, count, messages=1):
     return bench.process(event, frozenset({RejectionReason.UNKNOWN_PRODUCT}))
 
 
-@pytest.mark.aws(
-    "A record has its sender's message attributes, by which a copy is known that is not to be copied again.",
-    "https://docs.aws.amazon.com/lambda/latest/dg/with-sqs.html",
-)
 def test_an_early_message_comes_back_as_a_copy_whose_deliveries_count_anew():
     bench = Bench()
     assert returned(deliver_early(bench, EARLY_DELIVERIES - 1)) == ["m-0"]
@@ -260,11 +234,6 @@ def test_a_copy_that_sqs_does_not_take_leaves_the_message_where_it_is():
     assert bench.sqs.visibility.keys() == {"r-1"}
 
 
-@pytest.mark.aws(
-    "With `ReportBatchItemFailures` SQS keeps the messages in `batchItemFailures` and deletes the "
-    "others. An empty or unknown name fails the batch.",
-    "https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-errorhandling.html",
-)
 def test_every_returned_identifier_is_one_of_the_batch():
     bench = Bench(sqs=FakeSqs(fail=True))
     event = sqs_event(*["bad"] * 7)
@@ -272,10 +241,6 @@ def test_every_returned_identifier_is_one_of_the_batch():
     assert returned(batch) == [record["messageId"] for record in event["Records"]]
 
 
-@pytest.mark.aws(
-    "On a standard queue a `MessageGroupId` promises no order.",
-    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessage.html",
-)
 def test_a_standard_queue_may_carry_groups_without_order():
     event = sqs_event(order_body("a", {"p": 1}))
     event["Records"][0]["attributes"]["MessageGroupId"] = "tenant-1"
@@ -428,10 +393,6 @@ def test_a_message_gets_its_disposition_once():
         batch.settle(report.outcomes, QueueRules())
 
 
-@pytest.mark.aws(
-    "The receipt handle of an earlier delivery may be void: then there is nothing to delay.",
-    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_ChangeMessageVisibility.html",
-)
 @pytest.mark.parametrize(
     ("code", "is_an_error"),
     [("ReceiptHandleIsInvalid", False), ("MessageNotInflight", False), ("InternalError", True)],

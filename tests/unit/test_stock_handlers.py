@@ -216,11 +216,6 @@ class TestCountStock:
         assert "lease must be the lease as acquire or renew answered it" in answer["message"]
 
 
-@pytest.mark.aws(
-    "On a standard queue `ApproximateAgeOfOldestMessage` leaves out messages that were received "
-    "three times or more.",
-    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html",
-)
 @pytest.mark.parametrize(
     "name", ["place_orders", "adjust_stock", "change_orders", "manage_products"]
 )

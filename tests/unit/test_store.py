@@ -63,16 +63,6 @@ def read_product(store, product_id="p"):
     return store.read([product_id]).products[product_id]
 
 
-@pytest.mark.aws(
-    "An index leaves out rows without its key attributes: an order without a hold has no "
-    "`expiryShard`.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/bp-indexes-general-sparse-indexes.html",
-)
-@pytest.mark.aws(
-    "Query answers in the order of the sort key, with at most `Limit` items or 1 MB. "
-    "`LastEvaluatedKey` says where to go on.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_Query.html",
-)
 def test_holds_are_listed_by_shard_in_the_order_of_their_ends_page_by_page(each_store, monkeypatch):
     monkeypatch.setattr(lists, "_HOLDS_OF_A_PAGE", 3)
     ids = [f"o-{number}" for number in range(400) if zlib.crc32(f"o-{number}".encode()) % 32 == 7]
@@ -93,10 +83,6 @@ def test_holds_are_listed_by_shard_in_the_order_of_their_ends_page_by_page(each_
     assert list_holds(each_store, 8, ends[ids[7]]) == ([], None)
 
 
-@pytest.mark.aws(
-    "A transaction is applied as a whole or not at all.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html",
-)
 def test_an_order_and_its_decrement_are_written_together(each_store):
     before = product("p", 10, low_stock_threshold=8)
     put_product(before)
@@ -126,11 +112,6 @@ def test_the_client_leaves_every_retry_to_the_engine(code):
     assert len(asked) == 1
 
 
-@pytest.mark.aws(
-    "A condition is evaluated on the item at the moment of the write, never on an older state.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/BestPractices_OptimisticLocking.html",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html",
-)
 @pytest.mark.parametrize("moved", ["version", "createdAt", "order id"])
 def test_a_moved_version_cancels_and_returns_the_item(each_store, moved):
     """As do another incarnation with the same version, and an order's id that is used already."""
@@ -150,10 +131,6 @@ def test_a_moved_version_cancels_and_returns_the_item(each_store, moved):
     assert read_product(each_store).stock_count == 9
 
 
-@pytest.mark.aws(
-    "UpdateItem creates a missing item unless a condition forbids it.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_UpdateItem.html",
-)
 def test_an_update_does_not_create_a_product_that_is_gone(each_store):
     with pytest.raises(TransactionCancelledError) as caught:
         write(each_store, [Order("a", "u", {"p": 1})], {"p": product("p", 10)})
@@ -177,11 +154,6 @@ def test_a_live_lease_cancels_and_an_expired_one_does_not(each_store, lock_offse
     assert read_product(each_store).stock_count == (10 if locked else 9)
 
 
-@pytest.mark.aws(
-    "`attribute_not_exists` of the partition key is true if no item has the whole key of the "
-    "request.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Expressions.ConditionExpressions.html",
-)
 def test_an_adjustment_and_its_row_are_written_together(each_store):
     put_product(product("p", 1))
     receipt = Adjustment("p", "r-1", 40, "RECEIPT")
@@ -192,10 +164,6 @@ def test_an_adjustment_and_its_row_are_written_together(each_store):
     assert record.applied_at == "2026-01-02T03:04:05.000000+00:00"
 
 
-@pytest.mark.aws(
-    "DynamoDB compares text byte by byte in UTF-8, so times in one format sort as text.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.NamingRulesDataTypes.html",
-)
 def test_a_product_is_created_once_and_its_opening_stock_is_booked(each_store):
     catalogue = ProductCatalogue(RetryingClient(each_store))
     created, _ = catalogue.create(NewProduct("p", 7, name="Tea", price=450))
@@ -255,19 +223,6 @@ def client_error(code, status=400):
     )
 
 
-@pytest.mark.aws(
-    "A timeout or a 5xx does not tell whether the write happened.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.Errors.html",
-)
-@pytest.mark.aws(
-    "While an attempt is in progress, its token gets `TransactionInProgressException`.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html",
-)
-@pytest.mark.aws(
-    "Throttling has three names: `ThrottlingException`, `ProvisionedThroughputExceededException` "
-    "and `RequestLimitExceeded`. Nothing was written then.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.Errors.html",
-)
 @pytest.mark.parametrize(
     ("error", "meaning"),
     [
@@ -295,11 +250,6 @@ def test_an_error_tells_whether_the_write_may_have_happened(error, meaning):
         store_that(fail).write([], "token")
 
 
-@pytest.mark.aws(
-    "BatchGetItem returns items in any order. A read leaves out missing items, without an error.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchGetItem.html",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_GetItem.html",
-)
 def test_items_of_a_batch_read_are_told_apart_by_their_keys():
     def answer(_, request):
         """The last key first, `g` is gone, and `l` is left out."""
@@ -314,11 +264,6 @@ def test_items_of_a_batch_read_are_told_apart_by_their_keys():
     assert snapshot.unprocessed == ("l",)
 
 
-@pytest.mark.aws(
-    "A strongly consistent read returns every write that succeeded before it. Any other read may "
-    "be older.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.ReadConsistency.html",
-)
 def test_what_is_decided_on_is_read_with_strong_consistency():
     consistent = {}
 

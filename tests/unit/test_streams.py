@@ -44,19 +44,11 @@ def test_streams_that_are_read_are_no_problem(looks):
     assert looks() == looks(state="Updating") == []
 
 
-@pytest.mark.aws(
-    "A mapping cannot be pointed at another stream.",
-    "https://docs.aws.amazon.com/lambda/latest/api/API_UpdateEventSourceMapping.html",
-)
 def test_a_table_that_was_made_again_has_another_stream(looks):
     (problem,) = looks((OF[Table.ORDERS], ARN.format("Products").replace("2026", "2025")))
     assert problem.startswith("changes of Products are not published")
 
 
-@pytest.mark.aws(
-    "A disabled mapping, or one whose stream has ended, reads nothing, and no metric says so.",
-    "https://docs.aws.amazon.com/lambda/latest/api/API_GetEventSourceMapping.html",
-)
 @pytest.mark.parametrize("how", [{"state": "Disabled"}, {"enabled": False}])
 def test_a_mapping_or_a_stream_that_was_disabled_is_seen(looks, how):
     assert len(looks(**how)) == 2

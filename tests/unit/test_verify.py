@@ -654,10 +654,6 @@ def test_an_api_that_signatures_do_not_open_is_told(monkeypatch, run, routes, st
     assert says in line.saw
 
 
-@pytest.mark.aws(
-    "A new rule may match nothing for a while.",
-    "https://docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutRule.html",
-)
 def test_what_is_not_heard_at_first_is_sent_again(monkeypatch, run):
     """On AWS a new rule may hear nothing for a while, and what happened meanwhile never comes."""
     sent = []

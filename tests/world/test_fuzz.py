@@ -805,10 +805,6 @@ GOOD = {
 KILOBYTES_256 = 262_144
 
 
-@pytest.mark.aws(
-    "An expression has at most 4 KB.",
-    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html",
-)
 @pytest.mark.parametrize("function", SCHEMA_OF)
 def test_the_largest_messages_end_like_all_others(world, function):
     good = json.dumps(GOOD[function])
@@ -853,11 +849,6 @@ def test_an_event_that_sqs_would_not_make_loses_nothing(world, function, data):
         assert answer["batchItemFailures"] == [{"itemIdentifier": ""}], "the whole batch failed"
 
 
-@pytest.mark.aws(
-    "A record has `messageId`, `receiptHandle`, `body`, `attributes`, `eventSource` and "
-    "`eventSourceARN`.",
-    "https://docs.aws.amazon.com/lambda/latest/dg/with-sqs.html",
-)
 @pytest.mark.parametrize(
     ("where", "value"),
     [

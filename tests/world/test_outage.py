@@ -246,10 +246,6 @@ def no_logs():
     logging.disable(logging.NOTSET)
 
 
-@pytest.mark.aws(
-    "A message that SQS moved to a dead-letter queue has lost its place in its group.",
-    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-dead-letter-queues.html",
-)
 @pytest.mark.parametrize(
     ("refusals", "hours"),
     [((times_out, fails, throttles), 1), ((denies, has_no_table), 6)],

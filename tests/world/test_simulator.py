@@ -212,12 +212,6 @@ class TestCapacity:
         assert not bucket.take(11.0, 100.0), "no more than the burst is kept"
         assert bucket.take(10.0, 100.0)
 
-    @pytest.mark.aws(
-        "A key takes 1,000 write units and 3,000 read units a second. A new table takes 4,000 and "
-        "12,000.",
-        "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/bp-partition-key-design.html",
-        "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/on-demand-capacity-mode.html",
-    )
     def test_a_hot_item_is_throttled(self):
         rows = _Rows(write_units=2.0, read_units=1.0)
         rows.at(0.0, "first", *_transaction(_decrement(1)))
