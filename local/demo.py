@@ -31,8 +31,7 @@ from inventory_orders.errors import PoisonMessageError, Verdict
 from inventory_orders.lanes.source import engine_with_lanes
 from inventory_orders.messages.commands import parse_order
 from inventory_orders.store.dynamodb import Store
-from inventory_orders.store.record_rows import read_order
-from inventory_orders.store.rows import Row
+from inventory_orders.store.rows import Row, read_order
 from local import STATE, sample_orders, shelf
 from local.emulator import Emulator
 from local.process import LOGS

@@ -12,8 +12,7 @@ from typing import Any
 
 from inventory_orders.domain.events import EventType
 from inventory_orders.domain.record import OrderAction
-from inventory_orders.store.record_rows import read_order
-from inventory_orders.store.rows import Row
+from inventory_orders.store.rows import Row, read_order
 from operations.follow import Heard
 from operations.orders_file import OrderMessage
 

@@ -16,8 +16,7 @@ from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import CorruptItemError
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.cancellations import Meaning, TransactionCancelledError
-from inventory_orders.store.record_rows import read_record
-from inventory_orders.store.rows import Item
+from inventory_orders.store.rows import Item, read_record
 from inventory_orders.store.tables import Table
 from inventory_orders.store.writes import record_action
 from operations.aws import Aws, get_items, query

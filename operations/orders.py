@@ -13,7 +13,7 @@ from inventory_orders.domain.record import OrderRecord, OrderStatus
 from inventory_orders.engine.retrying_client import RetryingClient, read_orders
 from inventory_orders.invocation import direct
 from inventory_orders.store.lists import ListPosition, list_orders, list_to_fulfil
-from inventory_orders.store.record_rows import record_row
+from inventory_orders.store.rows import record_row
 from operations.aws import Aws
 
 _PAGE = 50

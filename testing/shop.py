@@ -42,8 +42,15 @@ from inventory_orders.lanes.source import engine_with_lanes
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
-from inventory_orders.store.record_rows import read_record, record_row
-from inventory_orders.store.rows import decode, encode, key_of, product_row, read_product
+from inventory_orders.store.rows import (
+    decode,
+    encode,
+    key_of,
+    product_row,
+    read_product,
+    read_record,
+    record_row,
+)
 from inventory_orders.store.tables import INDEXES, KEYS, Table
 from operations.aws import Aws
 from operations.books import Account, add_up

@@ -1286,10 +1286,10 @@ class Handlers:
         self.functions = {name: self._noted(name, load(name)) for name in names}
         from inventory_orders.holds import ending as holds
         from inventory_orders.invocation import runtime, telemetry
-        from inventory_orders.store import record_rows, rows
+        from inventory_orders.store import rows
 
         # A sweep asks each shard: of 32 questions that change nothing, 31 would only make every schedule longer.
-        record_rows.EXPIRY_SHARDS = holds.EXPIRY_SHARDS = 1
+        rows.EXPIRY_SHARDS = holds.EXPIRY_SHARDS = 1
 
         self.encode, self.decode = rows.encode, rows.decode
         self.page_units = rows.page_units

@@ -12,7 +12,7 @@ from inventory_orders.holds import ending as holds
 from inventory_orders.holds.ending import AHEAD_SECONDS
 from inventory_orders.invocation import runtime
 from inventory_orders.lanes.idle import RepairNeededError
-from inventory_orders.store import lists, record_rows
+from inventory_orders.store import lists, rows
 from inventory_orders.store.tables import EXPIRY_SHARDS, Table
 from testing.events import order_body
 from testing.simulated_aws import ServiceError
@@ -31,7 +31,7 @@ def shards():
 
 @pytest.fixture
 def shop(shop, shards, monkeypatch):
-    monkeypatch.setattr(record_rows, "EXPIRY_SHARDS", shards)
+    monkeypatch.setattr(rows, "EXPIRY_SHARDS", shards)
     monkeypatch.setattr(holds, "EXPIRY_SHARDS", shards)
     return shop
 

@@ -21,8 +21,7 @@ from inventory_orders.domain.record import (
 from inventory_orders.domain.rejection import Rejection, RejectionReason
 from inventory_orders.errors import ConfigurationError, Verdict
 from inventory_orders.retry import EARLY_DELIVERIES, LONGEST_DELAY_SECONDS
-from inventory_orders.store.record_rows import record_row
-from inventory_orders.store.rows import encode
+from inventory_orders.store.rows import encode, record_row
 from inventory_orders.store.tables import Table
 from operations import emf
 from testing.bench import BEGAN, LOST, THROTTLED, Bench, Fault, product, statuses

@@ -17,7 +17,6 @@ from inventory_orders.domain.change import IdempotencyMatch
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.record import OrderLine, OrderRecord, Step
 from inventory_orders.errors import CorruptItemError
-from inventory_orders.store.record_rows import read_record, record_row
 from inventory_orders.store.rows import (
     decode,
     encode,
@@ -25,6 +24,8 @@ from inventory_orders.store.rows import (
     product_row,
     read_page,
     read_product,
+    read_record,
+    record_row,
 )
 from testing.bench import product
 

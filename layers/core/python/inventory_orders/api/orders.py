@@ -44,7 +44,7 @@ from inventory_orders.messages.documents import checked_id
 from inventory_orders.store import lists
 from inventory_orders.store.dynamodb import WORST_CASE_SECONDS_OF_ONE_CALL
 from inventory_orders.store.lists import ListPosition
-from inventory_orders.store.record_rows import record_row
+from inventory_orders.store.rows import record_row
 
 MAX_WAIT_SECONDS = 25
 """API Gateway ends a request after 30 s: docs.aws.amazon.com/apigateway/latest/developerguide/http-api-quotas.html."""

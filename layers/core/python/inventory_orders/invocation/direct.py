@@ -15,7 +15,7 @@ from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import Verdict, VerdictError
 from inventory_orders.invocation import runtime
 from inventory_orders.invocation.telemetry import emit_commands, logger
-from inventory_orders.store.record_rows import record_row, shortage_rows
+from inventory_orders.store.rows import record_row, shortage_rows
 
 Answer = dict[str, Any]
 

@@ -28,7 +28,6 @@ from inventory_orders.store.cancellations import (
     Found,
     TransactionCancelledError,
 )
-from inventory_orders.store.record_rows import read_record
 from inventory_orders.store.rows import (
     Item,
     Key,
@@ -37,6 +36,7 @@ from inventory_orders.store.rows import (
     read_lease,
     read_page,
     read_product,
+    read_record,
 )
 from inventory_orders.store.tables import KEYS, Table
 from inventory_orders.store.writes import Action, Write, names_and_values

@@ -12,8 +12,7 @@ from typing import Any
 from inventory_orders.domain.record import AdjustmentKey, Record
 from inventory_orders.errors import CorruptItemError
 from inventory_orders.store.dynamodb import Snapshot, Store, read_if_sound
-from inventory_orders.store.record_rows import read_record
-from inventory_orders.store.rows import Item, Row, decode, encode, key_item
+from inventory_orders.store.rows import Item, Row, decode, encode, key_item, read_record
 from inventory_orders.store.tables import (
     BY_EXPIRY,
     BY_TO_FULFIL,

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.product import DETAILS, CatalogueEvent, Product, ProductStatus
 from inventory_orders.domain.record import OrderUpdate, Record, RecordKey
-from inventory_orders.store.record_rows import record_row
 from inventory_orders.store.rows import (
     LOCK,
     Key,
@@ -23,6 +22,7 @@ from inventory_orders.store.rows import (
     key_of,
     page_units,
     product_row,
+    record_row,
 )
 from inventory_orders.store.tables import KEYS
 
