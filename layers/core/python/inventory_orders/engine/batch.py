@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.allotments import Page, PageKey
@@ -24,7 +24,6 @@ from inventory_orders.engine.outcomes import (
     returned,
 )
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read
-from inventory_orders.engine.transactions import Attempt
 from inventory_orders.errors import (
     CorruptItemError,
     OutcomeUnknownError,
@@ -60,6 +59,44 @@ def split_into_turns(changes: Iterable[Change]) -> list[list[int]]:
             turns.append([])
         turns[turn].append(number)
     return turns
+
+
+def note_unfinished(
+    changes: Sequence[Change],
+    turn: Iterable[int],
+    outcomes: Mapping[int, ChangeOutcome],
+    unfinished: dict[Any, Verdict],
+) -> None:
+    """Note the ids and groups of changes that may yet end otherwise, or whose dead letters are still to be sent."""
+    for number in turn:
+        change, outcome = changes[number], outcomes[number]
+        if outcome.is_open:
+            unfinished |= dict.fromkeys((change.record_key, change.group), outcome.verdict)
+        elif outcome.verdict is Verdict.POISON:
+            unfinished[change.group] = outcome.verdict
+
+
+def hold_back(
+    changes: Sequence[Change], turn: Iterable[int], unfinished: dict[Any, Verdict]
+) -> dict[int, ChangeOutcome]:
+    """The outcomes of changes that have to wait for one before them, of their id or their group."""
+    outcomes = {}
+    for number in turn:
+        change = changes[number]
+        before = unfinished.get(change.record_key)
+        if before is not None and change.product_ids:
+            outcomes[number] = returned("BEHIND_A_DUPLICATE")
+        # Before its order comes an order may be cancelled, and nothing else: not delivered before its confirmation comes
+        # again.
+        elif (
+            before is Verdict.RETURNED
+            or (before is not None and change.rejection({}) is not None)
+            or (change.group is not None and change.group in unfinished)
+        ):
+            outcomes[number] = returned("BEHIND_A_RETURNED_MESSAGE")
+        if number in outcomes:
+            unfinished[change.group] = Verdict.RETURNED
+    return outcomes
 
 
 def _products_of(change: Change) -> tuple[str, ...]:
@@ -397,13 +434,6 @@ class Batch:
         self.unreadable.update(snapshot.unreadable)
         for key, record in snapshot.records.items():
             self.pending.match(key, record)
-
-    def count_attempt(self, attempt: Attempt) -> None:
-        """Add what a transaction took, and how often it was repeated for each of its changes."""
-        self.stats.add(attempt.stats)
-        if repeated := len(attempt.stats.backoffs):
-            for decision in attempt.transaction.decisions:
-                self.pending.count_retries(decision.change, repeated)
 
     # ------------------------------------------------------------------ what came back with other requests
 

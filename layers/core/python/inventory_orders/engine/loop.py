@@ -5,8 +5,8 @@ A batch goes round until each of its changes has an outcome. A round has five st
 - pace: while a table is short of capacity, wait. (`_keep_pace`)
 - find: where are the units? In rows, unless the engine was given another source. (`source.py`)
 - plan: which changes are accepted, and in which transactions? (`domain/planner.py`, without I/O)
-- commit: send the transactions (`transactions.py`) and learn from each: what is durable has its outcome, and what failed
-  changes what is known of rows and records. (`_commit`)
+- commit: send the transactions and learn from each: what is durable has its outcome, and what failed changes what is known
+  of rows and records. (`_commit`)
 - settle: if the round was lost, or could decide nothing, wait before the next one. (`_settle`)
 
 What is known of a batch is in one object (`batch.py`). The rules:
@@ -21,28 +21,33 @@ What is known of a batch is in one object (`batch.py`). The rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import partial
 from itertools import chain
-from typing import Any, assert_never
+from typing import assert_never
 
-from inventory_orders.clock import Deadline
+from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.change import Change
-from inventory_orders.domain.planner import Chain, Limits, Plan, Supply, plan
+from inventory_orders.domain.planner import Chain, Limits, Plan, Supply, Transaction, plan
+from inventory_orders.domain.product import ProductStatus
 from inventory_orders.domain.record import RecordKey
-from inventory_orders.engine.batch import Batch, PendingChanges, split_into_turns
+from inventory_orders.engine.batch import (
+    Batch,
+    PendingChanges,
+    hold_back,
+    note_unfinished,
+    split_into_turns,
+)
 from inventory_orders.engine.memory import ProductCache
 from inventory_orders.engine.outcomes import (
     ChangeOutcome,
     CommitReport,
     rejected,
-    returned,
 )
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.engine.source import Source
-from inventory_orders.engine.transactions import Attempt, send, verdict_of
 from inventory_orders.errors import StoreError, Verdict
 from inventory_orders.retry import LEASE_POLL_SECONDS
 from inventory_orders.store.cancellations import (
@@ -50,7 +55,7 @@ from inventory_orders.store.cancellations import (
     Meaning,
     TransactionCancelledError,
 )
-from inventory_orders.store.writes import ActionKind
+from inventory_orders.store.writes import ActionKind, transaction_actions
 
 # For how many batches after a replay another one is expected: then reading records first is worth a request.
 _REPLAYS_EXPECTED_FOR = 20
@@ -65,6 +70,54 @@ class _Progress(Enum):
     """A concurrent writer was faster."""
     BLOCKED = auto()
     """Whatever is pending waits for a lease, for capacity or for units."""
+
+
+@dataclass(slots=True)
+class Attempt:
+    """A transaction that was sent, and what came of it.
+
+    Attributes:
+        transaction: What was sent.
+        at: When, as its records say; empty before.
+        error: Why it was not applied; None if it was.
+        is_lost: Whether a concurrent writer was faster, or a table was short of capacity.
+        stats: What it took.
+    """
+
+    transaction: Transaction
+    at: str = ""
+    error: StoreError | None = None
+    is_lost: bool = False
+    stats: CommitStats = field(default_factory=CommitStats)
+
+    def send(self, client: RetryingClient, deadline: Deadline, *, skips_throttled: bool) -> None:
+        """Send the transaction. Runs beside others, so it notes here alone what comes of it.
+
+        Args:
+            client: Sends it, again and again if need be.
+            skips_throttled: Whether the batch can go on without a product whose row is throttled.
+        """
+        now = client.clock.now()
+        self.at = timestamp(now)
+        actions = transaction_actions(self.transaction, now)
+        if not actions:
+            return
+        plans_around = {Meaning.RIVAL}
+        if skips_throttled or len(self.transaction.updates) > 1:
+            plans_around.add(Meaning.THROTTLED)
+        try:
+            client.write(actions, deadline, self.stats, plans_around=plans_around)
+        except StoreError as error:
+            self.error = error
+            return
+        if self.transaction.decisions:
+            self.stats.changes_per_transaction.append(len(self.transaction.decisions))
+        self.stats.low_stock += [
+            update.after
+            for update in self.transaction.updates
+            if update.before.status is ProductStatus.ACTIVE
+            and update.after.status is not ProductStatus.ACTIVE
+        ]
 
 
 class Engine:
@@ -106,7 +159,7 @@ class Engine:
         turns = split_into_turns(changes)
         for turn in turns:
             if unfinished:
-                outcomes |= _hold_back(changes, turn, unfinished)
+                outcomes |= hold_back(changes, turn, unfinished)
             now = [number for number in turn if number not in outcomes]
             is_first, is_last = turn is turns[0], turn is turns[-1]
             report = self._apply([changes[n] for n in now], deadline, age, again=not is_first)
@@ -114,7 +167,7 @@ class Engine:
             failure = failure or report.failure
             outcomes |= zip(now, report.outcomes, strict=True)
             if not is_last:
-                _note_unfinished(changes, now, outcomes, unfinished)
+                note_unfinished(changes, now, outcomes, unfinished)
         return CommitReport(tuple(outcomes[n] for n in sorted(outcomes)), stats, failure)
 
     def _apply(
@@ -216,9 +269,11 @@ class Engine:
             deadline=batch.deadline,
             skips_throttled=skips_throttled,
         )
-        attempts = send(self.client, chains, send_one)
+        attempts = _send_waves(self.client, chains, send_one)
         for attempt in attempts:
-            batch.count_attempt(attempt)
+            batch.stats.add(attempt.stats)
+            for decision in attempt.transaction.decisions if attempt.stats.backoffs else ():
+                batch.pending.count_retries(decision.change, len(attempt.stats.backoffs))
             self.source.learn(batch, attempt)
         self._learn(batch, attempts)
         return attempts
@@ -263,7 +318,7 @@ class Engine:
         reasons = error.reasons if isinstance(error, TransactionCancelledError) else ()
         is_lost = [self._apply_reason(batch, reason) for reason in reasons]
         undecided = pending.still_pending(d.change for d in attempt.transaction.decisions)
-        verdict, code = verdict_of(error)
+        verdict, code = _verdict_of(error)
         if verdict is Verdict.RETURNED:
             pending.give_up(undecided, code, str(error))
             return False
@@ -353,39 +408,45 @@ class Engine:
             batch.pending.give_up_all("CONTENTION", "no time left for another attempt")
 
 
-def _note_unfinished(
-    changes: Sequence[Change],
-    turn: Iterable[int],
-    outcomes: Mapping[int, ChangeOutcome],
-    unfinished: dict[Any, Verdict],
-) -> None:
-    """Note the ids and groups of changes that may yet end otherwise, or whose dead letters are still to be sent."""
-    for number in turn:
-        change, outcome = changes[number], outcomes[number]
-        if outcome.is_open:
-            unfinished |= dict.fromkeys((change.record_key, change.group), outcome.verdict)
-        elif outcome.verdict is Verdict.POISON:
-            unfinished[change.group] = outcome.verdict
+def _send_waves(
+    client: RetryingClient, chains: Sequence[Chain], send_one: Callable[[Attempt], None]
+) -> list[Attempt]:
+    """Send chains side by side, each wave by wave, up to the first transaction that fails.
+
+    Returns the attempts that were made.
+    """
+    attempts: list[Attempt] = []
+    left = list(chains)
+    while left:
+        waves = [[Attempt(transaction) for transaction in rest[0]] for rest in left]
+        now = list(chain.from_iterable(waves))
+        client.side_by_side(send_one, now)
+        attempts += now
+        sent = zip(left, waves, strict=True)
+        left = [rest[1:] for rest, wave in sent if rest[1:] and not any(a.error for a in wave)]
+    return attempts
 
 
-def _hold_back(
-    changes: Sequence[Change], turn: Iterable[int], unfinished: dict[Any, Verdict]
-) -> dict[int, ChangeOutcome]:
-    """The outcomes of changes that have to wait for one before them, of their id or their group."""
-    outcomes = {}
-    for number in turn:
-        change = changes[number]
-        before = unfinished.get(change.record_key)
-        if before is not None and change.product_ids:
-            outcomes[number] = returned("BEHIND_A_DUPLICATE")
-        # Before its order comes an order may be cancelled, and nothing else: not delivered before its confirmation comes
-        # again.
-        elif (
-            before is Verdict.RETURNED
-            or (before is not None and change.rejection({}) is not None)
-            or (change.group is not None and change.group in unfinished)
-        ):
-            outcomes[number] = returned("BEHIND_A_RETURNED_MESSAGE")
-        if number in outcomes:
-            unfinished[change.group] = Verdict.RETURNED
-    return outcomes
+def _verdict_of(error: StoreError) -> tuple[Verdict | None, str]:
+    """Classify an error by what follows for the changes of the transaction that met it.
+
+    Returns:
+        What becomes of them, and why, as a stable code. None if they are to be planned again from what came back. With
+        `POISON` one of them is to blame, and has to be found.
+    """
+    if not isinstance(error, TransactionCancelledError):
+        return error.verdict, error.code
+    of_rows = {reason.meaning for reason in error.of(ActionKind.PRODUCT)}
+    of_lanes = {r.meaning for r in (*error.of(ActionKind.PAGE), *error.of(ActionKind.LANE))}
+    if Meaning.INVALID in of_lanes:
+        # None of the changes is to blame.
+        return Verdict.RETURNED, "CORRUPT_PAGE"
+    if Meaning.INVALID in error.meanings - of_rows:
+        return Verdict.POISON, "REFUSED_BY_DYNAMODB"
+    if Meaning.UNKNOWN in error.meanings:
+        return Verdict.UNAVAILABLE, error.code
+    is_of_places = Meaning.THROTTLED in of_rows or Meaning.RIVAL in of_rows | of_lanes
+    if error.may_be_repeated and not is_of_places:
+        # Repeated as it is often enough: a record was in the way, or a table is short of capacity.
+        return Verdict.RETURNED, "CONTENTION"
+    return None, "CONTENTION"

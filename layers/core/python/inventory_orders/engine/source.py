@@ -10,7 +10,7 @@ from inventory_orders.domain.planner import Chain, Supply
 
 if TYPE_CHECKING:
     from inventory_orders.engine.batch import Batch
-    from inventory_orders.engine.transactions import Attempt
+    from inventory_orders.engine.loop import Attempt
 
 Commit = Callable[[Sequence[Chain]], bool]
 """Commits transactions that move units for a source. Returns whether all of them are durable."""
