@@ -63,7 +63,10 @@ def test_every_mutant_fits_the_code_and_has_scenarios_that_exist():
     assert len(mutants.MUTANTS) >= 40
     for mutant in mutants.MUTANTS:
         assert set(mutant.scenarios) <= SCENARIOS.keys()
-        assert mutant.changes(), mutant.name
+        changed = mutant.changes()
+        assert changed, mutant.name
+        for file, text in changed.items():
+            compile(text, f"{mutant.name}: {file}", "exec")
 
 
 def test_a_failure_can_be_replayed():
