@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from inventory_orders.domain.order import Order
 
-runtime.prepare("store", "queue", "engine_with_lanes")
+runtime.prepare("store", "queue", "engine_with_lanes", "hold_seconds")
 
 
 @logger.inject_lambda_context
