@@ -209,7 +209,7 @@ def test_deploy_goes_on_with_as_much_warm_throughput_or_if_it_cannot_ask(
 
 def test_without_warm_throughput_in_the_settings_no_quota_is_asked_for(cdk, account):
     account["describe_limits"] = AssertionError("asked")
-    deploy(cdk)
+    assert "deploy: " in deploy(cdk)
 
 
 @pytest.mark.parametrize(("free", "noted"), [(10, True), (113, True), (114, False)])

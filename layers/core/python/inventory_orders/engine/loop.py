@@ -65,7 +65,7 @@ class _Progress(Enum):
     """What a round achieved."""
 
     DECIDED = auto()
-    """At least one change has its outcome, or was planned again from newer rows."""
+    """Decisions were sent, and none of them lost a race."""
     LOST = auto()
     """A concurrent writer was faster."""
     BLOCKED = auto()
