@@ -91,6 +91,7 @@ class Audit:
         oversold: Units in placed orders that the stock does not cover.
         applied_twice: Units that were taken from stock without an order.
         lost: Number of orders that were acknowledged but have no row.
+        miscounted: Units by which on hand is not what the books say.
     """
 
     placed: int
@@ -98,11 +99,12 @@ class Audit:
     oversold: int
     applied_twice: int
     lost: int
+    miscounted: int = 0
 
     @property
     def clean(self) -> bool:
         """Whether there are no errors."""
-        return not (self.oversold or self.applied_twice or self.lost)
+        return not (self.oversold or self.applied_twice or self.lost or self.miscounted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +153,7 @@ class Figures(Trial):
         oversold: As in `Audit`.
         applied_twice: As in `Audit`.
         lost: As in `Audit`.
+        miscounted: As in `Audit`.
     """
 
     orders: int
@@ -173,11 +176,12 @@ class Figures(Trial):
     oversold: int
     applied_twice: int
     lost: int
+    miscounted: int = 0
 
     @property
     def clean(self) -> bool:
-        """Whether no unit was oversold, no order was lost, and none was applied twice."""
-        return not (self.oversold or self.applied_twice or self.lost)
+        """Whether no unit was oversold or miscounted, no order was lost, and none was applied twice."""
+        return not (self.oversold or self.applied_twice or self.lost or self.miscounted)
 
 
 def reduce(trial: Trial, observed: Observations, audited: Audit) -> Figures:
@@ -230,6 +234,7 @@ def reduce(trial: Trial, observed: Observations, audited: Audit) -> Figures:
         oversold=audited.oversold,
         applied_twice=audited.applied_twice,
         lost=audited.lost,
+        miscounted=audited.miscounted,
     )
 
 
@@ -240,11 +245,14 @@ class Books:
         placed: Number of placed orders.
         rejected: Number of rejected orders.
         sold: Units in placed orders, by product.
+        owed: Units of earlier orders that are not handed over, by product. They are on hand, but the opening stock does
+            not count them.
     """
 
     def __init__(self) -> None:
         self.placed = self.rejected = 0
         self.sold: Counter[str] = Counter()
+        self.owed: Counter[str] = Counter()
 
     def enter(self, status: str, wanted: Mapping[str, int]) -> None:
         """Enter the row of an order, with the units that it wants of each product."""
@@ -260,6 +268,7 @@ class Books:
         products: Iterable[Mapping[str, Any]],
         pages: Iterable[Page],
         lost: int,
+        outbound: Mapping[str, int],
     ) -> Audit:
         """Compare with the stock that is left.
 
@@ -268,8 +277,16 @@ class Books:
             products: Rows of the Products table, as plain values.
             pages: Pages of lanes, which hold more of the stock.
             lost: Number of orders that were acknowledged but have no row.
+            outbound: Units on outbound pages, by product id.
         """
-        stock = Counter({row["productId"]: int(row["stockCount"]) for row in products})
+        stock: Counter[str] = Counter()
+        miscounted = 0
+        for row in products:
+            product_id = row["productId"]
+            stock[product_id] = int(row["stockCount"])
+            if "onHand" in row and product_id in opening:
+                on_hand = int(row["onHand"]) - outbound.get(product_id, 0)
+                miscounted += abs(opening[product_id] + self.owed[product_id] - on_hand)
         for page in pages:
             stock.update({product_id: held.units for product_id, held in page.entries.items()})
         oversold = applied_twice = 0
@@ -277,7 +294,7 @@ class Books:
             taken = units - stock[product_id]
             oversold += max(0, self.sold[product_id] - min(units, taken))
             applied_twice += max(0, taken - self.sold[product_id])
-        return Audit(self.placed, self.rejected, oversold, applied_twice, lost)
+        return Audit(self.placed, self.rejected, oversold, applied_twice, lost, miscounted)
 
 
 def audit(
@@ -301,7 +318,7 @@ def audit(
     for order_id, state in status.items():
         books.enter(state, workload.quantities(order_id))
     lost = sum(order_id not in status for order_id in acknowledged)
-    return books.audit(workload.stock, products, pages, lost)
+    return books.audit(workload.stock, products, pages, lost, {})
 
 
 def percentile(values: Sequence[float], share: float) -> float:
@@ -324,6 +341,9 @@ class SceneFigures:
         conflicts: Share of the attempts to write that lost against a rival.
         took: Mean seconds of an operator's command, or seconds until the last expiry; NaN in other scenes.
         clean: Whether the books balance.
+        handed_over: Orders handed over per second; NaN where none are.
+        again: Share of the attempts to hand over that lost against a rival; for callers of the hand-overs for which they
+            were asked to try again. NaN where none are.
     """
 
     rate: float
@@ -333,6 +353,8 @@ class SceneFigures:
     conflicts: float
     took: float
     clean: bool
+    handed_over: float = math.nan
+    again: float = math.nan
 
     @classmethod
     def of(cls, observed: Observations, cell: Figures) -> SceneFigures:

@@ -11,10 +11,12 @@ import base64
 import functools
 import gc
 import io
+import json
 import logging
 import os
 import random
 import sys
+import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout
@@ -739,15 +741,21 @@ class Simulation:
     def _audit(self) -> Audit:
         """Compare the books with the tables."""
         tables = self._store.tables
+        lanes, outbound = [], Counter[str]()
+        for item in tables["Allotments"].items.values():
+            if "units" in item:
+                units_held = base64.b64decode(item["units"]["B"])
+                if item["page"]["S"].startswith("out/"):
+                    for product_id, _, units in json.loads(zlib.decompress(units_held)):
+                        outbound[product_id] += units
+                else:
+                    lanes.append(read_page({**item, "units": {"B": units_held}}))
         return self._books.audit(
             self._workload.stock,
             [decode(item) for item in tables["Products"].items.values()],
-            [
-                read_page({**item, "units": {"B": base64.b64decode(item["units"]["B"])}})
-                for item in tables["Allotments"].items.values()
-                if "units" in item
-            ],
+            lanes,
             self._lost,
+            outbound,
         )
 
 

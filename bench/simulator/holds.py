@@ -6,34 +6,23 @@ The sweep finds them in the index and sends them to the queue of expiries, and t
 from __future__ import annotations
 
 import random
-from bisect import bisect_left, bisect_right
-from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from math import inf, nan
+from math import nan
 from typing import Any
 from zlib import crc32
 
 from bench.capacity import Exchange
-from bench.contenders import OURS
 from bench.figures import SceneFigures
-from bench.simulator.engine import (
-    Conditions,
-    Context,
-    InvocationTimeout,
-    Message,
-    Queue,
-    Simulation,
-    Worker,
-    handler_of,
-)
+from bench.simulator.engine import Conditions, Worker, handler_of
+from bench.simulator.sweep import Swept
 from bench.workloads import CREATED_AT, Workload
 from inventory_orders.clock import timestamp
 from inventory_orders.store.tables import EXPIRY_SHARDS, shard_name
-from local.stack import SETTINGS
-from testing.simulated_aws import DynamoDB
 
 EXPIRIES = 10
 """Holds of one invocation, as in the stack."""
@@ -41,40 +30,8 @@ EXPIRIES = 10
 EXPIRERS = 2
 """Invocations that expire holds at the same time, as in the stack."""
 
-SWEEP_EACH_SECONDS = 60.0
-SWEEP_SECONDS = 50.0
-"""Timeout of the sweep, as in the stack."""
 
-
-class _Tables(DynamoDB):
-    """Tables that answer queries for holds from sorted lists, made at the start, instead of scans."""
-
-    def __init__(self, now: Callable[[], float]) -> None:
-        super().__init__(now)
-        self.held: dict[str, list[str]] = defaultdict(list)
-
-    def _query(self, request: dict[str, Any]) -> dict[str, Any]:
-        values = request["ExpressionAttributeValues"]
-        shard, until = values[":shard"]["S"], values[":until"]["S"]
-        rows = self.tables["Orders"].items
-        if "ExclusiveStartKey" in request:
-            start = bisect_right(self.held[shard], request["ExclusiveStartKey"]["orderId"]["S"])
-        else:
-            start = 0
-            self.held[shard] = [
-                order_id for order_id in self.held[shard] if "expiryShard" in rows[order_id,]
-            ]
-        found: list[dict[str, Any]] = []
-        for order_id in self.held[shard][start:]:
-            row = rows[order_id,]
-            if "expiryShard" in row and row["expiresAt"]["S"] <= until:
-                found.append({name: row[name] for name in ("orderId", "expiryShard", "expiresAt")})
-            if len(found) == request["Limit"]:
-                return {"Items": found, "LastEvaluatedKey": found[-1]}
-        return {"Items": found}
-
-
-class Holds(Simulation):
+class Holds(Swept):
     """Orders without end, and holds that end together.
 
     Args:
@@ -100,22 +57,7 @@ class Holds(Simulation):
         self._wanted_by_hold: dict[str, Mapping[str, int]] = {}
         self._ordered: list[float] = []
         self._expired: list[float] = []
-        self._sent = 0
-        super().__init__(OURS, workload, workers, seed, conditions)
-        self._expiries = Queue(self._scheduler, (), stays=True)
-        self._sqs.create("Orders")
-
-    def _tables(self) -> DynamoDB:
-        self._index = _Tables(self.now)
-        return self._index
-
-    def _environment(self) -> dict[str, str]:
-        url = "https://sqs.us-east-1.amazonaws.com/000000000000/Expiry"
-        return super()._environment() | {
-            "HOLD_GRACE_SECONDS": str(SETTINGS["holdGraceSeconds"]),
-            "EXPIRY_QUEUE_URL": url,
-            "EXPIRY_DEAD_LETTER_QUEUE_URL": self._dead_letters.url,
-        }
+        super().__init__(workload, workers, seed, conditions)
 
     def _fill_tables(self) -> None:
         """Write the held orders, with units from the rows' stock. All holds end at the same moment."""
@@ -179,21 +121,7 @@ class Holds(Simulation):
             self._scheduler.start(
                 self._expire, Worker(partial(handler_of, "change_orders"), "Expiry")
             )
-        self._scheduler.start(self._sweep, Worker(partial(handler_of, "sweep")))
-
-    def _sweep(self) -> None:
-        """Sweep once a minute while orders go on."""
-        worker: Worker = self._scheduler.owner
-        while not self._queue.closed:
-            began = self._scheduler.now
-            worker.deadline = began + SWEEP_SECONDS
-            try:
-                worker.handler = worker.handler or worker.load()
-                worker.handler({"action": "sweep"}, Context(self._scheduler, worker.deadline))
-            except InvocationTimeout:
-                worker.handler, worker.caches = None, {}
-            worker.deadline = inf
-            self._scheduler.sleep(began + SWEEP_EACH_SECONDS - self._scheduler.now)
+        self._start_sweep()
 
     def _expire(self) -> None:
         """Take holds and expire them until none is left."""
@@ -201,23 +129,6 @@ class Holds(Simulation):
             if len(self._expired) >= self._holds:
                 self._close()
                 self._expiries.close()
-
-    def _answer_sqs(
-        self, worker: Worker, operation: str, request: dict[str, Any]
-    ) -> dict[str, Any]:
-        asked = operation if request["QueueUrl"].endswith("/Expiry") else ""
-        if asked not in ("SendMessageBatch", "GetQueueAttributes"):
-            return super()._answer_sqs(worker, operation, request)
-        self._scheduler.sleep(self._region.queue())
-        if asked == "GetQueueAttributes":
-            return {"Attributes": {"ApproximateNumberOfMessages": str(self._expiries.visible)}}
-        messages = []
-        for entry in request["Entries"]:
-            self._sent += 1
-            body, hidden = entry["MessageBody"], entry["DelaySeconds"]
-            messages.append(Message(str(self._sent), body, {}, self._sent, hidden=hidden))
-        self._expiries.give_back(messages)
-        return {"Successful": [{"Id": entry["Id"]} for entry in request["Entries"]], "Failed": []}
 
     def _see(self, exchange: Exchange) -> None:
         """Count orders that were answered, and holds that expired."""

@@ -10,7 +10,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from itertools import islice
 from math import inf, isnan, nan
@@ -36,6 +36,7 @@ from bench.simulator.engine import (
     Worker,
     handler_of,
 )
+from bench.simulator.handovers import CalledHandOvers, HandOvers, QueuedHandOvers
 from bench.simulator.holds import Holds
 from bench.workloads import REAL_ORDERS, Workload, endless, make, with_depth
 from local.invoke import is_good
@@ -50,6 +51,9 @@ LANES = 55
 """Lanes of scenes with one worker: the default of a deployment, a lane for each worker of both order queues."""
 
 _PARTITIONS = {"Products": 4, "Orders": 400, "Allotments": 400}
+_SWEEPS = 3
+"""Sweeps in the window of hand-overs."""
+
 _LONGEST_SECONDS = 100_000.0
 """Virtual seconds after which holds have ended, or the run ends."""
 
@@ -345,6 +349,39 @@ class Run:
         count, end = int(holds * self.scale), 5.0 * self.scale
         return _run(kind(made, workers, count, end, self.seed, conditions))
 
+    def hands_over(self, name: str, seconds: float) -> SceneFigures:
+        """Sell without end while earlier orders are handed over, as fast as the workers of both queues can."""
+        return self._hands_over(
+            partial(QueuedHandOvers, 5), self.workload(name), 8, seconds=seconds, warm_up=0.5
+        )
+
+    def called_hand_overs(self, name: str, calls_a_second: float) -> SceneFigures:
+        """Hand over while operators call the API."""
+        made = make(name, 2_000, self.seed, self.orders)
+        kind = partial(CalledHandOvers, calls_a_second)
+        return self._hands_over(kind, made, 0, seconds=30.0, warm_up=3.0)
+
+    def _hands_over(
+        self,
+        kind: Callable[..., HandOvers],
+        made: Workload,
+        workers: int,
+        *,
+        seconds: float,
+        warm_up: float,
+    ) -> SceneFigures:
+        conditions = Conditions(
+            window=seconds * self.scale,
+            lanes=self.lanes or workers,
+            warm_up=warm_up * self.scale,
+            warm=True,
+            endless=True,
+            partitions=_PARTITIONS,
+        )
+        # The window is short: a sweep a minute would not fall into it.
+        sweep_each = seconds * self.scale / _SWEEPS
+        return _run(kind(made, workers, sweep_each, self.seed, conditions))
+
     def callers(self, name: str, clients: int) -> SceneFigures:
         """Serve callers of the API that wait."""
         made = make(name, 2_000, self.seed, self.orders)
@@ -387,6 +424,12 @@ def scenes() -> dict[str, Callable[[Run], SceneFigures]]:
     for name in ("zipf", "real"):
         found[f"both queues {name} 5 and 8"] = partial(
             Run.sells, name=name, standard=5, fifo=8, seconds=4.0, warm_up=1.0
+        )
+    for name, seconds in (("hot", 3.0), ("zipf", 3.0), ("real", 1.5)):
+        found[f"hand-overs {name} 5 and 8"] = partial(Run.hands_over, name=name, seconds=seconds)
+    for name in ("hot", "zipf", "real"):
+        found[f"calls to hand over {name} 100"] = partial(
+            Run.called_hand_overs, name=name, calls_a_second=100.0
         )
     found["returns on a minute's stock 8"] = Run.returning
     found["50000 products 8"] = partial(
@@ -450,7 +493,10 @@ def show(found: MeasuredCells, screen: Console) -> bool:
     """Print each scene."""
     seen = _by_scene(found)
     table = report.table("Scenes, simulated", "scene")
-    for heading in ("orders/s", "requests", "units", "p99 s", "conflicts", "took s", ""):
+    for heading in (
+        *("orders/s", "requests", "units", "p99 s", "conflicts", "took s"),
+        *("handed over/s", "again", ""),
+    ):
         table.add_column(heading, justify="right", no_wrap=True)
     for scene, one in seen.items():
         table.add_row(
@@ -459,6 +505,8 @@ def show(found: MeasuredCells, screen: Console) -> bool:
                 f"{one.p99:.2f}",
                 f"{one.conflicts:.1%}",
                 "" if isnan(one.took) else f"{one.took:.2f}",
+                "" if isnan(one.handed_over) else f"{one.handed_over:,.2f}",
+                "" if isnan(one.again) else f"{one.again:.1%}",
             ),
             "" if one.clean else report.UNBALANCED,
         )
@@ -475,7 +523,7 @@ def _by_scene(found: MeasuredCells) -> dict[str, SceneFigures]:
 
 
 def _mean(seeds: Sequence[SceneFigures]) -> SceneFigures:
-    names = ("rate", "requests", "write_units", "p99", "conflicts", "took")
+    names = [field.name for field in fields(SceneFigures) if field.name != "clean"]
     means = {name: fmean(getattr(one, name) for one in seeds) for name in names}
     return SceneFigures(**means, clean=all(one.clean for one in seeds))
 
@@ -494,6 +542,7 @@ def compare(before: Path, after: Path, screen: Console) -> None:
         "units": "write_units",
         "p99": "p99",
         "took": "took",
+        "handed over/s": "handed_over",
     }
     for heading in ("before", "after", *figures, ""):
         table.add_column(heading, justify="right", no_wrap=True)

@@ -151,6 +151,23 @@ def test_what_lies_in_lanes_is_still_there():
     assert figures.audit(WORKLOAD, products, orders, []).applied_twice == 4
 
 
+def test_on_hand_is_what_came_in_less_what_was_handed_over():
+    books = figures.Books()
+    books.owed.update({"a": 5, "b": 0})
+    products, _ = rows(10, 10)
+    for row, on_hand in zip(products, (15, 9), strict=True):
+        row["onHand"] = on_hand
+
+    def miscounted(outbound):
+        return books.audit(WORKLOAD.stock, products, [], 0, outbound).miscounted
+
+    assert miscounted({}) == 1
+    assert miscounted({"a": 3}) == 4
+    books.owed.update({"a": -3, "b": -1})
+    assert miscounted({"a": 3}) == 0
+    assert not replace(CLEAN, miscounted=1).clean
+
+
 def test_stock_below_zero_is_oversold():
     scarce = replace(WORKLOAD, stock={"a": 2, "b": 10})
     products, orders = rows(-1, 7, o1="PENDING", o2="PENDING")

@@ -2,6 +2,7 @@
 
 import io
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from rich.console import Console
@@ -10,8 +11,9 @@ from bench import studies
 from bench.cells import ResultFile, choose
 from bench.simulator import engine
 from bench.simulator.callers import Callers
+from bench.simulator.handovers import CalledHandOvers, QueuedHandOvers
 from bench.simulator.holds import Holds
-from bench.workloads import hot_product, sell_out
+from bench.workloads import hot_product, product_rows, sell_out, zipf
 from testing.simulated_aws import DynamoDB, ServiceError
 from testing.simulated_aws.contention import ContendedDynamoDB
 from testing.simulated_aws.latency import FAST, PUBLISHED, TokenBucket
@@ -357,6 +359,29 @@ class TestHandlers:
         left = holds._store.tables["Orders"].items.values()
         assert all(row["status"]["S"] != "PENDING" for row in left if "holdSeconds" in row)
 
+    @pytest.mark.parametrize(
+        ("kind", "workers"), [(partial(QueuedHandOvers, 2), 1), (partial(CalledHandOvers, 60.0), 0)]
+    )
+    def test_earlier_orders_are_handed_over_each_once_and_the_books_say_so(self, kind, workers):
+        conditions = replace(QUICK, window=1.0, warm_up=0.3, endless=True, batch=96)
+        hand_overs = kind(zipf(100, 1, 40), workers, 0.4, 1, conditions)
+        hand_overs.run()
+        found = hand_overs.result()
+        assert found.clean
+        assert found.handed_over > 30
+        assert found.again < 0.3
+        assert (found.rate > 300) == bool(workers)
+        hand_overs._books.owed["product-0001"] += 1
+        (row,) = (row for row in product_rows(zipf(1, 1, 1)) if row["productId"] == "product-0001")
+        assert hand_overs.result().clean == ("onHand" not in row)
+
+    def test_a_hand_over_that_was_acknowledged_but_did_not_take_place_is_lost(self):
+        conditions = replace(QUICK, window=1.0)
+        hand_overs = QueuedHandOvers(1, hot_product(10, 1), 1, 0.4, 1, conditions)
+        hand_overs._fill_tables()
+        hand_overs._enter_hand_over(next(hand_overs._backlog()))
+        assert hand_overs._audit().lost == 1
+
     def test_fifty_callers_for_one_product_are_not_fifty_rivals(self):
         callers = Callers(hot_product(60, 1), 50, seconds=1.5, warm_up=0.5, latencies=FAST)
         callers.run()
@@ -372,6 +397,7 @@ class TestHandlers:
 
 def test_scenes_measure_their_cells_and_show_them(tmp_path):
     scenes = "FIFO hot 8,cold sell-out 4,an order a minute,recalls to count 8"
+    scenes += ",hand-overs hot 5 and 8,calls to hand over zipf 100"
     given = {"scene": scenes.split(","), "scale": ["0.02"]}
     study, kept = studies.study("scenes"), ResultFile(tmp_path / "bench.jsonl")
     cells = choose("scenes", study, "short", given)

@@ -1,0 +1,299 @@
+"""Hand-overs of earlier orders, while others are placed and the sweep runs.
+
+There is a backlog of confirmed orders that never ends. Each row is written when its command is sent, as the service would
+have left it, and removed when it was handed over, so that the table stays small.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from math import inf, nan
+from statistics import fmean
+from typing import Any
+
+from bench.capacity import Call, Exchange
+from bench.figures import SceneFigures, percentile
+from bench.simulator.callers import RETRY_SECONDS
+from bench.simulator.engine import (
+    Conditions,
+    Context,
+    InvocationTimeout,
+    Message,
+    Queue,
+    Worker,
+    handler_of,
+)
+from bench.simulator.sweep import Swept
+from bench.workloads import CREATED_AT, PLENTY, Workload, endless
+from inventory_orders.domain.record import (
+    OrderAction,
+    OrderLine,
+    OrderRecord,
+    OrderStatus,
+    Step,
+)
+from inventory_orders.store.rows import encode, record_row
+from local import ROOT
+from local.invoke import read_event
+from testing.simulated_aws import Item
+from testing.simulated_aws.latency import CPU, INVOCATION_SECONDS
+
+COMMANDS = 10
+"""Commands of one invocation, as in the stack."""
+
+_DONE, _LATER = 200, 503
+
+
+class HandOvers(Swept):
+    """Orders without end, and hand-overs of others.
+
+    Args:
+        workload: The orders. Those of the backlog are of the same kind.
+        workers: How many order workers.
+        sweep_each: Seconds between the starts of two sweeps.
+        seed: Seed of all randomness.
+        conditions: Under which it runs.
+    """
+
+    def __init__(
+        self,
+        workload: Workload,
+        workers: int,
+        sweep_each: float,
+        seed: int,
+        conditions: Conditions,
+    ) -> None:
+        self._sweep_each = sweep_each
+        self._attempts: list[tuple[float, bool, int]] = []
+        super().__init__(workload, workers, seed, conditions)
+
+    def _fill_tables(self) -> None:
+        """Write the rows of the start. The units of the backlog are on hand, but not in stock."""
+        super()._fill_tables()
+        rows = self._store.tables["Products"].items
+        for product_id in self._workload.stock:
+            row = rows[product_id,]
+            if "onHand" in row:
+                self._books.owed[product_id] = PLENTY
+                rows[product_id,] = row | {"onHand": {"N": str(int(row["onHand"]["N"]) + PLENTY)}}
+
+    def _start_workers(self) -> None:
+        super()._start_workers()
+        self._start_sweep(self._sweep_each)
+
+    def _backlog(self) -> Iterator[Message]:
+        """Write confirmed orders, each with the command that hands it over."""
+        kinds = {f"earlier-{order_id}": body for order_id, body in self._workload.bodies.items()}
+        orders = endless(replace(self._workload, bodies=kinds), self._seed + 2)
+        rows = self._store.tables["Orders"].items
+        for sent, (order_id, _, wanted) in enumerate(orders):
+            rows[order_id,] = _confirmed(order_id, wanted)
+            command = json.dumps({"action": "fulfil", "orderId": order_id})
+            yield Message(order_id, command, wanted, sent)
+
+    def _see(self, exchange: Exchange) -> None:
+        """Keep the attempts to hand over."""
+        call = Call(exchange, "Products", "Orders")
+        if any(map(_hands_over, call.actions)):
+            handed_over = sum(1 for _ in call.order_ids) if call.ok else 0
+            self._attempts.append((exchange.ended, call.is_conflict, handed_over))
+
+    def _enter_hand_over(self, message: Message) -> None:
+        """Enter a hand-over into the books. The order's row is not needed any more."""
+        row = self._store.tables["Orders"].items.pop((message.order_id,))
+        if row["status"] == {"S": OrderStatus.FULFILLED}:
+            self._books.owed.subtract(message.wanted)
+        else:
+            self._lost += 1
+
+    def _enter_unanswered(self, message: Message) -> None:
+        """Enter a hand-over that nobody was told of, if it took place."""
+        row = self._store.tables["Orders"].items[message.order_id,]
+        if row["status"] == {"S": OrderStatus.FULFILLED}:
+            self._enter_hand_over(message)
+
+    def result(self) -> SceneFigures:
+        """Compute the figures, with the hand-overs' own."""
+        began, window = self.observed.began, self.observed.window or nan
+        counted = [one for one in self._attempts if began < one[0] <= began + window]
+        return replace(
+            super().result(),
+            handed_over=sum(units for _, _, units in counted) / window,
+            again=fmean(is_conflict for _, is_conflict, _ in counted) if counted else nan,
+        )
+
+
+class QueuedHandOvers(HandOvers):
+    """Hand-overs by commands from the queue, which is never empty.
+
+    Args:
+        command_workers: How many workers carry them out.
+        others: As for `HandOvers`.
+    """
+
+    def __init__(self, command_workers: int, *others: Any) -> None:
+        super().__init__(*others)
+        self._command_workers = command_workers
+        self._commands = Queue(self._scheduler, self._backlog())
+        self._more_queues.append(self._commands)
+
+    def _start_workers(self) -> None:
+        super()._start_workers()
+        for _ in range(self._command_workers):
+            worker = Worker(partial(handler_of, "change_orders"), "Commands")
+            self._scheduler.start(self._hand_over, worker)
+
+    def _hand_over(self) -> None:
+        for batch in self._serve(self._commands, COMMANDS):
+            for message in batch:
+                if message.order_id not in self._commands.open:
+                    self._enter_hand_over(message)
+
+    def result(self) -> SceneFigures:
+        """Compute the figures."""
+        for message in self._commands.open.values():
+            self._enter_unanswered(message)
+        return super().result()
+
+
+@dataclass(slots=True)
+class _Call:
+    """A hand-over that an operator calls for.
+
+    Attributes:
+        message: The order.
+        began: When the first call began, in virtual seconds.
+        asked_again: Whether an answer asked to try again.
+        ended: When the last call was answered, in virtual seconds.
+    """
+
+    message: Message
+    began: float
+    asked_again: bool = False
+    ended: float = nan
+
+
+class CalledHandOvers(HandOvers):
+    """Hand-overs by operators who call `POST /orders/{orderId}/fulfil` at random moments.
+
+    There are as many execution environments as are needed at a time, and a call gets the one that was used last. The API's
+    limit is left out, and so are the times of API Gateway and of the start of an invocation.
+
+    Args:
+        calls_a_second: Hand-overs that begin each second, on average.
+        others: As for `HandOvers`.
+    """
+
+    def __init__(self, calls_a_second: float, *others: Any) -> None:
+        super().__init__(*others)
+        self._calls_a_second = calls_a_second
+        self._idle: list[Worker] = []
+        self._answered: list[_Call] = []
+        self._unexpected = 0
+        self._event = read_event(ROOT / "events" / "api.json", "api")
+        self._event["routeKey"] = "POST /orders/{orderId}/fulfil"
+        self._event["body"] = ""
+
+    def _environment(self) -> dict[str, str]:
+        environment = super()._environment()
+        return environment | {
+            "ORDER_QUEUE_URL": environment["QUEUE_URL"],
+            "SHOW_STOCK": "numbers",
+        }
+
+    def _start_workers(self) -> None:
+        super()._start_workers()
+        self._scheduler.start(self._arrive, self._scheduler)
+
+    def _arrive(self) -> None:
+        """Let operators come at random moments, until the window ends."""
+        chance = random.Random(f"operators {self._seed}")
+        for message in self._backlog():
+            self._scheduler.sleep(chance.expovariate(self._calls_a_second))
+            if self._queue.closed:
+                break
+            self._send(_Call(message, self._scheduler.now))
+
+    def _send(self, call: _Call) -> None:
+        """Begin a call in an idle environment, or in a new one."""
+        idle = self._idle
+        environment = idle.pop() if idle else Worker(partial(handler_of, "api"))
+        self._scheduler.start(partial(self._hand_over, call), environment)
+
+    def _hand_over(self, call: _Call) -> None:
+        """Call, and call again later if that is the answer."""
+        status = self._status_of(call.message.order_id)
+        self._idle.append(self._scheduler.owner)
+        if status == _LATER:
+            call.asked_again = True
+            self._scheduler.sleep(RETRY_SECONDS)
+            if self._queue.closed:
+                self._enter_unanswered(call.message)
+            else:
+                self._send(call)
+            return
+        self._unexpected += status != _DONE
+        self._enter_hand_over(call.message)
+        call.ended = self._scheduler.now
+        self._answered.append(call)
+
+    def _status_of(self, order_id: str) -> int:
+        """Call the API. Returns the status of the answer."""
+        environment: Worker = self._scheduler.owner
+        environment.deadline = self._scheduler.now + INVOCATION_SECONDS
+        path = {"rawPath": f"/orders/{order_id}/fulfil", "pathParameters": {"orderId": order_id}}
+        try:
+            if environment.handler is None:
+                environment.handler = environment.load()
+            self._compute(environment, CPU.message)
+            context = Context(self._scheduler, environment.deadline)
+            status: int = environment.handler(self._event | path, context)["statusCode"]
+        except InvocationTimeout:
+            environment.handler, environment.caches = None, {}
+            return _LATER
+        finally:
+            environment.deadline = inf
+        return status
+
+    def result(self) -> SceneFigures:
+        """Compute the figures, all of them of the calls: requests and units are per hand-over."""
+        began, window = self.observed.began, self.observed.window or nan
+        counted = [call for call in self._answered if began < call.ended <= began + window]
+        seen, tally = super().result(), self.observed.tally
+        return replace(
+            seen,
+            rate=0.0,
+            requests=tally.calls / (len(counted) or nan),
+            write_units=tally.usage.write / (len(counted) or nan),
+            p99=percentile([call.ended - call.began for call in counted], 99),
+            again=fmean(call.asked_again for call in counted) if counted else nan,
+            clean=seen.clean and not self._unexpected,
+        )
+
+
+def _hands_over(action: tuple[str, Mapping[str, Any]]) -> bool:
+    kind, content = action
+    fulfilled = {"S": OrderStatus.FULFILLED}
+    return kind == "Update" and fulfilled in content["ExpressionAttributeValues"].values()
+
+
+def _confirmed(order_id: str, wanted: Mapping[str, int]) -> Item:
+    """The row of an order that was sold from a lane, and was confirmed."""
+    lines = (
+        OrderLine(product_id, units, CREATED_AT, lane_page="1/0", lane_version=1_000)
+        for product_id, units in wanted.items()
+    )
+    order = OrderRecord(
+        order_id,
+        "user",
+        tuple(lines),
+        OrderStatus.CONFIRMED,
+        *(2, CREATED_AT, CREATED_AT),
+        confirmed_at=CREATED_AT,
+        steps=(Step(OrderAction.CONFIRM, CREATED_AT),),
+    )
+    return encode(record_row(order))
