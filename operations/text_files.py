@@ -9,12 +9,13 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, TextIO
 
 from operations.errors import UserError
 
-SAVE_AS_UTF8 = 'save the file as UTF-8 (in Excel as "CSV UTF-8")'
+SAVE_AS_UTF8 = 'save the file as UTF-8 (in Excel: Save As, type "CSV UTF-8")'
 
 DELIMITERS = {",": "a comma", ";": "a semicolon", "\t": "a tab"}
 """What may separate the cells of CSV. Excel writes semicolons where the decimal separator is a comma."""
@@ -22,6 +23,8 @@ DELIMITERS = {",": "a comma", ";": "a semicolon", "\t": "a tab"}
 _KEYS_SHOWN = 3
 _GZIP = b"\x1f\x8b"
 _ZIP = b"PK\x03\x04"
+_XLS = b"\xd0\xcf\x11\xe0"
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
 # `surrogateescape` keeps each byte that is not UTF-8 as a character of its own.
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")
 
@@ -35,7 +38,7 @@ def opened(path: Path, what: str) -> Iterator[TextIO]:
         what: What it should be, in words.
 
     Raises:
-        UserError: It cannot be read, or is a workbook or a pipe.
+        UserError: It cannot be read, or is a pipe, or another kind of file, such as a workbook.
     """
     try:
         if path.is_fifo():
@@ -43,12 +46,9 @@ def opened(path: Path, what: str) -> Iterator[TextIO]:
                 f"{path} is a pipe, and would be read twice; write {what} to disk first"
             )
         with path.open("rb") as raw:
-            begin = raw.read(4)
-        if begin == _ZIP:
-            raise UserError(
-                f'{path} is a workbook or a zip archive; {what} is text. Save it as CSV (in Excel as "CSV UTF-8"), or unpack it'
-            )
-        opener: Any = gzip.open if begin.startswith(_GZIP) else open
+            opener: Any = gzip.open if raw.read(2) == _GZIP else open
+        with opener(path, "rb") as raw:
+            _check_kind(path, what, raw.read(4))
         with opener(path, "rt", encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
             yield file
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
@@ -58,6 +58,20 @@ def opened(path: Path, what: str) -> Iterator[TextIO]:
     except OSError as error:
         said = (error.strerror or str(error)).lower()
         raise UserError(f"{path} cannot be read ({said}); name {what}") from error
+
+
+def _check_kind(path: Path, what: str, begin: bytes) -> None:
+    """Check that a file that begins with these four bytes may be text in UTF-8."""
+    if begin == _ZIP and path.suffix.lower() == ".zip":
+        kind, remedy = "a zip archive", "Unpack it, and name the file that was in it"
+    elif begin in (_ZIP, _XLS):
+        kind = "a workbook"
+        remedy = 'Save its sheet as CSV (in Excel: Save As, type "CSV UTF-8")'
+    elif begin.startswith(_UTF16) or b"\0" in begin:
+        kind, remedy = "in UTF-16, or not text at all", f"S{SAVE_AS_UTF8[1:]}"
+    else:
+        return
+    raise UserError(f"{path} is {kind}; {what} is text in UTF-8. {remedy}")
 
 
 def not_utf8(text: str) -> int:
@@ -79,17 +93,26 @@ def delimiter_of(header: str) -> str:
 def csv_rows(path: Path, lines: Iterable[str], delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """Read the rows that are not empty, the header first, each with the number of its first line.
 
-    Empty cells to the right of the header's last name are left out: spreadsheets write columns that were once in use.
+    Spaces around a cell are left out, and so are empty cells of columns without a name: spreadsheets write columns that
+    were once in use.
+
+    Raises:
+        UserError: It is not CSV, or a column without a name has a cell that is not empty.
     """
     rows = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
-    number, width = 1, 0
+    number, header = 1, list[str]()
     try:
-        for cells in rows:
+        for row in rows:
+            cells = [cell.strip() for cell in row]
             if any(cells):
-                while len(cells) > width and not cells[-1]:
-                    cells.pop()
-                width = width or len(cells)
-                yield number, cells
+                header = header or cells[: max(n for n, cell in enumerate(cells, 1) if cell)]
+                named = list(zip_longest(header, cells))
+                if any(cell and name == "" for name, cell in named):
+                    raise UserError(
+                        f"{path}, line {number}, has a cell in a column without a name; name the column, or empty it"
+                    )
+                # A cell that is missing or one too many is for the caller to refuse.
+                yield number, [cell for name, cell in named if cell is not None and (name or cell)]
             number = rows.line_num + 1
     except csv.Error as error:
         raise UserError(

@@ -190,8 +190,9 @@ def test_a_line_that_is_not_utf8(read):
         "productId;openingStock;name\r\np;1;Thé\r\n",
         "productId\topeningStock\tname\r\np\t1\tThé\r\n",
         "\r\nproductId,openingStock,name,,\r\np,1,Thé,,\r\n , , ,,\r\n",
+        ",productId,, openingStock ,name,\r\n,p ,,1,Thé\r\n\t,,,,\r\n",
     ],
-    ids=["commas", "semicolons", "tabs", "empty rows and columns"],
+    ids=["commas", "semicolons", "tabs", "empty rows and columns", "spaces and spare columns"],
 )
 def test_a_file_as_a_spreadsheet_saves_it(read, name, compress, content):
     file = read(compress(f"\ufeff{content}".encode()), name)
@@ -213,9 +214,17 @@ def test_a_file_of_json_lines_by_any_name(read, name):
         ("openingStock\n1\n", "f.csv", "the column productId is missing"),
         ("productId,productId\np,p\n", "f.csv", "the column productId is there twice"),
         (" \n", "f.csv", "f.csv is empty; a catalogue has one line for each product"),
+        ("productId,,price\np,790\n", "f.csv", "line 2, has a cell in a column without a name"),
         ('productId,openingStock\np,"1\n', "f.csv", "line 2, is not CSV"),
-        ("productId\tname\np\tTea\n".encode("utf-16"), "f.csv", "line 1, is not UTF-8; save the"),
-        (b"PK\x03\x04\x14\x00\xff", "f.xlsx", "is a workbook or a zip archive; a catalogue is"),
+        (
+            "productId\tname\np\tTea\n".encode("utf-16"),
+            "f.csv",
+            "is in UTF-16, or .* Save the file",
+        ),
+        ("productId\n".encode("utf-16-le"), "f.csv", "is in UTF-16, or not text at all"),
+        (b"PK\x03\x04\x14\x00\xff", "f.xlsx", "is a workbook; a catalogue is .* as CSV"),
+        (gzip.compress(b"\xd0\xcf\x11\xe0\xa1\xb1"), "f.xls.gz", "is a workbook; a catalogue is"),
+        (b"PK\x03\x04\x14\x00\xff", "f.ZIP", "is a zip archive; .* Unpack it"),
         (b"\x1f\x8b broken", "f.csv.gz", "is not a whole .gz file"),
         (gzip.compress(b"productId,openingStock\np,1\n" * 99)[:-20], "f.csv", "is not a whole .gz"),
         ((ROOT / "cdk.json").read_text(), "cdk.json", r"cdk.json has a JSON object .*\"app\""),
@@ -223,7 +232,8 @@ def test_a_file_of_json_lines_by_any_name(read, name):
         (json.dumps([{"productId": "p"}] * 2), "f.json", r"is a JSON list of 2; .*jq -c '.\[\]' f"),
     ],
     ids=[
-        *("a shop's export", "bars", "no id", "twice", "empty", "open quote", "UTF-16", "workbook"),
+        *("a shop's export", "bars", "no id", "twice", "empty", "no name", "open quote", "UTF-16"),
+        *("UTF-16 without a mark", "workbook", "old workbook", "archive"),
         *("broken", "cut", "settings", "orders", "list"),
     ],
 )
