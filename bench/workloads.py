@@ -174,6 +174,7 @@ def product_rows(workload: Workload) -> list[dict[str, Any]]:
         {
             "productId": product_id,
             "stockCount": stock,
+            "onHand": stock,
             "_version": 1,
             "status": "ACTIVE",
             "lowStockThreshold": 0,

@@ -42,7 +42,8 @@ def product(product_id: str, stock: int, **more: Any) -> Product:
     status = values.pop("status", None) or stock_status(
         stock, values.get("backorder_limit", 0), values.get("low_stock_threshold", 0)
     )
-    return Product(product_id, stock, status=ProductStatus(status), **values)
+    on_hand = values.pop("on_hand", stock)
+    return Product(product_id, stock, on_hand, status=ProductStatus(status), **values)
 
 
 def stored(value: Product) -> Item:

@@ -221,6 +221,7 @@ def _product(key: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **key,
         "stockCount": {"N": "1000000000"},
+        "onHand": {"N": "1000000000"},
         "_version": {"N": "1"},
         "status": {"S": "ACTIVE"},
         "lowStockThreshold": {"N": "0"},

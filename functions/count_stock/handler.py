@@ -48,7 +48,7 @@ def _command(command: dict[str, Any], deadline: Deadline) -> direct.Answer:
         )
         emit_stats(lease.stats)
         granted = _granted(lease, command["seconds"])
-        return {"result": "ACQUIRED"} | granted | direct.of_product(lease.product)
+        return {"result": "ACQUIRED"} | granted | _numbers(lease)
 
     lease = Lease.resume(client, command["lease"], deadline)
     try:
@@ -63,18 +63,35 @@ def _command(command: dict[str, Any], deadline: Deadline) -> direct.Answer:
             deadline,
             notes_in(command, NOTES_OF_ADJUSTMENT),
         )
-        return _committed(count)
+        return _committed(count, lease.handed_over)
     finally:
         emit_stats(lease.stats)
 
 
-def _committed(count: AdjustmentRecord) -> direct.Answer:
+def _numbers(lease: Lease) -> direct.Answer:
+    """What there is of the product as its count begins."""
+    product, on_hand = lease.product, lease.product.lock_on_hand or 0
+    numbers: direct.Answer = {
+        "onHand": on_hand,
+        "committed": on_hand - product.stock_count,
+        "available": product.stock_count,
+    }
+    if on_hand < 0:
+        numbers["message"] = (
+            f"{on_hand:,} units are on hand: goods left before their receipt was booked; book it before you count"
+        )
+    return direct.of_product(product) | numbers
+
+
+def _committed(count: AdjustmentRecord, handed_over: int | None) -> direct.Answer:
+    since = {} if handed_over is None else {"handedOverSince": handed_over}
     return {
         "result": "COMMITTED",
         "productId": count.product_id,
-        "stockCount": count.counted,
+        "counted": count.counted,
         "delta": count.delta,
         "version": count.product_version,
+        **since,
     }
 
 

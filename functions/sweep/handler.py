@@ -1,4 +1,4 @@
-"""The sweep, once a minute: sends holds that are about to end to be expired, returns idle units to rows, and checks streams."""
+"""The sweep, once a minute: sends holds that end soon, folds outbound pages, returns idle units to rows, and checks streams."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from inventory_orders.invocation.sqs import SqsCalls
 from inventory_orders.invocation.telemetry import log_queue_errors, logger
 from inventory_orders.lanes.idle import RepairNeededError, return_idle_units
 from inventory_orders.messages.commands import parse_command
+from inventory_orders.products.fold import Fold
 from inventory_orders.publishing.streams import unread_streams
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 runtime.prepare("store", "expiry_queue")
 
 # Holds come first, since they have to be in time. Lanes are not left without any, however many holds there are.
-_SHARE_OF_HOLDS = 0.7
+_SHARE_OF_HOLDS = 0.6
+_SHARE_OF_FOLDS = 0.5
 
 # Enough to expire until the next sweep. More messages have their turn before this process forgets that it was sent,
 # and would send it again.
@@ -39,7 +41,7 @@ _ERRORS_SHOWN = 10
 
 @logger.inject_lambda_context
 def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
-    """Send holds that are about to end to be expired. Then return the units of idle lanes and of the idle depot.
+    """Send holds that are about to end to be expired. Then fold outbound pages, and return idle units of lanes and depot.
 
     With the setting `stockEvents` then publishes of which products there are more or fewer units. Also checks that the
     streams are read: no metric shows that a mapping is disabled.
@@ -57,6 +59,9 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
     parse_command(event, "sweep")
     deadline = runtime.deadline(context)
     holds, problems = _send_holds(deadline, context)
+    share = Deadline.after(deadline.remaining() * _SHARE_OF_FOLDS, SystemClock())
+    fold = Fold(RetryingClient(runtime.process().store, POLICY), share).run()
+    problems += fold.problems
     try:
         report = return_idle_units(runtime.process().store, deadline)
     except RepairNeededError as error:
@@ -67,10 +72,16 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
     published, not_published = _publish_stock(deadline, problems)
     if problems:
         raise RepairNeededError("; ".join(problems))
-    done: direct.Answer = {"holds": holds.sent, "lanes": report.lanes, "products": report.products}
+    done: direct.Answer = {
+        "holds": holds.sent,
+        "folded": fold.folded,
+        "lanes": report.lanes,
+        "products": report.products,
+    }
     if published is not None:
         done["published"] = published
-    unfinished = [why for why in (holds.unfinished, report.unfinished, not_published) if why]
+    reasons = (holds.unfinished, fold.unfinished, report.unfinished, not_published)
+    unfinished = [why for why in reasons if why]
     if unfinished:
         done["unfinished"] = "; ".join(unfinished)
     logger.info("swept", extra=done)

@@ -404,6 +404,7 @@ class World:
         row = {
             "productId": product_id,
             "stockCount": stock,
+            "onHand": stock,
             "_version": 1,
             "status": status,
             "createdAt": created,

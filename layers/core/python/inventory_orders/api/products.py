@@ -93,7 +93,7 @@ def _read(ids: Sequence[str]) -> tuple[dict[str, StockLevel], Snapshot]:
     client, deadline = reading()
     snapshot = read_all(client, ids, deadline, CommitStats())
     if ApiSettings.from_environment().shows_numbers:
-        return estimate_levels(client, snapshot, deadline), snapshot
+        return estimate_levels(client, snapshot, deadline, on_hand=False), snapshot
     rows = snapshot.products.values()
     return {row.product_id: StockLevel(row) for row in rows if row is not None}, snapshot
 
@@ -255,7 +255,9 @@ def shown_level(level: StockLevel) -> Shown:
     return {
         **direct.of_product(product),
         "onHand": level.on_hand,
-        "lanes": {str(lane): units for lane, units in level.in_lanes.items()},
+        "committed": level.committed,
+        "available": level.available,
+        "inLanes": {str(lane): units for lane, units in level.in_lanes.items()},
         "isExact": level.is_exact,
         "lowStockThreshold": product.low_stock_threshold,
         "backorderLimit": product.backorder_limit,
@@ -270,7 +272,7 @@ def shown_product(level: StockLevel) -> Shown:
         "availability": availability(product),
         "name": product.name,
         "price": product.price,
-        "units": max(0, level.on_hand) if settings.shows_numbers else None,
+        "units": max(0, level.available) if settings.shows_numbers else None,
     }
     return {name: value for name, value in shown.items() if value is not None}
 
@@ -279,7 +281,7 @@ def availability(product: Product) -> str:
     """The availability that customers see. Units in lanes do not matter: while there are any, the product is `ACTIVE`."""
     if product.status is ProductStatus.DISCONTINUED:
         return "DISCONTINUED"
-    if product.available <= 0:
+    if product.sellable <= 0:
         return "OUT"
     if product.stock_count <= 0:
         return "BACKORDER"

@@ -39,6 +39,7 @@ class Adjustment(Change):
     notes: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     id_reused_code: ClassVar = "ADJUSTMENT_ID_REUSED"
+    moves_goods = True
 
     @property
     def record_key(self) -> AdjustmentKey:
@@ -52,7 +53,7 @@ class Adjustment(Change):
         product = products[self.product_id]
         if product is None:
             return Rejection(RejectionReason.UNKNOWN_PRODUCT, self.product_id)
-        if self.delta < 0 and product.available + self.delta < 0:
+        if self.delta < 0 and product.sellable + self.delta < 0:
             shortage = Shortage.of(product, -self.delta)
             return Rejection(RejectionReason.BELOW_FLOOR, self.product_id, (shortage,))
         return None

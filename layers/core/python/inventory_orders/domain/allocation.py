@@ -20,15 +20,10 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class PageUpdate:
-    """One version-conditioned write of a page; if both are the same, a check that it is still so."""
+    """One version-conditioned write of a page; if both are the same object, a check that it is still so."""
 
     before: Page
     after: Page
-
-    @property
-    def is_check(self) -> bool:
-        """Whether nothing is written."""
-        return self.before is self.after
 
 
 class Allocation:
@@ -186,11 +181,19 @@ class Allocation:
         self._emptied[key].discard(product_id)
         self._set_row(replace(self.row(product_id), lent_to=frozenset()))
 
-    def add_units(self, product_id: str, delta: int, lane: int | None) -> None:
-        """Add units to a lane, or to the row, or take them away (less than 0): what orders and the like do."""
+    def add_units(
+        self, product_id: str, delta: int, lane: int | None, *, moves_goods: bool = False
+    ) -> None:
+        """Add units to a lane, or to the row, or take them away (less than 0): what orders and the like do.
+
+        Args:
+            moves_goods: Whether as many units come in or go out.
+        """
         if lane is None:
             row = self.row(product_id)
-            self._set_row(row.with_stock(row.stock_count + delta, row.version))
+            on_hand = row.on_hand + delta if moves_goods else row.on_hand
+            row = row.with_stock(row.stock_count + delta, row.version)
+            self._set_row(replace(row, on_hand=on_hand))
         else:
             key = PageKey.of(lane, product_id)
             self._change(key, product_id, delta, "")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from enum import Enum, auto
+from types import MappingProxyType
 from typing import ClassVar, TypeAlias
 
+from inventory_orders.domain.outbound import Generation, OutboundPage
 from inventory_orders.domain.product import Stock, StockById
 from inventory_orders.domain.record import OrderUpdate, Record, RecordKey
 from inventory_orders.domain.rejection import Rejection
@@ -29,12 +31,16 @@ class Change:
 
     Attributes:
         stores_rejection: Whether a rejection is stored too, and so is final.
+        moves_goods: Whether its deltas change what is on hand, too: goods come in or go out.
+        outbound: Units that leave what is on hand, if it is accepted: on an outbound page, and never with rows of products.
         id_reused_code: `errorCode` of a change whose record belongs to another request.
     """
 
     __slots__ = ()
 
     stores_rejection: ClassVar = False
+    moves_goods: bool = False
+    outbound: Mapping[Generation, int] = MappingProxyType({})
     id_reused_code: ClassVar[str]
 
     @property
@@ -72,6 +78,10 @@ class Change:
     def deltas(self, products: StockById) -> Mapping[str, int]:  # noqa: ARG002
         """Change of stock by product id, in units, if it is accepted in this state of the products."""
         return {}
+
+    def written_on(self, page: OutboundPage) -> Change:  # noqa: ARG002
+        """The change, as its record says where its units left."""
+        return self
 
     def record(
         self, rejection: Rejection | None, after: Mapping[str, Stock], at: str

@@ -91,8 +91,11 @@ _OF_PRODUCT_STATUSES = {
     (ProductStatus.OUT_OF_STOCK, ProductStatus.LOW_STOCK): EventType.PRODUCT_BACK_IN_STOCK,
     (ProductStatus.OUT_OF_STOCK, ProductStatus.ACTIVE): EventType.PRODUCT_BACK_IN_STOCK,
     (ProductStatus.LOW_STOCK, ProductStatus.ACTIVE): EventType.PRODUCT_STOCK_RECOVERED,
+    (ProductStatus.DISCONTINUED, ProductStatus.LOW_STOCK): EventType.PRODUCT_BACK_IN_STOCK,
+    (ProductStatus.DISCONTINUED, ProductStatus.ACTIVE): EventType.PRODUCT_BACK_IN_STOCK,
 }
-"""By status before and after. What begins or ends as DISCONTINUED is the shop's own doing, and no news to it."""
+"""By status before and after. Discontinuing is the shop's own doing, and no news to it. Listed again with stock, a product may
+have been sold out before."""
 
 
 def order_events(before: Image | None, after: Image | None) -> tuple[Event, ...]:
@@ -213,8 +216,8 @@ def product_events(before: Image | None, after: Image | None) -> tuple[Event, ..
     return (Event(kind, product["productId"], event_id, product["lastUpdatedAt"], product),)
 
 
-Level = tuple[str, int, str]
-"""What is published of a product: its `createdAt`, units on hand, and status."""
+Level = tuple[str, int, int, str]
+"""What is published of a product: its `createdAt`, units on hand, available units, and status."""
 
 
 def stock_event(product_id: str, level: Level, at: str) -> Event:
@@ -225,8 +228,15 @@ def stock_event(product_id: str, level: Level, at: str) -> Event:
         level: What there is.
         at: When that was seen.
     """
-    kind, (created_at, on_hand, status) = EventType.PRODUCT_STOCK_CHANGED, level
-    data = {"productId": product_id, "onHand": on_hand, "status": status, "at": at}
+    kind, (created_at, on_hand, available, status) = EventType.PRODUCT_STOCK_CHANGED, level
+    data = {
+        "productId": product_id,
+        "onHand": on_hand,
+        "committed": on_hand - available,
+        "available": available,
+        "status": status,
+        "at": at,
+    }
     return Event(kind, product_id, f"{product_id}@{created_at}#{at}#{kind}", at, data)
 
 

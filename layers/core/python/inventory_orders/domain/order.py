@@ -72,7 +72,7 @@ class Order(Change):
                 return Rejection(RejectionReason.UNKNOWN_PRODUCT, product_id)
             if product.is_discontinued:
                 return Rejection(RejectionReason.DISCONTINUED_PRODUCT, product_id)
-            if product.available < quantity:
+            if product.sellable < quantity:
                 return Rejection(
                     RejectionReason.INSUFFICIENT_STOCK,
                     product_id,
@@ -87,7 +87,7 @@ class Order(Change):
             for product_id, quantity in self.quantities.items()
             if (product := products[product_id]) is not None
             and not product.is_discontinued
-            and product.available < quantity
+            and product.sellable < quantity
             and (product_id == first or not product.is_partial)
         )
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, assert_never
 
 from inventory_orders.domain.change import Change, IdempotencyMatch, MatchResult
 from inventory_orders.domain.order import as_order
+from inventory_orders.domain.outbound import Generation, OutboundPage
 from inventory_orders.domain.product import Stock, StockById
 from inventory_orders.domain.record import (
     MAX_NAMED_STEPS,
@@ -23,6 +24,7 @@ from inventory_orders.domain.record import (
     OrderUpdate,
     Record,
     Step,
+    Units,
     units_by_line,
 )
 from inventory_orders.domain.rejection import Rejection, RejectionReason
@@ -74,7 +76,7 @@ class Part:
     Attributes:
         step_id: Given by the sender: the idempotency key, within the order.
         quantities: Units by product id.
-        restock: For a return, whether the units can be sold again.
+        restock: For a return, whether the units can be sold again. For a cancellation False if they are lost, else None.
     """
 
     step_id: str
@@ -141,6 +143,7 @@ class OrderCommand(Change):
         at: str,
         quantities: Mapping[str, int] | None = None,
         versions: Mapping[str, int] | None = None,
+        page: OutboundPage | None = None,
     ) -> Step:
         """The command as a step of its order.
 
@@ -148,11 +151,19 @@ class OrderCommand(Change):
             at: When it is carried out.
             quantities: Units that it moves, by product id.
             versions: By product id, the version of the product that taking them back into stock makes.
+            page: The outbound page on which they leave, as that leaves it.
         """
         step_id, restock = (
             (None, None) if self.part is None else (self.part.step_id, self.part.restock)
         )
-        return Step(self.action, at, step_id, quantities, versions or {}, restock, self.notes)
+        out = (None, None) if page is None else (str(page.key), page.version)
+        return Step(self.action, at, step_id, quantities, versions or {}, restock, self.notes, *out)
+
+    @property
+    def restocks(self) -> bool | None:
+        """Whether the units that it moves go back into stock."""
+        restock = None if self.part is None else self.part.restock
+        return self.action.restocks if restock is None else restock
 
     def match(self, record: Record) -> MatchResult:
         order = as_order(record)
@@ -276,7 +287,28 @@ class OrderCommand(Change):
     ) -> Rejection | Transition:
         if self.part is not None and not _has_room(order, self.step("", moved)):
             return Rejection(RejectionReason.TOO_MANY_STEPS, order.order_id)
-        return Transition(self, order.require_version(), status, moved, extended_to=extended_to)
+        return Transition(
+            self,
+            order.require_version(),
+            status,
+            moved,
+            self._leaving(order, moved),
+            moves_goods=self.action.moves is Units.DELIVERED,
+            extended_to=extended_to,
+        )
+
+    def _leaving(
+        self, order: OrderRecord, moved: Mapping[str, int] | None
+    ) -> dict[Generation, int]:
+        """Units that leave the warehouse: those that were open, and do not go back into stock."""
+        if self.action.moves is not Units.OPEN or self.restocks:
+            return {}
+        leaving = _open_units(_units(order)) if moved is None else moved
+        return {
+            Generation(line.product_id, line.product_created_at or ""): leaving[line.product_id]
+            for line in order.lines
+            if line.product_id in leaving
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,16 +323,22 @@ class Transition(Change):
         status: Where the order stands afterwards.
         moved: Units by product id that are handed over, cancelled or returned; None if it moves none, or fulfils all that
             is left.
+        outbound: Units of those that leave what is on hand.
+        moves_goods: Whether they come back: those of other actions never left.
         rejected: Why the confirmation is a late payment, if it is one.
         extended_to: For an extension, when the hold ends.
+        page: The outbound page, as the transaction leaves it.
     """
 
     command: OrderCommand
     order: OrderRecord
     status: str
     moved: Mapping[str, int] | None = field(default=None, hash=False)
+    outbound: Mapping[Generation, int] = field(default_factory=dict, hash=False)
+    moves_goods: bool = False
     rejected: Rejection | None = None
     extended_to: str | None = None
+    page: OutboundPage | None = None
 
     stores_rejection: ClassVar = True
     id_reused_code: ClassVar = OrderCommand.id_reused_code
@@ -312,10 +350,11 @@ class Transition(Change):
     @property
     def gives_back(self) -> Mapping[str, int]:
         """Units by product id that go back into stock."""
-        restocks, part = self.command.action.restocks, self.command.part
-        if restocks is None:
-            restocks = part is not None and part.restock
-        return (self.moved or {}) if restocks else {}
+        return (self.moved or {}) if self.command.restocks else {}
+
+    def written_on(self, page: OutboundPage) -> Transition:
+        """The same with the outbound page that its record is to name."""
+        return replace(self, page=page)
 
     @property
     def product_ids(self) -> Collection[str]:
@@ -353,7 +392,7 @@ class Transition(Change):
             changed["status"] = self.status
             # A version tells the books that units came back, and when.
             versions = {p: product.version for p, product in self._taking_back(after).items()}
-            step = self.command.step(at, self.moved, versions)
+            step = self.command.step(at, self.moved, versions, self.page)
             # Only the last extension stays, so that many of them fit into the row.
             extends = step.action == OrderAction.EXTEND
             kept = (s for s in self.order.steps if not (extends and s.action == step.action))

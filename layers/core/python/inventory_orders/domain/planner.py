@@ -16,6 +16,7 @@ from operator import itemgetter
 from inventory_orders.domain.allocation import Allocation, PageUpdate, Update
 from inventory_orders.domain.allotments import LaneLease, PageKey
 from inventory_orders.domain.change import Change
+from inventory_orders.domain.outbound import OutboundUpdate
 from inventory_orders.domain.product import Product, Stock, StockById
 from inventory_orders.domain.rejection import Rejection
 
@@ -70,6 +71,7 @@ class Transaction:
         stock_after: The products by id, as it leaves them where it sells them: rows and pages.
         lent: Units by product id that it moves from rows to the depot.
         release: A lane's lease that ends with it.
+        outbound: The update of the outbound page on which units leave.
     """
 
     updates: tuple[Update, ...]
@@ -78,6 +80,7 @@ class Transaction:
     stock_after: Mapping[str, Stock] = field(default_factory=dict)
     lent: Mapping[str, int] = field(default_factory=dict)
     release: LaneLease | None = None
+    outbound: OutboundUpdate | None = None
 
     @property
     def after(self) -> dict[str, Product]:
@@ -138,12 +141,14 @@ class Plan:
             stand behind such a change in their group.
         missing: Products of which there is too little where they are sold from, while there may be more elsewhere.
         rejects: Whether it rejects a change.
+        leaving: Accepted changes whose units leave on an outbound page. They are in none of the chains.
     """
 
     chains: tuple[Chain, ...] = ()
     deferred: tuple[Change, ...] = ()
     missing: frozenset[str] = frozenset()
     rejects: bool = False
+    leaving: tuple[Decision, ...] = ()
 
     @property
     def transactions(self) -> Iterator[Transaction]:
@@ -208,8 +213,8 @@ def plan(
             own, for DynamoDB to judge.
 
     Returns:
-        Transactions in which each accepted change appears once, and each rejection stands in or after the last
-        transaction that it depends on. What was moved goes into the first of them.
+        Transactions in which each accepted change that writes rows appears once, and each rejection stands in or after the
+        last transaction that it depends on. What was moved goes into the first of them.
     """
     product_ids = {p for change in changes for p in change.product_ids}
     working = {p: supply.stock_of(p) for p in product_ids.difference(blocked)}
@@ -231,9 +236,10 @@ def plan(
         deferred.append(change)
         if change.group is not None:
             stopped.add(change.group)
-    chains = supply.arrange(decisions, limits)
+    leaving = tuple(decision for decision in decisions if decision.change.outbound)
+    chains = supply.arrange([d for d in decisions if not d.change.outbound], limits)
     rejects = any(decision.rejection is not None for decision in decisions)
-    return Plan(chains, tuple(deferred), frozenset(missing), rejects)
+    return Plan(chains, tuple(deferred), frozenset(missing), rejects, leaving)
 
 
 def _decide(change: Change, working: StockById) -> Decision:
@@ -365,10 +371,12 @@ def write_down(drafts: Iterable[Draft], supply: Supply) -> list[Transaction]:
     allocation, sources = supply.allocation.copied(), supply.sources
     transactions = []
     for draft in drafts:
-        deltas = [item for decision in draft.decisions for item in decision.deltas.items()]
-        before = {p: allocation.page_stock(p, sources[p]) for p, _ in deltas if p in sources}
-        for product_id, delta in deltas:
-            allocation.add_units(product_id, delta, sources.get(product_id))
+        sold = {p for decision in draft.decisions for p in decision.deltas if p in sources}
+        before = {p: allocation.page_stock(p, sources[p]) for p in sold}
+        for decision in draft.decisions:
+            for product_id, delta in decision.deltas.items():
+                lane, goods = sources.get(product_id), decision.change.moves_goods
+                allocation.add_units(product_id, delta, lane, moves_goods=goods)
         transaction = Transaction.of(allocation, draft.decisions)
         # A page that sold all that it had of a product does not tell of which incarnation it was.
         after = {

@@ -25,7 +25,8 @@ class Product:
 
     Attributes:
         product_id: Its id.
-        stock_count: Units on hand; negative when units are on backorder.
+        stock_count: Units that orders can take, but for those in lanes; negative when units are on backorder.
+        on_hand: Units that are there, sold or not, before those on outbound pages are taken off.
         version: Rises by one with every successful change of the row.
         created_at: Names this incarnation: a product that is deleted and created again has another one.
         status: Follows from the stock, unless the product is discontinued.
@@ -40,6 +41,7 @@ class Product:
         locked_by: Owner of the lease on it; None if there is none.
         lock_time: Unix second at which the lease ends; None if there is none.
         lock_version: The version that the owner's last write made; None if there is no lease.
+        lock_on_hand: Units on hand when the owner began to count; None without a count.
         lent_to: The lanes that may hold more of it. While there are any, it is `ACTIVE`.
         other: Attributes that are not the service's own. They are kept as they are.
         size: Bytes of the stored row, for the size limit of transactions.
@@ -47,6 +49,7 @@ class Product:
 
     product_id: str
     stock_count: int
+    on_hand: int
     version: int
     created_at: str
     status: ProductStatus
@@ -61,12 +64,13 @@ class Product:
     locked_by: str | None = None
     lock_time: float | None = None
     lock_version: int | None = None
+    lock_on_hand: int | None = None
     lent_to: frozenset[int] = frozenset()
     other: Mapping[str, Any] = field(default_factory=dict, hash=False)
     size: int = field(default=0, compare=False)
 
     @property
-    def available(self) -> int:
+    def sellable(self) -> int:
         """Units that can still be sold, those on backorder included."""
         return self.stock_count + self.backorder_limit
 
@@ -85,7 +89,7 @@ class Product:
         """Units that may be taken from the row without a recall."""
         if self.lent_to:
             return self.stock_count - max(0, self.low_stock_threshold) - 1
-        return self.available
+        return self.sellable
 
     @property
     def may_be_lent(self) -> bool:
@@ -148,7 +152,7 @@ class PageStock:
     is_partial: ClassVar = True
 
     @property
-    def available(self) -> int:
+    def sellable(self) -> int:
         """Units that can be sold from the page."""
         return self.stock_count
 
@@ -190,7 +194,7 @@ class NewProduct:
 
     Attributes:
         product_id: Its id.
-        opening_stock: Units on hand from the start.
+        opening_stock: Units that are there from the start.
         low_stock_threshold: At or below it the product counts as low in stock, in units.
         backorder_limit: How far below zero the stock may go, in units.
         name: For people.

@@ -65,7 +65,7 @@ class OrderAction(StrEnum):
 
     Attributes:
         moves: The units that it moves; None if it moves none.
-        restocks: Whether they go back into stock; None: if the command says so.
+        restocks: Whether they go back into stock, unless the command says otherwise; None: the command always says.
         counted_as: Attribute of a line, as others see it, that counts them; empty if there is none.
         path: Below the order, in the HTTP API; empty if only the service itself does it.
     """
@@ -116,8 +116,10 @@ class Step:
         step_id: Given by the sender of a command that names items: the idempotency key, within the order; else None.
         quantities: Units that it moved, by product id; None if it moved none, or fulfilled all that was left.
         restocked_versions: By product id, the version of the product that taking the units back into stock made.
-        restock: For a return, whether its units can be sold again.
+        restock: For a return, whether its units can be sold again. False for a cancellation of units that are lost.
         notes: By name, of `NOTES`.
+        out_page: The outbound page on which its units left; None if none did.
+        out_version: The version of that page that this made.
         other: Attributes that this version does not know. They are kept as they are.
     """
 
@@ -128,13 +130,15 @@ class Step:
     restocked_versions: Mapping[str, int] = field(default_factory=dict, hash=False)
     restock: bool | None = None
     notes: Mapping[str, str] = field(default_factory=dict, hash=False)
+    out_page: str | None = None
+    out_version: int | None = None
     other: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property
     def size(self) -> int:
         """Upper bound of its size in the row, in bytes."""
         notes = sum(len(name) + len(text.encode()) for name, text in self.notes.items())
-        return 250 + notes + sum(100 + len(product_id) for product_id in self.quantities or ())
+        return 290 + notes + sum(100 + len(product_id) for product_id in self.quantities or ())
 
 
 @dataclass(slots=True)
@@ -302,6 +306,7 @@ class AdjustmentRecord:
         counted: Units that were counted; None if it is no count.
         notes: Who did it, and what for: `actor` and `reference`.
         rejection: Why nothing was booked; None if it was.
+        on_hand_delta: For a closing, units that it takes from what the row has on hand; None if that is `delta`.
     """
 
     product_id: str
@@ -314,6 +319,7 @@ class AdjustmentRecord:
     counted: int | None = None
     notes: Mapping[str, str] = field(default_factory=dict, hash=False)
     rejection: Rejection | None = None
+    on_hand_delta: int | None = None
 
     @property
     def key(self) -> AdjustmentKey:

@@ -153,7 +153,7 @@ class Shortage:
     @classmethod
     def of(cls, product: Stock, wanted: int) -> Shortage:
         """The want of so many units of a product that has fewer."""
-        return cls(product.product_id, wanted, max(0, product.available))
+        return cls(product.product_id, wanted, max(0, product.sellable))
 
 
 @dataclass(frozen=True, slots=True)

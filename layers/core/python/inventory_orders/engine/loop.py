@@ -41,6 +41,7 @@ from inventory_orders.engine.batch import (
     split_into_turns,
 )
 from inventory_orders.engine.memory import ProductCache
+from inventory_orders.engine.outbound import OutboundPages
 from inventory_orders.engine.outcomes import (
     ChangeOutcome,
     CommitReport,
@@ -59,6 +60,11 @@ from inventory_orders.store.writes import ActionKind, transaction_actions
 
 # For how many batches after a replay another one is expected: then reading records first is worth a request.
 _REPLAYS_EXPECTED_FOR = 20
+
+# Outbound pages that a batch tries one after the other before it waits.
+_OUTBOUND_ATTEMPTS = 8
+
+_NO_ROOM = "no outbound page takes more units; the next sweep makes room"
 
 
 class _Progress(Enum):
@@ -103,7 +109,7 @@ class Attempt:
         if not actions:
             return
         plans_around = {Meaning.RIVAL}
-        if skips_throttled or len(self.transaction.updates) > 1:
+        if skips_throttled or len(self.transaction.updates) > 1 or self.transaction.outbound:
             plans_around.add(Meaning.THROTTLED)
         try:
             client.write(actions, deadline, self.stats, plans_around=plans_around)
@@ -138,6 +144,7 @@ class Engine:
         self.source = source or Source()
         self.limits = Limits()
         self._cache = ProductCache(client.clock)
+        self._outbound = OutboundPages(client)
         self._replays_expected_for = 0
 
     def apply(
@@ -241,7 +248,14 @@ class Engine:
 
     def _plan(self, batch: Batch, found: Supply) -> Plan:
         """Decide the pending changes, as far as nothing is in their way."""
-        return plan(list(batch.pending), found, batch.blocked(found), batch.limits)
+        planned = plan(list(batch.pending), found, batch.blocked(found), batch.limits)
+        if not planned.leaving:
+            return planned
+        leaving = self._outbound.arrange(planned.leaving, batch.limits, batch.deadline, batch.stats)
+        placed = {d.change.record_key for (transaction,) in leaving for d in transaction.decisions}
+        without_room = [d.change for d in planned.leaving if d.change.record_key not in placed]
+        batch.pending.give_up(without_room, "OUTBOUND_PAGES_FULL", _NO_ROOM)
+        return replace(planned, chains=(*planned.chains, leaving))
 
     # ------------------------------------------------------------------ commit
 
@@ -250,7 +264,13 @@ class Engine:
         attempts = self._send(batch, planned.chains)
         if planned.deferred:
             batch.give_up_undecidable(planned.deferred)
-        if any(attempt.is_lost for attempt in attempts):
+        lost = [attempt for attempt in attempts if attempt.is_lost]
+        if lost and all(attempt.transaction.outbound for attempt in lost):
+            # Another page is free, or this one came back: no wait makes the next attempt better.
+            batch.outbound_losses += 1
+            if batch.outbound_losses <= _OUTBOUND_ATTEMPTS:
+                return _Progress.DECIDED
+        if lost:
             return _Progress.LOST
         has_decisions = any(attempt.transaction.decisions for attempt in attempts)
         return _Progress.DECIDED if has_decisions else _Progress.BLOCKED
@@ -274,6 +294,8 @@ class Engine:
             batch.stats.add(attempt.stats)
             for decision in attempt.transaction.decisions if attempt.stats.backoffs else ():
                 batch.pending.count_retries(decision.change, len(attempt.stats.backoffs))
+            if attempt.transaction.outbound is not None:
+                self._outbound.learn(attempt.transaction.outbound, attempt.error)
             self.source.learn(batch, attempt)
         self._learn(batch, attempts)
         return attempts
@@ -436,6 +458,9 @@ def _verdict_of(error: StoreError) -> tuple[Verdict | None, str]:
     """
     if not isinstance(error, TransactionCancelledError):
         return error.verdict, error.code
+    of_outbound = {reason.meaning for reason in error.of(ActionKind.OUTBOUND)}
+    if of_outbound - {Meaning.NOTHING, Meaning.UNKNOWN}:
+        return None, "CONTENTION"
     of_rows = {reason.meaning for reason in error.of(ActionKind.PRODUCT)}
     of_lanes = {r.meaning for r in (*error.of(ActionKind.PAGE), *error.of(ActionKind.LANE))}
     if Meaning.INVALID in of_lanes:

@@ -300,8 +300,8 @@ def _check_time(deadline: Deadline) -> None:
 
 
 def _is_of_hot_row(reason: CancellationReason) -> bool:
-    """Whether a reason is about a product's row that was read: if it is throttled, the product is popular."""
-    return reason.kind is ActionKind.PRODUCT and reason.by_version
+    """Whether a reason is about a row or an outbound page that was read: if it is throttled, others want it, too."""
+    return reason.kind in (ActionKind.PRODUCT, ActionKind.OUTBOUND) and reason.by_version
 
 
 def if_contended(error: VerdictError) -> float | None:

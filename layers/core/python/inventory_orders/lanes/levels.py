@@ -1,4 +1,4 @@
-"""How many units of products there are: in their rows and in lanes, added up."""
+"""How many units of products there are: available in rows and lanes, and on hand in rows without those that have left."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from functools import partial
 
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.allotments import Page, PageKey
+from inventory_orders.domain.outbound import OUTBOUND_KEYS
 from inventory_orders.domain.planner import Limits
 from inventory_orders.domain.product import Product
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
 from inventory_orders.errors import CorruptItemError, RequestInvalidError, ThrottledError
 from inventory_orders.store.dynamodb import Snapshot
+from inventory_orders.store.rows import Key
 
 # How often row and pages are looked at: the row may name another lane each time.
 _TRIES = 4
@@ -25,39 +27,53 @@ class StockLevel:
     Attributes:
         product: Its row.
         in_lanes: Units by lane; 0 is the depot.
+        outbound: Units on outbound pages, which the row still counts as on hand.
         is_exact: Whether row and pages were read at one moment; otherwise units that moved meanwhile may be missing or
             counted twice.
     """
 
     product: Product
     in_lanes: Mapping[int, int] = field(default_factory=dict)
+    outbound: int = 0
     is_exact: bool = True
 
     @property
-    def on_hand(self) -> int:
-        """Units in the row and in lanes; negative when units are on backorder."""
+    def available(self) -> int:
+        """Units that orders can take, in the row and in lanes; negative when units are on backorder."""
         return self.product.stock_count + sum(self.in_lanes.values())
+
+    @property
+    def on_hand(self) -> int:
+        """Units that are there, sold or not; negative if goods left before their receipt was booked."""
+        return self.product.on_hand - self.outbound
+
+    @property
+    def committed(self) -> int:
+        """Units of orders that are neither handed over, cancelled nor expired."""
+        return self.on_hand - self.available
 
 
 def estimate_levels(
-    client: RetryingClient, snapshot: Snapshot, deadline: Deadline
+    client: RetryingClient, snapshot: Snapshot, deadline: Deadline, *, on_hand: bool = True
 ) -> dict[str, StockLevel]:
-    """Read the pages that may hold more of products whose rows were just read.
+    """Read the pages that may hold more of products whose rows were just read, and what has left of them.
 
     Args:
         snapshot: The rows. The pages are added to it, and products with a page that cannot be read to those that are
             unreadable.
+        on_hand: Whether it matters what has left. Without it, only the available units are right.
 
     Returns:
         The levels by product id.
     """
     rows = [row for row in snapshot.products.values() if row is not None]
-    keys = list(dict.fromkeys(key for row in rows for key in _pages_of(row)))
-    snapshot.add(read_all(client, keys, deadline, CommitStats()))
+    keys = dict.fromkeys(key for row in rows for key in _pages_of(row))
+    outbound = OUTBOUND_KEYS if on_hand and rows else ()
+    snapshot.add(read_all(client, [*keys, *outbound], deadline, CommitStats()))
     levels = {}
     for row in rows:
         try:
-            levels[row.product_id] = _level(row, snapshot, is_exact=not row.lent_to)
+            levels[row.product_id] = _level(row, snapshot, is_exact=False)
         except CorruptItemError as error:
             snapshot.unreadable[row.product_id] = CorruptItemError(str(error), "CORRUPT_PRODUCT")
     return levels
@@ -79,23 +95,22 @@ def read_level(
     """
     found = read_all(client, [product_id], deadline, stats)
     estimate = estimate_levels(client, found, deadline).get(product_id)
-    pages: list[PageKey] = []
+    pages: list[PageKey] | None = None
     for _ in range(_TRIES):
         if product_id in found.unreadable:
             raise found.unreadable[product_id]
         row = found.products[product_id]
         if row is None:
             return None
-        if set(_pages_of(row)) <= set(pages):
+        if pages is not None and set(_pages_of(row)) <= set(pages):
             return _level(row, found, is_exact=True)
         pages = _pages_of(row)
         known = (page.size for page in found.pages.values() if isinstance(page, Page))
         if sum(known) > Limits().size:
             break
+        keys: list[Key] = [product_id, *pages, *OUTBOUND_KEYS]
         try:
-            found = client.call(
-                partial(client.store.read_together, [product_id, *pages]), deadline, stats
-            )
+            found = client.call(partial(client.store.read_together, keys), deadline, stats)
         except (ThrottledError, RequestInvalidError):
             # Invalid: pages that are new since then make it too large.
             break
@@ -116,4 +131,4 @@ def _level(row: Product, found: Snapshot, *, is_exact: bool) -> StockLevel:
         # Another incarnation's units are none of this product.
         if entry is not None and entry.created_at == row.created_at:
             in_lanes[key.lane] = entry.units
-    return StockLevel(row, in_lanes, is_exact)
+    return StockLevel(row, in_lanes, found.outbound_units(row), is_exact)

@@ -130,7 +130,7 @@ class LaneSource(Source):
         """End a visit of the depot, unless a transaction has done so, and take note of the rows as they are now."""
         self.depot.release(batch.deadline, batch.stats)
         for product_id, row in batch.rows.items():
-            is_out = row is None or row.is_discontinued or row.available <= 0
+            is_out = row is None or row.is_discontinued or row.sellable <= 0
             if is_out or product_id in self._sold_out:
                 self._sold_out[product_id] = is_out
 

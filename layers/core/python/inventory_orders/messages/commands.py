@@ -241,14 +241,15 @@ def order_command(document: Mapping[str, Any]) -> OrderCommand:
     Raises:
         PoisonMessageError: Its lines add up to more than a message may hold.
     """
+    action, restock = OrderAction(document["action"]), document.get("restock")
+    # What goes without saying makes no other command.
+    restock = None if restock is action.restocks else restock
     part = (
-        Part(document["stepId"], quantities_in(document), document.get("restock"))
-        if "items" in document
-        else None
+        Part(document["stepId"], quantities_in(document), restock) if "items" in document else None
     )
     return OrderCommand(
         document["orderId"],
-        OrderAction(document["action"]),
+        action,
         part=part,
         until=document.get("until", ""),
         notes=notes_in(document),

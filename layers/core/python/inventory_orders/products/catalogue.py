@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 
 _FIXED = (
     *("product_id", "created_at", "stock_count", "version", "last_updated_at"),
-    *("locked_by", "lock_time", "lock_version", "lent_to"),
+    *("on_hand", "locked_by", "lock_time", "lock_version", "lock_on_hand", "lent_to"),
 )
 """Attributes that an edit may not change."""
 
@@ -196,6 +196,7 @@ class ProductCatalogue:
             stored.created_at,
             stored.version + 1,
             timestamp(moment),
+            on_hand_delta=-stored.on_hand,
         )
         return Update(stored, stored), [
             product_delete_action(stored, moment),
@@ -388,7 +389,7 @@ class ProductCatalogue:
 
         def changed(product: Product) -> Product:
             after = replace(product, **changes)
-            if after.available < 0 and after.backorder_limit < product.backorder_limit:
+            if after.sellable < 0 and after.backorder_limit < product.backorder_limit:
                 raise RejectedError(
                     f"{-product.stock_count:,} units of {product_id} are on backorder; the limit must allow for them",
                     "BELOW_FLOOR",
@@ -440,6 +441,7 @@ def product_to_create(new: NewProduct, at: str) -> Product:
     """A new product as its first write leaves it, at that time."""
     return Product(
         new.product_id,
+        new.opening_stock,
         new.opening_stock,
         version=1,
         created_at=at,

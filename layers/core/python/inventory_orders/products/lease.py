@@ -11,8 +11,9 @@ finds another version, however late it is, and cannot lock a product after its c
 A refusal is final: the lease is ended before its owner is told that it is over. A commit that is still under way then finds
 another version.
 
-Once the lease is taken, the row reclaims what lanes hold of the product. From then on no units are lent, so the count
-can be compared with the row: the units for sale, without those of orders that are not handed over yet.
+Once the lease is taken, the row reclaims what lanes hold of the product, and notes what is on hand. The count is compared
+with that: with all that lay there then, units of open orders included. Hand-overs do not wait for a count. Parcels that leave
+while it lasts count as lying there.
 
 Sources: Gray and Cheriton, "Leases", SOSP 1989; Kleppmann, "How to do distributed locking", 2016, on fencing.
 """
@@ -25,9 +26,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from inventory_orders.clock import Deadline, timestamp
+from inventory_orders.domain.outbound import OUTBOUND_KEYS
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.domain.record import NO_NOTES, AdjustmentRecord
 from inventory_orders.engine.retrying_client import (
@@ -79,6 +82,7 @@ class Lease:
         owner: Unique for each acquisition.
         granted: Seconds for which it was acquired, or renewed last, from that moment on.
         stats: What the requests took, for the metrics.
+        handed_over: Units that left between the count's begin and `commit`; None if that is not known.
     """
 
     client: RetryingClient
@@ -86,6 +90,7 @@ class Lease:
     owner: str
     granted: float = 0.0
     stats: CommitStats = field(default_factory=CommitStats)
+    handed_over: int | None = None
 
     @classmethod
     def acquire(
@@ -136,27 +141,35 @@ class Lease:
                 raise ContentionError(f"{product_id} was changed by others before every attempt")
 
         client.repeat(attempt, deadline, stats, if_contended)
-        if lease.product.lent_to:
-            lease._reclaim(deadline)
-        return lease
-
-    def _reclaim(self, deadline: Deadline) -> None:
-        """Get what lies in lanes, as the owner of the lease. If that fails the lease is released, or expires."""
-        client = self.client
-        in_time = Deadline.after(min(self.seconds_left(), deadline.remaining()), client.clock)
+        in_time = Deadline.after(min(lease.seconds_left(), deadline.remaining()), client.clock)
         try:
-            recalled = reclaim(
-                Depot(client), [self.product], in_time, self.stats, Reclaim(owner=self.owner)
-            )
+            if lease.product.lent_to:
+                lease._reclaim(in_time)
+            lease._keep(seconds, in_time, "acquire it again", lease._on_hand(in_time))
         except InventoryOrdersError:
             # If it cannot be released, it expires by itself.
             with suppress(InventoryOrdersError):
-                self.release(Deadline.after(3.0, client.clock))
+                lease.release(Deadline.after(3.0, client.clock))
             raise
+        return lease
+
+    def _reclaim(self, deadline: Deadline) -> None:
+        """Get what lies in lanes, as the owner of the lease."""
+        recalled = reclaim(
+            Depot(self.client), [self.product], deadline, self.stats, Reclaim(owner=self.owner)
+        )
         product = recalled.rows.get(self.product_id)
         if product is None or not product.is_fenced_by(self.owner) or product.lent_to:
             raise self._lost("acquire it again")
         self.product = product
+
+    def _on_hand(self, deadline: Deadline) -> int:
+        """Units that are there at one moment: only outbound pages change them while the lease lasts."""
+        client, product_id = self.client, self.product_id
+        request = partial(client.store.read_together, [product_id, *OUTBOUND_KEYS])
+        found = client.call(request, deadline, self.stats)
+        row = found.products.get(product_id) or self.product
+        return row.on_hand - found.outbound_units(row)
 
     @classmethod
     def resume(cls, client: RetryingClient, token: Mapping[str, Any], deadline: Deadline) -> Lease:
@@ -173,6 +186,7 @@ class Lease:
         stats, owner = CommitStats(), token["owner"]
         product = Product(
             token["productId"],
+            0,
             0,
             token["version"],
             token["createdAt"],
@@ -226,21 +240,30 @@ class Lease:
         """
         seconds = _checked(seconds, deadline, outlive_deadline=outlive_deadline)
 
+        self._keep(
+            seconds,
+            deadline,
+            "acquire it again. If a commit got no answer, send that again first: it says whether the count was booked",
+        )
+        renewed_at = datetime.fromisoformat(self.product.last_updated_at)
+        self.granted = float(self.expires_at - unix(renewed_at))
+
+    def _keep(
+        self, seconds: float, deadline: Deadline, advice: str, on_hand: int | None = None
+    ) -> None:
+        """Write the lease again, with a later end or what was on hand. If it is over, say so with this advice."""
+
         def attempt() -> Write:
             moment = self.client.clock.now()
             until = max(self.expires_at, _seconds_after(moment, seconds))
-            return keep_lease(self.owner, self.product.version, moment, until)
+            return keep_lease(self.owner, self.product.version, moment, until, on_hand)
 
         _, product = update_product(self.client, self.product_id, attempt, deadline, self.stats)
         # An earlier attempt, whose response was lost, or another renewal of ours left a later version under our lock.
         if not product.is_fenced_by(self.owner) or product.version == self.product.version:
             self.release(deadline)
-            raise self._lost(
-                "acquire it again. If a commit got no answer, send that again first: it says whether the count was booked"
-            )
+            raise self._lost(advice)
         self.product = product
-        renewed_at = datetime.fromisoformat(product.last_updated_at)
-        self.granted = float(self.expires_at - unix(renewed_at))
 
     def commit(
         self,
@@ -249,10 +272,10 @@ class Lease:
         deadline: Deadline,
         notes: Mapping[str, str] = NO_NOTES,
     ) -> AdjustmentRecord:
-        """Write the counted stock with its adjustment and release the lease, in one verified transaction.
+        """Book a count with its adjustment and release the lease, in one verified transaction.
 
         Args:
-            counted: Units that were counted.
+            counted: Units that lay there as the count began, those of open orders included.
             adjustment_id: Makes the count exactly-once, within the product.
             notes: Who counted, and what for.
 
@@ -263,15 +286,26 @@ class Lease:
             LeaseLostError: The lease has expired, or another wrote since: the count means nothing now, and no earlier
                 attempt will be booked.
             ProductNotFoundError: The product is gone, and so is every earlier attempt.
-            RejectedError: `ADJUSTMENT_ID_REUSED`: the id belongs to another adjustment; a lease that is live stays so.
+            RejectedError: `ADJUSTMENT_ID_REUSED`: the id belongs to another adjustment; or `BELOW_FLOOR`: open orders hold
+                more than was counted. A lease that is live stays so.
             ContentionError: Transactions of others were in the way until the time ran out.
         """
         before, moment = self.product, self.client.clock.now()
-        after = before.with_stock(counted, before.version + 1)
+        lay_there = before.lock_on_hand or 0
+        delta = counted - lay_there
+        after = before.with_stock(before.stock_count + delta, before.version + 1)
+        if delta < 0 and after.sellable < 0:
+            raise RejectedError(
+                f"open orders hold {-after.sellable:,} units of {self.product_id} more than was counted; cancel them, or "
+                "what is lost of them, and count again",
+                "BELOW_FLOOR",
+            )
+        if before.lock_on_hand is not None:
+            self.handed_over = lay_there - self._on_hand(deadline)
         count = AdjustmentRecord(
             self.product_id,
             adjustment_id,
-            counted - before.stock_count,
+            delta,
             _COUNT,
             before.created_at,
             after.version,

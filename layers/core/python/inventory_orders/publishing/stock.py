@@ -89,7 +89,8 @@ class StockWatch:
             self._seen |= snapshot.products.keys() | snapshot.unreadable.keys()
             for product_id, level in estimate_levels(self._client, snapshot, deadline).items():
                 number, seen = StockPart.of(product_id), _as_published(level)
-                if level.product.lent_to and seen != parts[number].levels.get(product_id):
+                moves = level.product.lent_to or level.outbound
+                if moves and seen != parts[number].levels.get(product_id):
                     exact = read_level(self._client, product_id, deadline, CommitStats())
                     seen = _as_published(exact or level)
                 if seen != parts[number].levels.get(product_id):
@@ -119,4 +120,4 @@ class StockWatch:
 
 
 def _as_published(level: StockLevel) -> Level:
-    return level.product.created_at, level.on_hand, level.product.status
+    return level.product.created_at, level.on_hand, level.available, level.product.status

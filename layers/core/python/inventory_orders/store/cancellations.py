@@ -8,12 +8,13 @@ from enum import Enum, auto
 from typing import TypeAlias
 
 from inventory_orders.domain.allotments import LaneLease, Page
+from inventory_orders.domain.outbound import OutboundPage
 from inventory_orders.domain.product import Product
 from inventory_orders.domain.record import Record
 from inventory_orders.errors import CorruptItemError, ProductNotFoundError, StoreError
 from inventory_orders.store.writes import Action, ActionKind
 
-Found: TypeAlias = Product | Record | Page | LaneLease | CorruptItemError | None
+Found: TypeAlias = Product | Record | Page | OutboundPage | LaneLease | CorruptItemError | None
 """The item as stored: None if there is none, and the error that reading it raised if it breaks its table's contract."""
 
 

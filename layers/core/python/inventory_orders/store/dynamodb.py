@@ -13,6 +13,7 @@ from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 from botocore.exceptions import ConnectionError as BotoConnectionError
 
 from inventory_orders.domain.allotments import Page, PageKey
+from inventory_orders.domain.outbound import Generation, OutboundKey, OutboundPage
 from inventory_orders.domain.record import AdjustmentKey, OrderKey, Record, RecordKey
 from inventory_orders.errors import (
     CorruptItemError,
@@ -31,9 +32,11 @@ from inventory_orders.store.cancellations import (
 from inventory_orders.store.rows import (
     Item,
     Key,
+    is_outbound,
     key_item,
     key_of,
     read_lease,
+    read_outbound_page,
     read_page,
     read_product,
     read_record,
@@ -92,6 +95,7 @@ class Snapshot:
         records: By key, where they exist, or the error that reading one raised. Unless they were asked for with strong
             consistency, a hint: a record that is here is durable, one that is not may exist all the same.
         pages: By key, strongly consistent; one that was never written has version 0 and an epoch to be written with.
+        outbound: Outbound pages, likewise.
         unprocessed: Keys that DynamoDB left out; ask for them again.
     """
 
@@ -99,6 +103,7 @@ class Snapshot:
     unreadable: dict[str, CorruptItemError] = field(default_factory=dict)
     records: dict[RecordKey, Record | CorruptItemError] = field(default_factory=dict)
     pages: dict[PageKey, Page | CorruptItemError] = field(default_factory=dict)
+    outbound: dict[OutboundKey, OutboundPage | CorruptItemError] = field(default_factory=dict)
     unprocessed: tuple[Key, ...] = ()
 
     def add(self, other: Snapshot) -> None:
@@ -107,13 +112,33 @@ class Snapshot:
         self.unreadable.update(other.unreadable)
         self.records.update(other.records)
         self.pages.update(other.pages)
+        self.outbound.update(other.outbound)
+
+    def outbound_units(self, product: Product) -> int:
+        """Units of a product on the outbound pages that were read.
+
+        Raises:
+            CorruptItemError: One of them cannot be read.
+        """
+        units, generation = 0, Generation(product.product_id, product.created_at)
+        for page in self.outbound.values():
+            if isinstance(page, CorruptItemError):
+                raise page
+            units += page.units.get(generation, 0)
+        return units
 
     def add_item(self, key: Key, item: Item | None) -> None:
         """Take over what a key names, as it is stored; None: it does not exist."""
         match key:
             case PageKey():
                 self.pages[key] = (
-                    read_if_sound(read_page, item) if item else Page(key, 0, uuid.uuid4().hex[:16])
+                    read_if_sound(read_page, item) if item else Page(key, 0, _new_epoch())
+                )
+            case OutboundKey():
+                self.outbound[key] = (
+                    read_if_sound(read_outbound_page, item)
+                    if item
+                    else OutboundPage(key, 0, _new_epoch())
                 )
             case str():
                 product = read_if_sound(read_product, item) if item else None
@@ -126,6 +151,11 @@ class Snapshot:
                     self.records[key] = read_if_sound(read_record, item)
             case unknown:
                 assert_never(unknown)
+
+
+def _new_epoch() -> str:
+    """What tells a page from one that was deleted, and made again with the same version."""
+    return uuid.uuid4().hex[:16]
 
 
 class Store:
@@ -356,6 +386,7 @@ class Store:
 # A product that exists and keeps the table's contract, as far as a condition can tell.
 _SOUND = (
     "attribute_type(#_version, :number) AND attribute_type(#stockCount, :number) AND "
+    "attribute_type(#onHand, :number) AND "
     "attribute_type(#createdAt, :text) AND attribute_type(#status, :text)"
 )
 
@@ -376,6 +407,8 @@ def _found_item(item: Item | None) -> Found:
         is_record = "adjustmentId" in item and "stockCount" not in item
         return read_if_sound(read_record, item) if is_record else read_if_sound(read_product, item)
     if "page" in item:
+        if is_outbound(item):
+            return read_if_sound(read_outbound_page, item)
         return read_if_sound(read_page, item) if "epoch" in item else read_lease(item)
     return read_if_sound(read_record, item)
 

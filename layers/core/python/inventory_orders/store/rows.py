@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
-from typing import Any, assert_never
+from typing import Any, TypeVar, assert_never
 
 from inventory_orders.domain.allotments import LaneLease, Page, PageEntry, PageKey
+from inventory_orders.domain.outbound import Generation, OutboundKey, OutboundPage
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.domain.record import (
     NOTES,
@@ -42,7 +43,7 @@ Item = Mapping[str, Any]
 
 _ZERO = {"N": "0"}
 
-LOCK = ("lockedBy", "lockTime", "lockVersion")
+LOCK = ("lockedBy", "lockTime", "lockVersion", "lockOnHand")
 """Attributes of a lease."""
 
 _TEXTS = {
@@ -51,9 +52,15 @@ _TEXTS = {
     "detailsEventId": "details_event_id",
     "lockedBy": "locked_by",
 }
-_OPTIONAL = {"name": "name", "price": "price", "lockVersion": "lock_version", **_TEXTS}
+_OPTIONAL = {
+    "name": "name",
+    "price": "price",
+    "lockVersion": "lock_version",
+    "lockOnHand": "lock_on_hand",
+    **_TEXTS,
+}
 _OWN_OF_PRODUCT = {
-    *("productId", "stockCount", "_version", "createdAt", "status", "backorderLimit"),
+    *("productId", "stockCount", "onHand", "_version", "createdAt", "status", "backorderLimit"),
     *("lowStockThreshold", "lastUpdatedAt", "lentTo", *LOCK),
     *_OPTIONAL,
 }
@@ -62,10 +69,15 @@ _OWN_OF_LINE = {
     *("productId", "quantity", "productCreatedAt", "productVersion", "lanePage", "laneVersion"),
 }
 
-_OWN_OF_STEP = {*("action", "at", "stepId", "items", "restock"), *NOTES}
+_OWN_OF_STEP = {
+    *("action", "at", "stepId", "items", "restock", "outPage", "outVersion"),
+    *NOTES,
+}
 
-Key = str | RecordKey | PageKey
+Key = str | RecordKey | PageKey | OutboundKey
 """Names a product (by its id), a record or a page."""
+
+P = TypeVar("P", Page, OutboundPage)
 
 
 def key_of(key: Key | int) -> tuple[Table, tuple[str, ...]]:
@@ -73,7 +85,7 @@ def key_of(key: Key | int) -> tuple[Table, tuple[str, ...]]:
     match key:
         case int():
             return Table.ALLOTMENTS, (f"{key}/lease",)
-        case PageKey():
+        case PageKey() | OutboundKey():
             return Table.ALLOTMENTS, (str(key),)
         case OrderKey(order_id):
             return Table.ORDERS, (order_id,)
@@ -102,6 +114,7 @@ def product_row(product: Product) -> Row:
         | {
             "productId": product.product_id,
             "stockCount": product.stock_count,
+            "onHand": product.on_hand,
             "backorderLimit": product.backorder_limit,
             "lowStockThreshold": product.low_stock_threshold,
             "_version": product.version,
@@ -125,6 +138,7 @@ def read_product(item: Item) -> Product:
         return Product(
             product_id=item["productId"]["S"],
             stock_count=int(item["stockCount"]["N"]),
+            on_hand=int(item["onHand"]["N"]),
             version=int(item["_version"]["N"]),
             created_at=item["createdAt"]["S"],
             status=ProductStatus(item["status"]["S"]),
@@ -157,44 +171,78 @@ def read_product(item: Item) -> Product:
 # ---------------------------------------------------------------------- pages and leases of lanes
 
 
-def page_units(page: Page) -> bytes:
-    """The entries of a page and the products that it was emptied of, compressed."""
+def page_units(page: Page | OutboundPage) -> bytes:
+    """The entries of a page, compressed; of a lane's page also the products that it was emptied of."""
+    if isinstance(page, OutboundPage):
+        return _compressed([[*generation, units] for generation, units in page.units.items()])
     entries: list[list[object]] = [
         [product_id, entry.created_at, entry.units, entry.reach]
         for product_id, entry in sorted(page.entries.items())
     ]
-    entries += [[product_id] for product_id in sorted(page.emptied)]
+    return _compressed(entries + [[product_id] for product_id in sorted(page.emptied)])
+
+
+def _compressed(entries: object) -> bytes:
     return zlib.compress(json.dumps(entries, separators=(",", ":")).encode())
 
 
 def read_page(item: Item) -> Page:
-    """A page from its item.
+    """A page of a lane from its item.
 
     Raises:
         CorruptItemError: It breaks the table's contract.
     """
-    try:
-        name = item["page"]["S"]
+
+    def read(name: str, stored: Iterable[Any], common: Mapping[str, Any]) -> Page:
         lane, number = name.split("/")
         entries: dict[str, PageEntry] = {}
         emptied: set[str] = set()
-        for entry in json.loads(zlib.decompress(bytes(item["units"]["B"]))):
+        for entry in stored:
             match entry:
                 case [str(product_id)]:
                     emptied.add(product_id)
                 case _:
                     entries.update([_read_entry(*entry)])
-        return Page(
-            PageKey(int(lane), int(number)),
-            version=int(item["_version"]["N"]),
-            epoch=item["epoch"]["S"],
-            entries=entries,
-            last_updated_at=plain_value(item.get("lastUpdatedAt")) or "",
-            size=size_of(item),
-            emptied=frozenset(emptied),
-        )
-    except (KeyError, ValueError, TypeError, zlib.error) as error:
-        name = item.get("page", {}).get("S", "?")
+        key = PageKey(int(lane), int(number))
+        return Page(key, entries=entries, emptied=frozenset(emptied), **common)
+
+    return _read_page(item, read)
+
+
+def read_outbound_page(item: Item) -> OutboundPage:
+    """An outbound page from its item.
+
+    Raises:
+        CorruptItemError: It breaks the table's contract.
+    """
+
+    def read(name: str, stored: Iterable[Any], common: Mapping[str, Any]) -> OutboundPage:
+        units: dict[Generation, int] = {}
+        for product_id, created_at, number in stored:
+            # What is no units of a product of a lane's page is none here.
+            _, held = _read_entry(product_id, created_at, number, 0)
+            units[Generation(product_id, created_at)] = held.units
+        return OutboundPage(OutboundKey(int(name.split("/")[1])), units=units, **common)
+
+    return _read_page(item, read)
+
+
+def is_outbound(item: Item) -> bool:
+    """Whether an item of the Allotments table is an outbound page."""
+    return item["page"]["S"].startswith("out/")  # type: ignore[no-any-return]
+
+
+def _read_page(item: Item, read: Callable[[str, Iterable[Any], Mapping[str, Any]], P]) -> P:
+    name = item.get("page", {}).get("S", "?")
+    try:
+        common = {
+            "version": int(item["_version"]["N"]),
+            "epoch": item["epoch"]["S"],
+            "last_updated_at": plain_value(item.get("lastUpdatedAt")) or "",
+            "size": size_of(item),
+        }
+        return read(name, json.loads(zlib.decompress(bytes(item["units"]["B"]))), common)
+    except (KeyError, ValueError, TypeError, IndexError, zlib.error) as error:
         raise CorruptItemError(
             f"page {name} breaks the contract of the Allotments table ({type(error).__name__}: {error}); "
             "repair the item",
@@ -281,6 +329,7 @@ def _adjustment_row(adjustment: AdjustmentRecord) -> Row:
         "productVersion": adjustment.product_version,
         "appliedAt": adjustment.applied_at,
         "counted": adjustment.counted,
+        "onHandDelta": adjustment.on_hand_delta,
         "rejected": None if rejection is None else {"delta": delta, "reason": rejection.reason},
         "shortages": shortage_rows(rejection.shortages if rejection else ()) or None,
     }
@@ -351,6 +400,7 @@ def _read_adjustment(row: Row) -> AdjustmentRecord:
         counted=row.get("counted"),
         notes={name: row[name] for name in NOTES_OF_ADJUSTMENT if name in row},
         rejection=rejection,
+        on_hand_delta=row.get("onHandDelta"),
     )
 
 
@@ -426,6 +476,8 @@ def _step_row(step: Step) -> Row:
             "stepId": step.step_id,
             "items": None if step.quantities is None else items,
             "restock": step.restock,
+            "outPage": step.out_page,
+            "outVersion": step.out_version,
         }
     )
 
@@ -451,6 +503,8 @@ def _read_step(row: Row) -> Step:
         },
         restock=row.get("restock"),
         notes={name: _text(row, name) for name in NOTES if name in row},
+        out_page=row.get("outPage"),
+        out_version=row.get("outVersion"),
         other={name: value for name, value in row.items() if name not in _OWN_OF_STEP},
     )
 

@@ -11,12 +11,14 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
 from inventory_orders.clock import timestamp
+from inventory_orders.domain.allotments import PageKey
 from inventory_orders.domain.product import DETAILS, CatalogueEvent, Product, ProductStatus
 from inventory_orders.domain.record import OrderUpdate, Record, RecordKey
 from inventory_orders.store.rows import (
     LOCK,
     Key,
     Row,
+    drop_none,
     encode,
     key_item,
     key_of,
@@ -28,6 +30,7 @@ from inventory_orders.store.tables import KEYS
 
 if TYPE_CHECKING:
     from inventory_orders.domain.allocation import PageUpdate
+    from inventory_orders.domain.outbound import Generation, OutboundUpdate
     from inventory_orders.domain.planner import Transaction
 
 _ALIAS = re.compile(r"#(\w+)")
@@ -71,6 +74,14 @@ class Write:
         if owner is None:
             return write.on(NO_LIVE_LEASE, now=unix(now))
         return write.on(OWNED, owner=owner)
+
+    def moving(self, units: int) -> Write:
+        """The same write, which also adds units to what the row has on hand.
+
+        What is there now does not matter: a fold changes it and raises no version.
+        """
+        update = self.update.replace("SET ", "SET #onHand = #onHand + :moved, ", 1)
+        return replace(self, update=update, values={**self.values, "moved": units})
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -180,19 +191,23 @@ def decrement_write(product: Product, quantity: int, moment: datetime) -> Write:
     # Only above it the status stays as it is.
     floor = max(product.low_stock_threshold, -product.backorder_limit)
     computed = "#stockCount = #stockCount - :quantity, #_version = #_version + :one"
-    return _raise_version({"lastUpdatedAt": timestamp(moment)}, computed=computed).on(
-        "#createdAt = :createdAt AND #status = :active AND #stockCount > :least AND "
-        "(attribute_not_exists(#lentTo) OR #stockCount > :leastIfLent) AND "
-        f"{_same('lowStockThreshold')} AND {_same('backorderLimit')} AND {NO_LIVE_LEASE}",
-        quantity=quantity,
-        createdAt=product.created_at,
-        active=ProductStatus.ACTIVE,
-        least=floor + quantity,
-        leastIfLent=max(0, floor) + quantity,
-        lowStockThreshold=product.low_stock_threshold,
-        backorderLimit=product.backorder_limit,
-        zero=0,
-        now=unix(moment),
+    return (
+        _raise_version({"lastUpdatedAt": timestamp(moment)}, computed=computed)
+        .on(
+            "#createdAt = :createdAt AND #status = :active AND #stockCount > :least AND "
+            "(attribute_not_exists(#lentTo) OR #stockCount > :leastIfLent) AND "
+            f"{_same('lowStockThreshold')} AND {_same('backorderLimit')} AND {NO_LIVE_LEASE}",
+            quantity=quantity,
+            createdAt=product.created_at,
+            active=ProductStatus.ACTIVE,
+            least=floor + quantity,
+            leastIfLent=max(0, floor) + quantity,
+            lowStockThreshold=product.low_stock_threshold,
+            backorderLimit=product.backorder_limit,
+            zero=0,
+            now=unix(moment),
+        )
+        .moving(-quantity)
     )
 
 
@@ -205,13 +220,23 @@ def _same(name: str) -> str:
 
 
 def take_lease(before: Product, owner: str, moment: datetime, until: Decimal) -> Write:
-    """Lock a product that is unwritten since it was read."""
-    return _lock(owner, moment, until).on_unchanged(before, moment)
+    """Lock a product that is unwritten since it was read. What an earlier owner has noted is removed."""
+    return _lock(owner, moment, until, gone=("lockOnHand",)).on_unchanged(before, moment)
 
 
-def keep_lease(owner: str, version: int, moment: datetime, until: Decimal) -> Write:
-    """Let a live lease end at another moment, if its owner was the last to write the product."""
-    return _lock(owner, moment, until).on(
+def keep_lease(
+    owner: str, version: int, moment: datetime, until: Decimal, on_hand: int | None = None
+) -> Write:
+    """Let a live lease end at another moment, if its owner was the last to write the product.
+
+    Args:
+        owner: The owner.
+        version: That the owner knows.
+        moment: The moment.
+        until: When it ends.
+        on_hand: Units on hand as the count begins; None if that is written already.
+    """
+    return _lock(owner, moment, until, on_hand).on(
         f"{_MINE} AND #_version = :version AND #lockTime > :now",
         owner=owner,
         version=version,
@@ -219,10 +244,16 @@ def keep_lease(owner: str, version: int, moment: datetime, until: Decimal) -> Wr
     )
 
 
-def _lock(owner: str, moment: datetime, until: Decimal) -> Write:
+def _lock(
+    owner: str,
+    moment: datetime,
+    until: Decimal,
+    on_hand: int | None = None,
+    gone: Iterable[str] = (),
+) -> Write:
     changed = {"lockedBy": owner, "lockTime": until, "lastUpdatedAt": timestamp(moment)}
     computed = "#lockVersion = #_version + :one, #_version = #_version + :one"
-    return _raise_version(changed, computed=computed)
+    return _raise_version(drop_none({**changed, "lockOnHand": on_hand}), gone, computed)
 
 
 def end_lane_lease(owner: str) -> Write:
@@ -236,19 +267,31 @@ def end_lease(owner: str, moment: datetime) -> Write:
 
 
 def count_write(before: Product, after: Product, owner: str, moment: datetime) -> Write:
-    """Write the counted stock and end the live lease, if its owner was the last to write the product."""
+    """Write the counted stock and end the live lease, if its owner was the last to write the product.
+
+    Args:
+        before: As the owner knows it, with what was on hand as the count began.
+        after: With the counted stock.
+        owner: The owner.
+        moment: The moment.
+    """
     changed = {
         "stockCount": after.stock_count,
         "status": after.status,
         "lastUpdatedAt": timestamp(moment),
     }
-    return _raise_version(changed, LOCK).on(
-        f"{_MINE} AND #_version = :version AND #lockTime > :now AND #createdAt = :createdAt "
-        "AND attribute_not_exists(#lentTo)",
-        owner=owner,
-        version=after.version - 1,
-        now=unix(moment),
-        createdAt=before.created_at,
+    return (
+        _raise_version(changed, LOCK)
+        .on(
+            f"{_MINE} AND #_version = :version AND #lockTime > :now AND #createdAt = :createdAt "
+            "AND #lockOnHand = :onHand AND attribute_not_exists(#lentTo)",
+            owner=owner,
+            version=after.version - 1,
+            now=unix(moment),
+            createdAt=before.created_at,
+            onHand=before.lock_on_hand,
+        )
+        .moving(after.stock_count - before.stock_count)
     )
 
 
@@ -260,6 +303,9 @@ class ActionKind(Enum):
 
     PRODUCT = auto()
     PAGE = auto()
+    """A page of a lane, or of the depot."""
+    OUTBOUND = auto()
+    """An outbound page."""
     LANE = auto()
     """The lease of a lane."""
     RECORD = auto()
@@ -274,7 +320,7 @@ class Action:
         subject: The key of the item: a product's id, a page's or a record's key, or the number of a lane.
         operation: Of DynamoDB: `Put`, `Update`, `Delete` or `ConditionCheck`.
         parameters: As DynamoDB takes them, but for the table's name.
-        by_version: Whether its condition is the version that was read, so that a failed one means a faster rival.
+        by_version: Whether its condition is what was read, so that a failed one means a faster rival.
     """
 
     kind: ActionKind
@@ -285,7 +331,7 @@ class Action:
 
 
 def transaction_actions(transaction: Transaction, now: datetime) -> list[Action]:
-    """The actions of a transaction: its updates, its pages, the release of a lane, and its records, in their order.
+    """The actions of a transaction: its rows, its pages, the release of a lane, and its records, in their order.
 
     Args:
         transaction: What to write.
@@ -293,7 +339,9 @@ def transaction_actions(transaction: Transaction, now: datetime) -> list[Action]
     """
     at, after = timestamp(now), transaction.stock_after
     actions = [_row_update(u.before, u.after, now) for u in transaction.updates]
-    actions += [_page_action(update, at) for update in transaction.pages]
+    actions += [page_action(update, at) for update in transaction.pages]
+    if transaction.outbound is not None:
+        actions.append(page_action(transaction.outbound, at))
     if transaction.release is not None:
         lease = transaction.release
         actions.append(_action(ActionKind.LANE, lease.lane, end_lane_lease(lease.owner)))
@@ -357,13 +405,17 @@ def product_delete_action(product: Product, now: datetime) -> Action:
         product: As it was read.
         now: The moment. The same transaction has to reclaim what lanes hold of it.
     """
-    return _action(
-        ActionKind.PRODUCT,
-        product.product_id,
-        Write().on_unchanged(product, now),
-        "Delete",
-        by_version=True,
-    )
+    # The closing says what was on hand, and a fold raises no version.
+    write = Write().on_unchanged(product, now).on("#onHand = :onHand", onHand=product.on_hand)
+    return _action(ActionKind.PRODUCT, product.product_id, write, "Delete", by_version=True)
+
+
+def fold_action(lot: Generation, units: int, now: datetime) -> Action:
+    """The action that takes units of an outbound page off what the row of their product has on hand."""
+    write = Write("SET #onHand = #onHand - :units", "", {"units": units})
+    condition = f"#createdAt = :createdAt AND {NO_LIVE_LEASE}"
+    write = write.on(condition, createdAt=lot.created_at, now=unix(now))
+    return _action(ActionKind.PRODUCT, lot.product_id, write, by_version=True)
 
 
 def _action(
@@ -380,17 +432,19 @@ def _action(
 def _row_update(before: Product, after: Product, now: datetime) -> Action:
     """The action that changes a row as it was read. Only a lease's owner takes its fence along."""
     is_owner = after.lock_version != before.lock_version
-    row = product_row(after) | {"lastUpdatedAt": timestamp(now)}
-    write = difference(product_row(before), row).on_unchanged(
-        before, now, before.locked_by if is_owner else None
-    )
+    row = product_row(replace(after, on_hand=before.on_hand, last_updated_at=timestamp(now)))
+    write = difference(product_row(before), row)
+    if after.on_hand != before.on_hand:
+        write = write.moving(after.on_hand - before.on_hand)
+    write = write.on_unchanged(before, now, before.locked_by if is_owner else None)
     return _action(ActionKind.PRODUCT, before.product_id, write, by_version=True)
 
 
-def _page_action(update: PageUpdate, at: str) -> Action:
+def page_action(update: PageUpdate | OutboundUpdate, at: str) -> Action:
+    """The action that writes a page, or checks that it is as it was read; `at` is the time."""
     before, after = update.before, update.after
     write, operation = Write(), "ConditionCheck"
-    if not update.is_check:
+    if before is not after:
         operation = "Update"
         write = assign(
             {
@@ -406,7 +460,8 @@ def _page_action(update: PageUpdate, at: str) -> Action:
         )
     else:
         write = write.on("attribute_not_exists(#page)")
-    return _action(ActionKind.PAGE, before.key, write, operation, by_version=True)
+    kind = ActionKind.PAGE if isinstance(before.key, PageKey) else ActionKind.OUTBOUND
+    return _action(kind, before.key, write, operation, by_version=True)
 
 
 def _put_action(kind: ActionKind, key: str | RecordKey, row: Row) -> Action:

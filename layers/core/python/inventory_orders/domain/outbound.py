@@ -1,0 +1,83 @@
+"""Outbound pages: units that have left the warehouse, until a sweep takes them off the rows of their products.
+
+A hand-over is never refused, and the order of two of them makes no difference. So it writes no row of a product, on which
+orders would lose against it: it adds its units to one of a few pages. What is on hand is a row's `onHand` less the units on
+all pages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+MAX_OUTBOUND_ENTRIES = 1_000
+"""Entries that a page takes: 25 KB with short ids, 60 KB with UUIDs. Every write of it costs its whole size."""
+
+
+class Generation(NamedTuple):
+    """Names one life of a product: one that is deleted and created again has another.
+
+    Attributes:
+        product_id: The product.
+        created_at: When it was created.
+    """
+
+    product_id: str
+    created_at: str
+
+
+class OutboundKey(NamedTuple):
+    """Names an outbound page.
+
+    Attributes:
+        number: From 0.
+    """
+
+    number: int
+
+    def __str__(self) -> str:
+        return f"out/{self.number}"
+
+
+OUTBOUND_KEYS = tuple(map(OutboundKey, range(8)))
+"""All outbound pages. One transaction reads a row, a page of each lane and of the depot, and these: that is 100."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutboundPage:
+    """An outbound page as it was read, or as a transaction leaves it.
+
+    Attributes:
+        key: Which one.
+        version: Rises by one with every write; 0 if it was never written.
+        epoch: A random value that it gets with its first write. Version and epoch together fence its writers.
+        units: Units that have left, by the generation that they were of.
+        last_updated_at: When it was last written; empty if never.
+        size: Bytes of the stored item.
+    """
+
+    key: OutboundKey
+    version: int
+    epoch: str
+    units: Mapping[Generation, int] = field(default_factory=dict)
+    last_updated_at: str = ""
+    size: int = field(default=0, compare=False)
+
+    def plus(self, leaving: Mapping[Generation, int]) -> OutboundPage:
+        """The page after a write that adds units."""
+        units = {lot: self.units.get(lot, 0) + n for lot, n in leaving.items()}
+        return replace(self, version=self.version + 1, units={**self.units, **units})
+
+    def without(self, folded: Collection[Generation]) -> OutboundPage:
+        """The page after a write that takes entries off it."""
+        units = {lot: n for lot, n in self.units.items() if lot not in folded}
+        return replace(self, version=self.version + 1, units=units)
+
+
+@dataclass(frozen=True, slots=True)
+class OutboundUpdate:
+    """One version-conditioned write of an outbound page."""
+
+    before: OutboundPage
+    after: OutboundPage

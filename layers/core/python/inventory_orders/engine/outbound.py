@@ -1,0 +1,117 @@
+"""Where a process writes the units that leave: one outbound page, for as long as nobody else writes it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from inventory_orders.clock import Deadline
+from inventory_orders.domain.outbound import (
+    MAX_OUTBOUND_ENTRIES,
+    OUTBOUND_KEYS,
+    Generation,
+    OutboundKey,
+    OutboundPage,
+    OutboundUpdate,
+)
+from inventory_orders.domain.planner import Chain, Decision, Limits, Transaction
+from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
+from inventory_orders.errors import StoreError
+from inventory_orders.sequences import in_portions
+from inventory_orders.store.cancellations import Meaning, TransactionCancelledError
+from inventory_orders.store.writes import ActionKind
+
+# Bytes of a page that is full of the longest ids.
+_MAX_PAGE_SIZE = 250_000
+
+
+class OutboundPages:
+    """The outbound pages as this process knows them, and the one that it writes.
+
+    They are read once. A page that others have written since comes back with the transaction that was lost.
+
+    Args:
+        client: Of the tables.
+    """
+
+    def __init__(self, client: RetryingClient) -> None:
+        self._client = client
+        self._pages: dict[OutboundKey, OutboundPage] = {}
+        self._own: OutboundKey | None = None
+
+    def arrange(
+        self, leaving: Sequence[Decision], limits: Limits, deadline: Deadline, stats: CommitStats
+    ) -> Chain:
+        """The transactions of changes whose units leave, one after the other. Leaves out what no page has room for.
+
+        Raises:
+            StoreError: The pages could not be read.
+        """
+        if not self._pages:
+            found = read_all(self._client, OUTBOUND_KEYS, deadline, stats).outbound
+            self._pages = {
+                key: page for key, page in found.items() if isinstance(page, OutboundPage)
+            }
+        most = min(limits.actions - 1, limits.changes)
+        size = limits.size - _MAX_PAGE_SIZE
+        portions = in_portions(leaving, most, lambda d: d.change.record_size, size)
+        pages = dict(self._pages)
+        return tuple(
+            (transaction,) for some in portions for transaction in self._place(some, pages)
+        )
+
+    def _place(
+        self, some: Sequence[Decision], pages: dict[OutboundKey, OutboundPage]
+    ) -> Iterator[Transaction]:
+        """The transactions of some changes; `pages` are as those before leave them."""
+        units = Counter[Generation]()
+        for decision in some:
+            units.update(decision.change.outbound)
+        page = self._choose(units, pages)
+        if page is None and len(some) > 1:
+            half = len(some) // 2
+            yield from self._place(some[:half], pages)
+            yield from self._place(some[half:], pages)
+        if page is not None:
+            after = pages[page.key] = page.plus(units)
+            written = tuple(replace(d, change=d.change.written_on(after)) for d in some)
+            yield Transaction((), written, outbound=OutboundUpdate(page, after))
+
+    def _choose(
+        self, units: Mapping[Generation, int], pages: Mapping[OutboundKey, OutboundPage]
+    ) -> OutboundPage | None:
+        """The own page, or another one if that has no room; None if none has."""
+        fitting = [
+            page
+            for page in pages.values()
+            if len(page.units.keys() | units.keys()) <= MAX_OUTBOUND_ENTRIES
+        ]
+        if not fitting:
+            return None
+        other = fitting[int(self._client.policy.random() * len(fitting))]
+        page = next((page for page in fitting if page.key == self._own), other)
+        self._own = page.key
+        return page
+
+    def learn(self, update: OutboundUpdate, error: StoreError | None) -> None:
+        """Take over a page as a transaction left it, or as it came back."""
+        key = update.after.key
+        if error is None:
+            self._pages[key] = update.after
+            return
+        reasons = (
+            error.of(ActionKind.OUTBOUND) if isinstance(error, TransactionCancelledError) else ()
+        )
+        for reason in reasons:
+            match reason.meaning:
+                case Meaning.CONDITION_FAILED if isinstance(reason.found, OutboundPage):
+                    self._pages[key] = reason.found
+                case Meaning.RIVAL | Meaning.THROTTLED:
+                    self._own = None
+                case Meaning.CONDITION_FAILED | Meaning.INVALID:
+                    # It was damaged. The others do until all are read again.
+                    self._pages.pop(key, None)
+        if not reasons:
+            # The transaction may be applied yet.
+            self._pages = {}
