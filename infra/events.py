@@ -108,8 +108,8 @@ def _change(before: list[str], after: str) -> Mapping[str, object]:
 _CHANGES_OF_STATUS = [
     _change(["ACTIVE"], "LOW_STOCK"),
     _change(["ACTIVE", "LOW_STOCK"], "OUT_OF_STOCK"),
-    _change(["OUT_OF_STOCK"], "LOW_STOCK"),
-    _change(["LOW_STOCK", "OUT_OF_STOCK"], "ACTIVE"),
+    _change(["OUT_OF_STOCK", "DISCONTINUED"], "LOW_STOCK"),
+    _change(["LOW_STOCK", "OUT_OF_STOCK", "DISCONTINUED"], "ACTIVE"),
 ]
 
 # docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-eventsourcemapping.html

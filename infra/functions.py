@@ -102,13 +102,14 @@ _FUNCTIONS = {
         {
             "Products": "BatchGetItem GetItem UpdateItem",
             "StockAdjustments": "GetItem PutItem",
-            "Allotments": _USE_LANES,
+            # GetItem: what is on hand as a count begins is read in one transaction.
+            "Allotments": f"{_USE_LANES} GetItem",
         },
         settings=_CALLERS,
     ),
     _SWEEP: _Function(
         "sweep",
-        "Sends holds that are about to end, and returns the units of idle lanes to rows",
+        "Sends holds that are about to end, folds outbound pages, and returns the units of idle lanes to rows",
         {
             "Products": "BatchGetItem UpdateItem DescribeTable",
             "Orders": "DescribeTable",

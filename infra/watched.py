@@ -150,7 +150,7 @@ _AFTER_AN_ERROR = {
     "ChangeOrders": _RETURNS,
     "ManageProducts": _RETURNS,
     "CountStock": _TOLD,
-    "Sweep": "Until it is repaired, units may stay in lanes, holds may not end, or events reach no consumer.",
+    "Sweep": "Until it is repaired, holds may not end, units may stay in lanes, outbound pages may fill up, or events reach no consumer.",
     "PublishEvents": "The stream hands it the same changes again, and the next ones wait.",
     "Api": _TOLD,
 }
@@ -281,7 +281,8 @@ ALARMS = (
             silence=TreatMissingData.BREACHING,
             comparison=ComparisonOperator.LESS_THAN_THRESHOLD,
         ),
-        "The sweep has not run for a quarter of an hour, so no hold ends, and units stay in idle lanes. "
+        "The sweep has not run for a quarter of an hour, so no hold ends, units stay in idle lanes, and outbound pages fill "
+        "up: when all are full, no order can be handed over. "
         "First: check whether its schedule is enabled.",
         basic=("Sweep",),
     ),

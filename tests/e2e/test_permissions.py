@@ -317,6 +317,7 @@ NEEDED = {
         lease of a lent product: ProductsTable dynamodb:BatchGetItem
         count: ProductsTable dynamodb:GetItem
         lease: ProductsTable dynamodb:UpdateItem
+        lease: AllotmentsTable dynamodb:GetItem
         count, written before: StockAdjustmentsTable dynamodb:GetItem
         count: StockAdjustmentsTable dynamodb:PutItem
         lease of a lent product: {LANES}""",

@@ -87,10 +87,10 @@ PlaceOrders, ChangeOrders | dynamodb:BatchGetItem dynamodb:UpdateItem | Products
 PlaceOrders, ChangeOrders | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:UpdateItem | Orders | role
 AdjustStock, CountStock | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:UpdateItem | Products | role
 AdjustStock    | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem                        | StockAdjustments | role
-PlaceOrders, AdjustStock, ChangeOrders, ManageProducts, CountStock | USE_LANES | Allotments | role
+PlaceOrders, AdjustStock, ChangeOrders, ManageProducts | USE_LANES | Allotments | role
 Api            | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:Scan dynamodb:UpdateItem        | Products         | role
 Api            | dynamodb:Query                                                                 | StockAdjustments | role
-Api            | USE_LANES dynamodb:GetItem                                                     | Allotments       | role
+Api, CountStock | USE_LANES dynamodb:GetItem                                                    | Allotments       | role
 Api            | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:Scan dynamodb:UpdateItem | Orders | role
 ManageProducts | dynamodb:BatchGetItem CHANGE_ROWS                                              | Products         | role
 ManageProducts | dynamodb:PutItem                                                               | StockAdjustments | role
