@@ -166,9 +166,7 @@ class Books:
             self.check_what_was_taken_off_the_list(update, written)
         for update in written:
             assert update.before == self.pages[update.before.key]
-            if update.is_check:
-                assert update.after == update.before
-            else:
+            if update.after is not update.before:
                 assert update.after.version == update.before.version + 1
                 assert update.after.epoch == update.before.epoch
         places = [u.after.product_id for u in updates] + [u.after.key for u in written]
@@ -294,7 +292,7 @@ def test_a_product_is_not_reclaimed_while_lanes_may_hold_it():
     allocation.reclaim("p")
     (update,), written, _ = allocation.drain()
     assert (update.after.stock_count, update.after.lent_to) == (19, frozenset())
-    assert {u.after.key.lane: u.is_check for u in written} == {0: False, 1: False, 2: True}
+    assert {u.after.key.lane: u.after is u.before for u in written} == {0: False, 1: False, 2: True}
 
 
 def test_a_recall_of_empty_lanes_checks_their_pages_and_the_depot():
@@ -304,7 +302,7 @@ def test_a_recall_of_empty_lanes_checks_their_pages_and_the_depot():
     allocation.recall("p", [1])
     (update,), written, _ = allocation.drain()
     assert update.after.lent_to == {DEPOT}
-    assert [(u.after.key.lane, u.is_check) for u in written] == [(1, True), (0, True)]
+    assert [(u.after.key.lane, u.after is u.before) for u in written] == [(1, True), (0, True)]
 
 
 @pytest.mark.parametrize("unknown", [0, 1])

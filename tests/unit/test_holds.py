@@ -75,7 +75,7 @@ def test_what_ends_within_two_minutes_is_sent_from_every_shard_the_oldest_first(
     hold(shop, "later", AHEAD_SECONDS + 1)
     stored = shop.items(Table.ORDERS).values()
     assert {row["expiryShard"]["S"] for row in stored} == {f"{n:02d}" for n in range(shards)}
-    assert sweep(shop) == {"result": "SWEPT", "holds": 200, "lanes": [], "products": 0}
+    assert sweep(shop) == {"result": "SWEPT", "holds": 200, "folded": 0, "lanes": [], "products": 0}
     assert sent(shop) == list(soon)
     assert shop.calls.count("SendMessageBatch") == 20
     shop.clock.sleep(60)
@@ -171,7 +171,7 @@ def test_a_throttled_shard_holds_up_no_other_and_is_made_up_for(shop):
 def test_a_shard_that_is_throttled_once_is_asked_again_at_once(shop):
     hold(shop, "o-1", 100)
     shop.once("Query", lambda _: (_ for _ in ()).throw(THROTTLED))
-    assert sweep(shop) == {"result": "SWEPT", "holds": 1, "lanes": [], "products": 0}
+    assert sweep(shop) == {"result": "SWEPT", "holds": 1, "folded": 0, "lanes": [], "products": 0}
 
 
 def test_what_sqs_refuses_is_sent_with_the_next_sweep_and_the_log_says_so(shop, capsys):

@@ -135,6 +135,8 @@ def changed(before, action, status):
         return OrderRecord("o", None, (), status, 1, WRITTEN, WRITTEN, steps=cancelled)
     after = replace(before, status=status, version=5, last_updated_at=WRITTEN, expires_at=None)
     step = Step(action, WRITTEN)
+    if action == "fulfil":
+        step = replace(step, out_page="out/4", out_version=1)
     if action == "confirm":
         after = replace(after, confirmed_at=WRITTEN)
     elif action == "extend":

@@ -1,6 +1,7 @@
 """The planner: properties that hold for every input."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -91,10 +92,16 @@ def test_stock_is_conserved_and_never_below_its_floor(batch, shelf, limit):
             assert update.before == state[product_id], "each write builds on the one before"
             assert update.after.stock_count == update.before.stock_count + delta
             assert update.after.version == update.before.version + 1
-            assert update.after.available >= 0
-            assert update.after == update.before.with_stock(
-                update.after.stock_count, update.after.version
-            ), "the status follows from the stock"
+            assert update.after.sellable >= 0
+            goods = sum(
+                d.deltas.get(product_id, 0)
+                for d in transaction.decisions
+                if isinstance(d.change, Adjustment)
+            )
+            assert update.after == replace(
+                update.before.with_stock(update.after.stock_count, update.after.version),
+                on_hand=update.before.on_hand + goods,
+            ), "the status follows from the stock, and orders take nothing off the shelf"
             state[product_id] = update.after
 
 

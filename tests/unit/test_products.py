@@ -428,10 +428,10 @@ def test_a_lease_makes_orders_wait_and_rejects_none(bench):
     outcome = bench.order(1)
     assert (outcome.verdict, outcome.cause) == (Verdict.RETURNED, "LEASED")
     after = lease.commit(4, "count", bench.soon())
-    assert after.product_version == 3
+    assert after.product_version == 4
     final = state(bench)
-    assert (final.stock_count, final.version) == (4, 3)
-    assert (final.locked_by, final.lock_time) == (None, None)
+    assert (final.stock_count, final.on_hand, final.version) == (4, 4, 4)
+    assert (final.locked_by, final.lock_time, final.lock_on_hand) == (None, None, None)
     assert bench.order(1).verdict is Verdict.APPLIED
 
 
@@ -490,7 +490,9 @@ def test_an_own_write_with_a_lost_response_is_recognised(bench, times):
     bench.create()
     bench.lose_next_response(times)
     lease = bench.acquire(30)
-    assert state(bench).version == lease.product.version == 2
+    # It locks the product, then it notes what is on hand.
+    assert state(bench).version == lease.product.version
+    assert state(bench).lock_on_hand == 10
     bench.lose_next_response(times)
     lease.renew(50, bench.soon())
     assert state(bench).version == lease.product.version
@@ -620,7 +622,10 @@ def test_another_event_with_the_same_id_and_time_is_an_error(bench):
 
 @pytest.mark.parametrize(
     "broken",
-    [{"_version": None}, {"stockCount": {"S": "5"}}, {"createdAt": None}, {"status": None}],
+    [
+        *({"_version": None}, {"stockCount": {"S": "5"}}, {"onHand": None}),
+        *({"createdAt": None}, {"status": None}),
+    ],
 )
 def test_a_corrupt_product_is_not_changed(bench, broken):
     bench.create()

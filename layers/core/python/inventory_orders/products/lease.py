@@ -291,21 +291,13 @@ class Lease:
             ContentionError: Transactions of others were in the way until the time ran out.
         """
         before, moment = self.product, self.client.clock.now()
-        lay_there = before.lock_on_hand or 0
-        delta = counted - lay_there
-        after = before.with_stock(before.stock_count + delta, before.version + 1)
-        if delta < 0 and after.sellable < 0:
-            raise RejectedError(
-                f"open orders hold {-after.sellable:,} units of {self.product_id} more than was counted; cancel them, or "
-                "what is lost of them, and count again",
-                "BELOW_FLOOR",
-            )
+        after = self._after(counted)
         if before.lock_on_hand is not None:
-            self.handed_over = lay_there - self._on_hand(deadline)
+            self.handed_over = before.lock_on_hand - self._on_hand(deadline)
         count = AdjustmentRecord(
             self.product_id,
             adjustment_id,
-            delta,
+            after.stock_count - before.stock_count,
             _COUNT,
             before.created_at,
             after.version,
@@ -330,6 +322,23 @@ class Lease:
         if before.status is ProductStatus.ACTIVE and after.status is not before.status:
             self.stats.low_stock.append(after)
         return count
+
+    def _after(self, counted: int) -> Product:
+        """The product with the units that were counted.
+
+        Raises:
+            RejectedError: `BELOW_FLOOR`: open orders hold more.
+        """
+        before = self.product
+        delta = counted - (before.lock_on_hand or 0)
+        after = before.with_stock(before.stock_count + delta, before.version + 1)
+        if delta < 0 and after.sellable < 0:
+            raise RejectedError(
+                f"open orders hold {-after.sellable:,} units of {self.product_id} more than were counted; cancel some of "
+                "them, with restock false what is lost, and count again",
+                "BELOW_FLOOR",
+            )
+        return after
 
     def _settle_commit(
         self, error: TransactionCancelledError, count: AdjustmentRecord, deadline: Deadline

@@ -289,7 +289,7 @@ def count_write(before: Product, after: Product, owner: str, moment: datetime) -
             version=after.version - 1,
             now=unix(moment),
             createdAt=before.created_at,
-            onHand=before.lock_on_hand,
+            onHand=before.lock_on_hand or 0,
         )
         .moving(after.stock_count - before.stock_count)
     )

@@ -1,0 +1,519 @@
+"""On hand, committed, available: what is on the shelf, through hand-overs, folds, counts and losses, and their rivals.
+
+The real handlers and engine run on the simulated AWS, in virtual time.
+"""
+
+import json
+import random
+import zlib
+
+import pytest
+
+from inventory_orders.domain.change import Change
+from inventory_orders.domain.order_command import OrderCommand, Part
+from inventory_orders.domain.outbound import (
+    MAX_OUTBOUND_ENTRIES,
+    OUTBOUND_KEYS,
+    Generation,
+    OutboundKey,
+    OutboundPage,
+)
+from inventory_orders.domain.product import NewProduct
+from inventory_orders.domain.record import AdjustmentKey, OrderAction, OrderKey
+from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
+from inventory_orders.errors import LeaseLostError, OutcomeUnknownError, RejectedError, Verdict
+from inventory_orders.lanes.levels import read_level
+from inventory_orders.products.fold import Fold
+from inventory_orders.products.lease import Lease
+from inventory_orders.store.rows import page_units
+from inventory_orders.store.tables import Table
+from testing.shop import Shop
+from testing.simulated_aws import ServiceError
+
+APPLIED, REPLAYED, RETURNED = Verdict.APPLIED, Verdict.REPLAYED, Verdict.RETURNED
+
+
+@pytest.fixture
+def shop():
+    with Shop().open() as shop:
+        shop.list("tea", 10)
+        shop.list("mug", 10)
+        yield shop
+
+
+def command(order_id: str, action: str, step_id: str = "", restock=None, **units: int) -> Change:
+    part = Part(step_id, units, restock) if step_id else None
+    return OrderCommand(order_id, OrderAction(action), part=part)
+
+
+def sell(shop: Shop, order_id: str, **units: int) -> None:
+    assert shop.order(order_id, **units) is APPLIED
+    assert shop.do(command(order_id, "confirm")) == [APPLIED]
+
+
+def level(shop: Shop, product_id: str = "tea") -> tuple[int, int, int]:
+    """On hand, committed, available."""
+    found = read_level(RetryingClient(shop.store), product_id, shop.soon(), CommitStats())
+    assert found.on_hand == found.committed + found.available
+    return found.on_hand, found.committed, found.available
+
+
+def pages(shop: Shop) -> dict[int, OutboundPage]:
+    """The outbound pages that were written, by number."""
+    found = shop.store.read(OUTBOUND_KEYS).outbound.values()
+    return {page.key.number: page for page in found if page.version}
+
+
+def outbound(shop: Shop) -> dict[str, int]:
+    """Units on all pages, by product id."""
+    units: dict[str, int] = {}
+    for page in pages(shop).values():
+        for lot, n in page.units.items():
+            units[lot.product_id] = units.get(lot.product_id, 0) + n
+    return units
+
+
+def fold(shop: Shop) -> Fold:
+    return Fold(RetryingClient(shop.store), shop.soon()).run()
+
+
+def lease(shop: Shop, product_id: str = "tea", seconds: float = 60.0) -> Lease:
+    client = RetryingClient(shop.store)
+    return Lease.acquire(client, product_id, seconds, shop.soon(), outlive_deadline=True)
+
+
+def on_hand_of_row(shop: Shop, product_id: str = "tea") -> int:
+    return shop.product(product_id).on_hand
+
+
+# ---------------------------------------------------------------- what moves which number
+
+
+def test_each_change_moves_the_numbers_that_it_should(shop):
+    assert level(shop) == (10, 0, 10)
+    sell(shop, "o-1", tea=4)
+    assert level(shop) == (10, 4, 6)
+    assert shop.do(command("o-1", "fulfil", "f-1", tea=3)) == [APPLIED]
+    assert level(shop) == (7, 1, 6)
+    assert shop.do(command("o-1", "return", "r-1", restock=True, tea=1)) == [APPLIED]
+    assert level(shop) == (8, 1, 7)
+    assert shop.do(command("o-1", "return", "r-2", restock=False, tea=1)) == [APPLIED]
+    assert level(shop) == (8, 1, 7)
+    assert shop.do(command("o-1", "cancel")) == [APPLIED]
+    assert level(shop) == (8, 0, 8)
+    shop.order("o-2", tea=2)
+    assert shop.do(command("o-2", "cancel")) == [APPLIED]
+    assert level(shop) == (8, 0, 8)
+    shop.invoke(
+        "adjust_stock", {"productId": "tea", "adjustmentId": "a", "delta": 5, "reason": "RECEIPT"}
+    )
+    assert level(shop) == (13, 0, 13)
+    taken = {"action": "decrement", "productId": "tea", "adjustmentId": "d", "quantity": 2}
+    assert shop.invoke("adjust_stock", taken | {"mode": "atomic"})["path"] == "atomic"
+    assert level(shop) == (11, 0, 11)
+    fold(shop)
+    assert (level(shop), outbound(shop), on_hand_of_row(shop)) == ((11, 0, 11), {}, 11)
+
+
+def test_a_hand_over_writes_its_order_and_one_page_and_no_product(shop):
+    sell(shop, "o-1", tea=2, mug=3)
+    sell(shop, "o-2", tea=1)
+    before = shop.row("tea"), shop.row("mug")
+    shop.calls.clear()
+    done = shop.do(command("o-1", "fulfil"), command("o-2", "fulfil"))
+    assert done == [APPLIED, APPLIED]
+    assert shop.calls.count("TransactWriteItems") == 1
+    assert (shop.row("tea"), shop.row("mug")) == before
+    assert outbound(shop) == {"tea": 3, "mug": 3}
+    ((number, page),) = pages(shop).items()
+    steps = [shop.order_row(order_id)["steps"][-1] for order_id in ("o-1", "o-2")]
+    assert {(step["outPage"], step["outVersion"]) for step in steps} == {(f"out/{number}", 1)}
+    assert (page.version, "items" in steps[0]) == (1, False)
+
+
+def test_a_process_keeps_its_page_and_reads_it_once(shop):
+    worker = shop.worker()
+    for number in range(4):
+        sell(shop, f"o-{number}", tea=1)
+    shop.calls.clear()
+    for number in range(4):
+        report = shop.commit(worker, command(f"o-{number}", "fulfil"))
+        assert report.outcomes[0].verdict is APPLIED
+    # Its order each time, and all pages the first time.
+    assert shop.calls.count("BatchGetItem") == 5
+    assert [page.version for page in pages(shop).values()] == [4]
+
+
+def test_a_hand_over_is_done_once_however_often_it_comes(shop):
+    sell(shop, "o-1", tea=4)
+    part = command("o-1", "fulfil", "f-1", tea=1)
+    assert shop.do(part, part) == [APPLIED, REPLAYED]
+    assert shop.do(command("o-1", "fulfil"), part) == [APPLIED, REPLAYED]
+    assert shop.do(command("o-1", "fulfil")) == [REPLAYED]
+    assert level(shop) == (6, 0, 6)
+
+
+def test_a_hand_over_shares_no_transaction_with_rows_of_products(shop):
+    sell(shop, "o-1", tea=1)
+    shop.order("o-2", mug=1)
+    sent = []
+    shop.on("TransactWriteItems", lambda request: sent.append(json.dumps(request)))
+    assert shop.do(command("o-1", "fulfil"), command("o-2", "cancel")) == [APPLIED, APPLIED]
+    assert len(sent) == 2
+    assert not any("out/" in request and '"Products"' in request for request in sent)
+
+
+# ---------------------------------------------------------------- rivals and faults of a hand-over
+
+
+def test_a_page_that_a_rival_wrote_comes_back_and_is_written_at_once(shop):
+    worker, rival = shop.worker(), shop.worker()
+    for number in range(4):
+        sell(shop, f"o-{number}", tea=1)
+    shop.commit(worker, command("o-0", "fulfil"))
+    rival._outbound._own = worker._outbound._own
+    shop.commit(rival, command("o-1", "fulfil"))
+    shop.calls.clear()
+    report = shop.commit(worker, command("o-2", "fulfil"))
+    assert report.outcomes[0].verdict is APPLIED
+    assert (shop.calls.count("TransactWriteItems"), report.stats.backoffs) == (2, [])
+    assert (outbound(shop), [p.version for p in pages(shop).values()]) == ({"tea": 3}, [3])
+
+
+@pytest.mark.parametrize("code", ["TransactionConflict", "ThrottlingError", "ValidationError"])
+def test_a_page_that_cannot_be_written_now_is_passed_over_at_once(shop, code):
+    worker = shop.worker()
+    sell(shop, "o-0", tea=1)
+    sell(shop, "o-1", tea=1)
+    shop.commit(worker, command("o-0", "fulfil"))
+    busy = str(worker._outbound._own)
+
+    def refuse(request):
+        actions = request["TransactItems"]
+        of_page = [json.dumps(action).find(busy) >= 0 for action in actions]
+        if any(of_page):
+            reasons = [{"Code": code if hit else "None"} for hit in of_page]
+            raise ServiceError(
+                "TransactionCanceledException", extra={"CancellationReasons": reasons}
+            )
+
+    shop.on("TransactWriteItems", refuse)
+    report = shop.commit(worker, command("o-1", "fulfil"))
+    assert report.outcomes[0].verdict is APPLIED
+    assert report.stats.backoffs == []
+    assert {str(OutboundKey(number)) for number in pages(shop)} - {busy}
+
+
+def test_after_an_unknown_outcome_the_pages_are_read_again(shop):
+    worker = shop.worker()
+    sell(shop, "o-0", tea=1)
+    shop.refuse("TransactWriteItems", ServiceError("InternalServerError"))
+    report = shop.commit(worker, command("o-0", "fulfil"), seconds=2.0)
+    assert report.outcomes[0].verdict is RETURNED
+    assert worker._outbound._pages == {}
+    shop.calm()
+    assert shop.commit(worker, command("o-0", "fulfil")).outcomes[0].verdict is APPLIED
+    assert outbound(shop) == {"tea": 1}
+
+
+def test_a_full_page_is_passed_over_and_without_room_a_hand_over_comes_back(shop):
+    lots = {Generation(f"p{n}", "then"): 1 for n in range(MAX_OUTBOUND_ENTRIES)}
+    for key in OUTBOUND_KEYS:
+        entries = lots if key.number else dict(list(lots.items())[1:])
+        page = OutboundPage(key, 1, "e", entries)
+        row = {"page": str(key), "_version": 1, "epoch": "e", "units": page_units(page)}
+        shop.write(Table.ALLOTMENTS, row)
+    sell(shop, "o-0", tea=1)
+    sell(shop, "o-1", mug=1)
+    report = shop.commit(shop.worker(), command("o-0", "fulfil"), command("o-1", "fulfil"))
+    assert [outcome.verdict for outcome in report.outcomes] == [APPLIED, RETURNED]
+    assert report.outcomes[1].cause == "OUTBOUND_PAGES_FULL"
+    # The products of all others are gone.
+    assert fold(shop).folded == 8 * MAX_OUTBOUND_ENTRIES
+    assert shop.do(command("o-1", "fulfil")) == [APPLIED]
+    assert (level(shop), level(shop, "mug")) == ((9, 0, 9), (9, 0, 9))
+
+
+def test_a_page_that_cannot_be_read_stops_no_hand_over_and_is_reported(shop):
+    row = {"_version": 1, "epoch": "e", "units": zlib.compress(b'[["tea","then",-1]]')}
+    shop.write(Table.ALLOTMENTS, *({"page": f"out/{n}", **row} for n in range(7)))
+    sell(shop, "o-0", tea=1)
+    assert shop.do(command("o-0", "fulfil")) == [APPLIED]
+    assert shop.item(Table.ALLOTMENTS, "out/7") is not None
+    assert len(fold(shop).problems) == 7
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_many_hand_overs_and_two_sweeps_at_once_lose_and_repeat_none(shop, seed):
+    """Each writes in the middle of another's attempts, and responses are lost."""
+    chance = random.Random(seed)
+    shop.list("cup", 40)
+    for number in range(20):
+        sell(shop, f"o-{number}", cup=1 + number % 2)
+    workers = [shop.worker() for _ in range(3)]
+    left = [command(f"o-{number}", "fulfil") for number in range(20)]
+    depth = 0
+
+    def meddle(_):
+        nonlocal depth
+        if depth < 2 and chance.random() < 0.5:
+            depth += 1
+            if left and chance.random() < 0.7:
+                shop.commit(chance.choice(workers), left.pop())
+            else:
+                fold(shop)
+            depth -= 1
+
+    shop.on("TransactWriteItems", meddle)
+    done = []
+    while left:
+        some = [left.pop() for _ in range(min(3, len(left)))]
+        done += some
+        shop.commit(chance.choice(workers), *some)
+    shop.calm()
+    verdicts = shop.do(*(command(f"o-{number}", "fulfil") for number in range(20)))
+    assert set(verdicts) <= {APPLIED, REPLAYED}
+    assert level(shop, "cup") == (10, 0, 10)
+    fold(shop)
+    assert (level(shop, "cup"), on_hand_of_row(shop, "cup"), outbound(shop)) == (
+        (10, 0, 10),
+        10,
+        {},
+    )
+
+
+# ---------------------------------------------------------------- folds
+
+
+def test_a_fold_takes_units_off_pages_and_rows_once(shop):
+    sell(shop, "o-1", tea=2, mug=3)
+    version = shop.product("tea").version
+    shop.do(command("o-1", "fulfil"))
+    assert (on_hand_of_row(shop), level(shop)) == (10, (8, 0, 8))
+    assert fold(shop).folded == 2
+    assert (on_hand_of_row(shop), level(shop), outbound(shop)) == (8, (8, 0, 8), {})
+    assert shop.product("tea").version == version, "orders lose nothing against a fold"
+    assert fold(shop).folded == 0
+
+
+def test_the_sweep_folds_and_says_so(shop):
+    sell(shop, "o-1", tea=2)
+    shop.do(command("o-1", "fulfil"))
+    assert shop.invoke("sweep", {"action": "sweep"})["folded"] == 1
+    assert on_hand_of_row(shop) == 8
+
+
+def test_a_fold_and_a_receipt_at_once_both_count(shop):
+    sell(shop, "o-1", tea=2)
+    shop.do(command("o-1", "fulfil"))
+    receipt = {"productId": "tea", "adjustmentId": "a", "delta": 5, "reason": "RECEIPT"}
+    # The receipt has read the row, and writes it after the fold.
+    shop.once("TransactWriteItems", lambda _: fold(shop) and None)
+    assert shop.invoke("adjust_stock", receipt)["result"] == "APPLIED"
+    assert (on_hand_of_row(shop), level(shop)) == (13, (13, 0, 13))
+
+
+def test_a_fold_drops_what_is_gone_and_keeps_generations_apart(shop):
+    sell(shop, "o-1", tea=2)
+    sell(shop, "o-2", mug=1)
+    shop.delist("tea")
+    shop.list("tea", 5)
+    sell(shop, "o-3", tea=1)
+    done = shop.do(*(command(f"o-{number}", "fulfil") for number in (1, 2, 3)))
+    assert done == [APPLIED] * 3
+    ((_, page),) = pages(shop).items()
+    assert sorted(lot.product_id for lot in page.units) == ["mug", "tea", "tea"]
+    assert level(shop) == (4, 0, 4)
+    assert fold(shop).folded == 3
+    assert (on_hand_of_row(shop), on_hand_of_row(shop, "mug"), outbound(shop)) == (4, 9, {})
+
+
+def test_a_fold_leaves_a_leased_row_and_does_the_others(shop):
+    sell(shop, "o-1", tea=2, mug=3)
+    begun = lease(shop)
+    shop.do(command("o-1", "fulfil"))
+    assert fold(shop).folded == 1
+    assert outbound(shop) == {"tea": 2}
+    begun.release(shop.soon())
+    assert fold(shop).folded == 1
+    assert outbound(shop) == {}
+
+
+def test_a_row_that_cannot_be_written_is_reported_and_stops_no_other(shop):
+    sell(shop, "o-1", tea=2, mug=3)
+    shop.do(command("o-1", "fulfil"))
+    row = shop.row("tea")
+    del row["onHand"]
+    shop.items(Table.PRODUCTS)["tea",] = row
+    done = fold(shop)
+    assert (done.folded, outbound(shop), on_hand_of_row(shop, "mug")) == (1, {"tea": 2}, 7)
+    (problem,) = done.problems
+    assert "tea" in problem
+
+
+def test_a_fold_that_loses_its_page_goes_on_from_what_came_back(shop):
+    sell(shop, "o-1", tea=2)
+    sell(shop, "o-2", mug=1)
+    worker = shop.worker()
+    shop.commit(worker, command("o-1", "fulfil"))
+    shop.once(
+        "TransactWriteItems", lambda _: shop.commit(worker, command("o-2", "fulfil")) and None
+    )
+    assert fold(shop).folded == 2
+    assert (on_hand_of_row(shop), on_hand_of_row(shop, "mug"), outbound(shop)) == (8, 9, {})
+
+
+def test_two_folds_at_once_take_units_off_once(shop):
+    sell(shop, "o-1", tea=2)
+    shop.do(command("o-1", "fulfil"))
+    shop.once("TransactWriteItems", lambda _: fold(shop) and None)
+    fold(shop)
+    assert (on_hand_of_row(shop), level(shop)) == (8, (8, 0, 8))
+
+
+def test_a_fold_of_a_page_with_many_products_takes_several_transactions(shop):
+    for number in range(120):
+        shop.list(f"p{number}", 1)
+    for first in (0, 60):
+        units = {f"p{number}": 1 for number in range(first, first + 60)}
+        sell(shop, f"o-{first}", **units)
+        shop.do(command(f"o-{first}", "fulfil"))
+    shop.calls.clear()
+    assert fold(shop).folded == 120
+    assert outbound(shop) == {}
+    assert all(on_hand_of_row(shop, f"p{number}") == 0 for number in range(120))
+
+
+# ---------------------------------------------------------------- counts
+
+
+def test_a_count_is_of_all_that_lies_there(shop):
+    """The case of the shelf with 10 units of which 3 are promised: it puts none on sale."""
+    sell(shop, "o-1", tea=3)
+    begun = lease(shop)
+    assert begun.product.lock_on_hand == 10
+    count = begun.commit(10, "count", shop.soon())
+    assert (count.delta, level(shop)) == (0, (10, 3, 7))
+
+
+def test_an_empty_shelf_does_not_erase_what_is_owed(shop):
+    shop.list("rare", 0, backorder_limit=5)
+    sell(shop, "o-1", rare=2)
+    assert level(shop, "rare") == (0, 2, -2)
+    count = lease(shop, "rare").commit(0, "count", shop.soon())
+    assert (count.delta, level(shop, "rare")) == (0, (0, 2, -2))
+
+
+def test_parcels_that_leave_during_a_count_count_as_lying_there(shop):
+    sell(shop, "o-1", tea=3)
+    shop.do(command("o-1", "fulfil", "f-1", tea=1))
+    begun = lease(shop)
+    assert begun.product.lock_on_hand == 9
+    shop.do(command("o-1", "fulfil", "f-2", tea=1))
+    assert fold(shop).folded == 0, "not while it is counted"
+    count = begun.commit(8, "count", shop.soon())
+    assert (count.delta, begun.handed_over) == (-1, 1)
+    assert level(shop) == (7, 1, 6)
+    fold(shop)
+    assert (level(shop), on_hand_of_row(shop)) == ((7, 1, 6), 7)
+
+
+def test_a_count_below_what_orders_hold_books_nothing_and_keeps_the_lease(shop):
+    sell(shop, "o-1", tea=4)
+    begun = lease(shop)
+    with pytest.raises(RejectedError, match="2 units of tea more") as refused:
+        begun.commit(2, "count", shop.soon())
+    assert refused.value.code == "BELOW_FLOOR"
+    assert (level(shop), shop.record(AdjustmentKey("tea", "count"))) == ((10, 4, 6), None)
+    assert begun.commit(4, "count", shop.soon()).delta == -6
+    assert level(shop) == (4, 4, 0)
+
+
+def test_goods_that_left_before_their_receipt_are_named_when_a_count_begins(shop):
+    shop.list("early", 0, backorder_limit=5)
+    sell(shop, "o-1", early=2)
+    shop.do(command("o-1", "fulfil"))
+    asked = {"action": "acquire", "productId": "early", "seconds": 60}
+    answer = shop.invoke("count_stock", asked)
+    assert (answer["onHand"], answer["committed"], answer["available"]) == (-2, 0, -2)
+    assert "before their receipt" in answer["message"]
+
+
+def test_a_count_that_another_has_taken_over_is_lost_with_its_stock(shop):
+    begun = lease(shop, seconds=5.0)
+    shop.clock.sleep(6.0)
+    second = lease(shop)
+    with pytest.raises(LeaseLostError):
+        begun.commit(3, "count", shop.soon())
+    assert second.commit(8, "again", shop.soon()).delta == -2
+    assert shop.product("tea").lock_on_hand is None
+
+
+@pytest.mark.parametrize("lost", range(1, 4))
+def test_a_count_whose_answers_are_lost_knows_what_was_on_hand(shop, lost):
+    sell(shop, "o-1", tea=3)
+    requests = 0
+
+    def lose(request):
+        nonlocal requests
+        requests += 1
+        if requests == lost:
+            shop.calm()
+            shop.aws.dynamodb.answer("UpdateItem", request)
+            raise OutcomeUnknownError("TIMEOUT", "lost")
+
+    shop.on("UpdateItem", lose)
+    begun = lease(shop)
+    shop.calm()
+    assert begun.product.lock_on_hand == 10
+    assert begun.commit(9, "count", shop.soon()).delta == -1
+
+
+# ---------------------------------------------------------------- lost units, delisting
+
+
+def test_a_lost_unit_leaves_the_shelf_and_is_not_sold_again(shop):
+    sell(shop, "o-1", tea=4)
+    assert shop.do(command("o-1", "cancel", "lost", restock=False, tea=1)) == [APPLIED]
+    assert level(shop) == (9, 3, 6)
+    again = command("o-1", "cancel", "lost", tea=1)
+    assert shop.do(again) == [Verdict.POISON], "the same step with another meaning"
+    returned = shop.commit(shop.worker(), command("o-1", "return", "r", restock=True, tea=4))
+    assert returned.outcomes[0].cause == "NOT_DELIVERED"
+    assert shop.do(command("o-1", "cancel", "rest", tea=3)) == [APPLIED]
+    assert (level(shop), shop.status("o-1")) == ((9, 0, 9), "CANCELLED")
+
+
+def test_a_pending_order_may_lose_units_and_then_expires_with_the_rest(shop):
+    shop.order("o-1", tea=2)
+    assert shop.do(command("o-1", "cancel", "lost", restock=False, tea=2)) == [APPLIED]
+    assert (level(shop), shop.status("o-1")) == ((8, 0, 8), "CANCELLED")
+
+
+def test_a_closing_says_what_the_row_had_on_hand_also_after_a_fold(shop):
+    sell(shop, "o-1", tea=3)
+    shop.do(command("o-1", "fulfil", "f", tea=2))
+    created = shop.product("tea").created_at
+    shop.once("TransactWriteItems", lambda _: fold(shop) and None)
+    shop.delist("tea")
+    closing = AdjustmentKey("tea", f"closing-{created.removesuffix('+00:00')}")
+    record = shop.record(closing)
+    assert (record.delta, record.on_hand_delta) == (-7, -8)
+    # What leaves later is dropped.
+    assert shop.do(command("o-1", "fulfil")) == [APPLIED]
+    fold(shop)
+    assert outbound(shop) == {}
+
+
+def test_an_order_that_does_not_say_what_it_took_is_not_handed_over(shop):
+    sell(shop, "o-1", tea=1)
+    row = shop.order_row("o-1")
+    del row["items"][0]["productCreatedAt"]
+    shop.write(Table.ORDERS, row)
+    assert shop.do(command("o-1", "fulfil")) == [RETURNED]
+    assert (outbound(shop), shop.record(OrderKey("o-1")).status) == ({}, "CONFIRMED")
+
+
+def test_a_product_begins_with_its_opening_stock_on_the_shelf(shop):
+    shop.products.create(NewProduct("new", 7))
+    assert level(shop, "new") == (7, 0, 7)
