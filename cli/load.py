@@ -1,4 +1,4 @@
-"""The command that loads a catalogue and adjustments from a file."""
+"""The command that loads products, stock and counts from a file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from cli.common import INTERRUPTED, PANEL, OnAccount, aside, aws_of, progress_bar, screen
+from cli.common import INTERRUPTED, PANEL, OnAccount, aside, aws_of, progress_bar, screen, table_of
 from operations.words import counted
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from operations.load import Load
 
 app = typer.Typer()
+
+_SHOWN = 3
 
 
 @app.command(rich_help_panel=PANEL)
@@ -37,9 +39,20 @@ def load(
     check: Annotated[
         bool,
         typer.Option(
-            "--check", help="Check every line, also against the tables, and write nothing."
+            "--check",
+            help="Check every line, also against the tables, list what would change (old and new) and what would be "
+            "removed, and write nothing.",
         ),
     ] = False,
+    currency_decimals: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=4,
+            help="Prices in the file are in the currency's main unit, which has this many decimals: with 2, 12.5 is 12.50 "
+            "and 79 is 79.00. Default: prices are whole numbers in the smallest unit, such as 1250 cents.",
+        ),
+    ] = None,
     rate: Annotated[
         float | None,
         typer.Option(
@@ -58,17 +71,34 @@ def load(
     ] = None,
     account: OnAccount = None,
 ) -> None:
-    """Load a catalogue: create products, change their details, book stock. Exit status 1 if a line was bad.
+    """Load products, prices, receipts or counts from a file. Exit status 1 if a line was bad.
 
-    You may interrupt it and run it again: it creates and books nothing twice. It creates products first, then changes
-    details, then books stock.
+    Each line has a productId. Its other columns say what it does:
+
+    - openingStock, perhaps with name, price, lowStockThreshold, backorderLimit: creates the product.
+
+    - name, price, lowStockThreshold or backorderLimit, but no openingStock: changes the product. A
+    column that is missing changes nothing; an empty cell removes a name or a price, and sets the
+    other two to 0.
+
+    - delta and reason: books stock that came in (40) or went out (-2).
+
+    - counted: books the units that lie on the shelf now, and corrects the stock by the difference.
+
+    A column action can say it for each line: create, change, changeDetails (name and price only),
+    adjust, count, discontinue (no more orders) or listAgain. The command creates products first, then
+    changes them, then books stock, then counts.
+
+    You may interrupt it and run it again: it does nothing twice. It recognises a count by the name of
+    the file, the product and the units: the same file again books nothing, a corrected number books a
+    new count. Give the file of the next stocktake another name.
     """
     from operations.catalogue_file import read_catalogue  # noqa: PLC0415 - the layer is slow to import
 
     report = errors or file.with_name(f"{file.name}.errors.csv")
     _check_report(report)
     with aside.status(f"Reading {file.name}"):
-        catalogue = read_catalogue(file)
+        catalogue = read_catalogue(file, currency_decimals)
     store, began = aws_of(account).store(), time.monotonic()
     work, failure, status = _carry_out(catalogue, store, rate, check=check)
     _show_load(work, time.monotonic() - began, check=check)
@@ -114,6 +144,9 @@ def _carry_out(
 
 
 def _show_load(work: Load, seconds: float, *, check: bool) -> None:
+    if work.findings:
+        heading = "what would happen" if check else "what happened"
+        screen.print(table_of(("line", "productId", heading), sorted(work.findings)))
     counts = Table("lines", "", box=None, show_header=False)
     counts.columns[0].justify = "right"
     for done in work.done:
@@ -134,6 +167,8 @@ def _report_bad_lines(bad: Sequence[BadLine], report: Path) -> None:
         screen.print(
             f"[bold red]Bad lines: {len(bad):,}[/], with their reasons in {escape(str(report))}"
         )
+        for line in sorted(bad, key=lambda line: line.number)[:_SHOWN]:
+            screen.print(escape(f"  line {line.number}: {line.message}"))
     else:
         # An earlier load's report would be mistaken for this one's.
         report.unlink(missing_ok=True)

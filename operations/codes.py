@@ -121,8 +121,8 @@ UNDELIVERABLE: Mapping[str, str] = {
 
 BAD_LINES: Mapping[str, str] = {
     "PRODUCT_EXISTS": "the product exists with other attributes, which the message names; nothing was changed",
-    "DUPLICATE_LINE": "an earlier line creates this product, has this `adjustmentId`, or changes the product at the same "
-    "time; the earlier line counts",
+    "DUPLICATE_LINE": "an earlier line creates or counts this product, has this `adjustmentId`, or changes the product at the "
+    "same time; the earlier line counts",
     "UNSUPPORTED_ACTION": "there is no such `action`",
     "BAD_ROW": "the row does not fit the header",
     "NOT_UTF8": "the line is not in UTF-8",

@@ -1,18 +1,20 @@
-"""Loads a catalogue file: creates products, changes details and books stock, in large transactions, each exactly once.
+"""Loads a file: creates and changes products, books stock and counts, each exactly once.
 
 A load may be interrupted at any moment and run again with the same file: the tables say how far it came. It recognises
-products by their content, adjustments by their ids, and changes of details by their times and ids.
+products by their content, adjustments and counts by their ids, and changes of details by their times and ids.
 
-Products are created first, then details are changed, then stock is booked, whatever the order of the lines.
+Products are created first, then changed, then stock is booked, then counts, whatever the order of the lines.
 """
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol, TypeVar
@@ -20,7 +22,7 @@ from typing import Protocol, TypeVar
 from inventory_orders.clock import Clock, Deadline, SystemClock, timestamp
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.change import IdempotencyMatch
-from inventory_orders.domain.product import DETAILS, CatalogueEvent, NewProduct, Product
+from inventory_orders.domain.product import DETAILS, NewProduct, Product
 from inventory_orders.domain.record import AdjustmentRecord, Record, RecordKey
 from inventory_orders.domain.rejection import Rejection, RejectionReason
 from inventory_orders.engine.outcomes import ChangeOutcome
@@ -28,7 +30,9 @@ from inventory_orders.engine.retrying_client import CommitStats, RetryingClient,
 from inventory_orders.errors import (
     ContentionError,
     CorruptItemError,
+    InventoryOrdersError,
     LeaseHeldError,
+    LeaseLostError,
     ProductNotFoundError,
     RejectedError,
     RequestInvalidError,
@@ -40,10 +44,11 @@ from inventory_orders.errors import (
 from inventory_orders.lanes.levels import estimate_levels
 from inventory_orders.lanes.source import engine_with_lanes
 from inventory_orders.products.catalogue import ProductCatalogue, opening_key, product_to_create
+from inventory_orders.products.lease import Lease
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.dynamodb import Snapshot, Store
 from inventory_orders.store.rows import Key
-from operations.catalogue_file import BadLine, CatalogueFile, Line
+from operations.catalogue_file import ATTRIBUTES, BadLine, CatalogueFile, Change, Count, Line
 from operations.creations import MAX_AT_ONCE, create_many
 
 _WORKERS = 4
@@ -56,8 +61,10 @@ _POLICY = RetryPolicy(max_attempts=1_000_000, base=0.05, cap=5.0)
 _PATIENCE_SECONDS = 300.0
 # Also how long a line waits for another owner's lease, and with it the lines of its batch.
 _LEASE_SECONDS = 60.0
+# If a load is killed between lease and count, the next one waits until that lease is over.
+_COUNT_SECONDS = 30.0
 
-C = TypeVar("C", NewProduct, CatalogueEvent, Adjustment)
+C = TypeVar("C", NewProduct, Change, Adjustment, Count)
 Batch = Sequence[Line[C]]
 
 
@@ -66,10 +73,15 @@ class Done(StrEnum):
 
     CREATED = "products created"
     THERE = "products already there"
-    CHANGED = "details changed"
-    STALE = "changes older than the stored ones, ignored"
+    CHANGED = "products changed"
+    SAME = "products already as their lines say"
+    STALE = "changes ignored: the product has newer details"
     BOOKED = "adjustments booked"
     BOOKED_BEFORE = "adjustments booked before, by their ids"
+    COUNTED = "counts booked"
+    COUNTED_BEFORE = (
+        "counts booked before, by their ids (a new stocktake needs a file of another name)"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +92,24 @@ class Problem:
     message: str
 
 
-Answer = Done | Problem
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The result of a good line, and what it means for its product, in words."""
+
+    done: Done
+    words: str
+
+
+Answer = Done | Told | Problem
 
 
 class _Worker(Protocol):
     """Finds an answer to each line of a batch. It may raise a StoreError, which ends the load."""
 
     def create(self, batch: Batch[NewProduct]) -> Sequence[Answer]: ...
-    def change(self, batch: Batch[CatalogueEvent]) -> Sequence[Answer]: ...
+    def change(self, batch: Batch[Change]) -> Sequence[Answer]: ...
     def adjust(self, batch: Batch[Adjustment]) -> Sequence[Answer]: ...
+    def count(self, batch: Batch[Count]) -> Sequence[Answer]: ...
 
 
 class InterruptedLoadError(Exception):
@@ -118,6 +139,7 @@ class Load:
     Attributes:
         done: How many good lines had each result so far.
         bad: The lines that were not carried out, including those that are wrong by themselves.
+        findings: What lines mean for their products: each with its number, the product, and what changes, old and new.
     """
 
     def __init__(
@@ -129,6 +151,7 @@ class Load:
     ) -> None:
         self.done: Counter[Done] = Counter()
         self.bad = list(file.bad)
+        self.findings: list[tuple[int, str, str]] = []
         self._file = file
         self._store = store
         self._rate = rate
@@ -151,10 +174,11 @@ class Load:
     def _carry_out(self, workers: Sequence[_Worker], size: int) -> None:
         file = self._file
         self._side_by_side(workers, _batches(file.creations, size), lambda one, b: one.create(b))
-        self._side_by_side(workers, _batches(file.changes, size), lambda one, b: one.change(b))
+        self._side_by_side(workers, _by_product(file.changes, size), lambda one, b: one.change(b))
         self._side_by_side(
             workers, _by_product(file.adjustments, size), lambda one, b: one.adjust(b)
         )
+        self._side_by_side(workers, _batches(file.counts, size), lambda one, b: one.count(b))
 
     def _side_by_side(
         self,
@@ -192,11 +216,14 @@ class Load:
     def _settle(self, batch: Batch[C], answers: Sequence[Answer]) -> None:
         with self._lock:
             for line, answer in zip(batch, answers, strict=True):
-                if isinstance(answer, Done):
-                    self.done[answer] += 1
-                else:
-                    product_id = line.content.product_id
+                product_id = line.content.product_id
+                if isinstance(answer, Problem):
                     self.bad.append(BadLine(line.number, product_id, answer.code, answer.message))
+                elif isinstance(answer, Told):
+                    self.done[answer.done] += 1
+                    self.findings.append((line.number, product_id, answer.words))
+                else:
+                    self.done[answer] += 1
             self._on_progress(len(answers))
 
 
@@ -227,7 +254,7 @@ class _Reader:
         records = self.read(keys).records if keys else {}
         return {
             new.product_id: _compared(
-                new, product, records[key] if key in records else self._record(key)
+                new, product, records[key] if key in records else self.record(key)
             )
             for (new, product), key in zip(found, keys, strict=True)
         }
@@ -236,7 +263,8 @@ class _Reader:
         """Make a deadline for requests that nobody but DynamoDB delays."""
         return Deadline.after(_PATIENCE_SECONDS, self.client.clock)
 
-    def _record(self, key: RecordKey) -> Record | None:
+    def record(self, key: RecordKey) -> Record | None:
+        """Read a record, strongly consistent."""
         return self.client.call(
             lambda: self.client.store.get_record(key), self.soon(), CommitStats()
         )
@@ -281,17 +309,19 @@ class _Writer:
                     products[new.product_id] = creation.product
         return answers
 
-    def change(self, batch: Batch[CatalogueEvent]) -> Sequence[Answer]:
-        """Change details, each product in a request of its own."""
+    def change(self, batch: Batch[Change]) -> Sequence[Answer]:
+        """Change products, each in a transaction of its own."""
         return [self._change(line.content) for line in batch]
 
-    def _change(self, event: CatalogueEvent) -> Answer:
+    def _change(self, change: Change) -> Answer:
         self._pace(1)
         try:
-            applied, _ = self._products.change_details(event, self._lease_deadline())
+            update = self._products.update_with_retry(
+                change.product_id, change.applied_to, self._lease_deadline()
+            )
         except _OF_ONE_LINE as error:
-            return _problem(event.product_id, error)
-        return Done.CHANGED if applied else Done.STALE
+            return _problem(change.product_id, error)
+        return _changed(change, update.before, update.after)
 
     def adjust(self, batch: Batch[Adjustment]) -> Sequence[Answer]:
         """Book adjustments through the engine."""
@@ -300,6 +330,51 @@ class _Writer:
         if report.failure is not None:
             raise report.failure
         return list(map(_of_outcome, report.outcomes))
+
+    def count(self, batch: Batch[Count]) -> Sequence[Answer]:
+        """Book counts, each under a lease of its own."""
+        records = self._reader.read([line.content.record_key for line in batch]).records
+        return [self._count(line.content, records) for line in batch]
+
+    def _count(
+        self, count: Count, records: Mapping[RecordKey, Record | CorruptItemError]
+    ) -> Answer:
+        stored = records.get(count.record_key)
+        if stored is not None:
+            return _counted_before(count, stored)
+        self._pace(1)
+        try:
+            delta = self._book_count(count)
+        except RejectedError as error:
+            # Perhaps a rival with the same file has booked it since.
+            stored = self._reader.record(count.record_key)
+            return (
+                _problem(count.product_id, error)
+                if stored is None
+                else _counted_before(count, stored)
+            )
+        except _OF_ONE_LINE as error:
+            return _problem(count.product_id, error)
+        return _counted(count, delta)
+
+    def _book_count(self, count: Count) -> int:
+        """Book a count. Returns the units that it corrects."""
+        client, deadline = self._reader.client, self._lease_deadline()
+        lease = client.repeat(
+            lambda: Lease.acquire(
+                client, count.product_id, _COUNT_SECONDS, deadline, holder="load"
+            ),
+            deadline,
+            CommitStats(),
+            lambda error: error.retry_after if isinstance(error, LeaseHeldError) else None,
+        )
+        try:
+            return lease.commit(count.counted, count.adjustment_id, deadline, count.notes).delta
+        except (InventoryOrdersError, InterruptedLoadError):
+            # If it cannot be released, it expires by itself.
+            with suppress(InventoryOrdersError, InterruptedLoadError):
+                lease.release(Deadline.after(3.0, client.clock))
+            raise
 
     def _lease_deadline(self) -> Deadline:
         return Deadline.after(_LEASE_SECONDS, self._reader.client.clock)
@@ -323,21 +398,20 @@ class _Checker:
         self._products[new.product_id] = product_to_create(new, at)
         return Done.CREATED
 
-    def change(self, batch: Batch[CatalogueEvent]) -> Sequence[Answer]:
+    def change(self, batch: Batch[Change]) -> Sequence[Answer]:
         self._read(line.content.product_id for line in batch)
         return self._answers(batch, self._change)
 
-    def _change(self, event: CatalogueEvent) -> Answer:
-        product = self._products[event.product_id]
+    def _change(self, change: Change) -> Answer:
+        product = self._products[change.product_id]
         if product is None:
-            return _unknown(event.product_id)
-        newest = (product.details_event_time or "", product.details_event_id or "")
-        if newest > (event.event_time, event.event_id):
-            return Done.STALE
-        same = all(getattr(product, name) == event.details.get(name) for name in DETAILS)
-        if newest == (event.event_time, event.event_id) and not same:
-            return _id_reused("EVENT_ID_REUSED")
-        return Done.CHANGED
+            return _unknown(change.product_id)
+        try:
+            after = change.applied_to(product)
+        except RejectedError as error:
+            return _problem(change.product_id, error)
+        self._products[change.product_id] = after
+        return _changed(change, product, after)
 
     def adjust(self, batch: Batch[Adjustment]) -> Sequence[Answer]:
         keys = [line.content.record_key for line in batch]
@@ -361,9 +435,29 @@ class _Checker:
             return _rejected(rejection)
         product = self._products[change.product_id]
         if product is not None:
-            stock = product.stock_count + change.delta
-            self._products[change.product_id] = product.with_stock(stock, product.version + 1)
+            after = product.with_stock(product.stock_count + change.delta, product.version + 1)
+            on_hand = product.on_hand + change.delta
+            self._products[change.product_id] = replace(after, on_hand=on_hand)
         return Done.BOOKED
+
+    def count(self, batch: Batch[Count]) -> Sequence[Answer]:
+        keys = [line.content.record_key for line in batch]
+        records = self._read((line.content.product_id for line in batch), keys)
+        return self._answers(batch, lambda count: self._count(count, records))
+
+    def _count(
+        self, count: Count, records: Mapping[RecordKey, Record | CorruptItemError]
+    ) -> Answer:
+        stored = records.get(count.record_key)
+        if stored is not None:
+            return _counted_before(count, stored)
+        product = self._products[count.product_id]
+        if product is None:
+            return _unknown(count.product_id)
+        delta = count.counted - product.on_hand
+        change = Adjustment(count.product_id, count.adjustment_id, delta, "COUNT")
+        rejection = change.rejection(self._products)
+        return _counted(count, delta) if rejection is None else _rejected(rejection)
 
     def _read(
         self, product_ids: Iterable[str], keys: Sequence[RecordKey] = ()
@@ -377,7 +471,10 @@ class _Checker:
         levels = estimate_levels(self._reader.client, snapshot, self._reader.soon())
         for product_id, level in levels.items():
             self._products[product_id] = replace(
-                level.product, stock_count=level.on_hand, lent_to=frozenset()
+                level.product,
+                stock_count=level.available,
+                on_hand=level.on_hand,
+                lent_to=frozenset(),
             )
         return snapshot.records
 
@@ -394,6 +491,7 @@ _OF_ONE_LINE = (
     ProductNotFoundError,
     RejectedError,
     LeaseHeldError,
+    LeaseLostError,
     ContentionError,
     CorruptItemError,
     RequestInvalidError,
@@ -409,7 +507,8 @@ def _problem(product_id: str, error: VerdictError) -> Problem:
         return _unknown(product_id)
     if isinstance(error, StoreError):
         return Problem("REFUSED_BY_DYNAMODB", str(error))
-    again = f"; {_AGAIN}" if isinstance(error, LeaseHeldError | ContentionError) else ""
+    may_succeed = isinstance(error, LeaseHeldError | LeaseLostError | ContentionError)
+    again = f"; {_AGAIN}" if may_succeed else ""
     return Problem(error.code, f"{error}{again}")
 
 
@@ -425,27 +524,77 @@ def _of_outcome(outcome: ChangeOutcome) -> Answer:
     return Problem(outcome.cause, f"{outcome.detail}; {_AGAIN}" if outcome.detail else _AGAIN)
 
 
+def _counted(count: Count, delta: int) -> Answer:
+    """Make the result of a count that is booked."""
+    if not delta:
+        return Done.COUNTED
+    return Told(Done.COUNTED, f"counted {count.counted:,}, corrected by {delta:+,}")
+
+
+def _counted_before(count: Count, stored: Record | CorruptItemError) -> Answer:
+    """Make the result of a count whose id is stored already."""
+    if isinstance(stored, CorruptItemError):
+        return _problem(count.product_id, stored)
+    if isinstance(stored, AdjustmentRecord) and stored.counted == count.counted:
+        return Done.COUNTED_BEFORE
+    return _id_reused("ADJUSTMENT_ID_REUSED")
+
+
 def _compared(
     new: NewProduct, product: Product, opening: Record | CorruptItemError | None
 ) -> Answer:
     """Find out whether an existing product was created as its line says."""
-    other = []
+    other = {
+        column
+        for column, attribute in ATTRIBUTES.items()
+        if getattr(product, attribute) != getattr(new, attribute)
+    }
+    changed_at = product.details_event_time
+    # If they were changed since, the product does not tell the first ones.
+    kept = other.intersection(DETAILS if changed_at else ())
+    other -= kept
     if not isinstance(opening, AdjustmentRecord) or opening.delta != new.opening_stock:
-        other.append("openingStock")
-    if product.low_stock_threshold != new.low_stock_threshold:
-        other.append("lowStockThreshold")
-    if product.backorder_limit != new.backorder_limit:
-        other.append("backorderLimit")
-    if product.details_event_time is None:
-        # If they were changed since, the product does not tell the first ones.
-        other += [name for name in DETAILS if getattr(product, name) != getattr(new, name)]
-    if not other:
-        return Done.THERE
-    return Problem(
-        "PRODUCT_EXISTS",
-        f"{new.product_id} exists since {product.created_at} with another {', '.join(other)}; nothing was changed. "
-        "Correct or remove the line, or use changeDetails and adjust",
-    )
+        other.add("openingStock")
+    if other:
+        return Problem(
+            "PRODUCT_EXISTS",
+            f"{new.product_id} exists since {product.created_at} with another {', '.join(sorted(other))}; nothing was changed. "
+            "Correct or remove the line. A file without the column openingStock changes the other columns; delta or "
+            "counted change the stock",
+        )
+    if kept:
+        return Told(
+            Done.THERE, f"exists; {', '.join(sorted(kept))} kept as changed at {changed_at}"
+        )
+    return Done.THERE
+
+
+def _changed(change: Change, before: Product, after: Product) -> Answer:
+    """Make the result of a change that left a product like this."""
+    if change.is_stale(before):
+        return Told(
+            Done.STALE, f"ignored: name or price were changed later, at {before.details_event_time}"
+        )
+    words = _difference(before, after)
+    return Told(Done.CHANGED, words) if words else Done.SAME
+
+
+def _difference(before: Product, after: Product) -> str:
+    """Say what a change sets and removes."""
+    parts = []
+    for column, attribute in ATTRIBUTES.items():
+        old, new = (
+            json.dumps(getattr(each, attribute), ensure_ascii=False) for each in (before, after)
+        )
+        if old == new:
+            continue
+        if new == "null":
+            parts.append(f"{column} {old} removed")
+        else:
+            parts.append(f"{column} {'set' if old == 'null' else f'from {old}'} to {new}")
+    if before.is_discontinued != after.is_discontinued:
+        parts.append("discontinued" if after.is_discontinued else "listed again")
+    return "; ".join(parts)
 
 
 def _unknown(product_id: str) -> Problem:
@@ -465,12 +614,12 @@ def _batches(lines: Sequence[Line[C]], size: int) -> Iterator[Batch[C]]:
     return (lines[start : start + size] for start in range(0, len(lines), size))
 
 
-def _by_product(lines: Iterable[Line[Adjustment]], size: int) -> Iterator[Batch[Adjustment]]:
+def _by_product(lines: Iterable[Line[C]], size: int) -> Iterator[Batch[C]]:
     """Make batches. All lines of a product are in one batch, in their order, so that workers never meet at a product."""
-    of_product: dict[str, list[Line[Adjustment]]] = {}
+    of_product: dict[str, list[Line[C]]] = {}
     for line in lines:
         of_product.setdefault(line.content.product_id, []).append(line)
-    batch: list[Line[Adjustment]] = []
+    batch: list[Line[C]] = []
     for group in of_product.values():
         if batch and len(batch) + len(group) > size:
             yield batch

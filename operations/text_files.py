@@ -7,7 +7,7 @@ import gzip
 import json
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import zip_longest
 from pathlib import Path
@@ -106,18 +106,22 @@ def csv_rows(path: Path, lines: Iterable[str], delimiter: str) -> Iterator[tuple
             cells = [cell.strip() for cell in row]
             if any(cells):
                 header = header or cells[: max(n for n, cell in enumerate(cells, 1) if cell)]
-                named = list(zip_longest(header, cells))
-                if any(cell and name == "" for name, cell in named):
-                    raise UserError(
-                        f"{path}, line {number}, has a cell in a column without a name; name the column, or empty it"
-                    )
-                # A cell that is missing or one too many is for the caller to refuse.
-                yield number, [cell for name, cell in named if cell is not None and (name or cell)]
+                yield number, _without_spare(f"{path}, line {number},", header, cells)
             number = rows.line_num + 1
     except csv.Error as error:
         raise UserError(
             f"{path}, line {number}, is not CSV ({error}); check its quotation marks"
         ) from error
+
+
+def _without_spare(where: str, header: Sequence[str], cells: Sequence[str]) -> list[str]:
+    """Leave out the empty cells that have no name. A cell that is missing or one too many is for the caller to refuse."""
+    named = list(zip_longest(header, cells))
+    if any(cell and name == "" for name, cell in named):
+        raise UserError(
+            f"{where} has a cell in a column without a name; name the column, or empty it"
+        )
+    return [cell for name, cell in named if cell is not None and (name or cell)]
 
 
 def check_json_lines(path: Path, lines: Iterable[str], what: str, example: str) -> None:

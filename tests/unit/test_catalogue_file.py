@@ -18,11 +18,11 @@ SAVED = "2026-01-12T13:46:40.000000+00:00"
 
 @pytest.fixture
 def read(tmp_path):
-    def read(content, name="catalogue.csv"):
+    def read(content, name="catalogue.csv", currency_decimals=None):
         path = tmp_path / name
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
         os.utime(path, (1_768_225_600, 1_768_225_600))
-        return read_catalogue(path)
+        return read_catalogue(path, currency_decimals)
 
     return read
 
@@ -87,9 +87,143 @@ def test_what_is_given_counts(read):
     file = read(
         json_lines(booking | {"adjustmentId": "r-1"}, change | {"eventId": "e-1"}), "f.jsonl"
     )
-    event, adjustment = file.changes[0].content, file.adjustments[0].content
-    assert (event.event_id, event.event_time) == ("e-1", at)
-    assert (adjustment.adjustment_id, adjustment.notes) == ("r-1", notes)
+    table = read(
+        "action,productId,delta,reason,actor,reference,adjustmentId,eventId,eventTime,name,price\n"
+        "adjust,p,1,A,ann,delivery 7,r-1,,,,\n"
+        f"changeDetails,p,,,,,,e-1,{at},,\n"
+    )
+    for each in (file, table):
+        assert each.bad == []
+        event, adjustment = each.changes[0].content, each.adjustments[0].content
+        assert (event.event_id, event.event_time) == ("e-1", at)
+        assert (adjustment.adjustment_id, adjustment.notes) == ("r-1", notes)
+
+
+def test_the_columns_say_what_a_line_does(read):
+    for content, name in (
+        ("productId,openingStock\np,1\n", "creations"),
+        ("productId,delta,reason\np,1,RECEIPT\n", "adjustments"),
+        ("productId,counted\np,1\n", "counts"),
+        ("productId,price\np,1\n", "changes"),
+    ):
+        assert [line.content.product_id for line in getattr(read(content), name)] == ["p"]
+        assert read(content).good == 1
+    missing = read("productId,openingStock,name\np,,Tea\n")
+    assert missing.bad[0].message.startswith("openingStock: is missing in the line")
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "details", "others"),
+    [
+        ("price", "690", {"price": 690}, {}),
+        ("name,price", ",690", {"name": None, "price": 690}, {}),
+        (
+            "lowStockThreshold,backorderLimit",
+            "5,",
+            {},
+            {"low_stock_threshold": 5, "backorder_limit": 0},
+        ),
+        ("name,lowStockThreshold", "Tea,", {"name": "Tea"}, {"low_stock_threshold": 0}),
+        ("action,price,lowStockThreshold", "changeDetails,690,", {"price": 690}, {}),
+        ("action,price", "discontinue,", {}, {"status": "DISCONTINUED"}),
+        ("action", "listAgain", {}, {"status": "ACTIVE"}),
+    ],
+)
+def test_a_missing_column_changes_nothing_and_an_empty_cell_removes(
+    read, header, row, details, others
+):
+    table = read(f"productId,{header}\np,{row}\n")
+    cells = dict(zip(header.split(","), row.split(","), strict=True))
+    numbers = {name: int(cell) if cell.isdigit() else cell or None for name, cell in cells.items()}
+    lines = read(json_lines({"productId": "p"} | numbers), "f.jsonl")
+    for file in (table, lines):
+        assert file.bad == []
+        assert (file.changes[0].content.details, file.changes[0].content.others) == (
+            details,
+            others,
+        )
+
+
+def test_a_line_that_changes_nothing_is_a_bad_one(read):
+    file = read("productId\np\n")
+    assert reasons(file) == [
+        (2, "SCHEMA_VIOLATION",
+         "the line changes nothing; it needs one of name, price, lowStockThreshold, backorderLimit")
+    ]  # fmt: skip
+
+
+def test_the_id_of_a_count_follows_from_the_name_of_the_file_the_product_and_the_units(read):
+    def count(content, name="counts.csv"):
+        (line,) = read(content, name).counts
+        return line.content
+
+    first = count("productId,counted,reference\np,7,aisle 3\n")
+    assert (first.counted, first.notes) == (7, {"reference": "aisle 3"})
+    # Saved again, in another form, and with a line more: the same count.
+    assert count("counted;productId\n7;p\n") == first
+    others = [
+        count("productId,counted\np,8\n"),
+        count("productId,counted\nq,7\n"),
+        count("productId,counted\np,7\n", "november.csv"),
+    ]
+    assert len({each.adjustment_id for each in (first, *others)}) == 4
+    assert count("productId,counted,adjustmentId\np,7,c-1\n").adjustment_id == "c-1"
+    twice = read("productId,counted\np,7\np,2\n")
+    assert reasons(twice) == [
+        (3, "DUPLICATE_LINE", "line 2 counts p; add the units up in one line")
+    ]
+
+
+@pytest.mark.parametrize("code", ["8.964E+12", "8,964E+12", "9E+12", "8.964e+12"])
+def test_a_code_that_a_spreadsheet_has_rounded_is_an_error_that_says_so(read, code):
+    file = read(f'productId;openingStock\n"{code}";1\n"{code}";2\np;3\n')
+    assert [line.content.product_id for line in file.creations] == ["p"]
+    assert codes(file) == [(n, code if "," not in code else "", "SCHEMA_VIOLATION") for n in (2, 3)]
+    assert f"productId: a spreadsheet has rounded this code to {code}" in file.bad[0].message
+    receipts = read(f'productId;delta;reason;adjustmentId\np;1;A;"{code}"\n')
+    assert receipts.bad[0].message.startswith("adjustmentId: a spreadsheet has rounded")
+
+
+@pytest.mark.parametrize("price", ["12.5", '"12,50"', "79.00", "$12.50", '"1,250.00"'])
+def test_prices_in_an_unknown_unit_are_asked_about_before_anything_is_stored(read, price):
+    with pytest.raises(
+        UserError, match=r"line 3 has the price .*79 cents. Add --currency-decimals 2"
+    ):
+        read(f"productId,price\np,79\nq,{price}\n")
+
+
+def test_a_price_with_decimals_in_json_is_asked_about_too(read):
+    with pytest.raises(UserError, match=r"line 2 has the price 12\.5, .*--currency-decimals 2"):
+        read('{"productId": "p", "price": 79}\n{"productId": "q", "price": 12.5}\n', "f.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("decimals", "prices", "minor_units"),
+    [
+        (2, ["79", "12.5", "12,50", "0", "0.05", ""], [7900, 1250, 1250, 0, 5, None]),
+        (0, ["79", "1250"], [79, 1250]),
+        (3, ["1.5"], [1500]),
+    ],
+)
+def test_prices_in_the_main_unit_of_a_currency(read, decimals, prices, minor_units):
+    rows = "".join(f'p-{n};"{price}"\n' for n, price in enumerate(prices))
+    table = read(f"productId;price\n{rows}", currency_decimals=decimals)
+    assert [line.content.details["price"] for line in table.changes] == minor_units
+    numbers = "\n".join(
+        f'{{"productId": "p-{n}", "price": {price.replace(",", ".") or "null"}}}'
+        for n, price in enumerate(prices)
+    )
+    lines = read(numbers, "f.jsonl", decimals)
+    assert [line.content.details["price"] for line in lines.changes] == minor_units
+
+
+def test_a_price_that_does_not_fit_its_currency_is_a_bad_line(read):
+    file = read("productId,price\np,12.505\nq,12 EUR\nr,-1\ns,1.5\n", currency_decimals=2)
+    assert [line.content.product_id for line in file.changes] == ["s"]
+    assert reasons(file)[0] == (
+        2, "SCHEMA_VIOLATION", 'price: must be a number with at most 2 decimals, but is "12.505"'
+    )  # fmt: skip
+    assert [bad.number for bad in file.bad] == [2, 3, 4]
 
 
 def test_bad_cells_are_named_in_the_words_of_the_handlers(read):

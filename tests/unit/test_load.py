@@ -18,7 +18,7 @@ from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import CatalogueEvent, NewProduct
 from inventory_orders.engine import memory
 from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.errors import StoreUnavailableError, ThrottledError
+from inventory_orders.errors import LeaseLostError, StoreUnavailableError, ThrottledError
 from inventory_orders.lanes.source import engine_with_lanes
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.products.lease import Lease
@@ -27,7 +27,7 @@ from inventory_orders.store.tables import Table
 from local import ROOT
 from local.sample_orders import catalogue
 from operations import load as loading
-from operations.catalogue_file import read_catalogue
+from operations.catalogue_file import Change, read_catalogue
 from operations.errors import UserError
 from operations.load import Done, Load
 from testing.clocks import FakeClock
@@ -108,7 +108,7 @@ def test_a_file_is_carried_out_and_a_second_time_changes_nothing(shelf):
     rows = shelf.rows()
     again = shelf.load()
     assert again.bad == []
-    assert again.done == {Done.THERE: 2, Done.CHANGED: 1, Done.BOOKED_BEFORE: 2}
+    assert again.done == {Done.THERE: 2, Done.SAME: 1, Done.BOOKED_BEFORE: 2}
     assert shelf.rows() == rows
 
 
@@ -153,12 +153,217 @@ def test_a_product_that_exists_otherwise_is_a_bad_line_and_stays(shelf, row, oth
     assert shelf.rows() == rows
 
 
+def findings(load):
+    return sorted(load.findings)
+
+
+def test_a_price_list_keeps_names_and_an_empty_cell_removes_them_and_the_check_lists_both(shelf):
+    shelf.load(MIXED)
+    prices = "productId,price\np,79\nq,1250\n"
+    wanted = [(2, "p", "price from 628 to 79"), (3, "q", "price set to 1250")]
+    assert findings(shelf.check(prices)) == findings(shelf.load(prices)) == wanted
+    p = shelf.product("p")
+    assert (p.name, p.price, p.price_changed_at) == ("Tau", 79, p.details_event_time)
+    again = shelf.load()
+    assert (again.done, again.findings) == ({Done.SAME: 2}, [])
+    empty = "productId,name,price\np,,79\nq,,1250\n"
+    wanted = [(2, "p", 'name "Tau" removed')]
+    assert findings(shelf.check(empty)) == findings(shelf.load(empty)) == wanted
+    assert (shelf.product("p").name, shelf.product("p").price) == (None, 79)
+
+
+def test_a_check_adds_up_the_lines_before(shelf):
+    content = (
+        "action,productId,openingStock,name,price\n"
+        "create,p,5,Pi,314\nchange,p,,Tau,314\ndiscontinue,p,,,\n"
+    )
+    wanted = [(3, "p", 'name from "Pi" to "Tau"'), (4, "p", "discontinued")]
+    assert findings(shelf.check(content)) == findings(shelf.load(content)) == wanted
+
+
+def test_limits_and_discontinuing_by_file(shelf):
+    shelf.load(MIXED)
+    limits = "productId,lowStockThreshold,backorderLimit\np,15,4\nq,,\n"
+    wanted = [(2, "p", "lowStockThreshold from 0 to 15; backorderLimit from 0 to 4")]
+    assert findings(shelf.check(limits)) == findings(shelf.load(limits)) == wanted
+    p = shelf.product("p")
+    assert (p.low_stock_threshold, p.backorder_limit, p.status) == (15, 4, "LOW_STOCK")
+    assert (p.name, p.price) == ("Tau", 628)
+    status = "action,productId\nlistAgain,p\ndiscontinue,q\n"
+    for content, words, done in (
+        (status, "discontinued", {Done.SAME: 1, Done.CHANGED: 1}),
+        (status, None, {Done.SAME: 2}),
+        (
+            status.replace("discontinue", "listAgain"),
+            "listed again",
+            {Done.SAME: 1, Done.CHANGED: 1},
+        ),
+    ):
+        for load in (shelf.check(content), shelf.load(content)):
+            assert load.done == done
+            assert findings(load) == ([(3, "q", words)] if words else [])
+    assert shelf.product("p") == p
+
+
+def test_a_limit_that_would_forget_units_on_backorder_is_refused(shelf):
+    shelf.load("productId,openingStock,backorderLimit\np,1,5\n")
+    engine_with_lanes(shelf.store).apply([Order("o", "u", {"p": 4})], soon())
+    content = "productId,backorderLimit\np,2\n"
+    for load in (shelf.check(content), shelf.load(content)):
+        assert codes(load) == [(2, "p", "BELOW_FLOOR")]
+        assert "3 units of p are on backorder, so the limit cannot be 2" in load.bad[0].message
+    assert shelf.load("productId,backorderLimit\np,3\n").done == {Done.CHANGED: 1}
+
+
+def test_a_rivals_change_between_read_and_write_is_kept(shelf, monkeypatch):
+    shelf.load(MIXED)
+    apply, rivals = Change.applied_to, ["Rho"]
+
+    def late(change, product):
+        if rivals:
+            event_time = product.details_event_time
+            rival = Change("p", {"name": rivals.pop()}, {}, event_time, "load-z")
+            ProductCatalogue(RetryingClient(shelf.store)).update_with_retry(
+                "p", lambda now: apply(rival, now), soon()
+            )
+        return apply(change, product)
+
+    monkeypatch.setattr(Change, "applied_to", late)
+    assert shelf.load("productId,price\np,79\n").done == {Done.CHANGED: 1}
+    assert (shelf.product("p").name, shelf.product("p").price) == ("Rho", 79)
+
+
+def test_the_changes_of_a_product_are_carried_out_in_their_order(shelf, monkeypatch):
+    shelf.load(MIXED)
+    monkeypatch.setattr(loading, "MAX_AT_ONCE", 1)
+    change, batches = loading._Writer.change, []
+
+    def noted(writer, batch):
+        batches.append([line.number for line in batch])
+        return change(writer, batch)
+
+    monkeypatch.setattr(loading._Writer, "change", noted)
+    shelf.load("action,productId\ndiscontinue,p\ndiscontinue,q\nlistAgain,p\n")
+    assert batches == [[2, 4], [3]]
+    assert not shelf.product("p").is_discontinued
+
+
+COUNTS = "productId,counted,reference\np,12,November\nq,18,November\n"
+
+
+def test_counts_are_booked_and_the_same_file_again_books_nothing(shelf):
+    shelf.load(MIXED)
+    wanted = [(2, "p", "counted 12, corrected by -3")]
+    assert findings(shelf.check(COUNTS)) == wanted
+    first = shelf.load(COUNTS)
+    assert (first.bad, findings(first), first.done) == ([], wanted, {Done.COUNTED: 2})
+    (record,) = [
+        shelf.store.get_record(line.content.record_key)
+        for line in read_catalogue(shelf.path).counts
+        if line.content.product_id == "p"
+    ]
+    assert (record.reason, record.counted, record.delta) == ("COUNT", 12, -3)
+    assert record.notes == {"reference": "November"}
+    engine_with_lanes(shelf.store).apply([Order("o", "u", {"p": 5})], soon())
+    rows = shelf.rows()
+    for load in (shelf.check(COUNTS), shelf.load(COUNTS)):
+        assert (load.bad, load.findings, load.done) == ([], [], {Done.COUNTED_BEFORE: 2})
+    assert shelf.rows() == rows
+    corrected = shelf.load(COUNTS.replace("q,18", "q,20"))
+    assert findings(corrected) == [(3, "q", "counted 20, corrected by +2")]
+    assert corrected.done == {Done.COUNTED_BEFORE: 1, Done.COUNTED: 1}
+    assert (shelf.product("p").stock_count, shelf.product("q").stock_count) == (7, 20)
+
+
+def test_units_of_open_orders_are_counted_and_an_order_for_what_is_not_there_stops_a_count(shelf):
+    shelf.load(MIXED)
+    engine_with_lanes(shelf.store).apply([Order("o", "u", {"p": 5, "q": 5})], soon())
+    content = "action,productId,delta,reason,counted\nadjust,p,2,RECEIPT,\n,p,,,16\n,q,,,4\n"
+    for load in (shelf.check(content), shelf.load(content)):
+        assert findings(load) == [(3, "p", "counted 16, corrected by -1")]
+        assert codes(load) == [(4, "q", "BELOW_FLOOR")]
+    p, q = map(shelf.product, "pq")
+    assert (p.on_hand, p.stock_count) == (16, 11)
+    assert (q.on_hand, q.stock_count, q.locked_by) == (18, 13, None)
+
+
+def test_a_count_that_is_not_booked_leaves_no_lease(shelf, monkeypatch):
+    shelf.load(MIXED)
+    monkeypatch.setattr(loading, "_LEASE_SECONDS", 0.3)
+    shelf.store._client.put_item(TableName="Products", Item={"productId": {"S": "bad"}})
+    Lease.acquire(RetryingClient(shelf.store), "q", 30.0, soon())
+    content = "productId,counted,adjustmentId\np,1,r-1\nq,1,\nbad,1,\nnew,1,\n"
+    load = shelf.load(content)
+    assert codes(load) == [
+        *((2, "p", "ADJUSTMENT_ID_REUSED"), (3, "q", "LEASED")),
+        *((4, "bad", "CORRUPT_PRODUCT"), (5, "new", "UNKNOWN_PRODUCT")),
+    ]
+    assert "load the file again" in load.bad[1].message
+    assert sorted(codes(shelf.check(content))) == [each for each in codes(load) if each[1] != "q"]
+
+    def lose(self, *_):
+        raise LeaseLostError("the lease is over")
+
+    monkeypatch.setattr(Lease, "commit", lose)
+    load = shelf.load("productId,counted\np,1\n")
+    assert codes(load) == [(2, "p", "LEASE_LOST")]
+    p = shelf.product("p")
+    assert (p.locked_by, p.stock_count) == (None, 15)
+
+
+def test_a_count_waits_for_the_lease_of_a_load_that_was_killed(shelf):
+    shelf.load(MIXED)
+    Lease.acquire(RetryingClient(shelf.store), "p", 0.2, soon())
+    assert shelf.load("productId,counted\np,1\n").done == {Done.COUNTED: 1}
+
+
+def test_counts_that_are_stopped_are_finished_by_the_next_load(shelf, monkeypatch):
+    shelf.load(many(9))
+    monkeypatch.setattr(loading, "MAX_AT_ONCE", 4)
+    rows = "productId,counted\n" + "".join(f"p-{n:03},{n + 1}\n" for n in range(9))
+
+    def stop(lines):
+        raise KeyboardInterrupt
+
+    stopped = Load(shelf.file(rows), shelf.store, None, stop)
+    with pytest.raises(KeyboardInterrupt):
+        stopped.run()
+    assert stopped.done == {Done.COUNTED: 4}
+    assert shelf.load().done == {Done.COUNTED_BEFORE: 4, Done.COUNTED: 5}
+    assert [shelf.product(f"p-{n:03}").stock_count for n in range(9)] == list(range(1, 10))
+
+
+def test_two_who_load_the_same_counts_book_each_once(shelf):
+    """The one who comes second, and has found no record, is told that it was booked before."""
+    shelf.load(MIXED)
+    file, loads = shelf.file(COUNTS), []
+    read = loading._Reader.read
+
+    def read_and_lose(self, keys):
+        snapshot = read(self, keys)
+        if not loads:
+            loads.append(Load(file, shelf.store))
+            loads[0].run()
+        return snapshot
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loading._Reader, "read", read_and_lose)
+        second = Load(file, shelf.store)
+        second.run()
+    assert (loads[0].done, loads[0].bad) == ({Done.COUNTED: 2}, [])
+    assert (second.done, second.bad) == ({Done.COUNTED_BEFORE: 2}, [])
+    assert [shelf.product(each).locked_by for each in "pq"] == [None, None]
+    assert shelf.product("p").stock_count == 12
+
+
 def test_a_product_that_was_sold_and_renamed_since_is_there(shelf):
     shelf.load(HEADER + "create,p,10,Pi,314,,,\n")
     engine_with_lanes(shelf.store).apply([Order("o", "u", {"p": 3})], soon())
     event = CatalogueEvent("p", "e", timestamp(datetime.now(UTC)), {"name": "Tau"})
     ProductCatalogue(RetryingClient(shelf.store)).change_details(event)
-    assert shelf.load().done == {Done.THERE: 1}
+    again = shelf.load()
+    assert again.done == {Done.THERE: 1}
+    assert "exists; name, price kept as changed at 20" in again.findings[0][2]
     assert (shelf.product("p").stock_count, shelf.product("p").name) == (7, "Tau")
 
 
@@ -340,7 +545,7 @@ def test_the_sample_file_works_on_the_demos_shop(simulated_store, name):
         load = Load(file, store)
         load.run()
         assert (load.bad, load.done.total()) == ([], 4)
-    assert load.done == {Done.THERE: 2, Done.CHANGED: 1, Done.BOOKED_BEFORE: 1}
+    assert load.done == {Done.THERE: 2, Done.SAME: 1, Done.BOOKED_BEFORE: 1}
 
 
 def test_the_lines_in_the_reference_are_those_of_the_samples():
@@ -396,6 +601,17 @@ class TestTheCommand:
         assert "1 products created" in said
         run(shelf.path, content=MIXED)
         assert not report.exists(), "it would be taken for this load's"
+
+    def test_it_lists_what_changes_and_the_first_reasons(self, shelf, run):
+        run(shelf.path, content=MIXED)
+        content = "productId,price\np,12.5\n" + "".join(f"x y{n},1\n" for n in range(5))
+        said = run(shelf.path, "--check", "--currency-decimals", 2, content=content, status=1)
+        assert "what would happen 2 p price from 628 to 1250" in said
+        assert said.count("productId: must be 1 to 64 printable") == 3
+        assert shelf.product("p").price == 628
+        counts = "productId,counted\np,1,\nq,2\n"
+        assert "2 p counted 1, corrected by -14" in run(shelf.path, content=counts)
+        assert "2 counts booked before" in run(shelf.path, content=counts)
 
     def test_the_report_goes_where_it_is_wanted(self, shelf, run, tmp_path):
         wanted = tmp_path / "elsewhere.csv"
