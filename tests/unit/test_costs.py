@@ -95,7 +95,7 @@ def test_what_was_published_takes_as_much_room_as_the_costs_say():
     levels = {
         f"SKU-{chance.randrange(10**8):08}": (
             timestamp(datetime.fromtimestamp(1.8e9 + chance.random() * 3e7, UTC)),
-            chance.randrange(1000),
+            *(chance.randrange(1000), chance.randrange(1000)),
             "ACTIVE",
         )
         for _ in range(products)
@@ -123,6 +123,10 @@ def test_each_life_takes_these_units_and_this_log(life, shop, capsys):
     for number in range(placed.updates):
         shop.list(f"p-{number}")
     shop.restart(HOLD_GRACE_SECONDS="0")
+    # A process reads the outbound pages once.
+    shop.order("before", **{"p-0": 1})
+    for action in ("confirm", "fulfil"):
+        shop.invoke("change_orders", {"action": action, "orderId": "before"})
     for step in life.steps:
         function = "place_orders" if step is placed else "change_orders"
         event = sqs_event(
