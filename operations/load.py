@@ -54,6 +54,9 @@ from operations.creations import MAX_AT_ONCE, create_many
 _WORKERS = 4
 """Transactions in flight at once."""
 
+# Of lines that take a transaction each, so that progress shows and an interrupted load ends soon.
+_SMALL_BATCH = 10
+
 # A table that is new or was idle has to grow with the load, so throttles may last for minutes.
 # Source: "DynamoDB on-demand capacity mode",
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/on-demand-capacity-mode.html
@@ -79,9 +82,7 @@ class Done(StrEnum):
     BOOKED = "adjustments booked"
     BOOKED_BEFORE = "adjustments booked before, by their ids"
     COUNTED = "counts booked"
-    COUNTED_BEFORE = (
-        "counts booked before, by their ids (a new stocktake needs a file of another name)"
-    )
+    COUNTED_BEFORE = "counts booked before (a new stocktake needs a file of another name)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +94,14 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Finding:
     """The result of a good line, and what it means for its product, in words."""
 
     done: Done
     words: str
 
 
-Answer = Done | Told | Problem
+Answer = Done | Finding | Problem
 
 
 class _Worker(Protocol):
@@ -172,13 +173,13 @@ class Load:
         self._carry_out([_Checker(_Reader(self._store, self._clock))], MAX_AT_ONCE)
 
     def _carry_out(self, workers: Sequence[_Worker], size: int) -> None:
-        file = self._file
+        file, small = self._file, min(size, _SMALL_BATCH)
         self._side_by_side(workers, _batches(file.creations, size), lambda one, b: one.create(b))
-        self._side_by_side(workers, _by_product(file.changes, size), lambda one, b: one.change(b))
+        self._side_by_side(workers, _by_product(file.changes, small), lambda one, b: one.change(b))
         self._side_by_side(
             workers, _by_product(file.adjustments, size), lambda one, b: one.adjust(b)
         )
-        self._side_by_side(workers, _batches(file.counts, size), lambda one, b: one.count(b))
+        self._side_by_side(workers, _batches(file.counts, small), lambda one, b: one.count(b))
 
     def _side_by_side(
         self,
@@ -219,7 +220,7 @@ class Load:
                 product_id = line.content.product_id
                 if isinstance(answer, Problem):
                     self.bad.append(BadLine(line.number, product_id, answer.code, answer.message))
-                elif isinstance(answer, Told):
+                elif isinstance(answer, Finding):
                     self.done[answer.done] += 1
                     self.findings.append((line.number, product_id, answer.words))
                 else:
@@ -528,7 +529,7 @@ def _counted(count: Count, delta: int) -> Answer:
     """Make the result of a count that is booked."""
     if not delta:
         return Done.COUNTED
-    return Told(Done.COUNTED, f"counted {count.counted:,}, corrected by {delta:+,}")
+    return Finding(Done.COUNTED, f"counted {count.counted:,}, corrected by {delta:+,}")
 
 
 def _counted_before(count: Count, stored: Record | CorruptItemError) -> Answer:
@@ -563,7 +564,7 @@ def _compared(
             "counted change the stock",
         )
     if kept:
-        return Told(
+        return Finding(
             Done.THERE, f"exists; {', '.join(sorted(kept))} kept as changed at {changed_at}"
         )
     return Done.THERE
@@ -572,11 +573,11 @@ def _compared(
 def _changed(change: Change, before: Product, after: Product) -> Answer:
     """Make the result of a change that left a product like this."""
     if change.is_stale(before):
-        return Told(
+        return Finding(
             Done.STALE, f"ignored: name or price were changed later, at {before.details_event_time}"
         )
     words = _difference(before, after)
-    return Told(Done.CHANGED, words) if words else Done.SAME
+    return Finding(Done.CHANGED, words) if words else Done.SAME
 
 
 def _difference(before: Product, after: Product) -> str:
