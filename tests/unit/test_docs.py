@@ -12,7 +12,7 @@ from tests.support.sources import tree_of
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
-MAX_WORDS_IN_ALL = 25_400
+MAX_WORDS_IN_ALL = 25_800
 
 MAX_WORDS = {
     "README.md": 600,
@@ -21,12 +21,12 @@ MAX_WORDS = {
     "docs/benchmarks.md": 1_200,
     "docs/exploration.md": 900,
     "docs/aws.md": 800,
-    "docs/reference.md": 3_500,
+    "docs/reference.md": 3_600,
     "docs/runbook.md docs/operations.md": 4_500,
-    "docs/orders.md docs/api.md docs/data-model.md": 4_000,
+    "docs/orders.md docs/api.md docs/data-model.md": 4_260,
     "docs/patterns.md": 1_800,
     "docs/threat-model.md docs/costs.md docs/contributing.md": 3_000,
-    "docs/glossary.md": 600,
+    "docs/glossary.md": 670,
     "docs/tutorial.md": 900,
     "docs/limits.md": 700,
 }
