@@ -16,6 +16,7 @@ What is known of a batch is in one object (`batch.py`). The rules:
   committed before it stays committed.
 - While the outcome of a request is unknown, the same request is repeated with the same token, before any new plan.
 - What is throttled waits until all others are through, and is tried without them.
+- Units that leave the warehouse go to an outbound page (`outbound.py`), in transactions that write no product.
 - Every wait is bounded by the number of attempts and by the time that the invocation has left.
 """
 
@@ -64,7 +65,7 @@ _REPLAYS_EXPECTED_FOR = 20
 # Outbound pages that a batch tries one after the other before it waits.
 _OUTBOUND_ATTEMPTS = 8
 
-_NO_ROOM = "no outbound page takes more units; the next sweep makes room"
+_NO_ROOM = "no outbound page takes more units: all are full until the next sweep, or cannot be read"
 
 
 class _Progress(Enum):
@@ -265,11 +266,11 @@ class Engine:
         if planned.deferred:
             batch.give_up_undecidable(planned.deferred)
         lost = [attempt for attempt in attempts if attempt.is_lost]
-        if lost and all(attempt.transaction.outbound for attempt in lost):
-            # Another page is free, or this one came back: no wait makes the next attempt better.
+        is_of_pages = all(attempt.transaction.outbound for attempt in lost)
+        if lost and is_of_pages and batch.outbound_losses < _OUTBOUND_ATTEMPTS:
+            # Another page is free, or this one came back: to wait makes the next attempt no better.
             batch.outbound_losses += 1
-            if batch.outbound_losses <= _OUTBOUND_ATTEMPTS:
-                return _Progress.DECIDED
+            return _Progress.DECIDED
         if lost:
             return _Progress.LOST
         has_decisions = any(attempt.transaction.decisions for attempt in attempts)

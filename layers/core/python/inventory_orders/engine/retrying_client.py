@@ -281,7 +281,7 @@ class _Attempts:
         return self.client.pace.wait if self._is_short_of_capacity(error) else 0.0
 
     def _is_planned_around(self, error: TransactionCancelledError) -> bool:
-        met = (reason.meaning for reason in error.reasons if _is_of_hot_row(reason))
+        met = (reason.meaning for reason in error.reasons if _is_of_hot_item(reason))
         return any(meaning in self.plans_around for meaning in met)
 
     def _is_short_of_capacity(self, error: VerdictError) -> bool:
@@ -289,7 +289,7 @@ class _Attempts:
         if not isinstance(error, TransactionCancelledError):
             return isinstance(error, ThrottledError)
         return any(
-            reason.meaning is Meaning.THROTTLED and not _is_of_hot_row(reason)
+            reason.meaning is Meaning.THROTTLED and not _is_of_hot_item(reason)
             for reason in error.reasons
         )
 
@@ -299,7 +299,7 @@ def _check_time(deadline: Deadline) -> None:
         raise ThrottledError("OUT_OF_TIME", "the invocation had no time left")
 
 
-def _is_of_hot_row(reason: CancellationReason) -> bool:
+def _is_of_hot_item(reason: CancellationReason) -> bool:
     """Whether a reason is about a row or an outbound page that was read: if it is throttled, others want it, too."""
     return reason.kind in (ActionKind.PRODUCT, ActionKind.OUTBOUND) and reason.by_version
 

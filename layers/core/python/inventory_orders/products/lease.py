@@ -82,7 +82,7 @@ class Lease:
         owner: Unique for each acquisition.
         granted: Seconds for which it was acquired, or renewed last, from that moment on.
         stats: What the requests took, for the metrics.
-        handed_over: Units that left between the count's begin and `commit`; None if that is not known.
+        handed_over: Units that left between the beginning of the count and `commit`; None if that is not known.
     """
 
     client: RetryingClient
