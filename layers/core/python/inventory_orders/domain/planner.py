@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import filterfalse, groupby
 from math import ceil, inf
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 
 from inventory_orders.domain.allocation import Allocation, PageUpdate, Update
 from inventory_orders.domain.allotments import LaneLease, PageKey
@@ -236,10 +236,12 @@ def plan(
         deferred.append(change)
         if change.group is not None:
             stopped.add(change.group)
-    leaving = tuple(decision for decision in decisions if decision.change.outbound)
-    chains = supply.arrange([d for d in decisions if not d.change.outbound], limits)
+    leaves = attrgetter("change.outbound")
+    chains = supply.arrange([*filterfalse(leaves, decisions)], limits)
     rejects = any(decision.rejection is not None for decision in decisions)
-    return Plan(chains, tuple(deferred), frozenset(missing), rejects, leaving)
+    return Plan(
+        chains, tuple(deferred), frozenset(missing), rejects, tuple(filter(leaves, decisions))
+    )
 
 
 def _decide(change: Change, working: StockById) -> Decision:

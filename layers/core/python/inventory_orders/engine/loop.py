@@ -110,7 +110,7 @@ class Attempt:
         if not actions:
             return
         plans_around = {Meaning.RIVAL}
-        if skips_throttled or len(self.transaction.updates) > 1 or self.transaction.outbound:
+        if skips_throttled or len(self.transaction.updates) != 1:
             plans_around.add(Meaning.THROTTLED)
         try:
             client.write(actions, deadline, self.stats, plans_around=plans_around)
@@ -265,16 +265,18 @@ class Engine:
         attempts = self._send(batch, planned.chains)
         if planned.deferred:
             batch.give_up_undecidable(planned.deferred)
-        lost = [attempt for attempt in attempts if attempt.is_lost]
-        is_of_pages = all(attempt.transaction.outbound for attempt in lost)
-        if lost and is_of_pages and batch.outbound_losses < _OUTBOUND_ATTEMPTS:
-            # Another page is free, or this one came back: to wait makes the next attempt no better.
-            batch.outbound_losses += 1
-            return _Progress.DECIDED
-        if lost:
-            return _Progress.LOST
+        if lost := [attempt.transaction for attempt in attempts if attempt.is_lost]:
+            return self._after_loss(batch, lost)
         has_decisions = any(attempt.transaction.decisions for attempt in attempts)
         return _Progress.DECIDED if has_decisions else _Progress.BLOCKED
+
+    def _after_loss(self, batch: Batch, lost: Sequence[Transaction]) -> _Progress:
+        """Outbound pages that were lost are tried again at once: another one is free, or this one came back."""
+        is_of_pages = all(transaction.outbound for transaction in lost)
+        if not is_of_pages or batch.outbound_losses == _OUTBOUND_ATTEMPTS:
+            return _Progress.LOST
+        batch.outbound_losses += 1
+        return _Progress.DECIDED
 
     def _move(self, batch: Batch, moves: Sequence[Chain]) -> bool:
         """Commit moves of a source. Returns whether all of them are durable."""
@@ -459,11 +461,10 @@ def _verdict_of(error: StoreError) -> tuple[Verdict | None, str]:
     """
     if not isinstance(error, TransactionCancelledError):
         return error.verdict, error.code
-    of_outbound = {reason.meaning for reason in error.of(ActionKind.OUTBOUND)}
-    if of_outbound - {Meaning.NOTHING, Meaning.UNKNOWN}:
+    if error.meanings_of(ActionKind.OUTBOUND) - {Meaning.NOTHING, Meaning.UNKNOWN}:
         return None, "CONTENTION"
-    of_rows = {reason.meaning for reason in error.of(ActionKind.PRODUCT)}
-    of_lanes = {r.meaning for r in (*error.of(ActionKind.PAGE), *error.of(ActionKind.LANE))}
+    of_rows = error.meanings_of(ActionKind.PRODUCT)
+    of_lanes = error.meanings_of(ActionKind.PAGE, ActionKind.LANE)
     if Meaning.INVALID in of_lanes:
         # None of the changes is to blame.
         return Verdict.RETURNED, "CORRUPT_PAGE"

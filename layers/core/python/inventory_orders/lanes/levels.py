@@ -48,6 +48,11 @@ class StockLevel:
         return self.product.on_hand - self.outbound
 
     @property
+    def may_be_torn(self) -> bool:
+        """Whether units may have moved between row and pages while they were read."""
+        return not self.is_exact and bool(self.product.lent_to or self.outbound)
+
+    @property
     def committed(self) -> int:
         """Units of orders that are neither handed over, cancelled nor expired."""
         return self.on_hand - self.available

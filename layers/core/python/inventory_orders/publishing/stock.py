@@ -89,8 +89,7 @@ class StockWatch:
             self._seen |= snapshot.products.keys() | snapshot.unreadable.keys()
             for product_id, level in estimate_levels(self._client, snapshot, deadline).items():
                 number, seen = StockPart.of(product_id), _as_published(level)
-                moves = level.product.lent_to or level.outbound
-                if moves and seen != parts[number].levels.get(product_id):
+                if level.may_be_torn and seen != parts[number].levels.get(product_id):
                     exact = read_level(self._client, product_id, deadline, CommitStats())
                     seen = _as_published(exact or level)
                 if seen != parts[number].levels.get(product_id):

@@ -140,6 +140,10 @@ class TransactionCancelledError(StoreError):
         """The reasons of the actions of a kind."""
         return [reason for reason in self.reasons if reason.kind is kind]
 
+    def meanings_of(self, *kinds: ActionKind) -> set[Meaning]:
+        """What the reasons of the actions of some kinds mean."""
+        return {reason.meaning for reason in self.reasons if reason.kind in kinds}
+
     @property
     def meanings(self) -> set[Meaning]:
         """What the reasons mean."""
