@@ -216,22 +216,36 @@ def test_after_an_unknown_outcome_the_pages_are_read_again(shop):
     assert outbound(shop) == {"tea": 1}
 
 
-def test_a_full_page_is_passed_over_and_without_room_a_hand_over_comes_back(shop):
-    lots = {Generation(f"p{n}", "then"): 1 for n in range(MAX_OUTBOUND_ENTRIES)}
+def fill_pages(shop, room=0):
+    """Write full outbound pages, the first one with some room, of products that are gone."""
+    lots = [Generation(f"p{n}", "then") for n in range(MAX_OUTBOUND_ENTRIES)]
     for key in OUTBOUND_KEYS:
-        entries = lots if key.number else dict(list(lots.items())[1:])
-        page = OutboundPage(key, 1, "e", entries)
+        page = OutboundPage(key, 1, "e", dict.fromkeys(lots[0 if key.number else room :], 1))
         row = {"page": str(key), "_version": 1, "epoch": "e", "units": page_units(page)}
         shop.write(Table.ALLOTMENTS, row)
+
+
+def test_a_full_page_is_passed_over_and_without_room_a_hand_over_comes_back(shop):
+    fill_pages(shop, room=1)
     sell(shop, "o-0", tea=1)
     sell(shop, "o-1", mug=1)
     report = shop.commit(shop.worker(), command("o-0", "fulfil"), command("o-1", "fulfil"))
     assert [outcome.verdict for outcome in report.outcomes] == [APPLIED, RETURNED]
     assert report.outcomes[1].cause == "OUTBOUND_PAGES_FULL"
-    # The products of all others are gone.
     assert fold(shop).folded == 8 * MAX_OUTBOUND_ENTRIES
     assert shop.do(command("o-1", "fulfil")) == [APPLIED]
     assert (level(shop), level(shop, "mug")) == ((9, 0, 9), (9, 0, 9))
+
+
+def test_a_process_that_found_all_pages_full_goes_on_after_a_fold(shop):
+    worker = shop.worker()
+    sell(shop, "o-0", tea=1)
+    fill_pages(shop)
+    (outcome,) = shop.commit(worker, command("o-0", "fulfil")).outcomes
+    assert (outcome.verdict, outcome.cause) == (RETURNED, "OUTBOUND_PAGES_FULL")
+    fold(shop)
+    assert shop.commit(worker, command("o-0", "fulfil")).outcomes[0].verdict is APPLIED
+    assert outbound(shop) == {"tea": 1}
 
 
 def test_a_page_that_cannot_be_read_stops_no_hand_over_and_is_reported(shop):

@@ -256,7 +256,7 @@ class Engine:
         placed = {d.change.record_key for (transaction,) in leaving for d in transaction.decisions}
         without_room = [d.change for d in planned.leaving if d.change.record_key not in placed]
         batch.pending.give_up(without_room, "OUTBOUND_PAGES_FULL", _NO_ROOM)
-        return replace(planned, chains=(*planned.chains, leaving))
+        return replace(planned, chains=(*planned.chains, leaving) if leaving else planned.chains)
 
     # ------------------------------------------------------------------ commit
 

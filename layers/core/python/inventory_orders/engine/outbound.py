@@ -29,7 +29,8 @@ _MAX_PAGE_SIZE = 100_000
 class OutboundPages:
     """The outbound pages as this process knows them, and the one that it writes.
 
-    They are read once. A page that others have written since comes back with the transaction that was lost.
+    They are read once, and again when none that is known has room. A page that others have written since comes back with
+    the transaction that was lost.
 
     Args:
         client: Of the tables.
@@ -48,7 +49,8 @@ class OutboundPages:
         Raises:
             StoreError: The pages could not be read.
         """
-        if not self._pages:
+        is_fresh = not self._pages
+        if is_fresh:
             found = read_all(self._client, OUTBOUND_KEYS, deadline, stats).outbound
             self._pages = {
                 key: page for key, page in found.items() if isinstance(page, OutboundPage)
@@ -57,9 +59,12 @@ class OutboundPages:
         size = limits.size - _MAX_PAGE_SIZE
         portions = in_portions(leaving, most, lambda d: d.change.record_size, size)
         pages = dict(self._pages)
-        return tuple(
-            (transaction,) for some in portions for transaction in self._place(some, pages)
-        )
+        arranged = [one for some in portions for one in self._place(some, pages)]
+        if not is_fresh and sum(len(one.decisions) for one in arranged) < len(leaving):
+            # The sweep may have made room on pages that others wrote last.
+            self._pages = {}
+            return self.arrange(leaving, limits, deadline, stats)
+        return tuple((one,) for one in arranged)
 
     def _place(
         self, some: Sequence[Decision], pages: dict[OutboundKey, OutboundPage]
