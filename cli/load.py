@@ -25,6 +25,37 @@ app = typer.Typer()
 _SHOWN = 3
 
 
+_Check = Annotated[
+    bool,
+    typer.Option(
+        "--check",
+        help="Check every line, also against the tables, list what would change (old and new) and what would be "
+        "removed, and write nothing.",
+    ),
+]
+
+_CurrencyDecimals = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=4,
+        help="Prices in the file are in the currency's main unit, which has this many decimals: with 2, 12.5 is 12.50 "
+        "and 79 is 79.00. Default: prices are whole numbers in the smallest unit, such as 1250 cents.",
+    ),
+]
+
+_ErrorsFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        dir_okay=False,
+        help="Where to report bad lines, as CSV. Default: FILE.errors.csv, beside the input. Text that begins with "
+        "=, +, - or @ gets an apostrophe in front, because a spreadsheet would take it for a formula; load never "
+        "removes one.",
+    ),
+]
+
+
 @app.command(rich_help_panel=PANEL)
 def load(
     file: Annotated[
@@ -36,62 +67,32 @@ def load(
             readable=True,
         ),
     ],
-    check: Annotated[
-        bool,
-        typer.Option(
-            "--check",
-            help="Check every line, also against the tables, list what would change (old and new) and what would be "
-            "removed, and write nothing.",
-        ),
-    ] = False,
-    currency_decimals: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            max=4,
-            help="Prices in the file are in the currency's main unit, which has this many decimals: with 2, 12.5 is 12.50 "
-            "and 79 is 79.00. Default: prices are whole numbers in the smallest unit, such as 1250 cents.",
-        ),
-    ] = None,
+    check: _Check = False,
+    currency_decimals: _CurrencyDecimals = None,
     rate: Annotated[
         float | None,
         typer.Option(
             min=0.1, help="Most lines to write per second. Default: as DynamoDB takes them."
         ),
     ] = None,
-    errors: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            dir_okay=False,
-            help="Where to report bad lines, as CSV. Default: FILE.errors.csv, beside the input. Text that begins with "
-            "=, +, - or @ gets an apostrophe in front, because a spreadsheet would take it for a formula; load never "
-            "removes one.",
-        ),
-    ] = None,
+    errors: _ErrorsFile = None,
     account: OnAccount = None,
 ) -> None:
     """Load products, prices, receipts or counts from a file. Exit status 1 if a line was bad.
 
     Each line has a productId. Its other columns say what it does:
 
-    - openingStock, perhaps with name, price, lowStockThreshold, backorderLimit: creates the product.
+    - openingStock, perhaps with name, price, lowStockThreshold and backorderLimit: creates the product
 
-    - name, price, lowStockThreshold or backorderLimit, but no openingStock: changes the product. A
-    column that is missing changes nothing; an empty cell removes a name or a price, and sets the
-    other two to 0.
+    - one of those four without openingStock: changes it. An empty cell removes a name or a price, and makes the others 0
 
-    - delta and reason: books stock that came in (40) or went out (-2).
+    - delta and reason: books stock that came in (40) or went out (-2)
 
-    - counted: books the units that lie on the shelf now, and corrects the stock by the difference.
+    - counted: books the units that lie on the shelf now, and corrects the stock by the difference
 
-    A column action can say it for each line: create, change, changeDetails (name and price only),
-    adjust, count, discontinue (no more orders) or listAgain. The command creates products first, then
-    changes them, then books stock, then counts.
+    A column action can name it: create, change, changeDetails (name and price only), adjust, count, discontinue or listAgain.
 
-    You may interrupt it and run it again: it does nothing twice. It recognises a count by the name of
-    the file, the product and the units: the same file again books nothing, a corrected number books a
-    new count. Give the file of the next stocktake another name.
+    You may interrupt it and run it again. Give the file of each stocktake another name: the same count in it is booked once.
     """
     from operations.catalogue_file import read_catalogue  # noqa: PLC0415 - the layer is slow to import
 

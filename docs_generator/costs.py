@@ -347,8 +347,7 @@ class StockEvents:
 
     @property
     def read_units(self) -> float:
-        """Of one sweep: each row and, for a thousand of them, each outbound page, strongly consistent; and what was published
-        last."""
+        """Of one sweep: rows and, for each thousand of them, outbound pages, strongly consistent; what was published last."""
         rows = self.products * PRODUCT_BYTES / 4096
         outbound = len(OUTBOUND_KEYS) * math.ceil(self.products / 1_000)
         return rows + outbound + STOCK_PARTS * math.ceil(self._part_bytes / 4096) / 2

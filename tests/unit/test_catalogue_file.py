@@ -152,7 +152,7 @@ def test_a_line_that_changes_nothing_is_a_bad_one(read):
     ]  # fmt: skip
 
 
-def test_the_id_of_a_count_follows_from_the_name_of_the_file_the_product_and_the_units(read):
+def test_the_id_of_a_count_follows_from_file_name_product_and_units(read):
     def count(content, name="counts.csv"):
         (line,) = read(content, name).counts
         return line.content

@@ -157,7 +157,7 @@ def findings(load):
     return sorted(load.findings)
 
 
-def test_a_price_list_keeps_names_and_an_empty_cell_removes_them_and_the_check_lists_both(shelf):
+def test_a_price_list_keeps_names_an_empty_cell_removes_them_and_the_check_lists_it(shelf):
     shelf.load(MIXED)
     prices = "productId,price\np,79\nq,1250\n"
     wanted = [(2, "p", "price from 628 to 79"), (3, "q", "price set to 1250")]
@@ -275,7 +275,7 @@ def test_counts_are_booked_and_the_same_file_again_books_nothing(shelf):
     assert (shelf.product("p").stock_count, shelf.product("q").stock_count) == (7, 20)
 
 
-def test_units_of_open_orders_are_counted_and_an_order_for_what_is_not_there_stops_a_count(shelf):
+def test_a_count_includes_open_orders_and_fails_for_what_is_not_there(shelf):
     shelf.load(MIXED)
     engine_with_lanes(shelf.store).apply([Order("o", "u", {"p": 5, "q": 5})], soon())
     content = "action,productId,delta,reason,counted\nadjust,p,2,RECEIPT,\n,p,,,16\n,q,,,4\n"
