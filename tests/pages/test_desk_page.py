@@ -71,7 +71,11 @@ def test_a_day_at_the_desk(page, desk):
     page.keyboard.press("Enter")
     said(page, f"Receive 40 {TEA}: done")
     assert desk.shop.stock(TEA) == before + 34
-    page.locator("#on-hand").get_by_text(str(before + 34)).wait_for()
+    page.locator(".numbers").get_by_text(str(before + 34)).wait_for()
+    numbers = page.locator(".numbers").inner_text().split("\n")
+    assert [text for text in numbers if text] == [
+        *("On hand", str(before + 40), "Committed", "6", "Available", str(before + 34)),
+    ]
     page.locator("#history canvas").wait_for()
     newest = page.locator("#history .list tbody tr").first.inner_text()
     assert re.search(rf"\+40\s+{before + 34}\s+RECEIPT desk-", newest)
@@ -198,7 +202,7 @@ def test_a_product_is_listed_limited_and_taken_off_sale(page, desk):
     page.goto(desk.address())
     page.get_by_text("List a new product").click()
     page.get_by_label("Product id").fill("mug")
-    page.get_by_label("Units in stock").fill("5")
+    page.get_by_label("Units on hand").fill("5")
     page.get_by_role("button", name="List it").click()
     said(page, "List mug: done")
     page.get_by_label("Show").select_option("in stock")
@@ -267,4 +271,4 @@ def test_products_without_a_name_and_levels_of_stock_are_shown(failing, desk):
     order = "{items: [{productId: 'constructor', quantity: 1}]}"
     assert page.evaluate(f"itemsOf({order}, {{}})") == "1 constructor"
     page.goto(desk.address("try"))
-    assert page.evaluate("subjectOf({productId: 'tea', onHand: 7})") == "tea: 7 on hand"
+    assert page.evaluate("subjectOf({productId: 'tea', available: 7})") == "tea: 7 available"

@@ -148,7 +148,13 @@ def test_a_receipt_is_booked_once_and_the_history_explains_the_stock(desk):
     assert post(desk, "command", RECEIPT) == {"done": True, "result": "REPLAYED"}
     place(desk)
     shown = get(desk, f"product?id={TEA}")
-    assert (shown["onHand"], shown["ordersToRead"]) == (before + 5, 1)
+    numbers = {name: shown[name] for name in ("onHand", "committed", "available", "ordersToRead")}
+    assert numbers == {
+        "onHand": before + 7,
+        "committed": 2,
+        "available": before + 5,
+        "ordersToRead": 1,
+    }
     history = get(desk, f"history?id={TEA}")
     assert history["unexplained"] == 0
     assert [(one["delta"], one["stock"], one["what"]) for one in history["entries"]] == [

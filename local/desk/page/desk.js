@@ -168,6 +168,17 @@ function levelOf(status) {
   return made;
 }
 
+function inLanes(product) {
+  return Object.values(product.inLanes).reduce((sum, each) => sum + each, 0);
+}
+
+// What lies there, how much of it open orders are promised, and how much more orders can take.
+function numbersOf({ onHand, committed, available }) {
+  const parts = Object.entries({ "On hand": onHand, Committed: committed, Available: available });
+  const shown = parts.map(([name, number]) => element("div", {}, element("dt", { textContent: name }), element("dd", { className: "big", textContent: count(number) })));
+  return element("dl", { className: "numbers" }, ...shown);
+}
+
 function newProduct() {
   const made = form(
     (fields) => {
@@ -177,7 +188,7 @@ function newProduct() {
     "List it",
     labelled("Product id", input("productId")),
     labelled("Name", input("name", { required: false })),
-    labelled("Units in stock", units("openingStock", { value: 0 })),
+    labelled("Units on hand", units("openingStock", { value: 0 })),
     labelled("Low at", units("threshold", { value: 0 })),
   );
   return element("details", { className: "card" }, element("summary", { textContent: "List a new product" }), made);
@@ -191,8 +202,7 @@ async function products() {
   const rowOf = (one) => [
     link("product", one.productId),
     one.name ?? "",
-    count(one.onHand),
-    count(Object.values(one.lanes).reduce((sum, each) => sum + each, 0)),
+    ...[one.onHand, one.committed, one.available, inLanes(one)].map(count),
     count(one.lowStockThreshold),
     levelOf(one.status),
   ];
@@ -201,12 +211,12 @@ async function products() {
     const text = search.value.trim().toLowerCase();
     const found = all.filter(
       (one) =>
-        (level.value === "" || one.status === level.value || (level.value === "lanes" && Object.keys(one.lanes).length > 0)) &&
+        (level.value === "" || one.status === level.value || (level.value === "lanes" && inLanes(one) > 0)) &&
         `${one.productId} ${one.name ?? ""}`.toLowerCase().includes(text),
     );
     const more = found.length > MOST_ROWS ? ` The first ${MOST_ROWS} are shown: search for the others.` : "";
     list.replaceChildren(
-      table(["Product", "Name", "On hand#", "Of these in lanes#", "Low at#", "Level"], found.slice(0, MOST_ROWS).map(rowOf)),
+      table(["Product", "Name", "On hand#", "Committed#", "Available#", "In lanes#", "Low at#", "Level"], found.slice(0, MOST_ROWS).map(rowOf)),
       paragraph(`${count(found.length)} of ${counted(all.length, "product")}.${more}`, "hint"),
     );
   }
@@ -349,11 +359,11 @@ function historyOf(product) {
 
 async function product(id) {
   const found = await ask(`/data/product?id=${encodeURIComponent(id)}`);
-  const lanes = Object.values(found.lanes).reduce((sum, each) => sum + each, 0);
-  const where = lanes ? ` (${count(found.stockCount)} in its row, ${count(lanes)} in lanes)` : "";
+  const lanes = inLanes(found);
+  const where = lanes ? `, available: ${count(found.stockCount)} in its row, ${count(lanes)} in lanes` : "";
   const level = card(
     "Stock",
-    element("p", { id: "on-hand", className: "big", textContent: count(found.onHand) }),
+    numbersOf(found),
     element("p", {}, levelOf(found.status), where, found.isExact ? "" : ", about: it changes too fast"),
   );
   return {
@@ -552,7 +562,7 @@ async function lanes() {
   const problems = Object.values(unreadable).map((problem) => paragraph(problem, "problem"));
   return {
     title: "Lanes",
-    about: "Units of busy products, from which one worker each sells. Every unit counts as stock.",
+    about: "Units of busy products, from which one worker each sells. Every unit is available.",
     content: [
       ...problems,
       card("Lanes", found.length ? table(["Lane", "In use by", "For another", "Products#", "Units#", "Written"], found.map(rowOf)) : paragraph("No lane has ever been used.")),

@@ -6,7 +6,7 @@ const STATUS = {
   PENDING: "its stock is taken, and it is not paid",
   CONFIRMED: "it is paid, and not all of it is handed over",
   FULFILLED: "it is handed over",
-  CANCELLED: "its stock is back",
+  CANCELLED: "its stock is back, except for lost units",
   EXPIRED: "its hold ended, and its stock is back",
 };
 const ACTIONS = { confirm: "Confirm", fulfil: "Fulfil", cancel: "Cancel", return: "Take back" };
@@ -19,7 +19,7 @@ function randomId(prefix) {
 function statusOf(order) {
   const { status, reason, shortages = [] } = order;
   if (status !== "REJECTED") return `${status}: ${STATUS[status]}`;
-  return `${status}: ${reason}` + shortages.map(({ wanted, available }) => `, ${wanted.toLocaleString("en")} wanted and ${available.toLocaleString("en")} there`).join("");
+  return `${status}: ${reason}` + shortages.map(({ wanted, available }) => `, ${wanted.toLocaleString("en")} wanted and ${available.toLocaleString("en")} available`).join("");
 }
 
 // The units of each product that an action can move: those that are still to come, or those that the customer has.

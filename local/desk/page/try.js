@@ -187,7 +187,7 @@ async function takeFurther(id, action) {
 // ---------------------------------------------------------------- events
 
 function subjectOf(data) {
-  if (data.orderId === undefined) return `${data.productId}: ${data.stockCount ?? data.onHand} on hand`;
+  if (data.orderId === undefined) return `${data.productId}: ${data.available ?? data.stockCount} available`;
   return `${data.orderId}: ${titleOf(data)}`;
 }
 
