@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -36,16 +35,17 @@ app = typer.Typer()
 @app.command(rich_help_panel=PANEL)
 def audit(
     product: Annotated[
-        str | None, typer.Argument(help="Also list every change of this product's stock.")
+        str | None, typer.Argument(help="Also list every change of this product's numbers.")
     ] = None,
     as_json: AsJson = False,
     account: OnAccount = None,
 ) -> None:
-    """Recompute every product's stock from adjustments and orders. Exit status 1 if the books do not balance.
+    """Recompute what every product has on hand, committed and available. Exit status 1 if the books do not balance.
 
-    It also names rows and pages of lanes that break the contract of their table. You may run it while orders go on: it
-    reads doubtful products again, and reports an error that two reads show. A page or row that cannot be read is left
-    out, so its units are unexplained. The books are open, with exit status 1, if a product changed during every read.
+    It reads all adjustments and orders for that, and names rows and pages that break the contract of their table. You may
+    run it while orders go on: it reads doubtful products again, and reports an error that two reads show. A page or row
+    that cannot be read is left out, so its units are unexplained. The books are open, with exit status 1, if a product
+    changed during every read.
     """
     aws = aws_of(account, aside if as_json else screen)
     if not show_audit(aws, product, as_json=as_json):
@@ -70,7 +70,7 @@ def show_audit(aws: Aws, product: str | None = None, *, as_json: bool = False) -
             "corruptRows": books.corrupt_rows,
         }
         for shown, entries in zip(found["products"], histories, strict=False):
-            shown["history"] = list(map(asdict, entries))
+            shown["history"] = [entry.as_json for entry in entries]
         print_json(found)
         return balanced
     for account, entries in zip(chosen, histories, strict=False):
@@ -102,51 +102,49 @@ def _show_books(books: Books, chosen: Sequence[Account], *, balanced: bool) -> N
     if not balanced:
         return
     delisted = sum(entry.status == "DELISTED" for entry in chosen)
+    numbers = ", ".join(f"{sum(map(of, chosen)):,} {name}" for name, of in _NUMBERS)
     screen.print(
         f"[green]The books balance:[/] {counted(len(chosen), 'product')} ({delisted:,} of them "
-        f"delisted), no difference. [dim]Read: {counted(len(books.adjustments), 'adjustment')}, "
+        f"delisted) with {numbers}, no difference. [dim]Read: {counted(len(books.adjustments), 'adjustment')}, "
         f"{counted(len(books.orders), 'order')}.[/]"
     )
 
 
+_NUMBERS: Sequence[tuple[str, Callable[[Account], int]]] = (
+    ("on hand", lambda account: account.on_hand),
+    ("committed", lambda account: account.committed),
+    ("available", lambda account: account.available),
+)
+
+
 def _show_wrong(account: Account) -> None:
-    if account.unexplained:
-        where = f" ({_places(account)})" if account.in_lanes else ""
-        screen.print(
-            f"[bold red]{escape(account.product_id)}[/] has {account.on_hand:,}{where}, but its rows say "
-            f"{account.adjusted - account.sold:,}: {account.unexplained:+,} unexplained"
-        )
+    for sentence in account.unexplained_in_words:
+        screen.print(f"[bold red]{escape(account.product_id)}[/] has {sentence}")
     print_problems(escape(account.product_id), account.problems)
-
-
-def _places(account: Account) -> str:
-    """Say where the units of a product are."""
-    lanes = [f"{lane_name(lane)}: {units:,}" for lane, units in account.in_lanes.items()]
-    return ", ".join([f"row: {account.stock:,}", *lanes])
 
 
 def _show_history(account: Account, entries: Sequence[Entry]) -> None:
     screen.print(
-        f"[italic]Why is {escape(account.product_id)} (since {account.created_at[:19]}) at {account.on_hand:,}?[/]"
+        f"[italic]Why has {escape(account.product_id)} (since {account.created_at[:19]}) {account.on_hand:,} on hand, "
+        f"{account.committed:,} committed, {account.available:,} available?[/]"
     )
     rows = [
         (
-            *(
-                "" if entry.version is None else str(entry.version),
-                entry.at and f"{entry.delta:+,}",
-            ),
-            *(entry.stock, entry.what, entry.at[:19]),
+            "" if entry.version is None else str(entry.version),
+            *(entry.at and f"{entry.delta:+,}", entry.available),
+            *(entry.at and f"{entry.on_hand_delta:+,}", entry.on_hand),
+            *(entry.what, entry.at[:19]),
         )
         for entry in entries
     ]
-    numbers = ("version", "change", "stock")
+    numbers = ("version", "change", "available", "change", "on hand")
     table = table_of((*numbers, "what", "when"), rows, numbers)
     for row, entry in zip(table.rows, entries, strict=True):
         row.style = "" if entry.at else "dim"
     screen.print(table)
     if account.in_lanes or account.lent_to:
         lent = ", ".join(map(str, account.lent_to)) or "no lane"
-        screen.print(f"Where it is: {_places(account)}. lentTo: {lent}.")
+        screen.print(f"Where they are: {account.where}. lentTo: {lent}.")
 
 
 @app.command(rich_help_panel=PANEL)
@@ -227,13 +225,13 @@ def _show_places(aws: Aws, product: str, *, as_json: bool) -> None:
         raise UserError(f"there is no product {product}, and no lane holds any of it")
     if as_json:
         found = _places_as_json(row, held)
-        on_hand, corrupt = places.on_hand(product), places.before.corrupt
-        print_json({"productId": product, "onHand": on_hand} | found | {"corruptPages": corrupt})
+        head = {"productId": product, "available": places.available(product)}
+        print_json(head | found | {"corruptPages": places.before.corrupt})
         return
     rows = [_place_of_row(row)] if row is not None else []
     rows += [_place_of_page(page, entry, row) for page, entry in held]
     screen.print(table_of(("place", "units", ""), rows, {"units"}))
-    screen.print(f"{places.on_hand(product):,} on hand.")
+    screen.print(f"{places.available(product):,} available.")
     print_problems("Lanes", places.before.corrupt.values())
 
 

@@ -462,7 +462,7 @@ def stock_up(aws: Aws, products: Sequence[NewProduct], run: str) -> None:
     places = read_all(aws)
     adjustments = []
     for product in known:
-        delta = product.opening_stock - places.on_hand(product.product_id)
+        delta = product.opening_stock - places.available(product.product_id)
         if delta:
             restock = Adjustment(product.product_id, f"restock-{run}", delta, "CORRECTION")
             adjustments.append(restock)

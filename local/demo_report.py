@@ -197,11 +197,11 @@ def _show_books(result: DemoResult, console: Console) -> None:
         own = sold[account.product_id, account.created_at]
         # Changes by other programs during the run count into the opening stock.
         expected = account.adjusted - account.sold
-        return expected + own, own, expected, account.on_hand
+        return expected + own, own, expected, account.available
 
     def order_of_interest(account: Account) -> tuple[bool, bool, bool, int]:
         is_hot = account.product_id == HOT_PRODUCT
-        return (account.balances, not is_hot, account.on_hand > 0, -figures(account)[1])
+        return (account.balances, not is_hot, account.available > 0, -figures(account)[1])
 
     def add(name: str, accounts: Sequence[Account], status: str, style: str = "") -> None:
         sums = [sum(figures(account)[column] for account in accounts) for column in range(4)]
@@ -273,7 +273,7 @@ def _finding(account: Account) -> str:
     """What is wrong with an account, in words."""
     if not account.settled:
         return "changed during every read"
-    units = [f"{account.unexplained:+,} unexplained"] if account.unexplained else []
+    units = [f"has {sentence}" for sentence in account.unexplained_in_words]
     return "; ".join([*units, *account.problems])
 
 

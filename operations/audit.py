@@ -38,8 +38,8 @@ from operations.books import (
     history,
 )
 from operations.faults import faults_of, problems_of
-from operations.lanes import Places, read_all, read_pages, read_places
-from operations.movements import Incarnation, Row, adjustment_of, check_types, sales_of
+from operations.lanes import Pages, Places, read_all, read_outbound, read_pages, read_places
+from operations.movements import Incarnation, Row, adjustment_of, check_types, movements_of
 
 # An adjustment bears the time at which its invocation began to write it. It may be in flight as long as an invocation
 # lasts (at most 15 minutes), by a clock that is a minute off.
@@ -67,7 +67,7 @@ def read_accounts(aws: Aws, product_ids: Iterable[str], order_ids: Iterable[str]
     corrupt: dict[str, str] = {}
     products = _read_products(aws, product_ids, read_pages(aws).by_name, corrupt)
     orders = _readable(Table.ORDERS, read_orders(aws, order_ids).values(), corrupt)
-    return _add_up_products(products, orders)
+    return _add_up_products(products, list(orders), read_outbound(aws))
 
 
 def read_history(aws: Aws, product_id: str) -> tuple[Account, list[Entry]] | None:
@@ -129,7 +129,11 @@ def _read_tables(aws: Aws, corrupt: dict[str, str]) -> tuple[_Reading, Mapping[s
         if "productVersion" not in row and row["appliedAt"] >= recent
     }
     accounts = add_up_places(
-        dict.fromkeys(places.products, places), adjustments, orders.values(), unsettled=unsettled
+        dict.fromkeys(places.products, places),
+        adjustments,
+        orders.values(),
+        read_outbound(aws),
+        unsettled=unsettled,
     )
     closed = {adjustment_of(row).incarnation for row in adjustments if row["reason"] == "CLOSING"}
     by_incarnation = {
@@ -148,10 +152,11 @@ def _read_again(
     """Read some products again, each with its adjustments, and then all orders."""
     products = _read_products(aws, product_ids, read_pages(aws).by_name, corrupt)
     orders = _read_all_orders(aws, corrupt)
+    added = _add_up_products(products, orders.values(), read_outbound(aws))
     adjustments = [row for row in before.adjustments if row["productId"] not in product_ids]
     adjustments += [row for product in products.values() for row in product.adjustments]
     accounts = {key: a for key, a in before.accounts.items() if a.product_id not in product_ids}
-    accounts |= {a.incarnation: a for a in _add_up_products(products, orders.values())}
+    accounts |= {a.incarnation: a for a in added}
     return _Reading(accounts, adjustments, orders)
 
 
@@ -224,11 +229,14 @@ def _decrements(adjustments: Iterable[Row]) -> set[str]:
     return {row["adjustmentId"] for row in adjustments if "productVersion" not in row}
 
 
-def _add_up_products(products: Mapping[str, _Product], orders: Iterable[Row]) -> list[Account]:
+def _add_up_products(
+    products: Mapping[str, _Product], orders: Iterable[Row], latest: Pages
+) -> list[Account]:
     accounts = add_up_places(
         {product_id: product.places for product_id, product in products.items()},
         (row for product in products.values() for row in product.adjustments),
         orders,
+        latest,
         unsettled={product_id for product_id, each in products.items() if not each.settled},
     )
     return [account for account in accounts if account.product_id in products]
@@ -252,13 +260,13 @@ def _readable(table: Table, rows: Iterable[Row], corrupt: dict[str, str]) -> Ite
 
 
 def _check_product(row: Row) -> None:
-    check_types(int, row["stockCount"], row["_version"])
+    check_types(int, row["stockCount"], row["onHand"], row["_version"])
     check_types(str, row["createdAt"], row["status"])
     list(problems_of(row, {}))
 
 
 def _check_order(row: Row) -> None:
-    for movement in sales_of(row):
+    for movement in movements_of(row):
         movement.check()
     check_types(str, *(fault.product_id for fault in faults_of(row)))
 

@@ -5,18 +5,44 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-from inventory_orders.domain.allotments import Page, PageKey
+from inventory_orders.domain.allotments import PageKey
 from operations.faults import lent_to, problems_of, problems_of_orders
 from operations.lanes import Pages, Places
-from operations.movements import Incarnation, Movement, Row, adjustment_of, lane_of, sales_of
+from operations.movements import (
+    Incarnation,
+    Movement,
+    Row,
+    adjustment_of,
+    lane_of,
+    movements_of,
+    stranded,
+)
+from operations.words import lane_name
 
-Finding = tuple[int, tuple[str, ...]]
+
+class Differences(NamedTuple):
+    """Units too many or too few, by number.
+
+    Attributes:
+        available: Of those that orders can take.
+        on_hand: Of those that are there.
+        committed: Of those that are there and not available.
+    """
+
+    available: int = 0
+    on_hand: int = 0
+    committed: int = 0
+
+
+NO_DIFFERENCE = Differences()
+
+Finding = tuple[Differences, tuple[str, ...]]
 """Units too many or too few, and problems in words."""
 
-FINE: Finding = (0, ())
-GONE: Row = {"stockCount": 0, "status": "DELISTED", "_version": 0}
+FINE: Finding = (NO_DIFFERENCE, ())
+GONE: Row = {"stockCount": 0, "onHand": 0, "status": "DELISTED", "_version": 0}
 """Stands for the row of a product that has none."""
 
 
@@ -24,19 +50,25 @@ GONE: Row = {"stockCount": 0, "status": "DELISTED", "_version": 0}
 class Account:
     """One incarnation of a product, at one version of it.
 
+    What units are on hand is kept while its row stands: of those on outbound pages, a sweep drops what is of no row.
+
     Attributes:
         product_id: The product.
         created_at: Creation time of the incarnation, ISO 8601.
         status: The product's status; `DELISTED` if its row is gone.
         version: The row's version; 0 if the row is gone.
-        stock: Units in the row; 0 if the row is gone.
+        stock: Available units in the row (`stockCount`); 0 if the row is gone.
+        goods: Units on hand in the row (`onHand`); 0 if the row is gone.
         adjusted: Sum of its adjustments, in units.
-        sold: Units in orders that hold stock.
+        sold: Units that lines of orders hold, handed over or not.
+        left: Units that were handed over or lost, without those that returned to stock.
+        open: Units of `PENDING` and `CONFIRMED` orders that are neither handed over nor cancelled.
         settled: Whether the figures belong together; false if the product changes too fast to be read.
         in_lanes: Units in lanes, by lane.
+        outbound: Units on outbound pages, which the row still has on hand.
         lent_to: The lanes that its row names: those that may hold more of it.
         problems: Broken invariants of the row, the pages and the orders, in words.
-        pages: The pages that were read with the row, by name.
+        pages: The pages that were read with the row.
     """
 
     product_id: str
@@ -44,13 +76,17 @@ class Account:
     status: str
     version: int
     stock: int
+    goods: int
     adjusted: int
     sold: int
+    left: int
+    open: int
     settled: bool = True
     in_lanes: Mapping[int, int] = field(default_factory=dict)
+    outbound: int = 0
     lent_to: tuple[int, ...] = ()
     problems: tuple[str, ...] = ()
-    pages: Mapping[str, Page] = field(default_factory=dict, compare=False, repr=False)
+    pages: Pages = field(default_factory=Pages, compare=False, repr=False)
 
     @property
     def incarnation(self) -> Incarnation:
@@ -58,19 +94,67 @@ class Account:
         return self.product_id, self.created_at
 
     @property
-    def on_hand(self) -> int:
-        """Units in the row and in lanes."""
+    def available(self) -> int:
+        """Units that orders can take: in the row and in lanes."""
         return self.stock + sum(self.in_lanes.values())
 
     @property
-    def difference(self) -> int:
-        """Units on hand, less those that adjustments and orders explain; 0 when the books balance."""
-        return self.on_hand - (self.adjusted - self.sold)
+    def on_hand(self) -> int:
+        """Units that are there, sold or not: those of the row that are on no outbound page."""
+        return self.goods - self.outbound
 
     @property
-    def unexplained(self) -> int:
-        """Units that are certainly unexplained."""
-        return self.difference if self.settled else 0
+    def committed(self) -> int:
+        """Units on hand that are not available."""
+        return self.on_hand - self.available
+
+    @property
+    def differences(self) -> Differences:
+        """The three numbers, less what adjustments and orders explain of each; all 0 when the books balance."""
+        available = self.available - (self.adjusted - self.sold)
+        if not self.version:
+            return Differences(available)
+        on_hand = self.on_hand - (self.adjusted - self.left)
+        return Differences(available, on_hand, self.committed - self.open)
+
+    @property
+    def difference(self) -> int:
+        """Available units, less those that adjustments and orders explain."""
+        return self.differences.available
+
+    @property
+    def unexplained(self) -> dict[str, int]:
+        """Units that are certainly unexplained, by number: of those of which there are any."""
+        found = self.differences._asdict() if self.settled else {}
+        return {name: units for name, units in found.items() if units}
+
+    @property
+    def unexplained_in_words(self) -> list[str]:
+        """What is certainly unexplained, in words that follow the product's id and "has"."""
+        if not self.settled:
+            return []
+        available, on_hand, committed = self.differences
+        where = f" ({self.where})" if self.in_lanes else ""
+        row = f" (row: {self.goods:,}, outbound pages: {-self.outbound:,})" if self.outbound else ""
+        found = [
+            (self.available, f"available{where}", "its adjustments and orders say", available),
+            (self.on_hand, f"on hand{row}", "its adjustments and orders say", on_hand),
+        ]
+        # What one of the others lacks is also missing here.
+        if committed != on_hand - available:
+            who = "PENDING and CONFIRMED orders wait for"
+            found.append((self.committed, "committed", who, committed))
+        return [
+            f"{units:,} {name}, but {who} {units - unexplained:,}: {unexplained:+,} unexplained"
+            for units, name, who, unexplained in found
+            if unexplained
+        ]
+
+    @property
+    def where(self) -> str:
+        """Where the available units are, in words."""
+        lanes = [f"{lane_name(lane)}: {units:,}" for lane, units in self.in_lanes.items()]
+        return ", ".join([f"row: {self.stock:,}", *lanes])
 
     @property
     def as_json(self) -> dict[str, Any]:
@@ -80,12 +164,20 @@ class Account:
             "createdAt": self.created_at,
             "status": self.status,
             "onHand": self.on_hand,
+            "committed": self.committed,
+            "available": self.available,
             "inRow": self.stock,
             "inLanes": self.in_lanes,
             "lentTo": self.lent_to,
+            "onHandInRow": self.goods,
+            "onOutboundPages": self.outbound,
             "adjusted": self.adjusted,
             "sold": self.sold,
-            "unexplained": self.unexplained,
+            "left": self.left,
+            "open": self.open,
+            "unexplained": self.unexplained.get("available", 0),
+            "unexplainedOnHand": self.unexplained.get("on_hand", 0),
+            "unexplainedCommitted": self.unexplained.get("committed", 0),
             "settled": self.settled,
             "problems": self.problems,
         }
@@ -103,7 +195,7 @@ class Account:
     @property
     def finding(self) -> Finding:
         """What seems to be wrong."""
-        return self.difference, self.problems
+        return self.differences, self.problems
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,27 +234,29 @@ def add_up(
     products: Iterable[Row],
     adjustments: Iterable[Row],
     orders: Iterable[Row],
-    pages: Iterable[Page] = (),
+    pages: Pages,
 ) -> list[Account]:
-    """Compare each product's units on hand with its adjustments and orders, which are read after products and pages."""
-    together = Pages({str(page.key): page for page in pages})
-    places = Places({row["productId"]: row for row in products}, together, together)
-    return add_up_places(dict.fromkeys(places.products, places), booked(adjustments), orders)
+    """Compare each product's units with its adjustments and orders, all of one moment."""
+    places = Places({row["productId"]: row for row in products}, pages, pages)
+    by_product = dict.fromkeys(places.products, places)
+    return add_up_places(by_product, booked(adjustments), orders, pages)
 
 
 def add_up_places(
     places: Mapping[str, Places],
     adjustments: Iterable[Row],
     orders: Iterable[Row],
+    latest: Pages,
     *,
     unsettled: Collection[str] = (),
 ) -> list[Account]:
-    """Compare each product's units on hand with its adjustments and orders up to then.
+    """Compare each product's units with its adjustments and orders up to then.
 
     Args:
         places: Where the units were, by product id: all products that have a row or are in a page.
         adjustments: Adjustments, read after the products.
         orders: Orders, read after the products.
+        latest: The outbound pages, read after the orders.
         unsettled: Ids of products whose rows may not belong together, because they changed during the read.
     """
     orders = list(orders)
@@ -171,77 +265,132 @@ def add_up_places(
         for product_id, read in places.items()
         if (row := read.rows.get(product_id)) is not None
     }
-    adjusted, _ = _sum_up(map(adjustment_of, adjustments), rows, places)
-    sales = (movement for order in orders for movement in sales_of(order))
-    sold, between = _sum_up(sales, rows, places)
-    in_lanes, moved = _held(places, between)
-    unsettled = moved.union(unsettled)
-    problems = problems_of_orders(orders, dict(rows.keys()))
+    adjusted = _sum_up(map(adjustment_of, adjustments), rows, places)
+    moved = _sum_up((each for order in orders for each in movements_of(order)), rows, places)
+    moved.open.subtract(_total(each for order in orders for each in stranded(order)))
+    in_lanes, outbound, restless = _held(places, rows, moved.between)
+    versions = {name: page.version for name, page in latest.outbound.items()}
+    problems = problems_of_orders(orders, dict(rows.keys()), versions)
     return [
         Account(
             *key,
             status=(row := rows.get(key, GONE))["status"],
             version=row["_version"],
             stock=row["stockCount"],
-            adjusted=adjusted[key],
-            sold=-sold[key],
-            settled=key[0] not in unsettled,
-            in_lanes=in_lanes.get(key, {}),
+            goods=row["onHand"],
+            adjusted=adjusted.available[key],
+            sold=-moved.available[key],
+            left=-moved.on_hand[key],
+            open=moved.open[key],
+            settled=key[0] not in restless.union(unsettled),
+            in_lanes=(held := in_lanes.get(key, {})),
+            outbound=outbound[key],
             lent_to=lent_to(row),
-            problems=(*problems_of(rows.get(key), in_lanes.get(key, {})), *problems.get(key, ())),
-            pages=places[key[0]].before.by_name if key in rows else {},
+            problems=(*problems_of(rows.get(key), held), *problems.get(key, ())),
+            pages=places[key[0]].before if key in rows else Pages(),
         )
-        for key in sorted({*rows, *adjusted, *sold, *in_lanes, *problems})
+        for key in sorted({*rows, *adjusted.available, *moved.available, *in_lanes, *problems})
     ]
+
+
+def _total(units: Iterable[tuple[Incarnation, int]]) -> Counter[Incarnation]:
+    total = Counter[Incarnation]()
+    for key, number in units:
+        total[key] += number
+    return total
+
+
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """Units that movements added to each number, by incarnation.
+
+    Attributes:
+        available: To those that orders can take.
+        on_hand: To those that are there.
+        open: To those that orders wait for.
+        between: To a page between its two reads, by incarnation and page. They are in no other sum.
+    """
+
+    available: Counter[Incarnation] = field(default_factory=Counter)
+    on_hand: Counter[Incarnation] = field(default_factory=Counter)
+    open: Counter[Incarnation] = field(default_factory=Counter)
+    between: Counter[tuple[Incarnation, str]] = field(default_factory=Counter)
 
 
 def _sum_up(
     movements: Iterable[Movement], rows: Mapping[Incarnation, Row], places: Mapping[str, Places]
-) -> tuple[Counter[Incarnation], Counter[tuple[Incarnation, str]]]:
-    """Sum up the units of the movements that rows and pages show, and of the sales from a page between its two reads.
-
-    Returns:
-        The units by incarnation, and the others by incarnation and page.
-    """
-    shown, between = Counter[Incarnation](), Counter[tuple[Incarnation, str]]()
+) -> _Sums:
+    """Sum up the units of the movements that rows and pages show, and of those that wrote a page between its two reads."""
+    sums = _Sums()
     for movement in movements:
         key = movement.incarnation
         row = rows.get(key)
-        if row is None or movement.is_in(row["_version"], places[key[0]].before.by_name):
-            shown[key] += movement.delta
-        elif movement.page and movement.is_in(0, places[key[0]].after.by_name):
-            between[key, movement.page] += movement.delta
-    return shown, between
+        if row is None or movement.is_in(row["_version"], places[key[0]].before):
+            sums.available[key] += movement.available
+            sums.on_hand[key] += movement.on_hand
+            sums.open[key] += movement.open
+        elif movement.page and movement.is_in(0, places[key[0]].after):
+            # A sale takes units off a lane's page, and a hand-over adds to an outbound page what is no more on hand.
+            sums.between[key, movement.page] += movement.available - movement.on_hand
+    return sums
 
 
 def _held(
-    places: Mapping[str, Places], between: Counter[tuple[Incarnation, str]]
-) -> tuple[dict[Incarnation, dict[int, int]], set[str]]:
-    """Find the units in lanes by incarnation, and the products whose units moved in another way than by sales."""
-    before, after = _in_pages(places, "before"), _in_pages(places, "after")
+    places: Mapping[str, Places],
+    rows: Mapping[Incarnation, Row],
+    between: Counter[tuple[Incarnation, str]],
+) -> tuple[dict[Incarnation, dict[int, int]], Counter[Incarnation], set[str]]:
+    """Find the units in lanes and on outbound pages by incarnation.
+
+    Returns:
+        Both, and the products of which units moved in another way than by sales and hand-overs.
+    """
+    lanes, outbound = _in_lanes(places, "before"), _outbound(places, rows, "before")
     in_lanes: dict[Incarnation, dict[int, int]] = {}
-    for (key, name), units in sorted(before.items(), key=lambda entry: lane_of(entry[0][1])):
+    for (key, name), units in sorted(lanes.items(), key=lambda entry: lane_of(entry[0][1])):
         in_lanes.setdefault(key, {})[lane_of(name)] = units
+    before = lanes | outbound
+    after = _in_lanes(places, "after") | _outbound(places, rows, "after")
     moved = {
         place[0][0]
         for place in before.keys() | after.keys() | between.keys()
         if before.get(place, 0) + between[place] != after.get(place, 0)
     }
-    return in_lanes, moved
+    return in_lanes, _total((key, units) for (key, _), units in outbound.items()), moved
 
 
-def _in_pages(
-    places: Mapping[str, Places], when: Literal["before", "after"]
-) -> dict[tuple[Incarnation, str], int]:
-    """Units in pages, by incarnation and page."""
+_When = Literal["before", "after"]
+_ByPage = dict[tuple[Incarnation, str], int]
+"""Units by incarnation and page."""
+
+
+def _in_lanes(places: Mapping[str, Places], when: _When) -> _ByPage:
     return {
         ((product_id, entry.created_at), name): entry.units
-        for read in {id(read): read for read in places.values()}.values()
+        for read in _reads(places)
         for name, page in getattr(read, when).by_name.items()
         for product_id, entry in page.entries.items()
         # No worker looks for the product in a page that it does not belong to.
         if places.get(product_id) is read and page.key == PageKey.of(page.key.lane, product_id)
     }
+
+
+def _outbound(
+    places: Mapping[str, Places], rows: Mapping[Incarnation, Row], when: _When
+) -> _ByPage:
+    return {
+        (lot, name): units
+        for read in _reads(places)
+        for name, page in getattr(read, when).outbound.items()
+        for lot, units in page.units.items()
+        # A sweep drops what is of no row.
+        if lot in rows and places[lot[0]] is read
+    }
+
+
+def _reads(places: Mapping[str, Places]) -> Iterable[Places]:
+    """The places that were read together, each once."""
+    return {id(read): read for read in places.values()}.values()
 
 
 # ---------------------------------------------------------------------- history
@@ -252,36 +401,62 @@ class Entry:
     """One line of a product's history.
 
     Attributes:
-        version: The row's version after the change; None for an order from a lane, which does not write the row, and
-            for an atomic decrement, which does not read a version.
+        version: The row's version after the change; None for an order from a lane and for units that leave, which do not
+            write the row, and for an atomic decrement, which does not read a version.
         at: Time of the change, ISO 8601; empty for a gap.
-        delta: Change of stock, in units; 0 for a gap.
         what: The change, in words.
-        stock: Units on hand after the change.
+        delta: Change of the available units; 0 for a gap.
+        available: Available units after the change.
+        on_hand_delta: Change of the units on hand; 0 for a gap.
+        on_hand: Units on hand after the change.
     """
 
     version: int | None
     at: str
-    delta: int
     what: str
-    stock: int
+    delta: int
+    available: int
+    on_hand_delta: int
+    on_hand: int
+
+    @property
+    def as_json(self) -> dict[str, Any]:
+        """The entry, for other programs."""
+        return {
+            "version": self.version,
+            "at": self.at,
+            "what": self.what,
+            "delta": self.delta,
+            "available": self.available,
+            "onHandDelta": self.on_hand_delta,
+            "onHand": self.on_hand,
+        }
 
 
 def history(books: Books, account: Account) -> list[Entry]:
-    """List every change of a product's stock up to its version, in order, with the gaps between them."""
+    """List every change of a product's numbers up to its version, in order, with the gaps between them.
+
+    With its incarnation all that it had on hand is gone: what is handed over later changes nothing.
+    """
     movements = [
         *map(adjustment_of, books.adjustments),
-        *(movement for order in books.orders.values() for movement in sales_of(order)),
+        *(movement for order in books.orders.values() for movement in movements_of(order)),
     ]
     entries: list[Entry] = []
-    stock, seen = 0, 0
+    available, on_hand, seen, closed = 0, 0, 0, False
     for movement in _by_version(one for one in movements if _belongs_to(account, one)):
         version = movement.row_version
-        entries += _gap(seen, (version or 0) - 1, stock)
-        stock += movement.delta
-        entries.append(Entry(version, movement.at, movement.delta, movement.what, stock))
+        entries += _gap(seen, (version or 0) - 1, available, on_hand)
+        closed = closed or movement.closes
+        moved = -on_hand if closed else movement.on_hand
+        available, on_hand = available + movement.available, on_hand + moved
+        entries.append(
+            Entry(
+                version, movement.at, movement.what, movement.available, available, moved, on_hand
+            )
+        )
         seen = max(seen, version or 0)
-    return entries + _gap(seen, account.version, stock)
+    return entries + _gap(seen, account.version, available, on_hand)
 
 
 def _belongs_to(account: Account, movement: Movement) -> bool:
@@ -290,12 +465,12 @@ def _belongs_to(account: Account, movement: Movement) -> bool:
     )
 
 
-def _gap(seen: int, last: int, stock: int) -> list[Entry]:
+def _gap(seen: int, last: int, available: int, on_hand: int) -> list[Entry]:
     """The entry for the versions after `seen` up to the last one; none if there are none."""
     if last <= seen:
         return []
     missing = f"{last}" if last == seen + 1 else f"{seen + 1} to {last}"
-    return [Entry(None, "", 0, f"(version {missing}: {_GAP})", stock)]
+    return [Entry(None, "", f"(version {missing}: {_GAP})", 0, available, 0, on_hand)]
 
 
 _GAP = "no change of stock by version: details, price, lease, units moved to or from lanes, or an atomic decrement"

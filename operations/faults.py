@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from inventory_orders.domain.product import ProductStatus, stock_status
-from inventory_orders.domain.record import LineUnits, OrderAction, OrderStatus, units_by_line
-from operations.movements import Incarnation, Row, items_of_steps
+from inventory_orders.domain.record import OrderStatus
+from operations.movements import LOST, Incarnation, Move, Row, moves_of_line
 from operations.words import lane_name
 
 
@@ -77,76 +77,83 @@ _HOLDS_UNITS = {OrderStatus.PENDING, OrderStatus.CONFIRMED, OrderStatus.FULFILLE
 _GAVE_ALL_BACK = {OrderStatus.CANCELLED, OrderStatus.EXPIRED}
 
 
-def faults_of(order: Row) -> Iterator[Fault]:
-    """Yield the lines that took nothing for an order that is placed, whose units did not come back or came twice, or went two ways.
+def faults_of(order: Row, outbound: Mapping[str, int] | None = None) -> Iterator[Fault]:
+    """Yield the lines that took nothing for an order that is placed, or whose units did not come back, or went two ways.
 
-    A `CANCELLED` line without incarnation is none: its cancellation came first, or a restore undid the order. A restore
-    leaves such an `EXPIRED` line, too.
+    So are those whose units left on no outbound page. A `CANCELLED` line without incarnation is none: its cancellation came
+    first, or a restore undid the order. A restore leaves such an `EXPIRED` line, too.
+
+    Args:
+        order: The row.
+        outbound: The versions of the outbound pages after the row was read, by name; None if they are not known.
     """
     lines = order.get("items", ())
-    moves = [(step.get("action", ""), _moved_by(step)) for step in order.get("steps", ())]
-    named = {name for _, moved in moves for name in moved or ()}
-    strangers = named - {line["productId"] for line in lines}
-    for name in sorted(strangers):
+    named = {item["productId"] for step in order.get("steps", ()) for item in step.get("items", ())}
+    for name in sorted(named - {line["productId"] for line in lines}):
         yield Fault(name, "", "has a step that moves units of it, and no line of it")
-    quantities = {line["productId"]: line["quantity"] for line in lines}
-    units = units_by_line(quantities | dict.fromkeys(strangers, 0), moves)
     for line in lines:
-        yield from _faults_of_line(order, line, units[line["productId"]])
+        yield from _faults_of_line(order, line, outbound)
 
 
-def _moved_by(step: Row) -> dict[str, int] | None:
-    """Units that a step names, by product id; None if it names none."""
-    if "items" not in step:
-        return None
-    return {item["productId"]: item["quantity"] for item in step["items"]}
-
-
-def _faults_of_line(order: Row, line: Row, units: LineUnits) -> Iterator[Fault]:
-    status, product_id, created_at = (
-        order.get("status"),
-        line["productId"],
-        line.get("productCreatedAt"),
-    )
+def _faults_of_line(order: Row, line: Row, outbound: Mapping[str, int] | None) -> Iterator[Fault]:
+    status, product_id = order.get("status"), line["productId"]
+    created_at = line.get("productCreatedAt")
     if created_at is None:
         if status in _HOLDS_UNITS:
             yield Fault(product_id, "", "took no units for it (no productCreatedAt)")
         return
-    due, back = _returns_of_line(order, line)
+    moves = list(moves_of_line(order, line))
+    due, back = _returns_of_line(status, line, moves)
+    still_open = line["quantity"] + sum(move.effect.open * move.units for move in moves)
+    delivered = sum(move.effect.delivered * move.units for move in moves)
     if status == OrderStatus.REJECTED:
         yield Fault(product_id, created_at, "took units of it, and is rejected")
-    elif back > line["quantity"]:
-        yield Fault(product_id, created_at, "gave back more of it than it took")
-    elif min(units.open, units.delivered) < 0:
+    elif back > due:
+        what = "gave back more of it than was cancelled, expired or returned to stock"
+        yield Fault(product_id, created_at, what)
+    elif min(still_open, delivered) < 0:
         what = "handed over, cancelled, let expire or took back more of it than it has"
         yield Fault(product_id, created_at, what)
     elif back < due:
         what = "did not give back what was cancelled, expired or returned to stock"
         yield Fault(product_id, created_at, what, if_it_stands=True)
+    for what in dict.fromkeys(_faults_of_leaving(moves, outbound)):
+        yield Fault(product_id, created_at, what)
 
 
-def _returns_of_line(order: Row, line: Row) -> tuple[int, int]:
+def _returns_of_line(status: object, line: Row, moves: Collection[Move]) -> tuple[int, int]:
     """Count the units of a line that have to be back in stock, and those that are."""
-    items = list(items_of_steps(order, line["productId"]))
-    due = sum(item["quantity"] for step, item in items if _gives_back(step))
-    back = sum(item["quantity"] for _, item in items if "returnedVersion" in item)
-    return line["quantity"] if order.get("status") in _GAVE_ALL_BACK else due, back
+    due = sum(move.units for move in moves if move.effect.available)
+    lost = sum(move.units for move in moves if move.effect == LOST)
+    back = sum(move.units for move in moves if move.returned is not None)
+    return line["quantity"] - lost if status in _GAVE_ALL_BACK else due, back
 
 
-def _gives_back(step: Row) -> bool:
-    """Whether a step gives the units of its items back to stock."""
-    action = step.get("action")
-    ends = action in (OrderAction.CANCEL, OrderAction.EXPIRE)
-    return ends or (action == OrderAction.RETURN and step.get("restock") is True)
+def _faults_of_leaving(moves: Iterable[Move], outbound: Mapping[str, int] | None) -> Iterator[str]:
+    """Yield what is wrong with the pages on which the units of a line left."""
+    for step, effect, units, _ in moves:
+        if effect.on_hand >= 0 or not units:
+            continue
+        page, version = step.get("outPage"), step.get("outVersion")
+        if page is None or version is None:
+            yield "handed over or lost units of it on no outbound page (no outPage or outVersion)"
+        elif outbound is not None and version > outbound.get(page, 0):
+            yield f"handed over or lost units of it on outbound page {page}, which never had the version that it names"
 
 
 def problems_of_orders(
-    orders: Iterable[Row], standing: Mapping[str, str]
+    orders: Iterable[Row], standing: Mapping[str, str], outbound: Mapping[str, int] | None
 ) -> dict[Incarnation, list[str]]:
-    """Put the faults of orders into words, by incarnation. `standing` has the incarnation of each product with a row."""
+    """Put the faults of orders into words, by incarnation.
+
+    Args:
+        orders: The orders.
+        standing: The incarnation of each product with a row.
+        outbound: As for `faults_of`.
+    """
     found: dict[Incarnation, dict[str, list[str]]] = {}
     for order in orders:
-        for fault in faults_of(order):
+        for fault in faults_of(order, outbound):
             now = standing.get(fault.product_id, "")
             if fault.if_it_stands and fault.created_at != now:
                 continue

@@ -7,20 +7,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from botocore.exceptions import ClientError
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.allotments import DEPOT, LaneLease, Page, PageKey
+from inventory_orders.domain.outbound import OUTBOUND_KEYS, OutboundPage
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import CorruptItemError
 from inventory_orders.lanes.depot import Depot
 from inventory_orders.lanes.recall import reclaim
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.dynamodb import Store
-from inventory_orders.store.rows import Item, decode, key_item, read_lease, read_page
+from inventory_orders.store.rows import (
+    Item,
+    decode,
+    key_item,
+    read_lease,
+    read_outbound_page,
+    read_page,
+)
 from inventory_orders.store.tables import Table
 from operations.aws import Aws, get_items, scan
 
@@ -28,6 +36,7 @@ Row = Mapping[str, Any]
 
 _PAGE = re.compile(r"\d+/\d+")
 _LEASE = re.compile(r"\d+/lease")
+_OUTBOUND = {str(key): key for key in OUTBOUND_KEYS}
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactGetItems.html
 _MAX_IN_TRANSACTION = 100
@@ -39,15 +48,30 @@ _PATIENCE = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """Pages, read one after the other.
+    """Pages, read one after the other. A corrupt page counts as empty.
 
     Attributes:
-        by_name: All pages, by `<lane>/<number>`. A corrupt page counts as empty.
+        by_name: All pages of lanes, by `<lane>/<number>`.
+        outbound: All outbound pages, by `out/<number>`.
         corrupt: Errors of pages that break the table's contract, by name.
     """
 
     by_name: Mapping[str, Page] = field(default_factory=dict)
+    outbound: Mapping[str, OutboundPage] = field(default_factory=dict)
     corrupt: Mapping[str, str] = field(default_factory=dict)
+
+    def version(self, name: str) -> int:
+        """The version of a page; 0 if there is none of that name."""
+        page = self.by_name.get(name) or self.outbound.get(name)
+        return page.version if page else 0
+
+    def plus(self, others: Pages) -> Pages:
+        """These pages and others."""
+        return Pages(
+            {**self.by_name, **others.by_name},
+            {**self.outbound, **others.outbound},
+            {**self.corrupt, **others.corrupt},
+        )
 
     def units(self, product_id: str) -> dict[int, int]:
         """Units of a product, by lane."""
@@ -64,26 +88,26 @@ class Places:
     """Rows and pages that were read together.
 
     Pages are read before the rows and once more after them. Every move of units writes a page. So if the pages of a
-    product differ by its sales only, its row and the pages that were read first belong together.
+    product differ by its sales and hand-overs only, its row and the pages that were read first belong together.
 
     Attributes:
         rows: Existing rows, by product id.
         before: The pages before the rows.
-        after: The pages after them; the same if one transaction has read all.
+        after: The pages after them. Those of lanes are the same if one transaction has read them with the rows.
     """
 
     rows: Mapping[str, Row]
     before: Pages
     after: Pages
 
-    def on_hand(self, product_id: str) -> int:
-        """Units in the row and in all pages."""
+    def available(self, product_id: str) -> int:
+        """Units in the row and in all pages of lanes."""
         row = self.rows.get(product_id)
         return (row["stockCount"] if row else 0) + sum(self.before.units(product_id).values())
 
     @property
     def products(self) -> set[str]:
-        """The products that have a row or are in a page."""
+        """The products that have a row or are in a page of a lane."""
         every = (*self.before.by_name.values(), *self.after.by_name.values())
         return {*self.rows, *(product_id for page in every for product_id in page.entries)}
 
@@ -102,17 +126,37 @@ def read_all(aws: Aws) -> Places:
 
 
 def read_pages(aws: Aws) -> Pages:
-    """Read all pages of all lanes that were ever in use."""
+    """Read all outbound pages, and all pages of all lanes that were ever in use."""
     return pages_of(scan(aws, Table.ALLOTMENTS))
 
 
+def read_outbound(aws: Aws) -> Pages:
+    """Read the outbound pages alone."""
+    keys = [{"page": {"S": name}} for name in sorted(_OUTBOUND)]
+    return pages_of(get_items(aws, Table.ALLOTMENTS, keys))
+
+
 def read_places(aws: Aws, product_ids: Collection[str], page_names: Iterable[str]) -> Places:
-    """Read the rows of some products, and those of all existing pages that may hold units of them."""
+    """Read the rows of some products, the pages of lanes that may hold units of them, and the outbound pages.
+
+    Hand-overs write the outbound pages all the time, and would cancel a transaction that reads them. Between a read before
+    and one after it they differ by hand-overs, but for the rare moment at which a sweep folds them.
+
+    Args:
+        aws: The stack.
+        product_ids: The products.
+        page_names: The pages of lanes that exist.
+    """
     numbers = {f"{PageKey.of(DEPOT, product_id).number}" for product_id in product_ids}
     rows = [key_item(product_id) for product_id in product_ids]
     pages = [{"page": {"S": name}} for name in page_names if name.split("/")[1] in numbers]
-    if pages and (places := _read_at_once(aws, rows, pages)):
-        return places
+    before = read_outbound(aws)
+    places = (pages and _read_at_once(aws, rows, pages)) or _read_in_turn(aws, rows, pages)
+    after = read_outbound(aws)
+    return replace(places, before=places.before.plus(before), after=places.after.plus(after))
+
+
+def _read_in_turn(aws: Aws, rows: Sequence[Item], pages: Sequence[Item]) -> Places:
     before = pages_of(get_items(aws, Table.ALLOTMENTS, pages))
     found = _rows(get_items(aws, Table.PRODUCTS, rows))
     return Places(found, before, pages_of(get_items(aws, Table.ALLOTMENTS, pages)))
@@ -147,19 +191,24 @@ def _rows(items: Iterable[Item]) -> dict[str, Row]:
 def pages_of(items: Iterable[Item]) -> Pages:
     """Pick the pages among the items of the table."""
     by_name: dict[str, Page] = {}
+    outbound: dict[str, OutboundPage] = {}
     corrupt: dict[str, str] = {}
     for item in items:
         name = item["page"]["S"]
-        if not _PAGE.fullmatch(name):
-            continue
         try:
-            by_name[name] = read_page(item)
+            if name in _OUTBOUND:
+                outbound[name] = OutboundPage(_OUTBOUND[name], _version_of(item), "")
+                outbound[name] = read_outbound_page(item)
+            elif _PAGE.fullmatch(name):
+                by_name[name] = Page(PageKey(*map(int, name.split("/"))), _version_of(item), "")
+                by_name[name] = read_page(item)
         except CorruptItemError as error:
-            lane, number = map(int, name.split("/"))
-            version = item.get("_version", {}).get("N", "0")
-            by_name[name] = Page(PageKey(lane, number), int(version), "")
             corrupt[name] = str(error)
-    return Pages(by_name, corrupt)
+    return Pages(by_name, outbound, corrupt)
+
+
+def _version_of(item: Item) -> int:
+    return int(item.get("_version", {}).get("N", "0"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,12 @@
-"""Movements of stock: what the rows of adjustments and orders say of a product's units."""
+"""Movements: what the rows of adjustments and orders say of a product's available units and of those on hand."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from inventory_orders.domain.allotments import Page
+from operations.lanes import Pages
 from operations.words import lane_name
 
 Row = Mapping[str, Any]
@@ -16,31 +16,35 @@ Incarnation = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Movement:
-    """One change of a product's stock.
+    """One change of a product's numbers.
 
     Attributes:
         incarnation: The product's incarnation.
         version: The version of the row or the page that it made; None if that is not known.
         at: Its time, ISO 8601.
-        delta: Units added; negative for units taken.
         what: The change, in words.
-        page: Name of the page that it was taken from; empty for the row.
+        available: Units that orders can take from then on; negative for units that they took.
+        on_hand: Units that came in; negative for units that left.
+        open: Units that orders wait for from then on; negative for units that they got, or do not wait for any more.
+        page: Name of the page that it wrote: of a lane, which it took units from, or of units that leave; empty for the row.
+        closes: Whether it ends the incarnation.
     """
 
     incarnation: Incarnation
     version: int | None
     at: str
-    delta: int
     what: str
+    available: int = 0
+    on_hand: int = 0
+    open: int = 0
     page: str = ""
+    closes: bool = False
 
-    def is_in(self, version: int, pages: Mapping[str, Page]) -> bool:
+    def is_in(self, version: int, pages: Pages) -> bool:
         """Whether a row of this version and these pages already show it."""
         if self.version is None:
             return True
-        if self.page:
-            version = pages[self.page].version if self.page in pages else 0
-        return self.version <= version
+        return self.version <= (pages.version(self.page) if self.page else version)
 
     @property
     def row_version(self) -> int | None:
@@ -49,8 +53,8 @@ class Movement:
 
     def check(self) -> None:
         """Check the types that no database has checked."""
-        check_types(int, self.delta, self.version or 0)
-        check_types(str, *self.incarnation, self.at)
+        check_types(int, self.available, self.on_hand, self.open, self.version or 0)
+        check_types(str, *self.incarnation, self.at, self.page)
 
 
 def check_types(kind: type, *values: object) -> None:
@@ -66,42 +70,131 @@ def adjustment_of(row: Row) -> Movement:
         (row["productId"], row["productCreatedAt"]),
         row.get("productVersion"),
         row["appliedAt"],
-        row["delta"],
         " ".join([row["reason"], row["adjustmentId"], *_notes(row)]),
+        row["delta"],
+        row.get("onHandDelta", row["delta"]),
+        closes=row["reason"] == "CLOSING",
     )
 
 
-def sales_of(order: Row) -> Iterator[Movement]:
-    """Yield the units that the lines of an order took and gave back.
+# ---------------------------------------------------------------------- steps of orders
+
+
+class Effect(NamedTuple):
+    """What a step does to each number, for each unit that it moves.
+
+    Attributes:
+        available: To the units that orders can take.
+        on_hand: To the units that are there.
+        open: To the units of the line that are neither handed over, cancelled nor expired.
+        delivered: To the units of the line that were handed over and did not come back.
+    """
+
+    available: int
+    on_hand: int
+    open: int
+    delivered: int
+
+
+LOST = Effect(available=0, on_hand=-1, open=-1, delivered=0)
+_NONE = Effect(0, 0, 0, 0)
+_EFFECTS: Mapping[tuple[object, object], Effect] = {
+    ("fulfil", None): Effect(available=0, on_hand=-1, open=-1, delivered=1),
+    ("cancel", None): Effect(available=1, on_hand=0, open=-1, delivered=0),
+    ("cancel", False): LOST,
+    ("expire", None): Effect(available=1, on_hand=0, open=-1, delivered=0),
+    ("return", True): Effect(available=1, on_hand=1, open=0, delivered=-1),
+    ("return", False): Effect(available=0, on_hand=0, open=0, delivered=-1),
+}
+"""By `action` and `restock`. The audit does not ask the service what its steps do: both may not be wrong in the same way."""
+
+
+class Move(NamedTuple):
+    """What a step did to a line of its order.
+
+    Attributes:
+        step: The step.
+        effect: What it did for each unit.
+        units: How many units it moved.
+        returned: The version of the product that taking them back made; None if nothing came back.
+    """
+
+    step: Row
+    effect: Effect
+    units: int
+    returned: int | None
+
+
+def moves_of_line(order: Row, line: Row) -> Iterator[Move]:
+    """Yield what the steps of an order did to one of its lines."""
+    still_open = line["quantity"]
+    for step in order.get("steps", ()):
+        effect = _EFFECTS.get((step.get("action"), step.get("restock")), _NONE)
+        for units, returned in _units_of(step, line["productId"], still_open):
+            still_open += effect.open * units
+            yield Move(step, effect, units, returned)
+
+
+def _units_of(step: Row, product_id: str, still_open: int) -> Iterator[tuple[int, int | None]]:
+    for item in step.get("items", ()):
+        if item["productId"] == product_id:
+            yield item["quantity"], item.get("returnedVersion")
+    # The fulfilment of a whole order names no items: it moves all that is left.
+    if "items" not in step and step.get("action") == "fulfil" and still_open > 0:
+        yield still_open, None
+
+
+def movements_of(order: Row) -> Iterator[Movement]:
+    """Yield what the lines of an order took, gave back and handed over.
 
     A line whose incarnation was already delisted gave nothing back when its order was cancelled or expired.
     `faults.faults_of` finds the other lines that gave or took nothing.
     """
     name = f"order {order['orderId']}"
-    for line in order.get("items", ()):
-        if "productCreatedAt" in line:
-            key = line["productId"], line["productCreatedAt"]
-            yield _taken(key, name, order["createdAt"], line)
-            for step, item in items_of_steps(order, line["productId"]):
-                if "returnedVersion" in item:
-                    back, what = item["returnedVersion"], f"{name}, {_said(step)}"
-                    yield Movement(key, back, step["at"], item["quantity"], what)
+    for line in _taken_lines(order):
+        yield _taken(name, order["createdAt"], line)
+        for move in moves_of_line(order, line):
+            if move.effect.open or move.effect.available:
+                yield _moved(name, line, move)
 
 
-def _taken(key: Incarnation, name: str, at: str, line: Row) -> Movement:
-    page = line.get("lanePage", "")
-    if not page:
-        return Movement(key, line.get("productVersion"), at, -line["quantity"], name)
-    what = f"{name}, from {lane_name(lane_of(page))}"
-    return Movement(key, line["laneVersion"], at, -line["quantity"], what, page)
+def _taken_lines(order: Row) -> Iterator[Row]:
+    return (line for line in order.get("items", ()) if "productCreatedAt" in line)
 
 
-def items_of_steps(order: Row, product_id: str) -> Iterator[tuple[Row, Row]]:
-    """Yield the items of an order's steps that name a product, each with its step."""
-    for step in order.get("steps", ()):
-        for item in step.get("items", ()):
-            if item["productId"] == product_id:
-                yield step, item
+def _taken(name: str, at: str, line: Row) -> Movement:
+    page, units = line.get("lanePage", ""), line["quantity"]
+    version = line["laneVersion"] if page else line.get("productVersion")
+    what = f"{name}, from {lane_name(lane_of(page))}" if page else name
+    return Movement(_incarnation(line), version, at, what, -units, open=units, page=page)
+
+
+def _moved(name: str, line: Row, move: Move) -> Movement:
+    step, effect, units, version = move
+    page = ""
+    if effect.on_hand < 0:
+        page, version = step.get("outPage", ""), step.get("outVersion")
+    elif version is None:
+        # Its product was gone.
+        effect = effect._replace(available=0, on_hand=0)
+    what = f"{name}, {_said(step)}{', units lost' if effect == LOST else ''}"
+    numbers = (effect.available * units, effect.on_hand * units, effect.open * units)
+    return Movement(_incarnation(line), version, step["at"], what, *numbers, page)
+
+
+def stranded(order: Row) -> Iterator[tuple[Incarnation, int]]:
+    """Yield the open units of an order that has ended, by incarnation: nobody will hand them over, and none are sold."""
+    if order.get("status") not in ("PENDING", "CONFIRMED"):
+        for line in _taken_lines(order):
+            moves = moves_of_line(order, line)
+            yield (
+                _incarnation(line),
+                line["quantity"] + sum(move.effect.open * move.units for move in moves),
+            )
+
+
+def _incarnation(line: Row) -> Incarnation:
+    return line["productId"], line["productCreatedAt"]
 
 
 def lane_of(page: str) -> int:

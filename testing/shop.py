@@ -332,8 +332,11 @@ class Shop:
         return None if found is None else found["status"]["S"]
 
     def unexplained(self) -> dict[str, int]:
-        """Units of each product that no adjustment or order explains."""
-        return {account.product_id: account.difference for account in self.accounts()}
+        """Units of each product that no adjustment or order explains: available ones, or else those on hand or committed."""
+        return {
+            account.product_id: next(filter(None, account.differences), 0)
+            for account in self.accounts()
+        }
 
     def accounts(self) -> Sequence[Account]:
         """Its books, as an audit reads them."""
@@ -342,7 +345,7 @@ class Shop:
             for table in (Table.PRODUCTS, Table.STOCK_ADJUSTMENTS, Table.ORDERS)
         ]
         with answered_directly_by(self.aws.answer):
-            pages = read_pages(self.stack).by_name.values()
+            pages = read_pages(self.stack)
         return add_up(rows[0], rows[1], rows[2], pages)
 
     # ------------------------------------------------------------------ workers

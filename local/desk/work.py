@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict
 from threading import Lock
 from typing import Any
 
@@ -97,7 +96,8 @@ class Desk:
         if found is None:
             raise NotFoundError(f"there is no product {product_id}")
         account, entries = found
-        return {"unexplained": account.unexplained, "entries": list(map(asdict, entries))}
+        unexplained = account.unexplained_in_words
+        return {"unexplained": unexplained, "entries": [entry.as_json for entry in entries]}
 
     def orders(self, user_id: str | None, pages: int = 1) -> Document:
         """List a user's orders, the newest first; without a user those to ship, the oldest first.

@@ -581,8 +581,8 @@ def books(run: Run) -> list[Line]:
 
 def _problems_of_account(account: Account) -> Iterator[str]:
     name = account.product_id
-    if account.difference:
-        yield f"{name} has {account.on_hand:,}, but its rows say {account.adjusted - account.sold:,}"
+    for sentence in account.unexplained_in_words:
+        yield f"{name} has {sentence}"
     for problem in account.problems:
         yield f"{name}: {problem}"
     if not account.settled:

@@ -64,7 +64,7 @@ def test_a_file_of_two_orders_is_demonstrated_with_products_of_its_own(aws, tmp_
     assert figures(said)["placed"][0] == 2
     assert "The books balance." in said
     (mug,) = [account for account in read_books(aws).accounts if account.product_id == "mug"]
-    assert (mug.on_hand, mug.sold) == (7, 0)
+    assert (mug.available, mug.sold) == (7, 0)
 
 
 def test_env_points_any_client_at_the_embedded_aws(embedded_aws, monkeypatch):

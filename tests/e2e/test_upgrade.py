@@ -150,7 +150,7 @@ def test_an_upgrade_and_the_way_back_while_orders_flow(embedded_aws, next_versio
     assert placed == set(customers.sent)
     (account,) = [a for a in read_books(aws).accounts if a.product_id == product]
     assert not account.is_wrong
-    assert account.on_hand == STOCK - len(placed)
+    assert account.available == STOCK - len(placed)
     pages = aws.logs.get_paginator("describe_log_streams").paginate(
         logGroupName=aws.outputs["PublishEventsLogGroupName"]
     )

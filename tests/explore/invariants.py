@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from inventory_orders.domain.allotments import DEPOT, Page, PageEntry
 from inventory_orders.domain.product import ProductStatus, stock_status
 from inventory_orders.lanes.depot import VISIT_SECONDS
-from inventory_orders.store.rows import read_page
+from inventory_orders.store.rows import is_outbound, read_outbound_page, read_page
 from operations.books import add_up
+from operations.lanes import Pages
 from testing.tables import UNDELIVERABLE
 from tests.explore.violation import require
 from tests.support.ends import (
@@ -556,16 +557,21 @@ def check_end(world: World) -> None:
 
 def _check_books(world: World, every_page: Iterable[Page]) -> None:
     """Check that every unit is explained."""
-    for account in add_up(
-        world.rows("Products"), world.rows("StockAdjustments"), world.rows("Orders"), every_page
-    ):
-        require(
-            account.difference == 0,
-            f"{account.product_id} has {account.stock} in stock"
-            + (f" and in lanes {dict(account.in_lanes)}" if account.in_lanes else "")
-            + f", but adjustments of {account.adjusted} and sales of {account.sold} leave "
-            f"{account.adjusted - account.sold}",
+    outbound = {
+        item["page"]["S"]: read_outbound_page(
+            item | {"units": {"B": base64.b64decode(item["units"]["B"])}}
         )
+        for item in world.model.dynamodb.tables["Allotments"].items.values()
+        if is_outbound(item)
+    }
+    for account in add_up(
+        world.rows("Products"),
+        world.rows("StockAdjustments"),
+        world.rows("Orders"),
+        Pages({str(page.key): page for page in every_page}, outbound),
+    ):
+        said = "; ".join(account.unexplained_in_words)
+        require(not said, f"{account.product_id} has {said}")
         require(not account.problems, f"{account.product_id}: {'; '.join(account.problems)}")
 
 

@@ -64,7 +64,7 @@ def test_faults_lose_nothing_and_apply_nothing_twice(shop, embedded_aws, monkeyp
     assert len(rows) == 80
     assert sum(row["status"] == "PENDING" for row in rows) == 60
     (account,) = [account for account in books.accounts if account.product_id == product_id]
-    assert (account.on_hand, account.difference) == (0, 0)
+    assert (account.available, account.unexplained) == (0, {})
 
 
 _ON_A_FULL_DISK = """

@@ -166,7 +166,7 @@ def test_oldest_message_for_an_unknown_product_is_booked_once_it_is_listed(aws):
     ages = partial(emitted, aws, "AdjustStock", "TimeSinceFirstReceive", since)
     wait_until(aws, lambda: any(age >= 1 for age in ages()))
     (account,) = [a for a in read_books(aws).accounts if a.product_id == "rb-early"]
-    assert (account.on_hand, account.difference) == (4, 0)
+    assert (account.available, account.difference) == (4, 0)
 
 
 def test_retries_exhausted_and_loans_lost_by_endless_conflicts_end_with_them(aws, embedded_aws):
@@ -300,7 +300,7 @@ def test_throttles_of_a_table_and_of_its_index_delay_but_lose_nothing(aws, embed
         wait_until_settled(aws)
         assert proxy.counts[Fault.THROTTLED] > 0
     (account,) = [a for a in read_books(aws).accounts if a.product_id == "rb-throttled"]
-    assert (account.on_hand, account.sold, account.difference) == (0, 40, 0)
+    assert (account.available, account.sold, account.difference) == (0, 40, 0)
 
 
 def test_the_api_answers_with_500_until_the_row_is_repaired(aws):

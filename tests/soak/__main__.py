@@ -317,7 +317,7 @@ def of_books(books: Books, baseless: Sequence[str], auditor: Auditor) -> dict[st
         "rejectedWithoutReason": list(baseless),
         "holdsLeft": sum("expiresAt" in row for row in books.orders.values()),
         "orderRows": dict(Counter(str(row["status"]) for row in books.orders.values())),
-        "unexplainedUnits": sum(abs(entry.difference) for entry in books.accounts),
+        "unexplainedUnits": sum(sum(map(abs, entry.differences)) for entry in books.accounts),
         "wrongBooks": [*wrong, *books.corrupt],
         "audits": auditor.audits,
         "wrongAudits": auditor.wrong,

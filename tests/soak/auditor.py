@@ -62,10 +62,12 @@ class Auditor:
             self._audit({})
             if self.audits == AUDITS_BEFORE_THE_THEFT:
                 add_by_hand(self._aws, self._product_id, -1)
-                self.found_theft = self._audit({self._product_id: -1})
+                self.found_theft = self._audit(
+                    {self._product_id: {"available": -1, "committed": 1}}
+                )
                 add_by_hand(self._aws, self._product_id, 1)
 
-    def _audit(self, expected: dict[str, int]) -> bool:
+    def _audit(self, expected: dict[str, object]) -> bool:
         accounts = read_books(self._aws).accounts
         found = {a.product_id: a.unexplained or a.problems for a in accounts if a.is_wrong}
         self.audits += 1

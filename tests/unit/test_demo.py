@@ -95,7 +95,7 @@ def result_of(**changes):
     fields = {
         "workload": workload,
         "seconds": 0.5,
-        "books": Books((Account("tea", BORN, "ACTIVE", 4, 92, 100, 8),), orders, []),
+        "books": Books((Account("tea", BORN, "ACTIVE", 4, 92, 100, 100, 8, 0, 8),), orders, []),
         "dead_letters": [DeadLetter("m", "INVALID_JSON", "", "")],
         "samples": [Sample(1, name, SERVICE, found) for name, found in values.items()],
         "lost": 0,
@@ -114,7 +114,7 @@ def test_the_shop_is_stocked_up_by_what_is_missing_in_rows_and_lanes_together():
         lend(shop.store, "tea", 60, {1: 20})
         demo.stock_up(shop.stack, wanted, "d1")
         places = read_all(shop.stack)
-        assert {p: places.on_hand(p) for p in places.rows} == {"tea": 1000, "mug": 50}
+        assert {p: places.available(p) for p in places.rows} == {"tea": 1000, "mug": 50}
         assert set(shop.unexplained().values()) == {0}
 
 
@@ -184,7 +184,7 @@ def test_the_printed_events_have_words_for_all_events_of_orders():
 @pytest.mark.parametrize(
     ("books", "said"),
     [
-        (books_with(stock=91), "tea -1 unexplained"),
+        (books_with(stock=91), "tea has 91 available, but"),
         (books_with(problems=("its row has -3, below its floor of 0",)), "tea its row has -3"),
         (books_with(settled=False), "tea changed during every read"),
         (books_with(corrupt=["Orders o-9"]), "o-9 breaks it"),
@@ -460,7 +460,7 @@ def test_a_demonstration_changes_no_product_of_others(tmp_path, day):
         for run in ("d1", "d2"):
             workload = demo.tea_shop_day(run, 50) if day == "tea" else demo.day_of_file(run, path)
             demo.stock_up(tables.stack, workload.products, run)
-        assert read_all(tables.stack).on_hand("tea-earl-grey") == 7
+        assert read_all(tables.stack).available("tea-earl-grey") == 7
 
 
 def test_each_tea_shop_day_is_the_same_but_for_its_ids():

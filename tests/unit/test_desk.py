@@ -156,8 +156,8 @@ def test_a_receipt_is_booked_once_and_the_history_explains_the_stock(desk):
         "ordersToRead": 1,
     }
     history = get(desk, f"history?id={TEA}")
-    assert history["unexplained"] == 0
-    assert [(one["delta"], one["stock"], one["what"]) for one in history["entries"]] == [
+    assert history["unexplained"] == []
+    assert [(one["delta"], one["available"], one["what"]) for one in history["entries"]] == [
         (before, before, f"OPENING opening-{shown['createdAt'][:26]}"),
         (7, before + 7, f"RECEIPT desk-1 by {ACTOR} (dn-7)"),
         (-2, before + 5, "order o-1"),

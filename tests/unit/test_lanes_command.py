@@ -72,9 +72,9 @@ def test_with_a_product_it_shows_where_its_units_are(shop):
     assert f"the depot 60 page 0/{page}, version 1, lanes up to 9 may be filled" in shown
     assert f"lane 1 20 page 1/{page}, version 1" in shown
     assert "lane 9 30 " in shown
-    assert shown.endswith("1,000 on hand.")
+    assert shown.endswith("1,000 available.")
     found = json.loads(lanes("tea", "--json").stdout)
-    assert (found["onHand"], found["row"]["units"]) == (1000, 890)
+    assert (found["available"], found["row"]["units"]) == (1000, 890)
     assert [place["units"] for place in found["pages"]] == [60, 20, 30]
     assert json.loads(lanes("--json").stdout)["corruptPages"] == {}
     assert isinstance(lanes("no-such-thing").exception, UserError)

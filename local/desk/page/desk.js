@@ -298,7 +298,7 @@ function listingOf(product) {
 
 function chartOf(entries, threshold) {
   const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const plot = element("div", { className: "chart", role: "img", ariaLabel: `Stock over time, now ${count(entries.at(-1).stock)}` });
+  const plot = element("div", { className: "chart", role: "img", ariaLabel: `Available units over time, now ${count(entries.at(-1).available)}` });
   const axis = { stroke: style("--muted"), grid: { stroke: style("--grid"), width: 1 }, ticks: { show: false } };
   const times = [...entries.map((entry) => Date.parse(entry.at) / 1000), Date.now() / 1000];
   // Times come from several clocks; the order of the changes does not.
@@ -306,7 +306,7 @@ function chartOf(entries, threshold) {
     times[index] = Math.max(at, times[index - 1] ?? at);
   });
   const isShort = times.at(-1) - times[0] < 2 * 86_400;
-  const stocks = [...entries, entries.at(-1)].map((entry) => entry.stock);
+  const stocks = [...entries, entries.at(-1)].map((entry) => entry.available);
   let chart = null;
   // It has a width once it is on the page.
   new ResizeObserver(() => {
@@ -323,7 +323,7 @@ function chartOf(entries, threshold) {
       axes: [{ ...axis, space: 90, values: (_, ticks) => ticks.map(isShort ? clock : day) }, axis],
       series: [
         { label: "at", value: (_, at) => (at === null ? "" : `${day(at)} ${clock(at)}`) },
-        { label: "stock", stroke: "#1f77b4", width: 1.8, paths: uPlot.paths.stepped({ align: 1 }), points: { show: false } },
+        { label: "available", stroke: "#1f77b4", width: 1.8, paths: uPlot.paths.stepped({ align: 1 }), points: { show: false } },
         { label: "low at", stroke: style("--bad"), dash: [5, 4], points: { show: false } },
       ],
     };
@@ -341,11 +341,21 @@ function historyOf(product) {
       // Entries without a time stand for versions that changed no stock.
       const changes = entries.filter((entry) => entry.at !== "");
       const newest = changes.slice(-MOST_ROWS).reverse();
-      const wrong = unexplained ? [paragraph(`The books do not balance: ${signed(unexplained)} units are unexplained. docs/runbook.md says what to do.`, "problem")] : [];
+      const wrong = unexplained.map((what) => paragraph(`The books do not balance: it has ${what}. docs/runbook.md says what to do.`, "problem"));
       place.replaceChildren(
         ...wrong,
         ...(changes.length > 0 ? [chartOf(changes, product.lowStockThreshold)] : []),
-        table(["When", "Change#", "Stock#", "What"], newest.map((entry) => [moment(entry.at), signed(entry.delta), count(entry.stock), entry.what])),
+        table(
+          ["When", "Change#", "Available#", "Change#", "On hand#", "What"],
+          newest.map((entry) => [
+            moment(entry.at),
+            signed(entry.delta),
+            count(entry.available),
+            signed(entry.onHandDelta),
+            count(entry.onHand),
+            entry.what,
+          ]),
+        ),
         paragraph(`${count(newest.length)} of ${counted(changes.length, "change")}, the newest first.`, "hint"),
       );
     } catch (error) {
