@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,6 +12,7 @@ from inventory_orders.domain.events import public_order
 from inventory_orders.domain.record import OrderRecord, OrderStatus
 from inventory_orders.engine.retrying_client import RetryingClient, read_orders
 from inventory_orders.invocation import direct
+from inventory_orders.lanes.levels import mark_shippable
 from inventory_orders.store.lists import ListPosition, list_orders, list_to_fulfil
 from inventory_orders.store.rows import record_row
 from operations.aws import Aws
@@ -25,7 +26,7 @@ class OrderList:
     """The beginning of a list of orders.
 
     Attributes:
-        orders: With their lines.
+        orders: With their lines; those to ship also with what is missing (`mark_shippable`).
         has_more: Whether the list goes on.
         unreadable: Ids of orders in between whose rows break the table's contract.
     """
@@ -46,10 +47,9 @@ def read_order(aws: Aws, order_id: str) -> dict[str, Any] | None:
 
 
 def orders_to_ship(aws: Aws, limit: int) -> OrderList:
-    """Read the orders that are confirmed and not fulfilled, the oldest first."""
+    """Read the orders that are confirmed and not fulfilled, the oldest first, and what is missing of each."""
     client = RetryingClient(aws.store())
-    # The index may show an order that was fulfilled a moment ago.
-    return _listed(client, partial(list_to_fulfil, client.store), limit, {OrderStatus.CONFIRMED})
+    return _listed(client, partial(list_to_fulfil, client.store), limit, to_ship=True)
 
 
 def orders_of(aws: Aws, user_id: str, limit: int) -> OrderList:
@@ -59,16 +59,20 @@ def orders_of(aws: Aws, user_id: str, limit: int) -> OrderList:
 
 
 def _listed(
-    client: RetryingClient, page: _List, limit: int, only: Collection[str] = ()
+    client: RetryingClient, page: _List, limit: int, *, to_ship: bool = False
 ) -> OrderList:
-    """Orders of a list with their lines, of some statuses only if these are given."""
+    """Orders of a list with their lines."""
     orders, unreadable = list[dict[str, Any]](), list[str]()
     after, has_more = None, True
     while has_more and len(orders) < limit:
         deadline = _deadline()
         places, has_more = client.call(partial(page, _PAGE, after), deadline)
-        shown, broken = read_orders(client, places, deadline, _shown)
-        orders += (order for order in shown if not only or order["status"] in only)
+        found, broken = read_orders(client, places, deadline, lambda order: (order, _shown(order)))
+        if to_ship:
+            # The index may show an order that was fulfilled a moment ago.
+            found = [each for each in found if each[0].status == OrderStatus.CONFIRMED]
+            mark_shippable(client, found, deadline)
+        orders += (shown for _, shown in found)
         unreadable += broken
         after = places[-1] if places else None
     return OrderList(orders[:limit], has_more or len(orders) > limit, unreadable)

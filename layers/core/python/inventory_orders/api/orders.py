@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -39,6 +40,7 @@ from inventory_orders.errors import (
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.sqs import SqsCalls
 from inventory_orders.invocation.telemetry import emit_orders, log_queue_errors, logger
+from inventory_orders.lanes.levels import mark_shippable
 from inventory_orders.messages.commands import order_command, order_in
 from inventory_orders.messages.documents import checked_id
 from inventory_orders.store import lists
@@ -48,6 +50,9 @@ from inventory_orders.store.rows import record_row
 
 MAX_WAIT_SECONDS = 25
 """API Gateway ends a request after 30 s: docs.aws.amazon.com/apigateway/latest/developerguide/http-api-quotas.html."""
+
+_MOST_PRODUCTS = 300
+"""Products on a page of orders to ship: with the outbound pages, their rows are read in four requests."""
 
 # Seconds between two looks for an order that goes through the queue. Most are there within the queue's window of a second,
 # so longer pauses would add much to the wait.
@@ -195,7 +200,7 @@ def _unknown_order(order_id: str) -> RejectedError:
 def list_orders(request: Request, caller: Caller) -> HttpAnswer:
     """List a user's orders, the newest first; or, for operators, those to ship, the oldest first.
 
-    Both come from an index, which is eventually consistent.
+    Both come from an index, which is eventually consistent. An order to ship says whether it can be.
 
     Raises:
         InventoryOrdersError: Why they cannot be listed.
@@ -225,20 +230,37 @@ def list_orders(request: Request, caller: Caller) -> HttpAnswer:
             deadline,
         )
         orders, unreadable = read_orders(
-            client, places, deadline, lambda order: _shown(order, caller)
+            client, places, deadline, lambda order: (order, _shown(order, caller))
         )
         if unreadable:
             logger.error("orders cannot be read", extra={"orders": unreadable})
-        if (most := fitting(orders)) < len(orders):
+        most = fitting([shown for _, shown in orders])
+        if user_id is None:
+            most = min(most, _with_few_products(order for order, _ in orders))
+        if most < len(orders):
             orders = orders[:most]
             ids = [place.id for place in places]
-            places, has_more = places[: ids.index(orders[-1]["orderId"]) + 1], True
+            places, has_more = places[: ids.index(orders[-1][0].order_id) + 1], True
         if "status" in query:
             # The index may show an order that was fulfilled a moment ago.
-            orders = [order for order in orders if order["status"] == OrderStatus.CONFIRMED]
-        return {"orders": orders, "unreadable": unreadable}, places[-1] if has_more else None
+            orders = [each for each in orders if each[0].status == OrderStatus.CONFIRMED]
+        if user_id is None:
+            mark_shippable(client, orders, deadline)
+        shown = {"orders": [shown for _, shown in orders], "unreadable": unreadable}
+        return shown, places[-1] if has_more else None
 
     return answer_with_page(name, query, read_page, deadline)
+
+
+def _with_few_products(orders: Iterable[OrderRecord]) -> int:
+    """How many of the orders, from the first one on, have at most `_MOST_PRODUCTS` together. One always counts."""
+    ids, count = set[str](), 0
+    for order in orders:
+        ids |= {line.product_id for line in order.lines}
+        if count and len(ids) > _MOST_PRODUCTS:
+            break
+        count += 1
+    return count
 
 
 def change_order(action: str, request: Request, caller: Caller) -> HttpAnswer:

@@ -1,16 +1,22 @@
-"""How many units of products there are: available in rows and lanes, and on hand in rows without those that have left."""
+"""How many units of products there are: available in rows and lanes, and on hand in rows without those that have left.
+
+And for which orders there are enough.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.allotments import Page, PageKey
 from inventory_orders.domain.outbound import OUTBOUND_KEYS
 from inventory_orders.domain.planner import Limits
 from inventory_orders.domain.product import Product
+from inventory_orders.domain.record import OrderRecord
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
 from inventory_orders.errors import CorruptItemError, RequestInvalidError, ThrottledError
 from inventory_orders.store.dynamodb import Snapshot
@@ -137,3 +143,43 @@ def _level(row: Product, found: Snapshot, *, is_exact: bool) -> StockLevel:
         if entry is not None and entry.created_at == row.created_at:
             in_lanes[key.lane] = entry.units
     return StockLevel(row, in_lanes, found.outbound_units(row), is_exact)
+
+
+def mark_shippable(
+    client: RetryingClient, orders: Sequence[tuple[OrderRecord, dict[str, Any]]], deadline: Deadline
+) -> None:
+    """Say of each order to ship whether all units that it still wants are on hand, and else what is missing.
+
+    Each is judged alone: units that are enough for one of two are enough for both. An order with a product whose units cannot
+    be read gets no mark.
+
+    Args:
+        orders: Each as it is stored, and as it is shown, which gets the mark.
+
+    Raises:
+        StoreError: DynamoDB failed.
+    """
+    if not orders:
+        return
+    ids = dict.fromkeys(line.product_id for order, _ in orders for line in order.lines)
+    found = read_all(client, [*ids, *OUTBOUND_KEYS], deadline, CommitStats())
+    for order, shown in orders:
+        with suppress(CorruptItemError):
+            missing = _missing(order, shown, found)
+            shown |= {"shippable": False, "missing": missing} if missing else {"shippable": True}
+
+
+def _missing(
+    order: OrderRecord, shown: Mapping[str, Any], found: Snapshot
+) -> list[dict[str, Any]]:
+    missing = []
+    for line, item in zip(order.lines, shown["items"], strict=True):
+        wanted = item["quantity"] - item.get("fulfilled", 0) - item.get("cancelled", 0)
+        if wanted and line.product_id in found.unreadable:
+            raise found.unreadable[line.product_id]
+        row, on_hand = found.products.get(line.product_id), 0
+        if row is not None and row.created_at == line.product_created_at:
+            on_hand = row.on_hand - found.outbound_units(row)
+        if wanted and on_hand < wanted:
+            missing.append({"productId": line.product_id, "wanted": wanted, "onHand": on_hand})
+    return missing
