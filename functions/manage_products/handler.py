@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from inventory_orders.engine.outcomes import (
     rejected,
     returned,
 )
-from inventory_orders.engine.retrying_client import RetryingClient
+from inventory_orders.engine.retrying_client import RetryingClient, read_all
 from inventory_orders.errors import (
     ProductNotFoundError,
     RejectedError,
@@ -42,6 +43,7 @@ from inventory_orders.invocation.telemetry import (
     logger,
     metrics,
 )
+from inventory_orders.lanes.levels import estimate_levels
 from inventory_orders.messages.commands import catalogue_event, parse_catalogue_event
 from inventory_orders.products.catalogue import ProductCatalogue
 
@@ -180,22 +182,39 @@ def _updated(update: Update) -> direct.Answer:
     return {"result": result} | direct.of_product(update.after)
 
 
+def _discontinue(
+    command: dict[str, Any], deadline: Deadline, products: ProductCatalogue
+) -> direct.Answer:
+    done = _updated(products.discontinue(command["productId"], deadline))
+    return done | _open_units(done["productId"], done["createdAt"], deadline, products)
+
+
 def _delist(
     command: dict[str, Any], deadline: Deadline, products: ProductCatalogue
 ) -> direct.Answer:
     product_id, created_at = command["productId"], command["createdAt"]
-    deleted = products.delist(product_id, created_at, deadline)
-    if not deleted:
-        emit_stale_delete(product_id, created_at)
+    # Asked before: afterwards no row says it.
+    open_units = _open_units(product_id, created_at, deadline, products)
     names = {"productId": product_id, "createdAt": created_at}
-    return (
-        {"result": "APPLIED", **names, "message": _OPEN_ORDERS}
-        if deleted
-        else {"result": "STALE", **names}
-    )
+    if products.delist(product_id, created_at, deadline):
+        return {"result": "APPLIED", **names, **open_units, "message": _OPEN_ORDERS}
+    emit_stale_delete(product_id, created_at)
+    return {"result": "STALE", **names}
 
 
 _OPEN_ORDERS = "open orders keep its units: they can still be fulfilled, but a cancellation or a return puts nothing back into stock"
+
+
+def _open_units(
+    product_id: str, created_at: str, deadline: Deadline, products: ProductCatalogue
+) -> direct.Answer:
+    """Units that open orders hold at this moment; nothing where that cannot be read, which stops no command."""
+    with suppress(VerdictError):
+        found = read_all(products.client, [product_id], deadline, products.stats)
+        level = estimate_levels(products.client, found, deadline).get(product_id)
+        if level is not None and level.product.created_at == created_at:
+            return {"committed": level.committed}
+    return {}
 
 
 _COMMANDS: dict[str, Callable[[dict[str, Any], Deadline, ProductCatalogue], direct.Answer]] = {
@@ -203,9 +222,7 @@ _COMMANDS: dict[str, Callable[[dict[str, Any], Deadline, ProductCatalogue], dire
     "changeDetails": _change_details,
     "changePrice": _change_price,
     "change": _change,
-    "discontinue": lambda command, deadline, products: _updated(
-        products.discontinue(command["productId"], deadline)
-    ),
+    "discontinue": _discontinue,
     "listAgain": lambda command, deadline, products: _updated(
         products.list_again(command["productId"], deadline)
     ),
