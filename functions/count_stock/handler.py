@@ -47,8 +47,10 @@ def _command(command: dict[str, Any], deadline: Deadline) -> direct.Answer:
             outlive_deadline=outlive,
         )
         emit_stats(lease.stats)
-        granted = _granted(lease, command["seconds"])
-        return {"result": "ACQUIRED"} | granted | _numbers(lease)
+        granted, numbers = _granted(lease, command["seconds"]), _numbers(lease)
+        why = [part["message"] for part in (granted, numbers) if "message" in part]
+        message = {"message": ". ".join(why)} if why else {}
+        return {"result": "ACQUIRED"} | granted | numbers | message
 
     lease = Lease.resume(client, command["lease"], deadline)
     try:
@@ -78,7 +80,8 @@ def _numbers(lease: Lease) -> direct.Answer:
     }
     if on_hand < 0:
         numbers["message"] = (
-            f"{on_hand:,} units are on hand: goods left before their receipt was booked; book it before you count"
+            f"{on_hand:,} units are on hand: goods left before their receipt was booked; release the lease, book the receipt, "
+            "and count again"
         )
     return direct.of_product(product) | numbers
 

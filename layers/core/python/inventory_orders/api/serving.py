@@ -244,10 +244,14 @@ def command_of(
     else:
         elsewhere.add("action")
     fields = json_schema("commands")[function][action]["properties"].keys()
-    command = {"action": action, **{name: request.id_of(name) for name in request.path}}
+    named = {name: request.id_of(name) for name in request.path}
+    command: dict[str, Any] = {"action": action, **named}
     command |= validated_part(body, function, action, fields - elsewhere, "the body")
     if in_query:
         command |= validated_part(query, function, action, in_query, "the query")
     if "actor" in fields and caller.name:
         command["actor"] = caller.name
+    if "outliveInvocation" in fields:
+        # Who holds a lease over HTTP is never within the invocation that took it.
+        command.setdefault("outliveInvocation", True)
     return command

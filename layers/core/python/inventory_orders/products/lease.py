@@ -334,8 +334,8 @@ class Lease:
         after = before.with_stock(before.stock_count + delta, before.version + 1)
         if delta < 0 and after.sellable < 0:
             raise RejectedError(
-                f"open orders hold {-after.sellable:,} units of {self.product_id} more than were counted; cancel some of "
-                "them, with restock false what is lost, and count again",
+                f"open orders hold {-after.sellable:,} units of {self.product_id} more than were counted; release the lease, "
+                "cancel those units (with restock false if they are lost), and count again",
                 "BELOW_FLOOR",
             )
         return after
