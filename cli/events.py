@@ -106,7 +106,9 @@ def _show_event(heard: Heard, seen: set[str]) -> None:
     metadata, data = detail["metadata"], detail["data"]
     subject = data.get("orderId") or data.get("productId", "")
     notes = [data.get("reason", ""), f"version {data['version']}" if "version" in data else ""]
-    notes += [f"{data['onHand']:,} on hand" if "onHand" in data else ""]
+    notes += [
+        f"{data['onHand']:,} on hand, {data['available']:,} available" if "onHand" in data else ""
+    ]
     notes += ["" if heard.delay is None else f"{1000 * heard.delay:,.0f} ms later"]
     notes += ["again" if metadata["eventId"] in seen else ""]
     seen.add(metadata["eventId"])

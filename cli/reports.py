@@ -52,9 +52,10 @@ def stock(
     as_json: AsJson = False,
     account: OnAccount = None,
 ) -> None:
-    """Show how many units of each product there are, in its row and in lanes. Products that are out or low come first.
+    """Show how many units of each product are on hand, committed to open orders, and available.
 
-    A list is an estimate, because units move while it is read. The figure of one product is exact, unless it says `about`.
+    Products that are out or low come first. A list is an estimate, because units move while it is read. The figures of one
+    product are exact, unless they say `about`.
     """
     aws = aws_of(account, aside if as_json else screen)
     if product is not None:
@@ -75,19 +76,23 @@ def stock(
     if as_json:
         print_json(list(map(shown_level, shown)))
     else:
-        _show_levels(shown, listed)
+        _show_levels(shown, listed, in_lanes=in_lanes)
 
 
 def _in_lanes(levels: Iterable[StockLevel]) -> list[StockLevel]:
     return [level for level in levels if level.in_lanes]
 
 
-def _show_levels(shown: Sequence[StockLevel], listed: Sequence[StockLevel]) -> None:
-    numbers = ("on hand", "in lanes", "low at")
+def _show_levels(
+    shown: Sequence[StockLevel], listed: Sequence[StockLevel], *, in_lanes: bool
+) -> None:
+    # All columns together have no room on a terminal.
+    numbers = ("on hand", "committed", "available", "in lanes" if in_lanes else "low at")
     rows = [
         (
-            *(level.product.product_id, level.on_hand, sum(level.in_lanes.values()) or ""),
-            *(level.product.low_stock_threshold, level.product.status, level.product.name or ""),
+            *(level.product.product_id, level.on_hand, level.committed, level.available),
+            sum(level.in_lanes.values()) if in_lanes else level.product.low_stock_threshold,
+            *(level.product.status, level.product.name or ""),
         )
         for level in shown
     ]
@@ -113,7 +118,8 @@ def orders(
 ) -> None:
     """Show an order, a user's orders (the newest first), or with `--to-ship` the orders to ship (the oldest first).
 
-    A list comes from an index, which is a moment behind.
+    A list comes from an index, which is a moment behind. An order to ship is ready if all units that it still wants are on
+    hand; each is judged alone.
     """
     if sum([order is not None, to_ship, user is not None]) != 1:
         raise typer.BadParameter("name an order, or give one of --to-ship and --user")
@@ -154,9 +160,20 @@ def _show_orders(found: Iterable[Mapping[str, Any]], *, to_ship: bool) -> None:
     for one in found:
         since = one.get("confirmedAt", one["createdAt"]) if to_ship else one["createdAt"]
         lines = _still_open(one) if to_ship else one["items"]
-        rows.append((one["orderId"], one["status"], since[:16], one["userId"], _units(lines)))
-    table = table_of(("order", "status", "since", "user", "items"), rows)
+        state = _readiness(one) if to_ship else one["status"]
+        rows.append((one["orderId"], state, since[:16], one["userId"], _units(lines)))
+    table = table_of(("order", "ready" if to_ship else "status", "since", "user", "items"), rows)
     screen.print(table if rows else "No orders.")
+
+
+def _readiness(order: Mapping[str, Any]) -> str:
+    """Whether an order can be shipped, in words."""
+    if "shippable" not in order:
+        return "not known"
+    missing = (
+        f"{one['onHand']} of {one['wanted']} {one['productId']}" for one in order.get("missing", ())
+    )
+    return "yes" if order["shippable"] else f"no: {', '.join(missing)} on hand"
 
 
 def _show_steps(steps: Iterable[Mapping[str, Any]]) -> None:
@@ -251,9 +268,10 @@ def _show_one(aws: Aws, product: str, *, as_json: bool) -> None:
     if level.in_lanes:
         lanes = ((lane_name(lane), units) for lane, units in level.in_lanes.items())
         places = [("its row", row.stock_count), *lanes]
-        screen.print(table_of(("place", "units"), places, {"units"}))
+        screen.print(table_of(("place", "available"), places, {"available"}))
     about = "" if level.is_exact else "about "
     limits = f"low at {row.low_stock_threshold:,}, backorders to {row.backorder_limit:,}"
     screen.print(
-        f"[bold]{escape(row.product_id)}[/]: {about}{level.on_hand:,} on hand, {row.status.value} ({limits})."
+        f"[bold]{escape(row.product_id)}[/]: {about}{level.on_hand:,} on hand, {level.committed:,} committed, "
+        f"{level.available:,} available, {row.status.value} ({limits})."
     )

@@ -26,6 +26,7 @@ SHOWS = {
     "change_orders_extend": "the order of `place_orders_direct.json` is held as long as possible",
     "change_orders_confirm": "the first order of `place_orders.json` is paid",
     "change_orders_part": "one of its units is handed over",
+    "change_orders_lost": "a unit of the second order is lost: it is cancelled and does not go back on sale",
     "change_orders_direct_bad": "an unknown order is paid",
     "change_orders_poison": "messages that are not commands",
     "adjust_stock": "a receipt, sent twice, a correction and a return",

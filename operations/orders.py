@@ -58,9 +58,7 @@ def orders_of(aws: Aws, user_id: str, limit: int) -> OrderList:
     return _listed(client, partial(list_orders, client.store, user_id), limit)
 
 
-def _listed(
-    client: RetryingClient, page: _List, limit: int, *, to_ship: bool = False
-) -> OrderList:
+def _listed(client: RetryingClient, page: _List, limit: int, *, to_ship: bool = False) -> OrderList:
     """Orders of a list with their lines."""
     orders, unreadable = list[dict[str, Any]](), list[str]()
     after, has_more = None, True

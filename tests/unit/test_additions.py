@@ -86,7 +86,7 @@ def test_a_reason_is_an_entry_of_its_list_and_a_name_in_the_contracts(package):
     add(package / "domain" / "rejection.py", "    BELOW_FLOOR = (\n", REASON)
     add(
         package / "domain" / "order.py",
-        "            if product.available < quantity:\n",
+        "            if product.sellable < quantity:\n",
         REJECTS_AN_ORDER,
     )
     missed = MISSES.format(things="the_reasons_of_rejected_orders", place="ORDER_SCHEMA")

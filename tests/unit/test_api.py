@@ -250,7 +250,7 @@ def test_what_may_be_sent_is_what_the_messages_are_checked_against():
         ("Confirmation", "change_orders", "confirm"),
         ("Extension", "change_orders", "extend"),
         ("Part", "change_orders", "fulfil"),
-        ("Part", "change_orders", "cancel"),
+        ("Cancellation", "change_orders", "cancel"),
         ("Return", "change_orders", "return"),
         ("NewProduct", "manage_products", "create"),
         ("ProductChange", "manage_products", "change"),
@@ -1127,7 +1127,7 @@ def test_units_in_lanes_are_among_those_that_are_shown(api):
     assert (shown.document["availability"], shown.document["units"]) == ("IN_STOCK", 500)
     found = api("GET", "/stock/cup").document
     assert (found["onHand"], found["stockCount"], found["isExact"]) == (500, 420, True)
-    assert found["lanes"] == {"0": 60, "1": 20}
+    assert found["inLanes"] == {"0": 60, "1": 20}
     listed = api("GET", "/stock", query={"inLanes": "true", "limit": "100"}).document
     assert [product["productId"] for product in listed["products"]] == ["cup"]
     # What lanes sell leaves the row as it is.
@@ -1250,7 +1250,7 @@ def test_a_count_over_http_goes_on_with_the_lease_of_its_answer(api):
     granted = api("POST", "/counts", acquire).document
     assert granted["result"] == "ACQUIRED"
     commit = {"action": "commit", "lease": granted["lease"], "counted": 7, "adjustmentId": "c-1"}
-    assert api("POST", "/counts", commit).document["stockCount"] == 7
+    assert api("POST", "/counts", commit).document["counted"] == 7
     assert api("GET", f"/stock/{TEA}").document["onHand"] == 7
 
 

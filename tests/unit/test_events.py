@@ -206,6 +206,8 @@ NEWS = {
     ("LOW_STOCK", "ACTIVE"): "ProductStockRecovered",
     ("OUT_OF_STOCK", "LOW_STOCK"): "ProductBackInStock",
     ("OUT_OF_STOCK", "ACTIVE"): "ProductBackInStock",
+    ("DISCONTINUED", "LOW_STOCK"): "ProductBackInStock",
+    ("DISCONTINUED", "ACTIVE"): "ProductBackInStock",
 }
 
 
@@ -299,7 +301,7 @@ def all_events():
         yield from order_events(before, after)
     for before, after in NEWS:
         yield from product_events(product_row(before, name="Tea", price=1290), product_row(after))
-    yield stock_event("tea", (LATER, -3, "OUT_OF_STOCK"), LATER)
+    yield stock_event("tea", (LATER, 4, -3, "OUT_OF_STOCK"), LATER)
 
 
 def test_every_event_keeps_to_its_schema_and_so_does_a_probe(validator):

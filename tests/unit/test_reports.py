@@ -57,11 +57,11 @@ def show(*arguments):
 
 def test_row_and_lanes_are_read_at_one_moment(shop):
     found = level(shop, "tea")
-    assert (found.on_hand, found.product.stock_count, found.is_exact) == (1000, 890, True)
+    assert (found.available, found.product.stock_count, found.is_exact) == (1000, 890, True)
     assert found.in_lanes == {DEPOT: 60, 1: 20, 9: 30}
     assert shop.calls[-3:] == ["BatchGetItem", "BatchGetItem", "TransactGetItems"]
-    assert level(shop, "mug").on_hand == 5
-    assert shop.calls[-2:] == ["TransactGetItems", "BatchGetItem"], "a row alone is exact"
+    assert level(shop, "mug").available == 5
+    assert shop.calls[-3:] == ["BatchGetItem", "BatchGetItem", "TransactGetItems"]
     assert level(shop, "no-such-thing") is None
 
 
@@ -97,7 +97,7 @@ def test_a_product_whose_pages_exceed_a_transaction_is_estimated(shop):
     found = level(shop, "tea")
     assert (found.on_hand, found.is_exact) == (1000, False)
     assert "TransactGetItems" not in shop.calls
-    assert "tea: about 1,000 on hand, ACTIVE" in show("tea").stdout
+    assert "tea: about 1,000 on hand, 0 committed, 1,000 available, ACTIVE" in show("tea").stdout
 
 
 def test_a_product_whose_pages_grow_between_the_reads_is_estimated(shop):
@@ -118,7 +118,7 @@ def fill_pages(shop, lanes):
 def test_units_of_another_incarnation_do_not_count(shop):
     row = shop.aws.dynamodb.tables["Products"].items["tea",]
     row["createdAt"] = {"S": "2020-01-01T00:00:00.000000+00:00"}
-    assert level(shop, "tea").on_hand == 890
+    assert level(shop, "tea").available == 890
 
 
 def test_a_page_that_cannot_be_read_is_an_error_and_no_number(shop):
@@ -134,13 +134,12 @@ def test_many_products_are_estimated_with_two_reads(shop):
     before = len(shop.calls)
     snapshot = shop.store.read(["tea", "mug", "nothing"])
     levels = estimate_levels(client, snapshot, Deadline.after(10, client.clock))
-    assert {product_id: one.on_hand for product_id, one in levels.items()} == {
+    assert {product_id: one.available for product_id, one in levels.items()} == {
         "tea": 1000,
         "mug": 5,
     }
     assert snapshot.products["nothing"] is None
-    assert not levels["tea"].is_exact
-    assert levels["mug"].is_exact
+    assert not any(one.is_exact for one in levels.values())
     assert shop.calls[before:] == ["BatchGetItem"] * 2
 
 
@@ -148,7 +147,7 @@ def test_the_list_begins_with_what_is_out_or_low_and_adds_lanes_up(shop):
     shown = show().stdout
     products = [line.split()[0] for line in shown.splitlines()[1:-1]]
     assert products == ["pot", "mug", "tea"]
-    assert "tea        1,000       110      10  ACTIVE        Earl Grey" in shown
+    assert "tea        1,000          0      1,000      10  ACTIVE        Earl Grey" in shown
     assert shown.endswith("3 products of 3 (1 out of stock, 1 low, 0 discontinued).\n")
     assert max(map(len, shown.splitlines())) <= 80
 
@@ -177,11 +176,13 @@ def test_filters_show_what_is_low_out_or_in_lanes(shop, options, products):
 
 def test_one_product_is_exact_and_says_where_its_units_are(shop):
     shown = show("tea").stdout
-    assert "its row      890" in shown
-    assert "the depot     60" in shown
-    assert "tea: 1,000 on hand, ACTIVE (low at 10, backorders to 0)." in shown
+    assert re.search("its row +890 ", shown)
+    assert re.search("the depot +60 ", shown)
+    numbers = "1,000 on hand, 0 committed, 1,000 available"
+    assert f"tea: {numbers}, ACTIVE (low at 10, backorders to 0)." in shown
     found = json.loads(show("tea", "--json").stdout)
-    assert (found["onHand"], found["stockCount"], found["isExact"]) == (1000, 890, True)
+    assert (found["available"], found["stockCount"], found["isExact"]) == (1000, 890, True)
+    assert found["inLanes"] == {"0": 60, "1": 20, "9": 30}
     assert isinstance(show("no-such-thing").exception, UserError)
 
 

@@ -60,7 +60,7 @@ class Watched:
         published = self.sweep()
         heard = [event["data"] for event in self.taken[before:]]
         assert published == len(heard)
-        return {data["productId"]: (data["onHand"], data["status"]) for data in heard}
+        return {data["productId"]: (data["available"], data["status"]) for data in heard}
 
     def sell(self, **units):
         self.shop.order(f"o-{self.shop.clock.now()}", **units)
@@ -157,7 +157,7 @@ def test_after_a_crash_before_any_write_nothing_is_lost(watched, number):
     watched.crash("UpdateItem", number)
     watched.sell(tea=1)
     watched.heard()
-    last = {event["data"]["productId"]: event["data"]["onHand"] for event in watched.taken}
+    last = {event["data"]["productId"]: event["data"]["available"] for event in watched.taken}
     assert last == {"tea": 9, "mug": 10, "pot": 10}
 
 
@@ -182,7 +182,7 @@ def test_what_the_bus_did_not_take_comes_again_under_the_same_id(watched, refusa
     taken = len(watched.taken)
     watched.sweep()
     first, second = watched.taken[taken:]
-    assert (first["data"]["onHand"], second["data"]["onHand"]) == (9, 7)
+    assert (first["data"]["available"], second["data"]["available"]) == (9, 7)
     assert first["data"]["at"] == pending.at < second["data"]["at"]
 
 
@@ -244,7 +244,7 @@ def test_of_two_sweeps_at_once_one_publishes(watched):
     taken = len(watched.taken)
     with pytest.raises(ConditionFailedError):
         watched.sweep()
-    assert [event["data"]["onHand"] for event in watched.taken[taken:]] == [9]
+    assert [event["data"]["available"] for event in watched.taken[taken:]] == [9]
     assert watched.heard() == {}
 
 
@@ -326,7 +326,7 @@ def test_whatever_comes_in_between_the_newest_event_tells_the_level(watched, see
         assert by_id.setdefault(event["metadata"]["eventId"], data) == data
         if data["at"] >= newest.get(data["productId"], data)["at"]:
             newest[data["productId"]] = data
-    stock = {name: data["onHand"] for name, data in newest.items()}
+    stock = {name: data["available"] for name, data in newest.items()}
     assert stock == {name: watched.shop.stock(name) for name in ("tea", "mug", "pot")}
 
 
@@ -385,8 +385,8 @@ def sweep(shop):
 
 def test_without_the_setting_a_sweep_sends_what_it_sent_before(sweep):
     answer, calls = sweep()
-    assert answer == {"result": "SWEPT", "holds": 0, "lanes": [], "products": 0}
-    assert calls == {"GetQueueAttributes": 1, "Query": 32, "BatchGetItem": 2}
+    assert answer == {"result": "SWEPT", "holds": 0, "folded": 0, "lanes": [], "products": 0}
+    assert calls == {"GetQueueAttributes": 1, "Query": 32, "BatchGetItem": 3}
 
 
 @pytest.mark.parametrize(
@@ -404,10 +404,10 @@ def test_a_bus_that_takes_nothing_now_is_no_matter_for_an_operator(sweep, shop, 
         assert answer["unfinished"] == f"{code}: the bus refuses events of stock: no"
 
 
-def test_with_the_setting_a_quiet_sweep_sends_two_requests_more(sweep, shop):
+def test_with_the_setting_a_quiet_sweep_sends_three_requests_more(sweep, shop):
     shop.restart(STOCK_EVENT_BUS_NAME="bus")
     answer, calls = sweep()
     assert (answer["published"], calls["UpdateItem"], calls["PutEvents"]) == (1, 2, 1)
     answer, calls = sweep()
     assert (answer["published"], calls["PutEvents"]) == (0, 0)
-    assert (calls["Scan"], calls["BatchGetItem"], calls.total()) == (1, 3, 37)
+    assert (calls["Scan"], calls["BatchGetItem"], calls.total()) == (1, 5, 39)

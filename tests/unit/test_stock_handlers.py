@@ -189,7 +189,8 @@ class TestCountStock:
         }
         committed = call("count_stock", commit)
         assert (committed["result"], committed["delta"]) == ("COMMITTED", -5)
-        assert call("count_stock", commit) == committed, "an own commit is recognised"
+        again = call("count_stock", commit)
+        assert again == {k: v for k, v in committed.items() if k != "handedOverSince"}, "its own"
         release = {"action": "release", "lease": commit["lease"]}
         assert call("count_stock", release)["result"] == "LEASE_WAS_OVER", "it was counted"
         assert tea_shop.stock(COUNTED) == acquired["stockCount"] - 5

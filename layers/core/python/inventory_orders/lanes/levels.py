@@ -166,12 +166,12 @@ def mark_shippable(
     for order, shown in orders:
         with suppress(CorruptItemError):
             missing = _missing(order, shown, found)
-            shown |= {"shippable": False, "missing": missing} if missing else {"shippable": True}
+            shown["shippable"] = not missing
+            if missing:
+                shown["missing"] = missing
 
 
-def _missing(
-    order: OrderRecord, shown: Mapping[str, Any], found: Snapshot
-) -> list[dict[str, Any]]:
+def _missing(order: OrderRecord, shown: Mapping[str, Any], found: Snapshot) -> list[dict[str, Any]]:
     missing = []
     for line, item in zip(order.lines, shown["items"], strict=True):
         wanted = item["quantity"] - item.get("fulfilled", 0) - item.get("cancelled", 0)
