@@ -21,7 +21,7 @@ MAX_WORDS = {
     "docs/benchmarks.md": 1_200,
     "docs/exploration.md": 900,
     "docs/aws.md": 800,
-    "docs/reference.md": 3_600,
+    "docs/reference.md": 3_620,
     "docs/runbook.md docs/operations.md": 4_500,
     "docs/orders.md docs/api.md docs/data-model.md": 4_260,
     "docs/patterns.md": 1_800,
