@@ -315,10 +315,12 @@ class Restore:
             "ExpressionAttributeNames": {"#key": KEYS[table][0]},
         }
         if live is not None and "_version" in live:
+            # A fold changes a row and raises no version.
+            names = [name for name in ("_version", "onHand") if name in live]
             condition = {
-                "ConditionExpression": "#version = :version",
-                "ExpressionAttributeNames": {"#version": "_version"},
-                "ExpressionAttributeValues": {":version": live["_version"]},
+                "ConditionExpression": " AND ".join(f"#{name} = :{name}" for name in names),
+                "ExpressionAttributeNames": {f"#{name}": name for name in names},
+                "ExpressionAttributeValues": {f":{name}": live[name] for name in names},
             }
         elif live is not None:
             condition = {}

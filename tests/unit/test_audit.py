@@ -422,7 +422,7 @@ def test_units_on_outbound_pages_are_not_on_hand(row, pages):
     assert account.balances, account
 
 
-def test_a_hand_over_after_the_page_was_read_is_left_out_and_its_units_are_still_committed(shop):
+def test_units_that_are_handed_over_after_the_read_of_their_page_are_still_committed(shop):
     shop.write(Table.PRODUCTS, product(6, 2))
     shop.write(Table.STOCK_ADJUSTMENTS, OPENING)
     shop.write_out(version=1, p=2)
@@ -475,7 +475,7 @@ def test_a_product_that_is_folded_at_every_look_is_open(shop, monkeypatch):
     assert not shop.audit()["p"].settled
 
 
-def test_a_hand_over_of_a_gone_generation_does_not_keep_the_books_of_the_next_one_open(shop):
+def test_hand_overs_of_a_gone_generation_do_not_keep_the_books_of_the_next_one_open(shop):
     again = product(10, 1, createdAt="2027")
     closing = adjustment("closing", -8, 3, "CLOSING") | {"onHandDelta": -10}
     opening = OPENING | {"adjustmentId": "again", "productCreatedAt": "2027"}

@@ -14,9 +14,11 @@ from cli import tables as table_commands
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.events import EventType, order_events
 from inventory_orders.domain.order import Order
-from inventory_orders.domain.order_command import OrderCommand
+from inventory_orders.domain.order_command import OrderCommand, Part
 from inventory_orders.domain.record import OrderAction
+from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import Verdict
+from inventory_orders.products.fold import Fold
 from inventory_orders.store.rows import decode, encode
 from inventory_orders.store.tables import Table
 from operations import restore as restores
@@ -71,6 +73,16 @@ class RememberedShop:
         for table, name in self.restore.beside.tables.items():
             known = self.tables.aws.dynamodb.tables
             known[name] = copy.deepcopy(known[table.value])
+
+    def fold(self):
+        assert Fold(RetryingClient(self.tables.store), self.tables.soon()).run().folded
+
+    def accounts(self):
+        return self.tables.accounts()
+
+    def out_pages(self):
+        rows = self.items()[Table.ALLOTMENTS].values()
+        return {row["page"]["S"]: row for row in rows if row["page"]["S"].startswith("out/")}
 
     def items(self):
         tables = self.tables.aws.dynamodb.tables
@@ -225,6 +237,56 @@ def test_environments_that_stayed_warm_sell_what_there_is(shop):
     sold_out = Order("too late", "u", {"pot": 1})
     assert shop.do(sold_out) == [Verdict.REJECTED]
     assert set(shop.tables.unexplained().values()) == {0}
+
+
+def test_units_that_left_since_are_on_hand_again_and_those_of_then_left_once(shop):
+    for order_id in ("before", "open"):
+        shop.place(order_id, pot=2)
+        shop.command(OrderAction.CONFIRM, order_id)
+    shop.command(OrderAction.FULFIL, "before")
+    shop.remember()
+    shop.fold()
+    shop.command(OrderAction.FULFIL, "open")
+    shop.place("since", pot=1, tea=1)
+    shop.command(OrderAction.CONFIRM, "since")
+    lost = OrderCommand("since", OrderAction.CANCEL, part=Part("lost", {"tea": 1}, restock=False))
+    assert shop.do(lost) == [APPLIED]
+    shop.command(OrderAction.FULFIL, "since")
+    again = OrderCommand("before", OrderAction.RETURN, part=Part("back", {"pot": 1}, restock=True))
+    assert shop.do(again) == [APPLIED]
+    pages = shop.out_pages()
+    assert pages
+
+    shop.put_back()
+
+    numbers = {a.product_id: (a.on_hand, a.committed, a.available) for a in shop.accounts()}
+    assert numbers == {"tea": (1000, 0, 1000), "pot": (3, 2, 1)}
+    after = shop.out_pages()
+    assert all(version(after[name]) > version(page) for name, page in pages.items())
+    shop.command(OrderAction.FULFIL, "open")
+    shop.fold()
+    assert {a.product_id: (a.on_hand, a.goods) for a in shop.accounts()}["pot"] == (1, 1)
+    assert all(account.balances for account in shop.accounts())
+
+
+def test_a_fold_that_comes_in_between_is_a_rival(shop):
+    shop.place("o", pot=2)
+    shop.command(OrderAction.CONFIRM, "o")
+    shop.remember()
+    shop.command(OrderAction.FULFIL, "o")
+    assert shop.do(Adjustment("pot", "r-1", 7, "RECEIPT")) == [APPLIED]
+
+    def fold_first(operation, request):
+        if operation == "PutItem" and request["TableName"] == "Products":
+            shop.tables.before = shop.tag
+            shop.fold()
+        return shop.tag(operation, request)
+
+    shop.tables.before = fold_first
+    with pytest.raises(UserError, match="another program has just written pot of Products"):
+        shop.put_back()
+    shop.put_back()
+    assert all(account.balances for account in shop.accounts())
 
 
 def test_a_rival_that_writes_meanwhile_is_named(shop):
