@@ -46,6 +46,7 @@ CREATE EXTERNAL TABLE $database.orders (
     steps: struct<l: array<struct<m: struct<
       action: struct<s: string>,
       at: struct<s: string>,
+      restock: struct<bool: boolean>,
       items: struct<l: array<struct<m: struct<
         productid: struct<s: string>,
         quantity: struct<n: string>,
@@ -59,7 +60,9 @@ DROP TABLE IF EXISTS $database.stock_adjustments;
 CREATE EXTERNAL TABLE $database.stock_adjustments (
   item struct<
     productid: struct<s: string>,
+    productcreatedat: struct<s: string>,
     delta: struct<n: string>,
+    reason: struct<s: string>,
     appliedat: struct<s: string>>
 )
 ROW FORMAT SERDE 'org.apache.hive.hcatalog.data.JsonSerDe'
@@ -88,6 +91,7 @@ SELECT
   item.orderid.s AS order_id,
   step.m.action.s AS action,
   step.m.at.s AS changed_at,
+  step.m.restock.bool AS restock,
   part.m.productid.s AS product_id,
   CAST(part.m.quantity.n AS bigint) AS quantity,
   part.m.returnedversion.n AS returned_version
@@ -95,6 +99,45 @@ FROM $database.orders
 CROSS JOIN UNNEST(item.steps.l) AS t(step)
 CROSS JOIN UNNEST(step.m.items.l) AS u(part)
 WHERE item.orderid.s NOT LIKE 'verify-%';
+
+-- View: units that have left: handed over (`fulfil`) or lost (`cancel`). A fulfilment without items moves all units of a line
+-- that no other step moved.
+
+CREATE OR REPLACE VIEW $database.departures AS
+SELECT
+  step.order_id,
+  step.action,
+  step.changed_at,
+  step.product_id,
+  step.quantity,
+  line.taken_from
+FROM $database.order_steps AS step
+JOIN $database.order_lines AS line
+  ON line.order_id = step.order_id AND line.product_id = step.product_id
+WHERE step.action = 'fulfil' OR (step.action = 'cancel' AND NOT step.restock)
+UNION ALL
+SELECT
+  line.order_id,
+  'fulfil' AS action,
+  whole.changed_at,
+  line.product_id,
+  line.quantity - coalesce(moved.quantity, 0) AS quantity,
+  line.taken_from
+FROM $database.order_lines AS line
+JOIN (
+  SELECT item.orderid.s AS order_id, step.m.at.s AS changed_at
+  FROM $database.orders
+  CROSS JOIN UNNEST(item.steps.l) AS t(step)
+  WHERE step.m.action.s = 'fulfil' AND step.m.items.l IS NULL
+) AS whole
+  ON whole.order_id = line.order_id
+LEFT JOIN (
+  SELECT order_id, product_id, sum(quantity) AS quantity
+  FROM $database.order_steps
+  WHERE action IN ('fulfil', 'cancel')
+  GROUP BY order_id, product_id
+) AS moved
+  ON moved.order_id = line.order_id AND moved.product_id = line.product_id;
 
 -- View: what was sold, less what was cancelled. Returns are not taken off.
 
@@ -140,28 +183,52 @@ GROUP BY sales.product_id
 ORDER BY units DESC, product_id
 LIMIT 20;
 
--- Query: stock at a date, in rows and lanes together: all changes before it. Set the date.
+-- Query: stock at a date, of all changes before it: units on hand, those of them that orders wait for, and those that orders
+-- can take, in rows and lanes together. A delisted product has none. Set the date.
 
 SELECT
   concat(CASE WHEN substr(product_id, 1, 1) IN ('=', '+', '-', '@') THEN '''' ELSE '' END, product_id) AS product_id,
-  sum(units) AS on_hand
+  sum(on_hand) AS on_hand,
+  sum(on_hand - available) AS committed,
+  sum(available) AS available
 FROM (
   SELECT
-    item.productid.s AS product_id,
-    CAST(item.delta.n AS bigint) AS units,
-    item.appliedat.s AS changed_at
-  FROM $database.stock_adjustments
-  WHERE item.productid.s NOT LIKE 'verify-%'
-  UNION ALL
-  SELECT product_id, -quantity AS units, created_at AS changed_at
-  FROM $database.order_lines
-  WHERE taken_from IS NOT NULL
-  UNION ALL
-  SELECT product_id, quantity AS units, changed_at
-  FROM $database.order_steps
-  WHERE returned_version IS NOT NULL
-) AS changes
-WHERE changed_at < '2026-12-01'
+    product_id,
+    sum(available) AS available,
+    CASE WHEN max(closing) = 1 THEN 0 ELSE sum(on_hand) END AS on_hand
+  FROM (
+    SELECT
+      item.productid.s AS product_id,
+      item.productcreatedat.s AS taken_from,
+      CAST(item.delta.n AS bigint) AS available,
+      CAST(item.delta.n AS bigint) AS on_hand,
+      CASE WHEN item.reason.s = 'CLOSING' THEN 1 ELSE 0 END AS closing,
+      item.appliedat.s AS changed_at
+    FROM $database.stock_adjustments
+    WHERE item.productid.s NOT LIKE 'verify-%'
+    UNION ALL
+    SELECT product_id, taken_from, -quantity AS available, 0 AS on_hand, 0 AS closing, created_at AS changed_at
+    FROM $database.order_lines
+    WHERE taken_from IS NOT NULL
+    UNION ALL
+    SELECT
+      step.product_id,
+      line.taken_from,
+      step.quantity AS available,
+      CASE WHEN step.action = 'return' THEN step.quantity ELSE 0 END AS on_hand,
+      0 AS closing,
+      step.changed_at
+    FROM $database.order_steps AS step
+    JOIN $database.order_lines AS line
+      ON line.order_id = step.order_id AND line.product_id = step.product_id
+    WHERE step.returned_version IS NOT NULL
+    UNION ALL
+    SELECT product_id, taken_from, 0 AS available, -quantity AS on_hand, 0 AS closing, changed_at
+    FROM $database.departures
+  ) AS changes
+  WHERE changed_at < '2026-12-01'
+  GROUP BY product_id, taken_from
+) AS generations
 GROUP BY product_id
 ORDER BY product_id;
 
@@ -200,33 +267,21 @@ WHERE action = 'return'
 GROUP BY product_id
 ORDER BY units DESC, product_id;
 
--- Query: shipped by day. `orders` counts those whose last units left on that day, `units` parts of other orders too. A
--- fulfilment without items moves all units that were left: those sold, less those of the fulfilments before it.
+-- Query: shipped by day. `orders` counts those whose last units left on that day, `units` parts of other orders too.
 
-WITH complete AS (
+SELECT
+  substr(part.changed_at, 1, 10) AS day,
+  count(DISTINCT CASE WHEN part.changed_at = complete.shipped_at THEN part.order_id END) AS orders,
+  sum(part.quantity) AS units
+FROM $database.departures AS part
+LEFT JOIN (
   SELECT item.orderid.s AS order_id, max(step.m.at.s) AS shipped_at
   FROM $database.orders
   CROSS JOIN UNNEST(item.steps.l) AS t(step)
   WHERE step.m.action.s = 'fulfil' AND item.fulfilledat.s IS NOT NULL
   GROUP BY item.orderid.s
-)
-SELECT
-  substr(shipped_at, 1, 10) AS day,
-  count(DISTINCT order_id) AS orders,
-  sum(units) AS units
-FROM (
-  SELECT complete.order_id, complete.shipped_at, sales.units
-  FROM complete
-  JOIN $database.sales AS sales ON sales.order_id = complete.order_id
-  UNION ALL
-  SELECT NULL AS order_id, complete.shipped_at, -part.quantity AS units
-  FROM complete
-  JOIN $database.order_steps AS part ON part.order_id = complete.order_id
-  WHERE part.action = 'fulfil'
-  UNION ALL
-  SELECT NULL AS order_id, changed_at AS shipped_at, quantity AS units
-  FROM $database.order_steps
-  WHERE action = 'fulfil'
-) AS shipped
-GROUP BY substr(shipped_at, 1, 10)
+) AS complete
+  ON complete.order_id = part.order_id
+WHERE part.action = 'fulfil'
+GROUP BY substr(part.changed_at, 1, 10)
 ORDER BY day;

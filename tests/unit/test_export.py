@@ -13,6 +13,8 @@ from cli import main, reports
 from inventory_orders.clock import SystemClock, timestamp
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.order import Order
+from inventory_orders.engine.retrying_client import RetryingClient
+from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.store.rows import encode
 from inventory_orders.store.tables import Table
 from operations import export
@@ -179,7 +181,9 @@ def type_of(columns):
     if isinstance(columns, dict):
         fields = ", ".join(f'"{name}" {type_of(inner)}' for name, inner in columns.items())
         return f"STRUCT({fields})"
-    return f"{type_of(columns[0])}[]" if isinstance(columns, list) else "VARCHAR"
+    if isinstance(columns, list):
+        return f"{type_of(columns[0])}[]"
+    return "BOOLEAN" if columns == "boolean" else "VARCHAR"
 
 
 def paths_of(columns, at=""):
@@ -205,19 +209,25 @@ def read_as(columns, value, at, seen):
         }
     if isinstance(columns, list):
         return [read_as(columns[0], inner, at, seen) for inner in value]
-    assert isinstance(value, str)
+    assert isinstance(value, bool if columns == "boolean" else str)
     seen.add(at)
     return value
 
 
-def step(action, at, **items):
+def step(action, at, restock=None, **items):
     """A step of an order, as its row has it."""
     parts = [
         {"productId": product_id, "quantity": quantity}
         | ({"returnedVersion": 9} if is_back else {})
         for product_id, (quantity, is_back) in items.items()
     ]
-    return {"action": action, "at": at} | ({"items": parts} if parts else {})
+    more = {} if restock is None else {"restock": restock}
+    return {"action": action, "at": at} | ({"items": parts} if parts else {}) | more
+
+
+def delist(tables, product_id):
+    products = ProductCatalogue(RetryingClient(tables.store))
+    products.delist(product_id, tables.product(product_id).created_at, tables.soon())
 
 
 @pytest.fixture(scope="module")
@@ -225,7 +235,13 @@ def shop():
     """Two days of a shop, and one on which the rest of an order leaves."""
     with open_shop() as tables:
         days = [timestamp(SystemClock().now())]
-        for product_id, stock in (("tea", 100), ("=mug", 50), ("pot", 1), ("verify-1", 5)):
+        for product_id, stock in (
+            ("tea", 100),
+            ("=mug", 50),
+            ("pot", 1),
+            ("cup", 9),
+            ("verify-1", 5),
+        ):
             tables.list(product_id, stock, name=product_id.title())
         worker, orders = tables.worker(), tables.aws.dynamodb.tables["Orders"].items
 
@@ -238,6 +254,7 @@ def shop():
 
         place("o-1", **{"tea": 10, "=mug": 5})
         place("o-2", pot=2)
+        place("o-7", cup=4)
         short = {"productId": "pot", "wanted": 2, "available": 1}
         change("o-2", "REJECTED", shortages=[short])
         tables.clock.sleep(DAY)
@@ -257,11 +274,16 @@ def shop():
             step("cancel", days[1], **{"=mug": (2, True)}),
             step("fulfil", days[1], tea=(4, False)),
             step("fulfil", days[2]),
-            step("return", days[1], **{"tea": (4, True), "=mug": (1, False)}),
+            step("return", days[1], restock=True, tea=(4, True)),
+            step("return", days[1], restock=False, **{"=mug": (1, False)}),
             confirmedAt=days[1],
             fulfilledAt=days[2],
         )
-        change("o-3", "PENDING", step("fulfil", days[1], tea=(3, False)))
+        lost = step("cancel", days[1], restock=False, tea=(1, False))
+        change("o-3", "PENDING", step("fulfil", days[1], tea=(3, False)), lost)
+        # Its product is gone when they leave.
+        delist(tables, "cup")
+        change("o-7", "CONFIRMED", step("fulfil", days[1], cup=(4, False)))
         change("o-4", "CANCELLED", step("cancel", days[1], tea=(1, True)))
         change(
             "o-6",
@@ -327,25 +349,33 @@ def test_tables_of_other_stages_and_programs_stay(athena):
 
 def test_sales_by_day(shop, athena):
     first, second, _ = (day[:10] for day in shop.days)
-    assert answer(athena, "sales by day") == [(first, 1, 1, 13), (second, 2, 0, 7 + 2)]
+    found = answer(athena, "sales by day")
+    assert found == [(first, 2, 1, 13 + 4), (second, 2, 0, 7 - 1 + 2)]
 
 
 def test_best_sellers(shop, athena):
     first, second, _ = shop.days
     title = "best sellers of a month"
     dates = {"2026-11-01": first[:10], "2026-12-01": "9999"}
-    assert answer(athena, title, dates) == [("tea", "Tea", 3, 19), ("'=mug", "'=Mug", 1, 3)]
+    tea, cup, mug = answer(athena, title, dates)
+    assert (tea, mug) == (("tea", "Tea", 3, 18), ("'=mug", "'=Mug", 1, 3))
+    assert (cup[0], *cup[2:]) == ("cup", 1, 4)
     dates = {"2026-11-01": second[:10], "2026-12-01": "9999"}
-    assert answer(athena, title, dates) == [("tea", "Tea", 2, 9)]
+    assert answer(athena, title, dates) == [("tea", "Tea", 2, 8)]
 
 
 def test_stock_at_a_date(shop, athena):
+    """On hand, committed, available."""
     dates = {"2026-12-01": shop.days[1]}
-    assert answer(athena, "stock at a date", dates) == [("'=mug", 45), ("pot", 1), ("tea", 90)]
-    dates = {"2026-12-01": "9999"}
     assert answer(athena, "stock at a date", dates) == [
-        *[("'=mug", 45 + 2), ("pot", 1)],
-        ("tea", 90 - 7 - 1 - 3 + 20 + 4 + 1 + 1),
+        *[("'=mug", 50, 5, 45), ("cup", 9, 4, 5), ("pot", 1, 0, 1), ("tea", 100, 10, 90)],
+    ]
+    dates = {"2026-12-01": "9999"}
+    on_hand = 100 + 20 - 10 - 3 - 1 - 2 + 4
+    available = 90 - 7 - 1 - 3 + 20 + 4 + 1 + 1
+    assert answer(athena, "stock at a date", dates) == [
+        *[("'=mug", 50 - 3, 0, 45 + 2), ("cup", 0, 0, 0), ("pot", 1, 0, 1)],
+        ("tea", on_hand, 7 - 3 - 1, available),
     ]
 
 
@@ -359,7 +389,10 @@ def test_rejections_by_product(athena):
 def test_shipped_by_day(shop, athena):
     second, third = shop.days[1][:10], shop.days[2][:10]
     # o-1 has left in two parts, of o-3 only a part, and of o-6 a part before the rest was cancelled.
-    assert answer(athena, "shipped by day") == [(second, 1, 4 + 3 + 2), (third, 1, 10 + 5 - 2 - 4)]
+    assert answer(athena, "shipped by day") == [
+        (second, 1, 4 + 3 + 2 + 4),
+        (third, 1, 10 + 5 - 2 - 4),
+    ]
 
 
 def test_returns(athena):
