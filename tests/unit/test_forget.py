@@ -57,7 +57,8 @@ def balances(shop):
 
 def test_a_users_orders_get_a_pseudonym_and_lose_their_attributes(shop):
     place(shop, ORDER, Order("o-2", "u-7", {"tea": 1}), Order("o-3", "u-8", {"tea": 1}))
-    before, others = row(shop), row(shop, "o-3")
+    place(shop, command(OrderAction.CONFIRM, "o-2"), command(OrderAction.FULFIL, "o-2"))
+    before, handed_over, others = row(shop), row(shop, "o-2"), row(shop, "o-3")
     done = forget("u-7", "--yes")
     assert done.exit_code == 0
     assert f"2 orders under a pseudonym now: {PSEUDONYM}" in done.stdout
@@ -73,6 +74,8 @@ def test_a_users_orders_get_a_pseudonym_and_lose_their_attributes(shop):
     assert after["lastUpdatedAt"] > before["lastUpdatedAt"]
     assert order_events(before, after) == (), "it is no news to anybody"
     assert row(shop, "o-2")["userId"] == PSEUDONYM
+    assert "outPage" in handed_over["steps"][-1]
+    assert row(shop, "o-2")["steps"] == handed_over["steps"]
     assert row(shop, "o-3") == others
     assert balances(shop)
 
