@@ -111,6 +111,7 @@ class Site:
             "/data/about": lambda _: desk.about(),
             "/data/products": lambda _: desk.products(),
             "/data/product": lambda query: desk.product(query["id"]),
+            "/data/promised": lambda query: desk.promised(query["id"]),
             "/data/history": lambda query: desk.history(query["id"]),
             "/data/orders": lambda query: desk.orders(
                 query.get("user"), int(query.get("pages", "1"))

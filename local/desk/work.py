@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from threading import Lock
 from typing import Any
 
@@ -14,12 +15,13 @@ from inventory_orders.api.products import shown_level
 from inventory_orders.domain.events import to_json
 from inventory_orders.store.tables import Table
 from operations import orders, queues, redrive
-from operations.audit import read_history
+from operations.audit import read_history, read_rows
 from operations.aws import Aws
 from operations.codes import DEAD_LETTERS
 from operations.dead_letters import read_dead_letters
 from operations.errors import UserError
 from operations.lanes import read_lanes
+from operations.movements import Incarnation, Row, movements_of
 from operations.stock import list_stock, product_names, read_stock
 from operations.words import lane_name
 
@@ -29,15 +31,19 @@ ORDERS_OF_A_PAGE = 100
 MOST_DEAD_LETTERS = 100
 """Of each queue."""
 
+SECONDS_TO_COUNT_ORDERS = 5.0
+"""How long a question may wait for them."""
+
 _FUNCTIONS = {
     "adjust": "AdjustStock",
-    **dict.fromkeys(("create", "change", "discontinue", "listAgain"), "ManageProducts"),
+    **dict.fromkeys(("create", "change", "discontinue", "listAgain", "delist"), "ManageProducts"),
+    **dict.fromkeys(("acquire", "commit", "release"), "CountStock"),
     **dict.fromkeys(("confirm", "fulfil", "cancel", "return"), "ChangeOrders"),
 }
 """The function that carries out each command of the desk."""
 
 
-_HAVE_AN_ACTOR = frozenset({"adjust", "confirm", "fulfil", "cancel", "return"})
+_HAVE_AN_ACTOR = frozenset({"adjust", "commit", "confirm", "fulfil", "cancel", "return"})
 
 
 class NotFoundError(Exception):
@@ -85,6 +91,30 @@ class Desk:
             raise NotFoundError(f"there is no product {product_id}")
         table = aws.dynamodb.describe_table(TableName=aws.tables[Table.ORDERS])["Table"]
         return shown_level(level) | {"ordersToRead": table["ItemCount"]}
+
+    def promised(self, product_id: str) -> Document:
+        """Say how many units of a product open orders wait for, and how many orders were found that do, in a few seconds.
+
+        Raises:
+            NotFoundError: There is no such product.
+        """
+        aws = self._stack()
+        level = read_stock(aws, product_id)
+        if level is None:
+            raise NotFoundError(f"there is no product {product_id}")
+        product, until = level.product, time.monotonic() + SECONDS_TO_COUNT_ORDERS
+        count, is_all = 0, True
+        for order in read_rows(aws, Table.ORDERS) if level.committed else ():
+            count += _waits_for((product.product_id, product.created_at), order)
+            if time.monotonic() > until:
+                is_all = False
+                break
+        return {
+            "units": level.committed,
+            "isExact": level.is_exact,
+            "orders": count,
+            "ordersAreAll": is_all,
+        }
 
     def history(self, product_id: str) -> Document:
         """List every change of a product's stock, the oldest first. Reads all orders.
@@ -186,8 +216,7 @@ class Desk:
         """Carry out a command by the function that takes it.
 
         Returns:
-            Whether it is `done`; with `result` and an order's present `status`, or with the `code` and
-            `message` of what failed.
+            Its answer, and whether it is `done`.
 
         Raises:
             UserError: The desk has no such command.
@@ -198,11 +227,7 @@ class Desk:
             raise UserError(f"{action!r} is no command of the desk")
         by = {"actor": self._actor} if action in _HAVE_AN_ACTOR else {}
         answer = self._stack().invoke(_FUNCTIONS[action], {**command, **by})
-        result = answer.get("result")
-        if result in ("APPLIED", "REPLAYED"):
-            now = {"status": answer.get("status")} if "orderId" in answer else {}
-            return {"done": True, "result": result, **now}
-        return {"done": False, "code": answer["code"], "message": answer["message"]}
+        return answer | {"done": "code" not in answer}
 
     def settle(self, request: Mapping[str, Any]) -> Document:
         """Send one dead letter back to the queue that it came from (`action` is `redrive`), or delete it (`delete`).
@@ -225,6 +250,14 @@ class Desk:
         if not was_there:
             raise NotFoundError("this dead letter is not in its queue: another reader has it")
         return {"done": True}
+
+
+def _waits_for(incarnation: Incarnation, order: Row) -> bool:
+    """Whether an order waits for units of a product. One that cannot be read is for the audit."""
+    with suppress(AttributeError, KeyError, TypeError, ValueError):
+        moved = (each for each in movements_of(order) if each.incarnation == incarnation)
+        return sum(each.open for each in moved) > 0
+    return False
 
 
 def _names(aws: Aws, orders: Iterable[Document]) -> dict[str, str]:
