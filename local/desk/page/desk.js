@@ -3,18 +3,27 @@
 
 const MOST_ROWS = 300; // the search finds the others
 const READ_AT_ONCE = 20_000; // orders that a history may read without a click
+const COUNT_SECONDS = 600; // how long a count keeps orders waiting, unless it is booked before
 
 const LEVELS = { OUT_OF_STOCK: "out of stock", LOW_STOCK: "low", ACTIVE: "in stock", DISCONTINUED: "discontinued" };
 const REASONS = { CORRECTION: "Correction", DAMAGE: "Damage", LOSS: "Loss", RETURN: "Return" };
 const PARTS_OF_ORDERS = {
   fulfil: { title: "Ship a part", label: (product) => `Units of ${product} that leave` },
-  cancel: { title: "Cancel a part", label: (product) => `Units of ${product} that are not wanted` },
-  return: { title: "Take back", label: (product) => `Units of ${product} that came back` },
+  cancel: { title: "Cancel a part", label: (product) => `Units of ${product} to cancel`, lost: "Lost or broken: do not sell again" },
+  return: { title: "Take back", label: (product) => `Units of ${product} that came back`, lost: "Broken: do not sell again" },
+};
+const OUTCOMES = { REPLAYED: "done before, nothing changed", STALE: "nothing changed, because it was listed anew: read this page again" };
+const ENDS_OF_COUNTS = {
+  LEASE_LOST: "nothing was booked, because it took too long and the product has changed since: count again",
+  UNKNOWN_PRODUCT: "nothing was booked, because the product was delisted",
+  ADJUSTMENT_ID_REUSED: "this count was booked before, with another number: see the history",
 };
 
 // What is searched for stays while the list is read again, and how much of it is shown.
 const chosen = { text: "", level: "" };
 let pages = 1;
+// Counts that have begun, by product: this tab has them until they end, also when it reads the page again.
+const counts = new Map(JSON.parse(sessionStorage.getItem("counts") ?? "[]"));
 
 const count = (number) => number.toLocaleString("en");
 const signed = (number) => (number > 0 ? `+${count(number)}` : count(number));
@@ -150,14 +159,24 @@ async function post(path, document) {
   }
 }
 
-function carryOut(words, command) {
+// Returns the answer of the function that takes the command.
+async function send(command) {
+  const answer = await post("/data/command", command);
+  if (!answer.done) throw Object.assign(new Error(`${answer.code}: ${answer.message}`), { code: answer.code });
+  return answer;
+}
+
+function warningOf({ action, restock = true }) {
+  if (action !== "cancel") return "";
+  return `${restock ? "Its units go back into stock." : "The units are written off, and are not sold again."} It cannot be undone.`;
+}
+
+function carryOut(words, command, warning = warningOf(command)) {
   const work = async () => {
-    const { done, result, status, code, message } = await post("/data/command", command);
-    if (!done) throw new Error(`${code}: ${message}`);
-    const now = command.orderId ? `; the order is ${status}` : "";
-    return result === "REPLAYED" ? `done before, nothing changed${now}` : "done";
+    const { result, status } = await send(command);
+    return result === "APPLIED" ? "done" : `${OUTCOMES[result]}${command.orderId ? `; the order is ${status}` : ""}`;
   };
-  return change(words, work, command.action === "cancel" ? "Its units go back into stock. It cannot be undone." : "");
+  return change(words, work, warning);
 }
 
 // ---------------------------------------------------------------- products
@@ -226,7 +245,7 @@ async function products() {
   const problems = Object.values(unreadable).map((problem) => paragraph(`Left out: ${problem}`, "problem"));
   return {
     title: "Products",
-    about: "Out of stock and low first. Open one to receive goods, to correct its stock, or to see its history.",
+    about: "Out of stock and low first. Open one to receive, count or correct its stock, or to see its history.",
     content: [element("div", { className: "bar" }, labelled("Search (/)", search), labelled("Show", level)), ...problems, list, newProduct()],
   };
 }
@@ -287,13 +306,91 @@ function limitsOf(product) {
   return card("Limits", made);
 }
 
-function listingOf(product) {
-  const { productId, status } = product;
-  const [action, text, hint] =
+function keepCount(productId, begun) {
+  if (begun === undefined) counts.delete(productId);
+  else counts.set(productId, begun);
+  sessionStorage.setItem("counts", JSON.stringify([...counts]));
+}
+
+function beginningOf(productId) {
+  const begin = async () => {
+    const begun = await send({ action: "acquire", productId, seconds: COUNT_SECONDS, outliveInvocation: true });
+    // One id for all clicks: they book one count.
+    keepCount(productId, { ...begun, adjustmentId: randomId("count") });
+    return "begun";
+  };
+  return card(
+    "Count",
+    paragraph(`Orders for this product wait while you count, ${COUNT_SECONDS / 60} minutes at most.`, "hint"),
+    button("Begin to count", () => change(`Count ${productId}`, begin), { id: "count" }),
+  );
+}
+
+function countOf({ productId }) {
+  const begun = counts.get(productId);
+  if (begun === undefined) return beginningOf(productId);
+  const { lease, adjustmentId, message } = begun;
+  const book = async (fields) => {
+    try {
+      const { delta, handedOverSince } = await send({ action: "commit", lease, adjustmentId, counted: fields.counted.valueAsNumber, ...notesOf(fields, ["reference"]) });
+      keepCount(productId);
+      const left = handedOverSince === undefined ? "" : `. Units that left since the count began: ${count(handedOverSince)}`;
+      return `corrected by ${signed(delta)}${left}`;
+    } catch (error) {
+      const end = ENDS_OF_COUNTS[error.code];
+      if (end === undefined) throw error;
+      keepCount(productId);
+      await show();
+      throw new Error(end);
+    }
+  };
+  const cancel = async () => {
+    const { result } = await send({ action: "release", lease });
+    keepCount(productId);
+    return result === "RELEASED" ? "nothing was booked" : "it was over already: see the history";
+  };
+  const at = (seconds) => clock(Number(lease.expiresAt) - seconds);
+  const made = form(
+    (fields) => change(`Book ${count(fields.counted.valueAsNumber)} ${productId} as counted`, () => book(fields)),
+    "Book the count",
+    labelled("Units on the shelf", units("counted", { id: "count" })),
+    note("reference", "Reference"),
+  );
+  made.append(button("Cancel the count", () => change(`Cancel the count of ${productId}`, cancel)));
+  return card(
+    "Count",
+    numbersOf(begun),
+    ...(message === undefined ? [] : [paragraph(message, "problem")]),
+    paragraph(`Count all units that lay on the shelf at ${at(COUNT_SECONDS)}: also those promised to open orders, and parcels that have left since. Orders wait until ${at(0)}.`, "hint"),
+    made,
+  );
+}
+
+function listingOf({ productId, status, createdAt }) {
+  const promised = async () => {
+    const { units, isExact, orders, ordersAreAll } = await ask(`/data/promised?id=${encodeURIComponent(productId)}`);
+    if (units === 0) return "No units are promised to open orders.";
+    return `Units promised to open orders: ${isExact ? "" : "about "}${count(units)}, in ${ordersAreAll ? "" : "at least "}${counted(orders, "order")}.`;
+  };
+  const end = (text, command, warning) =>
+    button(
+      text,
+      () =>
+        attempt(async () => {
+          report(`${text} ${productId}: looking for open orders …`);
+          await carryOut(`${text} ${productId}`, { ...command, productId }, `${await promised()} ${warning}`);
+        }),
+      { id: command.action },
+    );
+  const [hint, first] =
     status === "DISCONTINUED"
-      ? ["listAgain", "List again", "No. Orders for it are rejected."]
-      : ["discontinue", "Discontinue", "Yes. Once discontinued, new orders for it are rejected; orders that have its units can be shipped. You can list it again."];
-  return card("On sale?", paragraph(hint, "hint"), button(text, () => carryOut(`${text}: ${productId}`, { action, productId }), { id: "listing" }));
+      ? ["No. Orders for it are rejected.", button("List again", () => carryOut(`List again ${productId}`, { action: "listAgain", productId }), { id: "discontinue" })]
+      : [
+          "Yes. Once discontinued, new orders for it are rejected; orders that have its units can be shipped. You can list it again.",
+          end("Discontinue", { action: "discontinue" }, "They can still be shipped. New orders will be rejected."),
+        ];
+  const delist = end("Delist", { action: "delist", createdAt }, "The product and all its units leave the books. Open orders can still be shipped, but what they cancel or return does not go back into stock. It cannot be undone.");
+  return card("On sale?", paragraph(hint, "hint"), element("div", { className: "actions" }, first, delist));
 }
 
 function chartOf(entries, threshold) {
@@ -379,7 +476,7 @@ async function product(id) {
   return {
     title: found.name ?? id,
     about: `Product ${id}, listed ${moment(found.createdAt)}`,
-    content: [element("div", { className: "cards" }, level, receiptOf(found), correctionOf(found), limitsOf(found), listingOf(found)), historyOf(found)],
+    content: [element("div", { className: "cards" }, level, receiptOf(found), countOf(found), correctionOf(found), limitsOf(found), listingOf(found)), historyOf(found)],
   };
 }
 
@@ -411,6 +508,12 @@ function findOrders() {
   return made;
 }
 
+// The goods that a shipment of the order would lack.
+function missingOf({ missing = [] }, names) {
+  const words = missing.map(({ productId, wanted, onHand }) => `${nameOf(names, productId) ?? productId} (${count(wanted)} wanted, ${count(onHand)} on hand)`);
+  return words.length ? [paragraph(`Not there: ${words.join(", ")}`, "problem")] : [];
+}
+
 async function orders(user) {
   const whose = user === undefined ? "" : `&user=${encodeURIComponent(user)}`;
   const { orders: found, isAll, unreadable, names } = await ask(`/data/orders?pages=${pages}${whose}`);
@@ -419,7 +522,7 @@ async function orders(user) {
     order.status + (order.items.some((item) => item.fulfilled) && order.status === "CONFIRMED" ? ", shipped in part" : ""),
     moment(user === undefined ? order.confirmedAt : order.createdAt),
     link("orders", order.userId),
-    itemsOf(user === undefined ? { items: movable(order, "fulfil") } : order, names),
+    element("div", {}, itemsOf(user === undefined ? { items: movable(order, "fulfil") } : order, names), ...missingOf(order, names)),
     commandsOf(order, false),
   ];
   const since = user === undefined ? "Paid" : "Placed";
@@ -443,21 +546,20 @@ async function orders(user) {
 
 function partOf(order, action) {
   const items = movable(order, action);
-  const { title, label } = PARTS_OF_ORDERS[action];
-  const isReturn = action === "return";
+  const { title, label, lost } = PARTS_OF_ORDERS[action];
   const made = form(
     (fields) => {
       const part = items.map(({ productId }, at) => ({ productId, quantity: fields[`units-${at}`].valueAsNumber })).filter((item) => item.quantity > 0);
       const words = `${ACTIONS[action]} ${itemsOf({ items: part })} of order ${order.orderId}`;
       const command = { action, orderId: order.orderId, stepId: id(), items: part, ...notesOf(fields, ["reference", "reason"]) };
       if (part.length === 0) refuse(`${title}: enter units of one line at least`);
-      else carryOut(words, isReturn ? { ...command, restock: fields.restock.checked } : command);
+      else carryOut(words, lost ? { ...command, restock: !fields.lost.checked } : command);
     },
     title,
     ...items.map((item, at) => labelled(label(item.productId), units(`units-${at}`, { max: item.quantity, value: 0 }))),
-    note("reference", isReturn ? "Reference" : "Reference, such as a tracking number"),
+    note("reference", action === "fulfil" ? "Reference, such as a tracking number" : "Reference"),
     note("reason", "Reason"),
-    ...(isReturn ? [labelled("They can be sold again", input("restock", { type: "checkbox", checked: true, required: false }))] : []),
+    ...(lost ? [labelled(lost, input("lost", { type: "checkbox", required: false }))] : []),
   );
   const id = idOf(made);
   return card(title, made);
@@ -483,7 +585,7 @@ async function order(id) {
     nameOf(found.names, productId) ?? "",
     ...[quantity, fulfilled, cancelled, returned].map(count),
   ];
-  const parts = possible(found).filter((action) => action in PARTS_OF_ORDERS && (found.status === "CONFIRMED" || action === "return"));
+  const parts = possible(found).filter((action) => action in PARTS_OF_ORDERS);
   const late = found.confirmationRejected ? [paragraph("Late payment: it came when the order held no stock. Refund it.", "problem")] : [];
   const about = facts([
     ["Status", statusOf(found)],
