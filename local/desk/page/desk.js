@@ -174,6 +174,8 @@ function warningOf({ action, restock = true }) {
 function carryOut(words, command, warning = warningOf(command)) {
   const work = async () => {
     const { result, status } = await send(command);
+    // Its page is gone.
+    if (command.action === "delist" && result === "APPLIED") history.replaceState(null, "", "#/products");
     return result === "APPLIED" ? "done" : `${OUTCOMES[result]}${command.orderId ? `; the order is ${status}` : ""}`;
   };
   return change(words, work, warning);
