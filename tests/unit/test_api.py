@@ -934,6 +934,117 @@ def test_an_order_the_index_still_shows_after_it_was_fulfilled_is_not_to_ship(ap
     assert to_ship(api, 100) == [[]]
 
 
+# ---------------------------------------------------------------------- what can be shipped
+
+MATCHA = "tea-matcha"
+
+
+def marks(api):
+    """What the list of orders to ship says of each."""
+    listed = [
+        order for page in pages(api, "/orders", status="CONFIRMED") for order in page["orders"]
+    ]
+    return {order["orderId"]: (order.get("shippable"), order.get("missing")) for order in listed}
+
+
+def sold(api, order_id, **more):
+    """Place an order, and confirm it."""
+    assert place(api, order_id, **more).status == 201
+    assert api("POST", f"/orders/{order_id}/confirm").status == 200
+
+
+def lines(**units):
+    return [{"productId": name, "quantity": quantity} for name, quantity in units.items()]
+
+
+@pytest.fixture
+def backordered(api):
+    """Two cups are there, and three orders want two each, with a pot of which there are enough."""
+    for name, stock in (("cup", 2), ("pot", 9)):
+        created = {"productId": name, "openingStock": stock, "backorderLimit": 50}
+        assert api("POST", "/products", created).status == 201
+    for number in range(3):
+        sold(api, f"o-{number}", items=lines(cup=2, pot=1))
+    return api
+
+
+def test_an_order_to_ship_says_what_is_missing_and_each_is_judged_alone(backordered):
+    assert marks(backordered) == dict.fromkeys(["o-0", "o-1", "o-2"], (True, None))
+    backordered("POST", "/orders/o-1/fulfil")
+    short = [{"productId": "cup", "wanted": 2, "onHand": 0}]
+    assert marks(backordered) == dict.fromkeys(["o-0", "o-2"], (False, short))
+    backordered.shop.invoke("sweep", {"action": "sweep"})
+    assert marks(backordered) == dict.fromkeys(["o-0", "o-2"], (False, short)), "folded"
+    assert backordered("POST", "/orders/o-0/fulfil").status == 200, "it is never refused"
+    short[0]["onHand"] = -2
+    assert marks(backordered) == {"o-2": (False, short)}
+    receipt = {"adjustmentId": "r", "delta": 4, "reason": "RECEIPT"}
+    assert backordered("POST", "/products/cup/adjustments", receipt).status == 200
+    assert marks(backordered) == {"o-2": (True, None)}
+
+
+def test_only_what_an_order_still_wants_has_to_be_there(backordered):
+    parcel = {"stepId": "p-1", "items": lines(cup=2)}
+    backordered("POST", "/orders/o-0/fulfil", parcel)
+    backordered("POST", "/orders/o-1/cancel", parcel | {"items": lines(cup=1)})
+    assert marks(backordered) == {
+        "o-0": (True, None),
+        "o-1": (False, [{"productId": "cup", "wanted": 1, "onHand": 0}]),
+        "o-2": (False, [{"productId": "cup", "wanted": 2, "onHand": 0}]),
+    }
+
+
+def test_nothing_is_there_for_an_order_of_a_product_that_was_delisted(backordered):
+    created_at = backordered("GET", "/stock/cup").document["createdAt"]
+    assert backordered("DELETE", "/products/cup", query={"createdAt": created_at}).status == 200
+    missing = (False, [{"productId": "cup", "wanted": 2, "onHand": 0}])
+    assert set(map(str, marks(backordered).values())) == {str(missing)}
+    backordered("POST", "/products", {"productId": "cup", "openingStock": 50})
+    assert set(map(str, marks(backordered).values())) == {str(missing)}, "others are there"
+
+
+@pytest.mark.parametrize("key", [("Products", "cup"), ("Allotments", "out/0")])
+def test_an_order_whose_goods_cannot_be_read_is_listed_without_a_mark(backordered, key):
+    sold(backordered, "o-tea")
+    table, name = key
+    backordered("POST", "/orders/o-1/fulfil")
+    broken = {"units": {"S": "?"}} if name == "out/0" else {"status": {"S": "?"}}
+    backordered.shop.edit(Table(table), name, **broken)
+    unknown = dict.fromkeys(["o-0", "o-2"], (None, None))
+    assert marks(backordered) == unknown | {
+        "o-tea": (None if name == "out/0" else True, None),
+    }
+
+
+def test_a_page_of_orders_to_ship_ends_at_300_products(api, monkeypatch):
+    for number in range(9):
+        api("POST", "/products", {"productId": f"p-{number}", "openingStock": 9})
+    for number in range(4):
+        names = [f"p-{each}" for each in range(2 * number, 2 * number + 3)]
+        sold(api, f"o-{number}", items=lines(**dict.fromkeys(names, 1)))
+    assert orders._MOST_PRODUCTS == 300
+    for most, expected in (
+        (300, [["o-0", "o-1", "o-2", "o-3"]]),
+        (9, [["o-0", "o-1", "o-2", "o-3"]]),
+        (7, [["o-0", "o-1", "o-2"], ["o-3"]]),
+        (5, [["o-0", "o-1"], ["o-2", "o-3"]]),
+        (2, [["o-0"], ["o-1"], ["o-2"], ["o-3"]]),
+    ):
+        monkeypatch.setattr(orders, "_MOST_PRODUCTS", most)
+        assert to_ship(api, 100) == expected
+        (own,) = pages(api, "/orders", userId="u-7")
+        assert len(own["orders"]) == 4, "other lists read no products"
+        assert not any("shippable" in order for order in own["orders"])
+
+
+def test_a_page_of_orders_to_ship_reads_rows_and_outbound_pages_at_once(api, monkeypatch):
+    for number in range(3):
+        sold(api, f"o-{number}")
+    api.shop.calls.clear()
+    assert set(marks(api).values()) == {(True, None)}
+    assert Counter(api.shop.calls) == {"Query": 16, "BatchGetItem": 2}
+
+
 @pytest.mark.parametrize("seconds", [1, 60])
 def test_a_page_without_entries_has_a_next_only_if_time_is_short(api, monkeypatch, seconds):
     """All lists whose filters may leave nothing of a page."""
@@ -1083,6 +1194,52 @@ def test_a_cancelled_order_gives_its_stock_back(api):
     assert api("POST", "/orders/o-1/fulfil").code == (409, "ORDER_CANCELLED")
 
 
+LOST_UNIT = {"stepId": "l-1", "items": [{"productId": TEA, "quantity": 1}], "restock": False}
+
+
+def numbers(api, product_id=TEA):
+    """On hand, committed, available."""
+    found = api("GET", f"/stock/{product_id}").document
+    return found["onHand"], found["committed"], found["available"]
+
+
+def test_a_lost_unit_leaves_what_is_on_hand_and_is_not_back_on_sale(api):
+    sold(api, "o-1", quantity=3)
+    assert numbers(api) == (60, 3, 57)
+    said = api("POST", "/orders/o-1/cancel", LOST_UNIT).document
+    assert (said["result"], said["status"], said["stockReturned"]) == ("APPLIED", "CONFIRMED", {})
+    assert numbers(api) == (59, 2, 57)
+    shown = api("GET", "/orders/o-1").document
+    assert (shown["items"][0]["cancelled"], shown["steps"][-1]["restock"]) == (1, False)
+    again = api("POST", "/orders/o-1/cancel", LOST_UNIT)
+    assert (again.document["result"], numbers(api)) == ("REPLAYED", (59, 2, 57))
+    api("POST", "/orders/o-1/fulfil")
+    assert numbers(api) == (57, 0, 57)
+    back = BACK | {"items": [{"productId": TEA, "quantity": 3}]}
+    assert api("POST", "/orders/o-1/returns", back).code == (409, "NOT_DELIVERED")
+
+
+def test_restock_true_is_the_same_as_none_and_false_is_another_command(api):
+    sold(api, "o-1", quantity=3)
+    plain = {name: value for name, value in LOST_UNIT.items() if name != "restock"}
+    said = api("POST", "/orders/o-1/cancel", LOST_UNIT | {"restock": True}).document
+    assert (said["result"], said["stockReturned"]) == ("APPLIED", {TEA: 1})
+    assert api("POST", "/orders/o-1/cancel", plain).document["result"] == "REPLAYED"
+    assert api("POST", "/orders/o-1/cancel", LOST_UNIT).code == (409, "STEP_ID_REUSED")
+    assert "restock" not in api("GET", "/orders/o-1").document["steps"][-1]
+    assert numbers(api) == (60, 2, 58)
+
+
+def test_lost_units_are_named_and_others_are_not_lost(api):
+    sold(api, "o-1")
+    said = api("POST", "/orders/o-1/cancel", {"restock": False})
+    assert said.code == (400, "SCHEMA_VIOLATION")
+    assert said.document["field"] == "items"
+    assert said.document["detail"] == "items: is missing in the body; restock needs it"
+    assert api("POST", "/orders/o-1/fulfil", LOST_UNIT).document["field"] == "restock"
+    assert numbers(api) == (60, 2, 58)
+
+
 def test_a_command_without_a_body_takes_none(api):
     place(api)
     for body in ({"why": "x"}, [], "null", "1"):
@@ -1126,7 +1283,7 @@ def test_units_in_lanes_are_among_those_that_are_shown(api):
     shown = api("GET", "/products/cup")
     assert (shown.document["availability"], shown.document["units"]) == ("IN_STOCK", 500)
     found = api("GET", "/stock/cup").document
-    assert (found["onHand"], found["stockCount"], found["isExact"]) == (500, 420, True)
+    assert (found["available"], found["stockCount"], found["isExact"]) == (500, 420, True)
     assert found["inLanes"] == {"0": 60, "1": 20}
     listed = api("GET", "/stock", query={"inLanes": "true", "limit": "100"}).document
     assert [product["productId"] for product in listed["products"]] == ["cup"]
@@ -1142,8 +1299,13 @@ def test_all_stock_is_listed_page_by_page(api):
     found = [product["productId"] for page in listed for product in page]
     assert sorted(found) == sorted(product.product_id for product in catalogue())
     api("PATCH", f"/products/{TEA}", {"lowStockThreshold": 60})
+    sold(api, "o-1", quantity=5)
+    parcel = {"stepId": "p-1", "items": [{"productId": TEA, "quantity": 2}]}
+    api("POST", "/orders/o-1/fulfil", parcel)
     low = api("GET", "/stock", query={"status": "LOW_STOCK", "limit": "100"}).document
     assert [product["productId"] for product in low["products"]] == [TEA]
+    (tea,) = low["products"]
+    assert (tea["onHand"], tea["committed"], tea["available"]) == (58, 3, 55)
     for query in ({"status": "FEW"}, {"inLanes": "no"}, {"cursor": "x"}):
         assert api("GET", "/stock", query=query).status == 400
 
@@ -1179,8 +1341,40 @@ def test_operators_list_change_adjust_and_delist_a_product(api):
     delisted = api("DELETE", "/products/cup", query=query).document
     assert delisted["result"] == "APPLIED"
     assert "open orders keep its units" in delisted["message"]
+    assert delisted["committed"] == 0
     assert api("DELETE", "/products/cup", query=query).document["result"] == "STALE"
     assert api("GET", "/stock/cup").code == (404, "UNKNOWN_PRODUCT")
+
+
+def test_discontinuing_and_delisting_say_how_many_units_open_orders_hold(api):
+    created = api("POST", "/products", {"productId": "cup", "openingStock": 500}).document
+    lend(api.shop.store, "cup", 60, {1: 20})
+    sold(api, "o-1", product_id="cup", quantity=7)
+    parcel = {"stepId": "p-1", "items": lines(cup=3)}
+    assert api("POST", "/orders/o-1/fulfil", parcel).status == 200
+    for result in ("APPLIED", "REPLAYED"):
+        said = api("POST", "/products/cup/discontinue").document
+        assert (said["result"], said["committed"]) == (result, 4)
+    query = {"createdAt": created["createdAt"]}
+    assert api("DELETE", "/products/cup", query=query).document["committed"] == 4
+    again = api("DELETE", "/products/cup", query=query).document
+    assert (again["result"], "committed" in again) == ("STALE", False)
+    newer = api("POST", "/products", {"productId": "cup", "openingStock": 1}).document
+    assert "committed" not in api("DELETE", "/products/cup", query=query).document
+    query = {"createdAt": newer["createdAt"]}
+    assert api("DELETE", "/products/cup", query=query).document["committed"] == 0
+
+
+def test_a_page_that_cannot_be_read_does_not_keep_a_product_listed(api):
+    created = api("POST", "/products", {"productId": "cup", "openingStock": 5}).document
+    sold(api, "o-1", product_id="cup")
+    api("POST", "/orders/o-1/fulfil")
+    (page,) = [key for (key,) in api.shop.items(Table.ALLOTMENTS) if key.startswith("out/")]
+    api.shop.edit(Table.ALLOTMENTS, page, units={"S": "?"})
+    said = api("POST", "/products/cup/discontinue").document
+    assert (said["status"], "committed" in said) == ("DISCONTINUED", False)
+    query = {"createdAt": created["createdAt"]}
+    assert api("DELETE", "/products/cup", query=query).document["result"] == "APPLIED"
 
 
 def test_the_history_of_a_product_adds_up_to_its_stock(api, monkeypatch):
@@ -1246,12 +1440,38 @@ def pages(api, path, **query):
 
 
 def test_a_count_over_http_goes_on_with_the_lease_of_its_answer(api):
-    acquire = {"action": "acquire", "productId": TEA, "seconds": 60, "outliveInvocation": True}
-    granted = api("POST", "/counts", acquire).document
+    sold(api, "o-1", quantity=5)
+    granted = api("POST", "/counts", ACQUIRE).document
     assert granted["result"] == "ACQUIRED"
-    commit = {"action": "commit", "lease": granted["lease"], "counted": 7, "adjustmentId": "c-1"}
-    assert api("POST", "/counts", commit).document["counted"] == 7
-    assert api("GET", f"/stock/{TEA}").document["onHand"] == 7
+    assert (granted["onHand"], granted["committed"], granted["available"]) == (60, 5, 55)
+    parcel = {"stepId": "p-1", "items": [{"productId": TEA, "quantity": 2}]}
+    assert api("POST", "/orders/o-1/fulfil", parcel).status == 200
+    commit = {"action": "commit", "lease": granted["lease"], "counted": 4, "adjustmentId": "c-1"}
+    refused = api("POST", "/counts", commit)
+    assert refused.code == (409, "BELOW_FLOOR")
+    assert "open orders hold 1 units" in refused.document["detail"]
+    done = api("POST", "/counts", commit | {"counted": 50}).document
+    assert done["result"] == "COMMITTED"
+    assert (done["counted"], done["delta"], done["handedOverSince"]) == (50, -10, 2)
+    assert numbers(api) == (48, 3, 45)
+
+
+ACQUIRE = {"action": "acquire", "productId": TEA, "seconds": 60}
+
+
+def test_a_lease_over_http_lasts_as_long_as_asked(api):
+    granted = api("POST", "/counts", ACQUIRE).document
+    assert (granted["grantedSeconds"], "message" in granted) == (60, False)
+    api.shop.clock.sleep(45)
+    renew = {"action": "renew", "lease": granted["lease"], "seconds": 600}
+    granted = api("POST", "/counts", renew).document
+    assert (granted["grantedSeconds"], "message" in granted) == (600, False)
+    api.shop.clock.sleep(590)
+    release = {"action": "release", "lease": granted["lease"]}
+    assert api("POST", "/counts", release).document["result"] == "RELEASED"
+    short = api("POST", "/counts", ACQUIRE | {"outliveInvocation": False}).document
+    assert short["grantedSeconds"] <= 5
+    assert "not for 60 s" in short["message"]
 
 
 def test_a_lease_that_lasts_longer_is_told_at_once(api):

@@ -156,6 +156,16 @@ def test_an_event_of_a_step_tells_what_moved_now_and_each_line_what_moved_so_far
     assert event.data["items"] == [two[0] | {"fulfilled": 2, "returned": 1}, two[1]]
 
 
+def test_an_event_says_which_cancelled_units_were_lost():
+    lost = step("cancel", "l-1", restock=False)
+    (event,) = order_events(CONFIRMED, with_steps(CONFIRMED, "CONFIRMED", lost))
+    assert (event.type, event.data["step"]["restock"]) == ("OrderPartlyCancelled", False)
+    assert event.data["items"] == [{"productId": "tea", "quantity": 2, "cancelled": 1}]
+    (event,) = order_events(LESS, with_steps(LESS, "CANCELLED", lost))
+    steps = [(each["stepId"], each.get("restock")) for each in event.data["steps"][1:]]
+    assert (event.type, steps) == ("OrderCancelled", [("c-1", None), ("l-1", False)])
+
+
 def test_an_event_holds_nothing_that_only_the_books_need_and_no_person_but_the_user():
     row = PLACED | {"expiryShard": "07", "address": "12 Tea Lane", "pseudonymisedAt": LATER}
     (event,) = order_events(None, row)
@@ -297,6 +307,7 @@ def all_events():
     for before, after in (
         *((PLACED, CONFIRMED), (CONFIRMED, FULFILLED), (PLACED, FILLED_IN), (PLACED, EXPIRED)),
         *((EXPIRED, LATE), (ONE_BACK, returned), (CONFIRMED, IN_PART), (IN_PART, NO_REST)),
+        (CONFIRMED, with_steps(CONFIRMED, "CONFIRMED", step("cancel", "l-1", restock=False))),
     ):
         yield from order_events(before, after)
     for before, after in NEWS:

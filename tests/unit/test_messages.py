@@ -10,7 +10,12 @@ import pytest
 from inventory_orders.api.requests import MAX_BODY_BYTES
 from inventory_orders.errors import PoisonMessageError
 from inventory_orders.invocation.sqs import printable
-from inventory_orders.messages.commands import parse_catalogue_event, parse_command, parse_order
+from inventory_orders.messages.commands import (
+    parse_catalogue_event,
+    parse_command,
+    parse_order,
+    parse_order_command,
+)
 from inventory_orders.messages.documents import json_schema
 
 QUANTITY = "items[0].quantity"
@@ -250,3 +255,32 @@ def test_what_is_no_time_says_what_to_fix(time, says):
         event_at(time)
     assert caught.value.field == "eventTime"
     assert says in caught.value.message
+
+
+PART = {"orderId": "o-1", "stepId": "s-1", "items": [{"productId": "tea", "quantity": 1}]}
+
+
+@pytest.mark.parametrize(
+    ("given", "restocks"), [({}, True), ({"restock": True}, True), ({"restock": False}, False)]
+)
+def test_cancelled_units_go_back_on_sale_unless_they_are_lost(given, restocks):
+    command = parse_order_command(json.dumps(PART | {"action": "cancel"} | given))
+    plain = parse_order_command(json.dumps(PART | {"action": "cancel"}))
+    assert (command.restocks, command == plain) == (restocks, restocks)
+
+
+@pytest.mark.parametrize(
+    ("action", "without", "field", "says"),
+    [
+        ("cancel", ("items", "stepId"), "items", "is missing in the message; restock needs it"),
+        ("cancel", ("items",), "items", "is missing in the message; stepId needs it"),
+        ("cancel", ("stepId",), "stepId", "is missing in the message; items needs it"),
+        ("fulfil", (), "restock", "unknown field of the message; remove it, or correct it to"),
+    ],
+)
+def test_units_are_lost_by_name_and_before_they_are_handed_over(action, without, field, says):
+    body = {name: value for name, value in PART.items() if name not in without}
+    with pytest.raises(PoisonMessageError) as refused:
+        parse_order_command(json.dumps(body | {"action": action, "restock": False}))
+    assert (refused.value.code, refused.value.field) == ("SCHEMA_VIOLATION", field)
+    assert says in refused.value.message

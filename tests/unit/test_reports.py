@@ -21,6 +21,7 @@ from inventory_orders.engine.retrying_client import CommitStats
 from inventory_orders.errors import CorruptItemError, ThrottledError
 from inventory_orders.lanes.levels import estimate_levels, read_level
 from inventory_orders.store.lane_leases import lease_lane
+from inventory_orders.store.tables import Table
 from local import ROOT
 from operations import queues
 from operations.errors import UserError
@@ -207,6 +208,37 @@ def test_the_orders_to_ship_come_with_their_lines_the_oldest_first(shop, placed)
     found = json.loads(orders("--to-ship", "--json").stdout)
     assert found[0]["items"] == [{"productId": "tea", "quantity": 3}]
     assert "The first 1; --limit shows more." in orders("--to-ship", "--limit", "1").stdout
+
+
+def test_orders_to_ship_say_whether_their_goods_are_there(shop, placed):
+    shop.list("cup", 1, backorder_limit=9)
+    shop.list("jug", 5)
+    worker = shop.worker()
+    shop.commit(worker, Order("o-9", "u-7", {"cup": 3, "jug": 1}))
+    shop.commit(worker, OrderCommand("o-9", OrderAction.CONFIRM))
+    shown = [line.split() for line in orders("--to-ship").stdout.splitlines()]
+    assert shown[0] == ["order", "ready", "since", "user", "items"]
+    assert [line[:2] for line in shown[1:3]] == [["o-2", "yes"], ["o-0", "yes"]]
+    assert "o-9 no: 1 of 3 cup on hand" in " ".join(shown[3])
+    found = {one["orderId"]: one for one in json.loads(orders("--to-ship", "--json").stdout)}
+    assert (found["o-2"]["shippable"], "missing" in found["o-2"]) == (True, False)
+    missing = [{"productId": "cup", "wanted": 3, "onHand": 1}]
+    assert (found["o-9"]["shippable"], found["o-9"]["missing"]) == (False, missing)
+    assert "shippable" not in json.loads(orders("--user", "u-7", "--json").stdout)[0]
+    shop.edit(Table.PRODUCTS, "jug", status={"S": "?"})
+    assert "not known" in orders("--to-ship").stdout.splitlines()[3]
+
+
+def test_a_list_and_one_product_tell_what_is_there_from_what_is_sold(shop, placed):
+    part = Part("parcel-1", {"tea": 2})
+    shop.commit(shop.worker(), OrderCommand("o-2", OrderAction.FULFIL, part=part))
+    line = next(line for line in show().stdout.splitlines() if line.split()[0] == "tea")
+    assert line.split()[1:5] == ["998", "4", "994", "10"]
+    assert "tea: 998 on hand, 4 committed, 994 available" in show("tea").stdout
+    (tea,) = json.loads(show("--in-lanes", "--json").stdout)
+    assert (tea["onHand"], tea["committed"], tea["available"]) == (998, 4, 994)
+    (line,) = (line for line in show("--in-lanes").stdout.splitlines() if "Earl Grey" in line)
+    assert line.split()[4] == str(sum(tea["inLanes"].values()))
 
 
 def test_what_is_left_to_ship_and_who_shipped_the_rest_is_shown(shop, placed):

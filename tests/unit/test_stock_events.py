@@ -8,6 +8,8 @@ import boto3
 import pytest
 
 from inventory_orders.domain.allotments import PageKey
+from inventory_orders.domain.order_command import OrderCommand, Part
+from inventory_orders.domain.record import OrderAction
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import (
     CorruptItemError,
@@ -16,6 +18,7 @@ from inventory_orders.errors import (
     ThrottledError,
 )
 from inventory_orders.lanes.idle import RepairNeededError
+from inventory_orders.products.fold import Fold
 from inventory_orders.publishing import stock
 from inventory_orders.publishing.publisher import Bus
 from inventory_orders.publishing.stock import StockWatch
@@ -102,6 +105,25 @@ def test_each_product_is_published_at_first_and_then_when_its_level_differs(watc
     watched.sell(tea=3, mug=8)
     assert watched.heard() == {"tea": (7, "ACTIVE"), "mug": (2, "LOW_STOCK")}
     assert watched.heard() == {}
+
+
+def test_an_event_tells_hand_overs_from_sales_and_a_fold_is_none(watched):
+    def told():
+        published = watched.sweep()
+        (event,) = watched.taken[-published:]
+        return tuple(event["data"][name] for name in ("onHand", "committed", "available"))
+
+    watched.sweep()
+    watched.shop.order("o-1", tea=3)
+    assert told() == (10, 3, 7)
+    part = Part("l-1", {"tea": 1}, restock=False)
+    watched.shop.do(OrderCommand("o-1", OrderAction.CONFIRM))
+    watched.shop.do(OrderCommand("o-1", OrderAction.CANCEL, part=part))
+    assert told() == (9, 2, 7)
+    watched.shop.do(OrderCommand("o-1", OrderAction.FULFIL))
+    assert told() == (7, 0, 7)
+    assert Fold(RetryingClient(watched.shop.store), watched.shop.soon()).run().folded
+    assert watched.sweep() == 0
 
 
 def test_an_event_says_when_the_product_was_seen_and_of_which_incarnation(watched):
