@@ -25,7 +25,7 @@ from inventory_orders.domain.change import Change, IdempotencyMatch
 from inventory_orders.domain.events import EventType
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import NewProduct
-from inventory_orders.domain.record import OrderStatus
+from inventory_orders.domain.record import OrderAction, OrderStatus, units_by_line
 from inventory_orders.engine.outcomes import ChangeOutcome, CommitReport
 from inventory_orders.errors import PoisonMessageError, Verdict
 from inventory_orders.lanes.source import engine_with_lanes
@@ -45,11 +45,14 @@ from operations.errors import UserError
 from operations.follow import Heard, listening
 from operations.lanes import read_all
 from operations.orders_file import OrderMessage
+from operations.stock import list_stock
 from operations.words import counted
 
 ORDERS = 2000
 HOT_PRODUCT = sample_orders.own_id(sample_orders.HOT_PRODUCT)
 _QUIET_SECONDS = 90
+# Units that the count of a product does not find.
+_MISSING = 2
 _LOG_GROUP = "PlaceOrdersLogGroupName"
 
 
@@ -84,6 +87,23 @@ class Workload:
         return {m.order_id for m in self.messages if m.order_id is not None}
 
 
+@dataclass(frozen=True, slots=True)
+class ShelfCount:
+    """A product that was counted after the orders.
+
+    Attributes:
+        product_id: The product.
+        counted: Units that lay there, those of open orders included.
+        committed: How many of them open orders wait for.
+        delta: Units found, less those that the rows said were there.
+    """
+
+    product_id: str
+    counted: int
+    committed: int
+    delta: int
+
+
 @dataclass(frozen=True)
 class DemoResult:
     """The results of the demonstration.
@@ -98,6 +118,7 @@ class DemoResult:
         replayed: Number of messages that brought a stored order again.
         shop: The shop, with the events that it heard.
         began: When the first message was sent (Unix milliseconds).
+        count: The count at the end; None if nothing was left to count.
     """
 
     workload: Workload
@@ -109,6 +130,7 @@ class DemoResult:
     replayed: int
     shop: Shop
     began: int
+    count: ShelfCount | None
 
     @property
     def rows(self) -> dict[str, Row]:
@@ -170,6 +192,22 @@ class DemoResult:
         return units
 
     @property
+    def moved(self) -> Counter[str]:
+        """Units of this run's orders that were `shipped`, `lost` or `returned`."""
+        units: Counter[str] = Counter()
+        for row in self.rows.values():
+            order = read_order(row)
+            lines = {line.product_id: line.quantity for line in order.lines}
+            steps = [(step.action, step.quantities) for step in order.steps]
+            for line in units_by_line(lines, steps).values():
+                units["shipped"] += line.moved[OrderAction.FULFIL]
+                units["returned"] += line.moved[OrderAction.RETURN]
+            for step in order.steps:
+                if step.action == OrderAction.CANCEL and step.restock is False:
+                    units["lost"] += sum((step.quantities or {}).values())
+        return units
+
+    @property
     def summary(self) -> dict[str, Any]:
         """The content of `.local/demo.json`: every figure that `show` prints, of this run alone."""
         reasons = Counter(row["reason"] for row in self.sent if row["status"] == "REJECTED")
@@ -183,6 +221,7 @@ class DemoResult:
         codes = Counter(dead_letter.code for dead_letter in self.dead_letters)
         messages = len(self.workload.messages)
         events, delays = self.shop.events, self.shop.delays
+        moved = self.moved
         return {
             "ordersSent": len(self.workload.order_ids),
             "messagesSent": messages,
@@ -194,6 +233,10 @@ class DemoResult:
             "deadLetters": len(self.dead_letters),
             "deadLettersByCode": dict(codes.most_common()),
             "ordersNeverPaid": len(self.workload.unpaid),
+            "unitsShipped": moved["shipped"],
+            "unitsLost": moved["lost"],
+            "unitsReturned": moved["returned"],
+            "unitsMissingInCount": 0 if self.count is None else -self.count.delta,
             "booksBalance": self.balance,
             "seconds": round(self.seconds, 3),
             "ordersPerSecond": round((placed + rejected) / self.seconds, 1),
@@ -327,6 +370,7 @@ def _run(aws: Aws, emulator: Emulator, console: Console, orders: Path | None) ->
         unpaid = frozenset(order.order_id for order in workload.unpaid)
         shop = Shop(run, len(workload.order_ids), unpaid)
         _live_on(aws, emulator, console, shop, listen)
+    count = count_shelf(aws, workload.products, run)
 
     with console.status("Reading the books"):
         books = read_books(aws)
@@ -347,6 +391,7 @@ def _run(aws: Aws, emulator: Emulator, console: Console, orders: Path | None) ->
         replayed=count_replayed(ids, dead_letters, books),
         shop=shop,
         began=began,
+        count=count,
     )
 
 
@@ -388,6 +433,33 @@ def _live_on(
                     soft_wrap=True,
                 )
                 return
+
+
+def count_shelf(aws: Aws, products: Sequence[NewProduct], run: str) -> ShelfCount | None:
+    """Count the product that open orders wait for most, and find fewer units than its rows say are there.
+
+    Raises:
+        UserError: The count was refused.
+    """
+    own = {product.product_id for product in products}
+    # With fewer available, orders would hold units that nobody finds, and the count would be refused.
+    countable = [
+        level
+        for level in list_stock(aws)[0]
+        if level.product.product_id in own and level.available > _MISSING
+    ]
+    if not countable:
+        return None
+    most = max(countable, key=lambda level: (level.committed, level.product.product_id))
+    product_id = most.product.product_id
+    acquire = {"action": "acquire", "productId": product_id, "seconds": 60}
+    taken = aws.invoke("CountStock", acquire | {"holder": "demo", "outliveInvocation": True})
+    lease, on_hand = taken.get("lease"), taken.get("onHand", 0)
+    commit = {"action": "commit", "lease": lease, "adjustmentId": f"count-{run}"}
+    done = aws.invoke("CountStock", commit | {"counted": on_hand - _MISSING}) if lease else taken
+    if done.get("result") != "COMMITTED":
+        raise UserError(f"{product_id} could not be counted: {done.get('message', done)}")
+    return ShelfCount(product_id, done["counted"], taken["committed"], done["delta"])
 
 
 def _samples_since(since: int, found: Iterable[emf.Sample]) -> list[emf.Sample]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -44,6 +44,7 @@ def show(result: DemoResult, console: Console) -> None:
     _show_rows(_events(summary), console)
     for difference in result.differences[:5]:
         console.print(f"[bold red]{escape(difference)}[/]", soft_wrap=True)
+    _show_rows(_goods(result), console)
     _show_rows(_work(summary, result.seconds), console)
     _show_timeline(result, console)
     _show_books(result, console)
@@ -115,6 +116,22 @@ def _events(summary: Mapping[str, Any]) -> list[_Cells]:
             f"{1000 * summary['eventDelayP99']:,.0f} ms; {summary['eventsRepeated']:,} arrived twice",
         ),
     ]
+
+
+def _goods(result: DemoResult) -> Iterator[_Cells]:
+    """What left the shelf, came back, and was found there."""
+    moved, count = result.moved, result.count
+    yield (
+        "Shipped",
+        f"{moved['shipped']:,}",
+        f"units; {moved['returned']:,} came back, {moved['lost']:,} more broke while packing: cancelled, and not back on sale",
+    )
+    if count is not None:
+        yield (
+            "not found",
+            f"{-count.delta:,}",
+            f"in a count of {count.product_id}: {count.counted:,} on the shelf, {count.committed:,} of them already sold",
+        )
 
 
 def _work(summary: Mapping[str, Any], seconds: float) -> list[_Cells]:
@@ -191,40 +208,41 @@ def _bars(values: Sequence[float], full: float) -> str:
 
 
 def _show_books(result: DemoResult, console: Console) -> None:
-    sold = result.sold
+    sold, count = result.sold, result.count
+    found = {} if count is None else {count.product_id: count.delta}
 
-    def figures(account: Account) -> tuple[int, int, int, int]:
-        own = sold[account.product_id, account.created_at]
+    def figures(account: Account) -> tuple[int, ...]:
+        own, delta = sold[account.incarnation], found.get(account.product_id, 0)
         # Changes by other programs during the run count into the opening stock.
-        expected = account.adjusted - account.sold
-        return expected + own, own, expected, account.available
+        start = account.adjusted - delta - (account.sold - own)
+        return start, delta, own, account.available, account.open, account.on_hand
 
-    def order_of_interest(account: Account) -> tuple[bool, bool, bool, int]:
-        is_hot = account.product_id == HOT_PRODUCT
-        return (account.balances, not is_hot, account.available > 0, -figures(account)[1])
+    def order_of_interest(account: Account) -> tuple[bool, bool, bool, bool, int]:
+        is_hot, is_counted = account.product_id == HOT_PRODUCT, account.product_id in found
+        units = sold[account.incarnation]
+        return (account.balances, not is_hot, not is_counted, account.available > 0, -units)
 
-    def add(name: str, accounts: Sequence[Account], status: str, style: str = "") -> None:
-        sums = [sum(figures(account)[column] for account in accounts) for column in range(4)]
-        table.add_row(escape(name), *(f"{units:,}" for units in sums), status, style=style)
+    def add(name: str, accounts: Sequence[Account], style: str = "") -> None:
+        columns = zip(*map(figures, accounts), strict=True)
+        table.add_row(escape(name), *(f"{sum(column):,}" for column in columns), style=style)
 
     accounts = sorted(result.accounts, key=order_of_interest)
     shown, others = accounts[:_SHOWN_PRODUCTS], accounts[_SHOWN_PRODUCTS:]
     table = Table(box=None, pad_edge=False)
     table.add_column("product")
-    for heading in ("start", "sold", "expected", "in stock"):
+    for heading in ("start", "count", "sold", "available", "committed", "on hand"):
         table.add_column(heading, justify="right")
-    table.add_column("status")
     for one in shown:
-        is_hot = one.product_id == HOT_PRODUCT
-        add(one.product_id, [one], one.status, "bold" if is_hot else "")
+        add(one.product_id, [one], "bold" if one.product_id == HOT_PRODUCT else "")
     if others:
-        add(f"{len(others):,} more", others, "")
-    add(f"all {counted(len(accounts), 'product')}", accounts, "")
+        add(f"{len(others):,} more", others)
+    add(f"all {counted(len(accounts), 'product')}", accounts)
     console.print("[bold]The books of this run, in units[/]")
     console.print(table)
     _say(
-        "[dim]Sold: units that this run's orders took and did not give back. Expected: the sum of all recorded "
-        "changes.[/]\n",
+        "[dim]Start + count - sold = available: what the next orders can take. Available + committed = on hand: what "
+        "is on the shelf. Sold: what this run's orders took and did not give back, lost units included. Committed: "
+        "sold, and still on the shelf until it is shipped.[/]\n",
         console,
     )
 
@@ -273,7 +291,7 @@ def _finding(account: Account) -> str:
     """What is wrong with an account, in words."""
     if not account.settled:
         return "changed during every read"
-    units = [f"has {sentence}" for sentence in account.unexplained_in_words]
+    units = [f"has {words}" for words in account.unexplained_in_words]
     return "; ".join([*units, *account.problems])
 
 

@@ -1,4 +1,4 @@
-"""The demonstration's shop: hears events of its orders, pays, ships, takes back, and compares events with rows."""
+"""The demonstration's shop: hears events of its orders, pays, ships, loses, takes back, and compares events with rows."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from inventory_orders.store.rows import Row, read_order
 from operations.follow import Heard
 from operations.orders_file import OrderMessage
 
-# The shop pays every fourth order that holds stock, and ships every second of these.
-_PAID, _SHIPPED = 4, 8
+# The shop pays every fourth order that holds stock, and ships every second of these. A quarter of those with several lines
+# leave in two parcels and lose a unit between them.
+_PAID, _SHIPPED, _BROKEN = 4, 8, 32
 
 
 @dataclass
@@ -87,6 +88,18 @@ class Shop:
                 }
             case EventType.ORDER_CONFIRMED if chance % _SHIPPED == 0:
                 return {"action": "fulfil", "orderId": order_id}
+            # A unit breaks while the second parcel is packed. The rest is shipped.
+            case EventType.ORDER_PARTLY_FULFILLED if (
+                chance % _BROKEN == 0 and _units_left(order) > 1
+            ):
+                broken = next(item for item in order["items"] if _open(item))
+                return {
+                    "action": "cancel",
+                    "orderId": order_id,
+                    "stepId": "broken",
+                    "items": [{"productId": broken["productId"], "quantity": 1}],
+                    "restock": False,
+                }
             case EventType.ORDER_PARTLY_FULFILLED | EventType.ORDER_PARTLY_CANCELLED:
                 return {"action": "fulfil", "orderId": order_id}
             # And one sends several products back.
@@ -126,6 +139,16 @@ class Shop:
             if (got := [_step(heard) for heard in news])
             != (wanted := _steps(rows[order_id]) if order_id in rows else [])
         ]
+
+
+def _units_left(order: Mapping[str, Any]) -> int:
+    return sum(map(_open, order["items"]))
+
+
+def _open(item: Mapping[str, Any]) -> int:
+    """Units of a line that are neither shipped nor cancelled."""
+    left: int = item["quantity"] - item.get("fulfilled", 0) - item.get("cancelled", 0)
+    return left
 
 
 _Step = tuple[str, int, str]

@@ -33,13 +33,13 @@ def check_sums(text: str) -> None:
 
 def _check_books(text: str) -> None:
     found = re.findall(
-        r"^(\S.*?)((?: +-?[\d,]+){4})(?:  [A-Z_]+)? *$",
+        r"^(\S.*?)((?: +-?[\d,]+){6}) *$",
         text[text.index("The books of this run") :],
         flags=re.MULTILINE,
     )
     books = {name: [_number(cell) for cell in cells.split()] for name, cells in found}
-    for start, sold, expected, in_stock in books.values():
-        assert start - sold == expected == in_stock, books
+    for start, count, sold, available, committed, on_hand in books.values():
+        assert start + count - sold == available == on_hand - committed, books
     (total,) = (name for name in books if name.startswith("all "))
     whole = books.pop(total)
     assert [sum(column) for column in zip(*books.values(), strict=True)] == whole

@@ -59,7 +59,7 @@ def heard_of(after, delay=0.0, before=None):
 def result_of(**changes):
     """The second of two runs for one product: 5 units of 100 were sold before, 3 are sold by this one.
 
-    Of its two orders one is rejected, and paid all the same.
+    Of its two orders one is rejected, and paid all the same. A count finds 98 units.
     """
     orders = {
         "earlier-1": {"status": "PENDING", "items": [line("tea", 5)]},
@@ -95,13 +95,14 @@ def result_of(**changes):
     fields = {
         "workload": workload,
         "seconds": 0.5,
-        "books": Books((Account("tea", BORN, "ACTIVE", 4, 92, 100, 100, 8, 0, 8),), orders, []),
+        "books": Books((Account("tea", BORN, "ACTIVE", 4, 90, 98, 98, 8, 0, 8),), orders, []),
         "dead_letters": [DeadLetter("m", "INVALID_JSON", "", "")],
         "samples": [Sample(1, name, SERVICE, found) for name, found in values.items()],
         "lost": 0,
         "replayed": 1,
         "shop": shop,
         "began": 0,
+        "count": demo.ShelfCount("tea", 98, 8, -2),
     }
     return demo.DemoResult(**fields | changes)
 
@@ -130,6 +131,10 @@ def test_the_file_holds_every_figure_of_this_run_and_none_of_another():
         "deadLetters": 1,
         "deadLettersByCode": {"INVALID_JSON": 1},
         "ordersNeverPaid": 0,
+        "unitsShipped": 0,
+        "unitsLost": 0,
+        "unitsReturned": 0,
+        "unitsMissingInCount": 2,
         "booksBalance": True,
         "seconds": 0.5,
         "ordersPerSecond": 4.0,
@@ -171,7 +176,11 @@ def test_a_run_in_which_nothing_is_missing_is_a_success_and_its_figures_add_up()
     check_sums(said)
     assert figures(said)["Events"][0] == 3
     (row,) = [row for row in said.splitlines() if row.startswith("tea")]
-    assert row.split() == ["tea", "95", "3", "92", "92", "ACTIVE"], "no earlier run counts"
+    assert row.split() == ["tea", "95", "-2", "3", "90", "8", "98"], "no earlier run counts"
+    assert figures(said)["not found"] == (
+        2,
+        "in a count of tea: 98 on the shelf, 8 of them already sold",
+    )
     assert figures(said)["missing"] == (0, AS_THE_TABLES)
     assert "The books balance." in said
     assert "failed" not in said
@@ -184,7 +193,8 @@ def test_the_printed_events_have_words_for_all_events_of_orders():
 @pytest.mark.parametrize(
     ("books", "said"),
     [
-        (books_with(stock=91), "tea has 91 available, but"),
+        (books_with(stock=89), "tea has 89 available, but"),
+        (books_with(goods=97), "tea has 97 on hand, but"),
         (books_with(problems=("its row has -3, below its floor of 0",)), "tea its row has -3"),
         (books_with(settled=False), "tea changed during every read"),
         (books_with(corrupt=["Orders o-9"]), "o-9 breaks it"),
@@ -306,9 +316,9 @@ def test_it_gives_up_on_messages_that_do_not_move(monkeypatch):
 def day(shop, tables, numbers=range(40)):
     """Place orders, 5 of them rejected for want of stock, and let the shop hear and answer until all is quiet."""
     tables.list("tea", len(numbers) - 5)
-    tables.list("mug", 100)
+    tables.list("mug", 200)
     rows, worker, said = {}, tables.worker(), []
-    changes = [Order(f"{shop.run}-{n}", "u", {"tea": 1, "mug": 1}) for n in numbers]
+    changes = [Order(f"{shop.run}-{n}", "u", {"tea": 1, "mug": 2}) for n in numbers]
     while changes:
         tables.commit(worker, *changes)
         news = []
@@ -322,17 +332,31 @@ def day(shop, tables, numbers=range(40)):
     return said, rows
 
 
-def test_the_shop_pays_ships_and_takes_back_as_it_hears():
+def test_the_shop_pays_ships_loses_and_takes_back_as_it_hears():
     with open_shop() as tables:
-        shop = Shop("d1", 40, frozenset({"d1-3"}))
+        shop = Shop("d1", 50, frozenset({"d1-3"}))
         shop.awaited -= 2
-        _, rows = day(shop, tables)
+        _, rows = day(shop, tables, range(50))
         assert set(tables.unexplained().values()) == {0}
+        accounts = tables.accounts()
     events = shop.events
     assert shop.differences(rows) == []
     assert events.total() == shop.awaited
-    assert (events["OrderPlaced"], events["OrderRejected"]) == (35, 5)
+    assert (events["OrderPlaced"], events["OrderRejected"]) == (45, 5)
     assert events["OrderConfirmed"] > events["OrderFulfilled"] > 1
+    steps = [(step["action"], step.get("restock")) for step in rows["d1-43"]["steps"]]
+    assert steps == [("confirm", None), ("fulfil", None), ("cancel", False), ("fulfil", None)]
+    orders = [OrderMessage("", order_id) for order_id in rows]
+    result = result_of(
+        workload=replace(result_of().workload, standard=orders), books=Books((), rows, [])
+    )
+    shipped, lost, returned = (result.moved[name] for name in ("shipped", "lost", "returned"))
+    assert (lost, returned) == (1, 3)
+    assert shipped + lost - returned == sum(account.left for account in accounts) > 10
+    assert figures(printed(result))["Shipped"] == (
+        shipped,
+        "units; 3 came back, 1 more broke while packing: cancelled, and not back on sale",
+    )
     assert (events["ConfirmationRejected"], events["OrderReturned"]) == (1, 1)
     assert rows["d1-3"]["status"] == "PENDING", "nobody pays it"
 
@@ -348,6 +372,21 @@ def test_each_run_pays_and_ships_the_same_orders():
         return [answer.body.replace(run, "run") for answer in answers]
 
     assert commands("d1") == commands("d2") != []
+
+
+def test_a_count_finds_fewer_units_than_there_are_of_the_product_that_orders_wait_for_most():
+    products = [NewProduct(name, 9) for name in ("demo-cup", "demo-mug", "demo-out", "other")]
+    with open_shop(products) as tables:
+        lines = {"demo-out": 9, "demo-mug": 4, "demo-cup": 1, "other": 5}
+        tables.commit(tables.worker(), Order("d1-1", "u", lines))
+        count = demo.count_shelf(tables.stack, products[:3], "d1")
+        assert count == demo.ShelfCount("demo-mug", 7, 4, -2)
+        booked = tables.items(Table.STOCK_ADJUSTMENTS)["demo-mug", "count-d1"]
+        assert (booked["reason"], booked["counted"]) == ({"S": "COUNT"}, {"N": "7"})
+        assert set(tables.unexplained().values()) == {0}
+        with pytest.raises(UserError, match="demo-mug could not be counted: count-d1 belongs to"):
+            demo.count_shelf(tables.stack, products[:3], "d1")
+        assert demo.count_shelf(tables.stack, products[2:3], "d1") is None
 
 
 def test_an_event_that_is_missing_late_wrong_or_of_no_row_is_a_difference():
