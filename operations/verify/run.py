@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from botocore.exceptions import BotoCoreError, ClientError
 
 from inventory_orders.clock import SystemClock, timestamp
+from inventory_orders.lanes.levels import StockLevel
 from inventory_orders.store.rows import decode
 from operations import queues
 from operations.audit import read_orders
@@ -147,12 +148,16 @@ class Run:
         ).get("Item")
         return None if found is None else decode(found)
 
-    def stock(self, product_id: str) -> int:
-        """Read how many units of a product are on hand, in its row and in lanes."""
+    def level(self, product_id: str) -> StockLevel:
+        """Read how many units of a product are on hand, committed and available."""
         level = read_stock(self.aws, product_id)
         if level is None:
             raise CheckFailedError(f"{product_id} is gone")
-        return level.on_hand
+        return level
+
+    def stock(self, product_id: str) -> int:
+        """Read how many units of a product are available."""
+        return self.level(product_id).available
 
     def order(self, name: str, lines: Mapping[str, int], **more: Any) -> dict[str, Any]:
         """Make an order of this run, with `more` of its fields."""

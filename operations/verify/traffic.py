@@ -53,6 +53,15 @@ def expect_stock(run: Run, product_id: str, units: int, why: str) -> None:
     expect(stock == units, f"{why}, and {stock} are left, not {units}")
 
 
+def expect_shelf(run: Run, product_id: str, on_hand: int, available: int, why: str) -> None:
+    """Raise a `CheckFailedError` unless so many units of a product are on hand, and so many of them available."""
+    level = run.level(product_id)
+    expect(
+        (level.on_hand, level.available) == (on_hand, available),
+        f"{why}, and {level.on_hand} are on hand and {level.available} available, not {on_hand} and {available}",
+    )
+
+
 def leftovers(run: Run) -> list[Line]:
     """Products and dead letters of interrupted runs are removed."""
     old, young = run.leftovers()
@@ -144,27 +153,40 @@ def _grace(run: Run) -> int:
 
 
 def confirms(run: Run) -> list[Line]:
-    """A paid order is confirmed through the queue, fulfilled in two parcels and returned, each once."""
-    product = run.list_product("confirms", 5)
-    order = run.order("confirms", {product: 2}, holdSeconds=900)
+    """A paid order is confirmed through the queue, leaves in two parcels, loses a unit, and gets one back, each once."""
+    product = run.list_product("confirms", 6)
+    order = run.order("confirms", {product: 4}, holdSeconds=900)
     place(run, order)
     confirm = {"action": "confirm", "orderId": order["orderId"]}
     run.send(queues.COMMANDS, confirm, confirm)
     _wait_until(run, order, "CONFIRMED")
     run.command("ChangeOrders", confirm, "REPLAYED")
+    expect_shelf(run, product, 6, 2, "4 of 6 units were ordered")
     one = {"orderId": order["orderId"], "items": [{"productId": product, "quantity": 1}]}
     parcel = one | {"action": "fulfil", "stepId": f"{run.name}-parcel"}
-    for wanted in ("APPLIED", "REPLAYED"):
-        run.command("ChangeOrders", parcel, wanted)
+    lost = one | {"action": "cancel", "stepId": f"{run.name}-lost", "restock": False}
+    for command in (parcel, lost):
+        for wanted in ("APPLIED", "REPLAYED"):
+            run.command("ChangeOrders", command, wanted)
+    expect_shelf(
+        run, product, 4, 2, "of 4 units of 6 that were ordered 1 was handed over and 1 lost"
+    )
     run.command("ChangeOrders", confirm | {"action": "fulfil"}, "APPLIED")
     back = one | {"action": "return", "stepId": f"{run.name}-return", "restock": True}
     for wanted in ("APPLIED", "REPLAYED"):
         run.command("ChangeOrders", back, wanted)
     status = (run.row(order) or {}).get("status")
     expect(status == "FULFILLED", f"an order that left in two parcels is {status}")
-    expect_stock(run, product, 4, "2 of 5 units were ordered and 1 came back")
-    saw = "CONFIRMED through OrderCommandQueue, then FULFILLED in two parcels; 1 of 2 units came back; stock 5 to 4"
-    return passed("an order is confirmed", saw)
+    expect_shelf(run, product, 3, 3, "of 6 units 3 were handed over, 1 was lost and 1 came back")
+    return [
+        *passed(
+            "an order is confirmed", "CONFIRMED through OrderCommandQueue, and once more: REPLAYED"
+        ),
+        *passed(
+            "an order is handed over",
+            "FULFILLED in two parcels; 1 unit was lost, 1 came back; on hand 6 to 3, available 2 to 3",
+        ),
+    ]
 
 
 def api(run: Run) -> list[Line]:
@@ -365,12 +387,17 @@ def receives(run: Run) -> list[Line]:
 
 
 def counts(run: Run) -> list[Line]:
-    """Orders for a product that is being counted wait, and none is rejected for it."""
+    """A count includes units of open orders. Orders that come meanwhile wait, and none is rejected for it."""
     product, other = run.list_product("counts", 10), run.list_product("counts-other", 5)
+    place(run, run.order("counts-open", {product: 2}))
     acquire = {"action": "acquire", "productId": product, "seconds": _COUNT_SECONDS}
     acquire |= {"holder": run.name, "outliveInvocation": True}
     held = renewed = time.monotonic()
-    lease = run.command("CountStock", acquire, "ACQUIRED")["lease"]
+    taken = run.command("CountStock", acquire, "ACQUIRED")
+    numbers = {name: taken.get(name) for name in ("onHand", "committed", "available")}
+    wanted = {"onHand": 10, "committed": 2, "available": 8}
+    expect(numbers == wanted, f"2 of 10 units were ordered, and a count begins with {numbers}")
+    lease = taken["lease"]
 
     def renew(every: float = _COUNT_SECONDS / 2) -> None:
         nonlocal lease, renewed
@@ -389,14 +416,15 @@ def counts(run: Run) -> list[Line]:
         expect(run.row(order) is None, "an order did not wait for the stock count")
         time.sleep(run.pause)
     count = {"action": "commit", "lease": lease, "counted": 7, "adjustmentId": f"{run.name}-count"}
-    run.command("CountStock", count, "COMMITTED")
+    delta = run.command("CountStock", count, "COMMITTED").get("delta")
+    expect(delta == -3, f"7 of 10 units were counted, and {delta} were booked")
     seconds = time.monotonic() - held
     row = run.answer(order)
     expect(row["status"] == "PENDING", f"the order that waited is {row['status']}")
-    expect_stock(run, product, 6, "7 units were counted and 1 was ordered")
+    expect_shelf(run, product, 7, 4, "7 units were counted and 3 ordered")
     return passed(
         "a count under a lease",
-        f"10 units counted as 7; an order waited {seconds:.1f} s for it, then took 1",
+        f"10 on hand, 2 of them ordered, counted as 7; an order waited {seconds:.1f} s for it, then took 1; stock 8 to 4",
     )
 
 
@@ -566,16 +594,18 @@ def token(run: Run) -> list[Line]:
 
 
 def books(run: Run) -> list[Line]:
-    """Every unit of this run's products is explained by its adjustments and orders."""
+    """Every unit of this run's products is explained by its adjustments and orders: on hand, committed and available."""
     if not run.products:
         places(run)
     run.say("the books of this run")
     accounts = read_accounts(run.aws, run.products, run.order_ids)
     received, sold = sum(a.adjusted for a in accounts), sum(a.sold for a in accounts)
+    left, waiting = sum(a.left for a in accounts), sum(a.open for a in accounts)
     return judged(
         "the books balance",
         [problem for account in accounts for problem in _problems_of_account(account)],
-        f"{counted(len(accounts), 'product')}, {received:,} units received, {sold:,} sold: no unit is unexplained",
+        f"{counted(len(accounts), 'product')}, {received:,} units received, {sold:,} sold, {left:,} of them gone and {waiting:,} "
+        "committed: no unit is unexplained",
     )
 
 

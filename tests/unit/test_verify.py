@@ -11,6 +11,7 @@ from botocore.exceptions import ClientError
 from typer.testing import CliRunner
 
 from cli import main, verification
+from inventory_orders.lanes.levels import StockLevel
 from inventory_orders.store.cancellations import CancellationReason, TransactionCancelledError
 from operations import account, queues, verify
 from operations.errors import UserError
@@ -19,6 +20,7 @@ from operations.verify import figures, stack, traffic
 from operations.verify.deployed import Deployed, differences
 from operations.verify.report import Line, Report, State, judged
 from operations.verify.run import Run
+from testing.bench import product
 
 QUEUE_URL = "https://sqs.eu-west-1.amazonaws.com/123456789012/Orders"
 ALARM = {"TreatMissingData": "notBreaching", "StateReason": "1 > 0"}
@@ -575,9 +577,11 @@ def test_what_is_red_interrupted_or_left_ends_with_its_exit_status(
     assert saved["left"] == ([left] if left else [])
 
 
-def test_the_lease_of_a_count_lasts_until_a_slow_queue_has_answered(monkeypatch, run):
-    """Lambda may wait for 20 s before it hands over what is in a quiet queue, and then the order itself takes a while."""
+@pytest.fixture
+def counting(monkeypatch, run):
+    """A stack that counts, and answers orders slowly. Returns its answers to a count, and the actions that it was asked for."""
     rows, ends, actions = {}, [0.0], []
+    told = {"lease": {}, "onHand": 10, "committed": 2, "available": 8, "delta": -3}
 
     def command(function, command, wanted):
         action = command["action"]
@@ -585,10 +589,13 @@ def test_the_lease_of_a_count_lasts_until_a_slow_queue_has_answered(monkeypatch,
             actions.append(action)
             assert action == "acquire" or time.monotonic() < ends[0], "the lease was over"
             ends[0] = time.monotonic() + command.get("seconds", 0)
-        return {"lease": {}}
+        return told
 
-    def send(queue, order, marker):
-        rows[marker["orderId"]] = time.monotonic() + 45
+    def send(queue, *orders):
+        if len(orders) == 1:
+            rows[orders[0]["orderId"]] = time.monotonic()
+        else:
+            rows[orders[1]["orderId"]] = time.monotonic() + 45
 
     def row(order):
         if order["orderId"] in rows:
@@ -599,9 +606,31 @@ def test_the_lease_of_a_count_lasts_until_a_slow_queue_has_answered(monkeypatch,
 
     for name, double in {"command": command, "send": send, "row": row}.items():
         monkeypatch.setattr(run, name, double)
-    monkeypatch.setattr(run, "stock", lambda product: 6)
+    monkeypatch.setattr(
+        run, "level", lambda _: StockLevel(told.get("row", product("p", 4, on_hand=7)))
+    )
+    return told, actions
+
+
+def test_the_lease_of_a_count_lasts_until_a_slow_queue_has_answered(run, counting):
+    """Lambda may wait for 20 s before it hands over what is in a quiet queue, and then the order itself takes a while."""
     assert states(traffic.counts(run)) == [State.PASSED]
-    assert actions == ["acquire", *["renew"] * 5, "commit"]
+    assert counting[1] == ["acquire", *["renew"] * 5, "commit"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"committed": 0, "available": 10}, "a count begins with {'onHand': 10, 'committed': 0"),
+        ({"delta": -1}, "7 of 10 units were counted, and -1 were booked"),
+        ({"row": product("p", 4, on_hand=9)}, "9 are on hand and 4 available, not 7 and 4"),
+    ],
+)
+def test_a_count_that_leaves_out_what_open_orders_wait_for_is_seen(run, counting, wrong, says):
+    counting[0].update(wrong)
+    (line,) = verify.run_check("counts", run)
+    assert line.state is State.FAILED
+    assert says in line.saw
 
 
 @pytest.fixture
