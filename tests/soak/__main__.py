@@ -2,10 +2,11 @@
 
 Workers are killed, and the clocks of most are two minutes off. DynamoDB throttles, conflicts, loses answers, executes
 requests after their repetition, and reads a batch in halves. EventBridge has brown-outs. Customers hear what is published
-and answer with commands. The exit status is 0 only if every message ended in exactly one place, the books balance, each
-row's every status and each change of a product's status was published and nothing else, no event was parked or overtaken by
-a later one of its order, each rejected order lacked units when it was rejected, and faults did happen, to publishers and
-sweepers too.
+and answer with commands: they fetch orders and lines, and units are lost. The staff count products while these are sold, and
+delist products with open orders. The exit status is 0 only if every message ended in exactly one place, the books balance,
+by arithmetic of the soak's own too, each row's every status and each change of a product's status was published and nothing
+else, no event was parked or overtaken by a later one of its order, each rejected order lacked units when it was rejected, and
+faults did happen, to publishers and sweepers too.
 """
 
 import os
@@ -49,14 +50,17 @@ from operations.audit import read_books, read_rows  # noqa: E402
 from operations.aws import Aws, holds  # noqa: E402
 from operations.books import Books  # noqa: E402
 from operations.dead_letters import DeadLetter, Delivery  # noqa: E402
-from operations.errors import UserError  # noqa: E402
+from operations.errors import LostAnswerError, UserError  # noqa: E402
 from operations.follow import listening  # noqa: E402
 from testing.streams import overtaken  # noqa: E402
 from tests.soak.accounting import Ends, Sent, Tables, account  # noqa: E402
 from tests.soak.auditor import Auditor  # noqa: E402
 from tests.soak.changes import Change, demanded, read_changes, unfounded  # noqa: E402
 from tests.soak.customer import Customers, differences  # noqa: E402
-from tests.soak.workload import Workload, workload  # noqa: E402
+from tests.soak.ledger import imbalances, wrong_counts  # noqa: E402
+from tests.soak.staff import Staff  # noqa: E402
+from tests.soak.workload import SEASONAL, Workload, workload  # noqa: E402
+from tests.support.ends import named  # noqa: E402
 from tests.support.faults import BrownOut, Fault, FaultyBus, FaultyProxy, Shares  # noqa: E402
 from tests.support.stack import configure  # noqa: E402
 
@@ -70,14 +74,14 @@ SHARES = Shares(
 FUNCTION_TIMEOUT_SECONDS = 10
 VISIBILITY_SECONDS = 30
 MESSAGES_BETWEEN_KILLS = (50, 350)
-# The share of messages after which no more workers are killed, so that the rest can end.
+# The share of messages after which no more workers are killed and the staff go home, so that the rest can end.
 KILL_UNTIL = 0.9
 # Longer than a hold lasts whose sweeper is two minutes ahead and whose worker two minutes behind: that one takes its expiry
 # for early, and the sweeper sends it again ten minutes after it was due.
 QUIET_SECONDS = 900
 
 FED_FUNCTIONS = ("PlaceOrders", "AdjustStock", "ManageProducts", "ChangeOrders")
-FUNCTIONS = (*FED_FUNCTIONS, "PublishEvents", "Sweep")
+FUNCTIONS = (*FED_FUNCTIONS, "CountStock", "PublishEvents", "Sweep")
 
 # The stack sweeps each minute; here two sweeps begin together, so much more often.
 SECONDS_BETWEEN_SWEEPS = 10.0
@@ -88,7 +92,16 @@ SILENT_SECONDS = 10.0
 WRONG = (
     *("stillWaiting", "holdsLeft", "notPublished", "rejectedWithoutReason"),
     *("productEventsMissing", "productEventsUnexpected", "undeliverableEvents", "overtakenEvents"),
-    *("unexplainedUnits", "wrongBooks"),
+    *("unexplainedUnits", "wrongBooks", "brokenEquations", "wrongCounts", "wrongDelistings"),
+)
+# A run in which one of these never happened has shown nothing about it.
+HAPPENED = (
+    "entriesFolded",
+    "unitsLost",
+    "unitsReturned",
+    "countsBooked",
+    "countsRefused",
+    "timesDelisted",
 )
 
 
@@ -168,10 +181,16 @@ def prepare(aws: Aws, trouble: Trouble) -> None:
         )
 
 
-def sweep(aws: Aws, over: threading.Event) -> None:
-    """Sweep again and again until it is over. A sweeper may be killed, or say that something failed."""
+def sweep(aws: Aws, over: threading.Event) -> int:
+    """Sweep again and again until it is over. Returns how many entries of outbound pages were folded, at least.
+
+    A sweeper may be killed, or say that something failed.
+    """
+    folded = 0
     while not over.wait(SECONDS_BETWEEN_SWEEPS):
-        aws.functions.invoke(FunctionName=aws.live("Sweep"), Payload=b'{"action": "sweep"}')
+        with contextlib.suppress(LostAnswerError):
+            folded += aws.invoke("Sweep", {"action": "sweep"}).get("folded", 0)
+    return folded
 
 
 def soak(
@@ -180,27 +199,30 @@ def soak(
     trouble: Trouble,
     work: Workload,
     customers: Customers,
+    staff: Staff,
     console: Console,
-) -> tuple[float, int]:
+) -> tuple[float, int, int]:
     """Send everything, kill workers meanwhile, and wait until every message has ended or nothing changes any more.
 
     Returns:
-        Seconds from the first message sent until the last one ended, and the messages that have not ended.
+        Seconds from the first message sent until the last one ended, the messages that have not ended, and how many entries
+        of outbound pages the sweeps have folded.
     """
     sent: list[int] = []
     send = partial(queues.send, aws, on_sent=sent.append)
     killer, proxy = trouble.killer, trouble.proxy
     began = last_change = time.monotonic()
     settled = 0
-    over = threading.Event()
+    over, closing = threading.Event(), threading.Event()
     with (
         listening(aws) as listen,
-        ThreadPoolExecutor(len(work.messages) + 3) as pool,
+        ThreadPoolExecutor(len(work.messages) + 4) as pool,
         progress_bar(console) as bar,
     ):
+        sweeps = [pool.submit(sweep, aws, over) for _ in range(2)]
         beside: list[Future[Any]] = [
-            *(pool.submit(sweep, aws, over) for _ in range(2)),
             pool.submit(customers.live, listen, partial(send, queues.COMMANDS), over),
+            pool.submit(staff.work, closing),
         ]
         task = bar.add_task("Messages", total=work.count, note="")
         sending = [pool.submit(send, queue, messages) for queue, messages in work.messages.items()]
@@ -215,6 +237,8 @@ def soak(
                 total = work.count + len(customers.commands)
                 if settled < KILL_UNTIL * total:
                     killer.strike(settled)
+                else:
+                    closing.set()
                 note = f"{killer.kills.total()} workers killed, {proxy.counts.total():,} faults"
                 bar.update(task, completed=settled, total=total, note=note)
                 is_silent = now - customers.last_news > SILENT_SECONDS
@@ -226,9 +250,11 @@ def soak(
         finally:
             # After Ctrl-C, too: the pool waits for what runs beside.
             over.set()
+            closing.set()
         for future in (*beside, *sending):
             future.result()
-    return time.monotonic() - began, waiting
+        folded = sum(future.result() for future in sweeps)
+    return time.monotonic() - began, waiting, folded
 
 
 def take_dead_letters(aws: Aws, output: str) -> Iterator[DeadLetter]:
@@ -257,7 +283,7 @@ def read_ends(
         adjustments={
             (row["productId"], row["adjustmentId"]): row
             for row in books.adjustments
-            if row["reason"] != "OPENING"
+            if row["reason"] not in _NOT_SENT
         },
     )
     ends = account(
@@ -270,6 +296,10 @@ def read_ends(
         (Sent(queue, body) for queue, bodies in work.poison.items() for body in bodies),
     )
     return ends, Counter(dead.code for dead in dead_letters.values())
+
+
+_NOT_SENT = {"OPENING", "CLOSING", "COUNT"}
+"""Reasons of adjustments that no message of the workload books."""
 
 
 def of_messages(
@@ -310,6 +340,33 @@ def of_events(
     }
 
 
+def of_shelf(aws: Aws, books: Books, staff: Staff) -> dict[str, Any]:
+    """What the summary says about units that left the shelf, came back and were counted."""
+    steps = [step for row in books.orders.values() for step in row.get("steps", ())]
+    results = Counter(count.result for count in staff.counts)
+    closed = sum(row["reason"] == "CLOSING" for row in books.adjustments)
+    return {
+        "handOvers": sum(step["action"] == "fulfil" for step in steps),
+        "unitsLost": sum(
+            named(step).total()
+            for step in steps
+            if step["action"] == "cancel" and step.get("restock") is False
+        ),
+        "unitsReturned": sum(named(step).total() for step in steps if step["action"] == "return"),
+        "countsBooked": results["COMMITTED"],
+        "countsRefused": results["REFUSED"],
+        "wrongCounts": wrong_counts(staff.counts, books.adjustments),
+        "timesDelisted": staff.delisted,
+        "wrongDelistings": closed - staff.delisted,
+        "brokenEquations": imbalances(
+            read_rows(aws, StoredTable.PRODUCTS),
+            read_rows(aws, StoredTable.ALLOTMENTS),
+            books.adjustments,
+            books.orders.values(),
+        ),
+    }
+
+
 def of_books(books: Books, baseless: Sequence[str], auditor: Auditor) -> dict[str, Any]:
     """What the summary says about orders and stock, and about the audits meanwhile."""
     wrong = [entry.as_json for entry in books.accounts if not entry.balances]
@@ -317,15 +374,17 @@ def of_books(books: Books, baseless: Sequence[str], auditor: Auditor) -> dict[st
         "rejectedWithoutReason": list(baseless),
         "holdsLeft": sum("expiresAt" in row for row in books.orders.values()),
         "orderRows": dict(Counter(str(row["status"]) for row in books.orders.values())),
-        "unexplainedUnits": sum(sum(map(abs, entry.differences)) for entry in books.accounts),
+        "unexplainedUnits": sum(
+            abs(units) for entry in books.accounts for units in entry.differences
+        ),
         "wrongBooks": [*wrong, *books.corrupt],
         "audits": auditor.audits,
         "wrongAudits": auditor.wrong,
-        "theftFound": auditor.found_theft,
+        "theftsFound": auditor.thefts_found,
     }
 
 
-def of_run(aws: Aws, trouble: Trouble, seconds: float, waiting: int) -> dict[str, Any]:
+def of_run(aws: Aws, trouble: Trouble, seconds: float, waiting: int, folded: int) -> dict[str, Any]:
     """What the summary says about the run and what failed in it."""
     samples = [
         sample
@@ -339,6 +398,7 @@ def of_run(aws: Aws, trouble: Trouble, seconds: float, waiting: int) -> dict[str
         "seconds": round(seconds, 1),
         "overtakenEvents": overtaken(bus.taken),
         "stillWaiting": waiting,
+        "entriesFolded": folded,
         "workersKilled": kills.total(),
         "workersKilledByFunction": dict(sorted(kills.items())),
         "invocationsFailed": log.count("failed processing SQS batch"),
@@ -361,6 +421,7 @@ def is_clean(aws: Aws, result: Mapping[str, Any]) -> bool:
         and all((result["faults"] | result["brownOuts"]).values())
         and len(result["workersByClock"]) == 3
         and result["productEventsDemanded"] > 0
+        and all(result[name] for name in HAPPENED)
     )
 
 
@@ -411,9 +472,9 @@ def main() -> int:
         aws = Aws.of_stack(stack.STACK_NAME)
         run_id = f"s{uuid.uuid4().hex[:6]}"
         work = workload(run_id, seed, datetime.now(UTC))
-        customers = Customers(seed)
+        customers, staff = Customers(seed), Staff(aws, run_id, seed)
         report("Stocking the shop")
-        stock_up(aws, sample_orders.catalogue(), run_id)
+        stock_up(aws, [*sample_orders.catalogue(), *SEASONAL], run_id)
         with (
             FaultyProxy(emulator.endpoint, SHARES, seed) as proxy,
             FaultyBus(emulator.endpoint, seed) as bus,
@@ -424,7 +485,7 @@ def main() -> int:
             # One that never sells out: a unit put back by hand leaves the status as it is.
             most = max(sample_orders.catalogue(), key=lambda product: product.opening_stock)
             with Auditor(aws, most.product_id) as auditor:
-                ended = soak(aws, emulator, trouble, work, customers, console)
+                ended = soak(aws, emulator, trouble, work, customers, staff, console)
             ran = of_run(aws, trouble, *ended)
         report("Reading the books")
         books, changes = read_books(aws), list(read_changes(aws, StoredTable.PRODUCTS))
@@ -435,6 +496,7 @@ def main() -> int:
             **ran,
             **of_messages(work, customers, ends, causes),
             **of_events(aws, customers, books, changes),
+            **of_shelf(aws, books, staff),
             **of_books(books, baseless, auditor),
         }
         clean = ends.is_clean and auditor.is_right and is_clean(aws, result)

@@ -1,8 +1,9 @@
-"""Audits the shop while it is open, and once takes a unit away by hand: the audit has to find just that one."""
+"""Audits the shop while it is open. Takes a unit away by hand, available ones and on hand: the audit has to find just that."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 
@@ -12,6 +13,11 @@ from tests.support.by_hand import add_by_hand
 
 PAUSE_SECONDS = 2.0
 AUDITS_BEFORE_THE_THEFT = 2
+_THEFTS = {
+    "stockCount": {"available": -1, "committed": 1},
+    "onHand": {"on_hand": -1, "committed": -1},
+}
+"""What is unexplained when a unit is taken from an attribute of a row."""
 
 
 class Auditor:
@@ -19,28 +25,28 @@ class Auditor:
 
     Args:
         aws: The stack.
-        product_id: The product of which it takes a unit.
+        product_id: The product of which it takes units.
 
     Attributes:
         audits: How many were made.
         wrong: What the others said, by product: a false alarm, or a theft that was not found.
-        found_theft: Whether the unit was taken, and its loss found.
+        thefts_found: The attributes of which a unit was taken, and its loss found.
     """
 
     def __init__(self, aws: Aws, product_id: str) -> None:
         self._aws = aws
         self._product_id = product_id
         self.audits = 0
-        self.wrong: list[dict[str, int | tuple[str, ...]]] = []
-        self.found_theft = False
+        self.wrong: list[dict[str, dict[str, int] | tuple[str, ...]]] = []
+        self.thefts_found: list[str] = []
         self._over = threading.Event()
         self._pool = ThreadPoolExecutor(1)
         self._work: Future[None] | None = None
 
     @property
     def is_right(self) -> bool:
-        """Whether no audit was wrong, and the theft was found."""
-        return self.found_theft and not self.wrong
+        """Whether no audit was wrong, and each theft was found."""
+        return len(self.thefts_found) == len(_THEFTS) and not self.wrong
 
     def __enter__(self) -> Auditor:
         self._work = self._pool.submit(self._run)
@@ -61,13 +67,13 @@ class Auditor:
         while not self._over.wait(PAUSE_SECONDS):
             self._audit({})
             if self.audits == AUDITS_BEFORE_THE_THEFT:
-                add_by_hand(self._aws, self._product_id, -1)
-                self.found_theft = self._audit(
-                    {self._product_id: {"available": -1, "committed": 1}}
-                )
-                add_by_hand(self._aws, self._product_id, 1)
+                for attribute, loss in _THEFTS.items():
+                    add_by_hand(self._aws, self._product_id, -1, attribute)
+                    if self._audit({self._product_id: loss}):
+                        self.thefts_found.append(attribute)
+                    add_by_hand(self._aws, self._product_id, 1, attribute)
 
-    def _audit(self, expected: dict[str, object]) -> bool:
+    def _audit(self, expected: Mapping[str, Mapping[str, int]]) -> bool:
         accounts = read_books(self._aws).accounts
         found = {a.product_id: a.unexplained or a.problems for a in accounts if a.is_wrong}
         self.audits += 1

@@ -53,36 +53,49 @@ def unfounded(orders: Iterable[Change], products: Iterable[Change]) -> list[str]
     """The rejections of orders for which no row is a reason, in words.
 
     For each product that an order lacked, a row must have been short shortly before or when the rejection was written,
-    without `lentTo`: docs/lanes.md, "The rules". There is no other good reason, because the soak's products stay on sale.
+    without `lentTo`: docs/lanes.md, "The rules". Or one of its products was delisted then. There is no other good reason.
     """
-    images: dict[str, list[tuple[datetime, Row]]] = {}
+    images: dict[str, list[tuple[datetime, Row | None]]] = {}
     for image in (change["dynamodb"] for change in products):
-        if (row := _row(image.get("NewImage"))) is not None:
-            written = image["ApproximateCreationDateTime"], row
-            images.setdefault(row["productId"], []).append(written)
+        written = image["ApproximateCreationDateTime"], _row(image.get("NewImage"))
+        images.setdefault(image["Keys"]["productId"]["S"], []).append(written)
+
+    def known(product_id: str, at: datetime) -> list[Row | None]:
+        """The rows of a product, or None while it had none, that a rejection may rest on."""
+        written = [*images.get(product_id, []), (_END, None)]
+        return [
+            row
+            for (since, row), (until, _) in pairwise(written)
+            if since <= at + _TOGETHER and until >= at - _REMEMBERED
+        ]
+
     found = []
     for image in (change["dynamodb"] for change in orders if change["eventName"] == "INSERT"):
         order, at = decode(image["NewImage"]), image["ApproximateCreationDateTime"]
         if order["status"] != "REJECTED":
             continue
         shortages = order.get("shortages", ())
-        is_founded = order["reason"] == RejectionReason.INSUFFICIENT_STOCK and shortages
-        if not is_founded or not all(
-            _was_short(images.get(short["productId"], []), short["wanted"], at)
-            for short in shortages
-        ):
+        match order["reason"]:
+            case RejectionReason.INSUFFICIENT_STOCK:
+                is_founded = bool(shortages) and all(
+                    any(_is_short(row, short["wanted"]) for row in known(short["productId"], at))
+                    for short in shortages
+                )
+            case RejectionReason.UNKNOWN_PRODUCT:
+                is_founded = any(None in known(line["productId"], at) for line in order["items"])
+            case _:
+                is_founded = False
+        if not is_founded:
             found.append(f"{order['orderId']}: {order['reason']} {shortages}")
     return found
 
 
-def _was_short(images: Iterable[tuple[datetime, Row]], wanted: int, at: datetime) -> bool:
-    """Whether one of a product's rows that may be known to a rejection has too few units, and names no lanes."""
-    return any(
-        since <= at + _TOGETHER
-        and until >= at - _REMEMBERED
+def _is_short(row: Row | None, wanted: int) -> bool:
+    """Whether a product's row has too few units, and names no lanes."""
+    return (
+        row is not None
         and "lentTo" not in row
-        and row["stockCount"] + row.get("backorderLimit", 0) < wanted
-        for (since, row), (until, _) in pairwise([*images, (_END, {})])
+        and bool(row["stockCount"] + row.get("backorderLimit", 0) < wanted)
     )
 
 

@@ -1,4 +1,4 @@
-"""The soak's customers: they hear what became of their orders, and pay, cancel, fetch and bring back."""
+"""The soak's customers: they hear what became of their orders, and pay, cancel, fetch, break and bring back."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from operations.orders_file import OrderMessage
 
 # How often a customer sends a command, by the event that it heard. Commands for an order that is over are rejected.
 _ASKS: Mapping[str, Mapping[str, float]] = {
-    EventType.ORDER_PLACED: {"confirm": 0.4, "cancel": 0.05, "cancel one": 0.05},
+    EventType.ORDER_PLACED: {"confirm": 0.4, "cancel": 0.05, "cancel one": 0.05, "lose one": 0.05},
     EventType.ORDER_CONFIRMED: {
         "fulfil": 0.5,
         "cancel": 0.1,
         "fulfil one": 0.2,
         "cancel one": 0.1,
+        "lose one": 0.1,
     },
-    EventType.ORDER_PARTLY_FULFILLED: {"fulfil": 0.5, "cancel": 0.3},
+    EventType.ORDER_PARTLY_FULFILLED: {"fulfil": 0.5, "cancel": 0.2, "lose one": 0.1},
     # It may not be paid yet, and a fulfilment would wait for the payment beyond the end of the soak.
     EventType.ORDER_PARTLY_CANCELLED: {"confirm": 0.4},
     EventType.ORDER_FULFILLED: {"return": 0.5, "cancel": 0.05},
@@ -105,10 +106,17 @@ def _message(action: str, order: Mapping[str, Any]) -> OrderMessage:
         restock = line["quantity"] > 1
         command |= {"stepId": "rt-1", "items": items, "restock": restock}
     elif action.endswith(" one"):
-        command["action"] = action.removesuffix(" one")
+        command |= _OF_ONE[action]
         items = [{"productId": line["productId"], "quantity": 1}]
         command |= {"stepId": action.replace(" ", "-"), "items": items}
     return OrderMessage(json.dumps(command))
+
+
+_OF_ONE: Mapping[str, Mapping[str, Any]] = {
+    "fulfil one": {"action": "fulfil"},
+    "cancel one": {"action": "cancel"},
+    "lose one": {"action": "cancel", "restock": False},
+}
 
 
 def differences(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from inventory_orders.clock import timestamp
+from inventory_orders.domain.product import NewProduct
 from local import sample_orders
 from operations import queues
 from operations.orders_file import OrderMessage
@@ -25,6 +26,11 @@ MESSAGES = _GOOD + DUPLICATES + POISON
 
 # Orders whose stock is held for as short as a message may ask, in a time that the run outlasts.
 _HELD, _HOLD_SECONDS = 500, 60
+# Orders for products that are delisted and listed again. No receipt and no catalogue event is for these: while they are away
+# the ones would wait, and the others be forgotten.
+_OF_SEASONAL = 400
+SEASONAL = [NewProduct(f"tea-seasonal-{number}", 120, 20) for number in range(2)]
+
 # These queues get a share of the poison; the order queues get the rest.
 _OTHER_POISON = {
     queues.FIFO: POISON * 15 // 100,
@@ -65,6 +71,11 @@ def workload(run: str, seed: int, now: datetime) -> Workload:
     for number in chance.sample(range(len(orders) // 2), _HELD):
         held = json.loads(orders[number].body) | {"holdSeconds": _HOLD_SECONDS}
         orders[number] = replace(orders[number], body=json.dumps(held))
+    others = [n for n, order in enumerate(orders) if order.group != sample_orders.HOT_PRODUCT]
+    for number in chance.sample(others, _OF_SEASONAL):
+        order = json.loads(orders[number].body)
+        order["items"][0]["productId"] = chance.choice(SEASONAL).product_id
+        orders[number] = replace(orders[number], body=json.dumps(order))
     drop = [message for message in orders if message.group == sample_orders.HOT_PRODUCT]
     # Half of the hot orders use the FIFO queue, so that the rest meets contention on the standard queue.
     through_fifo = {message.order_id for message in drop[::2]}

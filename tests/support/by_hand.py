@@ -5,13 +5,13 @@ from __future__ import annotations
 from operations.aws import Aws
 
 
-def add_by_hand(aws: Aws, product_id: str, units: int) -> None:
-    """Change a stock without booking it, as no part of the service does."""
+def add_by_hand(aws: Aws, product_id: str, units: int, attribute: str = "stockCount") -> None:
+    """Change a product's available units, or what is `onHand`, without booking it, as no part of the service does."""
     aws.dynamodb.update_item(
         TableName=aws.outputs["ProductsTableName"],
         Key={"productId": {"S": product_id}},
         # Without a new version the next order would write over it.
-        UpdateExpression="SET #stockCount = #stockCount + :units, #_version = #_version + :one",
-        ExpressionAttributeNames={"#stockCount": "stockCount", "#_version": "_version"},
+        UpdateExpression="SET #units = #units + :units, #_version = #_version + :one",
+        ExpressionAttributeNames={"#units": attribute, "#_version": "_version"},
         ExpressionAttributeValues={":units": {"N": str(units)}, ":one": {"N": "1"}},
     )

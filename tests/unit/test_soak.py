@@ -9,10 +9,12 @@ import pytest
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.order import Order
 from inventory_orders.errors import PoisonMessageError
-from inventory_orders.messages.commands import parse_order
-from inventory_orders.store.rows import decode
+from inventory_orders.messages.commands import parse_order, parse_order_command
+from inventory_orders.store.rows import decode, encode
 from inventory_orders.store.tables import Table
+from local import sample_orders
 from operations import queues
+from operations.audit import read_rows
 from operations.dead_letters import TOO_MANY_DELIVERIES
 from operations.follow import Heard
 from testing.events import order_body
@@ -22,7 +24,9 @@ from testing.streams import change, product_row
 from tests.soak.accounting import Sent, Tables, account
 from tests.soak.changes import demanded, unfounded
 from tests.soak.customer import Customers, differences
-from tests.soak.workload import DUPLICATES, MESSAGES, ORDERS, POISON, workload
+from tests.soak.ledger import StaffCount, imbalances, wrong_counts
+from tests.soak.staff import Staff
+from tests.soak.workload import DUPLICATES, MESSAGES, ORDERS, POISON, SEASONAL, workload
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 EARLY, LATE = "2026-11-21T09:00:00.000000+00:00", "2026-11-21T10:00:00.000000+00:00"
@@ -316,8 +320,10 @@ def test_customers_answer_each_event_once_and_remember_what_they_asked():
     assert customers.hear(Heard(event, None) for event in placed) == []
     assert customers.repeated == len(customers.heard) == 100
     assert customers.commands == asked
-    actions = Counter(json.loads(message.body)["action"] for message in asked)
+    wishes = [json.loads(message.body) for message in asked]
+    actions = Counter(wish["action"] for wish in wishes)
     assert actions["confirm"] > actions["cancel"] > 0
+    assert any(wish.get("restock") is False for wish in wishes), "units are lost"
     # Some are sent twice.
     assert len({message.body for message in asked}) < len(asked)
 
@@ -376,6 +382,10 @@ def stream_of(*stock, product_id="tea", **more):
     return list(map(written, seconds, [None, *rows], rows))
 
 
+def delisted(second):
+    return written(second, product_row(productId="tea"), None)
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -391,6 +401,12 @@ def test_a_rejection_by_a_row_of_its_time_that_is_short_is_founded(changes):
     assert unfounded([rejection(100, tea=3)], changes) == []
 
 
+@pytest.mark.parametrize("gone", [60, 101])
+def test_a_rejection_of_an_unknown_product_is_founded_while_it_is_delisted(gone):
+    changes = [*stream_of((0, 9)), delisted(gone), *stream_of((gone + 1, 9))]
+    assert unfounded([rejection(100, "UNKNOWN_PRODUCT", mug=1, tea=3)], changes) == []
+
+
 @pytest.mark.parametrize(
     ("order", "changes"),
     [
@@ -402,6 +418,13 @@ def test_a_rejection_by_a_row_of_its_time_that_is_short_is_founded(changes):
         (rejection(100, tea=3), stream_of((0, 2), product_id="mug")),
         (rejection(100, tea=3, mug=1), stream_of((0, 2)) + stream_of((0, 9), product_id="mug")),
         (rejection(100, "UNKNOWN_PRODUCT"), stream_of((0, 9))),
+        (rejection(100, "UNKNOWN_PRODUCT", tea=1), stream_of((0, 9))),
+        (rejection(100, "UNKNOWN_PRODUCT", tea=1), [*stream_of((0, 9)), delisted(110)]),
+        (
+            rejection(100, "UNKNOWN_PRODUCT", tea=1),
+            [*stream_of((0, 9)), delisted(20), *stream_of((30, 9))],
+        ),
+        (rejection(100, "DISCONTINUED_PRODUCT", tea=1), [*stream_of((0, 9)), delisted(90)]),
         (rejection(100), stream_of((0, 2))),
     ],
 )
@@ -439,3 +462,135 @@ def test_no_rejection_of_the_engine_is_unfounded_and_a_planted_one_is_found():
     assert unfounded(orders, products) == []
     began = (orders[0]["dynamodb"]["ApproximateCreationDateTime"] - NOW).total_seconds()
     assert len(unfounded([*orders, rejection(began, tea=1)], products)) == 1
+
+
+def ledger_of(shop):
+    """The equations that do not hold, and the rows of the adjustments."""
+    tables = (Table.PRODUCTS, Table.ALLOTMENTS, Table.STOCK_ADJUSTMENTS, Table.ORDERS)
+    products, pages, adjustments, orders = (list(read_rows(shop.stack, name)) for name in tables)
+    return imbalances(products, pages, adjustments, orders), adjustments
+
+
+def step(shop, action, order_id, step_id="", units=0, **more):
+    body = {"action": action, "orderId": order_id, **more}
+    if step_id:
+        body |= {"stepId": step_id, "items": [{"productId": "tea", "quantity": units}]}
+    return parse_order_command(json.dumps(body))
+
+
+def busy_shop(shop):
+    """Units are in lanes and on outbound pages, and were handed over, lost, cancelled, returned and counted."""
+    shop.list("tea", 300)
+    lend(shop.store, "tea", 150, {1: 20})
+    shop.list("gone", 5)
+    orders = [Order(f"o-{n}", "u", {"tea": 4, "gone": 1}) for n in range(5)]
+    worker = shop.worker()
+    shop.commit(worker, *orders, Order("o-rejected", "u", {"gone": 9}))
+    shop.commit(worker, *(step(shop, "confirm", order.order_id) for order in orders[:4]))
+    shop.commit(
+        worker,
+        step(shop, "fulfil", "o-0"),
+        step(shop, "fulfil", "o-1", "parcel", 2),
+        step(shop, "cancel", "o-1", "lost", 1, restock=False),
+        step(shop, "cancel", "o-2", "less", 1),
+        step(shop, "cancel", "o-3"),
+        step(shop, "cancel", "o-4", "lost", 3, restock=False),
+    )
+    shop.commit(
+        worker,
+        step(shop, "return", "o-0", "good", 1, restock=True),
+        step(shop, "return", "o-0", "bad", 2, restock=False),
+        Adjustment("tea", "r-1", 40, "RECEIPT"),
+    )
+
+
+def test_the_three_equations_hold_in_a_shop_where_everything_happens():
+    with open_shop() as shop:
+        busy_shop(shop)
+        pages = {
+            decode(item)["page"].split("/")[0] for item in shop.items(Table.ALLOTMENTS).values()
+        }
+        assert {"0", "1", "out"} <= pages
+        assert ledger_of(shop)[0] == []
+
+
+@pytest.mark.parametrize(
+    ("edit", "broken"),
+    [
+        ({"stockCount": 1}, ["available", "committed"]),
+        ({"onHand": 1}, ["on hand", "committed"]),
+        ({"stockCount": 1, "onHand": 1}, ["available", "on hand"]),
+    ],
+)
+def test_an_equation_that_a_row_breaks_is_found(edit, broken):
+    with open_shop() as shop:
+        busy_shop(shop)
+        row = decode(shop.items(Table.PRODUCTS)["tea",])
+        shop.edit(
+            Table.PRODUCTS, "tea", **encode({name: row[name] + n for name, n in edit.items()})
+        )
+        found, _ = ledger_of(shop)
+    assert [words.split(" units are ")[1].split(",")[0] for words in found] == broken
+
+
+def test_an_open_unit_of_an_order_that_is_over_is_found():
+    with open_shop() as shop:
+        busy_shop(shop)
+        shop.edit(Table.ORDERS, "o-2", status={"S": "FULFILLED"})
+        found, _ = ledger_of(shop)
+    assert len(found) == 2, found
+    assert all("committed" in words for words in found)
+
+
+BOOKED = {"productId": "tea", "adjustmentId": "c-1", "reason": "COUNT", "counted": 7, "delta": -2}
+
+
+@pytest.mark.parametrize(
+    ("result", "row", "is_fine"),
+    [
+        ("COMMITTED", BOOKED, True),
+        ("COMMITTED", BOOKED | {"delta": -1}, False),
+        ("COMMITTED", BOOKED | {"counted": 8}, False),
+        ("COMMITTED", None, False),
+        ("REFUSED", None, True),
+        ("REFUSED", BOOKED, False),
+        ("", None, True),
+        ("", BOOKED, True),
+        ("", BOOKED | {"delta": 0}, False),
+        ("COMMITTED", BOOKED | {"adjustmentId": "c-2"}, False),
+    ],
+)
+def test_a_count_that_was_not_booked_as_it_was_answered_is_found(result, row, is_fine):
+    rows = [] if row is None else [row, BOOKED | {"adjustmentId": "r-1", "reason": "RECEIPT"}]
+    count = StaffCount("tea", "c-1", 9, 7, result)
+    assert (wrong_counts([count], rows) == []) is is_fine
+
+
+def test_a_count_of_nobody_is_found():
+    assert wrong_counts([], [BOOKED]) == ["nobody counted tea/c-1"]
+
+
+class Turns:
+    """Ends the work of the staff after some turns."""
+
+    def __init__(self, turns):
+        self.left = turns
+
+    def wait(self, _):
+        self.left -= 1
+        return self.left < 0
+
+
+def test_the_staff_count_and_list_again_and_what_they_book_is_what_they_say(monkeypatch):
+    monkeypatch.setattr("tests.soak.staff._AWAY_SECONDS", 0)
+    with open_shop([*sample_orders.catalogue(), *SEASONAL]) as shop:
+        for n in range(4):
+            lines = {product.product_id: 1 for product in [*sample_orders.catalogue(), *SEASONAL]}
+            shop.commit(shop.worker(), Order(f"o-{n}", "u", lines))
+        staff = Staff(shop.stack, "s1", 3)
+        staff.work(Turns(3))
+        broken, adjustments = ledger_of(shop)
+    assert broken == wrong_counts(staff.counts, adjustments) == []
+    results = Counter(count.result for count in staff.counts)
+    assert results.keys() == {"COMMITTED", "REFUSED"}
+    assert [row["reason"] for row in adjustments].count("CLOSING") == staff.delisted == 3

@@ -1,0 +1,137 @@
+"""The three equations of the books and the counts of the staff, from the rows alone: the service's own code is on trial."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tests.support.ends import lines_of, named, units_of
+
+Row = Mapping[str, Any]
+Generation = tuple[str, str]
+"""A product's id, and when it was created."""
+
+
+@dataclass(frozen=True, slots=True)
+class StaffCount:
+    """A count that the staff tried to commit.
+
+    Attributes:
+        product_id: The product.
+        adjustment_id: The id of the count.
+        on_hand: Units that were there as the lease was acquired, as the answer said.
+        counted: Units that they found.
+        result: The `result` of the answer; empty if there was none.
+    """
+
+    product_id: str
+    adjustment_id: str
+    on_hand: int
+    counted: int
+    result: str
+
+
+def imbalances(
+    products: Iterable[Row],
+    pages: Iterable[Row],
+    adjustments: Iterable[Row],
+    orders: Iterable[Row],
+) -> list[str]:
+    """The equations that do not hold for a product that is listed, in words.
+
+    Args:
+        products: The rows of Products.
+        pages: The rows of Allotments, leases among them.
+        adjustments: The rows of StockAdjustments.
+        orders: The rows of Orders.
+    """
+    in_lanes, outbound = Counter[Generation](), Counter[Generation]()
+    for name, generation, units in _entries(pages):
+        (outbound if name.startswith("out/") else in_lanes)[generation] += units
+    adjusted = Counter[Generation]()
+    for row in adjustments:
+        adjusted[row["productId"], row.get("productCreatedAt", "")] += row["delta"]
+    held, gone, open_ = Counter[Generation](), Counter[Generation](), Counter[Generation]()
+    for order in orders:
+        for generation, (taken, left, waiting) in _of_order(order):
+            held[generation] += taken
+            gone[generation] += left
+            open_[generation] += waiting
+    found = []
+    for row in products:
+        key = row["productId"], row["createdAt"]
+        available = row["stockCount"] + in_lanes[key]
+        on_hand = row["onHand"] - outbound[key]
+        sides = {
+            "available": (available, adjusted[key] - held[key]),
+            "on hand": (on_hand, adjusted[key] - gone[key]),
+            "committed": (on_hand - available, open_[key]),
+        }
+        found += [
+            f"{key[0]}: {got:,} units are {name}, the rows explain {explained:,}"
+            for name, (got, explained) in sides.items()
+            if got != explained
+        ]
+    return found
+
+
+def _entries(pages: Iterable[Row]) -> Iterator[tuple[str, Generation, int]]:
+    """The units in pages: name of the page, generation and units. A lane's page also names products without any."""
+    for row in pages:
+        entries = json.loads(zlib.decompress(bytes(row["units"]))) if "units" in row else []
+        for product_id, *rest in entries:
+            if rest:
+                yield row["page"], (product_id, rest[0]), rest[1]
+
+
+def _of_order(order: Row) -> Iterator[tuple[Generation, tuple[int, int, int]]]:
+    """By generation of a line: units that it holds, units that left the shelf and stayed away, and open ones."""
+    open_, delivered = units_of(order)
+    cancelled, lost = Counter[str](), Counter[str]()
+    restocked, broken = Counter[str](), Counter[str]()
+    for step in order.get("steps", ()):
+        match step["action"], step.get("restock"):
+            case "cancel", False:
+                lost += named(step)
+            case (("cancel" | "expire"), _):
+                cancelled += named(step)
+            case "return", True:
+                restocked += named(step)
+            case "return", _:
+                broken += named(step)
+    quantities = lines_of(order)
+    is_open = order["status"] in {"PENDING", "CONFIRMED"}
+    # The lines of a rejected order took nothing.
+    for line in (line for line in order["items"] if "productCreatedAt" in line):
+        name = line["productId"]
+        holds = quantities[name] - cancelled[name] - restocked[name]
+        left = delivered[name] + broken[name] + lost[name]
+        yield (name, line["productCreatedAt"]), (holds, left, open_[name] if is_open else 0)
+
+
+def wrong_counts(counts: Iterable[StaffCount], adjustments: Iterable[Row]) -> list[str]:
+    """The counts that were booked though refused, not booked though committed, or booked with another difference."""
+    booked = {
+        (row["productId"], row["adjustmentId"]): row
+        for row in adjustments
+        if row["reason"] == "COUNT"
+    }
+    found = []
+    for count in counts:
+        row = booked.pop((count.product_id, count.adjustment_id), None)
+        wanted = (count.counted, count.counted - count.on_hand)
+        is_right = row is not None and (row["counted"], row["delta"]) == wanted
+        match count.result:
+            case "COMMITTED":
+                is_fine = is_right
+            case "":
+                is_fine = is_right or row is None
+            case _:
+                is_fine = row is None
+        if not is_fine:
+            found.append(f"{count} is booked as {row}")
+    return found + [f"nobody counted {'/'.join(key)}" for key in booked]
