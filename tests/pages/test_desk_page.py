@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from inventory_orders.store.tables import Table
 from local.desk.trial import Trial
 from operations.http_api import Reply
 from tests.support.desk import TOKEN, desk_of_shop
@@ -71,8 +72,8 @@ def test_a_day_at_the_desk(page, desk):
     page.keyboard.press("Enter")
     said(page, f"Receive 40 {TEA}: done")
     assert desk.shop.stock(TEA) == before + 34
-    page.locator(".numbers").get_by_text(str(before + 34)).wait_for()
-    numbers = page.locator(".numbers").inner_text().split("\n")
+    page.locator(".stock").get_by_text(str(before + 34)).wait_for()
+    numbers = page.locator(".stock").inner_text().split("\n")
     assert [text for text in numbers if text] == [
         *("On hand", str(before + 40), "Committed", "6", "Available", str(before + 34)),
     ]
@@ -250,17 +251,17 @@ def test_a_count_goes_on_until_it_is_booked_also_when_the_page_is_read_again(fai
     place(desk, "o-1")
     place(desk, "o-2")
     begin_to_count(page, desk)
-    assert page.evaluate("document.activeElement.name") == "counted"
+    page.locator("[name=counted]:focus").wait_for()
     page.reload()
     page.get_by_text("also those promised to open orders").wait_for()
-    numbers = page.locator(".numbers").last.inner_text().split()
+    numbers = page.locator(".stock").last.inner_text().split()
     assert numbers == ["On", "hand", str(there), "Committed", "6", "Available", str(there - 6)]
     # A parcel leaves, and more is promised than somebody has counted.
     desk.command("ChangeOrders", action="fulfil", orderId="o-1")
     counted = page.get_by_label("Units on the shelf")
     counted.fill("4")
     page.keyboard.press("Enter")
-    page.get_by_role("alert").get_by_text("BELOW_FLOOR: open orders hold 2 ").wait_for()
+    page.get_by_role("alert").get_by_text("open orders hold 2 units more").wait_for()
     lost = []
 
     def lose(route):
@@ -314,6 +315,9 @@ def test_lost_units_are_written_off_and_an_order_without_its_goods_is_marked(pag
     page.get_by_role("link", name="Orders").click()
     page.get_by_text(f"Not there: Earl Grey ({there} wanted, {there - 1} on hand)").wait_for()
     assert page.get_by_text("Not there:").count() == 1
+    desk.shop.edit(Table.PRODUCTS, TEA, onHand={"S": "many"})
+    page.get_by_role("button", name="Refresh").click()
+    page.get_by_text("Not known whether its goods are there").last.wait_for()
 
 
 def test_without_the_token_the_page_says_which_address_to_open(failing, desk):

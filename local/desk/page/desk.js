@@ -193,11 +193,9 @@ function inLanes(product) {
   return Object.values(product.inLanes).reduce((sum, each) => sum + each, 0);
 }
 
-// What lies there, how much of it open orders are promised, and how much more orders can take.
 function numbersOf({ onHand, committed, available }) {
-  const parts = Object.entries({ "On hand": onHand, Committed: committed, Available: available });
-  const shown = parts.map(([name, number]) => element("div", {}, element("dt", { textContent: name }), element("dd", { className: "big", textContent: count(number) })));
-  return element("dl", { className: "numbers" }, ...shown);
+  const shown = facts([["On hand", count(onHand)], ["Committed", count(committed)], ["Available", count(available)]]);
+  return Object.assign(shown, { className: "stock" });
 }
 
 function newProduct() {
@@ -328,17 +326,21 @@ function beginningOf(productId) {
   );
 }
 
-function countOf({ productId }) {
+function countOf({ productId, backorderLimit }) {
   const begun = counts.get(productId);
   if (begun === undefined) return beginningOf(productId);
-  const { lease, adjustmentId, message } = begun;
-  const book = async (fields) => {
+  const { lease, adjustmentId, committed, message } = begun;
+  const book = async (shelf, notes) => {
     try {
-      const { delta, handedOverSince } = await send({ action: "commit", lease, adjustmentId, counted: fields.counted.valueAsNumber, ...notesOf(fields, ["reference"]) });
+      const { delta, handedOverSince } = await send({ action: "commit", lease, adjustmentId, counted: shelf, ...notes });
       keepCount(productId);
       const left = handedOverSince === undefined ? "" : `. Units that left since the count began: ${count(handedOverSince)}`;
       return `corrected by ${signed(delta)}${left}`;
     } catch (error) {
+      if (error.code === "BELOW_FLOOR") {
+        const short = counted(committed - shelf - backorderLimit, "unit");
+        throw new Error(`nothing was booked, because open orders hold ${short} more. Count again; if they are missing, cancel the count, cancel them as lost in their orders, and begin again`);
+      }
       const end = ENDS_OF_COUNTS[error.code];
       if (end === undefined) throw error;
       keepCount(productId);
@@ -353,7 +355,10 @@ function countOf({ productId }) {
   };
   const at = (seconds) => clock(Number(lease.expiresAt) - seconds);
   const made = form(
-    (fields) => change(`Book ${count(fields.counted.valueAsNumber)} ${productId} as counted`, () => book(fields)),
+    (fields) => {
+      const shelf = fields.counted.valueAsNumber;
+      change(`Book ${count(shelf)} ${productId} as counted`, () => book(shelf, notesOf(fields, ["reference"])));
+    },
     "Book the count",
     labelled("Units on the shelf", units("counted", { id: "count" })),
     note("reference", "Reference"),
@@ -380,7 +385,9 @@ function listingOf({ productId, status, createdAt }) {
       () =>
         attempt(async () => {
           report(`${text} ${productId}: looking for open orders …`);
-          await carryOut(`${text} ${productId}`, { ...command, productId }, `${await promised()} ${warning}`);
+          const words = await promised();
+          report("");
+          await carryOut(`${text} ${productId}`, { ...command, productId }, `${words} ${warning}`);
         }),
       { id: command.action },
     );
@@ -473,6 +480,7 @@ async function product(id) {
   const level = card(
     "Stock",
     numbersOf(found),
+    paragraph("Committed units are promised to open orders. They are on hand until they are shipped.", "hint"),
     element("p", {}, levelOf(found.status), where, found.isExact ? "" : ", about: it changes too fast"),
   );
   return {
@@ -511,7 +519,8 @@ function findOrders() {
 }
 
 // The goods that a shipment of the order would lack.
-function missingOf({ missing = [] }, names) {
+function missingOf({ shippable, missing = [] }, names) {
+  if (shippable === undefined) return [paragraph("Not known whether its goods are there: a product cannot be read", "problem")];
   const words = missing.map(({ productId, wanted, onHand }) => `${nameOf(names, productId) ?? productId} (${count(wanted)} wanted, ${count(onHand)} on hand)`);
   return words.length ? [paragraph(`Not there: ${words.join(", ")}`, "problem")] : [];
 }
@@ -524,7 +533,7 @@ async function orders(user) {
     order.status + (order.items.some((item) => item.fulfilled) && order.status === "CONFIRMED" ? ", shipped in part" : ""),
     moment(user === undefined ? order.confirmedAt : order.createdAt),
     link("orders", order.userId),
-    element("div", {}, itemsOf(user === undefined ? { items: movable(order, "fulfil") } : order, names), ...missingOf(order, names)),
+    user === undefined ? element("div", {}, itemsOf({ items: movable(order, "fulfil") }, names), ...missingOf(order, names)) : itemsOf(order, names),
     commandsOf(order, false),
   ];
   const since = user === undefined ? "Paid" : "Placed";
