@@ -6,7 +6,11 @@ They are checked on rows and answers, never on calls.
 from __future__ import annotations
 
 import base64
+import json
+import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from inventory_orders.domain.allotments import DEPOT, Page, PageEntry
@@ -36,7 +40,18 @@ _FIXED = {
     "Allotments": ("page", "epoch"),
 }
 
-_SetAside = dict[tuple[str, str], dict[int, PageEntry]]
+_Generation = tuple[str, str]
+_SetAside = dict[_Generation, dict[int, PageEntry]]
+
+_MOVES = {
+    ("fulfil", None): (0, -1),
+    ("cancel", None): (1, 0),
+    ("cancel", False): (0, -1),
+    ("expire", None): (1, 0),
+    ("return", True): (1, 1),
+    ("return", False): (0, 0),
+}
+"""What a step does with each of its units, by action and `restock`: to what orders can take, and to what is on hand."""
 
 
 def check_write(world: World, number: int, changes: Sequence[Change]) -> None:
@@ -55,8 +70,11 @@ def check_write(world: World, number: int, changes: Sequence[Change]) -> None:
     _note_stock(world, number, lanes)
     for change in changes:
         _check_change(world, change)
+    _check_records(changes)
+    _check_outbound(changes)
     _check_places(world, lanes)
     _check_depot(world, every_page)
+    _check_stock(world)
     _check_books(world, every_page)
 
 
@@ -66,8 +84,20 @@ def pages(world: World) -> list[Page]:
         # In the simulated table a binary value is as it came over the wire.
         read_page(item | {"units": {"B": base64.b64decode(item["units"]["B"])}})
         for item in world.model.dynamodb.tables["Allotments"].items.values()
-        if "epoch" in item
+        if "epoch" in item and not _is_outbound(item["page"]["S"])
     ]
+
+
+def _is_outbound(page: str) -> bool:
+    return page.startswith("out/")
+
+
+def _units_out(row: Mapping[str, Any] | None) -> Counter[_Generation]:
+    """Units on an outbound page by generation, without the service's own code."""
+    if row is None:
+        return Counter()
+    entries = json.loads(zlib.decompress(base64.b64decode(row["units"])))
+    return Counter({(product_id, created_at): units for product_id, created_at, units in entries})
 
 
 def _set_aside(every_page: Iterable[Page]) -> _SetAside:
@@ -83,13 +113,17 @@ def _note_stock(world: World, number: int, lent: _SetAside) -> None:
     from tests.explore.world import Stock
 
     rows = {row["productId"]: row for row in world.rows("Products")}
+    out = Counter[_Generation]()
+    for page in world.rows("Allotments"):
+        out.update(_units_out(page) if _is_outbound(page["page"]) else {})
     for product_id in rows.keys() | world.stock.keys():
         row = rows.get(product_id)
-        lanes = lent.get((product_id, row["createdAt"]), {}) if row is not None else {}
-        units = sum(entry.units for entry in lanes.values())
+        generation = (product_id, row["createdAt"]) if row is not None else (product_id, "")
+        units = sum(entry.units for entry in lent.get(generation, {}).values())
         known = world.stock.setdefault(product_id, [])
-        if not known or (known[-1].row, known[-1].set_aside) != (row, units):
-            known.append(Stock(number, row, units))
+        stock = Stock(number, row, units, out[generation])
+        if not known or replace(known[-1], number=number) != stock:
+            known.append(stock)
 
 
 def _check_places(world: World, lent: _SetAside) -> None:
@@ -134,16 +168,17 @@ def _check_change(world: World, change: Change) -> None:
         return
     if table == "StockAdjustments":
         require(before is None, f"the adjustment {name} was changed after it was booked")
-        if after is not None and "counted" in after:
-            _check_count(world, after)
         return
     if after is None:
         require(table == "Products", f"{table} {name} was deleted")
     elif before is None:
         require(after["_version"] == 1, f"{table} {name} starts with version {after['_version']}")
     else:
-        # A version counts changes of the item, and taking or releasing a lease does not count as one.
-        allowed = {1} if _without_lock(before) != _without_lock(after) else {0, 1}
+        # A version counts changes of the item, and taking or releasing a lease does not count as one. Nor does a fold, which
+        # no other write depends on.
+        different = before.keys() ^ after.keys() | {k for k in before if before[k] != after.get(k)}
+        is_free = all(attribute.startswith("lock") for attribute in different)
+        allowed = {0, 1} if is_free else {0} if different == {"onHand"} else {1}
         require(
             after["_version"] - before["_version"] in allowed,
             f"{table} {name} went from version {before['_version']} to {after['_version']}",
@@ -158,16 +193,127 @@ def _check_change(world: World, change: Change) -> None:
         _check_order(world, change, before, after)
 
 
-def _check_count(world: World, count: dict[str, Any]) -> None:
-    stock = world.stock[count["productId"]][-1]
-    require(
-        not stock.set_aside and "lentTo" not in (stock.row or {}),
-        f"{count['counted']} of {count['productId']} were counted, and {stock.set_aside} more may be in lanes",
+def _check_records(changes: Sequence[Change]) -> None:
+    """Check that counts and closings book what they found in the row that the same write changes."""
+    rows = {change.place[1][0]: change for change in changes if change.place[0] == "Products"}
+    for change in changes:
+        booked = change.after
+        if change.place[0] != "StockAdjustments" or booked is None:
+            continue
+        name, row = booked["productId"], rows.get(booked["productId"])
+        before = (row.before if row is not None else None) or {}
+        if "counted" in booked:
+            require("lentTo" not in before, f"{name} was counted, and more may be in lanes")
+            found = booked["counted"] - before.get("lockOnHand", 0)
+            require(
+                booked["delta"] == found,
+                f"{booked['counted']} of {name} lay there instead of {before.get('lockOnHand')}, and {booked['delta']} were booked",
+            )
+        if booked["reason"] == "CLOSING":
+            require(
+                booked["onHandDelta"] == -before["onHand"],
+                f"the closing of {name} takes {booked['onHandDelta']} of {before['onHand']} on hand",
+            )
+
+
+def _check_outbound(changes: Sequence[Change]) -> None:
+    """Check that what steps let leave is on the pages that they name, written with them, and without any product's row."""
+    leaving = dict[str, Counter[_Generation]]()
+    for change in changes:
+        if change.place[0] != "Orders" or change.after is None:
+            continue
+        for step, units in _new_steps(change.before or {}, change.after):
+            left = _leaving(change.after, step, units)
+            require(
+                bool(left) == ("outPage" in step) == ("outVersion" in step),
+                f"{step} of order {change.after['orderId']} lets {dict(left)} leave",
+            )
+            if left:
+                named = f"{step['outPage']} at version {step['outVersion']}"
+                leaving.setdefault(named, Counter()).update(left)
+    pages = {
+        f"{c.after['page']} at version {c.after['_version']}": _gained(c)
+        for c in changes
+        if c.place[0] == "Allotments" and c.after is not None and _is_outbound(c.after["page"])
+    }
+    gained = {page: units for page, units in pages.items() if units}
+    require(leaving == gained, f"orders say that units left on {leaving}, and written was {gained}")
+    rows = [change.place[1][0] for change in changes if change.place[0] == "Products"]
+    require(not (leaving and rows), f"units left on {leaving} with a write of {rows}")
+
+
+def _gained(page: Change) -> Counter[_Generation]:
+    """Units that a write has put on an outbound page."""
+    return _units_out(page.after) - _units_out(page.before)
+
+
+def _leaving(
+    order: Mapping[str, Any], step: Mapping[str, Any], units: Counter[str]
+) -> Counter[_Generation]:
+    """Units of a step that leave what is on hand, by the generation that they were taken from."""
+    _, on_hand = _MOVES.get((step["action"], step.get("restock")), (0, 0))
+    return Counter(
+        {
+            (line["productId"], line["productCreatedAt"]): units[line["productId"]]
+            for line in order["items"]
+            if on_hand < 0 and units[line["productId"]]
+        }
     )
 
 
-def _without_lock(item: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in item.items() if not name.startswith("lock")}
+def _new_steps(
+    before: Mapping[str, Any], after: Mapping[str, Any]
+) -> Iterator[tuple[Mapping[str, Any], Counter[str]]]:
+    """The steps that a write has added to an order, with the units that each moves."""
+    known = before.get("steps", [])
+    return ((step, units) for step, units in _steps_of(after) if step not in known)
+
+
+def _steps_of(order: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], Counter[str]]]:
+    """The steps of an order, each with the units that it moves: without items all that are open are handed over."""
+    open_ = Counter({line["productId"]: line.get("quantity", 0) for line in order["items"]})
+    for step in order.get("steps", ()):
+        moved = named(step)
+        if step["action"] == "fulfil" and "items" not in step:
+            moved = Counter(open_)
+        if step["action"] != "return":
+            open_ -= moved
+        yield step, moved
+
+
+def _check_stock(world: World) -> None:
+    """Check that for each product what orders can take, what is on hand and what is committed follow from the records."""
+    available, on_hand, committed = (Counter[_Generation]() for _ in range(3))
+    for booked in world.rows("StockAdjustments"):
+        generation = booked["productId"], booked.get("productCreatedAt", "")
+        available[generation] += booked["delta"]
+        on_hand[generation] += booked["delta"]
+    for order in world.rows("Orders"):
+        born = {line["productId"]: line.get("productCreatedAt", "") for line in order["items"]}
+        for line in order["items"]:
+            available[line["productId"], born[line["productId"]]] -= line["quantity"]
+        for step, units in _steps_of(order):
+            moves = _MOVES.get((step["action"], step.get("restock")), (0, 0))
+            for product_id, quantity in units.items():
+                available[product_id, born[product_id]] += moves[0] * quantity
+                on_hand[product_id, born[product_id]] += moves[1] * quantity
+        if order["status"] in {"PENDING", "CONFIRMED"}:
+            open_, _ = units_of(order)
+            committed.update({(name, born[name]): units for name, units in open_.items()})
+    for name, known in world.stock.items():
+        stock = known[-1]
+        if stock.row is None:
+            continue
+        generation = name, stock.row["createdAt"]
+        for found, wanted, what in (
+            (stock.available, available[generation], "available"),
+            (stock.on_hand, on_hand[generation], "on hand"),
+            (stock.on_hand - stock.available, committed[generation], "committed"),
+        ):
+            require(
+                found == wanted,
+                f"{name} has {found} {what}, but adjustments and orders leave {wanted}",
+            )
 
 
 def _check_product(world: World, change: Change) -> None:
@@ -185,6 +331,10 @@ def _check_product(world: World, change: Change) -> None:
         return
     if after.get("lockedBy") != (before or {}).get("lockedBy"):
         world.lock_owners[change.place] = change.process.name
+        world.locked_since[change.place] = change.number
+    begun_with = after.get("lockOnHand")
+    if begun_with is not None and begun_with != (before or {}).get("lockOnHand"):
+        _check_begin(world, change, begun_with)
     floor = -after.get("backorderLimit", 0)
     require(
         after["stockCount"] >= floor, f"the stock of {name} fell to {after['stockCount']}: oversold"
@@ -198,6 +348,20 @@ def _check_product(world: World, change: Change) -> None:
     require(
         after["status"] == status,
         f"{name} is {after['status']} with a stock of {after['stockCount']}",
+    )
+
+
+def _check_begin(world: World, change: Change, begun_with: int) -> None:
+    """Check that a count began with what was on hand at a moment of its lease."""
+    known, since = world.stock[change.place[1][0]], world.locked_since.get(change.place, 0)
+    there = {
+        stock.on_hand
+        for stock, after in zip(known, [*known[1:], None], strict=True)
+        if stock.row is not None and (after is None or after.number > since)
+    }
+    name = change.place[1][0]
+    require(
+        begun_with in there, f"a count of {name} began with {begun_with}, and {there} lay there"
     )
 
 
@@ -316,7 +480,7 @@ def _check_units(world: World, before: dict[str, Any], after: dict[str, Any]) ->
     moved = named(step)
     room = delivered if step["action"] == "return" else open_
     require(moved <= room, f"{step} of order {name} moves more than {room}")
-    goes_back = step["action"] in {"cancel", "expire"} or step.get("restock", False)
+    goes_back = _MOVES[step["action"], step.get("restock")][0] > 0 if moved else False
     born = {line["productId"]: line.get("productCreatedAt") for line in before["items"]}
     for item in step.get("items", ()):
         product = world.row("Products", item["productId"]) or {}
@@ -355,8 +519,7 @@ def _justifies(stock_and_quantity: tuple[Stock | None, int], order: Any) -> bool
     if order["reason"] == "DISCONTINUED_PRODUCT":
         return bool(product["status"] == "DISCONTINUED")
     require(order["reason"] == "INSUFFICIENT_STOCK", f"when {order['reason']} is true is not known")
-    left = product["stockCount"] + stock.set_aside + product.get("backorderLimit", 0)
-    return bool(left < quantity)
+    return bool(stock.available + product.get("backorderLimit", 0) < quantity)
 
 
 def _check_lines(world: World, change: Change, order: dict[str, Any]) -> None:
@@ -556,7 +719,7 @@ def check_end(world: World) -> None:
 
 
 def _check_books(world: World, every_page: Iterable[Page]) -> None:
-    """Check that every unit is explained."""
+    """Check that the audit would find nothing."""
     outbound = {
         item["page"]["S"]: read_outbound_page(
             item | {"units": {"B": base64.b64decode(item["units"]["B"])}}

@@ -8,10 +8,14 @@ from typing import Any
 
 from tests.explore.violation import require
 from tests.explore.world import GRACE_SECONDS, Client, Rival, SetUp, World
+from tests.support.ends import units_of
 
 OPENED = "2026-01-01T00:00:00.000000+00:00"
 OVER = -GRACE_SECONDS - 1.0
 """Seconds from now to the end of a hold that may expire."""
+
+LEFT_ON = "out/0"
+"""The outbound page of all hand-overs before the run."""
 
 Message = dict[str, Any]
 Messages = Message | Callable[[World], Message]
@@ -158,7 +162,7 @@ def counts(adjustment_id: str, found: int) -> Rival:
         acquired = client("count_stock", acquire(3))
         if acquired.get("result") != "ACQUIRED":
             return
-        counted = acquired["stockCount"] + found
+        counted = acquired["onHand"] + found
         committed = client("count_stock", commit(acquired, adjustment_id, counted))
         if committed.get("result") != "COMMITTED":
             client("count_stock", {"action": "release", "lease": acquired["lease"]})
@@ -216,7 +220,7 @@ def add_order(
     age: float | None = None,
     **more: Any,
 ) -> SetUp:
-    """Store an order for units of p, and book the units that it took.
+    """Store an order for units of p, and book the units that it took. What it has handed over was folded since.
 
     Args:
         order_id: Its id.
@@ -240,6 +244,10 @@ def add_order(
         world.put("Orders", row | more)
         booked = {"adjustmentId": f"for-{order_id}", "delta": units, "reason": "RECEIPT"}
         world.put("StockAdjustments", {**of_product, **booked, "appliedAt": OPENED})
+        open_, delivered = units_of(row | more)
+        world.add_on_hand("p", open_["p"])
+        if delivered:
+            world.add_empty_page(LEFT_ON)
 
     return set_up
 
@@ -262,9 +270,14 @@ def add_paid_order(units: int, **more: Any) -> SetUp:
 def add_delivered_order(world: World) -> None:
     """Store an order for two units of p that was handed over."""
     stamps = {"confirmedAt": OPENED, "fulfilledAt": OPENED}
-    add_order(status="FULFILLED", units=2, steps=[{"action": "fulfil", "at": OPENED}], **stamps)(
+    add_order(status="FULFILLED", units=2, steps=[handed_over({"action": "fulfil"})], **stamps)(
         world
     )
+
+
+def handed_over(step: Message) -> Message:
+    """A hand-over that was made before the run."""
+    return {**step, "at": OPENED, "outPage": LEFT_ON, "outVersion": 1}
 
 
 def warm_up(name: str, *messages: Messages, function: str = "place_orders") -> SetUp:

@@ -31,6 +31,7 @@ from tests.explore.rivals import (
     counts,
     decrement,
     expires,
+    handed_over,
     insists,
     lend,
     manages,
@@ -63,6 +64,7 @@ WORKING_SECONDS = INVOCATION_SECONDS - RESERVED_SECONDS
 # The most telling ones, where runs are long: with lanes, and of batches of several commands.
 _TELLING = ("conflict", "lost", "crash", "crash-after")
 _TORN = (*_TELLING, "torn")
+_OF_PAGES = (*_TELLING, "late", "parted")
 _OF_A_PUBLISHER = ("refused", "throttled", "lost", "crash", "crash-after", "time")
 
 
@@ -270,6 +272,20 @@ def _is_enough(world: World) -> None:
     require("REFUSED" not in answers or is_short, f"there is enough, and they were told {answers}")
 
 
+def _are_handed_over(world: World) -> None:
+    ended = {row["orderId"]: row["status"] for row in world.rows("Orders")}
+    asked = {body["orderId"] for _, body, _ in world.sent.values()}
+    require(all(ended[name] == "FULFILLED" for name in asked), f"they ended as {ended}")
+    _no_dead_letters(world)
+
+
+def _is_lost(world: World) -> None:
+    row = _row(world)
+    lost = [step for step in row["steps"] if "restock" in step]
+    require(len(lost) == 1, f"one unit was lost, and the order went through {row['steps']}")
+    require(_statuses(world, "b")[0] in {"REJECTED", "NONE"}, "a lost unit was sold")
+
+
 # ---------------------------------------------------------------------- set-ups and rivals of one scenario
 
 
@@ -362,6 +378,32 @@ def _discontinues(client: Client) -> None:
         asked = {"action": "change", "productId": "p", "lowStockThreshold": 6}
         client("manage_products", asked)
     client("manage_products", {"action": "discontinue", "productId": "p"})
+
+
+def _hand_over(order_id: str, process: str = "S") -> SetUp:
+    """Let the units of a paid order leave before the run: they are on an outbound page."""
+    return warm_up(process, command("fulfil", order_id), function="change_orders")
+
+
+def _hands_over_and_sweeps(order_id: str) -> Rival:
+    def script(client: Client) -> None:
+        client("change_orders", command("fulfil", order_id))
+        client("sweep", {"action": "sweep"})
+
+    return runs(script)
+
+
+def _loses_and_orders(client: Client) -> None:
+    client("change_orders", part("cancel", "lost", 1, restock=False))
+    client("place_orders", order("b", p=1))
+
+
+def _relists_and_hands_over(client: Client) -> None:
+    """List p again, and hand a unit of its next generation over."""
+    relists(client)
+    client("place_orders", order("new", p=1))
+    for action in ("confirm", "fulfil"):
+        client("change_orders", command(action, "new"))
 
 
 def _named(name: str, rival: Rival) -> Rival:
@@ -472,7 +514,11 @@ _IN_ROWS = (
     ),
     Scenario(
         "rows of somebody else's",
-        [stock(p=1), add_order("shipped", "SHIPPED"), add_order()],
+        [
+            stock(p=1),
+            add_order("shipped", "SHIPPED", steps=[handed_over({"action": "fulfil"})]),
+            add_order(),
+        ],
         [changes(command("cancel", "shipped"), CANCEL), buys("other", p=1), changes(CANCEL)],
         check=_others_are_left_alone,
     ),
@@ -634,7 +680,7 @@ _LIFE_OF_AN_ORDER = (
     ),
     Scenario(
         "return against a cancelled rest",
-        [stock(p=1), add_paid_order(2, steps=[part("fulfil", "f-1", 1) | {"at": OPENED}])],
+        [stock(p=1), add_paid_order(2, steps=[handed_over(part("fulfil", "f-1", 1))])],
         [
             # It waits while the second unit may still be handed over, and is refused once that unit is cancelled.
             changes(comes_back("rt-1", 2)),
@@ -702,7 +748,108 @@ _LIFE_OF_AN_ORDER = (
     ),
 )
 
+_PAID = add_paid_order(1)
+_OTHER_PAID = add_paid_order(1, order_id="other")
+_UNIT_LEFT: list[SetUp] = [add_paid_order(1, order_id="left"), _hand_over("left")]
+"""A unit of p is on an outbound page."""
+
+_ON_HAND = (
+    Scenario(
+        "two hand-overs on one page",
+        [stock(p=1), _PAID, _OTHER_PAID],
+        [
+            changes(FULFIL),
+            # The first one again, and another one.
+            changes(FULFIL, command("fulfil", "other")),
+            SWEEPS,
+        ],
+        check=_are_handed_over,
+        faults=(*_OF_PAGES, "throttled", "lost-twice", "torn"),
+    ),
+    Scenario(
+        "hand-over against fold",
+        # A remembers the page that it has written.
+        [
+            *(stock(p=1), _PAID, _OTHER_PAID),
+            *(add_paid_order(1, order_id="left"), _hand_over("left", "A")),
+        ],
+        [changes(FULFIL), SWEEPS, changes(command("fulfil", "other"))],
+        check=_are_handed_over,
+        faults=_OF_PAGES,
+    ),
+    Scenario(
+        "fold against fold",
+        [stock(p=1), *_UNIT_LEFT],
+        [SWEEPS, SWEEPS, restocks(1)],
+        faults=_OF_PAGES,
+    ),
+    Scenario(
+        "fold against receipt",
+        [stock(p=1), *_UNIT_LEFT, _PAID],
+        [SWEEPS, restocks(1), changes(FULFIL)],
+        faults=_OF_PAGES,
+    ),
+    Scenario(
+        "hand-over against count",
+        [stock(p=1), *_UNIT_LEFT, _PAID],
+        [changes(FULFIL), counts("count", 1), SWEEPS],
+        jumps=(4.0,),
+        check=_are_handed_over,
+        faults=(*_OF_PAGES, "time", "clocks"),
+    ),
+    Scenario(
+        "fold against count",
+        [stock(p=1), *_UNIT_LEFT],
+        [SWEEPS, counts("count", -1), restocks(1)],
+        jumps=(4.0,),
+        faults=(*_OF_PAGES, "time", "clocks"),
+    ),
+    Scenario(
+        "hand-over against return",
+        [
+            stock(p=1),
+            add_paid_order(3, steps=[handed_over(part("fulfil", "f-1", 1))]),
+        ],
+        # The rest, whatever that is.
+        [changes(FULFIL), changes(comes_back("rt-1", 1), part("fulfil", "f-2", 1)), SWEEPS],
+        faults=_OF_PAGES,
+    ),
+    Scenario(
+        "hand-over and fold against delisting and relisting",
+        [stock(p=1), *_UNIT_LEFT, _PAID],
+        [_hands_over_and_sweeps("o"), runs(relists), SWEEPS],
+        faults=_OF_PAGES,
+    ),
+    Scenario(
+        "two generations on one page",
+        [stock(p=1), *_UNIT_LEFT],
+        [SWEEPS, runs(_relists_and_hands_over), SWEEPS],
+        faults=_TELLING,
+    ),
+    Scenario(
+        "lost unit against an order that wants it",
+        [stock(p=0), add_paid_order(2)],
+        [
+            changes(part("cancel", "lost", 1, restock=False)),
+            # The first one again, and an order for what was lost.
+            runs(_loses_and_orders),
+            changes(FULFIL),
+        ],
+        check=_is_lost,
+        faults=_OF_PAGES,
+    ),
+)
+
 _IN_LANES = (
+    _with_lanes(
+        "hand-over and fold against recall",
+        [
+            *(stock(p=7), lend("A", p=1)),
+            warm_up("B", command("confirm", "warmA"), function="change_orders"),
+        ],
+        [_hands_over_and_sweeps("warmA"), buys("b", p=6), buys("c", p=1)],
+        switches=3,
+    ),
     _with_lanes(
         "loan against sale from the row",
         # A visits the depot. B has met nobody, so it sells from the row.
@@ -967,4 +1114,6 @@ _IN_LANES = (
     ),
 )
 
-SCENARIOS = {scenario.name: scenario for scenario in (*_IN_ROWS, *_LIFE_OF_AN_ORDER, *_IN_LANES)}
+SCENARIOS = {
+    scenario.name: scenario for scenario in (*_IN_ROWS, *_LIFE_OF_AN_ORDER, *_ON_HAND, *_IN_LANES)
+}

@@ -15,6 +15,7 @@ import logging
 import os
 import random
 import time
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -280,11 +281,27 @@ class Stock:
         number: Number of the write; 0 at the start.
         row: The product's row; None if there is none.
         set_aside: Units of this incarnation in lanes, the depot among them.
+        out: Units of it on outbound pages.
     """
 
     number: int
     row: dict[str, Any] | None
     set_aside: int
+    out: int
+
+    @property
+    def available(self) -> int:
+        """Units that orders can take, of a product that has a row."""
+        assert self.row is not None
+        units: int = self.row["stockCount"] + self.set_aside
+        return units
+
+    @property
+    def on_hand(self) -> int:
+        """Units that are there, of a product that has a row."""
+        assert self.row is not None
+        units: int = self.row["onHand"] - self.out
+        return units
 
 
 @dataclass(frozen=True)
@@ -358,6 +375,8 @@ class World:
         self.sent: dict[str, tuple[str, dict[str, Any], str | None]] = {}
         self.answers: list[tuple[str, dict[str, Any], dict[str, Any]]] = []
         self.lock_owners: dict[Place, str] = {}
+        self.locked_since: dict[Place, int] = {}
+        self.initial: dict[str, dict[tuple[str, ...], Any]] = {}
         self.closing = False
         self.trace: list[str] = []
         self.schedule: list[Choice] = []
@@ -452,6 +471,21 @@ class World:
         correction = {"productId": product_id, "adjustmentId": "correction", "delta": -units}
         correction |= {"productCreatedAt": held.created_at, "productVersion": 1}
         self.put("StockAdjustments", correction | {"reason": "CORRECTION", "appliedAt": ""})
+        self.add_on_hand(product_id, -units)
+
+    def add_on_hand(self, product_id: str, units: int) -> None:
+        """Let more units of a product lie there, or fewer, which is booked elsewhere."""
+        stored = self.model.dynamodb.tables["Products"].items[product_id,]
+        on_hand = int(stored["onHand"]["N"]) + units
+        item = stored | {"onHand": {"N": str(on_hand)}}
+        self.model.dynamodb.answer("PutItem", {"TableName": "Products", "Item": item})
+
+    def add_empty_page(self, name: str) -> None:
+        """Let there be an outbound page that was written once, and folded."""
+        text = base64.b64encode(zlib.compress(b"[]")).decode()
+        item = self.handlers.encode({"page": name, "_version": 1, "epoch": "one"})
+        item |= {"units": {"B": text}}
+        self.model.dynamodb.answer("PutItem", {"TableName": "Allotments", "Item": item})
 
     def moment(self, seconds: float = 0.0) -> str:
         """The time in so many seconds, as rows have it."""
@@ -1212,7 +1246,7 @@ class World:
         place = (table, key)
         writes = [change for change in self.history if change.place == place]
         before = [change for change in self.history[:since] if change.place == place]
-        first = before[-1].after if before else self._plain(self.initial[table].get(key))
+        first = before[-1].after if before else self._plain(self.initial.get(table, {}).get(key))
         return [first, *(change.after for change in writes[len(before) :])]
 
     def dead_letters(self, message_id: str) -> list[str]:
