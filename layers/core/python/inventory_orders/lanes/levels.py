@@ -12,9 +12,8 @@ from functools import partial
 from typing import Any
 
 from inventory_orders.clock import Deadline
-from inventory_orders.domain.allotments import Page, PageKey
+from inventory_orders.domain.allotments import PageKey
 from inventory_orders.domain.outbound import OUTBOUND_KEYS
-from inventory_orders.domain.planner import Limits
 from inventory_orders.domain.product import Product
 from inventory_orders.domain.record import OrderRecord
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
@@ -104,27 +103,26 @@ def read_level(
     Raises:
         CorruptItemError: The row or a page cannot be read.
     """
-    found = read_all(client, [product_id], deadline, stats)
-    estimate = estimate_levels(client, found, deadline).get(product_id)
-    pages: list[PageKey] | None = None
+    pages: list[PageKey] = []
     for _ in range(_TRIES):
+        keys: list[Key] = [product_id, *pages, *OUTBOUND_KEYS]
+        try:
+            found = client.call(partial(client.store.read_together, keys), deadline, stats)
+        except (ThrottledError, RequestInvalidError):
+            # Invalid: with the pages of its lanes it is too large.
+            break
         if product_id in found.unreadable:
             raise found.unreadable[product_id]
         row = found.products[product_id]
         if row is None:
             return None
-        if pages is not None and set(_pages_of(row)) <= set(pages):
+        if set(_pages_of(row)) <= set(pages):
             return _level(row, found, is_exact=True)
         pages = _pages_of(row)
-        known = (page.size for page in found.pages.values() if isinstance(page, Page))
-        if sum(known) > Limits().size:
-            break
-        keys: list[Key] = [product_id, *pages, *OUTBOUND_KEYS]
-        try:
-            found = client.call(partial(client.store.read_together, keys), deadline, stats)
-        except (ThrottledError, RequestInvalidError):
-            # Invalid: pages that are new since then make it too large.
-            break
+    found = read_all(client, [product_id], deadline, stats)
+    estimate = estimate_levels(client, found, deadline).get(product_id)
+    if product_id in found.unreadable:
+        raise found.unreadable[product_id]
     return estimate
 
 
