@@ -25,6 +25,7 @@ from inventory_orders.errors import LeaseLostError, OutcomeUnknownError, Rejecte
 from inventory_orders.lanes.levels import read_level
 from inventory_orders.products.fold import Fold
 from inventory_orders.products.lease import Lease
+from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.rows import page_units
 from inventory_orders.store.tables import Table
 from testing.shop import Shop
@@ -202,6 +203,19 @@ def test_a_page_that_cannot_be_written_now_is_passed_over_at_once(shop, code):
     assert report.outcomes[0].verdict is APPLIED
     assert report.stats.backoffs == []
     assert {str(OutboundKey(number)) for number in pages(shop)} - {busy}
+
+
+def test_pages_that_dynamodb_never_takes_end_the_attempts(shop):
+    sell(shop, "o-0", tea=1)
+
+    def refuse(request):
+        reasons = [{"Code": "ValidationError"}, {"Code": "None"}]
+        raise ServiceError("TransactionCanceledException", extra={"CancellationReasons": reasons})
+
+    shop.on("TransactWriteItems", refuse)
+    shop.calls.clear()
+    assert shop.do(command("o-0", "fulfil")) == [RETURNED]
+    assert shop.calls.count("TransactWriteItems") == RetryPolicy().max_attempts
 
 
 def test_after_an_unknown_outcome_the_pages_are_read_again(shop):
@@ -398,6 +412,42 @@ def test_a_fold_of_a_page_with_many_products_takes_several_transactions(shop):
     assert all(on_hand_of_row(shop, f"p{number}") == 0 for number in range(120))
 
 
+def test_rows_that_are_too_large_for_one_transaction_are_folded_in_several(shop):
+    units = {f"p{number}": 1 for number in range(12)}
+    for product_id in units:
+        shop.list(product_id, 5, size=390_000)
+    for first in (0, 6):
+        some = list(units)[first : first + 6]
+        sell(shop, f"o-{first}", **dict.fromkeys(some, 1))
+        shop.do(command(f"o-{first}", "fulfil"))
+    sell(shop, "o-tea", tea=1)
+    shop.do(command("o-tea", "fulfil"))
+    done = fold(shop)
+    assert (done.folded, done.problems, outbound(shop)) == (13, {}, {})
+    assert {on_hand_of_row(shop, product_id) for product_id in units} == {4}
+
+
+@pytest.mark.parametrize("damage", [None, {"units": {"S": "?"}}])
+def test_a_page_that_is_deleted_or_damaged_during_its_fold_is_left_at_once(shop, damage):
+    sell(shop, "o-1", tea=2)
+    shop.do(command("o-1", "fulfil"))
+    ((number, _),) = pages(shop).items()
+    key = (f"out/{number}",)
+
+    def meddle(_):
+        items = shop.items(Table.ALLOTMENTS)
+        items[key] |= damage or {}
+        items[key]["_version"] = {"N": "9"}
+        if damage is None:
+            del items[key]
+
+    shop.once("TransactWriteItems", meddle)
+    shop.calls.clear()
+    done = fold(shop)
+    assert (done.folded, len(done.problems)) == (0, 0 if damage is None else 1)
+    assert (shop.calls.count("TransactWriteItems"), on_hand_of_row(shop)) == (1, 10)
+
+
 # ---------------------------------------------------------------- counts
 
 
@@ -430,6 +480,26 @@ def test_parcels_that_leave_during_a_count_count_as_lying_there(shop):
     assert level(shop) == (7, 1, 6)
     fold(shop)
     assert (level(shop), on_hand_of_row(shop)) == ((7, 1, 6), 7)
+
+
+@pytest.mark.parametrize("fault", ["damaged", "busy"])
+def test_a_count_is_booked_where_pages_do_not_say_what_has_left_since(shop, fault):
+    begun = lease(shop)
+    if fault == "damaged":
+        shop.write(Table.ALLOTMENTS, {"page": "out/0", "_version": 1, "epoch": "e", "units": b"?"})
+    else:
+        reasons = {"CancellationReasons": [{"Code": "TransactionConflict"}]}
+        shop.refuse("TransactGetItems", ServiceError("TransactionCanceledException", extra=reasons))
+    assert begun.commit(9, "count", shop.soon()).delta == -1
+    assert begun.handed_over is None
+
+
+def test_a_lease_lasts_from_when_it_was_taken_however_long_its_acquisition(shop):
+    began = shop.clock.now()
+    shop.once("TransactGetItems", lambda _: shop.clock.sleep(4.0))
+    begun = lease(shop, seconds=10.0)
+    assert float(begun.expires_at) == pytest.approx(began + 10.0, abs=0.1)
+    assert begun.product.lock_on_hand == 10
 
 
 def test_a_count_below_what_orders_hold_books_nothing_and_keeps_the_lease(shop):

@@ -90,7 +90,7 @@ class OutboundPages:
         fitting = [
             page
             for page in pages.values()
-            if len(page.units.keys() | units.keys()) <= MAX_OUTBOUND_ENTRIES
+            if len(page.units) + sum(lot not in page.units for lot in units) <= MAX_OUTBOUND_ENTRIES
         ]
         if not fitting:
             return None

@@ -21,6 +21,7 @@ from inventory_orders.engine.retrying_client import CommitStats, RetryingClient,
 from inventory_orders.errors import (
     CorruptItemError,
     OutcomeUnknownError,
+    RequestInvalidError,
     StoreError,
     ThrottledError,
 )
@@ -36,6 +37,9 @@ _ROWS = 98
 
 # How often a page is lost to hand-overs before it is left to the next sweep.
 _ATTEMPTS = 8
+
+# What a page or a row meets that others are writing, or that is short of capacity.
+_AROUND = frozenset({Meaning.RIVAL, Meaning.THROTTLED})
 
 
 @dataclass(slots=True)
@@ -85,6 +89,7 @@ class _PageFold:
         gone: Generations that are no more: their entries are dropped.
         left: Generations that stay on the page this time.
         losses: How often others wrote the page first.
+        most: Rows in one transaction.
     """
 
     fold: Fold
@@ -92,6 +97,7 @@ class _PageFold:
     gone: set[Generation] = field(default_factory=set)
     left: set[Generation] = field(default_factory=set)
     losses: int = 0
+    most: int = _ROWS
 
     def run(self) -> None:
         """Fold until nothing is left but what has to stay."""
@@ -103,9 +109,13 @@ class _PageFold:
             now, after = fold.client.clock.now(), self.page.without({*rows.values(), *gone})
             actions = [page_action(OutboundUpdate(self.page, after), timestamp(now))]
             actions += [fold_action(lot, self.page.units[lot], now) for lot in rows.values()]
-            around = {Meaning.RIVAL, Meaning.THROTTLED}
             try:
-                fold.client.write(actions, fold.deadline, fold.stats, plans_around=around)
+                fold.client.write(actions, fold.deadline, fold.stats, plans_around=_AROUND)
+            except RequestInvalidError:
+                # Other programs have filled rows, and together they exceed the 4 MB of a transaction.
+                if len(rows) < 2:
+                    raise
+                self.most = len(rows) // 2
             except TransactionCancelledError as cancelled:
                 self._learn(cancelled, rows)
             else:
@@ -116,7 +126,7 @@ class _PageFold:
         """One generation of each of some products, by product id."""
         lots = self.page.units.keys() - self.left - self.gone
         standing = {lot.product_id: lot for lot in sorted(lots)}
-        return dict(list(standing.items())[:_ROWS])
+        return dict(list(standing.items())[: self.most])
 
     def _learn(self, cancelled: TransactionCancelledError, rows: Mapping[str, Generation]) -> None:
         """Learn from what came back with a transaction that was lost.
@@ -130,23 +140,27 @@ class _PageFold:
             if reason.meaning is Meaning.INVALID:
                 problem = f"DynamoDB does not take {reason.action and reason.action.subject} ({reason.message}); repair the item"
                 self.fold.problems[problem] = None
+            if isinstance(reason.found, CorruptItemError):
+                self.fold.problems[str(reason.found)] = None
             if reason.kind is ActionKind.OUTBOUND:
                 self._learn_page(reason)
             elif reason.meaning is not Meaning.NOTHING:
                 self._learn_row(rows[reason.product_id], reason)
 
     def _learn_page(self, reason: CancellationReason) -> None:
+        """Go on from a page that others wrote first. One that was damaged or deleted is left to the next sweep."""
+        if reason.meaning is Meaning.NOTHING:
+            return
         if isinstance(reason.found, OutboundPage):
             self.page = reason.found
-        if reason.meaning is not Meaning.NOTHING:
-            self.losses = _ATTEMPTS if reason.meaning is Meaning.INVALID else self.losses + 1
-            self.fold.client.pause(self.fold.client.policy.backoff(self.losses), self.fold.deadline)
+        elif reason.meaning not in _AROUND:
+            self.losses = _ATTEMPTS
+        self.losses += 1
+        self.fold.client.pause(self.fold.client.policy.backoff(self.losses), self.fold.deadline)
 
     def _learn_row(self, lot: Generation, reason: CancellationReason) -> None:
         """Drop an entry whose generation is gone. Leave one whose row is under a lease, or cannot be written now."""
         found = reason.found
-        if isinstance(found, CorruptItemError):
-            self.fold.problems[str(found)] = None
         is_other = isinstance(found, Product) and found.created_at != lot.created_at
         if reason.meaning is Meaning.CONDITION_FAILED and (found is None or is_other):
             self.gone.add(lot)

@@ -69,6 +69,9 @@ from inventory_orders.store.writes import (
 
 _COUNT = "COUNT"
 
+# How often `commit` tries to read what has left, before it goes without: hand-overs may be busy with every page.
+_TRIES = 8
+
 LONGEST_LEASE_SECONDS = 900.0
 """Returned messages outlast a lease of this length, but not one that is renewed over and over."""
 
@@ -145,7 +148,7 @@ class Lease:
         try:
             if lease.product.lent_to:
                 lease._reclaim(in_time)
-            lease._keep(seconds, in_time, "acquire it again", lease._on_hand(in_time))
+            lease._keep(0.0, in_time, "acquire it again", lease._on_hand(in_time))
         except InventoryOrdersError:
             # If it cannot be released, it expires by itself.
             with suppress(InventoryOrdersError):
@@ -163,11 +166,11 @@ class Lease:
             raise self._lost("acquire it again")
         self.product = product
 
-    def _on_hand(self, deadline: Deadline) -> int:
+    def _on_hand(self, deadline: Deadline, attempts: int | None = None) -> int:
         """Units that are there at one moment: only outbound pages change them while the lease lasts."""
         client, product_id = self.client, self.product_id
         request = partial(client.store.read_together, [product_id, *OUTBOUND_KEYS])
-        found = client.call(request, deadline, self.stats)
+        found = client.call(request, deadline, self.stats, attempts=attempts)
         row = found.products.get(product_id) or self.product
         return row.on_hand - found.outbound_units(row)
 
@@ -293,7 +296,9 @@ class Lease:
         before, moment = self.product, self.client.clock.now()
         after = self._after(counted)
         if before.lock_on_hand is not None:
-            self.handed_over = before.lock_on_hand - self._on_hand(deadline)
+            # The count is right without it.
+            with suppress(VerdictError):
+                self.handed_over = before.lock_on_hand - self._on_hand(deadline, _TRIES)
         count = AdjustmentRecord(
             self.product_id,
             adjustment_id,

@@ -70,8 +70,10 @@ class CancellationReason:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the action lost against others: planned again from what is stored now, it may succeed."""
-        return self.meaning in (Meaning.CONDITION_FAILED, Meaning.RIVAL, Meaning.THROTTLED)
+        """Whether the action lost against others: planned again from what is stored now, or on another page, it may succeed."""
+        is_of_other_page = self.kind is ActionKind.OUTBOUND and self.meaning is Meaning.INVALID
+        lost = (Meaning.CONDITION_FAILED, Meaning.RIVAL, Meaning.THROTTLED)
+        return self.meaning in lost or is_of_other_page
 
     @property
     def kind(self) -> ActionKind | None:
