@@ -1,12 +1,12 @@
-"""Reads the books, also while orders go on: explains every product's stock by its adjustments and orders.
+"""Reads the books, also while orders go on: explains every product's numbers by its adjustments and orders.
 
 The audit reads a product's row and its pages first, then its adjustments and orders. These say which version of the row
 or page they made, in the same transaction. So the audit finds every change up to the version that it read, and leaves
 out changes with a later version.
 
 It reads a product again in three cases. An atomic decrement does not say a version, so a product with recent ones is
-read until none came in between. Units that moved during the read may be missing or counted twice. A difference counts
-only if the next read shows it too.
+read until none came in between. Units that moved during the read, between row and lanes or from an outbound page into
+the row, may be missing or counted twice. A difference counts only if the next read shows it too.
 
 Source: a strongly consistent read returns all writes that succeeded before it,
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.ReadConsistency.html

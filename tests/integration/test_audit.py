@@ -8,11 +8,12 @@ from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.adjustment import Decrement
 from inventory_orders.domain.allotments import DEPOT, PageKey
 from inventory_orders.domain.order import Order
-from inventory_orders.domain.order_command import OrderCommand
+from inventory_orders.domain.order_command import OrderCommand, Part
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.domain.record import OrderAction
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.products.catalogue import AtomicDecrement, ProductCatalogue
+from inventory_orders.products.fold import Fold
 from operations.audit import read_books
 from testing.lanes import add_to_page_by_hand, lend, reclaim
 from tests.support.by_hand import add_by_hand
@@ -22,6 +23,7 @@ from tests.support.parallel import in_threads
 AUDITS, MOST_AUDITS = 3, 60
 # Between the changes of one thread, in seconds: a longer table takes longer to read, and shows no more.
 PAUSE = 0.05
+STOLEN = {"audit-sold": "stockCount", "audit-idle": "stockCount", "audit-out": "onHand"}
 # Nothing else writes this page meanwhile.
 DEPOT_PAGE = PageKey.of(DEPOT, "audit-idle")
 
@@ -62,6 +64,39 @@ def sell_from_lanes(shop, worker):
     return step
 
 
+def hand_over(shop):
+    """Orders that are handed over in parts, with lost units and returns, also of a product that is delisted meanwhile."""
+    engine = shop.new_engine()
+
+    def command(order_id, action, step_id, units, restock=None):
+        part = Part(step_id, {"audit-out": units}, restock)
+        return OrderCommand(order_id, OrderAction(action), part=part)
+
+    def step(number):
+        name = f"audit-out-{number}"
+        engine.apply([Order(name, "u", {"audit-out": 4, "audit-again": 1})], soon())
+        for change in (
+            OrderCommand(name, OrderAction.CONFIRM),
+            command(name, "fulfil", "parcel", 2),
+            command(name, "cancel", "broken", 1, restock=False),
+            command(name, "return", "back", 1, restock=True),
+            *([OrderCommand(name, OrderAction.FULFIL)] if number % 3 else []),
+        ):
+            engine.apply([change], soon())
+
+    return step
+
+
+def fold(shop, folded):
+    client = RetryingClient(shop.new_store())
+
+    def step(_):
+        if Fold(client, soon()).run().folded:
+            folded.set()
+
+    return step
+
+
 def reclaim_all(shop, gone):
     """Reclaim all units from lanes, now and then: lanes are filled again."""
 
@@ -89,10 +124,10 @@ def list_again(shop):
 
 
 def test_an_audit_under_traffic_is_true(shop):
-    for product_id in ("audit-sold", "audit-atomic", "audit-again", "audit-lent", "audit-idle"):
-        shop.create(product_id, 100_000)
+    for name in ("sold", "atomic", "again", "lent", "idle", "out"):
+        shop.create(f"audit-{name}", 100_000)
     lend(shop.store, "audit-idle", 100, {1: 10})
-    over, gone, seen = threading.Event(), threading.Event(), []
+    over, gone, folded, seen = *(threading.Event() for _ in range(3)), []
 
     def audit():
         accounts = [a for a in read_books(shop.aws).accounts if a.product_id.startswith("audit-")]
@@ -103,10 +138,11 @@ def test_an_audit_under_traffic_is_true(shop):
         try:
             for number in range(1, MOST_AUDITS + 1):
                 audit()
-                if number >= AUDITS and gone.is_set():
+                if number >= AUDITS and gone.is_set() and folded.is_set():
                     break
             assert not any(seen)
             add_by_hand(shop.aws, "audit-sold", -1)
+            add_by_hand(shop.aws, "audit-out", -1, "onHand")
             add_to_page_by_hand(shop.aws, shop.store, DEPOT_PAGE, "audit-idle", -1)
             audit()
         finally:
@@ -115,13 +151,18 @@ def test_an_audit_under_traffic_is_true(shop):
 
     steps = [sell(shop), decrement(shop), list_again(shop), reclaim_all(shop, gone)]
     steps += [sell_from_lanes(shop, worker) for worker in range(2)]
+    steps += [hand_over(shop), fold(shop, folded)]
     work = [audits, *(partial(repeat, step, over) for step in steps)]
     done = in_threads(lambda index: work[index](), len(work))
     assert all(done), done
     assert gone.is_set()
-    stolen = {"available": -1, "committed": 1}
-    assert seen[-1] == {"audit-sold": stolen, "audit-idle": stolen}
-    for product_id in seen[-1]:
-        add_by_hand(shop.aws, product_id, 1)
+    assert folded.is_set()
+    assert seen[-1] == {
+        "audit-sold": {"available": -1, "committed": 1},
+        "audit-idle": {"available": -1, "committed": 1},
+        "audit-out": {"on_hand": -1, "committed": -1},
+    }
+    for product_id, number in STOLEN.items():
+        add_by_hand(shop.aws, product_id, 1, number)
     assert all(account.settled for account in audit())
     assert seen[-1] == {}
