@@ -466,13 +466,32 @@ def test_a_fold_between_the_reads_is_no_difference(shop, moment):
     assert (account.on_hand, account.goods, account.balances) == (8, 8, True)
 
 
-def test_a_product_that_is_folded_at_every_look_is_open(shop, monkeypatch):
-    monkeypatch.setattr(audit, "_REREADS", 2)
-    shop.write(Table.PRODUCTS, product(8, 2))
-    shop.write(Table.STOCK_ADJUSTMENTS, OPENING)
+def test_a_product_that_is_folded_at_every_look_in_the_same_way_is_open(shop, monkeypatch):
+    monkeypatch.setattr(audit, "_REREADS", 3)
+    shop.write(Table.STOCK_ADJUSTMENTS, adjustment("opening", 50, 1, "OPENING"))
     numbers = itertools.count(1)
-    shop.meanwhile = lambda *_: (n := next(numbers)) and shop.write_out(version=n, p=2 + n % 3)
-    assert not shop.audit()["p"].settled
+
+    def hand_over():
+        number = next(numbers)
+        shop.write(Table.PRODUCTS, product(50 - 2 * number, 2, onHand=50 - 2 * (number - 1)))
+        shop.write(Table.ORDERS, handed_over(f"o{number}", 2, version=2 * number))
+        shop.write_out(version=2 * number, p=2)
+        return number
+
+    def fold(operation, tables):
+        nonlocal number, last
+        last, before = tables, last
+        if (before, last) == ({Table.STOCK_ADJUSTMENTS}, {"outbound pages"}):
+            shop.write(Table.PRODUCTS, product(50 - 2 * number, 2, onHand=50 - 2 * number))
+            shop.write_out(version=2 * number + 1)
+        elif (before, last) == ({Table.PRODUCTS}, {"outbound pages"}):
+            number = hand_over()
+
+    number, last = hand_over(), set()
+    shop.meanwhile = fold
+    account, _ = audit.read_history(shop.stack, "p")
+    assert number > 3
+    assert (account.differences.on_hand, account.settled) == (-2, False)
 
 
 def test_hand_overs_of_a_gone_generation_do_not_keep_the_books_of_the_next_one_open(shop):
