@@ -282,7 +282,8 @@ def test_stock_that_was_changed_by_hand_is_seen(aws, run):
     verify.run_check("receives", run)
     (product,) = run.products
     add_by_hand(aws, product, -1)
-    assert red("books", run) == f"{product} has 11, but its rows say 12"
+    said = f"{product} has 11 available, but its adjustments and orders say 12: -1 unexplained"
+    assert red("books", run) == said
     add_by_hand(aws, product, 1)
     (line,) = verify.run_check("books", run)
     assert line.state is State.PASSED
