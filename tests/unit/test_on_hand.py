@@ -12,7 +12,6 @@ import pytest
 from inventory_orders.domain.change import Change
 from inventory_orders.domain.order_command import OrderCommand, Part
 from inventory_orders.domain.outbound import (
-    MAX_OUTBOUND_ENTRIES,
     OUTBOUND_KEYS,
     Generation,
     OutboundKey,
@@ -20,6 +19,7 @@ from inventory_orders.domain.outbound import (
 )
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.domain.record import AdjustmentKey, OrderAction, OrderKey
+from inventory_orders.engine import outbound as outbound_pages
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import LeaseLostError, OutcomeUnknownError, RejectedError, Verdict
 from inventory_orders.lanes.levels import read_level
@@ -230,31 +230,35 @@ def test_after_an_unknown_outcome_the_pages_are_read_again(shop):
     assert outbound(shop) == {"tea": 1}
 
 
-def fill_pages(shop, room=0):
+FEW_ENTRIES = 100
+
+
+def fill_pages(shop, monkeypatch, room=0):
     """Write full outbound pages, the first one with some room, of products that are gone."""
-    lots = [Generation(f"p{n}", "then") for n in range(MAX_OUTBOUND_ENTRIES)]
+    monkeypatch.setattr(outbound_pages, "MAX_OUTBOUND_ENTRIES", FEW_ENTRIES)
+    lots = [Generation(f"p{n}", "then") for n in range(FEW_ENTRIES)]
     for key in OUTBOUND_KEYS:
         page = OutboundPage(key, 1, "e", dict.fromkeys(lots[0 if key.number else room :], 1))
         row = {"page": str(key), "_version": 1, "epoch": "e", "units": page_units(page)}
         shop.write(Table.ALLOTMENTS, row)
 
 
-def test_a_full_page_is_passed_over_and_without_room_a_hand_over_comes_back(shop):
-    fill_pages(shop, room=1)
+def test_a_full_page_is_passed_over_and_without_room_a_hand_over_comes_back(shop, monkeypatch):
+    fill_pages(shop, monkeypatch, room=1)
     sell(shop, "o-0", tea=1)
     sell(shop, "o-1", mug=1)
     report = shop.commit(shop.worker(), command("o-0", "fulfil"), command("o-1", "fulfil"))
     assert [outcome.verdict for outcome in report.outcomes] == [APPLIED, RETURNED]
     assert report.outcomes[1].cause == "OUTBOUND_PAGES_FULL"
-    assert fold(shop).folded == 8 * MAX_OUTBOUND_ENTRIES
+    assert fold(shop).folded == 8 * FEW_ENTRIES
     assert shop.do(command("o-1", "fulfil")) == [APPLIED]
     assert (level(shop), level(shop, "mug")) == ((9, 0, 9), (9, 0, 9))
 
 
-def test_a_process_that_found_all_pages_full_goes_on_after_a_fold(shop):
+def test_a_process_that_found_all_pages_full_goes_on_after_a_fold(shop, monkeypatch):
     worker = shop.worker()
     sell(shop, "o-0", tea=1)
-    fill_pages(shop)
+    fill_pages(shop, monkeypatch)
     (outcome,) = shop.commit(worker, command("o-0", "fulfil")).outcomes
     assert (outcome.verdict, outcome.cause) == (RETURNED, "OUTBOUND_PAGES_FULL")
     fold(shop)

@@ -23,7 +23,7 @@ from inventory_orders.store.cancellations import Meaning, TransactionCancelledEr
 from inventory_orders.store.writes import ActionKind
 
 # Bytes of a page that is full of the longest ids.
-_MAX_PAGE_SIZE = 100_000
+_MAX_PAGE_SIZE = 200_000
 
 
 class OutboundPages:
