@@ -131,8 +131,8 @@ def _show_history(account: Account, entries: Sequence[Entry]) -> None:
     rows = [
         (
             "" if entry.version is None else str(entry.version),
-            *(entry.at and f"{entry.delta:+,}", entry.available),
-            *(entry.at and f"{entry.on_hand_delta:+,}", entry.on_hand),
+            *(f"{entry.delta:+,}" if entry.delta else "", entry.available),
+            *(f"{entry.on_hand_delta:+,}" if entry.on_hand_delta else "", entry.on_hand),
             *(entry.what, entry.at[:19]),
         )
         for entry in entries

@@ -145,6 +145,24 @@ def _key(table: Table, item: Item) -> dict[str, Any]:
     return {name: item[name] for name in KEYS[table]}
 
 
+def _unwritten(table: Table, live: Item | None) -> dict[str, Any]:
+    """The condition that no other program has written an item since it was read."""
+    if live is None:
+        return {
+            "ConditionExpression": "attribute_not_exists(#key)",
+            "ExpressionAttributeNames": {"#key": KEYS[table][0]},
+        }
+    if "_version" not in live:
+        return {}
+    # A fold changes what a row has on hand, and raises no version.
+    names = [name for name in ("_version", "onHand") if name in live]
+    return {
+        "ConditionExpression": " AND ".join(f"#{name} = :{name}" for name in names),
+        "ExpressionAttributeNames": {f"#{name}": name for name in names},
+        "ExpressionAttributeValues": {f":{name}": live[name] for name in names},
+    }
+
+
 def _content(item: Item) -> Item:
     return {name: value for name, value in item.items() if name not in _NO_CONTENT}
 
@@ -310,20 +328,7 @@ class Restore:
 
     def _write(self, table: Table, live: Item | None, after: Item | None) -> None:
         name, key = self._aws.tables[table], _key(table, after or live or {})
-        condition: dict[str, Any] = {
-            "ConditionExpression": "attribute_not_exists(#key)",
-            "ExpressionAttributeNames": {"#key": KEYS[table][0]},
-        }
-        if live is not None and "_version" in live:
-            # A fold changes a row and raises no version.
-            names = [name for name in ("_version", "onHand") if name in live]
-            condition = {
-                "ConditionExpression": " AND ".join(f"#{name} = :{name}" for name in names),
-                "ExpressionAttributeNames": {f"#{name}": name for name in names},
-                "ExpressionAttributeValues": {f":{name}": live[name] for name in names},
-            }
-        elif live is not None:
-            condition = {}
+        condition = _unwritten(table, live)
         try:
             if after is None:
                 self._aws.dynamodb.delete_item(TableName=name, Key=key, **condition)
