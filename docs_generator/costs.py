@@ -252,6 +252,42 @@ LIVES = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class HandOver:
+    """A hand-over by one command, and the fold that takes its units off products' rows later.
+
+    Attributes:
+        title: Its name in the table.
+        lines: Products that are handed over.
+        row_kilobytes: Size of the order's row, rounded up.
+        index_units: Write units of the indexes.
+    """
+
+    title: str
+    lines: int
+    row_kilobytes: int
+    index_units: int
+
+    @property
+    def write_units(self) -> float:
+        """Write units of the command: the row and an outbound page of less than 1 KB, and the indexes."""
+        return 2 * self.row_kilobytes + 2 + self.index_units
+
+    def fold_units(self, alike: int) -> float:
+        """Write units of the fold for each of so many hand-overs of the same products on one page, in one sweep."""
+        return (2 + 2 * self.lines) / alike
+
+
+HAND_OVERS = (
+    HandOver("an order of 1 product", 1, 1, 2),
+    HandOver("an order of 13 products", 13, 2, 2),
+    # The order stays in byToFulfil, and its status in byUser is the same.
+    HandOver("1 product of 13", 1, 2, 0),
+)
+ALIKE = 100
+"""Hand-overs of the same products in one sweep, in the table."""
+
+
 def batch_of(queue: str, rate: float) -> float:
     """Compute how many messages an invocation has on average, with the default settings.
 
@@ -419,6 +455,14 @@ def tables() -> list[str]:
             [
                 f"| {life.title} | {life.write_units:.2f} | {life.read_units:.2f} | {life.events} | {_of_a_million(life)} |"
                 for life in (LIVES[0], LIVES[-1])
+            ],
+        ),
+        _table(
+            f"| handed over by one command | write units | fold of it alone | fold of {ALIKE} alike, each |",
+            3,
+            [
+                f"| {one.title} | {one.write_units:.2f} | {one.fold_units(1):.2f} | {one.fold_units(ALIKE):.2f} |"
+                for one in HAND_OVERS
             ],
         ),
         _table(

@@ -12,6 +12,7 @@ import pytest
 from docs_generator import costs
 from infra.settings import Settings
 from inventory_orders.clock import Deadline, SystemClock, timestamp
+from inventory_orders.products.fold import Fold
 from inventory_orders.publishing.publisher import Bus
 from inventory_orders.publishing.stock import StockWatch
 from inventory_orders.store.rows import decode
@@ -102,6 +103,29 @@ def test_what_was_published_takes_as_much_room_as_the_costs_say():
     }
     room = len(stock_part_row(StockPart(1, 9, "", levels))["levels"])
     assert room == pytest.approx(products * costs.LEVEL_BYTES, rel=0.1)
+
+
+@pytest.mark.parametrize("alike", [1, 3])
+@pytest.mark.parametrize("one", costs.HAND_OVERS, ids=lambda one: one.title)
+def test_a_hand_over_and_its_fold_take_these_units(one, alike, tea_shop):
+    ordered = 13 if "13" in one.title else 1
+    part = {"stepId": "s-1", "items": [{"productId": TEAS[0], "quantity": 1}]}
+    for number in range(alike):
+        order_id = f"cost-{number}"
+        tea_shop.invoke(
+            "place_orders", sqs_event(order_body(order_id, dict.fromkeys(TEAS[:ordered], 1)))
+        )
+        for action in ("confirm", "fulfil"):
+            command = {"action": action, "orderId": order_id}
+            by_line = action == "fulfil" and one.lines < ordered
+            before = consumed(tea_shop)
+            event = sqs_event(command | (part if by_line else {}), queue="OrderCommandQueue")
+            assert tea_shop.invoke("change_orders", event) == {"batchItemFailures": []}
+        assert consumed(tea_shop)[0] - before[0] == one.write_units
+    before = consumed(tea_shop)
+    fold = Fold(tea_shop.worker().client, Deadline.after(20, SystemClock())).run()
+    assert fold.folded == one.lines
+    assert consumed(tea_shop)[0] - before[0] == pytest.approx(one.fold_units(alike) * alike)
 
 
 def message_of(step, number, product_id):
