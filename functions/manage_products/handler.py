@@ -186,7 +186,7 @@ def _discontinue(
     command: dict[str, Any], deadline: Deadline, products: ProductCatalogue
 ) -> direct.Answer:
     done = _updated(products.discontinue(command["productId"], deadline))
-    return done | _open_units(done["productId"], done["createdAt"], deadline, products)
+    return done | _open_units(done["productId"], deadline, products)
 
 
 def _delist(
@@ -194,7 +194,7 @@ def _delist(
 ) -> direct.Answer:
     product_id, created_at = command["productId"], command["createdAt"]
     # Asked before: afterwards no row says it.
-    open_units = _open_units(product_id, created_at, deadline, products)
+    open_units = _open_units(product_id, deadline, products)
     names = {"productId": product_id, "createdAt": created_at}
     if products.delist(product_id, created_at, deadline):
         return {"result": "APPLIED", **names, **open_units, "message": _OPEN_ORDERS}
@@ -205,14 +205,12 @@ def _delist(
 _OPEN_ORDERS = "open orders keep its units: they can still be fulfilled, but a cancellation or a return puts nothing back into stock"
 
 
-def _open_units(
-    product_id: str, created_at: str, deadline: Deadline, products: ProductCatalogue
-) -> direct.Answer:
+def _open_units(product_id: str, deadline: Deadline, products: ProductCatalogue) -> direct.Answer:
     """Units that open orders hold at this moment; nothing where that cannot be read, which stops no command."""
     with suppress(VerdictError):
         found = read_all(products.client, [product_id], deadline, products.stats)
         level = estimate_levels(products.client, found, deadline).get(product_id)
-        if level is not None and level.product.created_at == created_at:
+        if level is not None:
             return {"committed": level.committed}
     return {}
 

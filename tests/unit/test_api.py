@@ -36,6 +36,7 @@ from local.sample_orders import catalogue
 from testing.bench import product
 from testing.events import sqs_event
 from testing.lanes import lend
+from testing.simulated_aws import ServiceError
 from tests.support.schemas import closed, is_open
 
 TEA = "tea-earl-grey"  # the catalogue has 60 packets of it
@@ -992,6 +993,9 @@ def test_only_what_an_order_still_wants_has_to_be_there(backordered):
         "o-1": (False, [{"productId": "cup", "wanted": 1, "onHand": 0}]),
         "o-2": (False, [{"productId": "cup", "wanted": 2, "onHand": 0}]),
     }
+    backordered("POST", "/orders/o-2/fulfil")
+    assert numbers(backordered, "cup")[0] == -2
+    assert marks(backordered)["o-0"] == (True, None)
 
 
 def test_nothing_is_there_for_an_order_of_a_product_that_was_delisted(backordered):
@@ -1365,12 +1369,18 @@ def test_discontinuing_and_delisting_say_how_many_units_open_orders_hold(api):
     assert api("DELETE", "/products/cup", query=query).document["committed"] == 0
 
 
-def test_a_page_that_cannot_be_read_does_not_keep_a_product_listed(api):
+def test_units_that_cannot_be_read_do_not_keep_a_product_listed(api):
     created = api("POST", "/products", {"productId": "cup", "openingStock": 5}).document
     sold(api, "o-1", product_id="cup")
     api("POST", "/orders/o-1/fulfil")
     (page,) = [key for (key,) in api.shop.items(Table.ALLOTMENTS) if key.startswith("out/")]
+    sound = api.shop.item(Table.ALLOTMENTS, page)["units"]
     api.shop.edit(Table.ALLOTMENTS, page, units={"S": "?"})
+    said = api("POST", "/products/cup/discontinue").document
+    assert (said["status"], "committed" in said) == ("DISCONTINUED", False)
+    api.shop.edit(Table.ALLOTMENTS, page, units=sound)
+    assert api("POST", "/products/cup/discontinue").document["committed"] == 0
+    api.shop.refuse("BatchGetItem", ServiceError("ThrottlingException", "slow down"))
     said = api("POST", "/products/cup/discontinue").document
     assert (said["status"], "committed" in said) == ("DISCONTINUED", False)
     query = {"createdAt": created["createdAt"]}
