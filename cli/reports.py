@@ -118,8 +118,8 @@ def orders(
 ) -> None:
     """Show an order, a user's orders (the newest first), or with `--to-ship` the orders to ship (the oldest first).
 
-    A list comes from an index, which is a moment behind. An order to ship is ready if all units that it still wants are on
-    hand; each is judged alone.
+    A list comes from an index, which is a moment behind. The goods of an order to ship are `ready` if all units that it still
+    wants are on hand, else `only 1 of 3 PRODUCT`. Each order is judged alone.
     """
     if sum([order is not None, to_ship, user is not None]) != 1:
         raise typer.BadParameter("name an order, or give one of --to-ship and --user")
@@ -160,20 +160,21 @@ def _show_orders(found: Iterable[Mapping[str, Any]], *, to_ship: bool) -> None:
     for one in found:
         since = one.get("confirmedAt", one["createdAt"]) if to_ship else one["createdAt"]
         lines = _still_open(one) if to_ship else one["items"]
-        state = _readiness(one) if to_ship else one["status"]
+        state = _goods(one) if to_ship else one["status"]
         rows.append((one["orderId"], state, since[:16], one["userId"], _units(lines)))
-    table = table_of(("order", "ready" if to_ship else "status", "since", "user", "items"), rows)
+    table = table_of(("order", "goods" if to_ship else "status", "since", "user", "items"), rows)
     screen.print(table if rows else "No orders.")
 
 
-def _readiness(order: Mapping[str, Any]) -> str:
-    """Whether an order can be shipped, in words."""
+def _goods(order: Mapping[str, Any]) -> str:
+    """Whether the goods of an order to ship are on hand, in words."""
     if "shippable" not in order:
         return "not known"
     missing = (
-        f"{one['onHand']} of {one['wanted']} {one['productId']}" for one in order.get("missing", ())
+        f"{max(0, one['onHand'])} of {one['wanted']} {one['productId']}"
+        for one in order.get("missing", ())
     )
-    return "yes" if order["shippable"] else f"no: {', '.join(missing)} on hand"
+    return "ready" if order["shippable"] else f"only {', '.join(missing)}"
 
 
 def _show_steps(steps: Iterable[Mapping[str, Any]]) -> None:

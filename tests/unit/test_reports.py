@@ -217,9 +217,9 @@ def test_orders_to_ship_say_whether_their_goods_are_there(shop, placed):
     shop.commit(worker, Order("o-9", "u-7", {"cup": 3, "jug": 1}))
     shop.commit(worker, OrderCommand("o-9", OrderAction.CONFIRM))
     shown = [line.split() for line in orders("--to-ship").stdout.splitlines()]
-    assert shown[0] == ["order", "ready", "since", "user", "items"]
-    assert [line[:2] for line in shown[1:3]] == [["o-2", "yes"], ["o-0", "yes"]]
-    assert "o-9 no: 1 of 3 cup on hand" in " ".join(shown[3])
+    assert shown[0] == ["order", "goods", "since", "user", "items"]
+    assert [line[:2] for line in shown[1:3]] == [["o-2", "ready"], ["o-0", "ready"]]
+    assert "o-9 only 1 of 3 cup 20" in " ".join(shown[3])
     found = {one["orderId"]: one for one in json.loads(orders("--to-ship", "--json").stdout)}
     assert (found["o-2"]["shippable"], "missing" in found["o-2"]) == (True, False)
     missing = [{"productId": "cup", "wanted": 3, "onHand": 1}]
