@@ -1041,6 +1041,16 @@ def test_a_page_of_orders_to_ship_ends_at_300_products(api, monkeypatch):
         assert not any("shippable" in order for order in own["orders"])
 
 
+def test_a_page_of_orders_to_ship_has_room_for_what_is_missing(backordered, monkeypatch):
+    backordered("POST", "/orders/o-0/fulfil")
+    (whole,) = pages(backordered, "/orders", status="CONFIRMED")
+    size = sum(len(json.dumps(order)) for order in whole["orders"])
+    monkeypatch.setattr(requests, "_MAX_LISTED_BYTES", size)
+    assert to_ship(backordered, 100) == [["o-1", "o-2"]]
+    monkeypatch.setattr(requests, "_MAX_LISTED_BYTES", size - 1)
+    assert to_ship(backordered, 100) == [["o-1"], ["o-2"]]
+
+
 def test_a_page_of_orders_to_ship_reads_rows_and_outbound_pages_at_once(api, monkeypatch):
     for number in range(3):
         sold(api, f"o-{number}")

@@ -234,18 +234,17 @@ def list_orders(request: Request, caller: Caller) -> HttpAnswer:
         )
         if unreadable:
             logger.error("orders cannot be read", extra={"orders": unreadable})
-        most = fitting([shown for _, shown in orders])
+        found = len(orders)
         if user_id is None:
-            most = min(most, _with_few_products(order for order, _ in orders))
-        if most < len(orders):
-            orders = orders[:most]
+            orders = orders[: _with_few_products(order for order, _ in orders)]
+            mark_shippable(client, orders, deadline)
+        orders = orders[: fitting([shown for _, shown in orders])]
+        if len(orders) < found:
             ids = [place.id for place in places]
             places, has_more = places[: ids.index(orders[-1][0].order_id) + 1], True
         if "status" in query:
             # The index may show an order that was fulfilled a moment ago.
             orders = [each for each in orders if each[0].status == OrderStatus.CONFIRMED]
-        if user_id is None:
-            mark_shippable(client, orders, deadline)
         shown = {"orders": [shown for _, shown in orders], "unreadable": unreadable}
         return shown, places[-1] if has_more else None
 
