@@ -6,10 +6,12 @@ The real handlers and engine run on the simulated AWS, in virtual time.
 import json
 import random
 import zlib
+from functools import partial
 
 import pytest
 
 from inventory_orders.domain.change import Change
+from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand, Part
 from inventory_orders.domain.outbound import (
     OUTBOUND_KEYS,
@@ -17,6 +19,7 @@ from inventory_orders.domain.outbound import (
     OutboundKey,
     OutboundPage,
 )
+from inventory_orders.domain.planner import Limits
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.domain.record import AdjustmentKey, OrderAction, OrderKey
 from inventory_orders.engine import outbound as outbound_pages
@@ -76,6 +79,10 @@ def outbound(shop: Shop) -> dict[str, int]:
 
 def fold(shop: Shop) -> Fold:
     return Fold(RetryingClient(shop.store), shop.soon()).run()
+
+
+def fail(error: Exception, _: object) -> None:
+    raise error
 
 
 def lease(shop: Shop, product_id: str = "tea", seconds: float = 60.0) -> Lease:
@@ -141,7 +148,7 @@ def test_a_process_keeps_its_page_and_reads_it_once(shop):
         report = shop.commit(worker, command(f"o-{number}", "fulfil"))
         assert report.outcomes[0].verdict is APPLIED
     # Its order each time, and all pages the first time.
-    assert shop.calls.count("BatchGetItem") == 5
+    assert (shop.calls.count("BatchGetItem"), shop.calls.count("TransactWriteItems")) == (5, 4)
     assert [page.version for page in pages(shop).values()] == [4]
 
 
@@ -162,6 +169,37 @@ def test_a_hand_over_shares_no_transaction_with_rows_of_products(shop):
     assert shop.do(command("o-1", "fulfil"), command("o-2", "cancel")) == [APPLIED, APPLIED]
     assert len(sent) == 2
     assert not any("out/" in request and '"Products"' in request for request in sent)
+
+
+def test_more_hand_overs_than_a_transaction_holds_go_one_after_the_other(shop):
+    shop.list("cup", 100)
+    orders = [f"o-{number}" for number in range(100)]
+    for made in (
+        partial(Order, user_id="u", quantities={"cup": 1}),
+        partial(command, action="confirm"),
+    ):
+        assert set(shop.do(*(made(order_id) for order_id in orders))) == {APPLIED}
+    sent = []
+    shop.on("TransactWriteItems", lambda request: sent.append(len(request["TransactItems"])))
+    assert set(shop.do(*(command(order_id, "fulfil") for order_id in orders))) == {APPLIED}
+    assert (sent, outbound(shop)) == ([100, 2], {"cup": 100})
+
+
+@pytest.mark.parametrize(
+    "limits", [Limits(changes=1), Limits(size=outbound_pages.MAX_PAGE_SIZE + 3_000)]
+)
+def test_a_transaction_behind_a_lost_one_is_not_sent(shop, limits):
+    sell(shop, "o-0", tea=1)
+    sell(shop, "o-1", tea=1)
+    worker = shop.worker()
+    worker.limits = limits
+    reasons = [{"Code": "TransactionConflict"}, {"Code": "None"}]
+    lost = ServiceError("TransactionCanceledException", extra={"CancellationReasons": reasons})
+    shop.once("TransactWriteItems", partial(fail, lost))
+    shop.calls.clear()
+    report = shop.commit(worker, command("o-0", "fulfil"), command("o-1", "fulfil"))
+    assert [outcome.verdict for outcome in report.outcomes] == [APPLIED, APPLIED]
+    assert (shop.calls.count("TransactWriteItems"), outbound(shop)) == (3, {"tea": 2})
 
 
 # ---------------------------------------------------------------- rivals and faults of a hand-over
@@ -406,14 +444,28 @@ def test_two_folds_at_once_take_units_off_once(shop):
 def test_a_fold_of_a_page_with_many_products_takes_several_transactions(shop):
     for number in range(120):
         shop.list(f"p{number}", 1)
+    worker = shop.worker()
     for first in (0, 60):
         units = {f"p{number}": 1 for number in range(first, first + 60)}
         sell(shop, f"o-{first}", **units)
-        shop.do(command(f"o-{first}", "fulfil"))
-    shop.calls.clear()
-    assert fold(shop).folded == 120
+        shop.commit(worker, command(f"o-{first}", "fulfil"))
+    sent = []
+    shop.on("TransactWriteItems", lambda request: sent.append(len(request["TransactItems"])))
+    assert (fold(shop).folded, sent) == (120, [99, 23])
     assert outbound(shop) == {}
     assert all(on_hand_of_row(shop, f"p{number}") == 0 for number in range(120))
+
+
+def test_the_fullest_page_is_folded_first(shop):
+    for number, size in enumerate((1, 3, 2)):
+        lots = [Generation(f"p{n}", "then") for n in range(size)]
+        page = OutboundPage(OutboundKey(number), 1, "e", dict.fromkeys(lots, 1))
+        row = {"page": str(page.key), "_version": 1, "epoch": "e", "units": page_units(page)}
+        shop.write(Table.ALLOTMENTS, row)
+    shop.once("TransactWriteItems", lambda request: sent.append(json.dumps(request)))
+    sent = []
+    fold(shop)
+    assert "out/1" in sent[0]
 
 
 def test_rows_that_are_too_large_for_one_transaction_are_folded_in_several(shop):
@@ -509,12 +561,22 @@ def test_a_lease_lasts_from_when_it_was_taken_however_long_its_acquisition(shop)
 def test_a_count_below_what_orders_hold_books_nothing_and_keeps_the_lease(shop):
     sell(shop, "o-1", tea=4)
     begun = lease(shop)
-    with pytest.raises(RejectedError, match="2 units of tea more") as refused:
+    with pytest.raises(RejectedError, match="2 units of tea too many for that count") as refused:
         begun.commit(2, "count", shop.soon())
     assert refused.value.code == "BELOW_FLOOR"
     assert (level(shop), shop.record(AdjustmentKey("tea", "count"))) == ((10, 4, 6), None)
     assert begun.commit(4, "count", shop.soon()).delta == -6
     assert level(shop) == (4, 4, 0)
+
+
+def test_a_count_may_leave_units_on_backorder_and_is_booked_where_it_takes_none(shop):
+    shop.list("rare", 4, backorder_limit=5)
+    sell(shop, "o-1", rare=4)
+    assert lease(shop, "rare").commit(1, "count", shop.soon()).delta == -3
+    assert level(shop, "rare") == (1, 4, -3)
+    # Another program allows for fewer than there are.
+    shop.edit(Table.PRODUCTS, "rare", backorderLimit={"N": "0"})
+    assert lease(shop, "rare").commit(2, "again", shop.soon()).delta == 1
 
 
 def test_goods_that_left_before_their_receipt_are_named_when_a_count_begins(shop):

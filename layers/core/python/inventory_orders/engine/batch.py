@@ -298,7 +298,7 @@ class Batch:
         unreadable: Its unreadable items.
         limits: As given. The loop lowers them to find a change that DynamoDB will not accept.
         losses: Rounds that came to nothing. Written by the loop.
-        outbound_losses: Rounds in which only outbound pages were lost to rivals. Written by the loop.
+        outbound_losses: Rounds in which only hand-overs were lost. Written by the loop.
         throttled: Products whose rows are throttled. Written by the loop and by sources, cleared by the loop.
         has_read_records: Whether records were read.
     """

@@ -22,8 +22,8 @@ from inventory_orders.sequences import in_portions
 from inventory_orders.store.cancellations import Meaning, TransactionCancelledError
 from inventory_orders.store.writes import ActionKind
 
-# Bytes of a page that is full of the longest ids.
-_MAX_PAGE_SIZE = 200_000
+MAX_PAGE_SIZE = 210_000
+"""Bytes of a page that is full of the longest ids."""
 
 
 class OutboundPages:
@@ -56,7 +56,7 @@ class OutboundPages:
                 key: page for key, page in found.items() if isinstance(page, OutboundPage)
             }
         most = min(limits.actions - 1, limits.changes)
-        size = limits.size - _MAX_PAGE_SIZE
+        size = limits.size - MAX_PAGE_SIZE
         portions = in_portions(leaving, most, lambda d: d.change.record_size, size)
         pages = dict(self._pages)
         arranged = [one for some in portions for one in self._place(some, pages)]

@@ -339,7 +339,7 @@ class Lease:
         after = before.with_stock(before.stock_count + delta, before.version + 1)
         if delta < 0 and after.sellable < 0:
             raise RejectedError(
-                f"open orders hold {-after.sellable:,} units of {self.product_id} more than were counted; release the lease, "
+                f"open orders hold {-after.sellable:,} units of {self.product_id} too many for that count; release the lease, "
                 "cancel those units (with restock false if they are lost), and count again",
                 "BELOW_FLOOR",
             )
