@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from math import inf, nan
 from statistics import fmean
 from typing import Any
@@ -29,6 +31,7 @@ from bench.simulator.engine import (
 )
 from bench.simulator.sweep import Swept
 from bench.workloads import CREATED_AT, PLENTY, Workload, endless
+from inventory_orders.domain.outbound import OUTBOUND_KEYS, Generation, OutboundPage
 from inventory_orders.domain.record import (
     OrderAction,
     OrderLine,
@@ -36,10 +39,10 @@ from inventory_orders.domain.record import (
     OrderStatus,
     Step,
 )
-from inventory_orders.store.rows import encode, record_row
+from inventory_orders.store.rows import encode, page_units, record_row
 from local import ROOT
 from local.invoke import read_event
-from testing.simulated_aws import Item
+from testing.simulated_aws import Item, in_wire_format
 from testing.simulated_aws.latency import CPU, INVOCATION_SECONDS
 
 COMMANDS = 10
@@ -55,6 +58,7 @@ class HandOvers(Swept):
         workload: The orders. Those of the backlog are of the same kind.
         workers: How many order workers.
         sweep_each: Seconds between the starts of two sweeps.
+        earlier: How many hand-overs the outbound pages hold at the start.
         seed: Seed of all randomness.
         conditions: Under which it runs.
     """
@@ -64,22 +68,43 @@ class HandOvers(Swept):
         workload: Workload,
         workers: int,
         sweep_each: float,
+        earlier: int,
         seed: int,
         conditions: Conditions,
     ) -> None:
         self._sweep_each = sweep_each
+        self._earlier = earlier
         self._attempts: list[tuple[float, bool, int]] = []
         super().__init__(workload, workers, seed, conditions)
 
     def _fill_tables(self) -> None:
-        """Write the rows of the start. The units of the backlog are on hand, but not in stock."""
+        """Write the rows of the start. The units of the backlog are on hand, but not in stock.
+
+        Earlier hand-overs are on the outbound pages, as they are between two sweeps.
+        """
         super()._fill_tables()
-        rows = self._store.tables["Products"].items
-        for product_id in self._workload.stock:
-            row = rows[product_id,]
-            if "onHand" in row:
-                self._books.owed[product_id] = PLENTY
-                rows[product_id,] = row | {"onHand": {"N": str(int(row["onHand"]["N"]) + PLENTY)}}
+        products = self._store.tables["Products"].items
+        orders = endless(self._workload, self._seed + 3)
+        for key in OUTBOUND_KEYS:
+            outbound: Counter[str] = Counter()
+            for _, _, wanted in islice(orders, self._earlier // len(OUTBOUND_KEYS)):
+                outbound.update(wanted)
+            units = {Generation(name, CREATED_AT): count for name, count in outbound.items()}
+            page = OutboundPage(key, 1, "earlier", units, CREATED_AT)
+            row = {
+                "page": str(key),
+                "_version": page.version,
+                "epoch": page.epoch,
+                "units": page_units(page),
+                "lastUpdatedAt": page.last_updated_at,
+            }
+            item = in_wire_format(encode(row))
+            self._store.answer("PutItem", {"TableName": "Allotments", "Item": item})
+            self._books.owed.subtract(outbound)
+        for product_id, units_in_stock in self._workload.stock.items():
+            on_hand = {"N": str(units_in_stock + PLENTY)}
+            products[product_id,] = products[product_id,] | {"onHand": on_hand}
+            self._books.owed[product_id] += PLENTY
 
     def _start_workers(self) -> None:
         super()._start_workers()

@@ -53,6 +53,8 @@ LANES = 55
 _PARTITIONS = {"Products": 4, "Orders": 400, "Allotments": 400}
 _SWEEPS = 3
 """Sweeps in the window of hand-overs."""
+_EARLIER_SECONDS = 30.0
+"""Seconds of hand-overs that are on the outbound pages at the start: half of the time between two sweeps."""
 
 _LONGEST_SECONDS = 100_000.0
 """Virtual seconds after which holds have ended, or the run ends."""
@@ -352,14 +354,19 @@ class Run:
     def hands_over(self, name: str, seconds: float) -> SceneFigures:
         """Sell without end while earlier orders are handed over, as fast as the workers of both queues can."""
         return self._hands_over(
-            partial(QueuedHandOvers, 5), self.workload(name), 8, seconds=seconds, warm_up=0.5
+            partial(QueuedHandOvers, 5),
+            self.workload(name),
+            8,
+            seconds=seconds,
+            warm_up=0.5,
+            a_second=600.0,
         )
 
     def called_hand_overs(self, name: str, calls_a_second: float) -> SceneFigures:
         """Hand over while operators call the API."""
         made = make(name, 2_000, self.seed, self.orders)
         kind = partial(CalledHandOvers, calls_a_second)
-        return self._hands_over(kind, made, 0, seconds=30.0, warm_up=3.0)
+        return self._hands_over(kind, made, 0, seconds=30.0, warm_up=3.0, a_second=calls_a_second)
 
     def _hands_over(
         self,
@@ -369,6 +376,7 @@ class Run:
         *,
         seconds: float,
         warm_up: float,
+        a_second: float,
     ) -> SceneFigures:
         conditions = Conditions(
             window=seconds * self.scale,
@@ -380,7 +388,8 @@ class Run:
         )
         # The window is short: a sweep a minute would not fall into it.
         sweep_each = seconds * self.scale / _SWEEPS
-        return _run(kind(made, workers, sweep_each, self.seed, conditions))
+        earlier = int(_EARLIER_SECONDS * a_second * self.scale)
+        return _run(kind(made, workers, sweep_each, earlier, self.seed, conditions))
 
     def callers(self, name: str, clients: int) -> SceneFigures:
         """Serve callers of the API that wait."""
