@@ -128,8 +128,9 @@ class World:
         for change_, outcome in zip(changes, outcomes, strict=True):
             kind = type(change_).__name__
             if isinstance(change_, OrderCommand):
-                is_part = change_.part and change_.action is not OrderAction.RETURN
-                kind = f"{change_.action}{' a part' if is_part else ''}"
+                kind = str(change_.action)
+                if change_.part and change_.action is not OrderAction.RETURN:
+                    kind += " what is lost" if change_.part.restock is False else " a part"
             self.met[kind, outcome.verdict] += 1
 
     def invoke(self, name, event, *, sqs_fails=False):
@@ -262,7 +263,8 @@ def documents(schema, name=""):
         required = {key: fields.pop(key) for key in schema["required"]}
         made = st.fixed_dictionaries(required, optional=fields)
         if "dependencies" in schema:
-            made = made.filter(lambda each: ("items" in each) == ("stepId" in each))
+            needs = schema["dependencies"]
+            made = made.filter(lambda each: not missing_beside_others(each, needs))
     elif kind == "array":
         made = st.lists(documents(schema["items"]), min_size=schema["minItems"], max_size=4)
     elif schema.get("format") == "date-time":
@@ -391,6 +393,9 @@ def known_commands(function):
                 yield {"action": action, "orderId": order_id, **part}
             for restock in (True, False):
                 yield {"action": "return", "orderId": order_id, **part, "restock": restock}
+        for step_id, quantity in (("s-2", 1), ("s-2", 2), ("s-2", 50), ("s-1", 1)):
+            part = {"stepId": step_id, "items": [{"productId": "tea", "quantity": quantity}]}
+            yield {"action": "cancel", "orderId": order_id, **part, "restock": False}
 
 
 def orders():
@@ -533,6 +538,15 @@ def validator(schema):
     return kind(json.loads(schema))
 
 
+def missing_beside_others(document, dependencies):
+    """The fields that others in the document need, and that it lacks."""
+    return [
+        needed
+        for name, (needed,) in dependencies.items()
+        if name in document and needed not in document
+    ]
+
+
 def faults(document, schema):
     """Find the wrong fields; `the message` stands for the whole document."""
     result = set()
@@ -545,6 +559,8 @@ def faults(document, schema):
             names = [name for name in error.validator_value if name not in error.instance]
         elif error.validator == "additionalProperties":
             names = [name for name in error.instance if name not in error.schema["properties"]]
+        elif error.validator == "dependencies":
+            names = missing_beside_others(error.instance, error.validator_value)
         result |= {".".join(filter(None, [path, shown(name)])) for name in names} or {
             path or "the message"
         }
@@ -628,7 +644,9 @@ def is_carried_out(command, row):
         if step.get("stepId") == command["stepId"]:
             moved = {item["productId"]: item["quantity"] for item in step["items"]}
             said = step["action"], moved, step.get("restock")
-            return said == (action, wanted, command.get("restock"))
+            # To cancel with restock is to cancel without saying so.
+            is_plain = action == "cancel" and command.get("restock")
+            return said == (action, wanted, None if is_plain else command.get("restock"))
     still_open, delivered = units_of(row)
     room = still_open + delivered if action == "return" else still_open
     return is_over or not wanted <= room
@@ -1001,6 +1019,7 @@ def test_commands_in_batches_are_each_applied_and_rejected(world):
             answer = world.invoke("change_orders", event)
             check_batch(world, "change_orders", event, answer, sqs_fails=False)
     actions = ("confirm", "extend", "fulfil", "fulfil a part", "cancel", "cancel a part", "return")
+    actions += ("cancel what is lost",)
     for kind in actions:
         assert world.met[kind, Verdict.APPLIED], f"no {kind} was applied"
         assert world.met[kind, Verdict.REJECTED], f"no {kind} was rejected"
@@ -1026,7 +1045,7 @@ def check_answer(world, function, command, answer):
             r for r in map(decode, world.rows("Products")) if r["productId"] == lease["productId"]
         )
         assert (row.get("lockedBy") == lease["owner"]) is (done == "RENEWED")
-        assert done != "COMMITTED" or row["stockCount"] == command["counted"]
+        assert done != "COMMITTED" or row["onHand"] == command["counted"]
 
 
 @settings(fuzz, max_examples=25)
