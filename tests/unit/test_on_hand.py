@@ -433,6 +433,32 @@ def test_a_fold_that_loses_its_page_goes_on_from_what_came_back(shop):
     assert (on_hand_of_row(shop), on_hand_of_row(shop, "mug"), outbound(shop)) == (8, 9, {})
 
 
+@pytest.mark.parametrize(
+    ("code", "requests", "problems"),
+    [("TransactionConflict", 8, 0), ("ThrottlingError", 8, 0), ("SomethingNew", 1, 1)],
+)
+def test_a_page_that_a_fold_cannot_write_is_left_to_the_next_sweep(shop, code, requests, problems):
+    sell(shop, "o-1", tea=2)
+    shop.do(command("o-1", "fulfil"))
+    reasons = [{"Code": code}, {"Code": "None"}]
+    refusal = ServiceError("TransactionCanceledException", extra={"CancellationReasons": reasons})
+    shop.refuse("TransactWriteItems", refusal)
+    shop.calls.clear()
+    done = fold(shop)
+    assert (shop.calls.count("TransactWriteItems"), len(done.problems)) == (requests, problems)
+    shop.calm()
+    assert fold(shop).folded == 1
+
+
+@pytest.mark.parametrize("code", ["ThrottlingException", "InternalServerError"])
+def test_a_fold_that_gets_no_answer_is_unfinished_and_no_problem(shop, code):
+    sell(shop, "o-1", tea=2)
+    shop.do(command("o-1", "fulfil"))
+    shop.refuse("TransactWriteItems", ServiceError(code))
+    done = fold(shop)
+    assert (code in done.unfinished, done.problems, outbound(shop)) == (True, {}, {"tea": 2})
+
+
 def test_two_folds_at_once_take_units_off_once(shop):
     sell(shop, "o-1", tea=2)
     shop.do(command("o-1", "fulfil"))
