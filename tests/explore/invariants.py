@@ -237,9 +237,21 @@ def _check_outbound(changes: Sequence[Change]) -> None:
         if c.place[0] == "Allotments" and c.after is not None and _is_outbound(c.after["page"])
     }
     gained = {page: units for page, units in pages.items() if units}
-    require(leaving == gained, f"orders say that units left on {leaving}, and written was {gained}")
+    require(
+        leaving == gained,
+        f"by the orders {_in_words(leaving)} left, and written was {_in_words(gained)}",
+    )
     rows = [change.place[1][0] for change in changes if change.place[0] == "Products"]
-    require(not (leaving and rows), f"units left on {leaving} with a write of {rows}")
+    require(not (leaving and rows), f"{_in_words(leaving)} left with a write of {rows}")
+
+
+def _in_words(units: Mapping[str, Counter[_Generation]]) -> str:
+    said = (
+        f"{number} of {name}, listed at {created_at}, on {page}"
+        for page, of_page in units.items()
+        for (name, created_at), number in of_page.items()
+    )
+    return "; ".join(said) or "nothing"
 
 
 def _gained(page: Change) -> Counter[_Generation]:

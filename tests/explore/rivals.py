@@ -247,7 +247,7 @@ def add_order(
         open_, delivered = units_of(row | more)
         world.add_on_hand("p", open_["p"])
         if delivered:
-            world.add_empty_page(LEFT_ON)
+            world.add_outbound_page(LEFT_ON)
 
     return set_up
 
@@ -273,6 +273,13 @@ def add_delivered_order(world: World) -> None:
     add_order(status="FULFILLED", units=2, steps=[handed_over({"action": "fulfil"})], **stamps)(
         world
     )
+
+
+def add_departed_order(world: World) -> None:
+    """Store an order for two units of p that was handed over, and not folded since."""
+    add_delivered_order(world)
+    world.add_outbound_page(LEFT_ON, ("p", OPENED, 2))
+    world.add_on_hand("p", 2)
 
 
 def handed_over(step: Message) -> Message:

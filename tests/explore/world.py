@@ -480,9 +480,9 @@ class World:
         item = stored | {"onHand": {"N": str(on_hand)}}
         self.model.dynamodb.answer("PutItem", {"TableName": "Products", "Item": item})
 
-    def add_empty_page(self, name: str) -> None:
-        """Let there be an outbound page that was written once, and folded."""
-        text = base64.b64encode(zlib.compress(b"[]")).decode()
+    def add_outbound_page(self, name: str, *entries: tuple[str, str, int]) -> None:
+        """Let there be an outbound page that was written once, with entries that were not folded since."""
+        text = base64.b64encode(zlib.compress(json.dumps(entries).encode())).decode()
         item = self.handlers.encode({"page": name, "_version": 1, "epoch": "one"})
         item |= {"units": {"B": text}}
         self.model.dynamodb.answer("PutItem", {"TableName": "Allotments", "Item": item})
