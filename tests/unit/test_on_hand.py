@@ -219,6 +219,22 @@ def test_a_page_that_a_rival_wrote_comes_back_and_is_written_at_once(shop):
     assert (outbound(shop), [p.version for p in pages(shop).values()]) == ({"tea": 3}, [3])
 
 
+def test_a_page_that_was_deleted_and_made_anew_is_not_taken_for_the_known_one(shop):
+    worker, rival = shop.worker(), shop.worker()
+    sell(shop, "o-0", tea=1)
+    sell(shop, "o-1", mug=1)
+    sell(shop, "o-2", tea=1)
+    shop.commit(worker, command("o-0", "fulfil"))
+    rival._outbound._own = worker._outbound._own
+    del shop.items(Table.ALLOTMENTS)[str(worker._outbound._own),]
+    shop.commit(rival, command("o-1", "fulfil"))
+    assert shop.commit(worker, command("o-2", "fulfil")).outcomes[0].verdict is APPLIED
+    assert (outbound(shop), [p.version for p in pages(shop).values()]) == (
+        {"tea": 1, "mug": 1},
+        [2],
+    )
+
+
 @pytest.mark.parametrize("code", ["TransactionConflict", "ThrottlingError", "ValidationError"])
 def test_a_page_that_cannot_be_written_now_is_passed_over_at_once(shop, code):
     worker = shop.worker()
@@ -664,6 +680,20 @@ def test_a_pending_order_may_lose_units_and_then_expires_with_the_rest(shop):
     shop.order("o-1", tea=2)
     assert shop.do(command("o-1", "cancel", "lost", restock=False, tea=2)) == [APPLIED]
     assert (level(shop), shop.status("o-1")) == ((8, 0, 8), "CANCELLED")
+
+
+def test_a_unit_lost_after_its_order_was_cancelled_is_refused_and_not_called_done(shop):
+    """It is on sale again: a correction takes it away."""
+    sell(shop, "o-1", tea=2)
+    lost = command("o-1", "cancel", "lost", restock=False, tea=1)
+    assert shop.do(command("o-1", "cancel")) == [APPLIED]
+    (outcome,) = shop.commit(shop.worker(), lost).outcomes
+    assert (outcome.verdict, outcome.cause) == (Verdict.REJECTED, "ORDER_CANCELLED")
+    assert shop.do(command("o-1", "cancel", "part", tea=1)) == [REPLAYED]
+    sell(shop, "o-2", tea=2)
+    lost = command("o-2", "cancel", "lost", restock=False, tea=2)
+    assert shop.do(lost, lost, command("o-2", "cancel")) == [APPLIED, REPLAYED, REPLAYED]
+    assert level(shop) == (8, 0, 8)
 
 
 def test_a_closing_says_what_the_row_had_on_hand_also_after_a_fold(shop):

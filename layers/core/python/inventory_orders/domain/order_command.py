@@ -171,7 +171,10 @@ class OrderCommand(Change):
             status = OrderStatus(order.status)
         except ValueError:
             return Rejection(RejectionReason.UNKNOWN_ORDER_STATUS, str(order.status))
-        answer = self._match_step(order) or _ANSWERS.get((self.action, status))
+        # An order that has ended put its units back on sale, also those that turn out to be lost.
+        is_lost = self.part is not None and self.part.restock is False
+        ended = _REASONS_OF_ENDS.get(status) if is_lost else None
+        answer = self._match_step(order) or ended or _ANSWERS.get((self.action, status))
         if isinstance(answer, RejectionReason):
             return Rejection(answer, order.order_id)
         return answer or self._carry_out(order, status)
