@@ -241,8 +241,8 @@ def _show_books(result: DemoResult, console: Console) -> None:
     console.print(table)
     _say(
         "[dim]Start + count - sold = available: what the next orders can take. Available + committed = on hand: what "
-        "is on the shelf. Sold: what this run's orders took and did not give back, lost units included. Committed: "
-        "sold, and still on the shelf until it is shipped.[/]\n",
+        "is on the shelf. Sold: what this run's orders took and did not give back, lost units included. Committed: sold, "
+        "in this run or before, and not shipped yet.[/]\n",
         console,
     )
 
