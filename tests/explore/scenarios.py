@@ -1036,7 +1036,7 @@ _IN_LANES = (
         [stock(p=7), meet_rivals("A", "p")],
         [buys("a", p=1), counts("count", 1), buys("c", p=8)],
         jumps=(4.0,),
-        switches=3,
+        switches=2,
         faults=(*_TORN, "time"),
     ),
     _with_lanes(
@@ -1044,7 +1044,7 @@ _IN_LANES = (
         [stock(p=7), lend("A", p=1)],
         [buys("a", p=1), counts("count", -1), buys("c", p=3)],
         jumps=(4.0,),
-        switches=3,
+        switches=2,
         faults=(*_TORN, "time"),
     ),
     _with_lanes(
