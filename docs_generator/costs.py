@@ -77,11 +77,13 @@ READ_UNITS_OF_LANES = 49.0
 """Read units of an idle sweep in Allotments: 90 leases, existing or not, and the depot's pages. An idle lane adds four."""
 READ_UNITS_OF_HOLDS = 16
 """Read units of an idle sweep in Orders: a query of each of 32 shards. Some 35 holds add half a unit."""
+READ_UNITS_OF_A_SWEEP = READ_UNITS_OF_LANES + READ_UNITS_OF_HOLDS + len(OUTBOUND_KEYS)
+"""Read units of an idle sweep, which also reads the outbound pages."""
 SWEEP = (
     prices.SCHEDULED_INVOCATION
     + prices.LAMBDA_REQUEST
     + seconds_of(1) * prices.MEMORY_GIGABYTES / 2 * prices.LAMBDA_GIGABYTE_SECOND
-    + (READ_UNITS_OF_LANES + READ_UNITS_OF_HOLDS) * prices.READ_UNIT
+    + READ_UNITS_OF_A_SWEEP * prices.READ_UNIT
 )
 
 

@@ -67,6 +67,15 @@ def test_each_kind_takes_these_units_and_this_log_of_the_handler(kind, tea_shop,
     assert math.ceil(size_of_item(row) / 1024) == kind.row_kilobytes
 
 
+def test_an_idle_sweep_takes_these_units(shop):
+    before = consumed(shop)
+    assert shop.invoke("sweep", {"action": "sweep"})["result"] == "SWEPT"
+    written, read = (now - then for now, then in zip(consumed(shop), before, strict=True))
+    # A shop in which no lane was ever used.
+    assert (written, read) == (0, costs.READ_UNITS_OF_A_SWEEP)
+    assert f"A sweep takes {costs.READ_UNITS_OF_A_SWEEP:.0f} read units" in PAGE
+
+
 def test_stock_events_take_these_units(shop):
     stock = costs.STOCK_EVENTS[0]
     shop.list("p-0", 1000, name="Earl Grey loose leaf", price=1290, low_stock_threshold=5)
