@@ -439,6 +439,23 @@ def _at_all_rates() -> list[str]:
     return [*(_at_a_rate(title, life_at(at), life_at(at, hot=True)) for title, at in rates), full]
 
 
+def _standing_table() -> str:
+    """What a stage costs each month without an order."""
+    return _table(
+        "| each month | how many | each | together |",
+        3,
+        [
+            *(
+                f"| {one.title} | {one.count:,} | ${one.price:.2f} | ${one.dollars:.2f} |"
+                for one in STANDING
+            ),
+            f"| all of it | | | ${sum(one.dollars for one in STANDING):.2f} |",
+            "| idle month of a small shop with `monitoring: basic`, without the FIFO queue | | | "
+            f"${sum(one.price * BASIC.get(one.title, one.count) for one in STANDING):.2f} |",
+        ],
+    )
+
+
 def tables() -> list[str]:
     """The tables of docs/costs.md, as Markdown."""
     shop = small_shop()
@@ -472,19 +489,7 @@ def tables() -> list[str]:
             4,
             _at_all_rates(),
         ),
-        _table(
-            "| each month | how many | each | together |",
-            3,
-            [
-                *(
-                    f"| {one.title} | {one.count:,} | ${one.price:.2f} | ${one.dollars:.2f} |"
-                    for one in STANDING
-                ),
-                f"| all of it | | | ${sum(one.dollars for one in STANDING):.2f} |",
-                "| idle month of a small shop with `monitoring: basic`, without the FIFO queue | | | "
-                f"${sum(one.price * BASIC.get(one.title, one.count) for one in STANDING):.2f} |",
-            ],
-        ),
+        _standing_table(),
         _table(
             "| with stockEvents | read units a sweep | a month of sweeps | write units a change | 1 M changes | 1 M orders |",
             5,

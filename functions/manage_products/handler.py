@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ from inventory_orders.engine.outcomes import (
     rejected,
     returned,
 )
-from inventory_orders.engine.retrying_client import RetryingClient, read_all
+from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import (
     ProductNotFoundError,
     RejectedError,
@@ -43,7 +42,7 @@ from inventory_orders.invocation.telemetry import (
     logger,
     metrics,
 )
-from inventory_orders.lanes.levels import estimate_levels
+from inventory_orders.lanes.levels import read_committed
 from inventory_orders.messages.commands import catalogue_event, parse_catalogue_event
 from inventory_orders.products.catalogue import ProductCatalogue
 
@@ -182,37 +181,21 @@ def _updated(update: Update) -> direct.Answer:
     return {"result": result} | direct.of_product(update.after)
 
 
-def _discontinue(
-    command: dict[str, Any], deadline: Deadline, products: ProductCatalogue
-) -> direct.Answer:
-    done = _updated(products.discontinue(command["productId"], deadline))
-    return done | _open_units(done["productId"], deadline, products)
-
-
 def _delist(
     command: dict[str, Any], deadline: Deadline, products: ProductCatalogue
 ) -> direct.Answer:
     product_id, created_at = command["productId"], command["createdAt"]
     # Asked before: afterwards no row says it.
-    open_units = _open_units(product_id, deadline, products)
-    names = {"productId": product_id, "createdAt": created_at}
+    committed = read_committed(products.client, product_id, deadline, products.stats)
+    answer: direct.Answer = {"productId": product_id, "createdAt": created_at}
     if products.delist(product_id, created_at, deadline):
-        return {"result": "APPLIED", **names, **open_units, "message": _OPEN_ORDERS}
+        message = (
+            "open orders keep its units: they can still be fulfilled, but a cancellation or a return puts nothing back into "
+            "stock"
+        )
+        return {"result": "APPLIED", **answer, **committed, "message": message}
     emit_stale_delete(product_id, created_at)
-    return {"result": "STALE", **names}
-
-
-_OPEN_ORDERS = "open orders keep its units: they can still be fulfilled, but a cancellation or a return puts nothing back into stock"
-
-
-def _open_units(product_id: str, deadline: Deadline, products: ProductCatalogue) -> direct.Answer:
-    """Units that open orders hold at this moment; nothing where that cannot be read, which stops no command."""
-    with suppress(VerdictError):
-        found = read_all(products.client, [product_id], deadline, products.stats)
-        level = estimate_levels(products.client, found, deadline).get(product_id)
-        if level is not None:
-            return {"committed": level.committed}
-    return {}
+    return {"result": "STALE", **answer}
 
 
 _COMMANDS: dict[str, Callable[[dict[str, Any], Deadline, ProductCatalogue], direct.Answer]] = {
@@ -220,7 +203,10 @@ _COMMANDS: dict[str, Callable[[dict[str, Any], Deadline, ProductCatalogue], dire
     "changeDetails": _change_details,
     "changePrice": _change_price,
     "change": _change,
-    "discontinue": _discontinue,
+    "discontinue": lambda command, deadline, products: (
+        _updated(products.discontinue(command["productId"], deadline))
+        | read_committed(products.client, command["productId"], deadline, products.stats)
+    ),
     "listAgain": lambda command, deadline, products: _updated(
         products.list_again(command["productId"], deadline)
     ),

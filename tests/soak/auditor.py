@@ -1,4 +1,4 @@
-"""Audits the shop while it is open. Takes a unit away by hand, available ones and on hand: the audit has to find just that."""
+"""Audits the shop while it is open: units that are taken away by hand, available or on hand, have to be all that it finds."""
 
 from __future__ import annotations
 

@@ -374,7 +374,7 @@ def test_each_run_pays_and_ships_the_same_orders():
     assert commands("d1") == commands("d2") != []
 
 
-def test_a_count_finds_fewer_units_than_there_are_of_the_product_that_orders_wait_for_most():
+def test_a_count_finds_too_few_units_of_the_product_that_orders_wait_for_most():
     products = [NewProduct(name, 9) for name in ("demo-cup", "demo-mug", "demo-out", "other")]
     with open_shop(products) as tables:
         lines = {"demo-out": 9, "demo-mug": 4, "demo-cup": 1, "other": 5}

@@ -17,7 +17,12 @@ from inventory_orders.domain.outbound import OUTBOUND_KEYS
 from inventory_orders.domain.product import Product
 from inventory_orders.domain.record import OrderRecord
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
-from inventory_orders.errors import CorruptItemError, RequestInvalidError, ThrottledError
+from inventory_orders.errors import (
+    CorruptItemError,
+    RequestInvalidError,
+    ThrottledError,
+    VerdictError,
+)
 from inventory_orders.store.dynamodb import Snapshot
 from inventory_orders.store.rows import Key
 
@@ -141,6 +146,16 @@ def _level(row: Product, found: Snapshot, *, is_exact: bool) -> StockLevel:
         if entry is not None and entry.created_at == row.created_at:
             in_lanes[key.lane] = entry.units
     return StockLevel(row, in_lanes, found.outbound_units(row), is_exact)
+
+
+def read_committed(
+    client: RetryingClient, product_id: str, deadline: Deadline, stats: CommitStats
+) -> dict[str, int]:
+    """Units that open orders hold at this moment, for an answer; nothing where they cannot be read, which stops no command."""
+    with suppress(VerdictError):
+        level = read_level(client, product_id, deadline, stats)
+        return {} if level is None else {"committed": level.committed}
+    return {}
 
 
 def mark_shippable(
