@@ -21,14 +21,14 @@ MAX_WORDS = {
     "docs/benchmarks.md": 1_200,
     "docs/exploration.md": 900,
     "docs/aws.md": 800,
-    "docs/reference.md": 3_620,
-    "docs/runbook.md docs/operations.md": 4_500,
+    "docs/reference.md": 3_640,
+    "docs/runbook.md docs/operations.md": 4_530,
     "docs/orders.md docs/api.md docs/data-model.md": 4_260,
     "docs/patterns.md": 1_800,
-    "docs/threat-model.md docs/costs.md docs/contributing.md": 3_000,
+    "docs/threat-model.md docs/costs.md docs/contributing.md": 3_030,
     "docs/glossary.md": 670,
     "docs/tutorial.md": 900,
-    "docs/limits.md": 700,
+    "docs/limits.md": 720,
 }
 """The pages that are written by hand, in groups, each with the most words that it may have."""
 
