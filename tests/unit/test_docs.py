@@ -25,7 +25,7 @@ MAX_WORDS = {
     "docs/runbook.md docs/operations.md": 4_530,
     "docs/orders.md docs/api.md docs/data-model.md": 4_260,
     "docs/patterns.md": 1_800,
-    "docs/threat-model.md docs/costs.md docs/contributing.md": 3_030,
+    "docs/threat-model.md docs/costs.md docs/contributing.md": 3_040,
     "docs/glossary.md": 670,
     "docs/tutorial.md": 900,
     "docs/limits.md": 720,
