@@ -243,7 +243,7 @@ def test_an_order_is_placed_and_taken_through_its_life_by_keyboard(aws, page, ur
     press("Enter")
     page.get_by_role("alert").get_by_text("INSUFFICIENT_STOCK: ").wait_for()
     wait_for_order(page, newest, "REJECTED", "OrderRejected")
-    assert "3 wanted and 0 there" in page.inner_text(newest)
+    assert "3 wanted and 0 available" in page.inner_text(newest)
 
     placed, life = "#orders li:nth-child(2)", ["OrderPlaced"]
     press("Tab")

@@ -152,8 +152,10 @@ def read_committed(
     client: RetryingClient, product_id: str, deadline: Deadline, stats: CommitStats
 ) -> dict[str, int]:
     """Units that open orders hold at this moment, for an answer; nothing where they cannot be read, which stops no command."""
+    # The command needs the rest of the time.
+    soon = Deadline.after(deadline.remaining() / 4, client.clock)
     with suppress(VerdictError):
-        level = read_level(client, product_id, deadline, stats)
+        level = read_level(client, product_id, soon, stats)
         return {} if level is None else {"committed": level.committed}
     return {}
 
