@@ -493,6 +493,7 @@ _IN_ROWS = (
         [counts("count-a", -1), counts("count-b", 1), buys("o", p=1)],
         jumps=(4.0,),
         faults=(*_OF_PAGES, "time", "clocks"),
+        switches=2,
     ),
     Scenario(
         "delist and relist against order",
