@@ -683,6 +683,7 @@ _LIFE_OF_AN_ORDER = (
             changes(comes_back("rt-1", 1)),
         ],
         check=_each_unit_moved_once,
+        faults=(*_OF_PAGES, "throttled", "lost-twice", "clocks"),
     ),
     Scenario(
         "return against a cancelled rest",
