@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 MAX_OUTBOUND_ENTRIES = 3_000
-"""Entries that a page takes: 46 KB with short ids, 107 KB with UUIDs. Every write of it costs its whole size. But with 1,000,
-orders of many products fill all pages in seconds (simulated: 100 of a wholesaler's fill one), and hand-overs wait for a sweep."""
+"""Entries that a page takes: 46 KB with short ids, 107 KB with UUIDs, and every write of it costs its whole size. It has to hold
+what leaves between two sweeps: 100 orders of a wholesaler have 1,014 products."""
 
 
 class Generation(NamedTuple):

@@ -219,7 +219,7 @@ def read_outbound_page(item: Item) -> OutboundPage:
     def read(name: str, stored: Iterable[Any], common: Mapping[str, Any]) -> OutboundPage:
         units: dict[Generation, int] = {}
         for product_id, created_at, number in stored:
-            # What is no units of a product of a lane's page is none here.
+            # The same is checked as of an entry of a lane's page.
             _, held = _read_entry(product_id, created_at, number, 0)
             units[Generation(product_id, created_at)] = held.units
         return OutboundPage(OutboundKey(int(name.split("/")[1])), units=units, **common)
