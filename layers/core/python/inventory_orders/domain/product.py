@@ -24,7 +24,7 @@ class Product:
     """A product as it was read, or as a plan or an update would leave it.
 
     Attributes:
-        product_id: Its id.
+        product_id: The key of its row: its id, with the location if it is not the default one.
         stock_count: Units that orders can take, but for those in lanes; negative when units are on backorder.
         on_hand: Units that are there, sold or not, before those on outbound pages are taken off.
         version: Rises by one with every successful change of the row.
@@ -43,6 +43,7 @@ class Product:
         lock_version: The version that the owner's last write made; None if there is no lease.
         lock_on_hand: Units on hand when the owner began to count; None without a count.
         lent_to: The lanes that may hold more of it. While there are any, it is `ACTIVE`.
+        places: Locations at which it has rows besides this one. Only the row at the default location names them.
         other: Attributes that are not the service's own. They are kept as they are.
         size: Bytes of the stored row, for the size limit of transactions.
     """
@@ -66,6 +67,7 @@ class Product:
     lock_version: int | None = None
     lock_on_hand: int | None = None
     lent_to: frozenset[int] = frozenset()
+    places: frozenset[str] = frozenset()
     other: Mapping[str, Any] = field(default_factory=dict, hash=False)
     size: int = field(default=0, compare=False)
 
@@ -193,7 +195,7 @@ class NewProduct:
     """A product to be created.
 
     Attributes:
-        product_id: Its id.
+        product_id: The key of its row.
         opening_stock: Units that are there from the start.
         low_stock_threshold: At or below it the product counts as low in stock, in units.
         backorder_limit: How far below zero the stock may go, in units.

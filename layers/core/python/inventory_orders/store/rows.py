@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any, TypeVar, assert_never
 
 from inventory_orders.domain.allotments import LaneLease, Page, PageEntry, PageKey
+from inventory_orders.domain.location import location_of, product_of
 from inventory_orders.domain.outbound import Generation, OutboundKey, OutboundPage
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.domain.record import (
@@ -61,7 +62,7 @@ _OPTIONAL = {
 }
 _OWN_OF_PRODUCT = {
     *("productId", "stockCount", "onHand", "_version", "createdAt", "status", "backorderLimit"),
-    *("lowStockThreshold", "lastUpdatedAt", "lentTo", *LOCK),
+    *("lowStockThreshold", "lastUpdatedAt", "lentTo", "places", "of", "locationId", *LOCK),
     *_OPTIONAL,
 }
 
@@ -123,6 +124,9 @@ def product_row(product: Product) -> Row:
             "lastUpdatedAt": product.last_updated_at,
             "lockTime": None if lock_time is None else Decimal(f"{lock_time:.6f}"),
             "lentTo": product.lent_to or None,
+            "places": product.places or None,
+            "locationId": location_of(product.product_id) or None,
+            "of": product_of(product.product_id) if location_of(product.product_id) else None,
         }
         | {name: getattr(product, attribute) for name, attribute in _OPTIONAL.items()}
     )
@@ -147,6 +151,7 @@ def read_product(item: Item) -> Product:
             last_updated_at=plain_value(item.get("lastUpdatedAt")) or "",
             lock_time=float(item["lockTime"]["N"]) if "lockTime" in item else None,
             lent_to=frozenset(map(int, item["lentTo"]["SS"] if "lentTo" in item else ())),
+            places=frozenset(item["places"]["SS"] if "places" in item else ()),
             **{
                 attribute: item[name]["S"] if name in _TEXTS else plain_value(item[name])
                 for name, attribute in _OPTIONAL.items()

@@ -1,0 +1,44 @@
+"""Locations of stock: the keys of a product's rows at each of them, and back.
+
+A product's row at a location has a stock, lanes and books of its own. Its key, the `productId` of the row, stands for it in
+the engine, in lanes and in books; messages, answers and events name product and location beside each other.
+"""
+
+from __future__ import annotations
+
+DEFAULT_LOCATION = ""
+"""The location that has no name: there the row's key is the product's id."""
+
+MAX_PLACES = 40
+"""Locations of one product besides the default one."""
+
+_SEPARATOR = "#"
+"""No id in a message contains it."""
+
+
+def stock_key(product_id: str, location_id: str = DEFAULT_LOCATION) -> str:
+    """The key of a product's row at a location."""
+    return f"{product_id}{_SEPARATOR}{location_id}" if location_id else product_id
+
+
+def product_of(key: str) -> str:
+    """The product whose row has this key."""
+    return key.partition(_SEPARATOR)[0]
+
+
+def location_of(key: str) -> str:
+    """The location of the row that has this key."""
+    return key.partition(_SEPARATOR)[2]
+
+
+def public_key(key: str) -> dict[str, str]:
+    """The key as messages, answers and events name it: product and, unless it is the default one, location."""
+    product_id, _, location_id = key.partition(_SEPARATOR)
+    location = {"locationId": location_id} if location_id else {}
+    return {"productId": product_id, **location}
+
+
+def in_words(key: str) -> str:
+    """The key in words, for people."""
+    product_id, _, location_id = key.partition(_SEPARATOR)
+    return f"{product_id} at {location_id}" if location_id else product_id
