@@ -36,8 +36,7 @@ from inventory_orders.invocation.sqs_batch import (
 from inventory_orders.invocation.telemetry import (
     STALE,
     emit_messages,
-    emit_stale_delete,
-    emit_stale_event,
+    emit_stale,
     emit_stats,
     logger,
     metrics,
@@ -149,7 +148,7 @@ def _change_details(
     event = catalogue_event(command, SystemClock().now())
     applied, product = products.change_details(event, deadline)
     if not applied:
-        emit_stale_event(productId=event.product_id)
+        emit_stale("event", productId=event.product_id)
     return {"result": "APPLIED" if applied else "STALE"} | direct.of_product(product)
 
 
@@ -194,7 +193,7 @@ def _delist(
             "stock"
         )
         return {"result": "APPLIED", **answer, **committed, "message": message}
-    emit_stale_delete(product_id, created_at)
+    emit_stale("delete", productId=product_id, productCreatedAt=created_at)
     return {"result": "STALE", **answer}
 
 

@@ -9,7 +9,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit, single_metric
@@ -104,8 +104,10 @@ def emit_orders(report: CommitReport) -> None:
     """Count orders by their outcomes."""
     outcomes = report.outcomes
     add("OrdersPlaced", sum(isinstance(outcome.applied, Order) for outcome in outcomes))
-    beforehand = sum(isinstance(outcome.applied, CancelledBeforehand) for outcome in outcomes)
-    add("OrdersCancelled", beforehand)
+    add(
+        "OrdersCancelled",
+        sum(isinstance(outcome.applied, CancelledBeforehand) for outcome in outcomes),
+    )
     add("OrdersReplayed", sum(outcome.verdict is Verdict.REPLAYED for outcome in outcomes))
     reasons = Counter(
         outcome.rejection.reason for outcome in outcomes if outcome.rejection is not None
@@ -156,7 +158,7 @@ def emit_messages(batch: SqsBatch[Any]) -> None:
     for message, end in batch.ends.items():
         content = batch.contents.get(message)
         if outcomes[message].cause == STALE:
-            emit_stale_event(correlation_id=message.message_id, **_ids(content))
+            emit_stale("event", correlation_id=message.message_id, **_ids(content))
         elif end not in (Verdict.APPLIED, Verdict.REPLAYED):
             _log_message(message, end, outcomes[message], content)
     log_queue_errors(batch.queue_errors)
@@ -177,17 +179,10 @@ def log_queue_errors(errors: Iterable[str], **more: object) -> None:
         logger.error("SQS did not carry out requests", extra={"errors": distinct, **more})
 
 
-def emit_stale_event(**fields: str) -> None:
-    """Count a catalogue event that was older than the newest one applied: a success, not an error."""
-    add("StaleEventsIgnored", 1)
-    logger.info("stale event ignored", extra=fields)
-
-
-def emit_stale_delete(product_id: str, created_at: str) -> None:
-    """Count a delete of an incarnation that was gone already: a success, not an error."""
-    add("StaleDeletesIgnored", 1)
-    fields = {"productId": product_id, "productCreatedAt": created_at}
-    logger.info("stale delete ignored", extra=fields)
+def emit_stale(what: Literal["event", "delete"], **fields: str) -> None:
+    """Count a success that changed nothing: an event older than the newest one applied, or a delete of a gone incarnation."""
+    add(f"Stale{what.capitalize()}sIgnored", 1)
+    logger.info(f"stale {what} ignored", extra=fields)
 
 
 def emit_stats(stats: CommitStats, failure: StoreError | None = None) -> None:
@@ -262,8 +257,9 @@ def _log_message(message: Message, end: Verdict, outcome: ChangeOutcome, content
     # The detail of poison quotes the body, so it stays out of the log.
     is_poison = Verdict.POISON in (end, outcome.verdict)
     fields |= {"field": outcome.field_path} if is_poison else {"detail": outcome.detail}
-    what = "dead-lettered" if end is Verdict.POISON else "returned to the queue"
-    logger.warning(what, extra=fields)
+    logger.warning(
+        "dead-lettered" if end is Verdict.POISON else "returned to the queue", extra=fields
+    )
 
 
 def _ids(content: object) -> dict[str, str]:
