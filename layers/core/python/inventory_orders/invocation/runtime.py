@@ -72,10 +72,11 @@ class Process:
             )
         return int(value)
 
-    def _queue(self, prefix: str, fifo: Queue | None = None) -> Queue:
-        """A queue that feeds the function."""
+    def _queue(self, prefix: str, *, feeds: bool = True, fifo: Queue | None = None) -> Queue:
+        """A queue by its settings; one that feeds the function has a dead-letter queue, too."""
         url = self._text(f"{prefix}QUEUE_URL")
-        return _queue(url, self._text(f"{prefix}DEAD_LETTER_QUEUE_URL"), fifo)
+        dead_letter_url = self._text(f"{prefix}DEAD_LETTER_QUEUE_URL") if feeds else ""
+        return Queue(client("sqs", sqs.CLIENT_CONFIG), url, dead_letter_url, fifo)
 
     @cached_property
     def hold_seconds(self) -> int | None:
@@ -121,12 +122,10 @@ class Process:
     @cached_property
     def impatient_engine(self) -> Engine:
         """The engine that never waits: it returns whatever it cannot have at once."""
-        from inventory_orders.engine.loop import Engine  # noqa: PLC0415
-        from inventory_orders.engine.retrying_client import RetryingClient  # noqa: PLC0415
-        from inventory_orders.engine.source import UncontestedRows  # noqa: PLC0415
+        from inventory_orders.engine import loop, retrying_client, source  # noqa: PLC0415
 
-        client = RetryingClient(self.store, RetryPolicy(max_attempts=1))
-        return Engine(client, UncontestedRows())
+        client = retrying_client.RetryingClient(self.store, RetryPolicy(max_attempts=1))
+        return loop.Engine(client, source.UncontestedRows())
 
     @cached_property
     def atomic_decrement(self) -> AtomicDecrement:
@@ -167,7 +166,7 @@ class Process:
     def queue(self) -> Queue:
         """The queue that feeds the function, with the FIFO queue beside it, where there is one."""
         has_fifo = self._environment.get("FIFO_QUEUE_URL")
-        return self._queue("", self._queue("FIFO_") if has_fifo else None)
+        return self._queue("", fifo=self._queue("FIFO_") if has_fifo else None)
 
     @cached_property
     def expiry_queue(self) -> Queue:
@@ -177,16 +176,12 @@ class Process:
     @cached_property
     def order_queue(self) -> Queue:
         """The queue that the function sends orders to."""
-        return _queue(self._text("ORDER_QUEUE_URL"))
+        return self._queue("ORDER_", feeds=False)
 
     @cached_property
     def undeliverable_events(self) -> Queue:
         """The queue of what cannot be published."""
-        return _queue(self._text("UNDELIVERABLE_EVENTS_QUEUE_URL"))
-
-
-def _queue(url: str, dead_letter_url: str = "", fifo: Queue | None = None) -> Queue:
-    return Queue(client("sqs", sqs.CLIENT_CONFIG), url, dead_letter_url, fifo)
+        return self._queue("UNDELIVERABLE_EVENTS_", feeds=False)
 
 
 @cache
