@@ -94,8 +94,7 @@ def _read(ids: Sequence[str]) -> tuple[dict[str, StockLevel], Snapshot]:
     snapshot = read_all(client, ids, deadline, CommitStats())
     if ApiSettings.from_environment().shows_numbers:
         return estimate_levels(client, snapshot, deadline, on_hand=False), snapshot
-    rows = snapshot.products.values()
-    return {row.product_id: StockLevel(row) for row in rows if row is not None}, snapshot
+    return {id_: StockLevel(row) for id_, row in snapshot.products.items() if row}, snapshot
 
 
 def get_stock(request: Request, caller: Caller) -> HttpAnswer:
@@ -222,8 +221,7 @@ def list_history(request: Request, caller: Caller) -> HttpAnswer:
                 entries += _moved(order, product_id)
             else:
                 unreadable.append(order_id)
-        shown = {"entries": entries, "unreadable": unreadable}
-        return shown, last and replace(last, at="orders")
+        return {"entries": entries, "unreadable": unreadable}, last and replace(last, at="orders")
 
     return answer_with_page(f"#HISTORY {product_id}", query, read_page, deadline)
 

@@ -94,8 +94,11 @@ class Request:
             PoisonMessageError: It is not UTF-8.
         """
         body: str = self._event.get("body") or ""
-        in_base64 = self._event.get("isBase64Encoded")
-        sent = base64.b64decode(body) if in_base64 else body.encode(errors="replace")
+        sent = (
+            base64.b64decode(body)
+            if self._event.get("isBase64Encoded")
+            else body.encode(errors="replace")
+        )
         if len(sent) > MAX_BODY_BYTES:
             raise ProblemError(
                 413,
@@ -115,8 +118,7 @@ class Request:
             PoisonMessageError: It is not UTF-8, or not JSON.
         """
         text = self.text()
-        given = self.headers.get("content-type", "")
-        if not _JSON.fullmatch(given.strip()):
+        if not _JSON.fullmatch(self.headers.get("content-type", "").strip()):
             raise ProblemError(
                 415,
                 "UNSUPPORTED_MEDIA_TYPE",
@@ -133,8 +135,7 @@ class Request:
         for name in self.query:
             if name not in known:
                 others = f", or correct it to one of {', '.join(known)}" if known else ""
-                shown = shown_key(name)
-                raise malformed(shown, f"unknown query parameter; remove it{others}")
+                raise malformed(shown_key(name), f"unknown query parameter; remove it{others}")
         return self.query
 
     def id_of(self, name: str) -> str:
@@ -236,9 +237,6 @@ def retry_later(
     return ProblemError(503, code, detail, more, math.ceil(seconds) or 1)
 
 
-_CAUSES = {LeaseHeldError.code: "a product is being counted"}
-
-
 def problem_of(error: VerdictError) -> ProblemError:
     """The answer to a request that an error ended."""
     outcome = outcome_of(error)
@@ -259,7 +257,11 @@ def problem_of(error: VerdictError) -> ProblemError:
             return ProblemError(500, code, detail, more)
         case Verdict.RETURNED:
             # DynamoDB's words are not for callers.
-            why = _CAUSES.get(code, "the service could not answer in time")
+            why = (
+                "a product is being counted"
+                if code == LeaseHeldError.code
+                else "the service could not answer in time"
+            )
             return retry_later(code, f"{why}; send the same again", outcome.retry_after, more)
         case Verdict.UNAVAILABLE:
             detail = "the service cannot use its tables; an operator has to repair that"

@@ -204,8 +204,7 @@ def answer_command(
     deadline = runtime.deadline(context)
     if not is_request(event):
         return direct.answer(lambda: carry_out(parse_command(event, function, default), deadline))
-    seconds = min(_PATIENCE_SECONDS, deadline.remaining())
-    deadline = Deadline.after(seconds, deadline.clock)
+    deadline = Deadline.after(min(_PATIENCE_SECONDS, deadline.remaining()), deadline.clock)
 
     def work(request: Request, caller: Caller) -> HttpAnswer:
         caller.check_may_operate()

@@ -112,9 +112,8 @@ def carry_out(command: OrderCommand, context: Any) -> ChangeOutcome:
         VerdictError: Why it was not carried out.
     """
     engine, deadline = runtime.process().engine, runtime.deadline(context)
-    client, key = engine.client, OrderKey(command.order_id)
     cancels_all = command.action is OrderAction.CANCEL and command.part is None
-    if cancels_all and client.call(lambda: client.store.get_record(key), deadline) is None:
+    if cancels_all and read_order(command.order_id, engine.client, deadline) is None:
         return ChangeOutcome(
             Verdict.REJECTED,
             cause=RejectionReason.UNKNOWN_ORDER.value,

@@ -135,8 +135,9 @@ class SqsCalls:
     def send_dead_letters(self, poison: Mapping[Message, ChangeOutcome]) -> set[Message]:
         """Send messages to their dead-letter queue, unchanged. Returns those that were not sent."""
         entries = {m: _dead_letter_entry(m, outcome) for m, outcome in poison.items()}
-        sent = self._call_for_each("send_message_batch", self.queue.dead_letter_url, entries)
-        return poison.keys() - sent
+        return poison.keys() - self._call_for_each(
+            "send_message_batch", self.queue.dead_letter_url, entries
+        )
 
     def send_copies(self, seconds: Mapping[Message, int]) -> set[Message]:
         """Send copies of messages, each hidden for a time; SQS counts their deliveries from 1.
@@ -271,5 +272,4 @@ def printable(text: str) -> str:
 
 def _size_of(entry: Mapping[str, Any]) -> int:
     """Upper bound of the bytes that an entry of a call counts."""
-    body: str = entry.get("MessageBody", "")
-    return len(body.encode("utf-8", "surrogatepass")) + BYTES_OF_ATTRIBUTES
+    return len(entry.get("MessageBody", "").encode("utf-8", "surrogatepass")) + BYTES_OF_ATTRIBUTES
