@@ -237,6 +237,9 @@ def retry_later(
     return ProblemError(503, code, detail, more, math.ceil(seconds) or 1)
 
 
+_CAUSES = {LeaseHeldError.code: "a product is being counted"}
+
+
 def problem_of(error: VerdictError) -> ProblemError:
     """The answer to a request that an error ended."""
     outcome = outcome_of(error)
@@ -257,11 +260,7 @@ def problem_of(error: VerdictError) -> ProblemError:
             return ProblemError(500, code, detail, more)
         case Verdict.RETURNED:
             # DynamoDB's words are not for callers.
-            why = (
-                "a product is being counted"
-                if code == LeaseHeldError.code
-                else "the service could not answer in time"
-            )
+            why = _CAUSES.get(code, "the service could not answer in time")
             return retry_later(code, f"{why}; send the same again", outcome.retry_after, more)
         case Verdict.UNAVAILABLE:
             detail = "the service cannot use its tables; an operator has to repair that"

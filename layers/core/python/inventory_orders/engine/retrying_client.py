@@ -281,8 +281,10 @@ class _Attempts:
         return self.client.pace.wait if self._is_short_of_capacity(error) else 0.0
 
     def _is_planned_around(self, error: TransactionCancelledError) -> bool:
-        met = (reason.meaning for reason in error.reasons if _is_of_hot_item(reason))
-        return any(meaning in self.plans_around for meaning in met)
+        return any(
+            reason.meaning in self.plans_around and _is_of_hot_item(reason)
+            for reason in error.reasons
+        )
 
     def _is_short_of_capacity(self, error: VerdictError) -> bool:
         """Whether a table was throttled, and not only a hot row, which is set aside."""

@@ -164,7 +164,9 @@ class _Recall:
     ) -> tuple[list[Transaction], list[CorruptItemError]]:
         """The transactions that recall these products but for lanes to avoid, and the problems of other products."""
         allocation = Allocation(self._known.rows, self._known.pages.values(), self._owner)
-        sound, problems = self._examine(rows, allocation)
+        found = [(row, self._problem(row, allocation)) for row in rows]
+        problems = [problem for _, problem in found if problem is not None]
+        sound = [row for row, problem in found if problem is None]
         return list(self._transactions(allocation, sound, avoid, problems)), problems
 
     def is_free(self, row: Product) -> bool:
@@ -183,18 +185,6 @@ class _Recall:
             and row.product_id not in self._throttled
             and self.is_free(row)
         ]
-
-    def _examine(
-        self, rows: Iterable[Product], allocation: Allocation
-    ) -> tuple[list[Product], list[CorruptItemError]]:
-        """Divide rows into those that can be recalled, and the problems of the others."""
-        sound, problems = list[Product](), list[CorruptItemError]()
-        for row in rows:
-            if (problem := self._problem(row, allocation)) is None:
-                sound.append(row)
-            else:
-                problems.append(problem)
-        return sound, problems
 
     def _problem(self, row: Product, allocation: Allocation) -> CorruptItemError | None:
         """The reason why a product cannot be recalled: a corrupt item, or a page with units of another incarnation.
