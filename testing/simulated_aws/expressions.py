@@ -3,7 +3,8 @@
 An item is a map from attribute names to values in their wire format: `{"stockCount": {"N": "3"}}`. Values are never
 changed in place, so items may share them.
 
-Only expressions that this repository sends are known: on whole attributes, with `SET`, `REMOVE` and `ADD` of numbers.
+Only expressions that this repository sends are known: on whole attributes, with `SET`, `REMOVE`, `ADD` of numbers and sets of
+strings, `DELETE` from such sets, and comparisons of their `size`.
 Others raise NotImplementedError, since DynamoDB would accept them.
 
 Source: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Expressions.html
@@ -16,7 +17,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Context
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path as File
 from typing import NamedTuple, TypeVar
 
@@ -34,8 +35,8 @@ _TYPES = {"S", "N", "B", "BOOL", "NULL", "L", "M", "SS", "NS", "BS"}
 _ORDERED = {"S", "N", "B"}
 _FUNCTIONS = {"attribute_exists", "attribute_not_exists", "attribute_type"}
 _NOT_SIMULATED = {
-    *(".", "[", "BETWEEN", "IN", "DELETE"),
-    *("BEGINS_WITH", "CONTAINS", "SIZE", "IF_NOT_EXISTS", "LIST_APPEND"),
+    *(".", "[", "BETWEEN", "IN"),
+    *("BEGINS_WITH", "CONTAINS", "IF_NOT_EXISTS", "LIST_APPEND"),
 }
 # Holds every digit of the sum of any two numbers. Python's own context has only 28, DynamoDB stores 38.
 _ANY_SUM = Context(prec=300)
@@ -103,6 +104,22 @@ class Function:
 
 
 @dataclass(frozen=True, slots=True)
+class Size:
+    """`size(name) < :value` and the like, for sets of strings."""
+
+    attribute: Operand
+    sign: str
+    right: Operand
+
+    def holds(self, scope: Scope) -> bool:
+        found = scope.value(self.attribute)
+        if found is not None and "SS" not in found:
+            raise NotImplementedError(f"the simulated DynamoDB has no size of {found}")
+        size = None if found is None else {"N": str(len(found["SS"]))}
+        return _compare(size, self.sign, scope.value(self.right))
+
+
+@dataclass(frozen=True, slots=True)
 class Not:
     """`NOT condition`."""
 
@@ -134,7 +151,7 @@ class Either:
         return self.left.holds(scope) or self.right.holds(scope)
 
 
-Condition = Comparison | Function | Not | Both | Either
+Condition = Comparison | Function | Size | Not | Both | Either
 
 
 def _compare(left: Value | None, sign: str, right: Value | None) -> bool:
@@ -202,6 +219,8 @@ class Expression:
             ((kind, content),) = values[name].items()
             if operator == "attribute_type":
                 fits = kind == "S" and content in _TYPES
+            elif operator == "DELETE":
+                fits = kind == "SS"
             else:
                 fits = kind in _ORDERED
             if not fits:
@@ -240,7 +259,7 @@ class Assignment(NamedTuple):
     Attributes:
         attribute: The attribute that is set.
         first: The value, or the first term.
-        sign: `+`, `-`, or `ADD`, for which a missing first term is 0; empty without a second term.
+        sign: `+`, `-`, `ADD`, for which a missing first term is 0 or an empty set, or `DELETE`; empty without a second term.
         second: The second term.
     """
 
@@ -249,12 +268,14 @@ class Assignment(NamedTuple):
     sign: str = ""
     second: Operand = ""
 
-    def result(self, scope: Scope) -> Value:
-        """Compute the value.
+    def result(self, scope: Scope) -> Value | None:
+        """Compute the value; None: the attribute goes.
 
         Raises:
-            ServiceError: ValidationException: a term is missing or no number, or DynamoDB cannot store their sum.
+            ServiceError: ValidationException: a term is missing or of another type, or DynamoDB cannot store their sum.
         """
+        if self.sign in {"ADD", "DELETE"} and "SS" in _required(self.second, scope):
+            return self._set(scope)
         if self.sign == "ADD" and scope.value(self.first) is None:
             first: Value = {"N": "0"}
         else:
@@ -266,6 +287,14 @@ class Assignment(NamedTuple):
             raise invalid("An operand in the update expression has an incorrect data type")
         combine = _ANY_SUM.subtract if self.sign == "-" else _ANY_SUM.add
         return {"N": text_of(combine(number(first), number(second)))}
+
+    def _set(self, scope: Scope) -> Value | None:
+        held, given = scope.value(self.first), set(_required(self.second, scope)["SS"])
+        if held is not None and "SS" not in held:
+            raise invalid("An operand in the update expression has an incorrect data type")
+        before = set(held["SS"]) if held is not None else set()
+        after = before | given if self.sign == "ADD" else before - given
+        return {"SS": sorted(after)} if after else None
 
 
 def _required(operand: Operand, scope: Scope) -> Value:
@@ -304,7 +333,9 @@ class UpdateExpression(Expression):
         """
         item = dict(scope.item)
         for assignment in self.assignments:
-            item[scope.attribute(assignment.attribute)] = assignment.result(scope)
+            name, value = scope.attribute(assignment.attribute), assignment.result(scope)
+            item.pop(name, None)
+            item |= {} if value is None else {name: value}
         for name in self.removals:
             item.pop(scope.attribute(name), None)
         return item
@@ -347,8 +378,8 @@ def parse_update(text: str) -> UpdateExpression:
         match clause:
             case "SET":
                 assignments += parser.listed(parser.assignment)
-            case "ADD":
-                assignments += parser.listed(parser.addition)
+            case "ADD" | "DELETE":
+                assignments += parser.listed(partial(parser.of_set, clause))
             case "REMOVE":
                 removals = parser.listed(parser.attribute)
             case _:
@@ -483,15 +514,25 @@ class _Parser:
             if self.tokens[start] == "(" and self._closing(start) == self.position - 2:
                 raise invalid(f"Invalid {self.kind}: The expression has redundant parentheses;")
             return inner
-        if self.tokens[self.position + 1 : self.position + 2] == ["("]:
+        is_function = self.tokens[self.position + 1 : self.position + 2] == ["("]
+        if is_function and self.peek() != "size":
             return self._function()
-        left, sign = self.operand(), self.next()
+        measured = self._measured() if is_function else ""
+        left, sign = measured or self.operand(), self.next()
         if sign not in {"=", "<>", "<", "<=", ">", ">="}:
             raise self.wrong(sign)
         right = self.operand()
         if sign not in {"=", "<>"}:
             self.typed += [Typed(sign, operand) for operand in (left, right) if operand[0] == ":"]
-        return Comparison(left, sign, right)
+        return Size(left, sign, right) if measured else Comparison(left, sign, right)
+
+    def _measured(self) -> Operand:
+        """Parse `size(name)`."""
+        self.next()
+        self.expect("(")
+        attribute = self.attribute()
+        self.expect(")")
+        return attribute
 
     def _closing(self, opening: int) -> int:
         """Find the index of the matching closing parenthesis."""
@@ -535,6 +576,9 @@ class _Parser:
             return Assignment(attribute, first)
         return Assignment(attribute, first, self.next(), self.operand())
 
-    def addition(self) -> Assignment:
-        attribute = self.attribute()
-        return Assignment(attribute, attribute, "ADD", self.operand())
+    def of_set(self, clause: str) -> Assignment:
+        """Parse a part of `ADD`, which adds to numbers, too, or of `DELETE`."""
+        attribute, operand = self.attribute(), self.operand()
+        if clause == "DELETE":
+            self.typed.append(Typed(clause, operand))
+        return Assignment(attribute, attribute, clause, operand)

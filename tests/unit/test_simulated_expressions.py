@@ -25,6 +25,8 @@ VALUES = {
     ":30": {"N": "1" + "0" * 29},
     ":tenth": {"N": "0.1"},
     ":fifth": {"N": "0.20"},
+    ":ab": {"SS": ["a", "b"]},
+    ":bc": {"SS": ["b", "c"]},
 }
 NAMES = {"#n": "n", "#s": "s", "#status": "status"}
 KEY = {"productId": {"S": "p"}}
@@ -52,8 +54,8 @@ class Engine:
     def updated(self, text):
         wanted = {"Key": KEY, "ReturnValues": "ALL_NEW"}
         changed = self._call("update_item", text, UpdateExpression=text, **wanted)["Attributes"]
-        if "t" in changed:
-            changed["t"]["SS"].sort()
+        for value in changed.values():
+            value.get("SS", []).sort()
         return {name: value for name, value in changed.items() if name not in KEY}
 
     def _call(self, method, text, **request):
@@ -118,6 +120,8 @@ def engine(request):
         "NOT gone = :3",
         "n <> :te",
         "yes = :yes",
+        "size(t) < :3 AND size(t) <> :3",
+        "attribute_not_exists(gone) OR size(gone) < :0",
     ],
 )
 def test_a_true_condition_holds(engine, text):
@@ -134,6 +138,8 @@ def test_a_true_condition_holds(engine, text):
         "n = :te",
         "attribute_type(gone, :N)",
         "attribute_type(s, :N)",
+        "size(t) < :0",
+        "size(gone) < :3",
     ],
 )
 def test_a_false_condition_does_not_hold(engine, text):
@@ -182,6 +188,8 @@ def test_an_invalid_value_is_an_error(value):
         ("SET x = n, n = :0", {"x": {"N": "3"}, "n": {"N": "0"}}),
         ("SET x = :list REMOVE gone", {"x": {"L": [{"S": "z"}]}}),
         ("ADD n :9, x :3", {"n": {"N": "12"}, "x": {"N": "3"}}),
+        ("ADD t :bc, x :bc", {"t": {"SS": ["a", "b", "c"]}, "x": {"SS": ["b", "c"]}}),
+        ("DELETE t :bc, gone :bc", {"t": {"SS": ["a"]}}),
         ("set #status = :a", {"status": {"S": "a"}}),
     ],
 )
@@ -191,11 +199,15 @@ def test_an_update_changes_the_item(engine, text, changed):
 
 def test_an_update_removes_attributes(engine):
     assert engine.updated("REMOVE t, #s, yes") == {"n": {"N": "3"}}
+    assert engine.updated("REMOVE #s, yes DELETE t :ab") == {"n": {"N": "3"}}, "no set is empty"
 
 
 @pytest.mark.parametrize(
     "text",
-    ["SET n = gone", "SET n = gone + :3", "SET n = s + :3", "SET n = :most + :3", "ADD s :3"],
+    [
+        *("SET n = gone", "SET n = gone + :3", "SET n = s + :3", "SET n = :most + :3", "ADD s :3"),
+        *("ADD n :bc", "ADD t :3", "DELETE n :bc"),
+    ],
 )
 def test_an_update_that_does_not_fit_the_item_is_an_error(engine, text):
     with pytest.raises(ServiceError) as caught:
@@ -225,6 +237,7 @@ def test_an_update_that_does_not_fit_the_item_is_an_error(engine, text):
         ("holds", "Attribute_exists(n)", "Invalid function name"),
         ("updated", "SET #n = :3, n = :3", "overlap"),
         ("updated", "SET n = :3 SET s = :3", "only be used once"),
+        ("updated", "DELETE t :3", "Incorrect operand type|must be a set"),
         ("updated", "PUT n = :3", "Syntax error"),
     ],
 )
@@ -237,11 +250,11 @@ def test_an_invalid_expression_is_an_error_that_names_the_part(engine, use, text
 @pytest.mark.parametrize(
     ("parse", "text"),
     [
-        *((parse_condition, f"{text} = :0") for text in ("a.b", "a[0]", "size(a)")),
+        *((parse_condition, f"{text} = :0") for text in ("a.b", "a[0]")),
         *((parse_condition, f"a {text}") for text in ("BETWEEN :0 AND :1", "IN (:0, :1)")),
         *((parse_condition, f"{text}(a, :0)") for text in ("begins_with", "contains")),
         *((parse_update, f"SET a = {text}(a, :0)") for text in ("if_not_exists", "list_append")),
-        *((parse_update, text) for text in ("SET a.b = :0", "REMOVE a[0]", "DELETE a :0")),
+        *((parse_update, text) for text in ("SET a.b = :0", "REMOVE a[0]")),
         (parse_projection, "a.b"),
     ],
 )
