@@ -82,7 +82,9 @@ DEAD_LETTERS: Mapping[str, Cause] = {
 """`errorCode` of dead letters, `code` of direct commands."""
 
 REFUSED: Mapping[str, str] = {
-    "PRODUCT_EXISTS": "`create`: the product is listed already",
+    "PRODUCT_EXISTS": "`create`: the product is listed already, at this location",
+    "TOO_MANY_PLACES": "`create`: the product is listed at 40 locations besides the default one",
+    "HAS_PLACES": "`delist`: the product is listed at other locations, too; delist it there first",
     "PRICE_CHANGED_RECENTLY": "`changePrice`: the last change is younger than `leastAgeMinutes`; the price stays",
     "NEWER_EVENT_APPLIED": "`change`, `changePrice`: an event with a later time was applied; the price stays",
     "EVENT_ID_REUSED": "`changeDetails`: another event of this id and time was applied",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from inventory_orders.api.serving import answer_command
 from inventory_orders.clock import Deadline
+from inventory_orders.domain.location import DEFAULT_LOCATION, public_key, stock_key
 from inventory_orders.domain.record import NOTES_OF_ADJUSTMENT, AdjustmentRecord
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.invocation import direct, runtime
@@ -40,7 +41,7 @@ def _command(command: dict[str, Any], deadline: Deadline) -> direct.Answer:
     if command["action"] == "acquire":
         lease = Lease.acquire(
             client,
-            command["productId"],
+            stock_key(command["productId"], command.get("locationId", DEFAULT_LOCATION)),
             command["seconds"],
             deadline,
             holder=command.get("holder", "count"),
@@ -90,7 +91,7 @@ def _committed(count: AdjustmentRecord, handed_over: int | None) -> direct.Answe
     since = {} if handed_over is None else {"handedOverSince": handed_over}
     return {
         "result": "COMMITTED",
-        "productId": count.product_id,
+        **public_key(count.product_id),
         "counted": count.counted,
         "delta": count.delta,
         "version": count.product_version,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from inventory_orders.api.serving import answer_command
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.allocation import Update
-from inventory_orders.domain.product import CatalogueEvent, NewProduct
+from inventory_orders.domain.location import DEFAULT_LOCATION, in_words, public_key, stock_key
+from inventory_orders.domain.product import DETAILS, CatalogueEvent, NewProduct
 from inventory_orders.domain.rejection import Rejection, RejectionReason
 from inventory_orders.engine.outcomes import (
     ChangeOutcome,
@@ -20,6 +21,7 @@ from inventory_orders.engine.outcomes import (
 )
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import (
+    PoisonMessageError,
     ProductNotFoundError,
     RejectedError,
     StoreError,
@@ -121,12 +123,26 @@ def _apply(products: ProductCatalogue, event: CatalogueEvent, deadline: Deadline
     return ChangeOutcome(Verdict.REPLAYED, cause=STALE)
 
 
+def _key_of(command: dict[str, Any]) -> str:
+    """The key of the row that a command is about.
+
+    Raises:
+        PoisonMessageError: It names a location, and what only the product itself has.
+    """
+    location_id = command.get("locationId", DEFAULT_LOCATION)
+    for name in DETAILS:
+        if location_id and name in command:
+            what = f"{name}: a product has the same {name} everywhere; leave it out, or leave out locationId"
+            raise PoisonMessageError("SCHEMA_VIOLATION", what, name)
+    return stock_key(command["productId"], location_id)
+
+
 def _create(
     command: dict[str, Any], deadline: Deadline, products: ProductCatalogue
 ) -> direct.Answer:
     created, product = products.create(
         NewProduct(
-            command["productId"],
+            _key_of(command),
             command["openingStock"],
             command.get("lowStockThreshold", 0),
             command.get("backorderLimit", 0),
@@ -137,7 +153,9 @@ def _create(
     )
     if created:
         return {"result": "APPLIED"} | direct.of_product(product)
-    message = f"{command['productId']} exists since {product.created_at}; nothing was changed"
+    message = (
+        f"{in_words(product.product_id)} exists since {product.created_at}; nothing was changed"
+    )
     exists = outcome_of(RejectedError(message, "PRODUCT_EXISTS"))
     raise UnsuccessfulError(exists, direct.of_product(product))
 
@@ -172,28 +190,41 @@ def _change(
     command: dict[str, Any], deadline: Deadline, products: ProductCatalogue
 ) -> direct.Answer:
     changes = {_ATTRIBUTES[name]: command[name] for name in command if name in _ATTRIBUTES}
-    return _updated(products.change(command["productId"], changes, deadline))
+    return _updated([products.change(_key_of(command), changes, deadline)])
 
 
-def _updated(update: Update) -> direct.Answer:
-    result = "REPLAYED" if update.before == update.after else "APPLIED"
-    return {"result": result} | direct.of_product(update.after)
+def _updated(updates: Sequence[Update]) -> direct.Answer:
+    """The answer to a change of a row, and perhaps of the places that it lists."""
+    is_news = any(update.before != update.after for update in updates)
+    return {"result": "APPLIED" if is_news else "REPLAYED"} | direct.of_product(updates[0].after)
+
+
+def _discontinue(
+    command: dict[str, Any], deadline: Deadline, products: ProductCatalogue
+) -> direct.Answer:
+    updates = products.discontinue(_key_of(command), deadline)
+    committed = [
+        read_committed(products.client, update.after.product_id, deadline, products.stats)
+        for update in updates
+    ]
+    known = {"committed": sum(c["committed"] for c in committed)} if all(committed) else {}
+    return _updated(updates) | known
 
 
 def _delist(
     command: dict[str, Any], deadline: Deadline, products: ProductCatalogue
 ) -> direct.Answer:
-    product_id, created_at = command["productId"], command["createdAt"]
+    key, created_at = _key_of(command), command["createdAt"]
     # Asked before: afterwards no row says it.
-    committed = read_committed(products.client, product_id, deadline, products.stats)
-    answer: direct.Answer = {"productId": product_id, "createdAt": created_at}
-    if products.delist(product_id, created_at, deadline):
+    committed = read_committed(products.client, key, deadline, products.stats)
+    answer: direct.Answer = {**public_key(key), "createdAt": created_at}
+    if products.delist(key, created_at, deadline):
         message = (
             "open orders keep its units: they can still be fulfilled, but a cancellation or a return puts nothing back into "
             "stock"
         )
         return {"result": "APPLIED", **answer, **committed, "message": message}
-    emit_stale("delete", productId=product_id, productCreatedAt=created_at)
+    emit_stale("delete", **public_key(key), productCreatedAt=created_at)
     return {"result": "STALE", **answer}
 
 
@@ -202,12 +233,9 @@ _COMMANDS: dict[str, Callable[[dict[str, Any], Deadline, ProductCatalogue], dire
     "changeDetails": _change_details,
     "changePrice": _change_price,
     "change": _change,
-    "discontinue": lambda command, deadline, products: (
-        _updated(products.discontinue(command["productId"], deadline))
-        | read_committed(products.client, command["productId"], deadline, products.stats)
-    ),
+    "discontinue": _discontinue,
     "listAgain": lambda command, deadline, products: _updated(
-        products.list_again(command["productId"], deadline)
+        products.list_again(_key_of(command), deadline)
     ),
     "delist": _delist,
 }

@@ -358,7 +358,7 @@ def test_a_discontinued_product_takes_no_orders(bench):
     bench.products.discontinue("p", bench.soon())
     assert state(bench).status == "DISCONTINUED"
     assert bench.order().rejection.reason == "DISCONTINUED_PRODUCT"
-    assert bench.products.discontinue("p", bench.soon()).after.version == 2, "twice is once"
+    assert bench.products.discontinue("p", bench.soon())[0].after.version == 2, "twice is once"
 
 
 def test_delisting_closes_the_books_and_a_stale_delete_is_a_success(bench):

@@ -231,7 +231,7 @@ def command_of(
     Raises:
         PoisonMessageError: A part of the request is wrong.
     """
-    in_query = ("createdAt",) if action == "delist" else ()
+    in_query = ("createdAt", "locationId") if action == "delist" else ()
     query = dict(request.parameters(in_query))
     body = request.json() if request.text().strip() else {}
     if not isinstance(body, dict):

@@ -12,6 +12,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from inventory_orders.domain.location import public_key
 from inventory_orders.domain.product import ProductStatus
 from inventory_orders.domain.record import NOTES, OrderAction, OrderStatus, units_by_line
 from inventory_orders.errors import UnpublishableError
@@ -51,7 +52,7 @@ class Event:
 
     Attributes:
         type: What has happened.
-        subject: To what: the order's id, or the product's. Events of one subject are published one after the other.
+        subject: To what: the order's id, or the key of the product's row. Events of one subject are published one after the other.
         id: The same however often it is published.
         occurred_at: When the row was written.
         data: The row as it was then, as far as others may see it.
@@ -200,8 +201,9 @@ def product_events(before: Image | None, after: Image | None) -> tuple[Event, ..
     kind = _OF_PRODUCT_STATUSES.get((previous, status))
     if kind is None:
         return ()
+    key = _take(after, "productId", str)
     product = {
-        "productId": _take(after, "productId", str),
+        **public_key(key),
         "status": status,
         "previousStatus": previous,
         "version": _version(after),
@@ -212,8 +214,8 @@ def product_events(before: Image | None, after: Image | None) -> tuple[Event, ..
         "lastUpdatedAt": _take(after, "lastUpdatedAt", str),
         **_optional(after, _OPTIONAL_OF_PRODUCT),
     }
-    event_id = f"{product['productId']}@{product['createdAt']}#{product['version']}#{kind}"
-    return (Event(kind, product["productId"], event_id, product["lastUpdatedAt"], product),)
+    event_id = f"{key}@{product['createdAt']}#{product['version']}#{kind}"
+    return (Event(kind, key, event_id, product["lastUpdatedAt"], product),)
 
 
 Level = tuple[str, int, int, str]
@@ -224,13 +226,13 @@ def stock_event(product_id: str, level: Level, at: str) -> Event:
     """The event of a product of which there are more or fewer units, or whose status has changed.
 
     Args:
-        product_id: The product.
+        product_id: The key of its row.
         level: What there is.
         at: When that was seen.
     """
     kind, (created_at, on_hand, available, status) = EventType.PRODUCT_STOCK_CHANGED, level
     data = {
-        "productId": product_id,
+        **public_key(product_id),
         "onHand": on_hand,
         "committed": on_hand - available,
         "available": available,

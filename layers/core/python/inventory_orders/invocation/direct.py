@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from inventory_orders.clock import Deadline, SystemClock
+from inventory_orders.domain.location import public_key
 from inventory_orders.domain.order_command import MAX_HOLD, OrderCommand, Transition
 from inventory_orders.domain.product import Product
 from inventory_orders.domain.record import OrderAction, OrderKey, OrderRecord
@@ -91,12 +92,13 @@ def of_product(product: Product) -> Answer:
     """A product as the answers show it: JSON, without internal attributes."""
     shown = {
         "version": product.version,
-        "productId": product.product_id,
+        **public_key(product.product_id),
         "stockCount": product.stock_count,
         "status": product.status.value,
         "createdAt": product.created_at,
         "name": product.name,
         "price": product.price,
+        "places": sorted(product.places) or None,
     }
     return {name: value for name, value in shown.items() if value is not None}
 

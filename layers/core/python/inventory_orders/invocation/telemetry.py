@@ -17,6 +17,7 @@ from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import (
     AmazonCloudWatchEMFProvider,
 )
 
+from inventory_orders.domain.location import public_key
 from inventory_orders.domain.order import CancelledBeforehand, Order
 from inventory_orders.domain.order_command import OrderCommand, Transition
 from inventory_orders.domain.record import OrderAction
@@ -215,7 +216,7 @@ def emit_stats(stats: CommitStats, failure: StoreError | None = None) -> None:
         logger.info(
             "product is low in stock",
             extra={
-                "productId": product.product_id,
+                **public_key(product.product_id),
                 "stockCount": product.stock_count,
                 "productStatus": product.status.value,
             },

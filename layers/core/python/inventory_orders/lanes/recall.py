@@ -300,6 +300,7 @@ class _Recall:
         Raises:
             ThrottledError: Nothing came back.
             TransactionCancelledError: It was lost for another reason than rivals.
+            CorruptItemError: The list of places in the row of the caller's product is in the way.
         """
         rows = cancelled.of(ActionKind.PRODUCT)
         throttled = {row.product_id for row in rows if row.meaning is Meaning.THROTTLED}
@@ -310,6 +311,7 @@ class _Recall:
             ) from cancelled
         if Meaning.UNKNOWN in cancelled.meanings:
             raise cancelled
+        cancelled.check_places()
         self._busy = set()
         for reason in cancelled.reasons:
             if reason.action is not None:

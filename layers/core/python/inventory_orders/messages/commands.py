@@ -198,8 +198,6 @@ def validated_part(
     schema = json_schema("commands")[function][action]
     part = {name: value for name, value in schema.items() if name != "description"}
     part["required"] = [name for name in schema["required"] if name in names]
-    others = len(schema["required"]) - len(part["required"])
-    part["minProperties"] = max(0, schema.get("minProperties", 0) - others)
     part["properties"] = {
         name: value for name, value in schema["properties"].items() if name in names
     }

@@ -6,7 +6,8 @@ read before notices each write in between.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,13 @@ from typing import TYPE_CHECKING, Any
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.adjustment import Decrement
 from inventory_orders.domain.allocation import Update
+from inventory_orders.domain.location import (
+    MAX_PLACES,
+    in_words,
+    location_of,
+    product_of,
+    stock_key,
+)
 from inventory_orders.domain.product import (
     DETAILS,
     CatalogueEvent,
@@ -57,6 +65,7 @@ from inventory_orders.store.writes import (
     Write,
     decrement_write,
     details_write,
+    place_action,
     price_write,
     product_action,
     product_create_action,
@@ -70,7 +79,7 @@ if TYPE_CHECKING:
 
 _FIXED = (
     *("product_id", "created_at", "stock_count", "version", "last_updated_at"),
-    *("on_hand", "locked_by", "lock_time", "lock_version", "lock_on_hand", "lent_to"),
+    *("on_hand", "locked_by", "lock_time", "lock_version", "lock_on_hand", "lent_to", "places"),
 )
 """Attributes that an edit may not change."""
 
@@ -153,7 +162,7 @@ class ProductCatalogue:
             except TransactionCancelledError as cancelled:
                 before = _found_in_conflict(product_id, cancelled)
                 raise ContentionError(
-                    f"{product_id} was changed by others in every attempt"
+                    f"{in_words(product_id)} was changed by others in every attempt"
                 ) from None
             return done
 
@@ -198,10 +207,10 @@ class ProductCatalogue:
             timestamp(moment),
             on_hand_delta=-stored.on_hand,
         )
-        return Update(stored, stored), [
-            product_delete_action(stored, moment),
-            record_action(closing),
-        ]
+        actions = [product_delete_action(stored, moment), record_action(closing)]
+        if location_of(stored.product_id):
+            actions.append(place_action(stored.product_id, is_new=False))
+        return Update(stored, stored), actions
 
     def _unlocked(
         self, product: Product, created_at: str, deadline: Deadline, *, waits: bool
@@ -214,14 +223,16 @@ class ProductCatalogue:
         """
         while True:
             if product.created_at != created_at:
-                raise ProductNotFoundError(f"that incarnation of {product.product_id} is gone")
+                raise ProductNotFoundError(
+                    f"that incarnation of {in_words(product.product_id)} is gone"
+                )
             left = product.lease_left(self.client.clock.now().timestamp())
             if left <= 0:
                 return product
             wait = min(left, LEASE_POLL_SECONDS)
             is_in_time = waits and left <= deadline.remaining()
             if not (is_in_time and self.client.pause(wait, deadline)):
-                raise LeaseHeldError(product.product_id, left)
+                raise LeaseHeldError(in_words(product.product_id), left)
             self.stats.lease_wait += wait
             product = self.get(product.product_id, deadline)
 
@@ -241,7 +252,9 @@ class ProductCatalogue:
 
         def write(update: Update) -> list[Action]:
             if update.before.created_at != product.created_at:
-                raise ProductNotFoundError(f"that incarnation of {product.product_id} is gone")
+                raise ProductNotFoundError(
+                    f"that incarnation of {in_words(product.product_id)} is gone"
+                )
             whole = replace(update.after, version=update.before.version)
             written, actions = self._actions(update.before, whole, change(whole))
             sent.append((update.after, written))
@@ -253,10 +266,15 @@ class ProductCatalogue:
         return next((update for after, update in sent if after is left), None)
 
     def create(self, new: NewProduct, deadline: Deadline | None = None) -> tuple[bool, Product]:
-        """Create if absent: the product, and the adjustment that explains its opening stock.
+        """Create if absent: the product, or a place of one, and the adjustment that explains its opening stock.
 
         Returns:
             Whether it was created, and the product as it is now; if it existed, nothing was changed.
+
+        Raises:
+            ProductNotFoundError: The product of the place does not exist.
+            RejectedError: `TOO_MANY_PLACES`.
+            CorruptItemError: The row breaks the table's contract, or DynamoDB does not take the product's.
         """
         product = product_to_create(new, timestamp(self.client.clock.now()))
         actions = create_actions(product)
@@ -266,9 +284,10 @@ class ProductCatalogue:
             )
         except TransactionCancelledError as cancelled:
             found = [r.found for r in cancelled.of(ActionKind.PRODUCT) if r.found is not None]
-            if not found:
-                raise
-            return False, require_product(found[0], product.product_id)
+            if found:
+                return False, require_product(found[0], product.product_id)
+            _check_room(product.product_id, cancelled)
+            raise
         return True, product
 
     def change_details(
@@ -351,27 +370,43 @@ class ProductCatalogue:
         _, product = update_product(self.client, product_id, lambda: write, until, self.stats)
         return product
 
-    def discontinue(self, product_id: str, deadline: Deadline) -> Update:
+    def discontinue(self, product_id: str, deadline: Deadline) -> Sequence[Update]:
         """Accept no more orders. Stock that is there may still be counted, corrected and returned.
+
+        Returns:
+            The update of the row, and, if it is a product's own, those of its places. After an error, repeat the call: it goes
+            on where the earlier one ended.
 
         Raises:
             InventoryOrdersError: As `update_with_retry`.
         """
-        return self.update_with_retry(
+        return self._update_places(
             product_id, lambda p: replace(p, status=ProductStatus.DISCONTINUED), deadline
         )
 
-    def list_again(self, product_id: str, deadline: Deadline) -> Update:
+    def list_again(self, product_id: str, deadline: Deadline) -> Sequence[Update]:
         """Accept orders again, after `discontinue`; the same for a product that is not discontinued.
+
+        Returns:
+            As `discontinue`.
 
         Raises:
             InventoryOrdersError: As `update_with_retry`.
         """
-        return self.update_with_retry(
+        return self._update_places(
             product_id,
             lambda p: replace(p, status=ProductStatus.ACTIVE) if p.is_discontinued else p,
             deadline,
         )
+
+    def _update_places(self, product_id: str, change: Edit, deadline: Deadline) -> Sequence[Update]:
+        """Update a row, and then the places that it lists, but for those that are delisted in between."""
+        updates = [self.update_with_retry(product_id, change, deadline)]
+        for place in sorted(updates[0].after.places):
+            with suppress(ProductNotFoundError):
+                key = stock_key(product_id, place)
+                updates.append(self.update_with_retry(key, change, deadline))
+        return updates
 
     def change(self, product_id: str, changes: Mapping[str, Any], deadline: Deadline) -> Update:
         """Set name, price, threshold for low stock or backorder limit, and leave the others as they are.
@@ -391,7 +426,8 @@ class ProductCatalogue:
             after = replace(product, **changes)
             if after.sellable < 0 and after.backorder_limit < product.backorder_limit:
                 raise RejectedError(
-                    f"{-product.stock_count:,} units of {product_id} are on backorder; the limit must allow for them",
+                    f"{-product.stock_count:,} units of {in_words(product_id)} are on backorder; the limit must allow "
+                    "for them",
                     "BELOW_FLOOR",
                 )
             if all(getattr(after, name) == getattr(product, name) for name in DETAILS):
@@ -417,14 +453,47 @@ class ProductCatalogue:
             there is not.
 
         Raises:
+            RejectedError: `HAS_PLACES`.
             LeaseHeldError: A lease is live.
             ContentionError: Rivals were faster until the attempts or the time ran out.
         """
         try:
-            self.update_with_retry(product_id, lambda _: None, deadline, created_at, waits=False)
+            self.update_with_retry(product_id, _delisted, deadline, created_at, waits=False)
         except ProductNotFoundError:
             return False
         return True
+
+
+def _delisted(product: Product) -> None:
+    """Nothing, which is what is left of a product.
+
+    Raises:
+        RejectedError: `HAS_PLACES`: its own row goes last.
+    """
+    if product.places:
+        raise RejectedError(
+            f"{product.product_id} is listed at {', '.join(sorted(product.places))}, too; delist it there first",
+            "HAS_PLACES",
+        )
+
+
+def _check_room(key: str, cancelled: TransactionCancelledError) -> None:
+    """Check that it was not the product that refused another place.
+
+    Raises:
+        ProductNotFoundError: It does not exist.
+        RejectedError: `TOO_MANY_PLACES`.
+        CorruptItemError: DynamoDB does not take its row.
+    """
+    if Meaning.CONDITION_FAILED in cancelled.meanings_of(ActionKind.PLACES):
+        (reason,) = cancelled.of(ActionKind.PLACES)
+        product = require_product(reason.found, product_of(key))
+        raise RejectedError(
+            f"{product.product_id} is listed at {MAX_PLACES} locations besides the default one, and no more are possible; "
+            "delist it at one of them first",
+            "TOO_MANY_PLACES",
+        )
+    cancelled.check_places()
 
 
 def _check_no_newer_event(product: Product, at: str) -> None:
@@ -456,7 +525,7 @@ def product_to_create(new: NewProduct, at: str) -> Product:
 
 
 def create_actions(product: Product) -> list[Action]:
-    """The actions that create a product and open its books."""
+    """The actions that create a product, or a place of one, and open its books."""
     opening = AdjustmentRecord(
         product.product_id,
         opening_key(product).adjustment_id,
@@ -466,7 +535,10 @@ def create_actions(product: Product) -> list[Action]:
         product.version,
         product.created_at,
     )
-    return [product_create_action(product), record_action(opening)]
+    actions = [product_create_action(product), record_action(opening)]
+    if location_of(product.product_id):
+        actions.append(place_action(product.product_id, is_new=True))
+    return actions
 
 
 def opening_key(product: Product) -> AdjustmentKey:
@@ -484,6 +556,7 @@ def _next(before: Product, wanted: Product) -> Product:
 
 def _found_in_conflict(product_id: str, error: TransactionCancelledError) -> Product:
     """The product as it came back with a lost write."""
+    error.check_places()
     (reason,) = error.of(ActionKind.PRODUCT)
     if reason.meaning is Meaning.INVALID:
         raise CorruptItemError(
@@ -493,7 +566,7 @@ def _found_in_conflict(product_id: str, error: TransactionCancelledError) -> Pro
     if reason.meaning is not Meaning.CONDITION_FAILED:
         # It was sent again as often as makes sense.
         raise ThrottledError(
-            "CONTENTION", f"{product_id} is fought over: {reason.code} in every attempt"
+            "CONTENTION", f"{in_words(product_id)} is fought over: {reason.code} in every attempt"
         )
     return require_product(reason.found, product_id)
 

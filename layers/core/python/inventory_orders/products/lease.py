@@ -30,6 +30,7 @@ from functools import partial
 from typing import Any
 
 from inventory_orders.clock import Deadline, timestamp
+from inventory_orders.domain.location import DEFAULT_LOCATION, in_words, public_key, stock_key
 from inventory_orders.domain.outbound import OUTBOUND_KEYS
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.domain.record import NO_NOTES, AdjustmentRecord
@@ -140,8 +141,8 @@ class Lease:
             if lease.product.locked_by != owner:
                 left = lease.product.lease_left(client.clock.now().timestamp())
                 if left > 0:
-                    raise LeaseHeldError(product_id, left)
-                raise ContentionError(f"{product_id} was changed by others before every attempt")
+                    raise LeaseHeldError(in_words(product_id), left)
+                raise ContentionError(f"others changed {in_words(product_id)} in every attempt")
 
         client.repeat(attempt, deadline, stats, if_contended)
         in_time = Deadline.after(min(lease.seconds_left(), deadline.remaining()), client.clock)
@@ -188,7 +189,7 @@ class Lease:
         """
         stats, owner = CommitStats(), token["owner"]
         product = Product(
-            token["productId"],
+            stock_key(token["productId"], token.get("locationId", DEFAULT_LOCATION)),
             0,
             0,
             token["version"],
@@ -207,7 +208,7 @@ class Lease:
     def token(self) -> dict[str, Any]:
         """The lease as `resume` takes it. The generation distinguishes this product from a later one with its id."""
         return {
-            "productId": self.product_id,
+            **public_key(self.product_id),
             "createdAt": self.product.created_at,
             "owner": self.owner,
             "version": self.product.version,
@@ -390,7 +391,7 @@ class Lease:
         ):
             return stored
         raise RejectedError(
-            f"{key.adjustment_id} belongs to another adjustment of {key.product_id}; "
+            f"{key.adjustment_id} belongs to another adjustment of {in_words(key.product_id)}; "
             "commit under an id of its own",
             "ADJUSTMENT_ID_REUSED",
         )
@@ -414,7 +415,9 @@ class Lease:
         return is_written
 
     def _lost(self, advice: str) -> LeaseLostError:
-        return LeaseLostError(f"the lease of {self.owner} on {self.product_id} is over; {advice}")
+        return LeaseLostError(
+            f"the lease of {self.owner} on {in_words(self.product_id)} is over; {advice}"
+        )
 
 
 def _seconds_after(moment: datetime, seconds: float) -> Decimal:

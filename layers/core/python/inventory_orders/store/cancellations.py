@@ -8,6 +8,7 @@ from enum import Enum, auto
 from typing import TypeAlias
 
 from inventory_orders.domain.allotments import LaneLease, Page
+from inventory_orders.domain.location import in_words
 from inventory_orders.domain.outbound import OutboundPage
 from inventory_orders.domain.product import Product
 from inventory_orders.domain.record import Record
@@ -114,7 +115,7 @@ def require_product(found: Found, product_id: str) -> Product:
     if isinstance(found, CorruptItemError):
         raise found
     if not isinstance(found, Product):
-        raise ProductNotFoundError(f"there is no product {product_id}")
+        raise ProductNotFoundError(f"there is no product {in_words(product_id)}")
     return found
 
 
@@ -145,6 +146,21 @@ class TransactionCancelledError(StoreError):
     def meanings_of(self, *kinds: ActionKind) -> set[Meaning]:
         """What the reasons of the actions of some kinds mean."""
         return {reason.meaning for reason in self.reasons if reason.kind in kinds}
+
+    def check_places(self) -> None:
+        """Check that more failed than the removal of a place from the list in its product's own row.
+
+        Raises:
+            CorruptItemError: There is no such row, though the place is there, or DynamoDB does not take its list.
+        """
+        refused = self.meanings_of(ActionKind.PLACES) & {Meaning.CONDITION_FAILED, Meaning.INVALID}
+        if refused and self.meanings_of(ActionKind.PRODUCT) == {Meaning.NOTHING}:
+            (reason,) = self.of(ActionKind.PLACES)
+            raise CorruptItemError(
+                f"the row of product {reason.product_id} cannot list its places ({reason.message or reason.code}); "
+                "repair the item",
+                "CORRUPT_PRODUCT",
+            )
 
     @property
     def meanings(self) -> set[Meaning]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.allotments import PageKey
+from inventory_orders.domain.location import MAX_PLACES, location_of, product_of
 from inventory_orders.domain.product import DETAILS, CatalogueEvent, Product, ProductStatus
 from inventory_orders.domain.record import OrderUpdate, Record, RecordKey
 from inventory_orders.store.rows import (
@@ -302,6 +303,8 @@ class ActionKind(Enum):
     """The kind of item that an action writes, or checks."""
 
     PRODUCT = auto()
+    PLACES = auto()
+    """The list of places in the row of a product."""
     PAGE = auto()
     """A page of a lane, or of the depot."""
     OUTBOUND = auto()
@@ -375,6 +378,21 @@ def product_create_action(product: Product) -> Action:
     return _put_action(ActionKind.PRODUCT, product.product_id, product_row(product))
 
 
+def place_action(key: str, *, is_new: bool) -> Action:
+    """The action that adds a place to the list in its product's own row, which must exist, or takes it off the list.
+
+    It is relative, raises no version and passes over leases: what is decided on a version never depends on the list. Only the
+    deletion of the row does, and says so in its condition. So neither a count nor orders at the default location stop it.
+    """
+    place = {"place": frozenset({location_of(key)})}
+    write = Write("DELETE #places :place", "attribute_exists(#productId)", place)
+    if is_new:
+        write = replace(write, update="ADD #places :place").on(
+            "(attribute_not_exists(#places) OR size(#places) < :most)", most=MAX_PLACES
+        )
+    return _action(ActionKind.PLACES, product_of(key), write)
+
+
 def product_action(product_id: str, write: Write, *, by_version: bool = False) -> Action:
     """The action that changes a product, which must exist; parameters as of `Action`."""
     return _action(ActionKind.PRODUCT, product_id, write, by_version=by_version)
@@ -405,8 +423,9 @@ def product_delete_action(product: Product, now: datetime) -> Action:
         product: As it was read.
         now: The moment. The same transaction has to reclaim what lanes hold of it.
     """
-    # The closing says what was on hand, and a fold raises no version.
-    write = Write().on_unchanged(product, now).on("#onHand = :onHand", onHand=product.on_hand)
+    # The closing says what was on hand. Neither a fold nor a new place raises the version.
+    unmoved = "#onHand = :onHand AND attribute_not_exists(#places)"
+    write = Write().on_unchanged(product, now).on(unmoved, onHand=product.on_hand)
     return _action(ActionKind.PRODUCT, product.product_id, write, "Delete", by_version=True)
 
 

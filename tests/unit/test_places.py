@@ -1,0 +1,374 @@
+"""A product's stock at further locations: how it is listed there, changed, discontinued, counted and delisted."""
+
+from dataclasses import replace
+
+import pytest
+
+from inventory_orders.clock import Deadline, SystemClock
+from inventory_orders.domain.events import product_events, stock_event
+from inventory_orders.domain.location import MAX_PLACES, stock_key
+from inventory_orders.domain.product import NewProduct
+from inventory_orders.engine.retrying_client import RetryingClient
+from inventory_orders.errors import CorruptItemError, ProductNotFoundError, RejectedError
+from inventory_orders.products.catalogue import ProductCatalogue
+from inventory_orders.products.lease import Lease
+from inventory_orders.store.rows import decode
+from inventory_orders.store.tables import Table
+from testing.lanes import LENT, LaneShop, cancels, of_product
+
+TEA, AT_BERLIN = "tea", "tea#berlin"
+
+
+@pytest.fixture
+def shop():
+    with LaneShop().open() as shop:
+        shop.list(TEA, 10)
+        yield shop
+
+
+def command(shop, action, **fields):
+    return shop.invoke("manage_products", {"action": action, "productId": TEA, **fields})
+
+
+def create(shop, location="berlin", stock=5, **fields):
+    return command(shop, "create", locationId=location, openingStock=stock, **fields)
+
+
+def delist(shop, location="", product_id=TEA):
+    """Delist what is there now."""
+    fields = {"locationId": location} if location else {}
+    created_at = shop.row(stock_key(product_id, location))["createdAt"]["S"]
+    return command(shop, "delist", createdAt=created_at, productId=product_id, **fields)
+
+
+def places(shop):
+    return decode(shop.row(TEA)).get("places")
+
+
+def adjustments(shop, key):
+    """The deltas of all adjustments under a key."""
+    rows = [decode(item) for item in shop.items(Table.STOCK_ADJUSTMENTS).values()]
+    return [row["delta"] for row in rows if row["productId"] == key]
+
+
+def result(answer):
+    return answer["result"], answer.get("code")
+
+
+# ---------------------------------------------------------------- listing
+
+
+def test_a_place_has_a_row_and_books_of_its_own_and_the_product_s_row_names_it(shop):
+    before = shop.row(TEA)
+    answer = create(shop, stock=5, lowStockThreshold=7, backorderLimit=2)
+    assert answer == {
+        "result": "APPLIED",
+        "productId": TEA,
+        "locationId": "berlin",
+        "version": 1,
+        "stockCount": 5,
+        "status": "LOW_STOCK",
+        "createdAt": answer["createdAt"],
+    }
+    row = decode(shop.row(AT_BERLIN))
+    assert (row["of"], row["locationId"], row["backorderLimit"]) == (TEA, "berlin", 2)
+    assert shop.row(TEA) == before | {"places": {"SS": ["berlin"]}}
+    assert (adjustments(shop, TEA), adjustments(shop, AT_BERLIN)) == ([10], [5])
+    assert set(shop.unexplained().values()) == {0}
+    create(shop, "Lyon-2")
+    changed = command(shop, "change", lowStockThreshold=3)
+    assert changed["places"] == ["Lyon-2", "berlin"]
+
+
+def test_a_place_that_exists_stays_as_it_is(shop):
+    create(shop)
+    again = create(shop, stock=9)
+    assert result(again) == ("REFUSED", "PRODUCT_EXISTS")
+    assert again["message"].startswith("tea at berlin exists since")
+    assert (again["productId"], again["locationId"], again["stockCount"]) == (TEA, "berlin", 5)
+    shop.once("TransactWriteItems", lambda _: create(shop, "lyon", 1) and None)
+    assert result(create(shop, "lyon", 2)) == ("REFUSED", "PRODUCT_EXISTS")
+    assert (shop.stock("tea#lyon"), places(shop)) == (1, ["berlin", "lyon"])
+
+
+@pytest.mark.parametrize("is_applied", [True, False])
+def test_a_lost_response_lists_and_delists_a_place_once(shop, is_applied):
+    shop.lose_responses(1, operations=["TransactWriteItems"], is_applied=is_applied)
+    assert create(shop)["result"] == "APPLIED"
+    assert (places(shop), adjustments(shop, AT_BERLIN)) == (["berlin"], [5])
+    shop.lose_responses(1, operations=["TransactWriteItems"], is_applied=is_applied)
+    assert delist(shop, "berlin")["result"] == "APPLIED"
+    assert (places(shop), adjustments(shop, AT_BERLIN)) == (None, [5, -5])
+
+
+def test_a_place_needs_a_product(shop):
+    unknown = create(shop, productId="cup")
+    assert result(unknown) == ("REFUSED", "UNKNOWN_PRODUCT")
+    assert unknown["message"] == "there is no product cup"
+    shop.once("TransactWriteItems", lambda _: delist(shop) and None)
+    assert result(create(shop)) == ("REFUSED", "UNKNOWN_PRODUCT")
+    assert shop.items(Table.PRODUCTS) == {}
+
+
+def test_a_product_has_at_most_40_places(shop):
+    for number in range(MAX_PLACES - 1):
+        create(shop, f"l-{number}")
+    shop.once("TransactWriteItems", lambda _: create(shop, "last") and None)
+    refused = create(shop, "one-too-many")
+    assert result(refused) == ("REFUSED", "TOO_MANY_PLACES")
+    assert refused["message"].startswith("tea is listed at 40 locations besides the default one")
+    assert result(create(shop, "last")) == ("REFUSED", "PRODUCT_EXISTS")
+    assert adjustments(shop, "tea#one-too-many") == []
+    delist(shop, "last")
+    assert create(shop, "one-too-many")["result"] == "APPLIED"
+    assert len(places(shop)) == MAX_PLACES
+
+
+def test_name_and_price_belong_to_the_product(shop):
+    for name, value in (("name", "Tea"), ("price", 1)):
+        refused = create(shop, **{name: value})
+        assert (*result(refused), refused["field"]) == ("INVALID", "SCHEMA_VIOLATION", name)
+        changed = command(shop, "change", locationId="berlin", lowStockThreshold=1, **{name: value})
+        assert (*result(changed), changed["field"]) == ("INVALID", "SCHEMA_VIOLATION", name)
+    for location in ("", "x" * 33, "a#b", "a b", "\u00e9"):
+        assert create(shop, location)["field"] == "locationId"
+    nothing = command(shop, "change", locationId="berlin")
+    assert result(nothing) == ("INVALID", "SCHEMA_VIOLATION")
+
+
+# ---------------------------------------------------------------- delisting
+
+
+def test_the_product_s_own_row_goes_last(shop):
+    create(shop)
+    create(shop, "lyon")
+    refused = delist(shop)
+    assert result(refused) == ("REFUSED", "HAS_PLACES")
+    assert refused["message"] == "tea is listed at berlin, lyon, too; delist it there first"
+    for location in ("berlin", "lyon"):
+        gone = delist(shop, location)
+        assert (gone["productId"], gone["locationId"]) == (TEA, location)
+    assert places(shop) is None
+    assert delist(shop)["result"] == "APPLIED"
+    assert shop.items(Table.PRODUCTS) == {}
+    assert adjustments(shop, AT_BERLIN) == [5, -5]
+
+
+@pytest.mark.parametrize("is_lent", [False, True])
+def test_a_product_is_not_delisted_while_a_place_is_listed_at_the_same_time(shop, is_lent):
+    if is_lent:
+        shop.lend(TEA, {1: 2}, depot=1)
+    shop.on("TransactWriteItems", lambda _: shop.calm() or (create(shop) and None), of_product(TEA))
+    assert result(delist(shop)) == ("REFUSED", "HAS_PLACES")
+    assert (places(shop), shop.total(TEA)) == (["berlin"], 10)
+
+
+def test_a_place_that_is_delisted_twice_at_once_is_gone_once(shop):
+    create(shop)
+    shop.once("TransactWriteItems", lambda _: delist(shop, "berlin") and None)
+    assert delist(shop, "berlin")["result"] == "STALE"
+    create(shop)
+    shop.once("TransactWriteItems", lambda _: delist(shop, "berlin") and delist(shop) and None)
+    assert delist(shop, "berlin")["result"] == "STALE", "and so is the product"
+    assert shop.items(Table.PRODUCTS) == {}
+
+
+def test_a_place_that_was_listed_again_is_another_one(shop):
+    created_at = create(shop)["createdAt"]
+    delist(shop, "berlin")
+    create(shop)
+    stale = command(shop, "delist", locationId="berlin", createdAt=created_at)
+    assert stale == {
+        "result": "STALE",
+        "productId": TEA,
+        "locationId": "berlin",
+        "createdAt": created_at,
+    }
+    assert places(shop) == ["berlin"]
+
+
+def test_a_count_of_the_product_is_no_obstacle_and_notices_nothing(shop):
+    lease = Lease.acquire(RetryingClient(shop.store), TEA, 60, shop.soon())
+    assert create(shop)["result"] == "APPLIED"
+    assert delist(shop, "berlin")["result"] == "APPLIED"
+    assert create(shop, "lyon")["result"] == "APPLIED"
+    assert lease.commit(8, "count-1", shop.soon()).delta == -2
+    assert places(shop) == ["lyon"]
+
+
+def test_a_place_is_delisted_with_the_units_in_lanes_and_its_product_s_units_stay(shop):
+    create(shop, stock=100)
+    for key, units in ((TEA, {1: 2}), (AT_BERLIN, LENT)):
+        shop.lend(key, units, depot=1, reach=8)
+    shop.once("TransactWriteItems", lambda _: shop.sell_from(2, AT_BERLIN))
+    assert delist(shop, "berlin")["result"] == "APPLIED"
+    assert (places(shop), adjustments(shop, AT_BERLIN)) == (None, [100, -99])
+    assert shop.held(AT_BERLIN) == {}
+    assert (shop.held(TEA), shop.product(TEA).lent_to) == ({0: 1, 1: 2}, {*range(9)})
+    assert shop.product(TEA).version == 2, "the loan's"
+
+
+def test_a_product_s_own_row_that_dynamodb_does_not_take_is_for_an_operator(shop):
+    shop.once("TransactWriteItems", cancels("ValidationError", lambda each: "Update" in each))
+    refused = create(shop)
+    assert result(refused) == ("RETRY_LATER", "CORRUPT_PRODUCT")
+    assert "the row of product tea cannot list its places" in refused["message"]
+
+
+@pytest.mark.parametrize("is_lent", [False, True])
+def test_a_place_whose_product_has_lost_its_own_row_is_for_an_operator(shop, is_lent):
+    created_at = create(shop)["createdAt"]
+    if is_lent:
+        shop.lend(AT_BERLIN, {1: 2}, depot=1)
+    del shop.items(Table.PRODUCTS)[TEA,]
+    with pytest.raises(CorruptItemError, match="the row of product tea cannot list its places"):
+        shop.products.delist(AT_BERLIN, created_at, shop.soon())
+    assert shop.total(AT_BERLIN) == 5
+    assert (TEA,) not in shop.items(Table.PRODUCTS)
+
+
+def test_the_product_s_own_row_under_way_elsewhere_is_waited_for(shop):
+    create(shop)
+    shop.once("TransactWriteItems", cancels("TransactionConflict", lambda each: "Update" in each))
+    assert delist(shop, "berlin")["result"] == "APPLIED"
+    assert places(shop) is None
+
+
+# ---------------------------------------------------------------- changes
+
+
+def test_a_place_is_changed_and_discontinued_on_its_own(shop):
+    create(shop, stock=5)
+    changed = command(shop, "change", locationId="berlin", lowStockThreshold=9)
+    assert (changed["locationId"], changed["status"]) == ("berlin", "LOW_STOCK")
+    ended = command(shop, "discontinue", locationId="berlin")
+    assert (ended["locationId"], ended["status"], ended["committed"]) == (
+        *("berlin", "DISCONTINUED"),
+        0,
+    )
+    assert (shop.product(TEA).status, shop.product(TEA).version) == ("ACTIVE", 1)
+    assert command(shop, "listAgain", locationId="berlin")["status"] == "LOW_STOCK"
+    unknown = command(shop, "discontinue", locationId="lyon")
+    assert (*result(unknown), unknown["message"]) == (
+        *("REFUSED", "UNKNOWN_PRODUCT"),
+        "there is no product tea at lyon",
+    )
+
+
+def test_a_product_is_discontinued_everywhere_and_again_where_it_was_interrupted(shop):
+    for location in ("a", "b", "c"):
+        create(shop, location)
+    shop.count("tea#b", 2)
+    leased = shop.invoke("manage_products", {"action": "discontinue", "productId": TEA}, 1.5)
+    assert result(leased) == ("RETRY_LATER", "LEASED")
+    assert leased["message"].startswith("tea at b is under a lease")
+    assert statuses(shop) == {"": "DISCONTINUED", "a": "DISCONTINUED", "b": "ACTIVE", "c": "ACTIVE"}
+    shop.clock.sleep(5)
+    done = command(shop, "discontinue")
+    assert (done["result"], done["productId"], "locationId" in done) == ("APPLIED", TEA, False)
+    assert set(statuses(shop).values()) == {"DISCONTINUED"}
+    assert command(shop, "discontinue")["result"] == "REPLAYED"
+    assert command(shop, "listAgain")["result"] == "APPLIED"
+    assert set(statuses(shop).values()) == {"ACTIVE"}
+    assert command(shop, "listAgain")["result"] == "REPLAYED"
+
+
+def statuses(shop):
+    rows = [decode(item) for item in shop.items(Table.PRODUCTS).values()]
+    return {row.get("locationId", ""): row["status"] for row in rows}
+
+
+def test_what_open_orders_hold_of_a_discontinued_product_is_counted_everywhere(shop):
+    create(shop)
+    for key, units in ((TEA, 2), (AT_BERLIN, 3)):
+        shop.order(f"o-{units}", **{key: units})
+    assert command(shop, "discontinue")["committed"] == 5
+
+
+def test_a_place_that_is_delisted_meanwhile_is_left_out(shop):
+    create(shop)
+    shop.once("TransactWriteItems", lambda _: delist(shop, "berlin") and None)
+    assert command(shop, "discontinue")["result"] == "APPLIED"
+    assert statuses(shop) == {"": "DISCONTINUED"}
+
+
+def test_a_product_without_places_costs_no_request_more(shop):
+    shop.calls.clear()
+    for action in ("discontinue", "listAgain"):
+        command(shop, action)
+    delist(shop)
+    update = ["GetItem", "TransactWriteItems"]
+    assert shop.calls == [*update, "TransactGetItems", *update, "TransactGetItems", *update]
+
+
+def test_an_edit_may_not_change_the_places(shop):
+    create(shop)
+    with pytest.raises(ValueError, match="places"):
+        shop.products.update_with_retry(TEA, lambda p: replace(p, places=frozenset()), shop.soon())
+
+
+# ---------------------------------------------------------------- counts
+
+
+def test_a_place_is_counted_on_its_own(shop):
+    create(shop)
+    acquire = {"action": "acquire", "productId": TEA, "locationId": "berlin", "seconds": 60}
+    begun = shop.invoke("count_stock", acquire | {"outliveInvocation": True})
+    assert (begun["productId"], begun["locationId"], begun["onHand"]) == (TEA, "berlin", 5)
+    assert begun["lease"].items() >= {"productId": TEA, "locationId": "berlin"}.items()
+    again = shop.invoke("count_stock", acquire)
+    assert again["message"].startswith("tea at berlin is under a lease")
+    lease = {"lease": begun["lease"]}
+    renewed = shop.invoke("count_stock", {"action": "renew", "seconds": 90, **lease})
+    commit = {"action": "commit", "counted": 4, "adjustmentId": "c-1", "lease": renewed["lease"]}
+    done = shop.invoke("count_stock", commit)
+    assert (done["result"], done["productId"], done["locationId"]) == ("COMMITTED", TEA, "berlin")
+    assert (shop.stock(AT_BERLIN), shop.stock(TEA)) == (4, 10)
+    assert adjustments(shop, AT_BERLIN) == [5, -1]
+    lost = shop.invoke("count_stock", commit | {"adjustmentId": "c-2"})
+    assert result(lost) == ("REFUSED", "LEASE_LOST")
+    assert "on tea at berlin is over" in lost["message"]
+    unknown = shop.invoke("count_stock", acquire | {"locationId": "lyon"})
+    assert unknown["message"] == "there is no product tea at lyon"
+
+
+# ---------------------------------------------------------------- events
+
+
+def test_events_name_product_and_location_and_their_ids_differ(shop):
+    create(shop, stock=0)
+    after = decode(shop.row(AT_BERLIN))
+    events = [
+        product_events(row | {"status": "ACTIVE"}, row | {"status": "LOW_STOCK"})[0]
+        for row in (after, after | {"productId": TEA}, after | {"productId": "tea#lyon"})
+    ]
+    assert [(e.data["productId"], e.data.get("locationId")) for e in events] == [
+        *((TEA, "berlin"), (TEA, None), (TEA, "lyon")),
+    ]
+    assert len({event.id for event in events}) == len({event.subject for event in events}) == 3
+    level = (after["createdAt"], 5, 4, "ACTIVE")
+    stock = [stock_event(key, level, "2026-01-01") for key in (TEA, AT_BERLIN)]
+    assert [(e.data["productId"], e.data.get("locationId")) for e in stock] == [
+        *((TEA, None), (TEA, "berlin")),
+    ]
+    assert stock[0].id != stock[1].id
+
+
+# ---------------------------------------------------------------- on both implementations
+
+
+def test_places_are_added_and_taken_off_as_the_engines_do(each_store):
+    products = ProductCatalogue(RetryingClient(each_store))
+    soon = Deadline.after(60, SystemClock())
+    with pytest.raises(ProductNotFoundError):
+        products.create(NewProduct(AT_BERLIN, 1))
+    _, tea = products.create(NewProduct(TEA, 1))
+    made = [products.create(NewProduct(f"tea#{n}", 1))[1] for n in range(MAX_PLACES)]
+    with pytest.raises(RejectedError):
+        products.create(NewProduct(AT_BERLIN, 1))
+    with pytest.raises(RejectedError):
+        products.delist(TEA, tea.created_at, soon)
+    for place in made:
+        assert products.delist(place.product_id, place.created_at, soon)
+    assert products.get(TEA, soon) == tea
+    assert products.delist(TEA, tea.created_at, soon)
