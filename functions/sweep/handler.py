@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.errors import CorruptItemError, Verdict, VerdictError
+from inventory_orders.errors import CorruptItemError, RepairNeededError, Verdict, VerdictError
 from inventory_orders.holds.ending import POLICY, EndingHolds, HoldsReport
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.sqs import SqsCalls
 from inventory_orders.invocation.telemetry import log_queue_errors, logger
-from inventory_orders.lanes.idle import RepairNeededError, return_idle_units
+from inventory_orders.lanes.idle import return_idle_units
 from inventory_orders.messages.commands import parse_command
 from inventory_orders.products.fold import Fold
 from inventory_orders.publishing.streams import unread_streams
@@ -61,11 +61,8 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
     holds, problems = _send_holds(deadline, context)
     share = Deadline.after(deadline.remaining() * _SHARE_OF_FOLDS, SystemClock())
     fold = Fold(RetryingClient(runtime.process().store, POLICY), share).run()
-    problems += fold.problems
-    try:
-        report = return_idle_units(runtime.process().store, deadline)
-    except RepairNeededError as error:
-        problems.append(str(error))
+    report = return_idle_units(runtime.process().store, deadline)
+    problems += [*fold.problems, *report.problems]
     process = runtime.process()
     if process.stream_mappings:
         problems += unread_streams(process.store, process.functions, process.stream_mappings)

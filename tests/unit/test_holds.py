@@ -8,10 +8,10 @@ import pytest
 from docs_generator import costs
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.record import OrderRecord, OrderStatus
+from inventory_orders.errors import RepairNeededError
 from inventory_orders.holds import ending as holds
 from inventory_orders.holds.ending import AHEAD_SECONDS
 from inventory_orders.invocation import runtime
-from inventory_orders.lanes.idle import RepairNeededError
 from inventory_orders.store import lists, rows
 from inventory_orders.store.tables import EXPIRY_SHARDS, Table
 from testing.events import order_body

@@ -13,11 +13,11 @@ from inventory_orders.domain.record import OrderAction
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import (
     CorruptItemError,
+    RepairNeededError,
     StoreError,
     StoreUnavailableError,
     ThrottledError,
 )
-from inventory_orders.lanes.idle import RepairNeededError
 from inventory_orders.products.fold import Fold
 from inventory_orders.publishing import stock
 from inventory_orders.publishing.publisher import Bus

@@ -10,7 +10,6 @@ from inventory_orders.errors import Verdict
 from inventory_orders.lanes.idle import (
     IDLE_SECONDS,
     IdleReport,
-    RepairNeededError,
     return_idle_units,
 )
 from inventory_orders.store.cancellations import TransactionCancelledError
@@ -285,8 +284,8 @@ def test_what_does_not_fit_together_stays_and_is_named_and_the_rest_is_reclaimed
     list_and_lend(shop, 50, {}, other, fine)
     shop.edit(Table.PRODUCTS, other, createdAt=ANOTHER)
     shop.clock.sleep(IDLE_SECONDS)
-    with pytest.raises(RepairNeededError, match=f"0/0 holds 50 of {other} unknown to its row$"):
-        sweep(shop)
+    (problem,) = sweep(shop).problems
+    assert problem.endswith(f"0/0 holds 50 of {other} unknown to its row")
     assert where(shop, other) == (50, {0: 50}, {0})
     assert where(shop, fine) == (100, {}, set())
 
@@ -298,8 +297,8 @@ def test_a_lane_with_another_incarnation_than_the_depot_keeps_it(shop):
     shop.edit(Table.PRODUCTS, other, createdAt=ANOTHER)
     lend(shop, other, 5)
     shop.clock.sleep(LEASE_SECONDS)
-    with pytest.raises(RepairNeededError, match=f"1/0 and 0/0 hold different .* of {other}"):
-        sweep(shop)
+    (problem,) = sweep(shop).problems
+    assert problem.endswith(f"1/0 and 0/0 hold different incarnations of {other}")
     assert where(shop, other)[1] == {0: 5, 1: 10}
     assert where(shop, fine)[1] == {0: 50}
 
@@ -308,9 +307,9 @@ def test_a_page_that_cannot_be_read_is_named_and_the_others_are_emptied(shop):
     broken, fine = "a", next(p for p in "bcdefgh" if PageKey.of(0, p) != PageKey.of(0, "a"))
     list_and_lend(shop, 50, {1: 10}, broken, fine)
     shop.clock.sleep(LEASE_SECONDS)
-    named = f"page {PageKey.of(1, broken)} breaks the contract"
-    with shop.broken_page(1, broken), pytest.raises(RepairNeededError, match=named):
-        sweep(shop)
+    with shop.broken_page(1, broken):
+        (problem,) = sweep(shop).problems
+    assert f"page {PageKey.of(1, broken)} breaks the contract" in problem
     assert where(shop, fine)[1] == {0: 50}
 
 
@@ -319,5 +318,5 @@ def test_without_permission_it_fails_and_without_time_it_leaves_the_rest(shop):
     assert "OUT_OF_TIME" in sweep(shop, 0.0).unfinished
     assert "no time was left" in sweep(shop, 0.05).unfinished
     shop.refuse("UpdateItem", ServiceError("AccessDeniedException", "not authorized"))
-    with pytest.raises(RepairNeededError, match="not authorized"):
-        sweep(shop)
+    (problem,) = sweep(shop).problems
+    assert "not authorized" in problem

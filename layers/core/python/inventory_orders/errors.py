@@ -31,6 +31,10 @@ class ConfigurationError(InventoryOrdersError):
     """An environment variable is missing or wrong."""
 
 
+class RepairNeededError(InventoryOrdersError):
+    """An operator has to repair items before the sweep can do all of its work. The rest was done."""
+
+
 class UnsupportedEventError(InventoryOrdersError):
     """The handler was invoked with something that is not a batch of what it takes."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from typing import TypeVar
 
@@ -79,6 +80,29 @@ class CommitStats:
     def note(self, metric: str, *values: float) -> None:
         """Note measurements of the source of units, in the unit of the metric."""
         self.of_source.setdefault(metric, []).extend(values)
+
+
+@dataclass(slots=True, kw_only=True)
+class SweepReport:
+    """What a part of the sweep leaves to others.
+
+    Attributes:
+        problems: What an operator has to repair, each once.
+        unfinished: Why work is left for the next sweep; empty if no error is the reason.
+    """
+
+    problems: dict[str, None] = field(default_factory=dict)
+    unfinished: str = ""
+
+    @contextmanager
+    def noting_errors(self) -> Iterator[None]:
+        """End with an error of DynamoDB, and note it: one that may pass is left to the next sweep."""
+        try:
+            yield
+        except (ThrottledError, OutcomeUnknownError) as error:
+            self.unfinished = str(error)
+        except StoreError as error:
+            self.problems[str(error)] = None
 
 
 class RetryingClient:

@@ -12,8 +12,7 @@ from datetime import datetime, timedelta
 
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.engine.memory import BoundedDict
-from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.errors import OutcomeUnknownError, StoreError, ThrottledError
+from inventory_orders.engine.retrying_client import RetryingClient, SweepReport
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.lists import ListPosition, list_holds
 from inventory_orders.store.tables import EXPIRY_SHARDS
@@ -51,20 +50,16 @@ SentHolds = BoundedDict[ListPosition, float]
 
 
 @dataclass(slots=True)
-class HoldsReport:
+class HoldsReport(SweepReport):
     """The result of sending holds that are about to end.
 
     Attributes:
         sent: How many were sent.
         refused: How many were not taken. They are sent again with the next sweep.
-        problems: What has to be repaired, each once.
-        unfinished: Why others were not looked at; empty if all were. The next sweep goes on.
     """
 
     sent: int = 0
     refused: int = 0
-    problems: dict[str, None] = field(default_factory=dict)
-    unfinished: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,14 +102,10 @@ class EndingHolds:
 
         def read(place: tuple[int, ListPosition | None]) -> _Page:
             shard, after = place
-            try:
+            with self.report.noting_errors():
                 return self.client.call(
                     lambda: list_holds(self.client.store, shard, until, after), self.deadline
                 )
-            except (ThrottledError, OutcomeUnknownError) as error:
-                self.report.unfinished = str(error)
-            except StoreError as error:
-                self.report.problems[str(error)] = None
             return [], None
 
         pages = self.client.side_by_side(read, list(places.items()))

@@ -15,14 +15,14 @@ from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.allotments import DEPOT, MAX_LANES, PAGES, Page, PageKey
 from inventory_orders.domain.planner import Transaction
 from inventory_orders.domain.product import Product, ProductsById
-from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read, read_all
-from inventory_orders.errors import (
-    CorruptItemError,
-    InventoryOrdersError,
-    OutcomeUnknownError,
-    StoreError,
-    ThrottledError,
+from inventory_orders.engine.retrying_client import (
+    CommitStats,
+    RetryingClient,
+    SweepReport,
+    read,
+    read_all,
 )
+from inventory_orders.errors import CorruptItemError
 from inventory_orders.lanes.depot import Depot
 from inventory_orders.lanes.recall import reclaim
 from inventory_orders.retry import RetryPolicy
@@ -43,23 +43,17 @@ _POLICY = RetryPolicy(max_attempts=8)
 _ROWS = 90
 
 
-class RepairNeededError(InventoryOrdersError):
-    """An operator has to repair items before their units can move. All others were moved."""
-
-
 @dataclass(slots=True)
-class IdleReport:
+class IdleReport(SweepReport):
     """What was moved.
 
     Attributes:
         lanes: The lanes that were emptied into the depot.
         products: How many products their rows reclaimed from the depot.
-        unfinished: Why work is left for the next sweep; empty if none is.
     """
 
     lanes: list[int] = field(default_factory=list)
     products: int = 0
-    unfinished: str = ""
 
 
 def return_idle_units(store: Store, deadline: Deadline) -> IdleReport:
@@ -69,20 +63,11 @@ def return_idle_units(store: Store, deadline: Deadline) -> IdleReport:
 
     Args:
         store: Where the tables are.
-
-    Raises:
-        RepairNeededError: Something has to be repaired.
     """
     run = _IdleReturn(RetryingClient(store, _POLICY), deadline)
-    try:
+    with run.report.noting_errors():
         run.empty_lanes()
         run.empty_depot()
-    except (ThrottledError, OutcomeUnknownError) as error:
-        run.report.unfinished = str(error)
-    except StoreError as error:
-        run.problems.append(str(error))
-    if run.problems:
-        raise RepairNeededError("; ".join(dict.fromkeys(run.problems)))
     return run.report
 
 
@@ -91,7 +76,6 @@ class _IdleReturn:
 
     Attributes:
         report: What was moved so far.
-        problems: What an operator has to repair.
     """
 
     def __init__(self, client: RetryingClient, deadline: Deadline) -> None:
@@ -101,7 +85,6 @@ class _IdleReturn:
         self._stats = CommitStats()
         self._lanes_in_use: set[int] = set()
         self.report = IdleReport()
-        self.problems: list[str] = []
 
     # ------------------------------------------------------------------ lanes
 
@@ -158,9 +141,8 @@ class _IdleReturn:
                 if beside is None or beside.created_at == held.created_at:
                     allocation.give_back(key.lane, product_id)
                 else:
-                    self.problems.append(
-                        f"{key} and {target} hold different incarnations of {product_id}"
-                    )
+                    problem = f"{key} and {target} hold different incarnations of {product_id}"
+                    self.report.problems[problem] = None
         return allocation
 
     # ------------------------------------------------------------------ the depot
@@ -188,13 +170,13 @@ class _IdleReturn:
             )
             if not _is_unwritten(found, snapshot.pages.get(page.key)):
                 return
-            self.problems += map(str, snapshot.unreadable.values())
+            self.report.problems |= dict.fromkeys(map(str, snapshot.unreadable.values()))
             known = self._known(found, snapshot.products)
             idle = [row for row in known if row.lent_to.isdisjoint(self._lanes_in_use)]
             try:
                 done = reclaim(self._depot, idle, self._deadline, self._stats)
             except CorruptItemError as error:
-                self.problems.append(str(error))
+                self.report.problems[str(error)] = None
                 return
             self.report.products += len(done.rows.keys() - done.lent)
             found = done.pages.get(page.key, found)
@@ -215,7 +197,8 @@ class _IdleReturn:
         if unknown and _is_unwritten(page, self._pages([page.key]).get(page.key)):
             for product_id in unknown:
                 held = page.entries[product_id].units
-                self.problems.append(f"{page.key} holds {held} of {product_id} unknown to its row")
+                problem = f"{page.key} holds {held} of {product_id} unknown to its row"
+                self.report.problems[problem] = None
         return known
 
     # ------------------------------------------------------------------ pages
@@ -228,7 +211,7 @@ class _IdleReturn:
             if isinstance(page, Page):
                 pages[key] = page
             else:
-                self.problems.append(str(page))
+                self.report.problems[str(page)] = None
         return pages
 
 

@@ -17,14 +17,13 @@ from inventory_orders.domain.outbound import (
     OutboundUpdate,
 )
 from inventory_orders.domain.product import Product
-from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
-from inventory_orders.errors import (
-    CorruptItemError,
-    OutcomeUnknownError,
-    RequestInvalidError,
-    StoreError,
-    ThrottledError,
+from inventory_orders.engine.retrying_client import (
+    CommitStats,
+    RetryingClient,
+    SweepReport,
+    read_all,
 )
+from inventory_orders.errors import CorruptItemError, RequestInvalidError
 from inventory_orders.store.cancellations import (
     CancellationReason,
     Meaning,
@@ -43,28 +42,24 @@ _AROUND = frozenset({Meaning.RIVAL, Meaning.THROTTLED})
 
 
 @dataclass(slots=True)
-class Fold:
+class Fold(SweepReport):
     """One run over all pages.
 
     Attributes:
         client: Of the tables.
         deadline: When to leave the rest to the next sweep.
         folded: Entries that were taken off pages.
-        problems: What an operator has to repair, each once.
-        unfinished: Why entries are left for the next sweep; empty if there is no reason but leases and rivals.
         stats: What the requests took.
     """
 
     client: RetryingClient
     deadline: Deadline
     folded: int = 0
-    problems: dict[str, None] = field(default_factory=dict)
-    unfinished: str = ""
     stats: CommitStats = field(default_factory=CommitStats)
 
     def run(self) -> Fold:
-        """Fold the fullest pages first, as far as there is time."""
-        try:
+        """Fold the fullest pages first, as far as there is time. Entries held up by leases or rivals are left without a note."""
+        with self.noting_errors():
             found = read_all(self.client, OUTBOUND_KEYS, self.deadline, self.stats).outbound
             self.problems |= {
                 str(page): None for page in found.values() if isinstance(page, CorruptItemError)
@@ -72,10 +67,6 @@ class Fold:
             pages = [page for page in found.values() if isinstance(page, OutboundPage)]
             for page in sorted(pages, key=lambda page: -len(page.units)):
                 _PageFold(self, page).run()
-        except (ThrottledError, OutcomeUnknownError) as error:
-            self.unfinished = str(error)
-        except StoreError as error:
-            self.problems[str(error)] = None
         return self
 
 
