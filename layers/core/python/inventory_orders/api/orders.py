@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import accumulate
+from operator import or_
 from typing import Any
 
 from inventory_orders.api.requests import (
@@ -253,13 +255,9 @@ def list_orders(request: Request, caller: Caller) -> HttpAnswer:
 
 def _with_few_products(orders: Iterable[OrderRecord]) -> int:
     """How many of the orders, from the first one on, have at most `_MOST_PRODUCTS` together. One always counts."""
-    ids, count = set[str](), 0
-    for order in orders:
-        ids |= {line.product_id for line in order.lines}
-        if count and len(ids) > _MOST_PRODUCTS:
-            break
-        count += 1
-    return count
+    products = ({line.product_id for line in order.lines} for order in orders)
+    so_far = accumulate(products, or_)
+    return max(1, sum(len(ids) <= _MOST_PRODUCTS for ids in so_far))
 
 
 def change_order(action: str, request: Request, caller: Caller) -> HttpAnswer:

@@ -52,12 +52,10 @@ class BusEntry:
     """An entry of PutEvents.
 
     Attributes:
-        source: The publishing service.
         detail_type: What has happened.
         detail: JSON.
     """
 
-    source: str
     detail_type: str
     detail: str
 
@@ -67,7 +65,7 @@ class BusEntry:
 
         docs.aws.amazon.com/eventbridge/latest/userguide/eb-putevents.html
         """
-        return sum(len(text.encode()) for text in (self.source, self.detail_type, self.detail))
+        return sum(len(text.encode()) for text in (SOURCE, self.detail_type, self.detail))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +105,7 @@ class Bus:
         request = [
             {
                 "EventBusName": self.name,
-                "Source": entry.source,
+                "Source": SOURCE,
                 "DetailType": entry.detail_type,
                 "Detail": entry.detail,
             }
@@ -348,7 +346,7 @@ class Publisher:
             "occurredAt": now,
             "schemaVersion": SCHEMA_VERSION,
         }
-        probe = BusEntry(SOURCE, PROBE, _json({"metadata": metadata, "data": {}}))
+        probe = BusEntry(PROBE, _json({"metadata": metadata, "data": {}}))
         return deadline.remaining() > 0 and self._bus.put([probe]) == [None]
 
 
@@ -360,7 +358,7 @@ def calls_of(pending: Sequence[_Pending]) -> list[list[_Pending]]:
 
 
 def _pending(event: Event) -> _Pending | Undeliverable:
-    entry = BusEntry(SOURCE, event.type, _json(event.detail()))
+    entry = BusEntry(event.type, _json(event.detail()))
     if entry.size < MAX_BYTES:
         return _Pending(event, entry)
     message = f"the event has {entry.size:,} bytes; a bus takes less than {MAX_BYTES:,}. Read the row instead"

@@ -155,10 +155,8 @@ def list_to_fulfil(
         The orders, and whether there are more.
     """
     start = after or ListPosition("", "")
-    orders: list[ListPosition] = []
-    for number in range(FULFIL_SHARDS):
-        orders += _to_fulfil(store, shard_name(number), limit + 1, start)
-    orders.sort()
+    shards = map(shard_name, range(FULFIL_SHARDS))
+    orders = sorted(order for name in shards for order in _to_fulfil(store, name, limit + 1, start))
     return orders[:limit], len(orders) > limit
 
 
