@@ -29,6 +29,7 @@ from inventory_orders.messages.documents import checked_id, not_one_of
 from inventory_orders.store import lists
 from inventory_orders.store.dynamodb import READ_LIMIT, Snapshot
 from inventory_orders.store.lists import ListPosition
+from inventory_orders.store.rows import drop_none
 
 Shown = dict[str, Any]
 
@@ -232,19 +233,29 @@ def _moved(order: OrderRecord, product_id: str) -> Iterator[Shown]:
         if line.product_id != product_id or line.product_created_at is None:
             continue
         of = {"orderId": order.order_id, "productCreatedAt": line.product_created_at}
-        taken = {"action": "place", "at": order.created_at, "delta": -line.quantity, **of}
-        source = {"productVersion": line.product_version, "lanePage": line.lane_page}
-        yield taken | {name: value for name, value in source.items() if value is not None}
+        yield drop_none(
+            {
+                "action": "place",
+                "at": order.created_at,
+                "delta": -line.quantity,
+                **of,
+                "productVersion": line.product_version,
+                "lanePage": line.lane_page,
+            }
+        )
         for step in order.steps:
             if product_id in step.restocked_versions:
-                quantity = (step.quantities or {})[product_id]
-                given = {"action": step.action, "at": step.at, "delta": quantity, **of}
-                own = {"stepId": step.step_id} if step.step_id else {}
-                yield given | {
-                    "productVersion": step.restocked_versions[product_id],
-                    **own,
-                    **step.notes,
-                }
+                yield drop_none(
+                    {
+                        "action": step.action,
+                        "at": step.at,
+                        "delta": (step.quantities or {})[product_id],
+                        **of,
+                        "productVersion": step.restocked_versions[product_id],
+                        "stepId": step.step_id or None,
+                        **step.notes,
+                    }
+                )
 
 
 def shown_level(level: StockLevel) -> Shown:
@@ -265,14 +276,15 @@ def shown_level(level: StockLevel) -> Shown:
 def shown_product(level: StockLevel) -> Shown:
     """A product as everybody may see it."""
     product, settings = level.product, ApiSettings.from_environment()
-    shown: Shown = {
-        "productId": product.product_id,
-        "availability": availability(product),
-        "name": product.name,
-        "price": product.price,
-        "units": max(0, level.available) if settings.shows_numbers else None,
-    }
-    return {name: value for name, value in shown.items() if value is not None}
+    return drop_none(
+        {
+            "productId": product.product_id,
+            "availability": availability(product),
+            "name": product.name,
+            "price": product.price,
+            "units": max(0, level.available) if settings.shows_numbers else None,
+        }
+    )
 
 
 def availability(product: Product) -> str:

@@ -16,7 +16,7 @@ from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import Verdict, VerdictError
 from inventory_orders.invocation import runtime
 from inventory_orders.invocation.telemetry import emit_commands, logger
-from inventory_orders.store.rows import record_row, shortage_rows
+from inventory_orders.store.rows import drop_none, record_row, shortage_rows
 
 Answer = dict[str, Any]
 
@@ -54,13 +54,14 @@ def of_outcome(outcome: ChangeOutcome) -> Answer:
         return {"result": outcome.verdict.name}
     if outcome.verdict is Verdict.POISON:
         return invalid(outcome.cause, outcome.detail, outcome.field_path)
-    wait = round(outcome.retry_after, 3)
-    return {
-        "result": _FAILURES[outcome.verdict],
-        "code": outcome.cause,
-        "message": outcome.detail,
-        **({"retryAfterSeconds": wait} if wait else {}),
-    }
+    return drop_none(
+        {
+            "result": _FAILURES[outcome.verdict],
+            "code": outcome.cause,
+            "message": outcome.detail,
+            "retryAfterSeconds": round(outcome.retry_after, 3) or None,
+        }
+    )
 
 
 def read_order(order_id: str, client: RetryingClient, deadline: Deadline) -> OrderRecord | None:
@@ -90,17 +91,18 @@ def of_shortages(rejection: Rejection | None) -> Answer:
 
 def of_product(product: Product) -> Answer:
     """A product as the answers show it: JSON, without internal attributes."""
-    shown = {
-        "version": product.version,
-        **public_key(product.product_id),
-        "stockCount": product.stock_count,
-        "status": product.status.value,
-        "createdAt": product.created_at,
-        "name": product.name,
-        "price": product.price,
-        "places": sorted(product.places) or None,
-    }
-    return {name: value for name, value in shown.items() if value is not None}
+    return drop_none(
+        {
+            "version": product.version,
+            **public_key(product.product_id),
+            "stockCount": product.stock_count,
+            "status": product.status.value,
+            "createdAt": product.created_at,
+            "name": product.name,
+            "price": product.price,
+            "places": sorted(product.places) or None,
+        }
+    )
 
 
 def carry_out(command: OrderCommand, context: Any) -> ChangeOutcome:
