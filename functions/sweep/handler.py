@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import CorruptItemError, RepairNeededError, Verdict, VerdictError
-from inventory_orders.holds.ending import POLICY, EndingHolds, HoldsReport
+from inventory_orders.holds.ending import POLICY, EndingHolds
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.sqs import SqsCalls
 from inventory_orders.invocation.telemetry import log_queue_errors, logger
@@ -58,11 +58,11 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
 def _command(event: object, context: LambdaContext) -> direct.Answer:
     parse_command(event, "sweep")
     deadline = runtime.deadline(context)
-    holds, problems = _send_holds(deadline, context)
+    holds = _send_holds(deadline, context)
     share = Deadline.after(deadline.remaining() * _SHARE_OF_FOLDS, SystemClock())
     fold = Fold(RetryingClient(runtime.process().store, POLICY), share).run()
     report = return_idle_units(runtime.process().store, deadline)
-    problems += [*fold.problems, *report.problems]
+    problems = [*holds.problems, *fold.problems, *report.problems]
     process = runtime.process()
     if process.stream_mappings:
         problems += unread_streams(process.store, process.functions, process.stream_mappings)
@@ -85,26 +85,28 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
     return {"result": "SWEPT"} | done
 
 
-def _send_holds(deadline: Deadline, context: LambdaContext) -> tuple[HoldsReport, list[str]]:
-    """Send the holds that are about to end. Returns what became of them, and what has to be repaired."""
+def _send_holds(deadline: Deadline, context: LambdaContext) -> EndingHolds:
+    """Send the holds that are about to end, unless many wait to expire already."""
     calls = SqsCalls(runtime.process().expiry_queue, runtime.end_of(context))
-    # If SQS does not say, sending will: silence would be taken for a sweep without holds.
-    if _MAX_WAITING < calls.count_waiting("NotVisible") < inf:
-        return HoldsReport(unfinished="many holds that have ended wait to expire already"), []
-    share = Deadline.after(deadline.remaining() * _SHARE_OF_HOLDS, SystemClock())
 
     def send(some: Sequence[DueHold]) -> set[int]:
         return calls.send([(json.dumps({"orderId": hold.id}), at) for hold, at in some])
 
-    client = RetryingClient(runtime.process().store, POLICY, executor=runtime.executor())
-    grace = runtime.process().hold_grace_seconds
-    report = EndingHolds(client, send, runtime.process().sent_holds, grace, share).send_all()
-    problems = list(report.problems)
+    process = runtime.process()
+    client = RetryingClient(process.store, POLICY, executor=runtime.executor())
+    is_full = _MAX_WAITING < calls.count_waiting("NotVisible") < inf
+    share = Deadline.after(deadline.remaining() * _SHARE_OF_HOLDS, SystemClock())
+    holds = EndingHolds(client, send, process.sent_holds, process.hold_grace_seconds, share)
+    # If SQS does not say, sending will: silence would be taken for a sweep without holds.
+    if is_full:
+        holds.unfinished = "many holds that have ended wait to expire already"
+        return holds
+    holds.send_all()
     errors = list(dict.fromkeys(calls.errors))[:_ERRORS_SHOWN]
-    log_queue_errors(errors, holds=report.refused)
-    if report.refused and not report.sent:
-        problems.append(f"none of {report.refused} holds was sent: {'; '.join(errors)}")
-    return report, problems
+    log_queue_errors(errors, holds=holds.refused)
+    if holds.refused and not holds.sent:
+        holds.problems[f"none of {holds.refused} holds was sent: {'; '.join(errors)}"] = None
+    return holds
 
 
 def _publish_stock(deadline: Deadline, problems: list[str]) -> tuple[int | None, str]:

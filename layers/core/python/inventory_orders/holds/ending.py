@@ -7,7 +7,7 @@ does no harm, and two sweeps may run at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from inventory_orders.clock import Deadline, timestamp
@@ -50,39 +50,28 @@ SentHolds = BoundedDict[ListPosition, float]
 
 
 @dataclass(slots=True)
-class HoldsReport(SweepReport):
-    """The result of sending holds that are about to end.
-
-    Attributes:
-        sent: How many were sent.
-        refused: How many were not taken. They are sent again with the next sweep.
-    """
-
-    sent: int = 0
-    refused: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class EndingHolds:
+class EndingHolds(SweepReport):
     """The holds that end soon, or have ended.
 
     Attributes:
         client: Of the tables.
         send: Sends some of the holds.
-        sent: The holds that this process sent lately.
+        remembered: The holds that this process sent lately.
         grace: Seconds between the end of a hold and its expiry.
         deadline: When to leave the rest to the next sweep.
-        report: What became of them.
+        sent: How many were sent.
+        refused: How many were not taken. They are sent again with the next sweep.
     """
 
     client: RetryingClient
     send: Send
-    sent: SentHolds
+    remembered: SentHolds
     grace: float
     deadline: Deadline
-    report: HoldsReport = field(default_factory=HoldsReport)
+    sent: int = 0
+    refused: int = 0
 
-    def send_all(self) -> HoldsReport:
+    def send_all(self) -> None:
         """Send every one, unless this process has sent it lately. The oldest come first."""
         until = timestamp(self.client.clock.now() + timedelta(seconds=AHEAD_SECONDS))
         # Where to go on in each shard.
@@ -92,8 +81,7 @@ class EndingHolds:
             self._send(self._due(hold for holds, _ in pages.values() for hold in holds))
             places = {shard: last for shard, (_, last) in pages.items() if last is not None}
         if places:
-            self.report.unfinished = f"no time was left for the holds of {len(places)} shards"
-        return self.report
+            self.unfinished = f"no time was left for the holds of {len(places)} shards"
 
     def _read_pages(
         self, places: Mapping[int, ListPosition | None], until: str
@@ -102,7 +90,7 @@ class EndingHolds:
 
         def read(place: tuple[int, ListPosition | None]) -> _Page:
             shard, after = place
-            with self.report.noting_errors():
+            with self.noting_errors():
                 return self.client.call(
                     lambda: list_holds(self.client.store, shard, until, after), self.deadline
                 )
@@ -115,12 +103,12 @@ class EndingHolds:
         """The holds to send now, the oldest first."""
         now = self.client.clock.now().timestamp()
         due = []
-        for hold in sorted(hold for hold in holds if self.sent.get(hold, 0.0) <= now):
+        for hold in sorted(hold for hold in holds if self.remembered.get(hold, 0.0) <= now):
             try:
                 due.append((hold, datetime.fromisoformat(hold.at).timestamp() + self.grace))
             except ValueError:
                 problem = f"order {hold.id} has an expiresAt that is no time; repair the item"
-                self.report.problems[problem] = None
+                self.problems[problem] = None
         return due
 
     def _send(self, due: Sequence[DueHold]) -> None:
@@ -131,9 +119,9 @@ class EndingHolds:
         chunks = [due[start : start + _TOGETHER] for start in range(0, len(due), _TOGETHER)]
         for chunk, taken in zip(chunks, self.client.side_by_side(send_some, chunks), strict=True):
             if taken is None:
-                self.report.unfinished = "no time was left to send all holds"
+                self.unfinished = "no time was left to send all holds"
                 continue
-            self.report.sent += len(taken)
-            self.report.refused += len(chunk) - len(taken)
+            self.sent += len(taken)
+            self.refused += len(chunk) - len(taken)
             for hold, at in (chunk[number] for number in taken):
-                self.sent[hold] = max(at, now) + max(_REMEMBERED_SECONDS, now - at)
+                self.remembered[hold] = max(at, now) + max(_REMEMBERED_SECONDS, now - at)
