@@ -117,8 +117,7 @@ class _IdleReturn:
             if not allocation.touched:
                 return False
             transaction = replace(Transaction.of(allocation), release=visit)
-            now = self._client.clock.now()
-            actions = transaction_actions(transaction, now)
+            actions = transaction_actions(transaction, self._client.clock.now())
             self._client.write(actions, self._deadline, self._stats)
             self._depot.lease = None
             return True

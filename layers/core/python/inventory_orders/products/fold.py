@@ -127,7 +127,8 @@ class _PageFold:
         """
         if Meaning.UNKNOWN in cancelled.meanings:
             raise cancelled
-        for reason in cancelled.reasons:
+        met = [reason for reason in cancelled.reasons if reason.meaning is not Meaning.NOTHING]
+        for reason in met:
             if reason.meaning is Meaning.INVALID:
                 problem = f"DynamoDB does not take {reason.action and reason.action.subject} ({reason.message}); repair the item"
                 self.fold.problems[problem] = None
@@ -135,13 +136,11 @@ class _PageFold:
                 self.fold.problems[str(reason.found)] = None
             if reason.kind is ActionKind.OUTBOUND:
                 self._learn_page(reason)
-            elif reason.meaning is not Meaning.NOTHING:
+            else:
                 self._learn_row(rows[reason.product_id], reason)
 
     def _learn_page(self, reason: CancellationReason) -> None:
         """Go on from a page that others wrote first. One that was damaged or deleted is left to the next sweep."""
-        if reason.meaning is Meaning.NOTHING:
-            return
         if isinstance(reason.found, OutboundPage):
             self.page = reason.found
         elif reason.meaning not in _AROUND:
