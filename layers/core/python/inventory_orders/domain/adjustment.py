@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from inventory_orders.domain.change import Change, IdempotencyMatch
@@ -80,7 +80,8 @@ class Adjustment(Change):
     def match(self, record: Record) -> IdempotencyMatch | Rejection:
         if not isinstance(record, AdjustmentRecord):
             raise TypeError(f"{record.key} is no adjustment")
-        if (record.delta, record.reason) != (self.delta, self.reason):
+        stored = (record.delta, record.reason, record.transfer_with)
+        if stored != (self.delta, self.reason, None):
             return IdempotencyMatch.OTHER_REQUEST
         return record.rejection or IdempotencyMatch.SAME_REQUEST
 
@@ -101,3 +102,72 @@ class Decrement(Adjustment):
     ) -> Decrement:
         """The decrement that takes so many units away, 1 or more."""
         return cls(product_id, adjustment_id, -units, DECREMENT, notes)
+
+
+TRANSFER_OUT, TRANSFER_IN = "TRANSFER_OUT", "TRANSFER_IN"
+"""The reasons of the two sides of a transfer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer(Change):
+    """Units that are moved from one location to another: an adjustment of each, both or none.
+
+    Attributes:
+        source: The product at the location that they leave.
+        target: The same product at the location at which they arrive.
+        transfer_id: Given by the sender: the idempotency key, at both.
+        units: How many, 1 or more.
+        notes: As of `Adjustment`.
+    """
+
+    source: str
+    target: str
+    transfer_id: str
+    units: int
+    notes: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    id_reused_code: ClassVar = Adjustment.id_reused_code
+    moves_goods = True
+
+    @property
+    def sides(self) -> tuple[Adjustment, Adjustment]:
+        """What it is to each location."""
+        return (
+            Adjustment(self.source, self.transfer_id, -self.units, TRANSFER_OUT, self.notes),
+            Adjustment(self.target, self.transfer_id, self.units, TRANSFER_IN, self.notes),
+        )
+
+    @property
+    def record_key(self) -> AdjustmentKey:
+        return self.sides[0].record_key
+
+    @property
+    def record_keys(self) -> Collection[AdjustmentKey]:
+        return [side.record_key for side in self.sides]
+
+    @property
+    def product_ids(self) -> Collection[str]:
+        return (self.source, self.target)
+
+    def rejection(self, products: StockById) -> Rejection | None:
+        return next(filter(None, (side.rejection(products) for side in self.sides)), None)
+
+    def deltas(self, products: StockById) -> Mapping[str, int]:  # noqa: ARG002
+        return {self.source: -self.units, self.target: self.units}
+
+    def records(
+        self, rejection: Rejection | None, after: Mapping[str, Stock], at: str
+    ) -> Sequence[AdjustmentRecord]:
+        out, back = (side.record(rejection, after, at) for side in self.sides)
+        return (
+            replace(out, transfer_with=self.target),
+            replace(back, transfer_with=self.source),
+        )
+
+    def match(self, record: Record) -> IdempotencyMatch:
+        if not isinstance(record, AdjustmentRecord):
+            raise TypeError(f"{record.key} is no adjustment")
+        stored = (record.key, record.delta, record.reason, record.transfer_with)
+        if stored == (self.record_key, -self.units, TRANSFER_OUT, self.target):
+            return IdempotencyMatch.SAME_REQUEST
+        return IdempotencyMatch.OTHER_REQUEST

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence, Set
 from enum import Enum, auto
 from types import MappingProxyType
 from typing import ClassVar, TypeAlias
@@ -49,9 +49,24 @@ class Change:
         raise NotImplementedError
 
     @property
+    def record_keys(self) -> Collection[RecordKey]:
+        """The keys of all records that it writes. None of them may exist yet."""
+        return (self.record_key,)
+
+    @property
     def product_ids(self) -> Collection[str]:
-        """The products that it is about."""
+        """The products that it may be about: keys of their rows, with the location unless that is the default one."""
         return ()
+
+    @property
+    def offers(self) -> Sequence[Collection[str]]:
+        """The ways to carry it out, the best first: each is the products that it would be about."""
+        return (self.product_ids,)
+
+    @property
+    def splits(self) -> bool:
+        """Whether each line may be taken from another offer, if none has them all."""
+        return False
 
     @property
     def group(self) -> str | None:
@@ -63,20 +78,30 @@ class Change:
         """Upper bound of the record's size, in bytes."""
         return 600
 
-    @property
-    def lane_units(self) -> Mapping[str, int]:
+    def lane_units(self, short: Set[str] = frozenset()) -> Mapping[str, int]:  # noqa: ARG002
         """Units that it takes, by product id, and that may be sold from lanes.
 
         Empty for a change that is for the rows alone.
+
+        Args:
+            short: Products that were found short. An offer without them is preferred.
         """
         return {}
 
     def rejection(self, products: StockById) -> Rejection | None:  # noqa: ARG002
-        """Why this change is rejected in this state of the products; None if it is accepted."""
+        """Why one of its offers is rejected in this state of its products; None if it is accepted."""
         return None
 
+    def final_rejection(
+        self,
+        rejections: Sequence[Rejection],
+        products: StockById,  # noqa: ARG002
+    ) -> Rejection:
+        """Why it is rejected when all of its offers are, in this state of all products."""
+        return rejections[0]
+
     def deltas(self, products: StockById) -> Mapping[str, int]:  # noqa: ARG002
-        """Change of stock by product id, in units, if it is accepted in this state of the products."""
+        """Change of stock by product id, in units, if an offer is accepted in this state of its products."""
         return {}
 
     def written_on(self, page: OutboundPage) -> Change:  # noqa: ARG002
@@ -86,8 +111,14 @@ class Change:
     def record(
         self, rejection: Rejection | None, after: Mapping[str, Stock], at: str
     ) -> Record | OrderUpdate:
-        """The write of the decision, with the products as the same transaction leaves them."""
+        """The write of the decision, with the products that it changed as the same transaction leaves them."""
         raise NotImplementedError
+
+    def records(
+        self, rejection: Rejection | None, after: Mapping[str, Stock], at: str
+    ) -> Sequence[Record | OrderUpdate]:
+        """All writes of the decision beside those of products."""
+        return (self.record(rejection, after, at),)
 
     def match(self, record: Record) -> MatchResult:
         """Match the change with a stored record.

@@ -278,6 +278,8 @@ _OPTIONAL_OF_ORDER = {
     "reason": str,
     "shortages": list,
     "attributes": dict,
+    "locations": list,
+    "split": bool,
 }
 _OPTIONAL_OF_PRODUCT = {
     "lowStockThreshold": int,
@@ -321,7 +323,11 @@ def _lines(row: object) -> list[dict[str, Any]]:
     if not all(isinstance(line, Mapping) for line in lines):
         raise UnpublishableError(f"items are {lines!r}, which are no lines")
     return [
-        {"productId": _take(line, "productId", str), "quantity": _take(line, "quantity", int)}
+        {
+            "productId": _take(line, "productId", str),
+            **_optional(line, {"locationId": str}),
+            "quantity": _take(line, "quantity", int),
+        }
         for line in lines
     ]
 

@@ -6,6 +6,9 @@ the engine, in lanes and in books; messages, answers and events name product and
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 DEFAULT_LOCATION = ""
 """The location that has no name: there the row's key is the product's id."""
 
@@ -36,6 +39,11 @@ def public_key(key: str) -> dict[str, str]:
     product_id, _, location_id = key.partition(_SEPARATOR)
     location = {"locationId": location_id} if location_id else {}
     return {"productId": product_id, **location}
+
+
+def key_in(document: Mapping[str, Any]) -> str:
+    """The key that a part of a message or of a row names so."""
+    return stock_key(document["productId"], document.get("locationId", DEFAULT_LOCATION))
 
 
 def in_words(key: str) -> str:

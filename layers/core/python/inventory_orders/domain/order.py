@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import cached_property
+from itertools import chain
 from typing import Any, ClassVar
 
 from inventory_orders.domain.change import Change, IdempotencyMatch, MatchResult
+from inventory_orders.domain.location import DEFAULT_LOCATION, location_of, product_of, stock_key
 from inventory_orders.domain.product import PageStock, Stock, StockById
 from inventory_orders.domain.record import (
     MAX_ATTRIBUTES_SIZE,
+    SIZE_OF_LINE,
     OrderKey,
     OrderLine,
     OrderRecord,
@@ -21,7 +25,7 @@ from inventory_orders.domain.record import (
 from inventory_orders.domain.rejection import Rejection, RejectionReason, Shortage
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Order(Change):
     """A customer's order: all of its lines, or none.
 
@@ -33,6 +37,10 @@ class Order(Change):
         hold_seconds: How long its stock is held without payment, as the sender said; None if it did not.
         default_hold: The same, for an order that says nothing; None: until it is cancelled.
         attributes: The shop's own. They are stored, and mean nothing here.
+        locations: Where it may be placed from, the best first, as the sender said; None if it did not.
+        split: Whether its lines may come from several of them, if none has all.
+        asked_locations: By product id, the only location of a line that names one.
+        default_locations: As `locations`, for an order that says nothing.
     """
 
     order_id: str
@@ -42,6 +50,10 @@ class Order(Change):
     hold_seconds: int | None = None
     default_hold: int | None = None
     attributes: Mapping[str, str | int | bool] = field(default_factory=dict)
+    locations: tuple[str, ...] | None = None
+    split: bool = False
+    asked_locations: Mapping[str, str] = field(default_factory=dict)
+    default_locations: tuple[str, ...] = (DEFAULT_LOCATION,)
 
     stores_rejection: ClassVar = True
     id_reused_code: ClassVar = "ORDER_ID_REUSED"
@@ -50,29 +62,48 @@ class Order(Change):
     def record_key(self) -> OrderKey:
         return OrderKey(self.order_id)
 
-    @property
-    def product_ids(self) -> Collection[str]:
-        return self.quantities.keys()
+    @cached_property
+    def offers(self) -> tuple[tuple[str, ...], ...]:
+        """For each location its products of all lines. A line that names its location is taken from there in any case."""
+        locations = self.default_locations if self.locations is None else self.locations
+        offers = (
+            tuple(stock_key(p, self.asked_locations.get(p, location)) for p in self.quantities)
+            for location in locations
+        )
+        return tuple(dict.fromkeys(offers))
 
     @property
-    def lane_units(self) -> Mapping[str, int]:
-        return self.quantities
+    def splits(self) -> bool:
+        return self.split and len(self.offers) > 1
+
+    @property
+    def product_ids(self) -> Collection[str]:
+        return dict.fromkeys(chain.from_iterable(self.offers)).keys()
+
+    def lane_units(self, short: Set[str] = frozenset()) -> Mapping[str, int]:
+        fresh = [offer for offer in self.offers if short.isdisjoint(offer)]
+        wanted = fresh[:1] or (self._lines_without(short) if self.split else self.offers)
+        return {p: self.quantities[product_of(p)] for offer in wanted for p in offer}
+
+    def _lines_without(self, short: Set[str]) -> Iterator[Sequence[str]]:
+        """For each line its first product that is not short, or all of them."""
+        for line in zip(*self.offers, strict=True):
+            yield [product_id for product_id in line if product_id not in short][:1] or line
 
     @property
     def record_size(self) -> int:
-        # Ids are ASCII; 800 and 140 cover the attribute names, times and numbers of a row and of a line with its shortage,
-        # which repeats the id in the place of times.
-        lines = sum(140 + len(product_id) for product_id in self.quantities)
-        return 800 + lines + (MAX_ATTRIBUTES_SIZE if self.attributes else 0)
+        # Ids are ASCII; 1,200 covers the attribute names, times and numbers of a row, and its locations. A shortage takes the
+        # place of a line's times.
+        lines = sum(SIZE_OF_LINE + len(product_id) for product_id in self.quantities)
+        return 1_200 + lines + (MAX_ATTRIBUTES_SIZE if self.attributes else 0)
 
     def rejection(self, products: StockById) -> Rejection | None:
-        for product_id, quantity in self.quantities.items():
-            product = products[product_id]
+        for product_id, product in products.items():
             if product is None:
                 return Rejection(RejectionReason.UNKNOWN_PRODUCT, product_id)
             if product.is_discontinued:
                 return Rejection(RejectionReason.DISCONTINUED_PRODUCT, product_id)
-            if product.sellable < quantity:
+            if product.sellable < self.quantities[product_of(product_id)]:
                 return Rejection(
                     RejectionReason.INSUFFICIENT_STOCK,
                     product_id,
@@ -80,19 +111,40 @@ class Order(Change):
                 )
         return None
 
+    def final_rejection(self, rejections: Sequence[Rejection], products: StockById) -> Rejection:
+        first = rejections[0]
+        if len(self.offers) == 1:
+            return first
+        for keys in zip(*self.offers, strict=True):
+            rows = [row for row in map(products.__getitem__, keys) if row is not None]
+            product_id = product_of(keys[0])
+            if not rows:
+                return Rejection(RejectionReason.UNKNOWN_PRODUCT, product_id)
+            if all(row.is_discontinued for row in rows):
+                return Rejection(RejectionReason.DISCONTINUED_PRODUCT, product_id)
+        shortages = (
+            each.shortages[0]
+            if each.shortages
+            else Shortage(each.subject, self.quantities[product_of(each.subject)], 0)
+            for each in rejections[: len(self.offers)]
+        )
+        return Rejection(
+            RejectionReason.INSUFFICIENT_STOCK, first.subject, tuple(dict.fromkeys(shortages))
+        )
+
     def _shortages(self, first: str, products: StockById) -> tuple[Shortage, ...]:
         """Shortages, as far as they are known: lanes may hold more units of another product that is partial."""
         return tuple(
             Shortage.of(product, quantity)
-            for product_id, quantity in self.quantities.items()
-            if (product := products[product_id]) is not None
+            for product_id, product in products.items()
+            if product is not None
             and not product.is_discontinued
-            and product.sellable < quantity
+            and product.sellable < (quantity := self.quantities[product_of(product_id)])
             and (product_id == first or not product.is_partial)
         )
 
-    def deltas(self, products: StockById) -> Mapping[str, int]:  # noqa: ARG002
-        return {product_id: -quantity for product_id, quantity in self.quantities.items()}
+    def deltas(self, products: StockById) -> Mapping[str, int]:
+        return {product_id: -self.quantities[product_of(product_id)] for product_id in products}
 
     def record(
         self, rejection: Rejection | None, after: Mapping[str, Stock], at: str
@@ -110,6 +162,8 @@ class Order(Change):
             hold_seconds=self.hold_seconds,
             expires_at=self._end_of_hold(at) if rejection is None else None,
             attributes=self.attributes,
+            locations=self.locations,
+            split=self.split,
         )
 
     def _end_of_hold(self, at: str) -> str | None:
@@ -121,8 +175,11 @@ class Order(Change):
 
     def lines(self, taken_from: Mapping[str, Stock] | None = None) -> tuple[OrderLine, ...]:
         """The lines as they are stored, with where their units were taken from; None if no stock was taken."""
+        sources = {product_of(p): stock for p, stock in (taken_from or {}).items()}
         return tuple(
-            _line(product_id, quantity, None if taken_from is None else taken_from[product_id])
+            _line(
+                product_id, quantity, self.asked_locations.get(product_id), sources.get(product_id)
+            )
             for product_id, quantity in self.quantities.items()
         )
 
@@ -131,7 +188,10 @@ class Order(Change):
         if stored.user_id is None:
             return CancelledBeforehand(self, stored.require_version())
         quantities = {line.product_id: line.quantity for line in stored.lines}
+        asked = {line.product_id: line.asked_location for line in stored.lines}
         same = quantities == self.quantities and stored.hold_seconds == self.hold_seconds
+        same &= asked == {p: self.asked_locations.get(p) for p in quantities}
+        same &= (stored.locations, stored.split) == (self.locations, self.split)
         # Of one whose user is forgotten, only what was ordered is left to compare.
         if stored.pseudonymised_at is None:
             same &= stored.user_id == self.user_id
@@ -180,6 +240,8 @@ class CancelledBeforehand(Change):
                 lines=self.order.lines(),
                 hold_seconds=self.order.hold_seconds,
                 attributes=self.order.attributes,
+                locations=self.order.locations,
+                split=self.order.split,
                 last_updated_at=at,
                 version=self.tombstone.version + 1,
             ),
@@ -202,14 +264,15 @@ def _with_types(attributes: Mapping[str, Any]) -> dict[str, tuple[type, Any]]:
     return {name: (type(value), value) for name, value in attributes.items()}
 
 
-def _line(product_id: str, quantity: int, taken_from: Stock | None) -> OrderLine:
+def _line(product_id: str, quantity: int, asked: str | None, taken_from: Stock | None) -> OrderLine:
+    line = OrderLine(product_id, quantity, asked_location=asked)
     if taken_from is None:
-        return OrderLine(product_id, quantity)
-    created_at, version = taken_from.created_at, taken_from.version
+        return line
+    location, version = location_of(taken_from.product_id), taken_from.version
+    line = replace(line, product_created_at=taken_from.created_at, location_id=location)
     if isinstance(taken_from, PageStock):
-        page = str(taken_from.page)
-        return OrderLine(product_id, quantity, created_at, lane_page=page, lane_version=version)
-    return OrderLine(product_id, quantity, created_at, version)
+        return replace(line, lane_page=str(taken_from.page), lane_version=version)
+    return replace(line, product_version=version)
 
 
 def as_order(record: Record) -> OrderRecord:

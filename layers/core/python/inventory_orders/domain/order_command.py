@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, assert_never
 
 from inventory_orders.domain.change import Change, IdempotencyMatch, MatchResult
+from inventory_orders.domain.location import product_of
 from inventory_orders.domain.order import as_order
 from inventory_orders.domain.outbound import Generation, OutboundPage
 from inventory_orders.domain.product import Stock, StockById
@@ -308,7 +309,7 @@ class OrderCommand(Change):
             return {}
         leaving = _open_units(_units(order)) if moved is None else moved
         return {
-            Generation(line.product_id, line.product_created_at or ""): leaving[line.product_id]
+            Generation(line.key, line.product_created_at or ""): leaving[line.product_id]
             for line in order.lines
             if line.product_id in leaving
         }
@@ -352,8 +353,13 @@ class Transition(Change):
 
     @property
     def gives_back(self) -> Mapping[str, int]:
-        """Units by product id that go back into stock."""
-        return (self.moved or {}) if self.command.restocks else {}
+        """Units that go back into stock, by the product of the location that they came from."""
+        moved = (self.moved or {}) if self.command.restocks else {}
+        return {
+            line.key: moved[line.product_id]
+            for line in self.order.lines
+            if line.product_id in moved
+        }
 
     def written_on(self, page: OutboundPage) -> Transition:
         """The same with the outbound page that its record is to name."""
@@ -371,17 +377,17 @@ class Transition(Change):
         return self.rejected
 
     def deltas(self, products: StockById) -> Mapping[str, int]:
-        return {
-            product_id: self.gives_back[product_id] for product_id in self._taking_back(products)
-        }
+        gives_back = self.gives_back
+        return {product_id: gives_back[product_id] for product_id in self._taking_back(products)}
 
     def _taking_back(self, products: StockById) -> dict[str, Stock]:
         """The products that take units back: those of the incarnations that the units were taken from."""
+        gives_back = self.gives_back
         return {
-            line.product_id: product
+            line.key: product
             for line in self.order.lines
-            if line.product_id in self.gives_back
-            and (product := products.get(line.product_id)) is not None
+            if line.key in gives_back
+            and (product := products.get(line.key)) is not None
             and product.created_at == line.product_created_at
         }
 
@@ -394,7 +400,9 @@ class Transition(Change):
         else:
             changed["status"] = self.status
             # A version tells the books that units came back, and when.
-            versions = {p: product.version for p, product in self._taking_back(after).items()}
+            versions = {
+                product_of(p): product.version for p, product in self._taking_back(after).items()
+            }
             step = self.command.step(at, self.moved, versions, self.page)
             # Only the last extension stays, so that many of them fit into the row.
             extends = step.action == OrderAction.EXTEND

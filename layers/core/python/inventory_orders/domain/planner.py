@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import filterfalse, groupby
 from math import ceil, inf
 from operator import attrgetter, itemgetter
@@ -48,11 +49,13 @@ class Decision:
         change: The change.
         rejection: Why it is rejected.
         deltas: Change of stock by product id that it makes.
+        products: What it depends on: the offer that is accepted; of a rejection, all of them.
     """
 
     change: Change
     rejection: Rejection | None
     deltas: Mapping[str, int]
+    products: Collection[str]
 
     @property
     def has_record(self) -> bool:
@@ -113,6 +116,10 @@ class Supply:
     allocation: Allocation
     sources: Mapping[str, int] = field(default_factory=dict)
 
+    def has(self, product_id: str) -> bool:
+        """Whether it is known of a product where it can be sold from."""
+        return product_id in self.sources or product_id in self.allocation.rows
+
     def stock_of(self, product_id: str) -> Stock | None:
         """A product as it can be sold."""
         lane = self.sources.get(product_id)
@@ -139,7 +146,10 @@ class Plan:
         chains: They share no product and no group, so they may run side by side.
         deferred: Changes that cannot be decided now, because a product of theirs is blocked or short, or because they
             stand behind such a change in their group.
-        missing: Products of which there is too little where they are sold from, while there may be more elsewhere.
+        missing: Products of which deferred changes find too little where they are sold from, while there may be more
+            elsewhere.
+        short: Products for which an offer was passed over: there is too little of them as far as is known, or they are blocked.
+        blocked: Deferred changes for which nothing is left but to wait for blocked products.
         rejects: Whether it rejects a change.
         leaving: Accepted changes whose units leave on an outbound page. They are in none of the chains.
     """
@@ -147,6 +157,8 @@ class Plan:
     chains: tuple[Chain, ...] = ()
     deferred: tuple[Change, ...] = ()
     missing: frozenset[str] = frozenset()
+    short: frozenset[str] = frozenset()
+    blocked: tuple[Change, ...] = ()
     rejects: bool = False
     leaving: tuple[Decision, ...] = ()
 
@@ -175,7 +187,8 @@ class Draft:
         places = {supply.place(product_id) for product_id in decision.deltas} - self.places
         actions, size = len(places), supply.allocation.size(places)
         if decision.has_record:
-            return actions + 1, size + decision.change.record_size
+            records = len(decision.change.record_keys)
+            return actions + records, size + records * decision.change.record_size
         return actions, size
 
     def has_room(self, decision: Decision, supply: Supply, limits: Limits) -> bool:
@@ -200,8 +213,9 @@ class Draft:
 def plan(
     changes: Sequence[Change],
     supply: Supply,
-    blocked: Collection[object] = (),
+    blocked: Collection[str] = (),
     limits: Limits = Limits(),
+    short: Collection[str] = (),
 ) -> Plan:
     """Decide each change and pack the decisions into transactions.
 
@@ -211,27 +225,22 @@ def plan(
         blocked: Ids of products that cannot be written at the moment.
         limits: What one transaction may hold. A change that exceeds them by itself gets a transaction of its
             own, for DynamoDB to judge.
+        short: Products that earlier plans found short: an offer with one of them may be passed over unseen.
 
     Returns:
         Transactions in which each accepted change that writes rows appears once, and each rejection stands in or after the
         last transaction that it depends on. What was moved goes into the first of them.
     """
     product_ids = {p for change in changes for p in change.product_ids}
-    working = {p: supply.stock_of(p) for p in product_ids.difference(blocked)}
+    found = filter(supply.has, product_ids.difference(blocked))
+    choice = _Choice({p: supply.stock_of(p) for p in found}, frozenset(blocked), frozenset(short))
     decisions: list[Decision] = []
     deferred: list[Change] = []
     stopped: set[str] = set()
-    missing: set[str] = set()
     for change in changes:
-        waits = change.group in stopped or not working.keys() >= set(change.product_ids)
-        if not waits:
-            decision = _decide(change, working)
-            lacking = _missing(decision, working)
-            missing |= lacking
-            waits = bool(lacking)
-        if not waits:
+        decision = None if change.group in stopped else choice.decide(change)
+        if decision is not None:
             decisions.append(decision)
-            _serve(decision, working)
             continue
         deferred.append(change)
         if change.group is not None:
@@ -240,23 +249,117 @@ def plan(
     chains = supply.arrange([*filterfalse(leaves, decisions)], limits)
     rejects = any(decision.rejection is not None for decision in decisions)
     return Plan(
-        chains, tuple(deferred), frozenset(missing), rejects, tuple(filter(leaves, decisions))
+        chains,
+        tuple(deferred),
+        frozenset(choice.missing),
+        frozenset(choice.found_short),
+        tuple(choice.waiting),
+        rejects,
+        tuple(filter(leaves, decisions)),
     )
 
 
-def _decide(change: Change, working: StockById) -> Decision:
-    """Decide a change as if all before it had been served one by one."""
-    rejection = change.rejection(working)
-    return Decision(change, rejection, change.deltas(working) if rejection is None else {})
+@dataclass(frozen=True, slots=True, eq=False)
+class _Wait:
+    """Why nothing is decided about an offer yet.
+
+    Attributes:
+        missing: Products of which there may be more elsewhere.
+    """
+
+    missing: frozenset[str] = frozenset()
 
 
-def _serve(decision: Decision, working: dict[str, Stock | None]) -> None:
-    """Let the changes that follow find the products as a decision leaves them."""
-    for product_id, delta in decision.deltas.items():
-        product = working[product_id]
-        if product is None:
-            raise ValueError(f"a change of the unknown product {product_id} was accepted")
-        working[product_id] = product.with_stock(product.stock_count + delta, product.version)
+_BLOCKED = _Wait()
+"""A product of it is blocked."""
+_PASSED_OVER = _Wait()
+"""One was found short before, and nobody has looked at all of them since."""
+_LOOKED_AT_NEXT = _Wait()
+"""Nobody has looked at one of them yet."""
+
+
+@dataclass(slots=True)
+class _Choice:
+    """The choice of an offer for one change after the other, each as if all before it had been served.
+
+    Attributes:
+        working: The products that were looked at, as the changes before leave them.
+        blocked: As of `plan`.
+        short: As of `plan`.
+        missing: As of `Plan`.
+        found_short: Its `short`.
+        waiting: Its `blocked`.
+    """
+
+    working: dict[str, Stock | None]
+    blocked: frozenset[str]
+    short: frozenset[str]
+    missing: set[str] = field(default_factory=set)
+    found_short: set[str] = field(default_factory=set)
+    waiting: list[Change] = field(default_factory=list)
+
+    def decide(self, change: Change) -> Decision | None:
+        """Accept the first offer that can be served, or reject the change if all are rejected; None if it has to wait."""
+        rejections, waits = list[Rejection](), list[_Wait]()
+        for offer in self._offers(change):
+            answer = self._try(change, offer)
+            if isinstance(answer, _Wait):
+                waits.append(answer)
+            elif answer.rejection is None:
+                self._serve(answer)
+                return answer
+            else:
+                rejections.append(answer.rejection)
+            if answer is _LOOKED_AT_NEXT:
+                # Before those that are preferred less.
+                break
+        if not waits:
+            rejection = change.final_rejection(rejections, self.working)
+            return Decision(change, rejection, {}, change.product_ids)
+        self.missing.update(*(wait.missing for wait in waits))
+        if all(wait is _BLOCKED for wait in waits):
+            self.waiting.append(change)
+        return None
+
+    def _offers(self, change: Change) -> Iterator[Collection[str]]:
+        """The offers of a change; at last each line from the first offer that has it, where that is allowed."""
+        yield from change.offers
+        if change.splits:
+            lines = zip(*change.offers, strict=True)
+            yield tuple(min(line, key=partial(self._rank, change)) for line in lines)
+
+    def _rank(self, change: Change, product_id: str) -> int:
+        """0 if a line can be served from a product; 1 if it has to wait, 2 if it is rejected."""
+        answer = self._try(change, (product_id,))
+        if isinstance(answer, _Wait):
+            return 1
+        return 0 if answer.rejection is None else 2
+
+    def _try(self, change: Change, offer: Collection[str]) -> Decision | _Wait:
+        """Decide about an offer, or say for what it has to wait."""
+        if not self.working.keys() >= set(offer):
+            blocked = self.blocked.intersection(offer)
+            self.found_short |= blocked
+            seen = _PASSED_OVER if self.short.intersection(offer) else _LOOKED_AT_NEXT
+            return _BLOCKED if blocked else seen
+        products = {product_id: self.working[product_id] for product_id in offer}
+        rejection = change.rejection(products)
+        deltas = change.deltas(products) if rejection is None else {}
+        decision = Decision(change, rejection, deltas, offer)
+        lacking = _missing(decision, products)
+        self.found_short |= lacking
+        if rejection is not None and rejection.subject in products:
+            self.found_short.add(rejection.subject)
+        return _Wait(frozenset(lacking)) if lacking else decision
+
+    def _serve(self, decision: Decision) -> None:
+        """Let the changes that follow find the products as a decision leaves them."""
+        for product_id, delta in decision.deltas.items():
+            product = self.working[product_id]
+            if product is None:
+                raise ValueError(f"a change of the unknown product {product_id} was accepted")
+            after = product.with_stock(product.stock_count + delta, product.version)
+            self.working[product_id] = after
 
 
 def _missing(decision: Decision, working: StockById) -> set[str]:
@@ -294,7 +397,7 @@ def pack(
         first: Drafts that are begun already, and filled first.
     """
     strict = _ordered_keys(decisions)
-    left: list[_Entry] = [(decision, _keys(decision.change)) for decision in decisions]
+    left: list[_Entry] = [(decision, _keys(decision)) for decision in decisions]
     # Those whose order counts come first, as they arrived.
     left.sort(key=lambda e: -len(e[0].deltas) if strict.isdisjoint(e[1]) else -inf)
     drafts, packed = list(first), list[Draft]()
@@ -361,7 +464,7 @@ def _ordered_keys(decisions: Iterable[Decision]) -> set[object]:
         if decision.change.group is not None:
             strict.add(("group", decision.change.group))
         if decision.rejection is not None:
-            strict.update(decision.change.product_ids)
+            strict.update(decision.products)
         for product_id, delta in decision.deltas.items():
             if directions.setdefault(product_id, delta > 0) != (delta > 0):
                 strict.add(product_id)
@@ -389,11 +492,11 @@ def write_down(drafts: Iterable[Draft], supply: Supply) -> list[Transaction]:
     return transactions
 
 
-def _keys(change: Change) -> list[object]:
-    """The keys that a change may share with others: its products, and its group."""
-    keys: list[object] = list(change.product_ids)
-    if change.group is not None:
-        keys.append(("group", change.group))
+def _keys(decision: Decision) -> list[object]:
+    """The keys that a decision may share with others: its products, and the group of its change."""
+    keys: list[object] = list(decision.products)
+    if decision.change.group is not None:
+        keys.append(("group", decision.change.group))
     return keys
 
 

@@ -9,6 +9,7 @@ from enum import Enum, StrEnum, auto
 from types import MappingProxyType
 from typing import Any, Self
 
+from inventory_orders.domain.location import DEFAULT_LOCATION, stock_key
 from inventory_orders.domain.rejection import Rejection, Shortage
 from inventory_orders.errors import CorruptItemError
 
@@ -30,6 +31,9 @@ class OrderStatus(StrEnum):
 
 MAX_ATTRIBUTES_SIZE = 2_048
 """Bytes that a shop's own attributes of an order may have, as JSON."""
+
+SIZE_OF_LINE = 250
+"""Upper bound of the bytes of a line without its product's id: attribute names, times, numbers and two locations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +200,8 @@ class OrderLine:
     Attributes:
         product_id: The product.
         quantity: Units, the lines of one product added up.
+        location_id: Where its units are taken from; empty at the default location, or if none were.
+        asked_location: The only location that its sender allows; None if the order's locations count.
         product_created_at: The incarnation that the units were taken from; None if no stock was taken.
         product_version: The version of the product that taking them made; None if they were taken from a page.
         lane_page: The page that they were taken from; None if it was the product's row.
@@ -209,7 +215,14 @@ class OrderLine:
     product_version: int | None = None
     lane_page: str | None = None
     lane_version: int | None = None
+    location_id: str = DEFAULT_LOCATION
+    asked_location: str | None = None
     other: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    @property
+    def key(self) -> str:
+        """The key of the product's row that its units are taken from."""
+        return stock_key(self.product_id, self.location_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +259,8 @@ class OrderRecord:
         steps: The commands that changed it, in their order.
         confirmation_rejected: The first late payment, which also answers all later ones; None if there is none.
         attributes: The shop's own.
+        locations: Where it may be placed from, the best first, as the sender said; None if it did not.
+        split: Whether its lines may come from several of them.
         pseudonymised_at: When a pseudonym took the place of its user; None while the user is named.
     """
 
@@ -265,6 +280,8 @@ class OrderRecord:
     steps: tuple[Step, ...] = ()
     confirmation_rejected: ConfirmationRejection | None = None
     attributes: Mapping[str, str | int | bool] = field(default_factory=dict, hash=False)
+    locations: tuple[str, ...] | None = None
+    split: bool = False
     pseudonymised_at: str | None = None
 
     @property
@@ -285,10 +302,10 @@ class OrderRecord:
     @property
     def size(self) -> int:
         """Upper bound of its row's size, in bytes."""
-        # Ids are ASCII; the numbers cover attribute names, times and numbers of a row and of a line.
-        lines = sum(160 + len(line.product_id) for line in self.lines)
+        # Ids are ASCII; the number covers attribute names, times and numbers of a row, and its locations.
+        lines = sum(SIZE_OF_LINE + len(line.product_id) for line in self.lines)
         steps = sum(step.size for step in self.steps)
-        return 1_000 + lines + steps + (MAX_ATTRIBUTES_SIZE if self.attributes else 0)
+        return 1_400 + lines + steps + (MAX_ATTRIBUTES_SIZE if self.attributes else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,6 +324,7 @@ class AdjustmentRecord:
         notes: Who did it, and what for: `actor` and `reference`.
         rejection: Why nothing was booked; None if it was.
         on_hand_delta: For a closing, units that it takes from what the row has on hand; None if that is `delta`.
+        transfer_with: For one side of a transfer, the product id of the other side; None for any other.
     """
 
     product_id: str
@@ -320,6 +338,7 @@ class AdjustmentRecord:
     notes: Mapping[str, str] = field(default_factory=dict, hash=False)
     rejection: Rejection | None = None
     on_hand_delta: int | None = None
+    transfer_with: str | None = None
 
     @property
     def key(self) -> AdjustmentKey:

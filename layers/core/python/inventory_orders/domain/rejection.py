@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Self
 
+from inventory_orders.domain.location import in_words
 from inventory_orders.domain.product import Stock
 
 
@@ -173,9 +174,11 @@ class Rejection:
     @property
     def words(self) -> str:
         """The rejection in words, for its sender."""
+        # A status may be any text.
+        named = str if self.reason is RejectionReason.UNKNOWN_ORDER_STATUS else in_words
         return "; ".join(
             self.reason.words.format(
-                subject=short.product_id, wanted=short.wanted, available=short.available
+                subject=named(short.product_id), wanted=short.wanted, available=short.available
             )
             for short in self.shortages or (Shortage(self.subject, 0, 0),)
         )

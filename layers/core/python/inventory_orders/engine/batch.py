@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
@@ -37,6 +37,9 @@ from inventory_orders.store.dynamodb import READ_LIMIT, Snapshot
 
 K = TypeVar("K", str, PageKey, str | PageKey)
 
+# How long a product on which concurrent writers were met is avoided by a caller that cannot wait.
+_AVOIDED_SECONDS = 5.0
+
 _REPAIR = "it fails a condition on what was read from it; repair the item"
 
 
@@ -51,8 +54,8 @@ def split_into_turns(changes: Iterable[Change]) -> list[list[int]]:
     turns: list[list[int]] = []
     next_turn: dict[RecordKey | str, int] = {}
     for number, change in enumerate(changes):
-        turn = max(next_turn.get(key, 0) for key in (change.record_key, change.group or ""))
-        next_turn[change.record_key] = turn + 1
+        turn = max(next_turn.get(key, 0) for key in (*change.record_keys, change.group or ""))
+        next_turn |= dict.fromkeys(change.record_keys, turn + 1)
         if change.group is not None:
             next_turn[change.group] = turn
         if turn == len(turns):
@@ -158,6 +161,7 @@ class PendingChanges:
 
     def __init__(self, changes: Sequence[Change]) -> None:
         self.by_key: Mapping[RecordKey, Change] = {c.record_key: c for c in changes}
+        self._first_key = {key: c.record_key for c in changes for key in c.record_keys}
         self._pending = dict(self.by_key)
         self._outcomes: dict[RecordKey, ChangeOutcome] = {}
         self._retries: dict[RecordKey, int] = {}
@@ -202,6 +206,7 @@ class PendingChanges:
 
     def match(self, key: RecordKey, record: Record | CorruptItemError | None) -> Change | None:
         """Match a change with its record. Returns the change, or the one that takes its place, if it has to be planned again."""
+        key = self._first_key.get(key, key)
         change = self._pending.get(key)
         if change is None or record is None:
             return change
@@ -238,8 +243,9 @@ class PendingChanges:
             self.settle(change, returned(cause, detail, retry_after))
 
     def give_up_product(self, product_id: str, cause: str, detail: str) -> None:
-        """Give up all changes of a product."""
-        self.give_up((c for c in self if product_id in c.product_ids), cause, detail)
+        """Give up all changes that no offer lets do without a product."""
+        stopped = (c for c in self if all(product_id in offer for offer in c.offers))
+        self.give_up(stopped, cause, detail)
 
     def give_up_all(self, cause: str, detail: str) -> None:
         """Give up all that is left."""
@@ -300,6 +306,9 @@ class Batch:
         losses: Rounds that came to nothing. Written by the loop.
         outbound_losses: Rounds in which only hand-overs were lost. Written by the loop.
         throttled: Products whose rows are throttled. Written by the loop and by sources, cleared by the loop.
+        short: Products of which the last plans found too little. Where there is another offer, it is preferred. Written by the
+            loop and by sources.
+        avoided: Products that a caller which makes one attempt passes over, because concurrent writers were met on them.
         has_read_records: Whether records were read.
     """
 
@@ -322,6 +331,8 @@ class Batch:
         self.limits = limits
         self.losses = self.outbound_losses = 0
         self.throttled: set[str] = set()
+        self.short: set[str] = set()
+        self.avoided: set[str] = set()
         self._client = client
         self._cache = cache
         self.from_cache: set[str] = set()
@@ -419,6 +430,7 @@ class Batch:
         self._learn_snapshot(snapshot)
         for left_out in snapshot.unprocessed:
             if isinstance(left_out, str):
+                self.throttled.add(left_out)
                 pending.give_up_product(
                     left_out, "UNPROCESSED_KEYS", f"no read answered for product {left_out}"
                 )
@@ -459,20 +471,48 @@ class Batch:
         self.known.forget(product_id)
         self.from_cache.discard(product_id)
 
-    def blocked(self, found: Supply) -> set[object]:
-        """Products that cannot be sold now: leased, throttled, unreadable or unknown."""
-        unknown = set(self.pending.product_ids) - found.allocation.rows.keys()
-        out_of_reach = (self.leased | unknown) - found.sources.keys()
-        return out_of_reach | self.unreadable.keys() | self.throttled
-
-    def is_contested(self, product_id: str, seconds: float) -> bool:
-        """Whether concurrent writers of a product were met in the last seconds."""
-        return self._client.rivals.are_met_on(product_id, seconds)
+    def blocked(self, found: Supply) -> set[str]:
+        """Products that cannot be sold now: leased, throttled, unreadable or avoided."""
+        leased = self.leased - found.sources.keys()
+        unreadable = {key for key in self.unreadable if isinstance(key, str)}
+        return leased | unreadable | self.throttled | self.avoided
 
     def retry_throttled_last(self) -> None:
         """Let throttled products in again once all changes without them have their outcomes."""
-        if not any(self.throttled.isdisjoint(change.product_ids) for change in self.pending):
+        offers = (offer for change in self.pending for offer in change.offers)
+        if not any(map(self.throttled.isdisjoint, offers)):
             self.throttled.clear()
+
+    # ------------------------------------------------------------------ offers
+
+    @property
+    def wanted(self) -> list[str]:
+        """The products to look at: those of each pending change's offers, up to the first without a short one."""
+        wanted: dict[str, None] = {}
+        for change in self.pending:
+            for offer in change.offers:
+                wanted |= dict.fromkeys(offer)
+                if self.short.isdisjoint(offer):
+                    break
+        return list(wanted)
+
+    def note_short(self, product_ids: Collection[str]) -> bool:
+        """Take note of short products. Returns whether a pending change has other offers to look at for that reason."""
+        new = set(product_ids) - self.short
+        self.short |= new
+        return any(len(c.offers) > 1 and not new.isdisjoint(c.product_ids) for c in self.pending)
+
+    def avoid_contested(self) -> bool:
+        """Avoid products on which concurrent writers were met lately, and give up changes that cannot do without.
+
+        Returns whether there are new ones.
+        """
+        ids, rivals = self.pending.product_ids, self._client.rivals
+        contested = {p for p in ids if rivals.are_met_on(p, _AVOIDED_SECONDS)} - self.avoided
+        self.avoided |= contested
+        stopped = [c for c in self.pending if not any(map(self.avoided.isdisjoint, c.offers))]
+        self.pending.give_up(stopped, "CONTENTION", "rivals were met on a product a moment ago")
+        return bool(contested)
 
     def mark_unwritable(self, product_id: str, why: str) -> None:
         """Give up the changes of a product whose row DynamoDB does not take.
@@ -491,17 +531,28 @@ class Batch:
         return {p for p, row in self.rows.items() if row is not None and row.lease_left(self.now)}
 
     def lease_left(self, change: Change) -> float:
-        """Seconds until all products of a change are free."""
-        rows = (self.rows.get(product_id) for product_id in change.product_ids)
+        """Seconds until a leased offer of a change is free; 0 if none is leased."""
+        return min(filter(None, map(self._lease_left, change.offers)), default=0.0)
+
+    def _lease_left(self, offer: Collection[str]) -> float:
+        """Seconds until all products of an offer are free."""
+        rows = (self.rows.get(product_id) for product_id in offer)
         return max((row.lease_left(self.now) for row in rows if row is not None), default=0.0)
 
-    def give_up_undecidable(self, deferred: Iterable[Change]) -> None:
-        """Give up deferred changes for which there is nothing to wait for, with those behind them in their group."""
-        for change in deferred:
-            problems = [self.unreadable[p] for p in change.product_ids if p in self.unreadable]
-            left = self.lease_left(change)
-            if problems:
-                self.pending.give_up([change], problems[0].code, str(problems[0]))
-            elif left > self.deadline.remaining():
-                detail = f"a product is under a lease for another {left:.1f} s"
-                self.pending.give_up([change], "LEASED", detail, left)
+    def give_up_undecidable(self, blocked: Iterable[Change]) -> None:
+        """Give up blocked changes for which there is nothing to wait for, with those behind them in their group."""
+        obstacles = self.leased | self.throttled | self.unreadable.keys()
+        for change in blocked:
+            offers = (offer for offer in change.offers if not obstacles.isdisjoint(offer))
+            ends = [self._end_of(offer) for offer in offers]
+            if ends and ends[0] is not None and None not in ends:
+                self.pending.give_up([change], *ends[0])
+
+    def _end_of(self, offer: Collection[str]) -> tuple[str, str, float] | None:
+        """Why it is of no use to wait for a blocked offer: a code, words, and the seconds before a retry makes sense."""
+        for problem in (self.unreadable[p] for p in offer if p in self.unreadable):
+            return problem.code, str(problem), 0.0
+        left = self._lease_left(offer)
+        if left > self.deadline.remaining():
+            return "LEASED", f"a product is under a lease for another {left:.1f} s", left
+        return None

@@ -71,8 +71,8 @@ _NO_ROOM = "no outbound page takes more units: all are full until the next sweep
 class _Progress(Enum):
     """What a round achieved."""
 
-    DECIDED = auto()
-    """Decisions were sent, and none of them lost a race."""
+    ADVANCED = auto()
+    """Decisions were sent, and none of them lost a race; or there are other offers to look at."""
     LOST = auto()
     """A concurrent writer was faster."""
     BLOCKED = auto()
@@ -231,7 +231,7 @@ class Engine:
             batch.pending.fail(error)
         finally:
             self.source.end_round(batch)
-        if progress is not _Progress.DECIDED:
+        if progress is not _Progress.ADVANCED:
             self._settle(batch, planned, progress)
 
     # ------------------------------------------------------------------ pace
@@ -249,7 +249,7 @@ class Engine:
 
     def _plan(self, batch: Batch, found: Supply) -> Plan:
         """Decide the pending changes, as far as nothing is in their way."""
-        planned = plan(list(batch.pending), found, batch.blocked(found), batch.limits)
+        planned = plan(list(batch.pending), found, batch.blocked(found), batch.limits, batch.short)
         if not planned.leaving:
             return planned
         leaving = self._outbound.arrange(planned.leaving, batch.limits, batch.deadline, batch.stats)
@@ -263,12 +263,12 @@ class Engine:
     def _commit(self, batch: Batch, planned: Plan) -> _Progress:
         """Commit a plan, and give up changes that it deferred and that no wait can help."""
         attempts = self._send(batch, planned.chains)
-        if planned.deferred:
-            batch.give_up_undecidable(planned.deferred)
+        batch.give_up_undecidable(planned.blocked)
+        has_other_offers = batch.note_short(planned.short)
         if lost := [attempt.transaction for attempt in attempts if attempt.is_lost]:
             return self._after_loss(batch, lost)
         has_decisions = any(attempt.transaction.decisions for attempt in attempts)
-        return _Progress.DECIDED if has_decisions else _Progress.BLOCKED
+        return _Progress.ADVANCED if has_decisions or has_other_offers else _Progress.BLOCKED
 
     def _after_loss(self, batch: Batch, lost: Sequence[Transaction]) -> _Progress:
         """Outbound pages that were lost are tried again at once: another one is free, or this one came back."""
@@ -276,7 +276,7 @@ class Engine:
         if not is_of_pages or batch.outbound_losses == _OUTBOUND_ATTEMPTS:
             return _Progress.LOST
         batch.outbound_losses += 1
-        return _Progress.DECIDED
+        return _Progress.ADVANCED
 
     def _move(self, batch: Batch, moves: Sequence[Chain]) -> bool:
         """Commit moves of a source. Returns whether all of them are durable."""
@@ -393,7 +393,8 @@ class Engine:
     def _settle(self, batch: Batch, planned: Plan, progress: _Progress) -> None:
         """Wait before the next round where this one could decide nothing, or give up."""
         if self.client.policy.max_attempts == 1:
-            batch.pending.give_up_all("CONTENTION", "it would have to wait for others")
+            if not batch.avoid_contested():
+                batch.pending.give_up_all("CONTENTION", "it would have to wait for others")
         elif progress is _Progress.LOST:
             self._back_off(batch)
         elif self.source.fetches(batch, planned.missing):

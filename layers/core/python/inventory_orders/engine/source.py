@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 Commit = Callable[[Sequence[Chain]], bool]
 """Commits transactions that move units for a source. Returns whether all of them are durable."""
 
-# How long a product on which concurrent writers were met is avoided by a caller that cannot wait.
-_AVOIDED_SECONDS = 5.0
-
 
 class Source:
     """Where a batch finds the units that it sells: in the rows of its products.
@@ -42,9 +39,9 @@ class Source:
         Raises:
             StoreError: DynamoDB failed, or the wait for the units was too long.
         """
-        batch.read_unknown(batch.pending.product_ids)
-        wanted = batch.pending.product_ids
-        return Supply(Allocation({p: batch.rows[p] for p in wanted if p in batch.rows}))
+        batch.read_unknown(batch.wanted)
+        known = (p for p in batch.pending.product_ids if p in batch.rows)
+        return Supply(Allocation({p: batch.rows[p] for p in known}))
 
     def fetches(self, batch: Batch, missing: Collection[str]) -> bool:  # noqa: ARG002
         """Take note of missing units. Returns whether the next `find` brings them; otherwise they arrive by themselves."""
@@ -62,7 +59,6 @@ class UncontestedRows(Source):
 
     def begin(self, batch: Batch) -> None:
         """Read everything at once: a stale copy would cost the only attempt."""
-        if any(batch.is_contested(p, _AVOIDED_SECONDS) for p in batch.pending.product_ids):
-            batch.pending.give_up_all("CONTENTION", "rivals were met on a product a moment ago")
-        else:
+        batch.avoid_contested()
+        if batch.pending:
             batch.read([*batch.pending.product_ids, *batch.pending.by_key])

@@ -14,7 +14,7 @@ from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.allotments import DEPOT
 from inventory_orders.domain.planner import Supply
 from inventory_orders.domain.product import Product
-from inventory_orders.engine.batch import Batch, PendingChanges
+from inventory_orders.engine.batch import Batch
 from inventory_orders.engine.loop import Attempt, Engine
 from inventory_orders.engine.memory import BoundedDict
 from inventory_orders.engine.retrying_client import RetryingClient, read_all
@@ -26,6 +26,9 @@ from inventory_orders.lanes.visit import LaneSupply, Visit
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.cancellations import TransactionCancelledError
 from inventory_orders.store.dynamodb import Store
+
+# How long another offer is preferred to a product that was found short.
+_SHORT_SECONDS = 10.0
 
 # If a batch lacks no more than so many products in its lane, they are sold from their rows.
 _MOST_ROWS = 10
@@ -69,6 +72,9 @@ class LaneSource(Source):
         self.demand = Demand(client.clock)
         self._client = client
         self._sold_out: BoundedDict[str, bool] = BoundedDict()
+        self._short_until: BoundedDict[str, float] = BoundedDict()
+        # Short products of this batch that batches before found so.
+        self._known_short: set[str] = set()
         # Products of which a change needs in the row what lies in lanes.
         self._to_reclaim: set[str] = set()
 
@@ -76,13 +82,15 @@ class LaneSource(Source):
         """Learn from what a batch wants."""
         self._to_reclaim = set()
         if self.lane.limit:
-            self.demand.observe_orders(
-                change.lane_units for change in batch.pending.by_key.values()
-            )
+            now, ids = self._client.clock.monotonic(), batch.pending.product_ids
+            self._known_short = {p for p in ids if self._short_until.get(p, now) > now}
+            batch.short |= self._known_short
+            changes = batch.pending.by_key.values()
+            self.demand.observe_orders(change.lane_units(batch.short) for change in changes)
 
     def find(self, batch: Batch, commit: Commit) -> Supply | None:
         """Find what is pending in the own lane or in rows; otherwise visit the depot."""
-        need = self._need(batch.pending)
+        need = self._need(batch)
         deadline, stats = batch.deadline, batch.stats
         # A lane is kept in use; a first one is taken for a visit alone.
         if self.lane.number is not None:
@@ -101,7 +109,7 @@ class LaneSource(Source):
     def fetches(self, batch: Batch, missing: Collection[str]) -> bool:
         """Whether the next visit reclaims missing units. What orders lack comes back anyway, with the next recall."""
         new = set(missing) - self._to_reclaim
-        if new <= self._need(batch.pending).keys():
+        if new <= self._need(batch).keys():
             return False
         self._to_reclaim |= new
         return True
@@ -129,7 +137,11 @@ class LaneSource(Source):
     def end_round(self, batch: Batch) -> None:
         """End a visit of the depot, unless a transaction has done so, and take note of the rows as they are now."""
         self.depot.release(batch.deadline, batch.stats)
+        until = self._client.clock.monotonic() + _SHORT_SECONDS
+        self._short_until.update(dict.fromkeys(batch.short - self._known_short, until))
         for product_id, row in batch.rows.items():
+            if row is not None and row.spare_units > 0:
+                self._short_until.pop(product_id, None)
             is_out = row is None or row.is_discontinued or row.sellable <= 0
             if is_out or product_id in self._sold_out:
                 self._sold_out[product_id] = is_out
@@ -151,7 +163,7 @@ class LaneSource(Source):
 
     def _read_rows(self, batch: Batch, sources: Collection[str]) -> dict[str, Product | None]:
         """The rows of products that are not sold from the lane."""
-        wanted = [p for p in batch.pending.product_ids if p not in sources]
+        wanted = [p for p in batch.wanted if p not in sources]
         batch.read_unknown(wanted)
         return {p: batch.rows[p] for p in wanted if p in batch.rows}
 
@@ -170,16 +182,17 @@ class LaneSource(Source):
             return False
         return row.spare_units < units or row.product_id in self._to_reclaim
 
-    def _need(self, pending: PendingChanges) -> dict[str, int]:
+    def _need(self, batch: Batch) -> dict[str, int]:
         """Units of each product that pending changes take, and that may be sold from lanes.
 
         A product of a change that needs its row is left out: in one round a product has one source.
         """
         need: dict[str, int] = {}
         by_row: set[str] = set()
-        for change in pending if self.lane.limit else ():
-            if not change.lane_units:
+        for change in batch.pending if self.lane.limit else ():
+            wanted = change.lane_units(batch.short)
+            if not wanted:
                 by_row.update(change.product_ids)
-            for product_id, units in change.lane_units.items():
+            for product_id, units in wanted.items():
                 need[product_id] = need.get(product_id, 0) + units
         return {product_id: units for product_id, units in need.items() if product_id not in by_row}

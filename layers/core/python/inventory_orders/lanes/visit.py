@@ -231,6 +231,8 @@ class Visit:
         found = False
         for product_id in (*self._need, *self._to_reclaim):
             if problem := self._corrupt.get(PageKey.of(DEPOT, product_id).number):
+                self._batch.unreadable[product_id] = problem
+                self._batch.short.add(product_id)
                 self._batch.pending.give_up_product(product_id, problem.code, str(problem))
                 found = True
         return found
@@ -279,8 +281,19 @@ class Visit:
         }
 
     def _lent_elsewhere(self) -> set[str]:
-        """The short products of which other lanes may hold some."""
-        return {p for p in self._missing() if self._allocation.row(p).lent_to - {DEPOT}}
+        """The missing products of which other lanes may hold some, and without which a change cannot do."""
+        missing = self._missing() & (self._indispensable() | self._to_reclaim)
+        return {p for p in missing if self._allocation.row(p).lent_to - {DEPOT}}
+
+    def _indispensable(self) -> set[str]:
+        """The products that an order wants and for which it has no other offer: that is short, too."""
+        short = self._batch.short
+        return {
+            product_id
+            for change in self._batch.pending
+            for product_id in change.lane_units(short)
+            if product_id in short or len(change.offers) == 1
+        }
 
     def _relisted(self, rows: ProductsById | None) -> list[str]:
         """Products of which row, depot and lane hold different incarnations: they were listed again meanwhile."""

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, TypeVar, assert_never
 
 from inventory_orders.domain.allotments import LaneLease, Page, PageEntry, PageKey
-from inventory_orders.domain.location import location_of, product_of
+from inventory_orders.domain.location import (
+    DEFAULT_LOCATION,
+    key_in,
+    location_of,
+    product_of,
+    public_key,
+)
 from inventory_orders.domain.outbound import Generation, OutboundKey, OutboundPage
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.domain.record import (
@@ -68,6 +74,7 @@ _OWN_OF_PRODUCT = {
 
 _OWN_OF_LINE = {
     *("productId", "quantity", "productCreatedAt", "productVersion", "lanePage", "laneVersion"),
+    *("locationId", "askedLocationId"),
 }
 
 _OWN_OF_STEP = {
@@ -150,8 +157,8 @@ def read_product(item: Item) -> Product:
             low_stock_threshold=int(item.get("lowStockThreshold", _ZERO)["N"]),
             last_updated_at=plain_value(item.get("lastUpdatedAt")) or "",
             lock_time=float(item["lockTime"]["N"]) if "lockTime" in item else None,
-            lent_to=frozenset(map(int, item["lentTo"]["SS"] if "lentTo" in item else ())),
-            places=frozenset(item["places"]["SS"] if "places" in item else ()),
+            lent_to=frozenset(map(int, _texts(item, "lentTo"))),
+            places=frozenset(_texts(item, "places")),
             **{
                 attribute: item[name]["S"] if name in _TEXTS else plain_value(item[name])
                 for name, attribute in _OPTIONAL.items()
@@ -171,6 +178,11 @@ def read_product(item: Item) -> Product:
             f"({type(error).__name__}: {error}); repair the item",
             "CORRUPT_PRODUCT",
         ) from error
+
+
+def _texts(item: Item, name: str) -> Sequence[str]:
+    """A set of texts; empty without the attribute."""
+    return item[name]["SS"] if name in item else ()
 
 
 # ---------------------------------------------------------------------- pages and leases of lanes
@@ -318,8 +330,15 @@ def _order_row(order: OrderRecord) -> Row:
         if late_payment is None
         else {"at": late_payment.at, "reason": late_payment.reason},
         "attributes": dict(order.attributes) or None,
+        **_choice_row(order),
         "pseudonymisedAt": order.pseudonymised_at,
     }
+
+
+def _choice_row(order: OrderRecord) -> Row:
+    """Where its sender lets an order be placed from."""
+    locations = {} if order.locations is None else {"locations": list(order.locations)}
+    return {**locations, "split": True} if order.split else locations
 
 
 def _adjustment_row(adjustment: AdjustmentRecord) -> Row:
@@ -335,6 +354,7 @@ def _adjustment_row(adjustment: AdjustmentRecord) -> Row:
         "appliedAt": adjustment.applied_at,
         "counted": adjustment.counted,
         "onHandDelta": adjustment.on_hand_delta,
+        "transferWith": adjustment.transfer_with,
         "rejected": None if rejection is None else {"delta": delta, "reason": rejection.reason},
         "shortages": shortage_rows(rejection.shortages if rejection else ()) or None,
     }
@@ -343,7 +363,7 @@ def _adjustment_row(adjustment: AdjustmentRecord) -> Row:
 def shortage_rows(shortages: Iterable[Shortage]) -> list[Row]:
     """What is missing, as it is stored and answered."""
     return [
-        {"productId": each.product_id, "wanted": each.wanted, "available": each.available}
+        {**public_key(each.product_id), "wanted": each.wanted, "available": each.available}
         for each in shortages
     ]
 
@@ -384,6 +404,8 @@ def read_order(row: Row) -> OrderRecord:
         if (refused := row.get("confirmationRejected")) is not None
         else None,
         attributes=_mapping(row.get("attributes")),
+        locations=None if "locations" not in row else tuple(row["locations"]),
+        split=row.get("split", False),
         pseudonymised_at=row.get("pseudonymisedAt"),
     )
 
@@ -406,12 +428,13 @@ def _read_adjustment(row: Row) -> AdjustmentRecord:
         notes={name: row[name] for name in NOTES_OF_ADJUSTMENT if name in row},
         rejection=rejection,
         on_hand_delta=row.get("onHandDelta"),
+        transfer_with=row.get("transferWith"),
     )
 
 
 def _read_shortages(row: Row) -> tuple[Shortage, ...]:
     return tuple(
-        Shortage(each["productId"], each["wanted"], each["available"])
+        Shortage(key_in(each), each["wanted"], each["available"])
         for each in row.get("shortages", ())
     )
 
@@ -439,6 +462,8 @@ def _line_row(line: OrderLine) -> Row:
             "productVersion": line.product_version,
             "lanePage": line.lane_page,
             "laneVersion": line.lane_version,
+            "locationId": line.location_id or None,
+            "askedLocationId": line.asked_location,
         }
     )
 
@@ -458,6 +483,8 @@ def _read_line(line: Row) -> OrderLine:
         product_version=line.get("productVersion"),
         lane_page=line.get("lanePage"),
         lane_version=line.get("laneVersion"),
+        location_id=_text(line, "locationId") if "locationId" in line else DEFAULT_LOCATION,
+        asked_location=line.get("askedLocationId"),
         other={name: value for name, value in line.items() if name not in _OWN_OF_LINE},
     )
 

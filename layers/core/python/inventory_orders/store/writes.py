@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from enum import Enum, auto
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from inventory_orders.clock import timestamp
@@ -340,7 +341,7 @@ def transaction_actions(transaction: Transaction, now: datetime) -> list[Action]
         transaction: What to write.
         now: The moment.
     """
-    at, after = timestamp(now), transaction.stock_after
+    at, stock_after = timestamp(now), transaction.stock_after
     actions = [_row_update(u.before, u.after, now) for u in transaction.updates]
     actions += [page_action(update, at) for update in transaction.pages]
     if transaction.outbound is not None:
@@ -348,11 +349,9 @@ def transaction_actions(transaction: Transaction, now: datetime) -> list[Action]
     if transaction.release is not None:
         lease = transaction.release
         actions.append(_action(ActionKind.LANE, lease.lane, end_lane_lease(lease.owner)))
-    actions += [
-        record_action(decision.change.record(decision.rejection, after, at))
-        for decision in transaction.decisions
-        if decision.has_record
-    ]
+    for decision in filter(attrgetter("has_record"), transaction.decisions):
+        after = {product_id: stock_after[product_id] for product_id in decision.deltas}
+        actions += map(record_action, decision.change.records(decision.rejection, after, at))
     return actions
 
 
