@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from inventory_orders.api.serving import answer_command
 from inventory_orders.clock import Deadline
-from inventory_orders.domain.adjustment import Adjustment, Decrement
+from inventory_orders.domain.adjustment import Adjustment, Decrement, Transfer
+from inventory_orders.domain.location import public_key
 from inventory_orders.domain.product import Product
 from inventory_orders.domain.rejection import RejectionReason
 from inventory_orders.engine.outcomes import ChangeOutcome, UnsuccessfulError
@@ -20,14 +21,17 @@ from inventory_orders.invocation.sqs_batch import (
     read_messages,
 )
 from inventory_orders.invocation.telemetry import emit_messages, emit_stats, logger, metrics
-from inventory_orders.messages.commands import adjustment, parse_adjustment
+from inventory_orders.messages.commands import parse_adjustment, stock_command
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
 runtime.prepare("store", "queue", "engine")
 
-_ROUTES = {"POST /products/{productId}/adjustments": "adjust"}
+_ROUTES = {
+    "POST /products/{productId}/adjustments": "adjust",
+    "POST /products/{productId}/transfers": "transfer",
+}
 """The action that each request of the HTTP API asks for."""
 
 RULES = QueueRules(
@@ -61,7 +65,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
 
 
 def _command(command: dict[str, Any], deadline: Deadline) -> direct.Answer:
-    product_id, change = command["productId"], adjustment(command)
+    change = stock_command(command)
     if command.get("mode") == "atomic" and isinstance(change, Decrement):
         report = runtime.process().atomic_decrement.apply(change, deadline)
     else:
@@ -70,31 +74,45 @@ def _command(command: dict[str, Any], deadline: Deadline) -> direct.Answer:
     outcome = report.outcome_of_one()
     if outcome.verdict is Verdict.POISON:
         raise UnsuccessfulError(outcome)
+    facts = _facts(command, change)
     if outcome.verdict is Verdict.APPLIED and outcome.applied is None:
-        return {"result": "APPLIED", "productId": product_id, "path": "atomic"}
-    facts: direct.Answer = {"productId": product_id}
-    if command["action"] == "decrement":
-        facts["path"] = "optimistic"
+        return {"result": "APPLIED", **facts, "path": "atomic"}
     if outcome.verdict in (Verdict.APPLIED, Verdict.REPLAYED):
-        return direct.of_outcome(outcome) | facts | _stock_after(outcome, product_id, deadline)
+        return direct.of_outcome(outcome) | facts | _stock_after(change, outcome, deadline)
     if outcome.verdict is Verdict.REJECTED and command["action"] == "decrement":
         outcome = replace(outcome, detail=f"{outcome.detail}; {_STAYS}")
     # What was missing when it was refused. The stock may be another by now.
     raise UnsuccessfulError(outcome, facts | direct.of_shortages(outcome.rejection))
 
 
+def _facts(command: dict[str, Any], change: Adjustment | Transfer) -> direct.Answer:
+    """What the command was about."""
+    if isinstance(change, Transfer):
+        return {"productId": command["productId"], "transferId": change.transfer_id}
+    path = {"path": "optimistic"} if command["action"] == "decrement" else {}
+    return {**public_key(change.product_id), **path}
+
+
 _STAYS = "the refusal stays, so another attempt needs an adjustmentId of its own"
 
 
-def _stock_after(outcome: ChangeOutcome, product_id: str, deadline: Deadline) -> direct.Answer:
+def _stock_after(
+    change: Adjustment | Transfer, outcome: ChangeOutcome, deadline: Deadline
+) -> direct.Answer:
+    """The product as the change left it; of a transfer, at both locations."""
+    left = [_product_after(outcome, product_id, deadline) for product_id in change.product_ids]
+    return dict(zip(("from", "to"), left, strict=True)) if len(left) > 1 else left[0]
+
+
+def _product_after(outcome: ChangeOutcome, product_id: str, deadline: Deadline) -> direct.Answer:
     product = outcome.after.get(product_id)
     if isinstance(product, Product):
         return {
-            "productId": product_id,
+            **public_key(product_id),
             "stockCount": product.stock_count,
             "version": product.version,
             "status": product.status.value,
         }
     client = runtime.process().engine.client
     stored = client.call(lambda: client.store.get_product(product_id), deadline)
-    return direct.of_product(stored) if stored is not None else {"productId": product_id}
+    return direct.of_product(stored) if stored is not None else {**public_key(product_id)}

@@ -39,8 +39,8 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     batch: SqsBatch[Order] = SqsBatch(
         read_messages(event), runtime.process().queue, runtime.end_of(context)
     )
-    hold = runtime.process().hold_seconds
-    orders = batch.parse(lambda message: parse_order(message.body, message.group, hold))
+    defaults = runtime.process().hold_seconds, runtime.process().locations
+    orders = batch.parse(lambda message: parse_order(message.body, message.group, *defaults))
     report = runtime.process().engine_with_lanes.apply(orders, runtime.deadline(context), batch.age)
     batch.settle(report.outcomes)
     emit_orders(report)
@@ -49,7 +49,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
 
 
 def _place(event: object, context: LambdaContext) -> direct.Answer:
-    order = parse_order_event(event, runtime.process().hold_seconds)
+    order = parse_order_event(event, runtime.process().hold_seconds, runtime.process().locations)
     deadline, engine = runtime.deadline(context), runtime.process().engine_with_lanes
     report = engine.apply([order], deadline)
     emit_orders(report)

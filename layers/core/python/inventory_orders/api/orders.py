@@ -27,6 +27,7 @@ from inventory_orders.api.serving import Caller, command_of
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.change import IdempotencyMatch
 from inventory_orders.domain.events import public_order
+from inventory_orders.domain.location import product_of
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.record import OrderRecord, OrderStatus
 from inventory_orders.domain.rejection import Rejection, RejectionReason
@@ -70,7 +71,8 @@ def place_order(request: Request, caller: Caller) -> HttpAnswer:
     """
     request.parameters(())
     document = request.json()
-    order = order_in(document, None, runtime.process().hold_seconds, whole="the body")
+    process = runtime.process()
+    order = order_in(document, None, process.hold_seconds, process.locations, whole="the body")
     check_path_can_name("orderId", order.order_id)
     caller.check_is(order.user_id, "order for themselves")
     body = json.dumps(document, separators=(",", ":"))
@@ -165,7 +167,7 @@ def _answer_of(
 
 def _why(record: OrderRecord, rejection: Rejection | None) -> str:
     """A rejection in words. The row names products only where stock was short."""
-    products = [short.product_id for short in record.shortages]
+    products = list(dict.fromkeys(product_of(short.product_id) for short in record.shortages))
     if rejection is not None and not products:
         products = [rejection.subject]
     reason = RejectionReason.__members__.get(str(record.reason))
@@ -255,7 +257,7 @@ def list_orders(request: Request, caller: Caller) -> HttpAnswer:
 
 def _with_few_products(orders: Iterable[OrderRecord]) -> int:
     """How many of the orders, from the first one on, have at most `_MOST_PRODUCTS` together. One always counts."""
-    products = ({line.product_id for line in order.lines} for order in orders)
+    products = ({line.key for line in order.lines} for order in orders)
     so_far = accumulate(products, or_)
     return max(1, sum(len(ids) <= _MOST_PRODUCTS for ids in so_far))
 

@@ -103,7 +103,8 @@ class Order(Change):
                 return Rejection(RejectionReason.UNKNOWN_PRODUCT, product_id)
             if product.is_discontinued:
                 return Rejection(RejectionReason.DISCONTINUED_PRODUCT, product_id)
-            if product.sellable < self.quantities[product_of(product_id)]:
+            quantity = self.quantities[product_of(product_id)]
+            if product.sellable < quantity:
                 return Rejection(
                     RejectionReason.INSUFFICIENT_STOCK,
                     product_id,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from inventory_orders.clock import Deadline, SystemClock
-from inventory_orders.domain.location import public_key
+from inventory_orders.domain.location import product_of, public_key
 from inventory_orders.domain.order_command import MAX_HOLD, OrderCommand, Transition
 from inventory_orders.domain.product import Product
 from inventory_orders.domain.record import OrderAction, OrderKey, OrderRecord
@@ -80,6 +80,10 @@ def of_order(order: OrderRecord | None) -> Answer:
         return {}
     row = record_row(order)
     shown = {"orderId": order.order_id, "status": order.status, "version": order.version}
+    if any(line.location_id for line in order.lines):
+        shown["items"] = [
+            {**public_key(line.key), "quantity": line.quantity} for line in order.lines
+        ]
     return shown | {name: row[name] for name in ("expiresAt", "shortages") if name in row}
 
 
@@ -152,7 +156,7 @@ def of_command(
         order = outcome.applied.record(None, outcome.after, outcome.at).after
         gives_back = outcome.applied.gives_back
         result["stockReturned"] = {
-            product_id: gives_back[product_id] for product_id in outcome.after
+            product_of(product_id): gives_back[product_id] for product_id in outcome.after
         }
     elif outcome.verdict in (Verdict.APPLIED, Verdict.REPLAYED):
         order = read_order(command.order_id, client, deadline)

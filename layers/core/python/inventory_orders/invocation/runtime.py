@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import boto3
 
 from inventory_orders.clock import Deadline, SystemClock
+from inventory_orders.domain.location import DEFAULT_LOCATION
 from inventory_orders.errors import ConfigurationError, UnsupportedEventError
 from inventory_orders.invocation import sqs
 from inventory_orders.invocation.sqs import Queue
@@ -82,6 +83,11 @@ class Process:
     def hold_seconds(self) -> int | None:
         """How long the stock of an order that says nothing is held without payment; None if it is not."""
         return self._whole_number("HOLD_SECONDS", "0") or None
+
+    @cached_property
+    def locations(self) -> tuple[str, ...]:
+        """Where an order that says nothing may be placed from, the best first."""
+        return tuple(self._environment.get("LOCATIONS", DEFAULT_LOCATION).split(","))
 
     @cached_property
     def hold_grace_seconds(self) -> int:

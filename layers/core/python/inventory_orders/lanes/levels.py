@@ -13,6 +13,7 @@ from typing import Any
 
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.allotments import PageKey
+from inventory_orders.domain.location import public_key
 from inventory_orders.domain.outbound import OUTBOUND_KEYS
 from inventory_orders.domain.product import Product
 from inventory_orders.domain.record import OrderRecord
@@ -176,7 +177,7 @@ def mark_shippable(
     """
     if not orders:
         return
-    ids = dict.fromkeys(line.product_id for order, _ in orders for line in order.lines)
+    ids = dict.fromkeys(line.key for order, _ in orders for line in order.lines)
     found = read_all(client, [*ids, *OUTBOUND_KEYS], deadline, CommitStats())
     for order, shown in orders:
         with suppress(CorruptItemError):
@@ -190,11 +191,11 @@ def _missing(order: OrderRecord, shown: Mapping[str, Any], found: Snapshot) -> l
     missing = []
     for line, item in zip(order.lines, shown["items"], strict=True):
         wanted = item["quantity"] - item.get("fulfilled", 0) - item.get("cancelled", 0)
-        if wanted and line.product_id in found.unreadable:
-            raise found.unreadable[line.product_id]
-        row, on_hand = found.products.get(line.product_id), 0
+        if wanted and line.key in found.unreadable:
+            raise found.unreadable[line.key]
+        row, on_hand = found.products.get(line.key), 0
         if row is not None and row.created_at == line.product_created_at:
             on_hand = row.on_hand - found.outbound_units(row)
         if wanted and on_hand < wanted:
-            missing.append({"productId": line.product_id, "wanted": wanted, "onHand": on_hand})
+            missing.append({**public_key(line.key), "wanted": wanted, "onHand": on_hand})
     return missing

@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from inventory_orders.clock import timestamp
-from inventory_orders.domain.adjustment import Adjustment, Decrement
+from inventory_orders.domain.adjustment import Adjustment, Decrement, Transfer
+from inventory_orders.domain.location import DEFAULT_LOCATION, key_in, stock_key
 from inventory_orders.domain.order import Order, sum_lines
 from inventory_orders.domain.order_command import OrderCommand, Part
 from inventory_orders.domain.product import CatalogueEvent
@@ -30,24 +31,37 @@ from inventory_orders.messages.documents import (
 MAX_DISTINCT_PRODUCTS = 99
 """Products for which one transaction of 100 actions has room besides the order."""
 
+MAX_CANDIDATES = 200
+"""Rows that an order may be placed from: products, each at each of its locations."""
+
 MAX_QUANTITY = 1_000_000
 
 
-def parse_order(body: str, group: str | None = None, default_hold: int | None = None) -> Order:
+def parse_order(
+    body: str,
+    group: str | None = None,
+    default_hold: int | None = None,
+    default_locations: tuple[str, ...] = (DEFAULT_LOCATION,),
+) -> Order:
     """Read an order.
 
     Args:
         body: The message as it was sent.
         group: Its `MessageGroupId`, if it came through a FIFO queue.
         default_hold: Seconds for which the stock of an order that says nothing is held without payment.
+        default_locations: Where an order that says nothing may be placed from, the best first.
 
     Raises:
         PoisonMessageError: It can never be placed; says what to fix.
     """
-    return order_in(strict_json(body), group, default_hold)
+    return order_in(strict_json(body), group, default_hold, default_locations)
 
 
-def parse_order_event(event: object, default_hold: int | None = None) -> Order:
+def parse_order_event(
+    event: object,
+    default_hold: int | None = None,
+    default_locations: tuple[str, ...] = (DEFAULT_LOCATION,),
+) -> Order:
     """Read the event of a direct invocation: an order, with or without `"action": "place"`.
 
     Raises:
@@ -62,11 +76,16 @@ def parse_order_event(event: object, default_hold: int | None = None) -> Order:
         )
     if document.get("action") == "place":
         del document["action"]
-    return order_in(document, None, default_hold)
+    return order_in(document, None, default_hold, default_locations)
 
 
 def order_in(
-    document: Any, group: str | None, default_hold: int | None, *, whole: str = "the message"
+    document: Any,
+    group: str | None,
+    default_hold: int | None,
+    default_locations: tuple[str, ...] = (DEFAULT_LOCATION,),
+    *,
+    whole: str = "the message",
 ) -> Order:
     """A document as an order; `whole` is what its sender calls it.
 
@@ -82,6 +101,10 @@ def order_in(
         document.get("holdSeconds"),
         default_hold,
         document.get("attributes", {}),
+        tuple(document["locations"]) if "locations" in document else None,
+        document.get("split", False),
+        _locations_of_lines(document),
+        default_locations,
     )
     if len(order.quantities) > MAX_DISTINCT_PRODUCTS:
         raise PoisonMessageError(
@@ -90,9 +113,35 @@ def order_in(
             f"{len(order.quantities)}; split it into several orders",
             "items",
         )
+    if len(order.product_ids) > MAX_CANDIDATES:
+        raise PoisonMessageError(
+            "TOO_MANY_PRODUCTS",
+            f"items: {len(order.quantities)} products, each at each location that the order may be placed from, are "
+            f"{len(order.product_ids)}; at most {MAX_CANDIDATES} are allowed. Name fewer locations, or split the order",
+            "items",
+        )
     if order.attributes:
         _check_size(order.attributes)
     return order
+
+
+def _locations_of_lines(document: Mapping[str, Any]) -> dict[str, str]:
+    """The only location of each product of which a line names one.
+
+    Raises:
+        PoisonMessageError: Two lines of a product name two.
+    """
+    locations: dict[str, str] = {}
+    for line in document["items"]:
+        product_id, named = line["productId"], line.get("locationId")
+        if named is not None and locations.setdefault(product_id, named) != named:
+            raise PoisonMessageError(
+                "SCHEMA_VIOLATION",
+                f'items: lines of {product_id} name the locations "{locations[product_id]}" and "{named}"; name one, or send '
+                "two orders",
+                "items",
+            )
+    return locations
 
 
 def quantities_in(document: Mapping[str, Any]) -> Mapping[str, int]:
@@ -263,9 +312,24 @@ def parse_adjustment(body: str) -> Adjustment:
     return adjustment(validated(strict_json(body), "adjustment"))
 
 
+def stock_command(document: Mapping[str, Any]) -> Adjustment | Transfer:
+    """A validated document as an adjustment, or as the decrement or the transfer that its action asks for.
+
+    Raises:
+        PoisonMessageError: It is a transfer to where it comes from.
+    """
+    if document.get("action") != "transfer":
+        return adjustment(document)
+    source, target = (stock_key(document["productId"], document[side]) for side in ("from", "to"))
+    if source == target:
+        raise PoisonMessageError("SCHEMA_VIOLATION", "to: must be another location than from", "to")
+    notes = notes_in(document, NOTES_OF_ADJUSTMENT)
+    return Transfer(source, target, document["transferId"], document["quantity"], notes)
+
+
 def adjustment(document: Mapping[str, Any]) -> Adjustment:
     """A validated document as an adjustment, or as the decrement that its action asks for."""
-    ids = document["productId"], document["adjustmentId"]
+    ids = key_in(document), document["adjustmentId"]
     notes = notes_in(document, NOTES_OF_ADJUSTMENT)
     if document.get("action") == "decrement":
         return Decrement.of(*ids, document["quantity"], notes)
