@@ -27,7 +27,7 @@ ALL_CODES = (
 )
 SAYS_A_CODE = {
     *("PoisonMessageError", "RejectedError", "UnpublishableError"),
-    *("rejected", "retry_later", "returned", "id_reused_error", "Problem"),
+    *("rejected", "returned", "id_reused_error", "Problem"),
 }
 
 

@@ -21,7 +21,6 @@ from inventory_orders.api.requests import (
     malformed,
     path_of_order,
     reading,
-    retry_later,
 )
 from inventory_orders.api.serving import Caller, command_of
 from inventory_orders.clock import Deadline
@@ -122,7 +121,8 @@ def _send(body: str, request: Request) -> None:
     calls = SqsCalls(runtime.process().order_queue, runtime.end_of(request.context))
     if not calls.send_one(body):
         log_queue_errors(calls.errors)
-        raise retry_later("QUEUE_UNAVAILABLE", "the order was not taken; send the same again")
+        detail = "the order was not taken; send the same again"
+        raise ProblemError(503, "QUEUE_UNAVAILABLE", detail, retry_after=1)
 
 
 def _stored(order: Order, client: RetryingClient, deadline: Deadline) -> OrderRecord | None:

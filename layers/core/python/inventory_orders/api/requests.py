@@ -230,13 +230,6 @@ def malformed(field: str, detail: str) -> PoisonMessageError:
     return PoisonMessageError("SCHEMA_VIOLATION", f"{field}: {detail}", field)
 
 
-def retry_later(
-    code: str, detail: str, seconds: float = 0.0, more: Mapping[str, Any] | None = None
-) -> ProblemError:
-    """Nothing is decided, and the same request may succeed later."""
-    return ProblemError(503, code, detail, more, math.ceil(seconds) or 1)
-
-
 _CAUSES = {LeaseHeldError.code: "a product is being counted"}
 
 
@@ -261,7 +254,8 @@ def problem_of(error: VerdictError) -> ProblemError:
         case Verdict.RETURNED:
             # DynamoDB's words are not for callers.
             why = _CAUSES.get(code, "the service could not answer in time")
-            return retry_later(code, f"{why}; send the same again", outcome.retry_after, more)
+            seconds = math.ceil(outcome.retry_after) or 1
+            return ProblemError(503, code, f"{why}; send the same again", more, seconds)
         case Verdict.UNAVAILABLE:
             detail = "the service cannot use its tables; an operator has to repair that"
             return ProblemError(500, "UNAVAILABLE", detail, more)

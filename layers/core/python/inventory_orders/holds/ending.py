@@ -42,9 +42,6 @@ DueHold = tuple[ListPosition, float]
 _Page = tuple[list[ListPosition], ListPosition | None]
 """Some of the holds of a shard, and where to go on; None at its end."""
 
-Send = Callable[[Sequence[DueHold]], set[int]]
-"""Sends at most ten. Returns the numbers of those that were taken."""
-
 SentHolds = BoundedDict[ListPosition, float]
 """Until which Unix second a hold that was sent is not sent again."""
 
@@ -55,7 +52,7 @@ class EndingHolds(SweepReport):
 
     Attributes:
         client: Of the tables.
-        send: Sends some of the holds.
+        send: Sends at most ten of the holds. Returns the numbers of those that were taken.
         remembered: The holds that this process sent lately.
         grace: Seconds between the end of a hold and its expiry.
         deadline: When to leave the rest to the next sweep.
@@ -64,7 +61,7 @@ class EndingHolds(SweepReport):
     """
 
     client: RetryingClient
-    send: Send
+    send: Callable[[Sequence[DueHold]], set[int]]
     remembered: SentHolds
     grace: float
     deadline: Deadline
