@@ -182,7 +182,7 @@ def log_queue_errors(errors: Iterable[str], **more: object) -> None:
 
 def emit_stale(what: Literal["event", "delete"], **fields: str) -> None:
     """Count a success that changed nothing: an event older than the newest one applied, or a delete of a gone incarnation."""
-    add(f"Stale{what.capitalize()}sIgnored", 1)
+    add("StaleEventsIgnored" if what == "event" else "StaleDeletesIgnored", 1)
     logger.info(f"stale {what} ignored", extra=fields)
 
 
