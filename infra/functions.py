@@ -59,13 +59,16 @@ _PLACE_ORDERS, _SWEEP, _PUBLISH_EVENTS, _API = "PlaceOrders", "Sweep", "PublishE
 _CALLERS = ("USER_ID_CLAIM", "OPERATORS_CLAIM_NAME", "OPERATORS_CLAIM_VALUE", "SHOW_STOCK")
 """Variables of the functions that answer the HTTP API: the callers that it serves."""
 
+_DEFAULTS_OF_ORDERS = ("HOLD_SECONDS", "LOCATIONS")
+"""Variables of the functions that read orders: what counts for an order that does not say it."""
+
 _FUNCTIONS = {
     _PLACE_ORDERS: _Function(
         "place_orders",
         "Places orders from both order queues, in batches",
         {"Products": "BatchGetItem UpdateItem", "Orders": _WRITE_ORDERS, "Allotments": _USE_LANES},
         fed_by=("OrderQueue", "OrderQueueFifo"),
-        settings=("LANES", "HOLD_SECONDS"),
+        settings=("LANES", *_DEFAULTS_OF_ORDERS),
     ),
     "AdjustStock": _Function(
         "adjust_stock",
@@ -130,7 +133,7 @@ _FUNCTIONS = {
             "StockAdjustments": "Query",
             "Allotments": f"{_USE_LANES} GetItem",
         },
-        settings=("HOLD_SECONDS", "ORDER_QUEUE_URL", *_CALLERS),
+        settings=("ORDER_QUEUE_URL", *_DEFAULTS_OF_ORDERS, *_CALLERS),
     ),
 }
 
@@ -151,6 +154,7 @@ VARIABLES = {
     "EXPIRY_DEAD_LETTER_QUEUE_URL": "its dead-letter queue",
     "LANES": "the setting `lanes`, for `place_orders`",
     "HOLD_SECONDS": "the setting `holdSeconds`, if it is set, for `place_orders` and `api`",
+    "LOCATIONS": "the setting `locations`, comma-separated, unless it is the default, for `place_orders` and `api`",
     "HOLD_GRACE_SECONDS": "the setting `holdGraceSeconds`, for `change_orders` and `sweep`",
     "ORDER_QUEUE_URL": "`OrderQueue`, to which `api` sends orders",
     "USER_ID_CLAIM": "the setting `jwt.userIdClaim`, for the functions that answer the API",
@@ -401,6 +405,7 @@ def _environment(settings: Settings, queues: Queues) -> dict[str, str]:
         "METRICS": " ".join(BASIC_METRICS) if settings.monitoring == "basic" else None,
         "LANES": str(settings.lanes),
         "HOLD_SECONDS": None if settings.hold_seconds is None else str(settings.hold_seconds),
+        "LOCATIONS": ",".join(settings.locations) or None,
         "HOLD_GRACE_SECONDS": str(settings.hold_grace_seconds),
         "ORDER_QUEUE_URL": queues.orders.queue.queue_url,
         "USER_ID_CLAIM": jwt.user_id_claim if jwt is not None else None,

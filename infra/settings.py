@@ -118,6 +118,7 @@ class Settings:
     warm_throughput: Mapping[str, WarmThroughput]
     hold_seconds: int | None
     hold_grace_seconds: int
+    locations: tuple[str, ...]
     table_key: str | None
     alarm_email: str | None
     monitoring: str
@@ -170,6 +171,7 @@ class Settings:
             "api_limits": ApiLimits(**chosen["apiLimits"]),
             "jwt": chosen["jwt"] and _jwt(**chosen["jwt"]),
             "cors": tuple(chosen["cors"]),
+            "locations": tuple(chosen["locations"]),
         }
         return cls(stage=stage, sources=sources, values=dict(_leaves(chosen)), **fields)
 

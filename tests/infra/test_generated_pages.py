@@ -25,6 +25,6 @@ def test_every_output_and_every_environment_variable_has_its_meaning():
     }
     of_settings = {
         *("METRICS", "HOLD_SECONDS", "OPERATORS_CLAIM_NAME", "OPERATORS_CLAIM_VALUE"),
-        "STOCK_EVENT_BUS_NAME",
+        *("LOCATIONS", "STOCK_EVENT_BUS_NAME"),
     }
     assert set_here == VARIABLES.keys() - of_settings

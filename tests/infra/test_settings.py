@@ -15,6 +15,7 @@ from cli import deployment
 from cli.main import app
 from infra.settings import SCHEMA, Settings, SettingsError, check_names
 from inventory_orders.domain import allotments
+from inventory_orders.messages.documents import json_schema
 from local import ROOT
 from operations.errors import UserError
 
@@ -191,6 +192,26 @@ def test_a_hold_lasts_for_ever_and_expires_a_minute_late_unless_settings_differ(
         assert Settings.from_context("dev", changed(path, seconds)).values[path] == seconds
 
 
+def test_orders_are_placed_from_the_default_location_unless_settings_differ():
+    assert Settings.from_context("dev").locations == ("",)
+    named = Settings.from_context("dev", changed("locations", ["b.1", "", "c_2-D"]))
+    assert named.locations == ("b.1", "", "c_2-D")
+    of_stage = Settings.from_context(
+        "dev", changed("locations", ["a", "b"]), {"dev": {"locations": [""]}}
+    )
+    assert (of_stage.locations, of_stage.sources["locations"]) == (("",), "stages.dev")
+
+
+def test_the_locations_of_the_settings_are_those_that_an_order_may_name():
+    ours, of_orders = (
+        SCHEMA["properties"]["locations"],
+        json_schema("order")["properties"]["locations"],
+    )
+    for name in ("minItems", "maxItems", "uniqueItems"):
+        assert ours[name] == of_orders[name]
+    assert ours["items"]["pattern"] == of_orders["items"]["pattern"]
+
+
 def test_no_order_may_expire_while_its_confirmation_waits_for_a_batch():
     def read(window, grace=None, overrides=None):
         changes = changed("queues.OrderCommandQueue.batchWindowSeconds", window)
@@ -284,6 +305,20 @@ def test_the_app_ends_with_the_error_instead_of_a_traceback(monkeypatch):
         ("holdSeconds", "900", 'settings.holdSeconds is "900"'),
         ("holdGraceSeconds", -1, "settings.holdGraceSeconds is -1; it must be a whole number from"),
         ("holdGraceSeconds", 601, "settings.holdGraceSeconds is 601"),
+        (
+            *("locations", "berlin"),
+            'settings.locations is "berlin"; it must be a list of 1 to 10 different locations, such',
+        ),
+        ("locations", [], "settings.locations is []; it must be a list of 1 to 10 different"),
+        ("locations", ["a", "", "a"], 'settings.locations is ["a", "", "a"]; it must be a list of'),
+        ("locations", [f"l-{n}" for n in range(11)], "it must be a list of 1 to 10 different loc"),
+        (
+            *("locations", ["", "berlin#1"]),
+            'settings.locations[1] is "berlin#1"; it must be 1 to 32 characters of A-Z a-z 0-9 . _ -,',
+        ),
+        ("locations", ["x" * 33], "; it must be 1 to 32 characters"),
+        ("locations", ["berlin\n"], "settings.locations[0] is"),
+        ("locations", None, "settings.locations is null; it must be a list"),
         ("api", "yes", 'settings.api is "yes"; it must be true or false'),
         ("showStock", True, "settings.showStock is true; it must be one of availability, numbers"),
         ("cors", "https://a.example", 'settings.cors is "https://a.example"; it must be a list'),

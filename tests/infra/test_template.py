@@ -115,6 +115,7 @@ def optional():
         },
         holdSeconds=900,
         holdGraceSeconds=0,
+        locations=["", "berlin"],
         tracing=True,
     )
 
@@ -281,9 +282,10 @@ def test_every_function_has_its_settings_layer_and_log_group(dev):
     [
         ("HOLD_GRACE_SECONDS", "60", "0", {"ChangeOrders", "Sweep"}),
         ("HOLD_SECONDS", None, "900", {"PlaceOrders", "Api"}),
+        ("LOCATIONS", None, ",berlin", {"PlaceOrders", "Api"}),
     ],
 )
-def test_only_who_makes_or_ends_holds_knows_how_long_they_last(
+def test_only_functions_that_read_a_setting_of_orders_have_it(
     dev, optional, name, default, changed, readers
 ):
     for template, wanted in ((dev, default), (optional, changed)):
