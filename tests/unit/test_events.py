@@ -312,7 +312,10 @@ def all_events():
         yield from order_events(before, after)
     for before, after in NEWS:
         yield from product_events(product_row(before, name="Tea", price=1290), product_row(after))
-    yield stock_event("tea", (LATER, 4, -3, "OUT_OF_STOCK"), LATER)
+    at_berlin = product_row("LOW_STOCK", productId="tea#berlin")
+    yield from product_events(product_row(productId="tea#berlin"), at_berlin)
+    for key in ("tea", "tea#berlin"):
+        yield stock_event(key, (LATER, 4, -3, "OUT_OF_STOCK"), LATER)
 
 
 def test_every_event_keeps_to_its_schema_and_so_does_a_probe(validator):
