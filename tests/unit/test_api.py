@@ -1464,6 +1464,30 @@ def pages(api, path, **query):
     return found
 
 
+def test_a_request_names_the_location_in_its_body_and_a_delete_in_its_query(api):
+    berlin = {"locationId": "berlin"}
+    created = api("POST", "/products", {"productId": TEA, "openingStock": 5, **berlin})
+    assert created.status == 201
+    where = {"productId": TEA, **berlin}
+    said = [
+        api("PATCH", f"/products/{TEA}", {"lowStockThreshold": 1, **berlin}),
+        api("POST", f"/products/{TEA}/discontinue", berlin),
+        api("POST", f"/products/{TEA}/list-again", berlin),
+        api("POST", "/counts", ACQUIRE | berlin),
+    ]
+    assert [one.document | where for one in said] == [one.document for one in said]
+    assert api.shop.row(TEA)["_version"] == {"N": "1"}
+    release = {"action": "release", "lease": said[-1].document["lease"]}
+    assert api("POST", "/counts", release).document["result"] == "RELEASED"
+    for body, field in (({"price": 1, **berlin}, "price"), (berlin, None)):
+        refused = api("PATCH", f"/products/{TEA}", body)
+        assert (refused.status, refused.document.get("field")) == (400, field)
+    query = {"createdAt": created.document["createdAt"], **berlin}
+    assert api("DELETE", f"/products/{TEA}", berlin, query=query).status == 400
+    gone = api("DELETE", f"/products/{TEA}", query=query).document
+    assert gone | where | {"result": "APPLIED"} == gone
+
+
 def test_a_count_over_http_goes_on_with_the_lease_of_its_answer(api):
     sold(api, "o-1", quantity=5)
     granted = api("POST", "/counts", ACQUIRE).document
