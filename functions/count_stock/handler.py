@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from inventory_orders.api.serving import answer_command
 from inventory_orders.clock import Deadline
-from inventory_orders.domain.location import DEFAULT_LOCATION, public_key, stock_key
+from inventory_orders.domain.location import key_in, public_key
 from inventory_orders.domain.record import NOTES_OF_ADJUSTMENT, AdjustmentRecord
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.invocation import direct, runtime
@@ -41,7 +41,7 @@ def _command(command: dict[str, Any], deadline: Deadline) -> direct.Answer:
     if command["action"] == "acquire":
         lease = Lease.acquire(
             client,
-            stock_key(command["productId"], command.get("locationId", DEFAULT_LOCATION)),
+            key_in(command),
             command["seconds"],
             deadline,
             holder=command.get("holder", "count"),

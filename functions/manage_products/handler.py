@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from inventory_orders.api.serving import answer_command
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.allocation import Update
-from inventory_orders.domain.location import DEFAULT_LOCATION, in_words, public_key, stock_key
-from inventory_orders.domain.product import DETAILS, CatalogueEvent, NewProduct
+from inventory_orders.domain.location import in_words, key_in, public_key
+from inventory_orders.domain.product import CatalogueEvent, NewProduct
 from inventory_orders.domain.rejection import Rejection, RejectionReason
 from inventory_orders.engine.outcomes import (
     ChangeOutcome,
@@ -21,7 +21,6 @@ from inventory_orders.engine.outcomes import (
 )
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import (
-    PoisonMessageError,
     ProductNotFoundError,
     RejectedError,
     StoreError,
@@ -118,23 +117,9 @@ def _apply(products: ProductCatalogue, event: CatalogueEvent, deadline: Deadline
         return returned(error.code, str(error))
     except VerdictError as error:
         return outcome_of(error)
-    if applied:
-        return ChangeOutcome(Verdict.APPLIED)
-    return ChangeOutcome(Verdict.REPLAYED, cause=STALE)
-
-
-def _key_of(command: dict[str, Any]) -> str:
-    """The key of the row that a command is about.
-
-    Raises:
-        PoisonMessageError: It names a location, and what only the product itself has.
-    """
-    location_id = command.get("locationId", DEFAULT_LOCATION)
-    for name in DETAILS:
-        if location_id and name in command:
-            what = f"{name}: a product has the same {name} everywhere; leave it out, or leave out locationId"
-            raise PoisonMessageError("SCHEMA_VIOLATION", what, name)
-    return stock_key(command["productId"], location_id)
+    return (
+        ChangeOutcome(Verdict.APPLIED) if applied else ChangeOutcome(Verdict.REPLAYED, cause=STALE)
+    )
 
 
 def _create(
@@ -142,7 +127,7 @@ def _create(
 ) -> direct.Answer:
     created, product = products.create(
         NewProduct(
-            _key_of(command),
+            key_in(command),
             command["openingStock"],
             command.get("lowStockThreshold", 0),
             command.get("backorderLimit", 0),
@@ -153,11 +138,11 @@ def _create(
     )
     if created:
         return {"result": "APPLIED"} | direct.of_product(product)
-    message = (
-        f"{in_words(product.product_id)} exists since {product.created_at}; nothing was changed"
+    exists = RejectedError(
+        f"{in_words(product.product_id)} exists since {product.created_at}; nothing was changed",
+        "PRODUCT_EXISTS",
     )
-    exists = outcome_of(RejectedError(message, "PRODUCT_EXISTS"))
-    raise UnsuccessfulError(exists, direct.of_product(product))
+    raise UnsuccessfulError(outcome_of(exists), direct.of_product(product))
 
 
 def _change_details(
@@ -190,11 +175,10 @@ def _change(
     command: dict[str, Any], deadline: Deadline, products: ProductCatalogue
 ) -> direct.Answer:
     changes = {_ATTRIBUTES[name]: command[name] for name in command if name in _ATTRIBUTES}
-    return _updated([products.change(_key_of(command), changes, deadline)])
+    return _updated(products.change(key_in(command), changes, deadline))
 
 
-def _updated(updates: Sequence[Update]) -> direct.Answer:
-    """The answer to a change of a row, and perhaps of the places that it lists."""
+def _updated(*updates: Update) -> direct.Answer:
     is_news = any(update.before != update.after for update in updates)
     return {"result": "APPLIED" if is_news else "REPLAYED"} | direct.of_product(updates[0].after)
 
@@ -202,30 +186,28 @@ def _updated(updates: Sequence[Update]) -> direct.Answer:
 def _discontinue(
     command: dict[str, Any], deadline: Deadline, products: ProductCatalogue
 ) -> direct.Answer:
-    updates = products.discontinue(_key_of(command), deadline)
-    committed = [
-        read_committed(products.client, update.after.product_id, deadline, products.stats)
-        for update in updates
-    ]
-    known = {"committed": sum(c["committed"] for c in committed)} if all(committed) else {}
-    return _updated(updates) | known
+    updates = products.discontinue(key_in(command), deadline)
+    keys = [update.after.product_id for update in updates]
+    return _updated(*updates) | read_committed(products.client, keys, deadline, products.stats)
 
 
 def _delist(
     command: dict[str, Any], deadline: Deadline, products: ProductCatalogue
 ) -> direct.Answer:
-    key, created_at = _key_of(command), command["createdAt"]
+    key, created_at = key_in(command), command["createdAt"]
     # Asked before: afterwards no row says it.
-    committed = read_committed(products.client, key, deadline, products.stats)
-    answer: direct.Answer = {**public_key(key), "createdAt": created_at}
-    if products.delist(key, created_at, deadline):
-        message = (
-            "open orders keep its units: they can still be fulfilled, but a cancellation or a return puts nothing back into "
-            "stock"
-        )
-        return {"result": "APPLIED", **answer, **committed, "message": message}
-    emit_stale("delete", **public_key(key), productCreatedAt=created_at)
-    return {"result": "STALE", **answer}
+    committed = read_committed(products.client, [key], deadline, products.stats)
+    if not products.delist(key, created_at, deadline):
+        emit_stale("delete", **public_key(key), productCreatedAt=created_at)
+        return {"result": "STALE", **public_key(key), "createdAt": created_at}
+    return {
+        "result": "APPLIED",
+        **public_key(key),
+        "createdAt": created_at,
+        **committed,
+        "message": "open orders keep its units: they can still be fulfilled, but a cancellation or a return puts nothing back "
+        "into stock",
+    }
 
 
 _COMMANDS: dict[str, Callable[[dict[str, Any], Deadline, ProductCatalogue], direct.Answer]] = {
@@ -235,7 +217,7 @@ _COMMANDS: dict[str, Callable[[dict[str, Any], Deadline, ProductCatalogue], dire
     "change": _change,
     "discontinue": _discontinue,
     "listAgain": lambda command, deadline, products: _updated(
-        products.list_again(_key_of(command), deadline)
+        *products.list_again(key_in(command), deadline)
     ),
     "delist": _delist,
 }

@@ -150,14 +150,15 @@ def _level(row: Product, found: Snapshot, *, is_exact: bool) -> StockLevel:
 
 
 def read_committed(
-    client: RetryingClient, product_id: str, deadline: Deadline, stats: CommitStats
+    client: RetryingClient, keys: Sequence[str], deadline: Deadline, stats: CommitStats
 ) -> dict[str, int]:
-    """Units that open orders hold at this moment, for an answer; nothing where they cannot be read, which stops no command."""
+    """Units of rows that open orders hold at this moment, for an answer; nothing where they cannot be read, which stops no command."""
     # The command needs the rest of the time.
     soon = Deadline.after(deadline.remaining() / 4, client.clock)
     with suppress(VerdictError):
-        level = read_level(client, product_id, soon, stats)
-        return {} if level is None else {"committed": level.committed}
+        levels = filter(None, [read_level(client, key, soon, stats) for key in keys])
+        committed = [level.committed for level in levels]
+        return {"committed": sum(committed)} if committed else {}
     return {}
 
 

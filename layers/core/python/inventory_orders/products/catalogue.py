@@ -6,7 +6,7 @@ read before notices each write in between.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -45,6 +45,7 @@ from inventory_orders.errors import (
     CorruptItemError,
     LeaseHeldError,
     OutcomeUnknownError,
+    PoisonMessageError,
     ProductNotFoundError,
     RejectedError,
     ThrottledError,
@@ -421,6 +422,7 @@ class ProductCatalogue:
                 `NEWER_EVENT_APPLIED`, by a sender whose clock is ahead of ours.
             InventoryOrdersError: As `update_with_retry`.
         """
+        _check_details(product_id, changes)
 
         def changed(product: Product) -> Product:
             after = replace(product, **changes)
@@ -496,6 +498,18 @@ def _check_room(key: str, cancelled: TransactionCancelledError) -> None:
     cancelled.check_places()
 
 
+def _check_details(key: str, names: Iterable[str]) -> None:
+    """Check that a place gets nothing that its product has.
+
+    Raises:
+        PoisonMessageError: It would.
+    """
+    for name in DETAILS:
+        if location_of(key) and name in names:
+            what = f"{name}: a product has the same {name} everywhere; leave it out, or leave out locationId"
+            raise PoisonMessageError("SCHEMA_VIOLATION", what, name)
+
+
 def _check_no_newer_event(product: Product, at: str) -> None:
     """Make sure that details may change at this time: no catalogue event of a later time was applied."""
     if (product.details_event_time or "") > at:
@@ -507,7 +521,8 @@ def _check_no_newer_event(product: Product, at: str) -> None:
 
 
 def product_to_create(new: NewProduct, at: str) -> Product:
-    """A new product as its first write leaves it, at that time."""
+    """A new product, or place of one, as its first write leaves it, at that time."""
+    _check_details(new.product_id, [name for name in DETAILS if getattr(new, name) is not None])
     return Product(
         new.product_id,
         new.opening_stock,

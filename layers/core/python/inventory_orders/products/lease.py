@@ -30,7 +30,7 @@ from functools import partial
 from typing import Any
 
 from inventory_orders.clock import Deadline, timestamp
-from inventory_orders.domain.location import DEFAULT_LOCATION, in_words, public_key, stock_key
+from inventory_orders.domain.location import in_words, key_in, public_key
 from inventory_orders.domain.outbound import OUTBOUND_KEYS
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.domain.record import NO_NOTES, AdjustmentRecord
@@ -189,7 +189,7 @@ class Lease:
         """
         stats, owner = CommitStats(), token["owner"]
         product = Product(
-            stock_key(token["productId"], token.get("locationId", DEFAULT_LOCATION)),
+            key_in(token),
             0,
             0,
             token["version"],
