@@ -30,6 +30,7 @@ ROUTES = {
     "POST /products/{productId}/list-again": "ManageProducts",
     "GET /products/{productId}/adjustments": "Api",
     "POST /products/{productId}/adjustments": "AdjustStock",
+    "POST /products/{productId}/transfers": "AdjustStock",
     "GET /products/{productId}/history": "Api",
     "GET /stock": "Api",
     "GET /stock/{productId}": "Api",

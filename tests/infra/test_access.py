@@ -38,7 +38,7 @@ everybody with a signature | execute-api:Invoke | GET /products/{productId}, GET
 everybody with a signature | execute-api:Invoke | GET /stock, GET /stock/{productId} | route to Api live
 everybody with a signature | execute-api:Invoke | POST /products, PATCH /products/{productId}, DELETE /products/{productId} | route to ManageProducts live
 everybody with a signature | execute-api:Invoke | POST /products/{productId}/discontinue, POST /products/{productId}/list-again | route to ManageProducts live
-everybody with a signature | execute-api:Invoke | POST /products/{productId}/adjustments | route to AdjustStock live
+everybody with a signature | execute-api:Invoke | POST /products/{productId}/adjustments, POST /products/{productId}/transfers | route to AdjustStock live
 everybody with a signature | execute-api:Invoke | POST /counts | route to CountStock live
 apigateway.amazonaws.com | lambda:InvokeFunction | Api live, ManageProducts live, AdjustStock live, CountStock live | permission, for routes of ApiHttpApi
 ApiHttpApi               | logs to                 | ApiAccessLog            | stage $default

@@ -256,6 +256,7 @@ def test_what_may_be_sent_is_what_the_messages_are_checked_against():
         ("NewProduct", "manage_products", "create"),
         ("ProductChange", "manage_products", "change"),
         ("NewAdjustment", "adjust_stock", "adjust"),
+        ("NewTransfer", "adjust_stock", "transfer"),
     ):
         command = as_body(json_schema("commands")[function][action], is_new=name == "NewProduct")
         said = resolved(schemas[name])
@@ -306,6 +307,9 @@ def test_every_example_of_the_contract_gets_a_good_answer(api):
             if parameter["in"] == "header" and parameter["name"] == "Prefer"
         }
         where = re.sub(r"{(\w+)}", lambda found: path_of[found[1]], path)
+        if operation["operationId"] == "transferStock":
+            place = {"productId": TEA, "locationId": "berlin", "openingStock": 0}
+            assert api("POST", "/products", place).status == 201
         said = api(method, where, content.get("example"), JSON | headers, query=query)
         assert said.status in (200, 201), (method, path, said.text)
 
@@ -319,6 +323,7 @@ LIFE = [
         "listHistory",
         "listStock",
         "getStock",
+        "transferStock",
         "discontinueProduct",
         "listProductAgain",
     ),
@@ -413,6 +418,7 @@ OPERATORS_REQUESTS = (
     ("POST", "/products", {"productId": "mug", "openingStock": 4}),
     ("PATCH", "/products/mug", {"lowStockThreshold": 5}),
     ("POST", "/products/mug/adjustments", {"adjustmentId": "r-1", "delta": -2, "reason": "LOSS"}),
+    ("POST", "/products/mug/transfers", {"transferId": "t", "from": "", "to": "x", "quantity": 1}),
     ("POST", "/counts", {"action": "acquire", "productId": "tea-hojicha", "seconds": 1}),
     ("POST", "/products/mug/discontinue", None),
     ("POST", "/products/mug/list-again", None),
@@ -447,9 +453,12 @@ def see_operators_requests(see, api):
     see("POST", "/products", {"productId": "pot", "openingStock": 1, "backorderLimit": 5})
     see("POST", "/products/pot/adjustments", too_many | {"delta": -3})
     see("PATCH", "/products/pot", {"backorderLimit": 1})
-    for product_id in ("cup", "pot"):
+    for product_id in ("cup", "pot", "mug"):
         place = {"productId": product_id, "locationId": "berlin", "openingStock": 1}
         see("POST", "/products", place)
+    for quantity in (1, 90):
+        transfer = {"transferId": f"t-{quantity}", "from": "", "to": "berlin", "quantity": quantity}
+        see("POST", "/products/mug/transfers", transfer)
     created_at = api.shop.row("pot")["createdAt"]["S"]
     see("DELETE", "/products/pot", query={"createdAt": created_at})
     see("POST", "/counts", {"action": "acquire", "productId": "cup", "seconds": 1})

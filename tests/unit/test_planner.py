@@ -138,7 +138,9 @@ def test_decisions_are_those_of_serving_in_order_of_arrival(batch, shelf, limit)
         rejection = change.rejection({p: state[p] for p in change.product_ids})
         assert answered[change.record_key] == rejection
         if rejection is None:
-            for product_id, delta in change.deltas({p: state[p] for p in change.product_ids}).items():
+            for product_id, delta in change.deltas(
+                {p: state[p] for p in change.product_ids}
+            ).items():
                 value = state[product_id]
                 state[product_id] = value.with_stock(value.stock_count + delta, value.version)
 
