@@ -133,6 +133,8 @@ def test_name_and_price_belong_to_the_product(shop):
         assert (*result(changed), changed["field"]) == ("INVALID", "SCHEMA_VIOLATION", name)
     for location in ("x" * 33, "a#b", "a b", "\u00e9"):
         assert create(shop, location)["field"] == "locationId"
+    default = command(shop, "change", locationId="", name="Tea", price=1)
+    assert (default["name"], "locationId" in default) == ("Tea", False)
     nothing = command(shop, "change", locationId="berlin")
     assert result(nothing) == ("INVALID", "SCHEMA_VIOLATION")
 
@@ -233,6 +235,13 @@ def test_the_product_s_own_row_under_way_elsewhere_is_waited_for(shop):
     shop.once("TransactWriteItems", cancels("TransactionConflict", lambda each: "Update" in each))
     assert delist(shop, "berlin")["result"] == "APPLIED"
     assert places(shop) is None
+    create(shop)
+    shop.on("TransactWriteItems", cancels("TransactionConflict", lambda each: "Update" in each))
+    busy = delist(shop, "berlin")
+    assert result(busy) == ("RETRY_LATER", "CONTENTION")
+    assert busy["message"].endswith(
+        "tea at berlin is fought over: TransactionConflict in every attempt"
+    )
 
 
 # ---------------------------------------------------------------- changes

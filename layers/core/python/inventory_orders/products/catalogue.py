@@ -580,8 +580,9 @@ def _found_in_conflict(product_id: str, error: TransactionCancelledError) -> Pro
         )
     if reason.meaning is not Meaning.CONDITION_FAILED:
         # It was sent again as often as makes sense.
+        met = ", ".join(sorted({each.code for each in error.reasons} - {"None"}))
         raise ThrottledError(
-            "CONTENTION", f"{in_words(product_id)} is fought over: {reason.code} in every attempt"
+            "CONTENTION", f"{in_words(product_id)} is fought over: {met} in every attempt"
         )
     return require_product(reason.found, product_id)
 
