@@ -14,6 +14,7 @@ from typing import Any
 from bench.capacity import Call, Exchange, Usage
 from bench.workloads import Workload
 from inventory_orders.domain.allotments import Page
+from inventory_orders.domain.location import product_of
 from operations.prices import Bill
 
 
@@ -273,24 +274,30 @@ class Books:
         """Compare with the stock that is left.
 
         Args:
-            opening: Opening stock by product id.
+            opening: Opening stock by the key of each row.
             products: Rows of the Products table, as plain values.
             pages: Pages of lanes, which hold more of the stock.
             lost: Number of orders that were acknowledged but have no row.
             outbound: Units on outbound pages, by product id.
         """
-        stock: Counter[str] = Counter()
-        miscounted = 0
+        stock, on_hand, opened = Counter[str](), Counter[str](), Counter[str]()
+        for key, units in opening.items():
+            opened[product_of(key)] += units
         for row in products:
-            product_id = row["productId"]
-            stock[product_id] = int(row["stockCount"])
-            if "onHand" in row and product_id in opening:
-                on_hand = int(row["onHand"]) - outbound.get(product_id, 0)
-                miscounted += abs(opening[product_id] + self.owed[product_id] - on_hand)
+            product_id = product_of(row["productId"])
+            stock[product_id] += int(row["stockCount"])
+            if "onHand" in row:
+                on_hand[product_id] += int(row["onHand"]) - outbound.get(row["productId"], 0)
         for page in pages:
-            stock.update({product_id: held.units for product_id, held in page.entries.items()})
+            for key, held in page.entries.items():
+                stock[product_of(key)] += held.units
+        miscounted = sum(
+            abs(units + self.owed[product_id] - on_hand[product_id])
+            for product_id, units in opened.items()
+            if product_id in on_hand
+        )
         oversold = applied_twice = 0
-        for product_id, units in opening.items():
+        for product_id, units in opened.items():
             taken = units - stock[product_id]
             oversold += max(0, self.sold[product_id] - min(units, taken))
             applied_twice += max(0, taken - self.sold[product_id])

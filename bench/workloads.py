@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+from inventory_orders.domain.location import DEFAULT_LOCATION, stock_key
+from inventory_orders.messages.commands import MAX_CANDIDATES
 from local import ROOT, sample_orders
 from local.sample_orders import demand, orders_of
 from operations.errors import UserError
@@ -32,7 +34,7 @@ class Workload:
     Attributes:
         name: Name on the command line.
         title: Name in reports.
-        stock: Opening stock by product id.
+        stock: Opening stock by the key of each row: a product, at a location.
         bodies: The orders as message bodies, by order id, in the order in which they are sent.
     """
 
@@ -47,6 +49,11 @@ class Workload:
         for line in json.loads(self.bodies[order_id])["items"]:
             wanted[line["productId"]] = wanted.get(line["productId"], 0) + line["quantity"]
         return wanted
+
+    def preferred(self, order_id: str) -> dict[str, int]:
+        """The same, by the row from which the order would rather have them."""
+        (first, *_) = json.loads(self.bodies[order_id]).get("locations", [DEFAULT_LOCATION])
+        return {stock_key(p, first): units for p, units in self.quantities(order_id).items()}
 
 
 def hot_product(count: int, seed: int) -> Workload:
@@ -88,6 +95,36 @@ def groups(count: int, seed: int, size: int = 200) -> Workload:
         for number in range(count)
     ]
     return Workload("groups", f"{size} products in groups", stock, dict(orders))
+
+
+def at_locations(
+    workload: Workload, locations: Sequence[str], first: int | None = None
+) -> Workload:
+    """Spread the stock evenly over locations, each of which as many orders prefer; any other location is as good as the next.
+
+    Args:
+        workload: The orders, and their stock at one location.
+        locations: Where it is to lie.
+        first: If given, all orders prefer the first location, which has so many units of each product, and the others share
+            the rest.
+    """
+    stock, bodies = dict[str, int](), dict[str, str]()
+    shares = len(locations) if first is None else len(locations) - 1
+    for product_id, units in workload.stock.items():
+        rest = units - (first or 0)
+        for number, location in enumerate(locations):
+            least, more = divmod(rest, shares)
+            share = least + (number % shares < more)
+            is_given = first is not None and number == 0
+            stock[stock_key(product_id, location)] = (first or 0) if is_given else share
+    for number, (order_id, body) in enumerate(workload.bodies.items()):
+        turn = number % len(locations) if first is None else 0
+        turned = [*locations[turn:], *locations[:turn]]
+        # The largest orders may name fewer.
+        most = MAX_CANDIDATES // len(workload.quantities(order_id))
+        bodies[order_id] = json.dumps(json.loads(body) | {"locations": turned[:most]})
+    title = f"{workload.title} at {len(locations)} locations"
+    return Workload(workload.name, title, stock, bodies)
 
 
 @cache
@@ -147,13 +184,13 @@ def endless(workload: Workload, seed: int) -> Iterator[tuple[str, str, dict[str,
     """
     chance = random.Random(f"queue {seed}")
     orders = [
-        (order_id, json.loads(body)["items"], workload.quantities(order_id))
+        (order_id, json.loads(body), workload.quantities(order_id))
         for order_id, body in workload.bodies.items()
     ]
     for time in itertools.count():
-        for order_id, items, wanted in chance.sample(orders, len(orders)):
+        for order_id, order, wanted in chance.sample(orders, len(orders)):
             new_id = f"{order_id}-{time}"
-            body = {"orderId": new_id, "userId": f"user-{order_id[-5:]}", "items": items}
+            body = order | {"orderId": new_id, "userId": f"user-{order_id[-5:]}"}
             yield new_id, json.dumps(body), wanted
 
 

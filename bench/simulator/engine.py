@@ -359,7 +359,7 @@ class Simulation:
         self._dead_letters = self._sqs.create("DeadLetters")
         self._queue = Queue(self._scheduler, self._messages())
         self._more_queues: list[Queue] = []
-        self._wanted = [workload.quantities(order_id) for order_id in workload.bodies]
+        self._wanted = [workload.preferred(order_id) for order_id in workload.bodies]
         self._demand: Demand | None = None
         self._books = Books()
         self._lost = self._ended = 0

@@ -59,6 +59,10 @@ _EARLIER_SECONDS = 30.0
 _LONGEST_SECONDS = 100_000.0
 """Virtual seconds after which holds have ended, or the run ends."""
 
+_LOCATIONS = ("", "berlin", "lyon")
+_FIRST_OF_OVERFLOW = 15_000
+"""Units of the product at the location that all orders prefer."""
+
 _QUEUE_URL = "https://sqs.us-east-1.amazonaws.com/000000000000/"
 
 
@@ -309,13 +313,15 @@ class Run:
         warm_up: float = 0.0,
         warm: bool = False,
         kind: Callable[..., Sales] = Sales,
+        spread: Callable[[Workload], Workload] = lambda made: made,
     ) -> SceneFigures:
         """Sell without end, from queues that are never empty."""
         conditions = Conditions(
             window=seconds * self.scale, warm_up=warm_up * self.scale, warm=warm, endless=True
         )
         lanes = self.lanes or standard + fifo
-        return _run(kind(self.workload(name), standard, fifo, lanes, self.seed, conditions))
+        made = spread(self.workload(name))
+        return _run(kind(made, standard, fifo, lanes, self.seed, conditions))
 
     def minutely(self) -> SceneFigures:
         """Sell an order a minute for a day."""
@@ -323,9 +329,14 @@ class Run:
         rest = self.workload("zipf"), 1, 0, self.lanes or LANES, self.seed, Conditions(endless=True)
         return _run(MinuteSales(count, *rest))
 
-    def sells_out(self, workers: int, count: int = 4_000) -> SceneFigures:
+    def sells_out(
+        self,
+        workers: int,
+        count: int = 4_000,
+        spread: Callable[[Workload], Workload] = lambda made: made,
+    ) -> SceneFigures:
         """Answer all orders of a sell-out, which begins with empty lanes."""
-        made = workloads.sell_out(int(count * self.scale), self.seed)
+        made = spread(workloads.sell_out(int(count * self.scale), self.seed))
         return _run(Sales(made, workers, 0, self.lanes or workers, self.seed, Conditions()))
 
     def holds_end(self) -> SceneFigures:
@@ -465,6 +476,39 @@ def scenes() -> dict[str, Callable[[Run], SceneFigures]]:
             Run.sells_out, workers=workers, count=1_000
         )
     found["cold real 8"] = partial(Run.sells, name="real", standard=8, seconds=10.0)
+    return found | _at_locations()
+
+
+def _at_locations() -> dict[str, Callable[[Run], SceneFigures]]:
+    """The scenes with stock at three locations."""
+    spread = partial(workloads.at_locations, locations=_LOCATIONS)
+    found: dict[str, Callable[[Run], SceneFigures]] = {}
+    for name, seconds in (("hot", 3.0), ("zipf", 3.0), ("real", 1.0)):
+        found[f"three locations {name} 8"] = partial(
+            Run.sells,
+            name=name,
+            standard=8,
+            seconds=seconds,
+            warm_up=0.5,
+            warm=True,
+            spread=spread,
+        )
+    found["three locations cold real 8"] = partial(
+        Run.sells, name="real", standard=8, seconds=10.0, spread=spread
+    )
+    # All prefer the first, which is empty after a third of the window.
+    found["overflow hot 8"] = partial(
+        Run.sells,
+        name="hot",
+        standard=8,
+        seconds=6.0,
+        spread=partial(spread, first=_FIRST_OF_OVERFLOW),
+    )
+    found["no overflow hot 8"] = partial(Run.sells, name="hot", standard=8, seconds=6.0)
+    for workers in (1, 8):
+        found[f"three locations cold sell-out {workers}"] = partial(
+            Run.sells_out, workers=workers, spread=spread
+        )
     return found
 
 
