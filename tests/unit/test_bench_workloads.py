@@ -136,3 +136,22 @@ def test_a_workload_that_does_not_exist_is_a_mistake():
     assert workloads.make("hot", 3, 1).name == "hot"
     with pytest.raises(UserError, match="nope is not a workload; the workloads are hot, zipf"):
         workloads.make("nope", 3, 1)
+
+
+def test_orders_at_three_locations_prefer_each_as_often_and_stock_is_shared():
+    workload = workloads.at_locations(workloads.hot_product(30, 1), ["", "berlin", "lyon"])
+    assert sum(workload.stock.values()) == workloads.PLENTY
+    assert set(workload.stock) == {"drop", "drop#berlin", "drop#lyon"}
+    preferred = Counter(key for order_id in workload.bodies for key in workload.preferred(order_id))
+    assert preferred == {"drop": 10, "drop#berlin": 10, "drop#lyon": 10}
+    for body in workload.bodies.values():
+        assert set(parse_order(body).product_ids) == set(workload.stock)
+
+
+def test_where_all_prefer_the_first_location_it_has_what_it_is_given():
+    made = workloads.hot_product(30, 1)
+    workload = workloads.at_locations(made, ["", "berlin", "lyon"], first=10)
+    assert (workload.stock["drop"], sum(workload.stock.values())) == (10, workloads.PLENTY)
+    assert {parse_order(body).locations for body in workload.bodies.values()} == {
+        ("", "berlin", "lyon")
+    }

@@ -1,6 +1,7 @@
 """The contention simulator: time, DynamoDB's rules, published latencies, and real handlers."""
 
 import io
+import json
 from dataclasses import replace
 from functools import partial
 
@@ -13,7 +14,7 @@ from bench.simulator import engine
 from bench.simulator.callers import Callers
 from bench.simulator.handovers import CalledHandOvers, QueuedHandOvers
 from bench.simulator.holds import Holds
-from bench.workloads import hot_product, sell_out, zipf
+from bench.workloads import Workload, at_locations, hot_product, sell_out, zipf
 from testing.simulated_aws import DynamoDB, ServiceError
 from testing.simulated_aws.contention import ContendedDynamoDB
 from testing.simulated_aws.latency import FAST, PUBLISHED, TokenBucket
@@ -324,6 +325,27 @@ class TestHandlers:
         assert cell.placed > 0
         assert cell.refused > 0
         assert cell.placed + cell.refused == 120
+
+    @pytest.mark.parametrize("seed", [1, 2])
+    def test_single_units_over_three_locations_are_sold_to_the_last_and_none_is_refused_before(
+        self, seed
+    ):
+        orders = {
+            f"o-{n}": json.dumps(
+                {
+                    "orderId": f"o-{n}",
+                    "userId": "u",
+                    "items": [{"productId": "drop", "quantity": 1}],
+                }
+            )
+            for n in range(300)
+        }
+        singles = Workload("singles", "single units", {"drop": 151}, orders)
+        spread = at_locations(singles, ["", "berlin", "lyon"])
+        conditions = replace(QUICK, batch=20)
+        cell = engine.run("ours_lanes", spread, 8, seed, conditions)
+        assert cell.clean
+        assert (cell.placed, cell.refused) == (151, 149)
 
     def test_a_seed_determines_a_run(self):
         workload = hot_product(100, 1)
