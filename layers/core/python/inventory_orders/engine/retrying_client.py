@@ -96,7 +96,7 @@ class SweepReport:
 
     @contextmanager
     def noting_errors(self) -> Iterator[None]:
-        """End with an error of DynamoDB, and note it: one that may pass is left to the next sweep."""
+        """Note an error of DynamoDB instead of raising it: what may pass is left to the next sweep, the rest to an operator."""
         try:
             yield
         except (ThrottledError, OutcomeUnknownError) as error:

@@ -106,7 +106,7 @@ class _Reader(json.JSONDecoder):
             object_pairs_hook=self._object,
             parse_int=self._whole_number,
             parse_float=lambda text: Decimal(text[:40]),
-            parse_constant=self._constant,
+            parse_constant=lambda text: self._noted(f"{text} is not JSON; write a whole number"),
         )
         self.liberties: list[_Liberty] = []
 
@@ -129,9 +129,6 @@ class _Reader(json.JSONDecoder):
                 f"a number has {len(text)} digits; at most {_MAX_DIGITS} are read. Put an id in quotes"
             )
         return int(text)
-
-    def _constant(self, text: str) -> _Liberty:
-        return self._noted(f"{text} is not JSON; write a whole number")
 
 
 def _path_to(liberty: _Liberty, value: object, path: str = "") -> str | None:
