@@ -12,13 +12,14 @@ from tests.support.sources import tree_of
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
-MAX_WORDS_IN_ALL = 25_800
+MAX_WORDS_IN_ALL = 26_800
 
 MAX_WORDS = {
     "README.md": 600,
     "docs/README.md": 200,
     "docs/architecture.md docs/lanes.md": 3_500,
     "docs/benchmarks.md": 1_200,
+    "docs/locations.md": 800,
     "docs/exploration.md": 900,
     "docs/aws.md": 800,
     "docs/reference.md": 3_640,
