@@ -223,7 +223,7 @@ class Engine:
             found = self.source.find(batch, lambda moves: self._move(batch, moves))
             if found is not None:
                 planned = self._plan(batch, found)
-                if batch.from_cache and (planned.rejects or planned.missing):
+                if batch.from_cache and (planned.rejects or planned.short):
                     batch.read_cached()
                     return
                 progress = self._commit(batch, planned)

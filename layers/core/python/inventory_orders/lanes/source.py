@@ -141,7 +141,10 @@ class LaneSource(Source):
         self._short_until.update(dict.fromkeys(batch.short - self._known_short, until))
         for product_id, row in batch.rows.items():
             if row is not None and row.spare_units > 0:
+                # It came in since another batch found too little. From now on lanes may sell it.
                 self._short_until.pop(product_id, None)
+                batch.short -= {product_id} & self._known_short
+                self._known_short.discard(product_id)
             is_out = row is None or row.is_discontinued or row.sellable <= 0
             if is_out or product_id in self._sold_out:
                 self._sold_out[product_id] = is_out
