@@ -254,7 +254,7 @@ def problem_of(error: VerdictError) -> ProblemError:
         case Verdict.RETURNED:
             # DynamoDB's words are not for callers.
             why = _CAUSES.get(code, "the service could not answer in time")
-            seconds = math.ceil(outcome.retry_after) or 1
+            seconds = max(1, math.ceil(outcome.retry_after))
             return ProblemError(503, code, f"{why}; send the same again", more, seconds)
         case Verdict.UNAVAILABLE:
             detail = "the service cannot use its tables; an operator has to repair that"
