@@ -12,6 +12,7 @@ from rich.markup import escape
 from cli.common import (
     PANEL,
     AsJson,
+    AtLocation,
     OnAccount,
     aside,
     aws_of,
@@ -22,7 +23,7 @@ from cli.common import (
     table_of,
 )
 from operations.errors import UserError
-from operations.words import counted, lane_name
+from operations.words import counted, lane_name, location_name
 
 if TYPE_CHECKING:
     from inventory_orders.domain.allotments import Page, PageEntry
@@ -37,29 +38,33 @@ def audit(
     product: Annotated[
         str | None, typer.Argument(help="Also list every change of this product's numbers.")
     ] = None,
+    location: AtLocation = None,
     as_json: AsJson = False,
     account: OnAccount = None,
 ) -> None:
     """Recompute what every product has on hand, committed and available. Exit status 1 if the books do not balance.
 
-    It reads all adjustments and orders for that, and names rows and pages that break the contract of their table. You may
-    run it while orders go on: it reads doubtful products again, and reports an error that two reads show. A page or row
-    that cannot be read is left out, so its units are unexplained. The books are open, with exit status 1, if a product
+    Each location of a product has books of its own. It reads all adjustments and orders, and names rows and pages that break
+    the contract of their table, rows that are not among their product's places, and transfers of which one side is missing.
+    You may run it while orders go on: it reads doubtful products again, and reports an error that two reads show. A page or
+    row that cannot be read is left out, so its units are unexplained. The books are open, with exit status 1, if a product
     changed during every read.
     """
     aws = aws_of(account, aside if as_json else screen)
-    if not show_audit(aws, product, as_json=as_json):
+    if not show_audit(aws, product, location, as_json=as_json):
         raise typer.Exit(1)
 
 
-def show_audit(aws: Aws, product: str | None = None, *, as_json: bool = False) -> bool:
+def show_audit(
+    aws: Aws, product: str | None = None, location: str | None = None, *, as_json: bool = False
+) -> bool:
     """Show the books. Returns whether they balance and all rows keep their contract."""
     from operations.audit import read_books  # noqa: PLC0415
     from operations.books import history  # noqa: PLC0415
 
     with aside.status("Reading all tables"):
         books = read_books(aws)
-    chosen = _choose(books, product)
+    chosen = _choose(books, product, location)
     balanced = not books.corrupt and all(account.balances for account in chosen)
     histories = [history(books, account) for account in chosen if product is not None]
     if as_json:
@@ -79,11 +84,20 @@ def show_audit(aws: Aws, product: str | None = None, *, as_json: bool = False) -
     return balanced
 
 
-def _choose(books: Books, product: str | None) -> Sequence[Account]:
-    """Choose the accounts of a product, or all."""
-    chosen = [a for a in books.accounts if product is None or a.product_id == product]
-    if product is not None and not chosen:
-        raise UserError(f"there is no product {product}, and no order or adjustment names it")
+def _choose(books: Books, product: str | None, location: str | None) -> Sequence[Account]:
+    """Choose the accounts of a product, of a location, or all."""
+    from inventory_orders.domain.location import location_of, product_of  # noqa: PLC0415
+
+    chosen = [
+        account
+        for account in books.accounts
+        if product in (None, product_of(account.product_id))
+        and location in (None, location_of(account.product_id))
+    ]
+    if not chosen and (product, location) != (None, None):
+        what = "stock" if product is None else f"product {product}"
+        where = f" at {location_name(location)}" if location is not None else ""
+        raise UserError(f"there is no {what}{where}, and no order or adjustment names it")
     return chosen
 
 
@@ -91,7 +105,7 @@ def _show_books(books: Books, chosen: Sequence[Account], *, balanced: bool) -> N
     for account in chosen:
         if not account.settled:
             screen.print(
-                f"[yellow]{escape(account.product_id)}[/] changed during every read, so its books are open. Run the "
+                f"[yellow]{escape(account.name)}[/] changed during every read, so its books are open. Run the "
                 "audit again"
             )
     for account in chosen:
@@ -101,12 +115,19 @@ def _show_books(books: Books, chosen: Sequence[Account], *, balanced: bool) -> N
     print_problems("Rows", books.corrupt_rows.values())
     if not balanced:
         return
-    delisted = sum(entry.status == "DELISTED" for entry in chosen)
+    screen.print(_summary(books, chosen))
+
+
+def _summary(books: Books, chosen: Sequence[Account]) -> str:
+    own = [account for account in chosen if not account.is_place]
+    delisted = sum(account.status == "DELISTED" for account in own)
+    places = len(chosen) - len(own)
+    locations = f" and {counted(places, 'row')} of other locations" if places else ""
     numbers = ", ".join(f"{sum(map(of, chosen)):,} {name}" for name, of in _NUMBERS)
-    screen.print(
-        f"[green]The books balance:[/] {counted(len(chosen), 'product')} ({delisted:,} of them "
-        f"delisted) with {numbers}, no difference. [dim]Read: {counted(len(books.adjustments), 'adjustment')}, "
-        f"{counted(len(books.orders), 'order')}.[/]"
+    return (
+        f"[green]The books balance:[/] {counted(len(own), 'product')} ({delisted:,} of them "
+        f"delisted){locations} with {numbers}, no difference. "
+        f"[dim]Read: {counted(len(books.adjustments), 'adjustment')}, {counted(len(books.orders), 'order')}.[/]"
     )
 
 
@@ -119,13 +140,13 @@ _NUMBERS: Sequence[tuple[str, Callable[[Account], int]]] = (
 
 def _show_wrong(account: Account) -> None:
     for sentence in account.unexplained_in_words:
-        screen.print(f"[bold red]{escape(account.product_id)}[/] has {sentence}")
-    print_problems(escape(account.product_id), account.problems)
+        screen.print(f"[bold red]{escape(account.name)}[/] has {sentence}")
+    print_problems(escape(account.name), account.problems)
 
 
 def _show_history(account: Account, entries: Sequence[Entry]) -> None:
     screen.print(
-        f"[italic]Why has {escape(account.product_id)} (since {account.created_at[:19]}) {account.on_hand:,} on hand, "
+        f"[italic]Why has {escape(account.name)} (since {account.created_at[:19]}) {account.on_hand:,} on hand, "
         f"{account.committed:,} committed, {account.available:,} available?[/]"
     )
     rows = [
@@ -156,6 +177,13 @@ def lanes(
         bool, typer.Option("--empty", help="Reclaim all units from all lanes. Asks first.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before emptying.")] = False,
+    location: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LOCATION",
+            help="With a product: its stock there. Default: the default location.",
+        ),
+    ] = None,
     as_json: AsJson = False,
     account: OnAccount = None,
 ) -> None:
@@ -164,18 +192,27 @@ def lanes(
     `--empty` moves all units back to the products' rows, also from lanes of earlier settings. Exit status 1 if some
     units are left.
     """
-    if empty and product is not None:
-        raise typer.BadParameter("empties all lanes; leave out the product", param_hint="--empty")
-    if empty and as_json:
-        raise typer.BadParameter("it empties lanes, and lists none", param_hint="--json")
+    _check_options(product, location, empty=empty, as_json=as_json)
     aws = aws_of(account, aside if as_json else screen)
     if product is not None:
-        _show_places(aws, product, as_json=as_json)
+        _show_places(aws, product, location or "", as_json=as_json)
         return
     if empty:
         _empty_lanes(aws, yes=yes)
         return
     _show_lanes(aws, as_json=as_json)
+
+
+def _check_options(
+    product: str | None, location: str | None, *, empty: bool, as_json: bool
+) -> None:
+    """Check that options of `lanes` go together."""
+    if empty and product is not None:
+        raise typer.BadParameter("empties all lanes; leave out the product", param_hint="--empty")
+    if empty and as_json:
+        raise typer.BadParameter("it empties lanes, and lists none", param_hint="--json")
+    if location is not None and product is None:
+        raise typer.BadParameter("name a product, too", param_hint="--location")
 
 
 def _show_lanes(aws: Aws, *, as_json: bool) -> None:
@@ -213,25 +250,27 @@ def _show_lanes(aws: Aws, *, as_json: bool) -> None:
     print_problems("Lanes", pages.corrupt.values())
 
 
-def _show_places(aws: Aws, product: str, *, as_json: bool) -> None:
-    """Show where the units of one product are."""
+def _show_places(aws: Aws, product: str, location: str, *, as_json: bool) -> None:
+    """Show where the units of one product at a location are."""
+    from inventory_orders.domain.location import in_words, public_key, stock_key  # noqa: PLC0415
     from operations.lanes import read_pages, read_places  # noqa: PLC0415
 
-    places = read_places(aws, [product], read_pages(aws).by_name)
-    row = places.rows.get(product)
+    key = stock_key(product, location)
+    places = read_places(aws, [key], read_pages(aws).by_name)
+    row = places.rows.get(key)
     pages = sorted(places.before.by_name.values(), key=lambda page: page.key)
-    held = [(page, page.entries[product]) for page in pages if product in page.entries]
+    held = [(page, page.entries[key]) for page in pages if key in page.entries]
     if row is None and not held:
-        raise UserError(f"there is no product {product}, and no lane holds any of it")
+        raise UserError(f"there is no product {in_words(key)}, and no lane holds any of it")
     if as_json:
         found = _places_as_json(row, held)
-        head = {"productId": product, "available": places.available(product)}
+        head = {**public_key(key), "available": places.available(key)}
         print_json(head | found | {"corruptPages": places.before.corrupt})
         return
     rows = [_place_of_row(row)] if row is not None else []
     rows += [_place_of_page(page, entry, row) for page, entry in held]
     screen.print(table_of(("place", "units", ""), rows, {"units"}))
-    screen.print(f"{places.available(product):,} available.")
+    screen.print(f"{places.available(key):,} available.")
     print_problems("Lanes", places.before.corrupt.values())
 
 
@@ -277,7 +316,8 @@ def _place_of_page(
 
 def _empty_lanes(aws: Aws, *, yes: bool) -> None:
     """Reclaim all units from all lanes."""
-    from inventory_orders.errors import StoreError  # noqa: PLC0415 - the layer is slow to import
+    from inventory_orders.domain.location import in_words  # noqa: PLC0415 - the layer is slow to import
+    from inventory_orders.errors import StoreError  # noqa: PLC0415
     from operations.lanes import empty_lanes, read_all  # noqa: PLC0415
 
     with aside.status("Reading rows and lanes"):
@@ -302,7 +342,7 @@ def _empty_lanes(aws: Aws, *, yes: bool) -> None:
     after = read_all(aws)
     left = sorted(after.lent)
     if left:
-        some = ", ".join(left[:5]) + (", ..." if len(left) > 5 else "")
+        some = ", ".join(map(in_words, left[:5])) + (", ..." if len(left) > 5 else "")
         screen.print(
             f"[bold red]In lanes still, or again: {counted(len(left), 'product')}[/] ({escape(some)}). Orders fill lanes "
             "meanwhile: run this again when few come. `audit` explains those that stay."

@@ -105,6 +105,16 @@ OnAccount = Annotated[
 ]
 
 
+AtLocation = Annotated[
+    str | None,
+    typer.Option(
+        "--location",
+        metavar="LOCATION",
+        help='Only this location; "" is the default one. Default: all of them.',
+    ),
+]
+
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")]
 
 

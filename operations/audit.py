@@ -1,4 +1,6 @@
-"""Reads the books, also while orders go on: explains every product's numbers by its adjustments and orders.
+"""Reads the books, also while orders go on: explains the numbers of every product at every location.
+
+What is called a product id here is the key of its row (`inventory_orders.domain.location`).
 
 The audit reads a product's row and its pages first, then its adjustments and orders. These say which version of the row
 or page they made, in the same transaction. So the audit finds every change up to the version that it read, and leaves
@@ -23,6 +25,7 @@ from typing import Any
 
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.allotments import DEPOT, PageKey
+from inventory_orders.domain.location import product_of, stock_key
 from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import KEYS, Table
 from operations.aws import Aws, get_items, query, scan
@@ -80,7 +83,7 @@ def read_history(aws: Aws, product_id: str) -> tuple[Account, list[Entry]] | Non
     if not reading.accounts:
         return None
     reading = _confirmed(aws, reading, {})
-    account = reading.accounts[max(reading.accounts)]
+    account = reading.accounts[max(key for key in reading.accounts if key[0] == product_id)]
     return account, history(Books((account,), reading.orders, reading.adjustments), account)
 
 
@@ -107,12 +110,22 @@ def _confirmed(aws: Aws, reading: _Reading, corrupt: dict[str, str]) -> _Reading
             break
         confirmed |= {a.incarnation: a.finding for a in doubtful if a.settled}
         time.sleep(_PAUSE)
-        reading = _read_again(aws, {a.product_id for a in doubtful}, reading, corrupt)
+        reading = _read_again(aws, _with_locations(doubtful, reading), reading, corrupt)
     accounts = {
         key: replace(account, settled=not is_doubtful(account))
         for key, account in reading.accounts.items()
     }
     return replace(reading, accounts=accounts)
+
+
+def _with_locations(doubtful: Iterable[Account], reading: _Reading) -> set[str]:
+    """The keys of accounts, and of the same products everywhere: rows name each other, and adjustments too."""
+    products = {product_of(account.product_id) for account in doubtful}
+    keys = {account.product_id for account in doubtful}
+    for account in reading.accounts.values():
+        if (product := product_of(account.product_id)) in products:
+            keys |= {account.product_id, *(stock_key(product, place) for place in account.places)}
+    return keys | products
 
 
 def _read_tables(aws: Aws, corrupt: dict[str, str]) -> tuple[_Reading, Mapping[str, str]]:
@@ -238,6 +251,7 @@ def _add_up_products(
         orders,
         latest,
         unsettled={product_id for product_id, each in products.items() if not each.settled},
+        read=products.keys(),
     )
     return [account for account in accounts if account.product_id in products]
 
@@ -268,7 +282,8 @@ def _check_product(row: Row) -> None:
 def _check_order(row: Row) -> None:
     for movement in movements_of(row):
         movement.check()
-    check_types(str, *(fault.product_id for fault in faults_of(row)))
+    check_types(str, *(fault.key for fault in faults_of(row)))
+    check_types(str, *(line.get("locationId", "") for line in row.get("items", ())))
 
 
 _CHECKS: Mapping[Table, Callable[[Row], None]] = {
@@ -280,8 +295,9 @@ _CHECKS: Mapping[Table, Callable[[Row], None]] = {
 
 
 def _readable_places(places: Places, corrupt: dict[str, str]) -> Places:
-    rows = _readable(Table.PRODUCTS, places.rows.values(), corrupt)
-    return replace(places, rows={row["productId"]: row for row in rows})
+    readable = _readable(Table.PRODUCTS, places.rows.values(), corrupt)
+    rows = {row["productId"]: row for row in readable}
+    return replace(places, rows=rows, unreadable=frozenset(places.rows.keys() - rows.keys()))
 
 
 def read_orders(aws: Aws, order_ids: Iterable[str]) -> dict[str, dict[str, Any]]:

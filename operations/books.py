@@ -8,7 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from inventory_orders.domain.allotments import PageKey
-from operations.faults import lent_to, problems_of, problems_of_orders
+from inventory_orders.domain.location import in_words, location_of, public_key
+from operations.faults import (
+    lent_to,
+    problems_of,
+    problems_of_orders,
+    problems_of_places,
+    problems_of_transfers,
+)
 from operations.lanes import Pages, Places
 from operations.movements import (
     Incarnation,
@@ -48,12 +55,12 @@ GONE: Row = {"stockCount": 0, "onHand": 0, "status": "DELISTED", "_version": 0}
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """One incarnation of a product, at one version of it.
+    """One incarnation of a product at a location, at one version of its row.
 
     What units are on hand is kept while its row stands: of those on outbound pages, a sweep drops what is of no row.
 
     Attributes:
-        product_id: The product.
+        product_id: The key of its row.
         created_at: Creation time of the incarnation, ISO 8601.
         status: The product's status; `DELISTED` if its row is gone.
         version: The row's version; 0 if the row is gone.
@@ -67,6 +74,7 @@ class Account:
         in_lanes: Units in lanes, by lane.
         outbound: Units on outbound pages, which the row still has on hand.
         lent_to: The lanes that its row names: those that may hold more of it.
+        places: The other locations that its row names; only a product's own row names any.
         problems: Broken invariants of the row, the pages and the orders, in words.
         pages: The pages that were read with the row.
     """
@@ -85,13 +93,24 @@ class Account:
     in_lanes: Mapping[int, int] = field(default_factory=dict)
     outbound: int = 0
     lent_to: tuple[int, ...] = ()
+    places: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     pages: Pages = field(default_factory=Pages, compare=False, repr=False)
 
     @property
     def incarnation(self) -> Incarnation:
-        """The product's id, and when it was created."""
+        """The key of its row, and when that was created."""
         return self.product_id, self.created_at
+
+    @property
+    def name(self) -> str:
+        """The product and, unless it is the default one, the location, in words."""
+        return in_words(self.product_id)
+
+    @property
+    def is_place(self) -> bool:
+        """Whether it is not at the default location."""
+        return bool(location_of(self.product_id))
 
     @property
     def available(self) -> int:
@@ -130,7 +149,7 @@ class Account:
 
     @property
     def unexplained_in_words(self) -> list[str]:
-        """What is certainly unexplained, in words that follow the product's id and "has"."""
+        """What is certainly unexplained, in words that follow its name and "has"."""
         if not self.settled:
             return []
         available, on_hand, committed = self.differences
@@ -160,7 +179,7 @@ class Account:
     def as_json(self) -> dict[str, Any]:
         """The account, for other programs."""
         return {
-            "productId": self.product_id,
+            **public_key(self.product_id),
             "createdAt": self.created_at,
             "status": self.status,
             "onHand": self.on_hand,
@@ -203,7 +222,7 @@ class Books:
     """All accounts, and the rows that they are computed from.
 
     Attributes:
-        accounts: One for each incarnation of a product.
+        accounts: One for each incarnation of a product, at each location.
         orders: All orders, by id.
         adjustments: All adjustments that were booked.
         corrupt_pages: Errors of the pages that cannot be read, by page name. These pages count as empty.
@@ -249,17 +268,19 @@ def add_up_places(
     latest: Pages,
     *,
     unsettled: Collection[str] = (),
+    read: Collection[str] | None = None,
 ) -> list[Account]:
-    """Compare each product's units with its adjustments and orders up to then.
+    """Compare each product's units with its adjustments and orders up to then, location by location.
 
     Args:
-        places: Where the units were, by product id: all products that have a row or are in a page.
+        places: Where the units were, by key: all that have a row or are in a page.
         adjustments: Adjustments, read after the products.
         orders: Orders, read after the products.
         latest: The outbound pages, read after the orders.
-        unsettled: Ids of products whose rows may not belong together, because they changed during the read.
+        unsettled: Keys whose rows may not belong together, because they changed during the read.
+        read: The keys whose rows and adjustments were read; None: all.
     """
-    orders = list(orders)
+    orders, adjustments = list(orders), list(adjustments)
     rows = {
         (product_id, row["createdAt"]): row
         for product_id, read in places.items()
@@ -270,7 +291,10 @@ def add_up_places(
     moved.open.subtract(_total(each for order in orders for each in stranded(order)))
     in_lanes, outbound, restless = _held(places, rows, moved.between)
     versions = {name: page.version for name, page in latest.outbound.items()}
-    problems = problems_of_orders(orders, dict(rows.keys()), versions)
+    problems = _merged(
+        problems_of_orders(orders, dict(rows.keys()), versions),
+        *_problems_between(places, rows, adjustments, read),
+    )
     return [
         Account(
             *key,
@@ -286,11 +310,33 @@ def add_up_places(
             in_lanes=(held := in_lanes.get(key, {})),
             outbound=outbound[key],
             lent_to=lent_to(row),
+            places=tuple(sorted(row.get("places", ()))),
             problems=(*problems_of(rows.get(key), held), *problems.get(key, ())),
             pages=places[key[0]].before if key in rows else Pages(),
         )
         for key in sorted({*rows, *adjusted.available, *moved.available, *in_lanes, *problems})
     ]
+
+
+def _problems_between(
+    places: Mapping[str, Places],
+    rows: Mapping[Incarnation, Row],
+    adjustments: Collection[Row],
+    read: Collection[str] | None,
+) -> Iterator[Mapping[Incarnation, list[str]]]:
+    """Yield what is wrong between the rows and the adjustments of a product's locations."""
+    unreadable = set[str]().union(*(each.unreadable for each in _reads(places)))
+
+    def is_known(key: str) -> bool:
+        return (read is None or key in read) and key not in unreadable
+
+    yield problems_of_places({key: row for (key, _), row in rows.items()}, is_known)
+    yield problems_of_transfers(adjustments, is_known)
+
+
+def _merged(*found: Mapping[Incarnation, list[str]]) -> dict[Incarnation, list[str]]:
+    keys = {key for each in found for key in each}
+    return {key: [words for each in found for words in each.get(key, ())] for key in keys}
 
 
 def _total(units: Iterable[tuple[Incarnation, int]]) -> Counter[Incarnation]:

@@ -1,10 +1,12 @@
-"""Broken invariants of rows, lanes and orders, in words, whatever the sums of the books are."""
+"""Broken invariants of rows, lanes, orders and transfers, in words, whatever the sums of the books are."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from inventory_orders.domain.adjustment import TRANSFER_IN, TRANSFER_OUT
+from inventory_orders.domain.location import key_in, location_of, product_of, stock_key
 from inventory_orders.domain.product import ProductStatus, stock_status
 from inventory_orders.domain.record import OrderStatus
 from operations.movements import LOST, Incarnation, Move, Row, moves_of_line
@@ -15,6 +17,7 @@ def problems_of(row: Row | None, in_lanes: Collection[int]) -> Iterator[str]:
     """Yield what is wrong with a product's row and the lanes that hold units of it; None for a row that is gone."""
     if row is not None:
         yield from _problems_of_row(row)
+        yield from _problems_of_key(row)
         yield from _problems_with_lanes(row, in_lanes)
     elif in_lanes:
         yield f"its row is gone, but {_list(in_lanes)} {_hold(in_lanes)} units of it"
@@ -28,6 +31,22 @@ def _problems_of_row(row: Row) -> Iterator[str]:
     right = stock_status(stock, -floor, threshold, ProductStatus(status))
     if status != right and not lent_to(row):
         yield f"its row is {status} with {stock:,}: it must be {right}"
+
+
+def _problems_of_key(row: Row) -> Iterator[str]:
+    key, named = row["productId"], (row.get("of"), row.get("locationId"))
+    location = location_of(key)
+    right = (product_of(key), location) if location else (None, None)
+    if named != right:
+        yield f"its row {key} has {_of_and_location(*named)}: it must have {_of_and_location(*right)}"
+
+
+def _of_and_location(of: object, location_id: object) -> str:
+    return f"{_attribute('of', of)} and {_attribute('locationId', location_id)}"
+
+
+def _attribute(name: str, value: object) -> str:
+    return f"no {name}" if value is None else f"{name} {value}"
 
 
 def _problems_with_lanes(row: Row, in_lanes: Collection[int]) -> Iterator[str]:
@@ -61,13 +80,13 @@ class Fault:
     """What is wrong with a line of an order, though its units may be explained.
 
     Attributes:
-        product_id: The line's product.
+        key: The row that the line took units from; else its product's own.
         created_at: The incarnation that the line took units from; empty if it names none.
         what: The fault, to follow the orders that have it.
         if_it_stands: Whether it is none if the incarnation is gone: a delisted product takes no units back.
     """
 
-    product_id: str
+    key: str
     created_at: str
     what: str
     if_it_stands: bool = False
@@ -96,29 +115,29 @@ def faults_of(order: Row, outbound: Mapping[str, int] | None = None) -> Iterator
 
 
 def _faults_of_line(order: Row, line: Row, outbound: Mapping[str, int] | None) -> Iterator[Fault]:
-    status, product_id = order.get("status"), line["productId"]
+    status, key = order.get("status"), key_in(line)
     created_at = line.get("productCreatedAt")
     if created_at is None:
         if status in _HOLDS_UNITS:
-            yield Fault(product_id, "", "took no units for it (no productCreatedAt)")
+            yield Fault(key, "", "took no units for it (no productCreatedAt)")
         return
     moves = list(moves_of_line(order, line))
     due, back = _returns_of_line(status, line, moves)
     still_open = line["quantity"] + sum(move.effect.open * move.units for move in moves)
     delivered = sum(move.effect.delivered * move.units for move in moves)
     if status == OrderStatus.REJECTED:
-        yield Fault(product_id, created_at, "took units of it, and is rejected")
+        yield Fault(key, created_at, "took units of it, and is rejected")
     elif back > due:
         what = "gave back more of it than was cancelled, expired or returned to stock"
-        yield Fault(product_id, created_at, what)
+        yield Fault(key, created_at, what)
     elif min(still_open, delivered) < 0:
         what = "handed over, cancelled, let expire or took back more of it than it has"
-        yield Fault(product_id, created_at, what)
+        yield Fault(key, created_at, what)
     elif back < due:
         what = "did not give back what was cancelled, expired or returned to stock"
-        yield Fault(product_id, created_at, what, if_it_stands=True)
+        yield Fault(key, created_at, what, if_it_stands=True)
     for what in dict.fromkeys(_faults_of_leaving(moves, outbound)):
-        yield Fault(product_id, created_at, what)
+        yield Fault(key, created_at, what)
 
 
 def _returns_of_line(status: object, line: Row, moves: Collection[Move]) -> tuple[int, int]:
@@ -148,29 +167,122 @@ def problems_of_orders(
 
     Args:
         orders: The orders.
-        standing: The incarnation of each product with a row.
+        standing: The incarnation of each row.
         outbound: As for `faults_of`.
     """
-    found: dict[Incarnation, dict[str, list[str]]] = {}
+    found: _ByIncarnation = {}
     for order in orders:
         for fault in faults_of(order, outbound):
-            now = standing.get(fault.product_id, "")
+            now = standing.get(fault.key, "")
             if fault.if_it_stands and fault.created_at != now:
                 continue
-            key = fault.product_id, fault.created_at or now
+            key = fault.key, fault.created_at or now
             name = f"{order['orderId']} ({order.get('status', 'no status')})"
             found.setdefault(key, {}).setdefault(fault.what, []).append(name)
-    return {
-        key: [_of_orders(sorted(names), what) for what, names in sorted(by_fault.items())]
-        for key, by_fault in found.items()
-    }
+    return _in_words("order", found)
 
+
+_ByIncarnation = dict[Incarnation, dict[str, list[str]]]
+"""Names of those that have a fault, by incarnation and fault."""
 
 _NAMED = 3
 
 
-def _of_orders(names: Sequence[str], what: str) -> str:
-    """A fault with the first orders that have it. Each of a million of them would be no help."""
+def _in_words(kind: str, found: _ByIncarnation) -> dict[Incarnation, list[str]]:
+    return {
+        key: [_said_of(kind, sorted(names), what) for what, names in sorted(by_fault.items())]
+        for key, by_fault in found.items()
+    }
+
+
+def _said_of(kind: str, names: Sequence[str], what: str) -> str:
+    """A fault with the first orders or transfers that have it. Each of a million of them would be no help."""
     more = len(names) - _NAMED
     named = ", ".join(names[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
-    return f"{'order' if len(names) == 1 else 'each of the orders'} {named} {what}"
+    return f"{kind if len(names) == 1 else f'each of the {kind}s'} {named} {what}"
+
+
+# ---------------------------------------------------------------------- locations
+
+
+def problems_of_places(
+    rows: Mapping[str, Row], is_known: Callable[[str], bool]
+) -> dict[Incarnation, list[str]]:
+    """Compare the `places` of products' own rows with the rows that there are.
+
+    Args:
+        rows: By key.
+        is_known: Whether a key without a row here has none.
+
+    Returns:
+        What is wrong, by incarnation of the row.
+    """
+    found: dict[Incarnation, list[str]] = {}
+    for key, row in rows.items():
+        problems = [*_places_without_row(row, rows, is_known), *_not_listed(key, rows, is_known)]
+        if problems:
+            found[key, row["createdAt"]] = problems
+    return found
+
+
+def _places_without_row(
+    own: Row, rows: Mapping[str, Row], is_known: Callable[[str], bool]
+) -> Iterator[str]:
+    key = own["productId"]
+    for place in sorted(own.get("places", ())):
+        missing = stock_key(product_of(key), place)
+        if missing not in rows and is_known(missing):
+            yield f"places of its row {key} names {place}, but there is no row {missing}"
+
+
+def _not_listed(
+    key: str, rows: Mapping[str, Row], is_known: Callable[[str], bool]
+) -> Iterator[str]:
+    own, location = product_of(key), location_of(key)
+    if own not in rows:
+        if is_known(own):
+            yield f"there is a row {key}, but no row {own}"
+    elif location and location not in rows[own].get("places", ()):
+        yield f"there is a row {key}, but places of the row {own} does not name it"
+
+
+_OTHER_SIDE = {TRANSFER_OUT: TRANSFER_IN, TRANSFER_IN: TRANSFER_OUT}
+
+
+def problems_of_transfers(
+    adjustments: Collection[Row], is_known: Callable[[str], bool]
+) -> dict[Incarnation, list[str]]:
+    """Find transfers in one transaction of which only one side was booked, or two that do not fit together.
+
+    Args:
+        adjustments: All that were booked under the keys that are known.
+        is_known: Whether the adjustments under a key were read.
+
+    Returns:
+        What is wrong, by incarnation of the side that there is.
+    """
+    sides = [row for row in adjustments if "transferWith" in row]
+    wanted = {(side["transferWith"], side["adjustmentId"]) for side in sides}
+    others = {key: row for row in adjustments if (key := _key_of(row)) in wanted}
+    found: _ByIncarnation = {}
+    for side in sides:
+        other = others.get((side["transferWith"], side["adjustmentId"]))
+        if fault := _fault_of_side(side, other, is_known):
+            incarnation = side["productId"], side["productCreatedAt"]
+            of_incarnation = found.setdefault(incarnation, {})
+            of_incarnation.setdefault(fault, []).append(side["adjustmentId"])
+    return _in_words("transfer", found)
+
+
+def _fault_of_side(side: Row, other: Row | None, is_known: Callable[[str], bool]) -> str:
+    """What is wrong with the other side of a transfer; empty if nothing is."""
+    key = side["transferWith"]
+    if other is None:
+        return f"has no row under {key}, its other side" if is_known(key) else ""
+    wanted = _OTHER_SIDE.get(side["reason"]), -side["delta"], side["productId"]
+    fits = (other["reason"], other["delta"], other.get("transferWith")) == wanted
+    return "" if fits else f"does not fit its row under {key}, its other side"
+
+
+def _key_of(adjustment: Row) -> tuple[str, str]:
+    return adjustment["productId"], adjustment["adjustmentId"]

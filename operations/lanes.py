@@ -91,14 +91,16 @@ class Places:
     product differ by its sales and hand-overs only, its row and the pages that were read first belong together.
 
     Attributes:
-        rows: Existing rows, by product id.
+        rows: Existing rows, by key.
         before: The pages before the rows.
         after: The pages after them. Those of lanes are the same if one transaction has read them with the rows.
+        unreadable: Keys of rows that exist and break the table's contract.
     """
 
     rows: Mapping[str, Row]
     before: Pages
     after: Pages
+    unreadable: frozenset[str] = frozenset()
 
     def available(self, product_id: str) -> int:
         """Units in the row and in all pages of lanes."""

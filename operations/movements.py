@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from inventory_orders.domain.location import key_in, location_of
 from operations.lanes import Pages
-from operations.words import lane_name
+from operations.words import lane_name, location_name
 
 Row = Mapping[str, Any]
 Incarnation = tuple[str, str]
-"""A product's id, and the time at which it was created, ISO 8601."""
+"""The key of a product's row, and the time at which that was created, ISO 8601."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +71,18 @@ def adjustment_of(row: Row) -> Movement:
         (row["productId"], row["productCreatedAt"]),
         row.get("productVersion"),
         row["appliedAt"],
-        " ".join([row["reason"], row["adjustmentId"], *_notes(row)]),
+        " ".join([row["reason"], row["adjustmentId"], *_other_location(row), *_notes(row)]),
         row["delta"],
         row.get("onHandDelta", row["delta"]),
         closes=row["reason"] == "CLOSING",
     )
+
+
+def _other_location(row: Row) -> Iterator[str]:
+    """Where the units of a transfer went, or came from, in words."""
+    if "transferWith" in row:
+        direction = "to" if row["delta"] < 0 else "from"
+        yield f"{direction} {location_name(location_of(row['transferWith']))}"
 
 
 # ---------------------------------------------------------------------- steps of orders
@@ -194,7 +202,7 @@ def stranded(order: Row) -> Iterator[tuple[Incarnation, int]]:
 
 
 def _incarnation(line: Row) -> Incarnation:
-    return line["productId"], line["productCreatedAt"]
+    return key_in(line), line["productCreatedAt"]
 
 
 def lane_of(page: str) -> int:

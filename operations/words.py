@@ -13,6 +13,11 @@ def lane_name(lane: int) -> str:
     return f"lane {lane}" if lane else "the depot"
 
 
+def location_name(location_id: str) -> str:
+    """Name a location. The default one has no id; no id has parentheses."""
+    return location_id or "(default)"
+
+
 def without_full_stop(error: Exception) -> str:
     """Format an error of AWS for the middle of a message: some end with a full stop, and some do not."""
     return str(error).rstrip(".")

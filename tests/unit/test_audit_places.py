@@ -1,0 +1,390 @@
+"""The audit explains a product's stock location by location, and finds what does not fit between them."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from cli import books, main
+from inventory_orders.domain.adjustment import Adjustment, Transfer
+from inventory_orders.domain.order import Order
+from inventory_orders.domain.order_command import OrderCommand, Part
+from inventory_orders.domain.record import OrderAction
+from inventory_orders.errors import Verdict
+from inventory_orders.store.rows import decode
+from inventory_orders.store.tables import Table
+from operations import audit
+from testing.lanes import LaneShop, lend
+
+BERLIN, LYON = "tea#berlin", "tea#lyon"
+
+
+@pytest.fixture
+def shop():
+    with LaneShop().open() as shop:
+        shop.list("tea", 10)
+        shop.list(BERLIN, 20)
+        shop.list(LYON, 12)
+        shop.list("cup", 5)
+        shop.list("cup#lyon", 5)
+        yield shop
+
+
+def do(shop, *changes):
+    assert set(shop.do(*changes)) == {Verdict.APPLIED}
+
+
+def transfer(shop, transfer_id="t-1", source=BERLIN, target=LYON, units=4):
+    do(shop, Transfer(source, target, transfer_id, units))
+
+
+def accounts(shop):
+    """The accounts of rows that there are, by key."""
+    found = audit.read_books(shop.stack).accounts
+    return {account.product_id: account for account in found if account.version}
+
+
+def numbers(shop):
+    return {
+        key: (account.on_hand, account.committed, account.available)
+        for key, account in accounts(shop).items()
+    }
+
+
+def problems(shop):
+    """What the audit says in words, by key. Every product that is not named balances."""
+    found = audit.read_books(shop.stack).accounts
+    assert all(account.settled for account in found)
+    assert [a.product_id for a in found if a.differences != (0, 0, 0)] == []
+    return {a.product_id: list(a.problems) for a in found if a.problems}
+
+
+def edit(shop, key, **attributes):
+    shop.edit(Table.PRODUCTS, key, **attributes)
+
+
+def forget(shop, key, *names):
+    """Remove attributes of a row; without names, the row."""
+    rows = shop.items(Table.PRODUCTS)
+    row = rows.pop((key,))
+    if names:
+        rows[key,] = {name: value for name, value in row.items() if name not in names}
+
+
+# ---------------------------------------------------------------- the three equations
+
+
+def test_each_location_has_books_of_its_own(shop):
+    split = {"locations": ("berlin", "lyon", ""), "split": True}
+    do(shop, Order("o-1", "u", {"tea": 15, "cup": 4}, **split))
+    do(shop, Order("o-2", "u", {"tea": 7, "cup": 1}, locations=("lyon", "")))
+    do(shop, Order("o-3", "u", {"tea": 3}, asked_locations={"tea": "berlin"}))
+    do(shop, Order("o-4", "u", {"tea": 2}))
+    for number in (1, 2):
+        do(shop, OrderCommand(f"o-{number}", OrderAction.CONFIRM))
+    do(shop, OrderCommand("o-1", OrderAction.FULFIL, part=Part("parcel", {"tea": 6, "cup": 1})))
+    do(shop, OrderCommand("o-1", OrderAction.CANCEL, part=Part("less", {"tea": 1})))
+    do(shop, OrderCommand("o-1", OrderAction.CANCEL, part=Part("broken", {"tea": 2}, False)))
+    do(shop, OrderCommand("o-1", OrderAction.RETURN, part=Part("back", {"tea": 5}, True)))
+    do(shop, OrderCommand("o-2", OrderAction.FULFIL))
+    do(shop, Adjustment(LYON, "r-1", 8, "RECEIPT"))
+    transfer(shop)
+    assert problems(shop) == {}
+    assert numbers(shop) == {
+        "tea": (10, 2, 8),
+        BERLIN: (20 - 6 - 2 + 5 - 4, 15 - 6 - 1 - 2 + 3, 4),
+        LYON: (12 - 7 + 8 + 4, 0, 17),
+        "cup": (5, 0, 5),
+        "cup#lyon": (5 - 1 - 1, 3, 0),
+    }
+    for account in accounts(shop).values():
+        _, entries = audit.read_history(shop.stack, account.product_id)
+        last = entries[-1]
+        assert (last.on_hand, last.available) == (account.on_hand, account.available)
+
+
+def test_units_that_lanes_hold_of_a_location_are_its_own(shop):
+    shop.list("pot", 50)
+    shop.list("pot#lyon", 100)
+    lend(shop.store, "pot#lyon", 10, {1: 20, 2: 30})
+    worker = shop.worker(lanes=2)
+    worker.client.rivals.are_met_on = lambda key: True
+    report = shop.commit(worker, Order("o-1", "u", {"pot": 3}, locations=("lyon",)))
+    assert [outcome.verdict for outcome in report.outcomes] == [Verdict.APPLIED]
+    assert "lanePage" in shop.order_row("o-1")["items"][0]
+    assert problems(shop) == {}
+    assert (numbers(shop)["pot"], numbers(shop)["pot#lyon"]) == ((50, 0, 50), (100, 3, 97))
+
+
+@pytest.mark.parametrize("attribute", ["stockCount", "onHand"])
+def test_a_unit_that_is_missing_at_one_location_is_missing_there_alone(shop, attribute):
+    do(shop, Order("o-1", "u", {"tea": 2}, locations=("berlin",)))
+    edit(shop, BERLIN, **{attribute: {"N": "16"}})
+    wrong = {key: a.unexplained for key, a in accounts(shop).items() if a.unexplained}
+    assert list(wrong) == [BERLIN]
+
+
+def test_a_line_that_says_another_location_than_its_units_came_from_is_found_at_both(shop):
+    do(shop, Order("o-1", "u", {"tea": 2}, locations=("berlin",)))
+    line = shop.order_row("o-1")["items"][0] | {
+        "locationId": "lyon",
+        "productCreatedAt": shop.product(LYON).created_at,
+        "productVersion": 1,
+    }
+    shop.write(Table.ORDERS, shop.order_row("o-1") | {"items": [line]})
+    wrong = {key: a.unexplained for key, a in accounts(shop).items() if a.unexplained}
+    assert wrong == {
+        BERLIN: {"available": -2, "committed": 2},
+        LYON: {"available": 2, "committed": -2},
+    }
+
+
+def test_the_history_of_a_product_is_that_of_its_own_row_though_all_are_read_again(shop):
+    edit(shop, "tea", stockCount={"N": "9"})
+    account, _ = audit.read_history(shop.stack, "tea")
+    assert (account.product_id, account.unexplained["available"]) == ("tea", -1)
+
+
+def test_what_is_wrong_with_a_line_is_said_of_its_location(shop):
+    do(shop, Order("o-1", "u", {"tea": 2}, locations=("berlin",)))
+    do(shop, OrderCommand("o-1", OrderAction.CANCEL))
+    shop.write(Table.ORDERS, shop.order_row("o-1") | {"status": "REJECTED"})
+    assert problems(shop) == {BERLIN: ["order o-1 (REJECTED) took units of it, and is rejected"]}
+    line = shop.order_row("o-1")["items"][0] | {"locationId": 5}
+    shop.write(Table.ORDERS, shop.order_row("o-1") | {"items": [line]})
+    assert list(audit.read_books(shop.stack).corrupt_rows) == ["Orders o-1"]
+
+
+# ---------------------------------------------------------------- places and their rows
+
+
+def test_a_location_without_a_row_is_found(shop):
+    edit(shop, "tea", places={"SS": ["berlin", "lyon", "rome"]})
+    said = "places of its row tea names rome, but there is no row tea#rome"
+    assert problems(shop) == {"tea": [said]}
+
+
+def test_a_row_that_its_product_does_not_name_is_found(shop):
+    edit(shop, "tea", places={"SS": ["berlin"]})
+    said = f"there is a row {LYON}, but places of the row tea does not name it"
+    assert problems(shop) == {LYON: [said]}
+    forget(shop, "tea", "places")
+    assert problems(shop).keys() == {BERLIN, LYON}
+
+
+def test_a_row_whose_product_has_none_of_its_own_is_found(shop):
+    shop.edit(Table.PRODUCTS, "cup", places={"SS": ["lyon"]})
+    forget(shop, "cup")
+    found = audit.read_books(shop.stack).accounts
+    said = {a.product_id: a.problems for a in found if a.problems}
+    assert said == {"cup#lyon": ("there is a row cup#lyon, but no row cup",)}
+
+
+def test_of_a_row_that_cannot_be_read_nothing_is_concluded(shop):
+    edit(shop, "tea", stockCount={"S": "?"})
+    edit(shop, "cup#lyon", stockCount={"S": "?"})
+    read = audit.read_books(shop.stack)
+    assert [account.product_id for account in read.accounts if account.problems] == []
+    assert list(read.corrupt_rows) == ["Products tea", "Products cup#lyon"]
+
+
+@pytest.mark.parametrize(
+    ("key", "attributes", "said"),
+    [
+        (BERLIN, {"of": "cup"}, "has of cup and locationId berlin: it must have of tea and locati"),
+        (BERLIN, {"locationId": "lyon"}, "has of tea and locationId lyon: it must have of tea and"),
+        (
+            "cup",
+            {"of": "cup"},
+            "has of cup and no locationId: it must have no of and no locationId",
+        ),
+        ("cup", {"locationId": "rome"}, "has no of and locationId rome: it must have no of and no"),
+    ],
+)
+def test_a_row_that_says_another_product_or_location_than_its_key_is_found(
+    shop, key, attributes, said
+):
+    edit(shop, key, **{name: {"S": value} for name, value in attributes.items()})
+    (found,) = problems(shop).pop(key)
+    assert found.startswith(f"its row {key} {said}")
+
+
+def test_a_row_of_a_location_that_does_not_say_so_is_found(shop):
+    forget(shop, BERLIN, "of", "locationId")
+    (said,) = problems(shop)[BERLIN]
+    assert said == (
+        f"its row {BERLIN} has no of and no locationId: it must have of tea and locationId berlin"
+    )
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_location_that_is_listed_or_delisted_during_the_read_is_no_problem(shop, moment):
+    reads = []
+
+    def act():
+        if moment == "before":
+            shop.list("tea#rome", 3)
+        else:
+            shop.delist(LYON)
+
+    def between(operation, request):
+        """The row of the product is read before the one of the location, or after it."""
+        if operation == "Scan" and request["TableName"] == "Products" and not reads:
+            shop.calm()
+            reads.append(operation)
+            answer = shop.aws.answer("dynamodb", operation, request)
+            rows = {item["productId"]["S"]: item for item in answer["Items"]}
+            act()
+            later = {item["productId"]["S"]: item for item in shop.items(Table.PRODUCTS).values()}
+            mixed = later | {"tea": rows["tea"]}
+            return {**answer, "Items": list(mixed.values())}
+        return None
+
+    shop.before = between
+    assert problems(shop) == {}
+    assert reads
+
+
+# ---------------------------------------------------------------- transfers
+
+
+def half(shop, key, transfer_id="t-1"):
+    return shop.items(Table.STOCK_ADJUSTMENTS)[key, transfer_id]
+
+
+def move(shop, key, units, version=2):
+    """Let a row have the units that its adjustments say."""
+    row = decode(shop.row(key))
+    count = {"N": str(row["stockCount"] + units)}
+    edit(shop, key, stockCount=count, onHand=count, _version={"N": str(version)})
+
+
+def test_a_transfer_is_whole_also_when_a_location_is_gone_since(shop):
+    transfer(shop)
+    transfer(shop, "t-2", "tea", BERLIN)
+    transfer(shop, "t-3", LYON, "tea")
+    assert problems(shop) == {}
+    shop.delist(LYON)
+    assert problems(shop) == {}
+    assert audit.read_history(shop.stack, BERLIN)[0].balances
+
+
+@pytest.mark.parametrize(
+    ("lost", "left", "units"), [(LYON, BERLIN, -4), (BERLIN, LYON, 4)], ids=["in", "out"]
+)
+def test_half_a_transfer_is_found(shop, lost, left, units):
+    transfer(shop)
+    del shop.items(Table.STOCK_ADJUSTMENTS)[lost, "t-1"]
+    move(shop, lost, units)
+    said = f"transfer t-1 has no row under {lost}, its other side"
+    assert problems(shop) == {left: [said]}
+
+
+@pytest.mark.parametrize("attribute", ["delta", "reason", "transferWith"])
+def test_two_sides_that_do_not_fit_are_found(shop, attribute):
+    transfer(shop)
+    side = half(shop, LYON)
+    if attribute == "delta":
+        side["delta"] = {"N": "3"}
+        move(shop, LYON, -1)
+    elif attribute == "reason":
+        side["reason"] = {"S": "RECEIPT"}
+    else:
+        del side["transferWith"]
+    found = problems(shop)
+    assert found[BERLIN] == [f"transfer t-1 does not fit its row under {LYON}, its other side"]
+    assert (LYON in found) is (attribute != "transferWith")
+
+
+def test_a_side_that_names_no_key_is_named_and_left_out(shop):
+    transfer(shop)
+    half(shop, LYON)["transferWith"] = {"N": "1"}
+    assert list(audit.read_books(shop.stack).corrupt_rows) == [f"StockAdjustments {LYON}/t-1"]
+
+
+def test_of_many_halves_three_are_named(shop):
+    for number in range(5):
+        transfer(shop, f"t-{number}", units=1)
+        del shop.items(Table.STOCK_ADJUSTMENTS)[LYON, f"t-{number}"]
+    move(shop, LYON, -5, version=6)
+    (said,) = problems(shop)[BERLIN]
+    assert said == (
+        f"each of the transfers t-0, t-1, t-2 and 2 more has no row under {LYON}, its other side"
+    )
+
+
+def test_a_transfer_during_the_read_of_adjustments_is_no_problem(shop):
+    rows = []
+
+    def between(operation, request):
+        if operation == "Scan" and request["TableName"] == "StockAdjustments" and not rows:
+            shop.calm()
+            transfer(shop)
+            rows.append(shop.aws.answer("dynamodb", operation, request))
+            rows[0]["Items"] = [i for i in rows[0]["Items"] if i["productId"]["S"] != LYON]
+            return rows[0]
+        return None
+
+    shop.before = between
+    found = audit.read_books(shop.stack).accounts
+    assert rows
+    assert all(account.balances for account in found), found
+
+
+# ---------------------------------------------------------------- the commands
+
+
+@pytest.fixture
+def command(shop, monkeypatch):
+    """Run a command for this shop."""
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(books, "aws_of", lambda *_: shop.stack)
+    return lambda *arguments: CliRunner().invoke(main.app, arguments)
+
+
+def test_the_command_says_product_and_location_and_no_key(shop, command):
+    transfer(shop, "t-1", "tea", BERLIN)
+    transfer(shop, "t-2", BERLIN, "tea")
+    done = command("audit")
+    assert done.exit_code == 0
+    assert "2 products (0 of them delisted) and 3 rows of other locations with 52 on" in done.stdout
+    found = json.loads(command("audit", "tea", "--json").stdout)
+    named = [(one["productId"], one.get("locationId")) for one in found["products"]]
+    assert named == [("tea", None), ("tea", "berlin"), ("tea", "lyon")]
+    shown = command("audit", "tea").stdout
+    assert "Why has tea (since" in shown
+    assert "Why has tea at berlin (since" in shown
+    assert "TRANSFER_OUT t-1 to berlin" in shown
+    assert "TRANSFER_IN t-2 from berlin" in shown
+    assert "TRANSFER_IN t-1 from (default)" in shown
+    assert "#" not in done.stdout + shown + json.dumps(found)
+
+
+def test_the_command_tells_of_one_location_alone(shop, command):
+    edit(shop, BERLIN, stockCount={"N": "19"})
+    done = command("audit", "tea")
+    assert done.exit_code == 1
+    assert "tea at berlin has 19 available, but its adjustments and orders say 20" in done.stdout
+    assert command("audit", "tea", "--location", "").exit_code == 0
+    assert command("audit", "--location", "lyon").exit_code == 0
+    shown = command("audit", "--location", "berlin")
+    assert (shown.exit_code, "tea at berlin" in shown.stdout) == (1, True)
+    error = command("audit", "tea", "--location", "rome").exception
+    assert str(error) == ("there is no product tea at rome, and no order or adjustment names it")
+    error = command("audit", "--location", "rome").exception
+    assert str(error) == "there is no stock at rome, and no order or adjustment names it"
+
+
+def test_lanes_of_a_location_are_shown(shop, command):
+    shop.list("pot", 50)
+    shop.list("pot#lyon", 100)
+    lend(shop.store, "pot#lyon", 10, {1: 20})
+    assert command("lanes", "pot").stdout.endswith("50 available.\n")
+    shown = command("lanes", "pot", "--location", "lyon").stdout
+    assert "lane 1" in shown
+    assert shown.endswith("100 available.\n")
+    found = json.loads(command("lanes", "pot", "--location", "lyon", "--json").stdout)
+    assert (found["productId"], found["locationId"], found["available"]) == ("pot", "lyon", 100)
+    error = command("lanes", "pot", "--location", "rome").exception
+    assert str(error) == "there is no product pot at rome, and no lane holds any of it"
+    assert command("lanes", "--location", "lyon").exit_code == 2
