@@ -169,12 +169,16 @@ class Api:
 OF_QUEUES = re.compile(r"\b(message|event|SQS|[qQ]ueue|\w+Queue|Lambda|invocation)\b(?!:)")
 
 
+KEY_OF_A_PLACE = re.compile(r"\w#\w")
+
+
 class Said:
     def __init__(self, answer):
         self.status = answer["statusCode"]
         self.text = answer.get("body") or ""
         self.document = json.loads(self.text) if self.text else None
         self.headers = dict(answer["headers"])
+        assert not KEY_OF_A_PLACE.search(self.text), self.text
         if self.status >= 400:
             assert self.headers["Content-Type"] == "application/problem+json"
             assert self.document["status"] == self.status
@@ -1615,6 +1619,337 @@ def test_a_product_that_cannot_be_read_is_an_error_of_the_service(api):
     said = api("GET", "/products", query={"ids": f"p,{TEA},q"}).document
     assert [shown["productId"] for shown in said["products"]] == [TEA], "not at a neighbour's cost"
     assert (said["unknown"], said["unreadable"]) == (["q"], ["p"])
+
+
+# ---------------------------------------------------------------------- several locations
+
+
+@pytest.fixture
+def located(api):
+    """The tea of which there are 60, with 5 at berlin, and 300 at lyon, and a cup that is nowhere else."""
+    stock(api, berlin=5, lyon=300)
+    assert api("POST", "/products", {"productId": "cup", "openingStock": 7}).status == 201
+    return api
+
+
+def stock(api, product_id=TEA, **units):
+    """List a product at other locations."""
+    for location_id, opening in units.items():
+        new = {"productId": product_id, "locationId": location_id, "openingStock": opening}
+        assert api("POST", "/products", new).status == 201
+
+
+def at(location_id, **more):
+    return {"locationId": location_id, **more}
+
+
+def test_customers_are_shown_what_there_is_at_all_locations(located):
+    path = f"/products/{TEA}"
+    lend(located.shop.store, f"{TEA}#lyon", 60, {1: 20})
+    first = located("GET", path)
+    assert (first.document["availability"], first.document["units"]) == ("IN_STOCK", 365)
+    assert set(first.document) == {"productId", "availability", "name", "price", "units"}
+    (listed,) = located("GET", "/products", query={"ids": TEA}).document["products"]
+    assert listed == first.document
+    known = {"if-none-match": first.headers["ETag"]}
+    assert located("GET", path, headers=known).status == 304
+    place(located, locations=["berlin"])
+    again = located("GET", path, headers=known)
+    assert (again.status, again.document["units"]) == (200, 363)
+
+
+def test_a_product_is_as_available_as_where_it_is_best_to_be_had(located):
+    def shown():
+        document = located("GET", f"/products/{TEA}").document
+        return document["availability"], document["units"]
+
+    def sell(location_id, quantity):
+        order_id = f"o-{location_id}-{quantity}"
+        assert place(located, order_id, quantity, locations=[location_id]).status == 201
+
+    limit = {"backorderLimit": 9}
+    located("PATCH", f"/products/{TEA}", limit | at("berlin"))
+    sell("berlin", 12)
+    sell("", 60)
+    assert shown() == ("IN_STOCK", 300), "units on backorder at one are not missing at another"
+    located("PATCH", f"/products/{TEA}", {"lowStockThreshold": 300, **at("lyon")})
+    assert shown() == ("LOW", 300)
+    sell("lyon", 300)
+    assert shown() == ("BACKORDER", 0)
+    sell("berlin", 2)
+    assert shown() == ("OUT", 0)
+    receipt = {"adjustmentId": "r", "delta": 500, "reason": "RECEIPT"}
+    located("POST", f"/products/{TEA}/adjustments", receipt)
+    assert shown() == ("IN_STOCK", 500)
+    located("POST", f"/products/{TEA}/discontinue")
+    assert shown() == ("DISCONTINUED", 500)
+    located("POST", f"/products/{TEA}/list-again", at("berlin"))
+    assert shown() == ("OUT", 0), "what is discontinued cannot be ordered"
+
+
+def test_without_other_locations_a_product_costs_no_request_more(located):
+    for product_id, requests_sent in (("cup", 1), (TEA, 2)):
+        located.shop.calls.clear()
+        assert located("GET", f"/products/{product_id}").status == 200
+        assert Counter(located.shop.calls) == {"BatchGetItem": requests_sent}
+        located.shop.calls.clear()
+        assert located("GET", f"/stock/{product_id}").status == 200
+        assert Counter(located.shop.calls) == {"TransactGetItems": requests_sent}
+    located.shop.calls.clear()
+    query = {"ids": ",".join(product.product_id for product in catalogue())}
+    assert located("GET", "/products", query=query).status == 200
+    assert Counter(located.shop.calls) == {"BatchGetItem": 2}
+
+
+def test_a_location_that_cannot_be_read_hides_a_product_from_operators_only(located, capsys):
+    located.shop.edit(Table.PRODUCTS, f"{TEA}#lyon", status={"S": "?"})
+    shown = located("GET", f"/products/{TEA}").document
+    assert (shown["availability"], shown["units"]) == ("IN_STOCK", 65)
+    assert f"{TEA} at lyon" in capsys.readouterr().out
+    several = located("GET", "/products", query={"ids": f"{TEA},cup"}).document
+    assert [product["productId"] for product in several["products"]] == [TEA, "cup"]
+    assert several["unreadable"] == []
+    # A total without it would be wrong.
+    assert located("GET", f"/stock/{TEA}").code == (500, "CORRUPT_PRODUCT")
+    assert located("GET", f"/stock/{TEA}", query=at("berlin")).document["onHand"] == 5
+    for query, unreadable in (
+        ({}, [f"{TEA} at lyon"]),
+        (at("lyon"), [f"{TEA} at lyon"]),
+        (at(""), []),
+    ):
+        listed = located("GET", "/stock", query=query | {"limit": "100"}).document
+        assert listed["unreadable"] == unreadable
+    located.shop.edit(Table.PRODUCTS, TEA, status={"S": "?"})
+    assert located("GET", "/products", query={"ids": TEA}).document["unreadable"] == [TEA]
+
+
+def test_operators_see_the_stock_of_all_locations_and_of_each(located):
+    located(
+        "PATCH", f"/products/{TEA}", {"lowStockThreshold": 5, "backorderLimit": 2, **at("berlin")}
+    )
+    lend(located.shop.store, TEA, 10, {1: 20})
+    lend(located.shop.store, f"{TEA}#lyon", 60, {1: 4, 2: 6})
+    sold(located, "o-1", quantity=4, locations=["berlin"])
+    parcel = {"stepId": "p-1", "items": lines(**{TEA: 1})}
+    assert located("POST", "/orders/o-1/fulfil", parcel).status == 200
+    whole = located("GET", f"/stock/{TEA}").document
+    own, berlin, lyon = whole.pop("places")
+    name = {name: own[name] for name in ("productId", "name", "price")}
+    assert whole == name | {
+        "onHand": 364,
+        "committed": 3,
+        "available": 361,
+        "inLanes": {"0": 70, "1": 24, "2": 6},
+        "isExact": True,
+    }
+    assert [one.get("locationId") for one in (own, berlin, lyon)] == [None, "berlin", "lyon"]
+    assert [one["available"] for one in (own, berlin, lyon)] == [60, 1, 300]
+    assert (berlin["onHand"], berlin["committed"], berlin["status"]) == (4, 3, "LOW_STOCK")
+    assert (berlin["lowStockThreshold"], berlin["backorderLimit"]) == (5, 2)
+    assert lyon["inLanes"] == {"0": 60, "1": 4, "2": 6}
+    for alone in (own, berlin, lyon):
+        query = at(alone.get("locationId", ""))
+        assert located("GET", f"/stock/{TEA}", query=query).document == alone
+    cup = located("GET", "/stock/cup").document
+    assert (cup["available"], "places" in cup, "locationId" in cup) == (7, False, False)
+    assert located("GET", "/stock/cup", query=at("")).document == cup
+    missing = located("GET", "/stock/cup", query=at("berlin"))
+    assert missing.code == (404, "UNKNOWN_PRODUCT")
+    assert missing.document["detail"] == "there is no product cup at berlin"
+
+
+def test_stock_of_several_locations_is_exact_only_if_all_was_read_at_one_moment(located):
+    """A transfer between two reads would be counted twice, or not at all."""
+
+    def transfer(_):
+        body = {"transferId": "t", "from": "", "to": "lyon", "quantity": 7}
+        assert located("POST", f"/products/{TEA}/transfers", body).status == 200
+
+    located.shop.once("TransactGetItems", transfer)
+    found = located("GET", f"/stock/{TEA}").document
+    assert [one["available"] for one in found["places"]] == [53, 5, 307]
+    assert (found["available"], found["isExact"]) == (365, True)
+    located.shop.refuse("TransactGetItems", ServiceError("TransactionCanceledException", "busy"))
+    found = located("GET", f"/stock/{TEA}").document
+    assert {found["isExact"], *(one["isExact"] for one in found["places"])} == {False}
+    assert (found["available"], len(found["places"])) == (365, 3)
+    alone = located("GET", f"/stock/{TEA}", query=at("")).document
+    assert (alone["available"], alone["isExact"], "places" in alone) == (53, False, False)
+
+
+def test_stock_of_more_rows_and_pages_than_one_request_reads_is_an_estimate(api):
+    stock(api, **{f"l-{number}": 200 for number in range(40)})
+    lend(api.shop.store, f"{TEA}#l-7", 20, dict.fromkeys(range(1, 51), 1))
+    found = api("GET", f"/stock/{TEA}").document
+    assert (found["available"], len(found["places"]), found["isExact"]) == (8_060, 41, True)
+    lend(api.shop.store, f"{TEA}#l-8", 20, {51: 5})
+    found = api("GET", f"/stock/{TEA}").document
+    assert (found["available"], len(found["places"]), found["isExact"]) == (8_060, 41, False)
+    assert (found["inLanes"]["0"], found["inLanes"]["51"]) == (40, 5)
+    alone = api("GET", f"/stock/{TEA}", query=at("l-8")).document
+    assert (alone["available"], alone["isExact"]) == (200, True)
+
+
+def test_all_stock_is_listed_at_each_location(located):
+    def listed(**query):
+        found = [page["products"] for page in pages(located, "/stock", limit="100", **query)]
+        return [one for page in found for one in page]
+
+    teas = [one for one in listed() if one["productId"] == TEA]
+    assert sorted((one.get("locationId", ""), one["available"]) for one in teas) == [
+        *(("", 60), ("berlin", 5), ("lyon", 300)),
+    ]
+    assert not any("places" in one for one in teas)
+    (berlin,) = listed(locationId="berlin")
+    assert (berlin["productId"], berlin["locationId"], berlin["onHand"]) == (TEA, "berlin", 5)
+    own = listed(locationId="")
+    assert len(own) == len(catalogue()) + 1
+    assert not any("locationId" in one for one in own)
+    assert listed(locationId="nowhere") == []
+    for path in ("/stock", f"/stock/{TEA}", f"/products/{TEA}/history", "/orders"):
+        said = located("GET", path, query=at("a b"))
+        assert (said.code, said.document["field"]) == ((400, "SCHEMA_VIOLATION"), "locationId")
+
+
+def test_adjustments_and_history_are_those_of_one_location(located):
+    path = f"/products/{TEA}"
+    booked = {"adjustmentId": "r", "delta": 3, "reason": "RECEIPT", **at("berlin")}
+    assert located("POST", f"{path}/adjustments", booked).status == 200
+    out = {"transferId": "t", "from": "berlin", "to": "", "quantity": 2}
+    assert located("POST", f"{path}/transfers", out).document["from"]["stockCount"] == 6
+    place(located, "o-1", 2, locations=["berlin", ""])
+    place(located, "o-2", 1, locations=["berlin", ""])
+    place(located, "o-3", 7, locations=["berlin", ""])
+    located("POST", "/orders/o-1/cancel", {"stepId": "c", "items": lines(**{TEA: 1})})
+
+    def deltas(name, location_id):
+        (page,) = pages(located, f"{path}/{name}", locationId=location_id)
+        return sorted(
+            one["delta"] for one in page["entries" if name == "history" else "adjustments"]
+        )
+
+    assert (deltas("adjustments", "berlin"), deltas("adjustments", "")) == ([-2, 3, 5], [2, 60])
+    assert deltas("history", "berlin") == [-2, -2, -1, 1, 3, 5]
+    assert deltas("history", "") == [-7, 2, 60]
+    for location_id in ("berlin", "lyon", ""):
+        key = f"{TEA}#{location_id}".removesuffix("#")
+        assert sum(deltas("history", location_id)) == located.shop.stock(key)
+    for name, part in (("adjustments", "adjustments"), ("history", "entries")):
+        own = located("GET", f"{path}/{name}").document
+        assert own == located("GET", f"{path}/{name}", query=at("")).document
+        (moved,) = (one for one in own[part] if one.get("transferWith"))
+        assert (moved["transferWith"], moved["reason"]) == ("berlin", "TRANSFER_IN")
+        other = located("GET", f"{path}/{name}", query=at("berlin")).document
+        assert [one["transferWith"] for one in other[part] if "transferWith" in one] == [""]
+        missing = located("GET", f"{path}/{name}", query=at("paris"))
+        assert missing.code == (404, "UNKNOWN_PRODUCT")
+        assert missing.document["detail"] == f"there is no product {TEA} at paris"
+    first = located("GET", f"{path}/adjustments", query=at("berlin", limit="1")).document
+    query = at("lyon", cursor=first["next"])
+    assert located("GET", f"{path}/adjustments", query=query).code == (400, "INVALID_CURSOR")
+
+
+def test_a_refused_decrement_names_the_location_in_its_shortage(located):
+    take = {"action": "decrement", "adjustmentId": "d", "productId": TEA, "quantity": 99}
+    located.shop.invoke("adjust_stock", take | at("berlin"))
+    listed = located("GET", f"/products/{TEA}/adjustments", query=at("berlin")).document
+    (refused,) = (one for one in listed["adjustments"] if "rejected" in one)
+    short = {"productId": TEA, "locationId": "berlin", "wanted": 99, "available": 5}
+    assert refused["shortages"] == [short]
+
+
+@pytest.fixture
+def split_up(located):
+    """Orders to ship: one from two locations, one from each of these, and a pot that is only at the default one."""
+    located("PATCH", f"/products/{TEA}", {"backorderLimit": 9, **at("berlin")})
+    items = [*lines(cup=1), {"productId": TEA, "quantity": 3, "locationId": "berlin"}]
+    sold(located, "o-both", items=items)
+    sold(located, "o-cup", items=lines(cup=1))
+    sold(located, "o-berlin", quantity=2, locations=["berlin"])
+    return located
+
+
+def ships_from(api, location_id):
+    """What the list of orders to ship from a location says of each."""
+    query = {"status": "CONFIRMED", "locationId": location_id}
+    listed = [order for page in pages(api, "/orders", **query) for order in page["orders"]]
+    return {order["orderId"]: (order["shippable"], order.get("missing")) for order in listed}
+
+
+def test_orders_to_ship_are_listed_by_location_and_judged_by_what_is_there(split_up):
+    assert ships_from(split_up, "berlin") == dict.fromkeys(("o-both", "o-berlin"), (True, None))
+    assert ships_from(split_up, "") == dict.fromkeys(("o-both", "o-cup"), (True, None))
+    assert ships_from(split_up, "lyon") == {}
+    lost = {"adjustmentId": "l", "delta": -4, "reason": "LOSS", **at("berlin")}
+    assert split_up("POST", f"/products/{TEA}/adjustments", lost).status == 200
+    short = {"productId": TEA, "locationId": "berlin", "onHand": 1}
+    assert ships_from(split_up, "berlin") == {
+        "o-both": (False, [short | {"wanted": 3}]),
+        "o-berlin": (False, [short | {"wanted": 2}]),
+    }
+    assert ships_from(split_up, "") == dict.fromkeys(("o-both", "o-cup"), (True, None))
+    assert marks(split_up)["o-both"] == (False, [short | {"wanted": 3}])
+
+
+def test_an_order_that_wants_nothing_more_from_a_location_is_not_to_ship_from_there(split_up):
+    parcel = {"stepId": "p-1", "items": lines(**{TEA: 3})}
+    assert split_up("POST", "/orders/o-both/fulfil", parcel).status == 200
+    assert set(ships_from(split_up, "berlin")) == {"o-berlin"}
+    assert set(ships_from(split_up, "")) == {"o-both", "o-cup"}
+    assert set(marks(split_up)) == {"o-both", "o-cup", "o-berlin"}
+
+
+def test_a_page_of_orders_from_a_location_goes_on_behind_those_of_others(split_up):
+    query = {"status": "CONFIRMED", "locationId": "berlin"}
+    assert ids_of(pages(split_up, "/orders", limit="1", **query)) == [["o-both"], ["o-berlin"]]
+    rows = split_up.shop.calls
+    rows.clear()
+    ships_from(split_up, "lyon")
+    assert Counter(rows) == {"Query": 16, "BatchGetItem": 1}, "what is not listed needs no rows"
+
+
+def test_a_location_is_only_for_orders_to_ship(customers):
+    for query, claims in (
+        ({"userId": "u-7"}, OPERATOR),
+        ({"userId": "u-7", "status": "CONFIRMED"}, OPERATOR),
+        ({"status": "CONFIRMED"}, {"sub": "u-7"}),
+    ):
+        said = customers("GET", "/orders", query=query | at("berlin"), claims=claims)
+        assert (said.code, said.document["field"]) == ((400, "SCHEMA_VIOLATION"), "locationId")
+    said = customers("GET", "/orders", query=at("berlin"), claims=OPERATOR)
+    assert (said.code, said.document["field"]) == ((400, "SCHEMA_VIOLATION"), "userId")
+
+
+def test_an_order_shows_where_its_lines_come_from_and_what_was_short_where(located):
+    more = {"locations": ["berlin", "lyon", ""], "split": True}
+    items = [{"productId": TEA, "quantity": 61}, *lines(cup=2)]
+    shown = place(located, "o-1", items=items, **more).document
+    assert shown == located("GET", "/orders/o-1").document
+    assert (shown["locations"], shown["split"]) == (more["locations"], True)
+    assert [line.get("locationId") for line in shown["items"]] == ["lyon", None]
+    confirmed = located("POST", "/orders/o-1/confirm").document
+    assert [line.get("locationId") for line in confirmed["items"]] == ["lyon", None]
+    short = place(located, "o-2", 301, locations=["berlin", "lyon"])
+    assert short.code == (409, "INSUFFICIENT_STOCK")
+    found = [(one["locationId"], one["available"]) for one in short.document["order"]["shortages"]]
+    assert found == [("berlin", 5), ("lyon", 239)]
+    assert f"not enough of {TEA}" in short.document["detail"]
+
+
+def test_units_move_from_one_location_to_another_once(located):
+    body = {"transferId": "t", "from": "lyon", "to": "", "quantity": 9}
+    for result in ("APPLIED", "REPLAYED"):
+        said = located("POST", f"/products/{TEA}/transfers", body).document
+        assert (said["result"], said["transferId"]) == (result, "t")
+        assert (said["from"]["locationId"], said["from"]["stockCount"]) == ("lyon", 291)
+        assert ("locationId" in said["to"], said["to"]["stockCount"]) == (False, 69)
+    for change, code in (
+        ({"quantity": 8}, (409, "ADJUSTMENT_ID_REUSED")),
+        ({"transferId": "t-2", "quantity": 999}, (409, "BELOW_FLOOR")),
+        ({"transferId": "t-2", "to": "paris"}, (404, "UNKNOWN_PRODUCT")),
+        ({"to": "lyon"}, (400, "SCHEMA_VIOLATION")),
+    ):
+        assert located("POST", f"/products/{TEA}/transfers", body | change).code == code
 
 
 # ---------------------------------------------------------------------- who may do what

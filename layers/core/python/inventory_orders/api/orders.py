@@ -18,6 +18,7 @@ from inventory_orders.api.requests import (
     check_path_can_name,
     fitting,
     limit_of,
+    location_in,
     malformed,
     path_of_order,
     reading,
@@ -42,7 +43,7 @@ from inventory_orders.errors import (
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.sqs import SqsCalls
 from inventory_orders.invocation.telemetry import emit_orders, log_queue_errors, logger
-from inventory_orders.lanes.levels import mark_shippable
+from inventory_orders.lanes.levels import mark_shippable, open_units
 from inventory_orders.messages.commands import order_command, order_in
 from inventory_orders.messages.documents import checked_id
 from inventory_orders.store import lists
@@ -204,13 +205,14 @@ def _unknown_order(order_id: str) -> RejectedError:
 def list_orders(request: Request, caller: Caller) -> HttpAnswer:
     """List a user's orders, the newest first; or, for operators, those to ship, the oldest first.
 
-    Both come from an index, which is eventually consistent. An order to ship says whether it can be.
+    Both come from an index, which is eventually consistent. An order to ship says whether it can be. Those to ship from one
+    location are picked from what the index lists.
 
     Raises:
         InventoryOrdersError: Why they cannot be listed.
     """
-    query = request.parameters(("userId", "status", "limit", "cursor"))
-    user_id = query.get("userId", caller.customer)
+    query = request.parameters(("userId", "status", "locationId", "limit", "cursor"))
+    user_id, location_id = query.get("userId", caller.customer), location_in(query)
     if user_id is not None:
         checked_id("userId", user_id)
         caller.check_is(user_id, "list their own orders")
@@ -219,6 +221,8 @@ def list_orders(request: Request, caller: Caller) -> HttpAnswer:
         raise malformed("userId", detail)
     if query.get("status", OrderStatus.CONFIRMED) != OrderStatus.CONFIRMED:
         raise malformed("status", "must be CONFIRMED, for the orders to ship")
+    if location_id is not None and user_id is not None:
+        raise malformed("locationId", "is for the orders to ship; ask for them without userId")
     # Lists have names that no user has.
     name = "#CONFIRMED" if user_id is None else user_id
     limit = limit_of(query)
@@ -238,10 +242,12 @@ def list_orders(request: Request, caller: Caller) -> HttpAnswer:
         )
         if unreadable:
             logger.error("orders cannot be read", extra={"orders": unreadable})
+        if location_id is not None:
+            orders = [each for each in orders if open_units(*each, location_id)]
         found = len(orders)
         if user_id is None:
             orders = orders[: _with_few_products(order for order, _ in orders)]
-            mark_shippable(client, orders, deadline)
+            mark_shippable(client, orders, deadline, location_id)
         orders = orders[: fitting([shown for _, shown in orders])]
         if len(orders) < found:
             ids = [place.id for place in places]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,22 +17,30 @@ from inventory_orders.api.requests import (
     answer_with_page,
     filled_page,
     limit_of,
+    location_in,
     malformed,
     reading,
 )
 from inventory_orders.api.serving import ApiSettings, Caller
+from inventory_orders.domain.location import (
+    DEFAULT_LOCATION,
+    in_words,
+    location_of,
+    product_of,
+    stock_key,
+)
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.domain.record import OrderRecord
-from inventory_orders.engine.retrying_client import CommitStats, read_all
+from inventory_orders.engine.retrying_client import CommitStats
 from inventory_orders.errors import PoisonMessageError, ProductNotFoundError
 from inventory_orders.invocation import direct
 from inventory_orders.invocation.telemetry import logger
-from inventory_orders.lanes.levels import StockLevel, estimate_levels, read_level
+from inventory_orders.lanes.levels import StockLevel, estimate_levels, read_levels, read_rows
 from inventory_orders.messages.documents import checked_id, not_one_of
 from inventory_orders.store import lists
 from inventory_orders.store.dynamodb import READ_LIMIT, Snapshot
 from inventory_orders.store.lists import ListPosition
-from inventory_orders.store.rows import drop_none
+from inventory_orders.store.rows import Row, drop_none
 
 Shown = dict[str, Any]
 
@@ -47,10 +58,9 @@ def get_product(request: Request, _: Caller) -> HttpAnswer:
         raise found.unreadable[product_id]
     if product_id not in levels:
         raise ProductNotFoundError(f"there is no product {product_id}")
-    # The version alone would not do: it restarts at 1 when a product is deleted and made again, and what lanes sell does
-    # not raise it.
-    shown, product = shown_product(levels[product_id]), levels[product_id].product
-    etag = f'"{product.version}-{shown.get("units", "")}-{product.created_at}"'
+    shown = shown_product(levels[product_id])
+    # No version would do: each location has one, and what lanes sell raises none.
+    etag = f'"{hashlib.sha256(json.dumps(shown).encode()).hexdigest()[:32]}"'
     return HttpAnswer.of_state(request, shown, etag)
 
 
@@ -62,9 +72,6 @@ def get_products(request: Request, _: Caller) -> HttpAnswer:
     """
     ids = _ids_of(request)
     levels, found = _read(ids)
-    if found.unreadable:
-        problems = {name: str(error) for name, error in found.unreadable.items()}
-        logger.error("products cannot be read", extra={"products": problems})
     known = levels.keys() | found.unreadable.keys()
     answer = {
         "products": [shown_product(levels[each]) for each in ids if each in levels],
@@ -89,13 +96,27 @@ def _ids_of(request: Request) -> list[str]:
     return list(dict.fromkeys(checked_id("ids", each, "productId") for each in ids))
 
 
-def _read(ids: Sequence[str]) -> tuple[dict[str, StockLevel], Snapshot]:
-    """Read products, with what lanes hold of them only where it is shown."""
+def _read(ids: Sequence[str]) -> tuple[dict[str, list[StockLevel]], Snapshot]:
+    """Read products at all their locations, with what lanes hold of them only where it is shown.
+
+    Returns:
+        The levels of each product whose own row can be read, that row's first, without those that cannot be; and all rows.
+    """
     client, deadline = reading()
-    snapshot = read_all(client, ids, deadline, CommitStats())
+    found = read_rows(client, ids, deadline)
     if ApiSettings.from_environment().shows_numbers:
-        return estimate_levels(client, snapshot, deadline, on_hand=False), snapshot
-    return {id_: StockLevel(row) for id_, row in snapshot.products.items() if row}, snapshot
+        levels = estimate_levels(client, found, deadline, on_hand=False)
+    else:
+        levels = {key: StockLevel(row) for key, row in found.products.items() if row}
+    if found.unreadable:
+        problems = {in_words(key): str(error) for key, error in found.unreadable.items()}
+        logger.error("products cannot be read", extra={"products": problems})
+    return {each: _of_product(each, levels) for each in ids if each in levels}, found
+
+
+def _of_product(product_id: str, levels: Mapping[str, StockLevel]) -> list[StockLevel]:
+    keys = (product_id, *levels[product_id].product.place_keys)
+    return [levels[key] for key in keys if key in levels]
 
 
 def get_stock(request: Request, caller: Caller) -> HttpAnswer:
@@ -105,23 +126,31 @@ def get_stock(request: Request, caller: Caller) -> HttpAnswer:
         InventoryOrdersError: Why it cannot be shown.
     """
     caller.check_may_operate()
-    request.parameters(())
-    product_id = request.id_of("productId")
+    query = request.parameters(("locationId",))
+    key, everywhere = _key_in(request, query), "locationId" not in query
     client, deadline = reading()
-    level = read_level(client, product_id, deadline, CommitStats())
-    if level is None:
-        raise ProductNotFoundError(f"there is no product {product_id}")
-    return HttpAnswer(200, shown_level(level))
+    levels = read_levels(client, key, deadline, CommitStats(), everywhere=everywhere)
+    if not levels:
+        raise ProductNotFoundError(f"there is no product {in_words(key)}")
+    return HttpAnswer(200, shown_stock(levels))
+
+
+def _key_in(request: Request, query: Mapping[str, str]) -> str:
+    """The key of the row that a path and a query name: at the default location, if they name none."""
+    return stock_key(request.id_of("productId"), location_in(query) or DEFAULT_LOCATION)
 
 
 def list_stock(request: Request, caller: Caller) -> HttpAnswer:
-    """List for operators how many units of all products there are, in no order: an estimate, because units move while it reads.
+    """List for operators how many units of all products there are at each location, in no order.
+
+    It is an estimate, because units move while it reads.
 
     Raises:
         InventoryOrdersError: Why they cannot be shown.
     """
     caller.check_may_operate()
-    query = request.parameters(("status", "inLanes", "limit", "cursor"))
+    query = request.parameters(("status", "inLanes", "locationId", "limit", "cursor"))
+    location_id = location_in(query)
     status = query.get("status", "ACTIVE")
     if status not in tuple(ProductStatus):
         raise PoisonMessageError(
@@ -132,6 +161,9 @@ def list_stock(request: Request, caller: Caller) -> HttpAnswer:
     limit = limit_of(query)
     client, deadline = reading()
 
+    def is_there(key: str) -> bool:
+        return location_id in (None, location_of(key))
+
     def read_page(after: ListPosition | None) -> Listed:
         found, last = client.call(lambda: lists.list_products(client.store, limit, after), deadline)
         levels = estimate_levels(client, found, deadline)
@@ -140,8 +172,10 @@ def list_stock(request: Request, caller: Caller) -> HttpAnswer:
             for level in levels.values()
             if query.get("status", level.product.status) == level.product.status
             and (level.in_lanes or "inLanes" not in query)
+            and is_there(level.product.product_id)
         ]
-        return {"products": shown, "unreadable": list(found.unreadable)}, last
+        unreadable = [in_words(key) for key in found.unreadable if is_there(key)]
+        return {"products": shown, "unreadable": unreadable}, last
 
     # Lists have names that no user has.
     return answer_with_page("#STOCK", query, read_page, deadline)
@@ -154,28 +188,35 @@ def list_adjustments(request: Request, caller: Caller) -> HttpAnswer:
         InventoryOrdersError: Why they cannot be shown.
     """
     caller.check_may_operate()
-    query = request.parameters(("limit", "cursor"))
-    product_id, limit = request.id_of("productId"), limit_of(query)
+    query = request.parameters(("locationId", "limit", "cursor"))
+    key, limit = _key_in(request, query), limit_of(query)
     _, deadline = reading()
 
     def read_page(after: ListPosition | None) -> Listed:
-        adjustments, last = _adjustments(product_id, limit, after)
+        adjustments, last = _adjustments(key, limit, after)
         return {"adjustments": adjustments}, last
 
-    return answer_with_page(f"#ADJUSTMENTS {product_id}", query, read_page, deadline)
+    return answer_with_page(f"#ADJUSTMENTS {key}", query, read_page, deadline)
 
 
 def _adjustments(
-    product_id: str, limit: int, after: ListPosition | None
+    key: str, limit: int, after: ListPosition | None
 ) -> tuple[list[Shown], ListPosition | None]:
     client, deadline = reading()
     rows, last = client.call(
-        lambda: lists.list_adjustments(client.store, product_id, limit, after), deadline
+        lambda: lists.list_adjustments(client.store, key, limit, after), deadline
     )
     if not rows and after is None:
         # Each incarnation has its opening.
-        raise ProductNotFoundError(f"there is no product {product_id}")
-    return [{name: row[name] for name in _ADJUSTMENT if name in row} for row in rows], last
+        raise ProductNotFoundError(f"there is no product {in_words(key)}")
+    return [_shown_adjustment(row) for row in rows], last
+
+
+def _shown_adjustment(row: Row) -> Shown:
+    shown = {name: row[name] for name in _ADJUSTMENT if name in row}
+    if "transferWith" in row:
+        shown["transferWith"] = location_of(row["transferWith"])
+    return shown
 
 
 _ADJUSTMENT = (
@@ -193,14 +234,14 @@ def list_history(request: Request, caller: Caller) -> HttpAnswer:
         InventoryOrdersError: Why it cannot be shown.
     """
     caller.check_may_operate()
-    query = request.parameters(("cursor",))
-    product_id = request.id_of("productId")
+    query = request.parameters(("locationId", "cursor"))
+    key = _key_in(request, query)
     client, deadline = reading()
 
     def read_page(after: ListPosition | None) -> Listed:
         booked = list[Shown]()
         if after is None or not after.at:
-            adjustments, after = _adjustments(product_id, MAX_LISTED, after)
+            adjustments, after = _adjustments(key, MAX_LISTED, after)
             booked = [
                 {"action": "adjust", "at": adjustment.pop("appliedAt", ""), **adjustment}
                 for adjustment in adjustments
@@ -219,18 +260,19 @@ def list_history(request: Request, caller: Caller) -> HttpAnswer:
             if isinstance(order, OrderRecord) and all(
                 isinstance(line.quantity, int) for line in order.lines
             ):
-                entries += _moved(order, product_id)
+                entries += _moved(order, key)
             else:
                 unreadable.append(order_id)
         return {"entries": entries, "unreadable": unreadable}, last and replace(last, at="orders")
 
-    return answer_with_page(f"#HISTORY {product_id}", query, read_page, deadline)
+    return answer_with_page(f"#HISTORY {key}", query, read_page, deadline)
 
 
-def _moved(order: OrderRecord, product_id: str) -> Iterator[Shown]:
-    """What an order took of a product, and what it gave back."""
+def _moved(order: OrderRecord, key: str) -> Iterator[Shown]:
+    """What an order took of a product at a location, and what it gave back."""
+    product_id = product_of(key)
     for line in order.lines:
-        if line.product_id != product_id or line.product_created_at is None:
+        if line.key != key or line.product_created_at is None:
             continue
         of = {"orderId": order.order_id, "productCreatedAt": line.product_created_at}
         yield drop_none(
@@ -258,11 +300,23 @@ def _moved(order: OrderRecord, product_id: str) -> Iterator[Shown]:
                 )
 
 
+def shown_stock(levels: Sequence[StockLevel]) -> Shown:
+    """How many units of a product there are at all its locations, the default one first, as operators see it."""
+    if len(levels) == 1:
+        return shown_level(levels[0])
+    shown, own = [shown_level(level) for level in levels], levels[0].product
+    names = {"productId": own.product_id, "name": own.name, "price": own.price}
+    totals = {n: sum(level[n] for level in shown) for n in ("onHand", "committed", "available")}
+    lanes: Counter[str] = sum((Counter(level["inLanes"]) for level in shown), Counter())
+    is_exact = all(level.is_exact for level in levels)
+    return drop_none(names) | totals | {"inLanes": lanes, "isExact": is_exact, "places": shown}
+
+
 def shown_level(level: StockLevel) -> Shown:
-    """How many units of a product there are, as operators see it."""
+    """How many units of a product there are at one location, as operators see it."""
     product = level.product
     return {
-        **direct.of_product(product),
+        **direct.of_product(replace(product, places=frozenset())),
         "onHand": level.on_hand,
         "committed": level.committed,
         "available": level.available,
@@ -273,18 +327,28 @@ def shown_level(level: StockLevel) -> Shown:
     }
 
 
-def shown_product(level: StockLevel) -> Shown:
-    """A product as everybody may see it."""
-    product, settings = level.product, ApiSettings.from_environment()
+def shown_product(levels: Sequence[StockLevel]) -> Shown:
+    """A product as everybody may see it: as it is where it is best to be had.
+
+    Args:
+        levels: Its levels, that of its own row first.
+    """
+    product, settings = levels[0].product, ApiSettings.from_environment()
+    # Units of where it was discontinued are none that can be ordered, as long as there are others.
+    sold = [level for level in levels if not level.product.is_discontinued] or levels
+    units = sum(max(0, level.available) for level in sold)
     return drop_none(
         {
             "productId": product.product_id,
-            "availability": availability(product),
+            "availability": min((availability(each.product) for each in levels), key=_BEST.index),
             "name": product.name,
             "price": product.price,
-            "units": max(0, level.available) if settings.shows_numbers else None,
+            "units": units if settings.shows_numbers else None,
         }
     )
+
+
+_BEST = ("IN_STOCK", "LOW", "BACKORDER", "OUT", "DISCONTINUED")
 
 
 def availability(product: Product) -> str:

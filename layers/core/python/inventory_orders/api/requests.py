@@ -305,6 +305,15 @@ def limit_of(query: Mapping[str, str]) -> int:
     raise malformed("limit", f"must be a whole number from 1 to {MAX_LISTED}")
 
 
+def location_in(query: Mapping[str, str]) -> str | None:
+    """The location that a query names; None if it names none.
+
+    Raises:
+        PoisonMessageError: It can be none.
+    """
+    return checked_id("locationId", query["locationId"]) if "locationId" in query else None
+
+
 def fitting(entries: Sequence[Mapping[str, Any]]) -> int:
     """How many of the entries of a page one answer can hold."""
     portions = in_portions(

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any, ClassVar
 
 from inventory_orders.domain.allotments import PageKey
+from inventory_orders.domain.location import stock_key
 
 
 class ProductStatus(StrEnum):
@@ -80,6 +81,11 @@ class Product:
     def is_discontinued(self) -> bool:
         """Whether it takes no more orders."""
         return self.status is ProductStatus.DISCONTINUED
+
+    @property
+    def place_keys(self) -> list[str]:
+        """The keys of the product's rows at `places`."""
+        return [stock_key(self.product_id, place) for place in sorted(self.places)]
 
     @property
     def is_partial(self) -> bool:

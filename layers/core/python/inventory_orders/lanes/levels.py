@@ -27,8 +27,8 @@ from inventory_orders.errors import (
 from inventory_orders.store.dynamodb import Snapshot
 from inventory_orders.store.rows import Key
 
-# How often row and pages are looked at: the row may name another lane each time.
-_TRIES = 4
+# How often rows and pages are looked at: the product's own row names others, and a row may name another lane each time.
+_TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def estimate_levels(
     Returns:
         The levels by product id.
     """
-    rows = [row for row in snapshot.products.values() if row is not None]
+    rows = _rows_in(snapshot)
     keys = dict.fromkeys(key for row in rows for key in _pages_of(row))
     outbound = OUTBOUND_KEYS if on_hand and rows else ()
     snapshot.add(read_all(client, [*keys, *outbound], deadline, CommitStats()))
@@ -98,38 +98,81 @@ def estimate_levels(
 def read_level(
     client: RetryingClient, product_id: str, deadline: Deadline, stats: CommitStats
 ) -> StockLevel | None:
-    """Read how many units of a product there are, at one moment.
+    """Read how many units a row and its pages have, as `read_levels` does; None if there is no such row."""
+    levels = read_levels(client, product_id, deadline, stats, everywhere=False)
+    return levels[0] if levels else None
 
-    While rivals keep writing the product and no moment is free of them, the answer is an estimate. So it is if row and
-    pages have more than one transaction reads, which is 4 MB.
+
+def read_levels(
+    client: RetryingClient,
+    product_id: str,
+    deadline: Deadline,
+    stats: CommitStats,
+    *,
+    everywhere: bool = True,
+) -> list[StockLevel]:
+    """Read how many units of a product there are at each of its locations, all at one moment.
+
+    While rivals keep writing the rows and no moment is free of them, the answer is an estimate. So it is if rows and
+    pages are more than one transaction reads, which is 100 items of 4 MB.
+
+    Args:
+        product_id: The product, or the key of a row.
+        everywhere: Whether its other locations matter.
 
     Returns:
-        The level; None if there is no such product.
+        The levels, that of the row itself first; empty if there is none.
 
     Raises:
-        CorruptItemError: The row or a page cannot be read.
+        CorruptItemError: A row or a page cannot be read.
     """
-    pages: list[PageKey] = []
+    keys: list[Key] = [product_id]
     for _ in range(_TRIES):
-        keys: list[Key] = [product_id, *pages, *OUTBOUND_KEYS]
+        together = partial(client.store.read_together, [*keys, *OUTBOUND_KEYS])
         try:
-            found = client.call(partial(client.store.read_together, keys), deadline, stats)
+            found = client.call(together, deadline, stats)
         except (ThrottledError, RequestInvalidError):
-            # Invalid: with the pages of its lanes it is too large.
+            # Invalid: there are too many of them, or they are too large.
             break
-        if product_id in found.unreadable:
-            raise found.unreadable[product_id]
-        row = found.products[product_id]
-        if row is None:
-            return None
-        if set(_pages_of(row)) <= set(pages):
-            return _level(row, found, is_exact=True)
-        pages = _pages_of(row)
-    found = read_all(client, [product_id], deadline, stats)
-    estimate = estimate_levels(client, found, deadline).get(product_id)
-    if product_id in found.unreadable:
-        raise found.unreadable[product_id]
-    return estimate
+        _check_readable(found)
+        rows = _rows_in(found)
+        named: list[Key] = [page for row in rows for page in _pages_of(row)]
+        if everywhere:
+            named += _places_of(rows)
+        if set(named) <= set(keys):
+            return [_level(row, found, is_exact=True) for row in rows]
+        keys = [product_id, *dict.fromkeys(named)]
+    found = read_rows(client, [product_id], deadline, everywhere=everywhere)
+    levels = estimate_levels(client, found, deadline)
+    _check_readable(found)
+    return [*levels.values()]
+
+
+def read_rows(
+    client: RetryingClient,
+    product_ids: Sequence[str],
+    deadline: Deadline,
+    *,
+    everywhere: bool = True,
+) -> Snapshot:
+    """Read the rows of products, and then those at the other locations that they name, if they name any."""
+    found = read_all(client, product_ids, deadline, CommitStats())
+    if everywhere:
+        found.add(read_all(client, _places_of(_rows_in(found)), deadline, CommitStats()))
+    return found
+
+
+def _rows_in(found: Snapshot) -> list[Product]:
+    return [row for row in found.products.values() if row is not None]
+
+
+def _places_of(rows: Sequence[Product]) -> list[str]:
+    return [key for row in rows for key in row.place_keys]
+
+
+def _check_readable(found: Snapshot) -> None:
+    for error in found.unreadable.values():
+        raise error
 
 
 def _pages_of(row: Product) -> list[PageKey]:
@@ -163,7 +206,10 @@ def read_committed(
 
 
 def mark_shippable(
-    client: RetryingClient, orders: Sequence[tuple[OrderRecord, dict[str, Any]]], deadline: Deadline
+    client: RetryingClient,
+    orders: Sequence[tuple[OrderRecord, dict[str, Any]]],
+    deadline: Deadline,
+    location_id: str | None = None,
 ) -> None:
     """Say of each order to ship whether all units that it still wants are on hand, and else what is missing.
 
@@ -172,29 +218,43 @@ def mark_shippable(
 
     Args:
         orders: Each as it is stored, and as it is shown, which gets the mark.
+        location_id: The only location that matters; None: all do.
 
     Raises:
         StoreError: DynamoDB failed.
     """
     if not orders:
         return
-    ids = dict.fromkeys(line.key for order, _ in orders for line in order.lines)
-    found = read_all(client, [*ids, *OUTBOUND_KEYS], deadline, CommitStats())
-    for order, shown in orders:
+    wanted = [open_units(*each, location_id) for each in orders]
+    keys = dict.fromkeys(key for units in wanted for key in units)
+    found = read_all(client, [*keys, *OUTBOUND_KEYS], deadline, CommitStats())
+    for (order, shown), units in zip(orders, wanted, strict=True):
         with suppress(CorruptItemError):
-            missing = _missing(order, shown, found)
+            missing = _missing(order, units, found)
             shown["shippable"] = not missing
             if missing:
                 shown["missing"] = missing
 
 
-def _missing(order: OrderRecord, shown: Mapping[str, Any], found: Snapshot) -> list[dict[str, Any]]:
+def open_units(
+    order: OrderRecord, shown: Mapping[str, Any], location_id: str | None = None
+) -> dict[str, int]:
+    """Units that an order still wants, by the key of the row that they were sold from; None as location: at all."""
+    units = {
+        line.key: item["quantity"] - item.get("fulfilled", 0) - item.get("cancelled", 0)
+        for line, item in zip(order.lines, shown["items"], strict=True)
+        if location_id in (None, line.location_id)
+    }
+    return {key: wanted for key, wanted in units.items() if wanted}
+
+
+def _missing(order: OrderRecord, units: Mapping[str, int], found: Snapshot) -> list[dict[str, Any]]:
     missing = []
-    for line, item in zip(order.lines, shown["items"], strict=True):
-        wanted = item["quantity"] - item.get("fulfilled", 0) - item.get("cancelled", 0)
+    for line in order.lines:
+        wanted, on_hand = units.get(line.key, 0), 0
         if wanted and line.key in found.unreadable:
             raise found.unreadable[line.key]
-        row, on_hand = found.products.get(line.key), 0
+        row = found.products.get(line.key)
         if row is not None and row.created_at == line.product_created_at:
             on_hand = row.on_hand - found.outbound_units(row)
         if wanted and on_hand < wanted:
