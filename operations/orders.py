@@ -9,6 +9,7 @@ from typing import Any
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.events import public_order
+from inventory_orders.domain.location import DEFAULT_LOCATION
 from inventory_orders.domain.record import OrderRecord, OrderStatus
 from inventory_orders.engine.retrying_client import RetryingClient, read_orders
 from inventory_orders.invocation import direct
@@ -37,6 +38,7 @@ class OrderList:
 
 
 _List = Callable[[int, ListPosition | None], tuple[list[ListPosition], bool]]
+_Filter = Callable[[OrderRecord, dict[str, Any]], bool]
 
 
 def read_order(aws: Aws, order_id: str) -> dict[str, Any] | None:
@@ -46,10 +48,30 @@ def read_order(aws: Aws, order_id: str) -> dict[str, Any] | None:
     return None if order is None or order.user_id is None else _shown(order)
 
 
-def orders_to_ship(aws: Aws, limit: int) -> OrderList:
-    """Read the orders that are confirmed and not fulfilled, the oldest first, and what is missing of each."""
+def orders_to_ship(aws: Aws, limit: int, location_id: str | None = None) -> OrderList:
+    """Read the orders that are confirmed and not fulfilled, the oldest first, and what is missing of each.
+
+    Args:
+        aws: The stack.
+        limit: The most orders.
+        location_id: Only those that wait for units at this location. The others are read, too: no index has locations.
+    """
     client = RetryingClient(aws.store())
-    return _listed(client, partial(list_to_fulfil, client.store), limit, to_ship=True)
+
+    def is_asked(order: OrderRecord, shown: dict[str, Any]) -> bool:
+        # The index may show an order that was fulfilled a moment ago.
+        return order.status == OrderStatus.CONFIRMED and _waits_at(location_id, shown)
+
+    return _listed(client, partial(list_to_fulfil, client.store), limit, is_asked)
+
+
+def _waits_at(location_id: str | None, order: dict[str, Any]) -> bool:
+    """Whether an order waits for units at a location; None: anywhere."""
+    return location_id is None or any(
+        item.get("locationId", DEFAULT_LOCATION) == location_id
+        and item["quantity"] > item.get("fulfilled", 0) + item.get("cancelled", 0)
+        for item in order["items"]
+    )
 
 
 def orders_of(aws: Aws, user_id: str, limit: int) -> OrderList:
@@ -58,7 +80,9 @@ def orders_of(aws: Aws, user_id: str, limit: int) -> OrderList:
     return _listed(client, partial(list_orders, client.store, user_id), limit)
 
 
-def _listed(client: RetryingClient, page: _List, limit: int, *, to_ship: bool = False) -> OrderList:
+def _listed(
+    client: RetryingClient, page: _List, limit: int, to_ship: _Filter | None = None
+) -> OrderList:
     """Orders of a list with their lines."""
     orders, unreadable = list[dict[str, Any]](), list[str]()
     after, has_more = None, True
@@ -66,9 +90,8 @@ def _listed(client: RetryingClient, page: _List, limit: int, *, to_ship: bool = 
         deadline = _deadline()
         places, has_more = client.call(partial(page, _PAGE, after), deadline)
         found, broken = read_orders(client, places, deadline, lambda order: (order, _shown(order)))
-        if to_ship:
-            # The index may show an order that was fulfilled a moment ago.
-            found = [each for each in found if each[0].status == OrderStatus.CONFIRMED]
+        if to_ship is not None:
+            found = [each for each in found if to_ship(*each)]
             mark_shippable(client, found, deadline)
         orders += (shown for _, shown in found)
         unreadable += broken

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
+from typing import Any
 
 from inventory_orders.clock import Deadline, SystemClock
+from inventory_orders.domain.adjustment import TRANSFER_IN, TRANSFER_OUT
+from inventory_orders.domain.location import location_of
 from inventory_orders.domain.product import ProductStatus
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
 from inventory_orders.lanes.levels import StockLevel, estimate_levels, read_level
 from inventory_orders.store.lists import list_products
-from operations.aws import Aws
+from inventory_orders.store.rows import decode
+from inventory_orders.store.tables import Table
+from operations.aws import Aws, query
 
 # How long to look for a moment without a rival's write, and how long one page of a list may take, in seconds.
 PATIENCE = 10.0
 _PAGE = 100
 
 # Products that need attention come first.
-_URGENCY = (
+URGENCY = (
     *(ProductStatus.OUT_OF_STOCK, ProductStatus.LOW_STOCK),
     *(ProductStatus.ACTIVE, ProductStatus.DISCONTINUED),
 )
@@ -39,7 +44,7 @@ def list_stock(aws: Aws) -> tuple[list[StockLevel], Mapping[str, str]]:
         levels += estimate_levels(client, found, deadline).values()
         unreadable |= {name: str(error) for name, error in found.unreadable.items()}
         has_more = after is not None
-    levels.sort(key=lambda level: (_URGENCY.index(level.product.status), level.product.product_id))
+    levels.sort(key=lambda level: (URGENCY.index(level.product.status), level.product.product_id))
     return levels, unreadable
 
 
@@ -54,6 +59,37 @@ def read_stock(aws: Aws, product_id: str) -> StockLevel | None:
     """
     deadline = Deadline.after(PATIENCE, SystemClock())
     return read_level(RetryingClient(aws.store()), product_id, deadline, CommitStats())
+
+
+def on_the_way(aws: Aws, keys: Iterable[str]) -> list[dict[str, Any]]:
+    """Find the units of a product that went out at one of its locations and have not come in at another: by their reference.
+
+    Args:
+        aws: The stack.
+        keys: The keys of the product's rows. Units that left a location which was delisted since are not found.
+
+    Returns:
+        Each `reference` with its `units`, the locations that they come `from`, and `since` when. The oldest first.
+    """
+    moved = [
+        row
+        for key in keys
+        for row in map(decode, query(aws, Table.STOCK_ADJUSTMENTS, "productId", key))
+        # One transaction moves these: they are never on the way.
+        if row["reason"] in (TRANSFER_OUT, TRANSFER_IN) and "transferWith" not in row
+    ]
+    lots: dict[str, dict[str, Any]] = {}
+    for row in sorted(moved, key=lambda row: row["appliedAt"]):
+        new = {"since": row["appliedAt"], "units": 0, "from": set()}
+        lot = lots.setdefault(row.get("reference", ""), new)
+        lot["units"] -= row["delta"]
+        if row["reason"] == TRANSFER_OUT:
+            lot["from"].add(location_of(row["productId"]))
+    return [
+        {"reference": reference, **lot, "from": sorted(lot["from"])}
+        for reference, lot in lots.items()
+        if reference and lot["units"] > 0
+    ]
 
 
 def product_names(aws: Aws, product_ids: Collection[str]) -> dict[str, str]:

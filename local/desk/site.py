@@ -90,6 +90,11 @@ _HEADERS = {
 Query = Mapping[str, str]
 
 
+def _stock_of(query: Query) -> tuple[str, str]:
+    """The product and the location that a query names."""
+    return query["id"], query.get("location", "")
+
+
 class Site:
     """What the server shows.
 
@@ -110,11 +115,11 @@ class Site:
         self.reads: dict[str, Callable[[Query], object]] = {
             "/data/about": lambda _: desk.about(),
             "/data/products": lambda _: desk.products(),
-            "/data/product": lambda query: desk.product(query["id"]),
-            "/data/promised": lambda query: desk.promised(query["id"]),
-            "/data/history": lambda query: desk.history(query["id"]),
+            "/data/product": lambda query: desk.product(*_stock_of(query)),
+            "/data/promised": lambda query: desk.promised(*_stock_of(query)),
+            "/data/history": lambda query: desk.history(*_stock_of(query)),
             "/data/orders": lambda query: desk.orders(
-                query.get("user"), int(query.get("pages", "1"))
+                query.get("user"), int(query.get("pages", "1")), query.get("location")
             ),
             "/data/order": lambda query: desk.order(query["id"]),
             "/data/dead-letters": lambda _: desk.dead_letters(),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from threading import Lock
 from typing import Any
@@ -13,6 +14,14 @@ import psutil
 
 from inventory_orders.api.products import shown_level
 from inventory_orders.domain.events import to_json
+from inventory_orders.domain.location import (
+    DEFAULT_LOCATION,
+    in_words,
+    product_of,
+    stock_key,
+)
+from inventory_orders.domain.product import ProductStatus
+from inventory_orders.lanes.levels import StockLevel
 from inventory_orders.store.tables import Table
 from operations import orders, queues, redrive
 from operations.audit import read_history, read_rows
@@ -22,7 +31,7 @@ from operations.dead_letters import read_dead_letters
 from operations.errors import UserError
 from operations.lanes import read_lanes
 from operations.movements import Incarnation, Row, movements_of
-from operations.stock import list_stock, product_names, read_stock
+from operations.stock import URGENCY, list_stock, on_the_way, product_names, read_stock
 from operations.words import lane_name
 
 Document = dict[str, Any]
@@ -35,7 +44,7 @@ SECONDS_TO_COUNT_ORDERS = 5.0
 """How long a question may wait for them."""
 
 _FUNCTIONS = {
-    "adjust": "AdjustStock",
+    **dict.fromkeys(("adjust", "transfer"), "AdjustStock"),
     **dict.fromkeys(("create", "change", "discontinue", "listAgain", "delist"), "ManageProducts"),
     **dict.fromkeys(("acquire", "commit", "release"), "CountStock"),
     **dict.fromkeys(("confirm", "fulfil", "cancel", "return"), "ChangeOrders"),
@@ -43,7 +52,15 @@ _FUNCTIONS = {
 """The function that carries out each command of the desk."""
 
 
-_HAVE_AN_ACTOR = frozenset({"adjust", "commit", "confirm", "fulfil", "cancel", "return"})
+_HAVE_AN_ACTOR = frozenset(
+    {"adjust", "transfer", "commit", "confirm", "fulfil", "cancel", "return"}
+)
+
+# A product has the first of these that it has at any location.
+_BEST_FIRST = (
+    *(ProductStatus.ACTIVE, ProductStatus.LOW_STOCK),
+    *(ProductStatus.OUT_OF_STOCK, ProductStatus.DISCONTINUED),
+)
 
 
 class NotFoundError(Exception):
@@ -75,70 +92,91 @@ class Desk:
         }
 
     def products(self) -> Document:
-        """List all products with their levels, and what is wrong with those that cannot be read."""
-        levels, unreadable = list_stock(self._stack())
-        return {"products": list(map(shown_level, levels)), "unreadable": dict(unreadable)}
+        """List all products with their levels, and what is wrong with those that cannot be read.
 
-    def product(self, product_id: str) -> Document:
-        """Show a product, and how many orders `history` would read (on AWS up to six hours old).
+        A product with stock at several locations comes once, with its total and its `places`.
+        """
+        levels, unreadable = list_stock(self._stack())
+        by_product: dict[str, list[StockLevel]] = {}
+        for level in levels:
+            by_product.setdefault(product_of(level.product.product_id), []).append(level)
+        products = [
+            _total(rows) if len(rows) > 1 else shown_level(*rows) for rows in by_product.values()
+        ]
+        products.sort(key=lambda one: (URGENCY.index(one["status"]), one["productId"]))
+        return {"products": products, "unreadable": dict(unreadable)}
+
+    def product(self, product_id: str, location_id: str = DEFAULT_LOCATION) -> Document:
+        """Show a product's stock at a location, and how many orders `history` would read (on AWS up to six hours old).
+
+        With several locations also its `total`, with its stock at each of its `places`, and the units `onTheWay` between them.
 
         Raises:
             NotFoundError: There is none.
         """
         aws = self._stack()
-        level = read_stock(aws, product_id)
-        if level is None:
-            raise NotFoundError(f"there is no product {product_id}")
+        level, *others = _levels(aws, product_id, location_id)
         table = aws.dynamodb.describe_table(TableName=aws.tables[Table.ORDERS])["Table"]
-        return shown_level(level) | {"ordersToRead": table["ItemCount"]}
+        shown = shown_level(level) | {"ordersToRead": table["ItemCount"]}
+        if others:
+            levels = [level, *others]
+            keys = [each.product.product_id for each in levels]
+            shown |= {"total": _total(levels), "onTheWay": on_the_way(aws, keys)}
+        return shown
 
-    def promised(self, product_id: str) -> Document:
+    def promised(self, product_id: str, location_id: str = DEFAULT_LOCATION) -> Document:
         """Say how many units of a product open orders wait for, and how many orders were found that do, in a few seconds.
+
+        At the default location these are the units at all of them: what ends there ends everywhere.
 
         Raises:
             NotFoundError: There is no such product.
         """
         aws = self._stack()
-        level = read_stock(aws, product_id)
-        if level is None:
-            raise NotFoundError(f"there is no product {product_id}")
-        product, until = level.product, time.monotonic() + SECONDS_TO_COUNT_ORDERS
+        levels = _levels(aws, product_id, location_id)[: 1 if location_id else None]
+        incarnations = {(each.product.product_id, each.product.created_at) for each in levels}
+        committed = sum(level.committed for level in levels)
+        until = time.monotonic() + SECONDS_TO_COUNT_ORDERS
         count, is_all = 0, True
-        for order in read_rows(aws, Table.ORDERS) if level.committed else ():
-            count += _waits_for((product.product_id, product.created_at), order)
+        for order in read_rows(aws, Table.ORDERS) if committed else ():
+            count += _waits_for(incarnations, order)
             if time.monotonic() > until:
                 is_all = False
                 break
         return {
-            "units": level.committed,
-            "isExact": level.is_exact,
+            "units": committed,
+            "isExact": all(level.is_exact for level in levels),
             "orders": count,
             "ordersAreAll": is_all,
         }
 
-    def history(self, product_id: str) -> Document:
-        """List every change of a product's stock, the oldest first. Reads all orders.
+    def history(self, product_id: str, location_id: str = DEFAULT_LOCATION) -> Document:
+        """List every change of a product's stock at a location, the oldest first. Reads all orders.
 
         Raises:
             NotFoundError: There is no such product.
         """
-        found = read_history(self._stack(), product_id)
+        key = stock_key(product_id, location_id)
+        found = read_history(self._stack(), key)
         if found is None:
-            raise NotFoundError(f"there is no product {product_id}")
+            raise NotFoundError(f"there is no product {in_words(key)}")
         account, entries = found
         unexplained = account.unexplained_in_words
         return {"unexplained": unexplained, "entries": [entry.as_json for entry in entries]}
 
-    def orders(self, user_id: str | None, pages: int = 1) -> Document:
+    def orders(
+        self, user_id: str | None, pages: int = 1, location_id: str | None = None
+    ) -> Document:
         """List a user's orders, the newest first; without a user those to ship, the oldest first.
 
         Args:
             user_id: The user.
             pages: How much of the list: pages of `ORDERS_OF_A_PAGE` orders.
+            location_id: Where the orders to ship wait for units; None: anywhere.
         """
         aws, most = self._stack(), pages * ORDERS_OF_A_PAGE
         if user_id is None:
-            listed = orders.orders_to_ship(aws, most)
+            listed = orders.orders_to_ship(aws, most, location_id)
         else:
             listed = orders.orders_of(aws, user_id, most)
         return {
@@ -252,10 +290,45 @@ class Desk:
         return {"done": True}
 
 
-def _waits_for(incarnation: Incarnation, order: Row) -> bool:
+def _levels(aws: Aws, product_id: str, location_id: str) -> list[StockLevel]:
+    """Read the stock of a product at a location, then at its others.
+
+    Raises:
+        NotFoundError: It has none there.
+    """
+    own = read_stock(aws, product_id)
+    places = sorted(own.product.places) if own is not None else ()
+    levels = {place: read_stock(aws, stock_key(product_id, place)) for place in places}
+    levels[DEFAULT_LOCATION] = own
+    asked = levels.pop(location_id, None)
+    if asked is None:
+        raise NotFoundError(f"there is no product {in_words(stock_key(product_id, location_id))}")
+    return [asked, *filter(None, levels.values())]
+
+
+def _total(levels: Sequence[StockLevel]) -> Document:
+    """A product's stock at all its locations: the sums, and the default location first."""
+    shown = sorted(map(shown_level, levels), key=lambda each: each.get("locationId", ""))
+    in_lanes = Counter[str]()
+    for each in shown:
+        in_lanes.update(each["inLanes"])
+    statuses = {each["status"] for each in shown}
+    return {
+        **shown[0],
+        **{
+            name: sum(each[name] for each in shown) for name in ("onHand", "committed", "available")
+        },
+        "inLanes": in_lanes,
+        "isExact": all(each["isExact"] for each in shown),
+        "status": next(status for status in _BEST_FIRST if status in statuses),
+        "places": shown,
+    }
+
+
+def _waits_for(incarnations: Collection[Incarnation], order: Row) -> bool:
     """Whether an order waits for units of a product. One that cannot be read is for the audit."""
     with suppress(AttributeError, KeyError, TypeError, ValueError):
-        moved = (each for each in movements_of(order) if each.incarnation == incarnation)
+        moved = (each for each in movements_of(order) if each.incarnation in incarnations)
         return sum(each.open for each in moved) > 0
     return False
 

@@ -313,6 +313,110 @@ def test_the_open_orders_of_a_product_are_counted_before_it_goes(desk, monkeypat
     assert (at_least["units"], at_least["ordersAreAll"]) == (5, False)
 
 
+# ---------------------------------------------------------------- several locations
+
+BERLIN = {"productId": TEA, "locationId": "berlin"}
+
+
+@pytest.fixture
+def at_berlin(desk):
+    """A desk whose tea is also in Berlin: 20 units, and 9 that are enough there."""
+    opening = {"action": "create", **BERLIN, "openingStock": 20, "lowStockThreshold": 9}
+    assert post(desk, "command", opening)["done"]
+    return desk
+
+
+def ordered_at_berlin(desk, order_id, *more, quantity=2):
+    lines = [{**BERLIN, "quantity": quantity}, *more]
+    desk.place({"orderId": order_id, "userId": "u-1", "items": lines})
+    desk.command("ChangeOrders", action="confirm", orderId=order_id)
+
+
+def test_a_product_is_listed_once_with_its_total_and_its_places(at_berlin):
+    desk, here = at_berlin, at_berlin.shop.stock(TEA)
+    ordered_at_berlin(desk, "o-1")
+    count = {"action": "change", **BERLIN, "lowStockThreshold": 50}
+    assert post(desk, "command", count)["done"]
+    (tea,) = (one for one in get(desk, "products")["products"] if one["productId"] == TEA)
+    numbers = ("onHand", "committed", "available", "status", "name")
+    assert [tea[name] for name in numbers] == [here + 20, 2, here + 18, "ACTIVE", "Earl Grey"]
+    at = [(one.get("locationId"), one["available"], one["status"]) for one in tea["places"]]
+    assert at == [(None, here, "ACTIVE"), ("berlin", 18, "LOW_STOCK")]
+    shown = get(desk, f"product?id={TEA}&location=berlin")
+    assert (shown["onHand"], shown["committed"], shown["available"]) == (20, 2, 18)
+    assert shown["total"] == tea | {"places": shown["total"]["places"], "isExact": True}
+    assert get(desk, f"product?id={TEA}")["available"] == here
+    del desk.shop.items(Table.PRODUCTS)[f"{TEA}#berlin",]
+    reply = ask(desk.origin, "GET", f"/data/product?id={TEA}&location=berlin")
+    assert (reply.status, reply.said) == (404, f"there is no product {TEA} at berlin\n")
+
+
+def test_a_shop_without_places_sees_nothing_of_them(desk):
+    shown = get(desk, f"product?id={TEA}")
+    listed = {name for one in get(desk, "products")["products"] for name in one}
+    assert not {"locationId", "places", "total", "onTheWay"} & ({*shown} | listed)
+
+
+def test_what_ends_everywhere_counts_the_open_orders_of_all_locations(at_berlin):
+    place(at_berlin, "o-0", 3)
+    ordered_at_berlin(at_berlin, "o-1")
+    promised = {
+        where: get(at_berlin, f"promised?id={TEA}&location={where}") for where in ("", "berlin")
+    }
+    assert [promised[""]["units"], promised["berlin"]["units"]] == [5, 2]
+
+
+def test_goods_on_the_way_went_out_and_did_not_come_in_under_their_reference(
+    at_berlin,
+):
+    def adjust(number, delta, reference, **where):
+        reason = "TRANSFER_OUT" if delta < 0 else "TRANSFER_IN"
+        body = {"action": "adjust", "adjustmentId": f"t-{number}", "delta": delta, "reason": reason}
+        said = post(at_berlin, "command", {**body, "productId": TEA, **reference, **where})
+        assert said["done"], said
+
+    there, van, ship = {"locationId": "berlin"}, {"reference": "van-7"}, {"reference": "ship-1"}
+    adjust(1, -5, van, **there)
+    adjust(2, -1, {}, **there)
+    adjust(3, -2, ship)
+    adjust(4, 2, ship, **there)
+    adjust(5, 3, van)
+    adjust(6, -1, van)
+    at_once = {"transferId": "t-7", "productId": TEA, "from": "berlin", "to": "", "quantity": 4}
+    assert post(at_berlin, "command", {"action": "transfer", **at_once, **van})["done"]
+    (lot,) = get(at_berlin, f"product?id={TEA}")["onTheWay"]
+    assert (lot["reference"], lot["units"], lot["from"]) == ("van-7", 3, ["", "berlin"])
+    entries = get(at_berlin, f"history?id={TEA}&location=berlin")["entries"]
+    assert [one["delta"] for one in entries if one["at"]] == [20, -5, -1, 2, -4]
+    assert f"by {ACTOR} (van-7)" in entries[-1]["what"]
+
+
+def test_a_warehouse_lists_the_orders_that_wait_for_its_units(at_berlin):
+    desk = at_berlin
+    place(desk, "o-0")
+    desk.command("ChangeOrders", action="confirm", orderId="o-0")
+    ordered_at_berlin(desk, "o-1", {"productId": "tea-hojicha", "quantity": 1})
+    ordered_at_berlin(desk, "o-2")
+    loss = {"action": "adjust", "adjustmentId": "l-1", "delta": -17, "reason": "LOSS"}
+    post(desk, "command", {**loss, **BERLIN})
+
+    def to_ship(query=""):
+        return [order["orderId"] for order in get(desk, f"orders?pages=1{query}")["orders"]]
+
+    assert to_ship() == ["o-0", "o-1", "o-2"]
+    assert (to_ship("&location=berlin"), to_ship("&location=")) == (["o-1", "o-2"], ["o-0", "o-1"])
+    part = {"stepId": "s-1", "items": [{"productId": TEA, "quantity": 2}]}
+    post(desk, "command", {"action": "fulfil", "orderId": "o-1", **part})
+    assert (to_ship("&location=berlin"), to_ship("&location=")) == (["o-2"], ["o-0", "o-1"])
+    assert [line.get("locationId") for line in get(desk, "order?id=o-1")["items"]] == [
+        "berlin",
+        None,
+    ]
+
+
+# ---------------------------------------------------------------- delisted products, dead letters, failures
+
+
 def test_a_product_is_delisted_unless_it_is_another_one_by_now(desk):
     shown = get(desk, f"product?id={TEA}")
     delist = {"action": "delist", "productId": TEA, "createdAt": shown["createdAt"]}
