@@ -320,6 +320,81 @@ def test_lost_units_are_written_off_and_an_order_without_its_goods_is_marked(pag
     page.get_by_text("Not known whether its goods are there").last.wait_for()
 
 
+def test_a_day_at_several_locations(page, desk):
+    at_home, milk = desk.shop.stock(TEA), "tea-hojicha"
+    page.goto(desk.address())
+    page.goto(f"{desk.origin}/#/product/{TEA}")
+    title(page, "Earl Grey")
+    assert not page.get_by_text("locations").or_(page.get_by_text("Transfer")).count()
+
+    # Lists the product at another location, and receives goods there, by keyboard.
+    page.get_by_text("List it at another location").press("Enter")
+    page.get_by_label("Location id").fill("berlin")
+    page.keyboard.press("Enter")
+    said(page, f"List {TEA} at berlin: done")
+    page.get_by_role("link", name="berlin").press("Enter")
+    title(page, "Earl Grey at berlin")
+    page.get_by_label("Units that came in").fill("20")
+    page.keyboard.press("Enter")
+    said(page, f"Receive 20 {TEA} at berlin: done")
+    page.locator("#history").get_by_text("RECEIPT").wait_for()
+    assert (desk.shop.stock(TEA), desk.shop.stock(f"{TEA}#berlin")) == (at_home, 20)
+
+    # Transfers units at once, and others that are on the way for a while.
+    page.get_by_label("Units to transfer").fill("5")
+    page.keyboard.press("Enter")
+    said(page, f"Transfer 5 {TEA} from berlin to the default location: done")
+    page.locator("[name=to]").first.select_option("a location where they arrive later")
+    page.get_by_label("Units to transfer").fill("4")
+    page.locator("[name=reference]").first.fill("van-7")
+    page.get_by_role("button", name="Transfer").click()
+    said(page, f"Transfer 4 {TEA} from berlin: done")
+    page.get_by_label("Units of van-7 that arrived").fill("3")
+    page.keyboard.press("Enter")
+    said(page, f"Arrival of 3 {TEA} at the default location: done")
+    page.get_by_role("row", name="van-7 berlin").get_by_role(
+        "cell", name="1", exact=True
+    ).wait_for()
+    assert (desk.shop.stock(TEA), desk.shop.stock(f"{TEA}#berlin")) == (at_home + 8, 11)
+
+    # Ships what berlin has of two orders.
+    lines = [{"productId": TEA, "quantity": 2, "locationId": "berlin"}]
+    for order_id, more in (("o-1", []), ("o-2", [{"productId": milk, "quantity": 1}])):
+        desk.place({"orderId": order_id, "userId": "u", "items": lines + more})
+        desk.command("ChangeOrders", action="confirm", orderId=order_id)
+    page.get_by_role("link", name="Orders").click()
+    page.get_by_text("2 Earl Grey at berlin, 1 Hojicha").wait_for()
+    page.get_by_label("Ships from").select_option("berlin")
+    page.get_by_role("button", name="Fulfil the part of o-2 from berlin").press("Enter")
+    said(page, f"Fulfil 2 {TEA} of order o-2 from berlin: done")
+    page.get_by_role("link", name="o-2").wait_for(state="detached")
+    page.get_by_role("button", name="Fulfil o-1").wait_for()
+    page.get_by_label("Ships from").select_option("the default location")
+    page.get_by_role("button", name="Fulfil o-2").wait_for()
+    page.get_by_role("link", name="o-2").click()
+    title(page, "Order o-2")
+    assert page.locator("tbody tr").first.inner_text().split("\t")[2:5] == ["berlin", "2", "2"]
+
+    # Counts at one location.
+    page.get_by_role("link", name=TEA).click()
+    page.get_by_role("button", name="Begin to count").press("Enter")
+    page.locator("[name=counted]:focus").wait_for()
+    page.keyboard.type("8")
+    page.keyboard.press("Enter")
+    said(page, f"Book 8 {TEA} at berlin as counted: corrected by -1")
+
+    # The list has the product once, with its total.
+    page.get_by_role("link", name="Products").click()
+    title(page, "Products")
+    row = page.get_by_role("row").filter(has=page.get_by_role("link", name=TEA, exact=True))
+    numbers = [str(at_home + 8 + 8), "2", str(at_home + 8 + 6)]
+    assert row.inner_text().split("\t")[2:5] == numbers
+    page.get_by_role("button", name=f"2 locations of {TEA}").press("Enter")
+    berlin = page.get_by_role("row").filter(has=page.get_by_role("link", name="berlin"))
+    assert berlin.inner_text().split("\t")[2:5] == ["8", "2", "6"]
+    assert "#" not in page.locator("body").inner_text()
+
+
 def test_without_the_token_the_page_says_which_address_to_open(failing, desk):
     failing.goto(desk.address().replace(TOKEN, "old"))
     failing.get_by_text("open the address that make desk").wait_for()

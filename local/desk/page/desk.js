@@ -4,6 +4,8 @@
 const MOST_ROWS = 300; // the search finds the others
 const READ_AT_ONCE = 20_000; // orders that a history may read without a click
 const COUNT_SECONDS = 600; // how long a count keeps orders waiting, unless it is booked before
+const EVERYWHERE = "#"; // no location has this name
+const ON_THE_WAY = "#"; // nor this one
 
 const LEVELS = { OUT_OF_STOCK: "out of stock", LOW_STOCK: "low", ACTIVE: "in stock", DISCONTINUED: "discontinued" };
 const REASONS = { CORRECTION: "Correction", DAMAGE: "Damage", LOSS: "Loss", RETURN: "Return" };
@@ -20,9 +22,11 @@ const ENDS_OF_COUNTS = {
 };
 
 // What is searched for stays while the list is read again, and how much of it is shown.
-const chosen = { text: "", level: "" };
+const chosen = { text: "", level: "", open: new Set() };
 let pages = 1;
-// Counts that have begun, by product: this tab has them until they end, also when it reads the page again.
+// Locations of orders that were listed.
+const locationsSeen = new Set();
+// Counts that have begun, by product and location in words: this tab has them until they end, also when it reads the page again.
 const counts = new Map(JSON.parse(sessionStorage.getItem("counts") ?? "[]"));
 
 const count = (number) => number.toLocaleString("en");
@@ -32,12 +36,18 @@ const counted = (number, thing) => `${count(number)} ${thing}${number === 1 ? ""
 const day = (seconds) => new Date(seconds * 1000).toLocaleDateString("en-GB", { day: "numeric", month: "short" });
 // A product may be called as what every object has: constructor.
 const nameOf = (names, productId) => (Object.hasOwn(names, productId) ? names[productId] : undefined);
-const itemsOf = (order, names = {}) => order.items.map(({ productId, quantity }) => `${count(quantity)} ${nameOf(names, productId) ?? productId}`).join(", ");
+const itemsOf = (order, names = {}) => order.items.map((item) => `${count(item.quantity)} ${nameOf(names, item.productId) ?? item.productId}${atLocation(item)}`).join(", ");
+const locationName = ({ locationId = "" }) => locationId || "the default location";
+// A product, or its stock at one location, as commands and requests name it.
+const named = ({ productId, locationId }) => (locationId ? { productId, locationId } : { productId });
+const queryOf = ({ productId, locationId = "" }) => `id=${encodeURIComponent(productId)}&location=${encodeURIComponent(locationId)}`;
+const inWords = (product) => product.productId + atLocation(product);
 
 // ---------------------------------------------------------------- building blocks
 
-function link(path, id, text = id) {
-  return element("a", { href: `#/${path}/${encodeURIComponent(id)}`, textContent: text });
+function link(path, id, text = id, locationId = "") {
+  const place = locationId ? `/${encodeURIComponent(locationId)}` : "";
+  return element("a", { href: `#/${path}/${encodeURIComponent(id)}${place}`, textContent: text });
 }
 
 function paragraph(text, className = "") {
@@ -71,7 +81,7 @@ function units(name, properties = {}) {
 
 function choice(name, options, value = "") {
   const made = element("select", { name }, ...Object.entries(options).map(([key, text]) => element("option", { value: key, textContent: text })));
-  made.value = value || made.options[0].value;
+  made.value = Object.hasOwn(options, value) ? value : made.options[0].value;
   return made;
 }
 
@@ -175,7 +185,7 @@ function carryOut(words, command, warning = warningOf(command)) {
   const work = async () => {
     const { result, status } = await send(command);
     // Its page is gone.
-    if (command.action === "delist" && result === "APPLIED") history.replaceState(null, "", "#/products");
+    if (command.action === "delist" && result === "APPLIED") history.replaceState(null, "", command.locationId ? link("product", command.productId).hash : "#/products");
     return result === "APPLIED" ? "done" : `${OUTCOMES[result]}${command.orderId ? `; the order is ${status}` : ""}`;
   };
   return change(words, work, warning);
@@ -193,24 +203,50 @@ function inLanes(product) {
   return Object.values(product.inLanes).reduce((sum, each) => sum + each, 0);
 }
 
+const HEADINGS = ["On hand#", "Committed#", "Available#", "In lanes#", "Low at#", "Level"];
+
+// Each location has a threshold of its own.
+function cellsOf(one) {
+  const threshold = one.places ? "" : count(one.lowStockThreshold);
+  return [...[one.onHand, one.committed, one.available, inLanes(one)].map(count), threshold, levelOf(one.status)];
+}
+
+function locationOf({ productId, locationId }) {
+  return link("product", productId, locationName({ locationId }), locationId);
+}
+
+// Opens a product to its locations.
+function toggleOf({ productId, places }, fill) {
+  if (places === undefined) return [];
+  const { open } = chosen;
+  const toggle = () => {
+    if (!open.delete(productId)) open.add(productId);
+    fill();
+    byId(`locations ${productId}`).focus();
+  };
+  return [button(`${places.length} locations`, toggle, { id: `locations ${productId}`, ariaExpanded: open.has(productId), ariaLabel: `${places.length} locations of ${productId}` })];
+}
+
 function numbersOf({ onHand, committed, available }) {
   const shown = facts([["On hand", count(onHand)], ["Committed", count(committed)], ["Available", count(available)]]);
   return Object.assign(shown, { className: "stock" });
 }
 
-function newProduct() {
+// Lists a new product, or a product at another location.
+function newStock(productId) {
+  const isNew = productId === undefined;
+  const there = isNew ? "" : " there";
   const made = form(
     (fields) => {
-      const command = { action: "create", productId: fields.productId.value, openingStock: fields.openingStock.valueAsNumber, lowStockThreshold: fields.threshold.valueAsNumber };
-      carryOut(`List ${command.productId}`, fields.name.value === "" ? command : { ...command, name: fields.name.value });
+      const product = isNew ? { productId: fields.productId.value, ...notesOf(fields, ["name"]) } : { productId, locationId: fields.location.value };
+      carryOut(`List ${inWords(product)}`, { action: "create", ...product, openingStock: fields.openingStock.valueAsNumber, lowStockThreshold: fields.threshold.valueAsNumber });
     },
     "List it",
-    labelled("Product id", input("productId")),
-    labelled("Name", input("name", { required: false })),
-    labelled("Units on hand", units("openingStock", { value: 0 })),
-    labelled("Low at", units("threshold", { value: 0 })),
+    ...(isNew ? [labelled("Product id", input("productId")), labelled("Name", input("name", { required: false }))] : [labelled("Location id", input("location", { maxLength: 32 }))]),
+    labelled(`Units on hand${there}`, units("openingStock", { value: 0 })),
+    labelled(`Low${there} at`, units("threshold", { value: 0 })),
   );
-  return element("details", { className: "card" }, element("summary", { textContent: "List a new product" }), made);
+  return element("details", { className: "card" }, element("summary", { textContent: isNew ? "List a new product" : "List it at another location" }), made);
 }
 
 async function products() {
@@ -218,24 +254,18 @@ async function products() {
   const search = input("search", { id: "search", type: "search", required: false, value: chosen.text });
   const level = choice("level", { "": "All products", ...LEVELS, lanes: "with units in lanes" }, chosen.level);
   const list = element("div", { className: "card" });
-  const rowOf = (one) => [
-    link("product", one.productId),
-    one.name ?? "",
-    ...[one.onHand, one.committed, one.available, inLanes(one)].map(count),
-    count(one.lowStockThreshold),
-    levelOf(one.status),
-  ];
+  const rowOf = (one) => [element("div", {}, link("product", one.productId), ...toggleOf(one, fill)), one.name ?? "", ...cellsOf(one)];
+  const rowsOf = (one) => [rowOf(one), ...(chosen.open.has(one.productId) ? one.places.map((each) => [element("span", { className: "location" }, locationOf(each)), "", ...cellsOf(each)]) : [])];
   function fill() {
     Object.assign(chosen, { text: search.value, level: level.value });
     const text = search.value.trim().toLowerCase();
+    const isAsked = (one) => level.value === "" || one.status === level.value || (level.value === "lanes" && inLanes(one) > 0);
     const found = all.filter(
-      (one) =>
-        (level.value === "" || one.status === level.value || (level.value === "lanes" && inLanes(one) > 0)) &&
-        `${one.productId} ${one.name ?? ""}`.toLowerCase().includes(text),
+      (one) => [one, ...(one.places ?? [])].some(isAsked) && `${one.productId} ${one.name ?? ""}`.toLowerCase().includes(text),
     );
     const more = found.length > MOST_ROWS ? ` The first ${MOST_ROWS} are shown: search for the others.` : "";
     list.replaceChildren(
-      table(["Product", "Name", "On hand#", "Committed#", "Available#", "In lanes#", "Low at#", "Level"], found.slice(0, MOST_ROWS).map(rowOf)),
+      table(["Product", "Name", ...HEADINGS], found.slice(0, MOST_ROWS).flatMap(rowsOf)),
       paragraph(`${count(found.length)} of ${counted(all.length, "product")}.${more}`, "hint"),
     );
   }
@@ -246,17 +276,17 @@ async function products() {
   return {
     title: "Products",
     about: "Out of stock and low first. Open one to receive, count or correct its stock, or to see its history.",
-    content: [element("div", { className: "bar" }, labelled("Search (/)", search), labelled("Show", level)), ...problems, list, newProduct()],
+    content: [element("div", { className: "bar" }, labelled("Search (/)", search), labelled("Show", level)), ...problems, list, newStock()],
   };
 }
 
 function receiptOf(product) {
   const made = form(
     (fields) =>
-      carryOut(`Receive ${count(fields.received.valueAsNumber)} ${product.productId}`, {
+      carryOut(`Receive ${count(fields.received.valueAsNumber)} ${inWords(product)}`, {
         action: "adjust",
         adjustmentId: id(),
-        productId: product.productId,
+        ...named(product),
         delta: fields.received.valueAsNumber,
         reason: "RECEIPT",
         ...notesOf(fields, ["reference"]),
@@ -272,10 +302,10 @@ function receiptOf(product) {
 function correctionOf(product) {
   const made = form(
     (fields) =>
-      carryOut(`${REASONS[fields.reason.value]}: ${signed(fields.delta.valueAsNumber)} ${product.productId}`, {
+      carryOut(`${REASONS[fields.reason.value]}: ${signed(fields.delta.valueAsNumber)} ${inWords(product)}`, {
         action: "adjust",
         adjustmentId: id(),
-        productId: product.productId,
+        ...named(product),
         delta: fields.delta.valueAsNumber,
         reason: fields.reason.value,
         ...notesOf(fields, ["reference"]),
@@ -295,9 +325,9 @@ function limitsOf(product) {
       // Somebody else may have changed the other one since this page was read.
       const limits = { lowStockThreshold: fields.threshold.valueAsNumber, backorderLimit: fields.backorders.valueAsNumber };
       const changed = Object.entries(limits).filter(([name, units]) => units !== product[name]);
-      const command = { action: "change", productId: product.productId, ...Object.fromEntries(changed) };
+      const command = { action: "change", ...named(product), ...Object.fromEntries(changed) };
       if (changed.length === 0) refuse("Limits: these are the old ones");
-      else carryOut(`Change ${product.productId}`, command);
+      else carryOut(`Change ${inWords(product)}`, command);
     },
     "Save",
     labelled("Low at", units("threshold", { value: product.lowStockThreshold })),
@@ -306,64 +336,64 @@ function limitsOf(product) {
   return card("Limits", made);
 }
 
-function keepCount(productId, begun) {
-  if (begun === undefined) counts.delete(productId);
-  else counts.set(productId, begun);
+function keepCount(product, begun) {
+  if (begun === undefined) counts.delete(inWords(product));
+  else counts.set(inWords(product), begun);
   sessionStorage.setItem("counts", JSON.stringify([...counts]));
 }
 
-function beginningOf(productId) {
+function beginningOf(product) {
   const begin = async () => {
-    const begun = await send({ action: "acquire", productId, seconds: COUNT_SECONDS, outliveInvocation: true });
+    const begun = await send({ action: "acquire", ...named(product), seconds: COUNT_SECONDS, outliveInvocation: true });
     // One id for all clicks: they book one count.
-    keepCount(productId, { ...begun, adjustmentId: randomId("count") });
+    keepCount(product, { ...begun, adjustmentId: randomId("count") });
     return "begun";
   };
   return card(
     "Count",
     paragraph(`Orders for this product wait while you count, ${COUNT_SECONDS / 60} minutes at most.`, "hint"),
-    button("Begin to count", () => change(`Count ${productId}`, begin), { id: "count" }),
+    button("Begin to count", () => change(`Count ${inWords(product)}`, begin), { id: "count" }),
   );
 }
 
-function countOf({ productId, backorderLimit }) {
-  const begun = counts.get(productId);
-  if (begun === undefined) return beginningOf(productId);
+function countOf(product) {
+  const begun = counts.get(inWords(product));
+  if (begun === undefined) return beginningOf(product);
   const { lease, adjustmentId, committed, message } = begun;
   const book = async (shelf, notes) => {
     try {
       const { delta, handedOverSince } = await send({ action: "commit", lease, adjustmentId, counted: shelf, ...notes });
-      keepCount(productId);
+      keepCount(product);
       const left = handedOverSince === undefined ? "" : `. Units that left since the count began: ${count(handedOverSince)}`;
       return `corrected by ${signed(delta)}${left}`;
     } catch (error) {
       if (error.code === "BELOW_FLOOR") {
-        const short = counted(committed - shelf - backorderLimit, "unit");
+        const short = counted(committed - shelf - product.backorderLimit, "unit");
         throw new Error(`nothing was booked, because open orders hold ${short} more. Count again; if they are missing, cancel the count, cancel them as lost in their orders, and begin again`);
       }
       const end = ENDS_OF_COUNTS[error.code];
       if (end === undefined) throw error;
-      keepCount(productId);
+      keepCount(product);
       await show();
       throw new Error(end);
     }
   };
   const cancel = async () => {
     const { result } = await send({ action: "release", lease });
-    keepCount(productId);
+    keepCount(product);
     return result === "RELEASED" ? "nothing was booked" : "it was over already: see the history";
   };
   const at = (seconds) => clock(Number(lease.expiresAt) - seconds);
   const made = form(
     (fields) => {
       const shelf = fields.counted.valueAsNumber;
-      change(`Book ${count(shelf)} ${productId} as counted`, () => book(shelf, notesOf(fields, ["reference"])));
+      change(`Book ${count(shelf)} ${inWords(product)} as counted`, () => book(shelf, notesOf(fields, ["reference"])));
     },
     "Book the count",
     labelled("Units on the shelf", units("counted", { id: "count" })),
     note("reference", "Reference"),
   );
-  made.append(button("Cancel the count", () => change(`Cancel the count of ${productId}`, cancel)));
+  made.append(button("Cancel the count", () => change(`Cancel the count of ${inWords(product)}`, cancel)));
   return card(
     "Count",
     numbersOf(begun),
@@ -373,9 +403,12 @@ function countOf({ productId, backorderLimit }) {
   );
 }
 
-function listingOf({ productId, status, createdAt }) {
+function listingOf(product) {
+  const { status, createdAt } = product;
+  // The command for the product itself discontinues it everywhere.
+  const what = product.total === undefined || product.locationId ? inWords(product) : `${product.productId} at all locations`;
   const promised = async () => {
-    const { units, isExact, orders, ordersAreAll } = await ask(`/data/promised?id=${encodeURIComponent(productId)}`);
+    const { units, isExact, orders, ordersAreAll } = await ask(`/data/promised?${queryOf(product)}`);
     if (units === 0) return "No units are promised to open orders.";
     return `Units promised to open orders: ${isExact ? "" : "about "}${count(units)}, in ${ordersAreAll ? "" : "at least "}${counted(orders, "order")}.`;
   };
@@ -384,21 +417,21 @@ function listingOf({ productId, status, createdAt }) {
       text,
       () =>
         attempt(async () => {
-          report(`${text} ${productId}: looking for open orders …`);
+          report(`${text} ${what}: looking for open orders …`);
           const words = await promised();
           report("");
-          await carryOut(`${text} ${productId}`, { ...command, productId }, `${words} ${warning}`);
+          await carryOut(`${text} ${what}`, { ...command, ...named(product) }, `${words} ${warning}`);
         }),
       { id: command.action },
     );
   const [hint, first] =
     status === "DISCONTINUED"
-      ? ["No. Orders for it are rejected.", button("List again", () => carryOut(`List again ${productId}`, { action: "listAgain", productId }), { id: "discontinue" })]
+      ? ["No. Orders for it are rejected.", button("List again", () => carryOut(`List again ${what}`, { action: "listAgain", ...named(product) }), { id: "discontinue" })]
       : [
           "Yes. Once discontinued, new orders for it are rejected; orders that have its units can be shipped. You can list it again.",
           end("Discontinue", { action: "discontinue" }, "They can still be shipped. New orders will be rejected."),
         ];
-  const delist = end("Delist", { action: "delist", createdAt }, "The product and all its units leave the books. Open orders can still be shipped, but what they cancel or return does not go back into stock. It cannot be undone.");
+  const delist = end("Delist", { action: "delist", createdAt }, `${product.locationId ? inWords(product) : "The product"} and all its units leave the books. Open orders can still be shipped, but what they cancel or return does not go back into stock. It cannot be undone.`);
   return card("On sale?", paragraph(hint, "hint"), element("div", { className: "actions" }, first, delist));
 }
 
@@ -443,7 +476,7 @@ function historyOf(product) {
   async function read() {
     place.replaceChildren(paragraph("Reading the orders …", "hint"));
     try {
-      const { entries, unexplained } = await ask(`/data/history?id=${encodeURIComponent(product.productId)}`);
+      const { entries, unexplained } = await ask(`/data/history?${queryOf(product)}`);
       // Entries without a time stand for versions that changed no stock.
       const changes = entries.filter((entry) => entry.at !== "");
       const newest = changes.slice(-MOST_ROWS).reverse();
@@ -473,8 +506,53 @@ function historyOf(product) {
   return card("History", place);
 }
 
-async function product(id) {
-  const found = await ask(`/data/product?id=${encodeURIComponent(id)}`);
+// The locations of a product: what is where, what is moved, and what is on the way.
+function locationsOf({ productId, locationId = "", total, onTheWay }) {
+  const names = Object.fromEntries(total.places.map((one) => [one.locationId ?? "", locationName(one)]));
+  const rowOf = (one) => [Object.assign(locationOf(one), { ariaCurrent: (one.locationId ?? "") === locationId ? "page" : null }), ...cellsOf(one)];
+  const lots = onTheWay.map((lot) => [lot.reference, lot.from.map((from) => names[from] ?? from).join(", "), moment(lot.since), count(lot.units), arrivalOf(productId, lot, names)]);
+  return [
+    card("At all locations", numbersOf(total), table(["Location", ...HEADINGS], total.places.map(rowOf))),
+    card("Transfer", transferOf(productId, locationId, names)),
+    ...(lots.length ? [card("On the way", table(["Reference", "From", "Since", "Units#", ""], lots))] : []),
+    element("h2", { textContent: `At ${locationName({ locationId })}` }),
+  ];
+}
+
+// Goods on the way are units that went out under a reference and did not come in under it.
+function transferOf(productId, here, names) {
+  const made = form(
+    (fields) => {
+      const [from, to, quantity] = [fields.from.value, fields.to.value, fields.quantity.valueAsNumber];
+      const out = { action: "adjust", adjustmentId: id(), productId, locationId: from, delta: -quantity, reason: "TRANSFER_OUT", reference: id() };
+      const command = to === ON_THE_WAY ? out : { action: "transfer", transferId: id(), productId, from, to, quantity };
+      const words = `Transfer ${count(quantity)} ${productId} from ${names[from]}${to === ON_THE_WAY ? "" : ` to ${names[to]}`}`;
+      carryOut(words, { ...command, ...notesOf(fields, ["reference"]) });
+    },
+    "Transfer",
+    labelled("From", choice("from", names, here)),
+    labelled("To", choice("to", { ...names, [ON_THE_WAY]: "a location where they arrive later" }, Object.keys(names).find((name) => name !== here))),
+    labelled("Units to transfer", units("quantity", { min: 1, max: 1_000_000 })),
+    note("reference", "Reference"),
+  );
+  const id = idOf(made);
+  return made;
+}
+
+function arrivalOf(productId, { reference, units: most }, names) {
+  const made = form(
+    ({ arrived: { valueAsNumber: delta }, to }) =>
+      carryOut(`Arrival of ${count(delta)} ${productId} at ${names[to.value]}`, { action: "adjust", adjustmentId: id(), productId, locationId: to.value, delta, reason: "TRANSFER_IN", reference }),
+    "They arrived",
+    labelled(`Units of ${reference} that arrived`, units("arrived", { min: 1, max: most, value: most })),
+    labelled("At", choice("to", names)),
+  );
+  const id = idOf(made);
+  return made;
+}
+
+async function product(id, locationId) {
+  const found = await ask(`/data/product?${queryOf({ productId: id, locationId })}`);
   const lanes = inLanes(found);
   const where = lanes ? `, available: ${count(found.stockCount)} in its row, ${count(lanes)} in lanes` : "";
   const level = card(
@@ -484,9 +562,14 @@ async function product(id) {
     element("p", {}, levelOf(found.status), where, found.isExact ? "" : ", about: it changes too fast"),
   );
   return {
-    title: found.name ?? id,
-    about: `Product ${id}, listed ${moment(found.createdAt)}`,
-    content: [element("div", { className: "cards" }, level, receiptOf(found), countOf(found), correctionOf(found), limitsOf(found), listingOf(found)), historyOf(found)],
+    title: ((found.total ?? found).name ?? id) + atLocation(found),
+    about: `Product ${inWords(found)}, listed ${moment(found.createdAt)}`,
+    content: [
+      ...(found.total ? locationsOf(found) : []),
+      element("div", { className: "cards" }, level, receiptOf(found), countOf(found), correctionOf(found), limitsOf(found), listingOf(found)),
+      historyOf(found),
+      newStock(id),
+    ],
   };
 }
 
@@ -521,20 +604,51 @@ function findOrders() {
 // The goods that a shipment of the order would lack.
 function missingOf({ shippable, missing = [] }, names) {
   if (shippable === undefined) return [paragraph("Not known whether its goods are there: a product cannot be read", "problem")];
-  const words = missing.map(({ productId, wanted, onHand }) => `${nameOf(names, productId) ?? productId} (${count(wanted)} wanted, ${count(onHand)} on hand)`);
+  const words = missing.map((one) => `${nameOf(names, one.productId) ?? one.productId}${atLocation(one)} (${count(one.wanted)} wanted, ${count(one.onHand)} on hand)`);
   return words.length ? [paragraph(`Not there: ${words.join(", ")}`, "problem")] : [];
 }
 
-async function orders(user) {
-  const whose = user === undefined ? "" : `&user=${encodeURIComponent(user)}`;
+// One warehouse's list, once any order comes from a location that has a name.
+function whereToShip(orders, where) {
+  for (const { locationId } of [{ locationId: where }, ...orders.flatMap((order) => order.items)]) if (locationId) locationsSeen.add(locationId);
+  if (locationsSeen.size === 0) return [];
+  const names = [["", "the default location"], ...[...locationsSeen].sort().map((one) => [one, one])];
+  const field = choice("location", { [EVERYWHERE]: "all locations", ...Object.fromEntries(names) }, where ?? EVERYWHERE);
+  field.id = "location";
+  field.addEventListener("change", () => {
+    location.hash = field.value === EVERYWHERE ? "#/orders" : `#/orders//${encodeURIComponent(field.value)}`;
+  });
+  return [element("div", { className: "bar" }, labelled("Ships from", field))];
+}
+
+// What one location does for an order that also waits for another one.
+function partToShip({ orderId }, lines, where) {
+  const items = lines.map(({ productId, quantity }) => ({ productId, quantity }));
+  const [stepId, name] = [randomId("desk"), `${orderId} from ${locationName({ locationId: where })}`];
+  const words = `Fulfil ${itemsOf({ items })} of order ${name}`;
+  return button("Fulfil this part", () => carryOut(words, { action: "fulfil", orderId, stepId, items }), { id: `fulfil ${orderId}`, ariaLabel: `Fulfil the part of ${name}` });
+}
+
+async function orders(id, where) {
+  const user = id || undefined;
+  const whose = (user === undefined ? "" : `&user=${encodeURIComponent(user)}`) + (where === undefined ? "" : `&location=${encodeURIComponent(where)}`);
   const { orders: found, isAll, unreadable, names } = await ask(`/data/orders?pages=${pages}${whose}`);
+  const isHere = ({ locationId = "" }) => where === undefined || locationId === where;
+  const toShip = (order) => {
+    const lines = movable(order, "fulfil");
+    const here = lines.filter(isHere);
+    const { missing = [] } = order;
+    return [
+      element("div", {}, itemsOf({ items: here }, names), ...missingOf({ ...order, missing: missing.filter(isHere) }, names)),
+      here.length < lines.length ? partToShip(order, here, where) : commandsOf(order, false),
+    ];
+  };
   const rowOf = (order) => [
     link("order", order.orderId),
     order.status + (order.items.some((item) => item.fulfilled) && order.status === "CONFIRMED" ? ", shipped in part" : ""),
     moment(user === undefined ? order.confirmedAt : order.createdAt),
     link("orders", order.userId),
-    user === undefined ? element("div", {}, itemsOf({ items: movable(order, "fulfil") }, names), ...missingOf(order, names)) : itemsOf(order, names),
-    commandsOf(order, false),
+    ...(user === undefined ? toShip(order) : [itemsOf(order, names), commandsOf(order, false)]),
   ];
   const since = user === undefined ? "Paid" : "Placed";
   const shown = isAll ? `${counted(found.length, "order")}.` : `The first ${counted(found.length, "order")}.`;
@@ -551,7 +665,7 @@ async function orders(user) {
   return {
     title: user === undefined ? "Orders to ship" : `Orders of ${user}`,
     about: user === undefined ? "Paid and not shipped, the oldest first. Press Fulfil when an order has left." : "The newest first.",
-    content: [findOrders(), ...broken, element("div", { className: "card" }, ...list)],
+    content: [findOrders(), ...(user === undefined ? whereToShip(found, where) : []), ...broken, element("div", { className: "card" }, ...list)],
   };
 }
 
@@ -567,7 +681,7 @@ function partOf(order, action) {
       else carryOut(words, lost ? { ...command, restock: !fields.lost.checked } : command);
     },
     title,
-    ...items.map((item, at) => labelled(label(item.productId), units(`units-${at}`, { max: item.quantity, value: 0 }))),
+    ...items.map((item, at) => labelled(label(inWords(item)), units(`units-${at}`, { max: item.quantity, value: 0 }))),
     note("reference", action === "fulfil" ? "Reference, such as a tracking number" : "Reference"),
     note("reason", "Reason"),
     ...(lost ? [labelled(lost, input("lost", { type: "checkbox", required: false }))] : []),
@@ -591,9 +705,11 @@ function stepsOf(order) {
 
 async function order(id) {
   const found = await ask(`/data/order?id=${encodeURIComponent(id)}`);
-  const rowOf = ({ productId, quantity, fulfilled = 0, cancelled = 0, returned = 0 }) => [
-    link("product", productId),
+  const from = found.items.some((item) => item.locationId) ? ["From"] : [];
+  const rowOf = ({ productId, locationId, quantity, fulfilled = 0, cancelled = 0, returned = 0 }) => [
+    link("product", productId, productId, locationId),
     nameOf(found.names, productId) ?? "",
+    ...from.map(() => locationName({ locationId })),
     ...[quantity, fulfilled, cancelled, returned].map(count),
   ];
   const parts = possible(found).filter((action) => action in PARTS_OF_ORDERS);
@@ -603,6 +719,7 @@ async function order(id) {
     ["User", link("orders", found.userId)],
     ["Placed", moment(found.createdAt)],
     ["Hold ends", moment(found.expiresAt)],
+    ["May come from", (found.locations ?? []).map((locationId) => locationName({ locationId })).join(", ") + (found.split ? ", line by line" : "")],
     ...Object.entries(found.attributes ?? {}),
   ]);
   return {
@@ -612,7 +729,7 @@ async function order(id) {
       findOrders(),
       ...late,
       card("Order", about, commandsOf(found, true)),
-      card("Items", table(["Product", "Name", "Ordered#", "Fulfilled#", "Cancelled#", "Came back#"], found.items.map(rowOf))),
+      card("Items", table(["Product", "Name", ...from, "Ordered#", "Fulfilled#", "Cancelled#", "Came back#"], found.items.map(rowOf))),
       element("div", { className: "cards" }, ...parts.map((action) => partOf(found, action))),
       ...stepsOf(found),
     ],
@@ -625,9 +742,9 @@ async function order(id) {
 function idsOf(body) {
   try {
     const said = JSON.parse(body);
-    const ids = [said.productId, ...(said.items ?? []).map((item) => item.productId)].filter((one) => typeof one === "string");
+    const products = [said, ...(said.items ?? [])].filter((one) => typeof one.productId === "string");
     const order = typeof said.orderId === "string" ? [link("order", said.orderId, `order ${said.orderId}`)] : [];
-    return [...order, ...[...new Set(ids)].map((one) => link("product", one, `product ${one}`))];
+    return [...order, ...new Map(products.map((one) => [inWords(one), link("product", one.productId, `product ${inWords(one)}`, one.locationId)])).values()];
   } catch {
     return [];
   }
@@ -700,13 +817,13 @@ let reading = 0;
 
 async function show() {
   const mine = (reading += 1);
-  const [, name, id] = location.hash.split("/");
+  const [, name, ...ids] = location.hash.split("/");
   const place = byId("view");
   place.ariaBusy = "true";
   let view;
   try {
     await ABOUT;
-    view = await (VIEWS[name] ?? products)(id === undefined ? undefined : decodeURIComponent(id));
+    view = await (VIEWS[name] ?? products)(...ids.map(decodeURIComponent));
   } catch (error) {
     const retry = [paragraph(error.message, "problem")];
     view = { title: "Not found, or not readable", about: "", content: name?.startsWith("order") ? [findOrders(), ...retry] : retry };

@@ -84,7 +84,7 @@ function remember() {
 }
 
 function titleOf(order) {
-  return order.items.map((item) => `${item.quantity.toLocaleString("en")} × ${products.get(item.productId)?.name ?? item.productId}`).join(", ");
+  return order.items.map((item) => `${item.quantity.toLocaleString("en")} × ${products.get(item.productId)?.name ?? item.productId}${atLocation(item)}`).join(", ");
 }
 
 function holdOf(order) {
@@ -177,7 +177,8 @@ function forget(id) {
 }
 
 async function takeFurther(id, action) {
-  const taken = action === "return" ? { stepId: randomId("back"), items: movable(orders.get(id), action), restock: true } : undefined;
+  const items = movable(orders.get(id), action).map(({ productId, quantity }) => ({ productId, quantity }));
+  const taken = action === "return" ? { stepId: randomId("back"), items, restock: true } : undefined;
   const answer = await call("POST", `/orders/${id}/${action === "return" ? "returns" : action}`, taken);
   if (answer.ok) report(`${ACTIONS[action]} ${id}: ${answer.said.result} (${answer.words})`);
   else refuse(`${ACTIONS[action]} ${id}: ${problemOf(answer)}`);
@@ -187,7 +188,7 @@ async function takeFurther(id, action) {
 // ---------------------------------------------------------------- events
 
 function subjectOf(data) {
-  if (data.orderId === undefined) return `${data.productId}: ${data.available ?? data.stockCount} available`;
+  if (data.orderId === undefined) return `${data.productId}${atLocation(data)}: ${data.available ?? data.stockCount} available`;
   return `${data.orderId}: ${titleOf(data)}`;
 }
 
