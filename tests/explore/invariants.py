@@ -9,7 +9,7 @@ import base64
 import json
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ from tests.support.ends import (
     is_answered_with_no,
     is_carried_out,
     is_order,
+    key_of,
     named,
     units_of,
 )
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from tests.explore.world import Change, Stock, World
 
 _FIXED = {
-    "Products": ("productId", "createdAt"),
+    "Products": ("productId", "createdAt", "of", "locationId"),
     "Orders": ("orderId", "createdAt"),
     "Allotments": ("page", "epoch"),
 }
@@ -71,7 +72,9 @@ def check_write(world: World, number: int, changes: Sequence[Change]) -> None:
     for change in changes:
         _check_change(world, change)
     _check_records(changes)
+    _check_transfers(changes)
     _check_outbound(changes)
+    _check_listed_places(world)
     _check_places(world, lanes)
     _check_depot(world, every_page)
     _check_stock(world)
@@ -126,6 +129,20 @@ def _note_stock(world: World, number: int, lent: _SetAside) -> None:
             known.append(stock)
 
 
+def _check_listed_places(world: World) -> None:
+    """Check that each product's own row lists just the places that have a row."""
+    rows = {row["productId"]: row for row in world.rows("Products")}
+    there: dict[str, set[str]] = {name: set() for name, row in rows.items() if "of" not in row}
+    for name, row in rows.items():
+        if "of" in row:
+            require(name == f"{row['of']}#{row['locationId']}", f"the row {name} is {row}")
+            require(row["of"] in there, f"{name} has a row, and {row['of']} has none")
+            there[row["of"]].add(row["locationId"])
+    for name, places in there.items():
+        listed = set(rows[name].get("places", ()))
+        require(listed == places, f"{name} lists {sorted(listed)}, and is at {sorted(places)}")
+
+
 def _check_places(world: World, lent: _SetAside) -> None:
     """Check that each row names the lanes that hold more of it, and that its status is exact all the same."""
     rows = {(row["productId"], row["createdAt"]): row for row in world.rows("Products")}
@@ -174,18 +191,19 @@ def _check_change(world: World, change: Change) -> None:
     elif before is None:
         require(after["_version"] == 1, f"{table} {name} starts with version {after['_version']}")
     else:
-        # A version counts changes of the item, and taking or releasing a lease does not count as one. Nor does a fold, which
-        # no other write depends on.
+        # A version counts changes of the item, and taking or releasing a lease does not count as one. Nor does a fold, or a
+        # place that is listed: no other write depends on them.
         different = before.keys() ^ after.keys() | {k for k in before if before[k] != after.get(k)}
         is_free = all(attribute.startswith("lock") for attribute in different)
-        allowed = {0, 1} if is_free else {0} if different == {"onHand"} else {1}
+        allowed = {0, 1} if is_free else {0} if different in ({"onHand"}, {"places"}) else {1}
         require(
             after["_version"] - before["_version"] in allowed,
             f"{table} {name} went from version {before['_version']} to {after['_version']}",
         )
         for attribute in _FIXED[table]:
             require(
-                before[attribute] == after[attribute], f"{attribute} of {table} {name} was changed"
+                before.get(attribute) == after.get(attribute),
+                f"{attribute} of {table} {name} was changed",
             )
     if table == "Products":
         _check_product(world, change)
@@ -214,6 +232,21 @@ def _check_records(changes: Sequence[Change]) -> None:
                 booked["onHandDelta"] == -before["onHand"],
                 f"the closing of {name} takes {booked['onHandDelta']} of {before['onHand']} on hand",
             )
+
+
+def _check_transfers(changes: Sequence[Change]) -> None:
+    """Check that each side of a transfer is booked with the other one: the same units, out of one place and into another."""
+    booked = {c.place[1]: c.after for c in changes if c.place[0] == "StockAdjustments" and c.after}
+    for (name, transfer_id), row in booked.items():
+        if "transferWith" not in row:
+            continue
+        other = booked.get((row["transferWith"], transfer_id), {})
+        sides = {(each.get("reason"), each.get("delta")) for each in (row, other)}
+        require(
+            sides == {("TRANSFER_OUT", -abs(row["delta"])), ("TRANSFER_IN", abs(row["delta"]))}
+            and other.get("transferWith") == name,
+            f"the transfer {transfer_id} books {row['delta']} of {name}, and of {row['transferWith']} {other.get('delta')}",
+        )
 
 
 def _check_outbound(changes: Sequence[Change]) -> None:
@@ -266,7 +299,7 @@ def _leaving(
     _, on_hand = _MOVES.get((step["action"], step.get("restock")), (0, 0))
     return Counter(
         {
-            (line["productId"], line["productCreatedAt"]): units[line["productId"]]
+            (key_of(line), line["productCreatedAt"]): units[line["productId"]]
             for line in order["items"]
             if on_hand < 0 and units[line["productId"]]
         }
@@ -301,17 +334,20 @@ def _check_stock(world: World) -> None:
         available[generation] += booked["delta"]
         on_hand[generation] += booked["delta"]
     for order in world.rows("Orders"):
-        born = {line["productId"]: line.get("productCreatedAt", "") for line in order["items"]}
+        taken = {
+            line["productId"]: (key_of(line), line.get("productCreatedAt", ""))
+            for line in order["items"]
+        }
         for line in order["items"]:
-            available[line["productId"], born[line["productId"]]] -= line["quantity"]
+            available[taken[line["productId"]]] -= line["quantity"]
         for step, units in _steps_of(order):
             moves = _MOVES.get((step["action"], step.get("restock")), (0, 0))
             for product_id, quantity in units.items():
-                available[product_id, born[product_id]] += moves[0] * quantity
-                on_hand[product_id, born[product_id]] += moves[1] * quantity
+                available[taken[product_id]] += moves[0] * quantity
+                on_hand[taken[product_id]] += moves[1] * quantity
         if order["status"] in {"PENDING", "CONFIRMED"}:
             open_, _ = units_of(order)
-            committed.update({(name, born[name]): units for name, units in open_.items()})
+            committed.update({taken[name]: units for name, units in open_.items()})
     for name, known in world.stock.items():
         stock = known[-1]
         if stock.row is None:
@@ -394,12 +430,10 @@ def _check_order(
         _check_step(world, change, before, after)
         return
     if after["status"] == "REJECTED":
-        require(
-            any(_justifies(product, after) for product in _seen(world, change, after)),
-            f"order {name} was rejected as {after['reason']}, which was never true while it was being placed",
-        )
+        _check_rejected_order(world, change, after)
     _check_order_of_group(world, name)
     _check_lines(world, change, after)
+    _check_places_of_lines(after)
 
 
 _STEPS = {
@@ -493,10 +527,11 @@ def _check_units(world: World, before: dict[str, Any], after: dict[str, Any]) ->
     room = delivered if step["action"] == "return" else open_
     require(moved <= room, f"{step} of order {name} moves more than {room}")
     goes_back = _MOVES[step["action"], step.get("restock")][0] > 0 if moved else False
-    born = {line["productId"]: line.get("productCreatedAt") for line in before["items"]}
+    lines = {line["productId"]: line for line in before["items"]}
     for item in step.get("items", ()):
-        product = world.row("Products", item["productId"]) or {}
-        stands = product.get("createdAt") == born[item["productId"]]
+        line = lines[item["productId"]]
+        product = world.row("Products", key_of(line)) or {}
+        stands = product.get("createdAt") == line.get("productCreatedAt")
         require(
             ("returnedVersion" in item) == (goes_back and stands),
             f"{step} of order {name} says {item}",
@@ -509,29 +544,98 @@ def _check_units(world: World, before: dict[str, Any], after: dict[str, Any]) ->
     )
 
 
-def _seen(
-    world: World, change: Change, order: dict[str, Any]
-) -> Iterator[tuple[Stock | None, int]]:
-    """List the stock of an order's products since the invocation's first call, with the ordered quantity."""
-    begun = change.process.begun or 0
+_Candidate = tuple[list["Stock | None"], int]
+"""What the row of a line was at a location since the invocation's first call, and the units that were wanted of it."""
+
+
+def _check_rejected_order(world: World, change: Change, order: dict[str, Any]) -> None:
+    """Check that an order was rejected for a reason that was true: for each location at a moment of its own."""
+    begun, reason = change.process.begun or 0, order["reason"]
+    offers = [
+        [
+            (_states(world, _candidate(line, location), begun), line["quantity"])
+            for line in order["items"]
+        ]
+        for location in order.get("locations", [""])
+    ]
+    lines = list(zip(*offers, strict=True))
+    if reason == "UNKNOWN_PRODUCT":
+        is_true = any(all(_was(each, _is_gone) for each in line) for line in lines)
+    elif reason == "DISCONTINUED_PRODUCT":
+        is_true = any(
+            all(_was(each, _is_gone, _is_discontinued) for each in line)
+            and any(_was(each, _is_discontinued) for each in line)
+            for line in lines
+        )
+    else:
+        require(reason == "INSUFFICIENT_STOCK", f"when {reason} is true is not known")
+        is_true = _was_short_everywhere(offers, is_split=order.get("split", False))
+    require(
+        is_true,
+        f"order {order['orderId']} was rejected as {reason}, which was never true while it was being placed",
+    )
+
+
+def _candidate(line: Mapping[str, Any], location: str) -> str:
+    """The row for a line at a location, or at the one that it names."""
+    return key_of({**line, "locationId": line.get("askedLocationId", location)})
+
+
+def _states(world: World, key: str, begun: int) -> list[Stock | None]:
+    """What a row and the lanes held after so many writes, and at each moment since."""
+    known = world.stock.get(key, [])
+    return [
+        stock
+        for stock, after in zip(known, [*known[1:], None], strict=True)
+        if after is None or after.number > begun
+    ] or [None]
+
+
+def _was(candidate: _Candidate, *holds: Callable[[Stock | None, int], bool]) -> bool:
+    """Whether one of some conditions held of a row at some moment."""
+    states, quantity = candidate
+    return any(each(stock, quantity) for stock in states for each in holds)
+
+
+def _is_gone(stock: Stock | None, _: int) -> bool:
+    return stock is None or stock.row is None
+
+
+def _is_discontinued(stock: Stock | None, _: int) -> bool:
+    return stock is not None and stock.row is not None and stock.row["status"] == "DISCONTINUED"
+
+
+def _is_short(stock: Stock | None, quantity: int) -> bool:
+    if stock is None or stock.row is None:
+        return False
+    return bool(stock.available + stock.row.get("backorderLimit", 0) < quantity)
+
+
+def _was_short_everywhere(offers: Sequence[Sequence[_Candidate]], *, is_split: bool) -> bool:
+    """Whether each location lacked a line; if lines may come from several, whether one line was lacking at each."""
+    lacks = (_is_short,) if len(offers) == 1 else (_is_short, _is_gone, _is_discontinued)
+    if is_split:
+        return any(all(_was(each, *lacks) for each in line) for line in zip(*offers, strict=True))
+    return all(any(_was(each, *lacks) for each in offer) for offer in offers)
+
+
+def _check_places_of_lines(order: Mapping[str, Any]) -> None:
+    """Check that each line comes from a location that the order allows, and all that name none from one, unless it is split."""
+    if order["status"] != "PENDING":
+        return
+    chosen = set()
     for line in order["items"]:
-        known = world.stock.get(line["productId"], [])
-        if not known:
-            yield None, line["quantity"]
-        for number, stock in enumerate(known, 1):
-            if number == len(known) or known[number].number > begun:
-                yield stock, line["quantity"]
-
-
-def _justifies(stock_and_quantity: tuple[Stock | None, int], order: Any) -> bool:
-    stock, quantity = stock_and_quantity
-    product = stock.row if stock is not None else None
-    if order["reason"] == "UNKNOWN_PRODUCT" or stock is None or product is None:
-        return order["reason"] == "UNKNOWN_PRODUCT" and product is None
-    if order["reason"] == "DISCONTINUED_PRODUCT":
-        return bool(product["status"] == "DISCONTINUED")
-    require(order["reason"] == "INSUFFICIENT_STOCK", f"when {order['reason']} is true is not known")
-    return bool(stock.available + product.get("backorderLimit", 0) < quantity)
+        place = line.get("locationId", "")
+        asked = line.get("askedLocationId")
+        allowed = order.get("locations", [""]) if asked is None else [asked]
+        require(
+            place in allowed, f"order {order['orderId']} has the line {line}, and allows {allowed}"
+        )
+        chosen |= {place} if asked is None else set()
+    require(
+        len(chosen) <= 1 or "split" in order,
+        f"order {order['orderId']} may not be split, and comes from {sorted(chosen)}",
+    )
 
 
 def _check_lines(world: World, change: Change, order: dict[str, Any]) -> None:
@@ -545,7 +649,7 @@ def _check_lines(world: World, change: Change, order: dict[str, Any]) -> None:
     }
     for line in order["items"]:
         paid = [
-            (("Products", (line["productId"],)), line.get("productVersion")),
+            (("Products", (key_of(line),)), line.get("productVersion")),
             (("Allotments", (line.get("lanePage"),)), line.get("laneVersion")),
         ]
         named = [(place, version) for place, version in paid if version is not None]
@@ -597,14 +701,19 @@ def _is_done(world: World, function: str, asked: dict[str, Any]) -> bool:
             return is_order(world.row("Orders", asked["orderId"]), asked)
         case "change_orders":
             return is_carried_out(world.row("Orders", asked["orderId"]), asked)
+        case "adjust_stock" if asked.get("action") == "transfer":
+            # That the other side is booked with it was checked as it was written.
+            source = key_of(asked | {"locationId": asked["from"]})
+            row = world.row("StockAdjustments", source, asked["transferId"])
+            return row is not None and row["delta"] == -asked["quantity"]
         case "adjust_stock":
-            row = world.row("StockAdjustments", asked["productId"], asked["adjustmentId"])
+            row = world.row("StockAdjustments", key_of(asked), asked["adjustmentId"])
             return row is not None and is_adjustment(row, asked)
         case "count_stock":
-            product_id = asked["lease"]["productId"]
-            return world.row("StockAdjustments", product_id, asked["adjustmentId"]) is not None
+            key = key_of(asked["lease"])
+            return world.row("StockAdjustments", key, asked["adjustmentId"]) is not None
         case _:
-            return _is_managed(world.row("Products", asked["productId"]), asked)
+            return _is_managed(world.row("Products", key_of(asked)), asked)
 
 
 _EVENTS = {
@@ -638,9 +747,10 @@ def _published(world: World) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for event in world.bus:
         event_id = event["metadata"]["eventId"]
-        subject = event["data"].get("orderId") or event["data"].get("productId")
-        ids = found.setdefault(str(subject), [])
+        data = event["data"]
         # A probe is about nothing.
+        subject = data.get("orderId") or (key_of(data) if "productId" in data else None)
+        ids = found.setdefault(str(subject), [])
         if subject is not None and event_id not in ids:
             ids.append(event_id)
     return found
@@ -783,6 +893,7 @@ def _is_managed(row: dict[str, Any] | None, command: dict[str, Any]) -> bool:
     if command["action"] == "delist":
         return row is None or bool(row["createdAt"] != command["createdAt"])
     wanted = {name: command[name] for name in command.keys() - {"action", "openingStock"}}
+    wanted["productId"] = key_of(command)
     if command["action"] == "discontinue":
         wanted["status"] = "DISCONTINUED"
     return row is not None and wanted.items() <= row.items()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
 from tests.explore.violation import require
 from tests.explore.world import GRACE_SECONDS, Client, Rival, SetUp, World
-from tests.support.ends import units_of
+from tests.support.ends import key_of, units_of
 
 OPENED = "2026-01-01T00:00:00.000000+00:00"
 OVER = -GRACE_SECONDS - 1.0
@@ -29,6 +29,35 @@ def order(order_id: str, user_id: str = "u-1", **lines: int) -> Message:
     """Order so many units of each product."""
     items = [{"productId": name, "quantity": quantity} for name, quantity in lines.items()]
     return {"orderId": order_id, "userId": user_id, "items": items}
+
+
+def order_at(
+    order_id: str,
+    *locations: str,
+    split: bool = False,
+    named: Mapping[str, str] | None = None,
+    **lines: int,
+) -> Message:
+    """Order so many units of each product from the first of some locations.
+
+    Args:
+        order_id: The order's id.
+        locations: Where it may be placed from, the best first.
+        split: Whether its lines may come from several of them.
+        named: By product, the only location of its line.
+        lines: Units by product.
+    """
+    body = order(order_id, **lines)
+    for line in body["items"]:
+        if named and line["productId"] in named:
+            line["locationId"] = named[line["productId"]]
+    return body | {"locations": list(locations)} | ({"split": True} if split else {})
+
+
+def transfer(transfer_id: str, source: str, target: str, units: int) -> Message:
+    """Move units of p from one location to another."""
+    asked = {"action": "transfer", "transferId": transfer_id, "productId": "p"}
+    return {**asked, "from": source, "to": target, "quantity": units}
 
 
 def receipt(adjustment_id: str, delta: int) -> Message:
@@ -155,11 +184,11 @@ def published(table: str, rival: Rival) -> Rival:
     return start
 
 
-def counts(adjustment_id: str, found: int) -> Rival:
+def counts(adjustment_id: str, found: int, location: str = "") -> Rival:
     """A client that counts p and finds so many units more; it releases the lease if the commit fails."""
 
     def script(client: Client) -> None:
-        acquired = client("count_stock", acquire(3))
+        acquired = client("count_stock", acquire(3, location))
         if acquired.get("result") != "ACQUIRED":
             return
         counted = acquired["onHand"] + found
@@ -170,10 +199,15 @@ def counts(adjustment_id: str, found: int) -> Rival:
     return runs(script)
 
 
-def acquire(seconds: int) -> Message:
+def acquire(seconds: int, location: str = "") -> Message:
     """Take the lease on p."""
-    asked = {"action": "acquire", "productId": "p", "seconds": seconds}
+    asked = {"action": "acquire", **p_at(location), "seconds": seconds}
     return asked | {"outliveInvocation": True}
+
+
+def p_at(location: str) -> Message:
+    """Product p at a location, as messages name it."""
+    return {"productId": "p"} | ({"locationId": location} if location else {})
 
 
 def commit(acquired: Message, adjustment_id: str, counted: int) -> Message:
@@ -186,14 +220,23 @@ def commit(acquired: Message, adjustment_id: str, counted: int) -> Message:
     }
 
 
-def relists(client: Client, stock: int = 1) -> None:
+def delist(location: str = "") -> Message:
+    """Delist p as it was at the start."""
+    return {"action": "delist", **p_at(location), "createdAt": OPENED}
+
+
+def create(location: str = "", stock: int = 1) -> Message:
+    """List p."""
+    return {"action": "create", **p_at(location), "openingStock": stock}
+
+
+def relists(client: Client, stock: int = 1, location: str = "") -> None:
     """Delist p, then list it again."""
-    asked = {"action": "delist", "productId": "p", "createdAt": OPENED}
-    gone = client("manage_products", asked).get("result")
+    gone = client("manage_products", delist(location)).get("result")
     if gone not in {"APPLIED", "STALE"}:
         return
     crashes = client.world.crashes
-    made = client("manage_products", {"action": "create", "productId": "p", "openingStock": stock})
+    made = client("manage_products", create(location, stock))
     require(
         made.get("result") in {"APPLIED", "RETRY_LATER", None} or client.world.crashes > crashes,
         f"no other process lists the product, but its creation was answered {made}",
@@ -213,11 +256,17 @@ def stock(low: int = 0, **units: int) -> SetUp:
     return set_up
 
 
+def stock_at(location: str, **units: int) -> SetUp:
+    """List products at a location with these units."""
+    return stock(**{f"{product_id}#{location}": count for product_id, count in units.items()})
+
+
 def add_order(
     order_id: str = "o",
     status: str = "PENDING",
     units: int = 1,
     age: float | None = None,
+    location: str = "",
     **more: Any,
 ) -> SetUp:
     """Store an order for units of p, and book the units that it took. What it has handed over was folded since.
@@ -227,11 +276,13 @@ def add_order(
         status: Its status.
         units: How many.
         age: Seconds since it was placed; it is as old as the product if not given.
+        location: Where its units were taken from.
         more: More attributes of its row.
     """
 
     def set_up(world: World) -> None:
-        of_product = {"productId": "p", "productCreatedAt": OPENED, "productVersion": 1}
+        key = key_of(p_at(location))
+        of_product = {"productCreatedAt": OPENED, "productVersion": 1}
         row = {
             "orderId": order_id,
             "userId": "u-1",
@@ -239,13 +290,14 @@ def add_order(
             "_version": 1,
             "createdAt": OPENED if age is None else world.moment(-age),
             "lastUpdatedAt": OPENED,
-            "items": [{**of_product, "quantity": units}],
+            "items": [{**p_at(location), **of_product, "quantity": units}],
         }
         world.put("Orders", row | more)
         booked = {"adjustmentId": f"for-{order_id}", "delta": units, "reason": "RECEIPT"}
-        world.put("StockAdjustments", {**of_product, **booked, "appliedAt": OPENED})
+        booked |= {"productId": key, "appliedAt": OPENED}
+        world.put("StockAdjustments", {**of_product, **booked})
         open_, delivered = units_of(row | more)
-        world.add_on_hand("p", open_["p"])
+        world.add_on_hand(key, open_["p"])
         if delivered:
             world.add_outbound_page(LEFT_ON)
 
@@ -302,12 +354,12 @@ def meet_rivals(name: str, *product_ids: str) -> SetUp:
     return lambda world: world.meet_rivals(name, *product_ids)
 
 
-def lend(name: str, **units: int) -> SetUp:
+def lend(name: str, location: str = "", **units: int) -> SetUp:
     """Let an environment meet rivals and sell some units, so that stock is lent and its lane is filled."""
 
     def set_up(world: World) -> None:
-        world.meet_rivals(name, *units)
-        world.warm_up(name, order(f"warm{name}", **units))
+        world.meet_rivals(name, *(key_of({"productId": p, "locationId": location}) for p in units))
+        world.warm_up(name, order_at(f"warm{name}", location, **units))
 
     return set_up
 

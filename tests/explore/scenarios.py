@@ -30,7 +30,9 @@ from tests.explore.rivals import (
     command,
     commit,
     counts,
+    create,
     decrement,
+    delist,
     expires,
     handed_over,
     insists,
@@ -38,6 +40,7 @@ from tests.explore.rivals import (
     manages,
     meet_rivals,
     order,
+    order_at,
     part,
     places,
     published,
@@ -46,6 +49,8 @@ from tests.explore.rivals import (
     restocks,
     runs,
     stock,
+    stock_at,
+    transfer,
     wait,
     warm_up,
 )
@@ -278,6 +283,30 @@ def _are_handed_over(world: World) -> None:
     asked = {body["orderId"] for _, body, _ in world.sent.values()}
     require(all(ended[name] == "FULFILLED" for name in asked), f"they ended as {ended}")
     _no_dead_letters(world)
+
+
+def _units_at(world: World, location: str) -> int:
+    """Units of p in its row at a location, which is there."""
+    row = world.row("Products", f"p#{location}") or {}
+    units: int = row["stockCount"]
+    return units
+
+
+def _all_placed(world: World) -> None:
+    """With two rivals there is enough for all orders."""
+    ended = {row["orderId"]: row["status"] for row in world.rows("Orders")}
+    is_short = "C" in world.processes
+    require(is_short or set(ended.values()) == {"PENDING"}, f"they ended as {ended}")
+
+
+def _one_is_rejected(world: World) -> None:
+    """Each location has one unit, and one order too many wants it."""
+    statuses = [row["status"] for row in world.rows("Orders")]
+    left = _units_at(world, "berlin") + _units_at(world, "lyon")
+    require(
+        statuses.count("PENDING") == 2 and left == 0,
+        f"two units, {left} of which are left, and the orders ended as {statuses}",
+    )
 
 
 def _is_lost(world: World) -> None:
@@ -852,6 +881,104 @@ _ON_HAND = (
     ),
 )
 
+_IN_TWO_PLACES: list[SetUp] = [stock_at("berlin", p=1), stock_at("lyon", p=1)]
+"""A unit of p at each of two locations."""
+
+_AT_LOCATIONS = (
+    Scenario(
+        "last units at two locations",
+        _IN_TWO_PLACES,
+        [
+            places(order_at("a", "berlin", "lyon", p=1)),
+            places(order_at("b1", "lyon", "berlin", p=1), order_at("b2", "berlin", "lyon", p=1)),
+            places(order_at("a", "berlin", "lyon", p=1)),
+        ],
+        check=_one_is_rejected,
+        faults=(*_TORN, "late", "throttled", "lost-twice"),
+    ),
+    Scenario(
+        "split order against an order for one line",
+        # Once the unit of p in Lyon is gone, only a split serves the order of both.
+        [stock_at("berlin", p=1), stock_at("lyon", p=1, q=1)],
+        [
+            places(order_at("a", "berlin", "lyon", split=True, p=1, q=1)),
+            places(order_at("b", "lyon", "berlin", p=1)),
+            places(order_at("c", p=1, q=1, named={"p": "berlin", "q": "lyon"})),
+        ],
+        check=_all_placed,
+        faults=(*_TORN, "late"),
+    ),
+    Scenario(
+        "transfer against order",
+        [stock_at("berlin", p=2), stock_at("lyon", p=0)],
+        [
+            # One of them, and then both.
+            places(order_at("a1", "lyon", "berlin", p=1), order_at("a2", "lyon", "berlin", p=1)),
+            insists("adjust_stock", *[transfer("t", "berlin", "lyon", 1)] * 2),
+            places(order_at("c", "lyon", p=2)),
+        ],
+        faults=(*_TORN, "late", "lost-twice"),
+    ),
+    Scenario(
+        "transfers there and back against order",
+        # At any moment, one location has both units; who reads one after the other may see neither of them.
+        [stock_at("berlin", p=2), stock_at("lyon", p=0)],
+        [
+            places(order_at("a", "berlin", "lyon", p=2)),
+            insists(
+                "adjust_stock",
+                transfer("t1", "berlin", "lyon", 2),
+                transfer("t2", "lyon", "berlin", 2),
+            ),
+            places(order_at("c", "lyon", "berlin", split=True, p=1)),
+        ],
+        faults=(*_TORN, "late"),
+    ),
+    Scenario(
+        "half of a transfer, seen by an order",
+        [stock_at("berlin", p=2), stock_at("lyon", p=0)],
+        [
+            places(order_at("a", "berlin", "lyon", p=2)),
+            insists("adjust_stock", transfer("t", "berlin", "lyon", 2)),
+            places(order_at("c", "lyon", "berlin", split=True, p=1)),
+        ],
+        faults=("parted",),
+        switches=2,
+    ),
+    Scenario(
+        "transfer against count",
+        [stock_at("berlin", p=2), stock_at("lyon", p=0)],
+        [
+            insists("adjust_stock", transfer("t", "berlin", "lyon", 1)),
+            counts("count", 1, "berlin"),
+            counts("count-c", -1, "lyon"),
+        ],
+        jumps=(4.0,),
+        faults=("lost", "crash-after", "late", "time"),
+        switches=2,
+    ),
+    Scenario(
+        "cancellation against delisting of its place",
+        [*_IN_TWO_PLACES, add_order(location="berlin", locations=["berlin", "lyon"])],
+        [
+            changes(CANCEL),
+            runs(lambda client: relists(client, location="berlin")),
+            places(order_at("c", "berlin", "lyon", p=2)),
+        ],
+        faults=(*_TELLING, "late"),
+    ),
+    Scenario(
+        "places listed and delisted at once",
+        [stock_at("berlin", p=1)],
+        [
+            insists("manage_products", create("lyon"), delist("berlin")),
+            insists("manage_products", delist("berlin"), delist()),
+            insists("manage_products", create("berlin", 2)),
+        ],
+        faults=(*_TELLING, "late"),
+    ),
+)
+
 _IN_LANES = (
     _with_lanes(
         "hand-over and fold against recall",
@@ -895,6 +1022,18 @@ _IN_LANES = (
         # B takes all that A's lane does not sell before.
         [buys("a", p=1), buys("b", p=6), buys("c", p=3)],
         faults=(*_TORN, "late", "clocks"),
+    ),
+    _with_lanes(
+        "order that another location serves against recall",
+        # Without the units of the idle lane, Berlin has too few for either order. Lyon has enough for one of them.
+        [stock_at("berlin", p=7), stock_at("lyon", p=6), lend("idle", "berlin", p=1)],
+        [
+            places(order_at("a", "berlin", "lyon", p=6)),
+            places(order_at("b", "lyon", "berlin", p=6)),
+            places(order_at("c", "berlin", "lyon", p=1)),
+        ],
+        check=_all_placed,
+        switches=2,
     ),
     _with_lanes(
         "recall against recall",
@@ -1128,5 +1267,6 @@ _IN_LANES = (
 )
 
 SCENARIOS = {
-    scenario.name: scenario for scenario in (*_IN_ROWS, *_LIFE_OF_AN_ORDER, *_ON_HAND, *_IN_LANES)
+    scenario.name: scenario
+    for scenario in (*_IN_ROWS, *_LIFE_OF_AN_ORDER, *_ON_HAND, *_AT_LOCATIONS, *_IN_LANES)
 }

@@ -415,7 +415,7 @@ class World:
     # ------------------------------------------------------------------ setting up
 
     def product(self, product_id: str, stock: int, **more: Any) -> None:
-        """Create a product, with the adjustment that explains its stock."""
+        """Create a product, or a place of one, with the adjustment that explains its stock."""
         created = "2026-01-01T00:00:00.000000+00:00"
         status = "OUT_OF_STOCK" if stock <= -more.get("backorderLimit", 0) else "ACTIVE"
         if 0 < stock <= more.get("lowStockThreshold", 0):
@@ -428,6 +428,7 @@ class World:
             "status": status,
             "createdAt": created,
             "lastUpdatedAt": created,
+            **self._listed_at(product_id),
             **more,
         }
         self.put("Products", row)
@@ -443,6 +444,17 @@ class World:
                 "appliedAt": created,
             },
         )
+
+    def _listed_at(self, key: str) -> dict[str, str]:
+        """List a place in the product's own row, which there may not be yet. Returns what only a place's row has."""
+        product_id, _, location_id = key.partition("#")
+        if not location_id:
+            return {}
+        if self.row("Products", product_id) is None:
+            self.product(product_id, 0)
+        own = self.row("Products", product_id) or {}
+        self.put("Products", own | {"places": frozenset({*own.get("places", ()), location_id})})
+        return {"of": product_id, "locationId": location_id}
 
     def put(self, table: str, row: Mapping[str, Any]) -> None:
         """Put a row into a table."""

@@ -12,6 +12,12 @@ OVER = {"REJECTED", "CANCELLED", "EXPIRED"}
 Row = Mapping[str, Any]
 
 
+def key_of(place: Row) -> str:
+    """The key of the row that a line, a command or a lease is about: the product's id, with the location unless it is the default."""
+    location = place.get("locationId", "")
+    return f"{place['productId']}#{location}" if location else str(place["productId"])
+
+
 def units_of(order: Row) -> tuple[Counter[str], Counter[str]]:
     """Units of an order by product that are neither handed over nor cancelled, and those with the customer."""
     open_, delivered = Counter(lines_of(order)), Counter[str]()
@@ -43,7 +49,12 @@ def is_order(row: Row | None, body: Row) -> bool:
     lines: dict[str, int] = {}
     for line in body["items"]:
         lines[line["productId"]] = lines.get(line["productId"], 0) + line["quantity"]
-    return row is not None and (row.get("userId"), lines_of(row)) == (body["userId"], lines)
+    if row is None or (row.get("userId"), lines_of(row)) != (body["userId"], lines):
+        return False
+    asked = {i["productId"]: i["locationId"] for i in body["items"] if "locationId" in i}
+    kept = {i["productId"]: i["askedLocationId"] for i in row["items"] if "askedLocationId" in i}
+    wanted = asked, body.get("locations"), body.get("split", False)
+    return (kept, row.get("locations"), row.get("split", False)) == wanted
 
 
 def is_adjustment(row: Row, asked: Row) -> bool:
