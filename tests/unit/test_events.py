@@ -323,6 +323,7 @@ def test_every_event_keeps_to_its_schema_and_so_does_a_probe(validator):
     assert {event.type for event in made} == set(EventType)
     for event in made:
         validator(event.type, json.loads(json.dumps(event.detail())))
+        assert "tea#berlin" not in json.dumps(event.detail())
     clock = FakeClock()
     bridge = FakeBridge(clock, lambda _, kind: None if kind == PROBE else ("MalformedDetail", "no"))
     Publisher(Bus(bridge, "Bus"), lambda _: True, clock).publish(
@@ -330,6 +331,18 @@ def test_every_event_keeps_to_its_schema_and_so_does_a_probe(validator):
     )
     assert bridge.taken[0]["detail-type"] == PROBE
     validator(PROBE, bridge.taken[0]["detail"])
+
+
+def test_the_id_of_an_event_names_the_location_last():
+    own, berlin = (
+        stock_event(key, (LATER, 4, 4, "ACTIVE"), LATER) for key in ("tea", "tea#berlin")
+    )
+    assert berlin.id == f"{own.id}#berlin"
+    before, after = (
+        product_row(status, productId="tea#berlin") for status in ("ACTIVE", "LOW_STOCK")
+    )
+    (news,) = product_events(before, after)
+    assert news.id.endswith("#ProductLowOnStock#berlin")
 
 
 @pytest.mark.parametrize("event", asyncapi.EVENTS)

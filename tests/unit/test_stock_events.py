@@ -8,6 +8,7 @@ import boto3
 import pytest
 
 from inventory_orders.domain.allotments import PageKey
+from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand, Part
 from inventory_orders.domain.record import OrderAction
 from inventory_orders.engine.retrying_client import RetryingClient
@@ -133,6 +134,27 @@ def test_an_event_says_when_the_product_was_seen_and_of_which_incarnation(watche
     at = event["data"]["at"]
     assert event["metadata"]["eventId"] == f"tea@{created_at}#{at}#ProductStockChanged"
     assert event["metadata"]["occurredAt"] == at > created_at
+
+
+def test_a_product_is_published_at_each_of_its_locations(watched):
+    def told():
+        before = len(watched.taken)
+        watched.sweep()
+        events = [event["data"] for event in watched.taken[before:]]
+        return {(data["productId"], data.get("locationId")): data["available"] for data in events}
+
+    watched.sweep()
+    for location_id in ("berlin", "lyon"):
+        watched.shop.list(f"tea#{location_id}", 5)
+    assert told() == {("tea", "berlin"): 5, ("tea", "lyon"): 5}
+    watched.shop.do(Order("o-1", "u", {"tea": 2}, locations=("berlin",)))
+    lend(watched.shop.store, "tea#lyon", 1, {1: 3})
+    assert told() == {("tea", "berlin"): 3}
+    watched.shop.delist("tea#berlin")
+    watched.sell(tea=1)
+    assert told() == {("tea", None): 9}
+    assert len(set(watched.ids())) == len(watched.taken) == 7
+    assert "tea#" not in str(watched.taken)
 
 
 def test_moving_units_is_no_event_and_sales_from_lanes_are(watched):

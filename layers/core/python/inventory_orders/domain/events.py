@@ -12,7 +12,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from inventory_orders.domain.location import public_key
+from inventory_orders.domain.location import location_of, product_of, public_key
 from inventory_orders.domain.product import ProductStatus
 from inventory_orders.domain.record import NOTES, OrderAction, OrderStatus, units_by_line
 from inventory_orders.errors import UnpublishableError
@@ -214,8 +214,15 @@ def product_events(before: Image | None, after: Image | None) -> tuple[Event, ..
         "lastUpdatedAt": _take(after, "lastUpdatedAt", str),
         **_optional(after, _OPTIONAL_OF_PRODUCT),
     }
-    event_id = f"{key}@{product['createdAt']}#{product['version']}#{kind}"
+    event_id = _id_of_product(key, product["createdAt"], product["version"], kind)
     return (Event(kind, key, event_id, product["lastUpdatedAt"], product),)
+
+
+def _id_of_product(key: str, created_at: str, moment: int | str, kind: EventType) -> str:
+    """The id of an event of a product, which names the location, if it is not the default one, last."""
+    location_id = location_of(key)
+    place = f"#{location_id}" if location_id else ""
+    return f"{product_of(key)}@{created_at}#{moment}#{kind}{place}"
 
 
 Level = tuple[str, int, int, str]
@@ -239,7 +246,7 @@ def stock_event(product_id: str, level: Level, at: str) -> Event:
         "status": status,
         "at": at,
     }
-    return Event(kind, product_id, f"{product_id}@{created_at}#{at}#{kind}", at, data)
+    return Event(kind, product_id, _id_of_product(product_id, created_at, at, kind), at, data)
 
 
 def _product_status(row: Image) -> ProductStatus:
