@@ -1711,6 +1711,9 @@ def test_a_location_that_cannot_be_read_hides_a_product_from_operators_only(loca
     assert several["unreadable"] == []
     # A total without it would be wrong.
     assert located("GET", f"/stock/{TEA}").code == (500, "CORRUPT_PRODUCT")
+    receipt = {"productId": TEA, "adjustmentId": "r", "delta": 1, "reason": "RECEIPT"}
+    direct = located.shop.invoke("adjust_stock", receipt | at("lyon"))
+    assert direct["message"].startswith(f"product {TEA} at lyon breaks the contract")
     assert located("GET", f"/stock/{TEA}", query=at("berlin")).document["onHand"] == 5
     for query, unreadable in (
         ({}, [f"{TEA} at lyon"]),

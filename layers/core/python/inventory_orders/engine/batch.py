@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.allotments import Page, PageKey
 from inventory_orders.domain.change import Change, IdempotencyMatch
+from inventory_orders.domain.location import in_words
 from inventory_orders.domain.planner import Decision, Limits, Supply
 from inventory_orders.domain.product import Product
 from inventory_orders.domain.record import Record, RecordKey
@@ -432,7 +433,9 @@ class Batch:
             if isinstance(left_out, str):
                 self.throttled.add(left_out)
                 pending.give_up_product(
-                    left_out, "UNPROCESSED_KEYS", f"no read answered for product {left_out}"
+                    left_out,
+                    "UNPROCESSED_KEYS",
+                    f"no read answered for product {in_words(left_out)}",
                 )
             elif consistent_records:
                 change = pending.by_key[left_out]  # type: ignore[index]  # no page
@@ -519,7 +522,7 @@ class Batch:
 
         The note also keeps the row from lending to the depot again and again.
         """
-        problem = f"DynamoDB does not take the row of product {product_id} ({why}); repair the item"
+        problem = f"DynamoDB does not take the row of product {in_words(product_id)} ({why}); repair the item"
         self.unreadable[product_id] = CorruptItemError(problem, "CORRUPT_PRODUCT")
         self.pending.give_up_product(product_id, "CORRUPT_PRODUCT", problem)
 

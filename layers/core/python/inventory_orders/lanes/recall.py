@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.allocation import Allocation, Update
 from inventory_orders.domain.allotments import DEPOT, LaneLease, PageKey
+from inventory_orders.domain.location import in_words
 from inventory_orders.domain.planner import Limits, Transaction
 from inventory_orders.domain.product import Product
 from inventory_orders.engine.batch import Known
@@ -30,7 +31,7 @@ from inventory_orders.store.writes import Action, ActionKind, transaction_action
 
 _ATTEMPTS = 4
 
-_TOO_LOW = "product {0.product_id} is in lanes, with a row that is {0.status.value} at {0.stock_count} in stock; repair the item"
+_TOO_LOW = "product {0} is in lanes, with a row that is {1.status.value} at {1.stock_count} in stock; repair the item"
 
 # Lanes in one transaction, so that there is room for the rows of several products.
 _LANES_TOGETHER = 90
@@ -232,7 +233,8 @@ class _Recall:
         """The transactions of a recall, each built on those before it and filled as far as it takes whole products."""
         for row, lanes, is_reclaimed in self._moves(allocation, rows, avoid):
             if not is_reclaimed and not row.may_be_lent:
-                problems.append(CorruptItemError(_TOO_LOW.format(row), "CORRUPT_PRODUCT"))
+                problem = _TOO_LOW.format(in_words(row.product_id), row)
+                problems.append(CorruptItemError(problem, "CORRUPT_PRODUCT"))
                 continue
             if allocation.touched and self._is_full(allocation, row.product_id, lanes):
                 yield Transaction.of(allocation)

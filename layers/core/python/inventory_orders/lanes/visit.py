@@ -18,6 +18,7 @@ from inventory_orders.domain.allotments import (
     PageEntry,
     PageKey,
 )
+from inventory_orders.domain.location import in_words
 from inventory_orders.domain.planner import (
     Chain,
     Decision,
@@ -186,7 +187,8 @@ class Visit:
         if rows is None:
             return False
         problems = {
-            p: CorruptItemError(_MIXED.format(p), "CORRUPT_PRODUCT") for p in self._relisted(rows)
+            p: CorruptItemError(_MIXED.format(in_words(p)), "CORRUPT_PRODUCT")
+            for p in self._relisted(rows)
         }
         self._batch.unreadable.update(problems)
         return self._lend(rows, commit)

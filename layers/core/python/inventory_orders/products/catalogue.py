@@ -575,7 +575,7 @@ def _found_in_conflict(product_id: str, error: TransactionCancelledError) -> Pro
     (reason,) = error.of(ActionKind.PRODUCT)
     if reason.meaning is Meaning.INVALID:
         raise CorruptItemError(
-            f"DynamoDB does not take the row of product {product_id} ({reason.message}); repair the item",
+            f"DynamoDB does not take the row of product {in_words(product_id)} ({reason.message}); repair the item",
             "CORRUPT_PRODUCT",
         )
     if reason.meaning is not Meaning.CONDITION_FAILED:

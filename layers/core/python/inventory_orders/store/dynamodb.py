@@ -13,6 +13,7 @@ from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 from botocore.exceptions import ConnectionError as BotoConnectionError
 
 from inventory_orders.domain.allotments import Page, PageKey
+from inventory_orders.domain.location import in_words
 from inventory_orders.domain.outbound import Generation, OutboundKey, OutboundPage
 from inventory_orders.domain.record import AdjustmentKey, OrderKey, Record, RecordKey
 from inventory_orders.errors import (
@@ -351,7 +352,7 @@ class Store:
         except RequestInvalidError as error:
             # For example, another program has filled the row up to 400 KB.
             raise CorruptItemError(
-                f"DynamoDB does not take the row of product {product_id} ({error}); repair the item",
+                f"DynamoDB does not take the row of product {in_words(product_id)} ({error}); repair the item",
                 "CORRUPT_PRODUCT",
             ) from error
         return read_product(response["Attributes"])

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, assert_never
 from inventory_orders.domain.allotments import LaneLease, Page, PageEntry, PageKey
 from inventory_orders.domain.location import (
     DEFAULT_LOCATION,
+    in_words,
     key_in,
     location_of,
     product_of,
@@ -174,7 +175,7 @@ def read_product(item: Item) -> Product:
     except (KeyError, ValueError, TypeError) as error:
         product_id = item.get("productId", {}).get("S", "?")
         raise CorruptItemError(
-            f"product {product_id} breaks the contract of the Products table "
+            f"product {in_words(product_id)} breaks the contract of the Products table "
             f"({type(error).__name__}: {error}); repair the item",
             "CORRUPT_PRODUCT",
         ) from error
