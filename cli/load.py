@@ -92,6 +92,9 @@ def load(
 
     A column action can name it: create, change, changeDetails (name and price only), adjust, count, discontinue or listAgain.
 
+    A column locationId says where: the line is about the product's stock there, and has no name or price. A product is created
+    by a line without a location, which may be in the same file. Without a location, discontinue and listAgain concern all of them.
+
     You may interrupt it and run it again. Give the file of each stocktake another name: the same count in it is booked once.
     """
     from operations.catalogue_file import read_catalogue  # noqa: PLC0415 - the layer is slow to import
@@ -147,7 +150,7 @@ def _carry_out(
 def _show_load(work: Load, seconds: float, *, check: bool) -> None:
     if work.findings:
         heading = "what would happen" if check else "what happened"
-        screen.print(table_of(("line", "productId", heading), sorted(work.findings)))
+        screen.print(table_of(("line", "product", heading), sorted(work.findings)))
     counts = Table("lines", "", box=None, show_header=False)
     counts.columns[0].justify = "right"
     for done in work.done:

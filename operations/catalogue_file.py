@@ -3,6 +3,9 @@
 Fields are named and limited as in the commands of the handlers. In a change, a column that is missing changes nothing, and
 an empty cell (`null` in JSON) removes. Elsewhere an empty cell is an absent field.
 
+A line with a `locationId` is about the product's stock there. Name and price are the product's own: a line with a location
+has none, and its empty cells in these columns mean nothing.
+
 Fields that a file leaves out follow from the file alone, so that a second load means the same:
 
 - the action of a line follows from its columns;
@@ -28,6 +31,7 @@ from typing import Any, Generic, TypeVar
 
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.adjustment import Adjustment
+from inventory_orders.domain.location import in_words, key_in
 from inventory_orders.domain.product import DETAILS, NewProduct, Product, ProductStatus
 from inventory_orders.domain.record import NOTES_OF_ADJUSTMENT, AdjustmentKey
 from inventory_orders.errors import PoisonMessageError, RejectedError, id_reused_error
@@ -63,14 +67,16 @@ _FIELDS = {
     "discontinue": (),
     "listAgain": (),
 }
-"""The fields of a line by its action, besides `action` and `productId`."""
+"""The fields of a line by its action, besides `action`, `productId` and `locationId`."""
 
 _REQUIRED = {"productId", "openingStock", "delta", "reason", "counted"}
 
 _DEFAULT_ACTIONS = {"openingStock": "create", "counted": "count", "delta": "adjust"}
 """The action of a line that names none, by a field that it has. A line without any of them is a change."""
 
-COLUMNS = tuple(dict.fromkeys(["action", "productId", *chain(*_FIELDS.values())]))
+_OF_ALL = ("action", "productId", "locationId")
+
+COLUMNS = tuple(dict.fromkeys([*_OF_ALL, *chain(*_FIELDS.values())]))
 """The columns that a CSV file may have."""
 
 ATTRIBUTES = {
@@ -89,7 +95,7 @@ _STATUS = {
 _EXAMPLE = '{"productId": "p-1", "openingStock": 40}'
 _NUMBERS = {"openingStock", "lowStockThreshold", "backorderLimit", "price", "delta", "counted"}
 _WHOLE_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,18})")
-_IDS = ("productId", "adjustmentId", "eventId")
+_IDS = ("productId", "locationId", "adjustmentId", "eventId")
 _ROUNDED = re.compile(r"[0-9]([.,][0-9]+)?[eE]\+[0-9]+")
 _DECIMALS = re.compile(r"[0-9][.,][0-9]")
 _PRICE = re.compile(r"([0-9]{1,10})(?:[.,]([0-9]+))?")
@@ -97,10 +103,10 @@ _PRICE = re.compile(r"([0-9]{1,10})(?:[.,]([0-9]+))?")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of a product.
+    """A change of a product, or of its stock at a location.
 
     Attributes:
-        product_id: The product.
+        product_id: The key of its row.
         details: The details to set; one that is None is removed.
         others: Other attributes of `Product` to set.
         event_time: When the details were so, in the format of all times.
@@ -139,11 +145,16 @@ class Change:
         is_lower = after.backorder_limit < product.backorder_limit
         if is_lower and after.stock_count < -after.backorder_limit:
             raise RejectedError(
-                f"backorderLimit: {-product.stock_count:,} units of {self.product_id} are on backorder, so the limit cannot "
+                f"backorderLimit: {-product.stock_count:,} units of {in_words(self.product_id)} are on backorder, so the limit cannot "
                 f"be {after.backorder_limit:,}",
                 "BELOW_FLOOR",
             )
         return after.with_stock(after.stock_count, product.version)
+
+    @property
+    def status(self) -> ProductStatus | None:
+        """The status that it sets, at all locations of a product; None if it sets none."""
+        return self.others.get("status")
 
     @property
     def _moment(self) -> tuple[str, str]:
@@ -160,7 +171,7 @@ class Count:
     """Units of a product that were counted on the shelf.
 
     Attributes:
-        product_id: The product.
+        product_id: The key of its row.
         adjustment_id: What makes the count exactly-once, within the product.
         counted: The units.
         notes: Who counted, and what for.
@@ -332,6 +343,7 @@ class _Reader:
             # A whole snapshot, as the command has it.
             fields = dict.fromkeys(DETAILS) | fields.pop("details") | fields
         _check_ids(fields)
+        _check_location(fields)
         if "price" in fields:
             fields["price"] = self._minor_units(number, fields["price"])
         add = {
@@ -363,10 +375,10 @@ class _Reader:
 
     def _add_creation(self, number: int, fields: dict[str, Any]) -> None:
         command = _checked(fields)
-        product_id = command["productId"]
-        self._must_be_first(number, f"creates {product_id}", "remove one", "create", product_id)
+        key = key_in(command)
+        self._must_be_first(number, f"creates {in_words(key)}", "remove one", "create", key)
         new = NewProduct(
-            product_id,
+            key,
             command["openingStock"],
             low_stock_threshold=command.get("lowStockThreshold", 0),
             backorder_limit=command.get("backorderLimit", 0),
@@ -378,40 +390,37 @@ class _Reader:
     def _add_adjustment(self, number: int, fields: dict[str, Any]) -> None:
         derived = [fields.get(name) for name in ("productId", "delta", "reason")]
         command = _checked(fields, adjustmentId=_digest(derived))
-        product_id, adjustment_id = command["productId"], command["adjustmentId"]
+        key, adjustment_id = key_in(command), command["adjustmentId"]
         how = f"as {adjustment_id}" if fields.get("adjustmentId") else "in the same way"
-        what, fix = f"adjusts {product_id} {how}", "give each an adjustmentId of its own"
-        self._must_be_first(number, what, fix, "adjust", product_id, adjustment_id)
+        what, fix = f"adjusts {in_words(key)} {how}", "give each an adjustmentId of its own"
+        self._must_be_first(number, what, fix, "adjust", key, adjustment_id)
         notes = notes_in(command, NOTES_OF_ADJUSTMENT)
-        change = Adjustment(
-            product_id, adjustment_id, command["delta"], command["reason"], notes=notes
-        )
+        change = Adjustment(key, adjustment_id, command["delta"], command["reason"], notes=notes)
         self.file.adjustments.append(Line(number, change))
 
     def _add_count(self, number: int, fields: dict[str, Any]) -> None:
         derived = [self._name, fields.get("productId"), fields.get("counted")]
         command = _checked(fields, adjustmentId=_digest(derived))
-        product_id = command["productId"]
-        fix = "add the units up in one line"
-        self._must_be_first(number, f"counts {product_id}", fix, "count", product_id)
+        key, fix = key_in(command), "add the units up in one line"
+        self._must_be_first(number, f"counts {in_words(key)}", fix, "count", key)
         notes = notes_in(command, NOTES_OF_ADJUSTMENT)
-        count = Count(product_id, command["adjustmentId"], command["counted"], notes)
+        count = Count(key, command["adjustmentId"], command["counted"], notes)
         self.file.counts.append(Line(number, count))
 
     def _add_change(self, number: int, fields: dict[str, Any]) -> None:
         command = _checked(fields)
         details, others = _changes_in(command, fields)
         derived = {"eventId": _digest(details), "eventTime": self._saved, "details": details}
-        event = catalogue_event(derived | command, self._now)
+        event, key = catalogue_event(derived | command, self._now), key_in(command)
         # A derived id does not say which of two changes is newer.
         event_id = fields.get("eventId") or ""
         self._must_be_first(
             number,
-            f"changes {event.product_id} at the same time",
+            f"changes {in_words(key)} at the same time",
             "put all changes in one line, or give each an eventTime",
-            *("change", others.get("status", ""), event.product_id, event.event_time, event_id),
+            *("change", others.get("status", ""), key, event.event_time, event_id),
         )
-        change = Change(event.product_id, details, others, event.event_time, event.event_id)
+        change = Change(key, details, others, event.event_time, event.event_id)
         self.file.changes.append(Line(number, change))
 
     def _must_be_first(self, number: int, what: str, fix: str, *key: str) -> None:
@@ -453,14 +462,15 @@ def _changes_in(
     command: Mapping[str, Any], fields: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Find the details and the other attributes that a line sets; `fields` are the same with those that are None."""
-    columns = ATTRIBUTES.keys() & _FIELDS[command["action"]] & fields.keys()
+    possible = [name for name in ATTRIBUTES if not (command.get("locationId") and name in DETAILS)]
+    columns = set(possible) & fields.keys() & set(_FIELDS[command["action"]])
     details = {name: command.get(name) for name in DETAILS if name in columns}
     limits = {ATTRIBUTES[name]: command.get(name, 0) for name in columns.difference(DETAILS)}
     others = limits | _STATUS.get(command["action"], {})
     if not details and not others:
         raise PoisonMessageError(
             "SCHEMA_VIOLATION",
-            f"the line changes nothing; it needs one of {', '.join(ATTRIBUTES)}",
+            f"the line changes nothing; it needs one of {', '.join(possible)}",
         )
     return details, others
 
@@ -490,7 +500,7 @@ def _schema(action: str) -> dict[str, Any]:
     )
     commands = (command for function in functions for command in function.values())
     known = {name: part for command in commands for name, part in command["properties"].items()}
-    names = ("action", "productId", *_FIELDS[action])
+    names = (*_OF_ALL, *_FIELDS[action])
     return {
         "type": "object",
         "additionalProperties": False,
@@ -508,6 +518,23 @@ def _check_ids(fields: Mapping[str, Any]) -> None:
                 f"{name}: a spreadsheet has rounded this code to {text}, and its last digits are lost. Export the file "
                 "again, and in the spreadsheet import this column as text",
             )
+
+
+def _check_location(fields: Mapping[str, Any]) -> None:
+    """Check that a line about a location does not set what a product has everywhere."""
+    location_id = fields.get("locationId")
+    for name in DETAILS:
+        if location_id and fields.get(name) is not None:
+            raise PoisonMessageError(
+                "SCHEMA_VIOLATION",
+                f"{name}: a product has the same {name} at all locations; write it in a line of the product without a "
+                "locationId, and leave this cell empty",
+            )
+    if location_id and fields["action"] == "changeDetails":
+        raise PoisonMessageError(
+            "SCHEMA_VIOLATION",
+            "locationId: changeDetails sets what a product has at all locations; leave this cell empty",
+        )
 
 
 def _text(value: Any) -> str:

@@ -31,7 +31,8 @@ DEAD_LETTERS: Mapping[str, Cause] = {
         "a field is missing, unknown or out of range", "the sender corrects it"
     ),
     "TOO_MANY_PRODUCTS": Cause(
-        "an order has more than 99 distinct products", "the sender divides the order"
+        "an order has more than 99 distinct products, or more than 200 products times locations",
+        "the sender divides the order, or names fewer locations",
     ),
     "ORDER_ID_REUSED": Cause("the id belongs to another order", _OWN_ID),
     "ADJUSTMENT_ID_REUSED": Cause("the id belongs to another adjustment of this product", _OWN_ID),

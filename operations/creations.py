@@ -1,4 +1,4 @@
-"""Creates many products at a time."""
+"""Creates many products at a time, or places of many."""
 
 from __future__ import annotations
 
@@ -6,15 +6,30 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from inventory_orders.clock import Deadline, timestamp
+from inventory_orders.domain.location import location_of, product_of
 from inventory_orders.domain.product import NewProduct, Product
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
-from inventory_orders.errors import CorruptItemError, RequestInvalidError, StoreError, VerdictError
-from inventory_orders.products.catalogue import create_actions, product_to_create
+from inventory_orders.errors import (
+    CorruptItemError,
+    ProductNotFoundError,
+    RejectedError,
+    RequestInvalidError,
+    StoreError,
+    VerdictError,
+)
+from inventory_orders.products.catalogue import (
+    check_room,
+    create_actions,
+    product_to_create,
+)
 from inventory_orders.store.cancellations import Meaning, TransactionCancelledError
 from inventory_orders.store.writes import ActionKind
 
 MAX_AT_ONCE = 50
 """Products that one transaction can create: each takes two of its 100 actions."""
+
+MAX_PLACES_AT_ONCE = 33
+"""The same for places, which take three: the third one adds to the list in the product's own row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +39,8 @@ class Creation:
     Attributes:
         created: Whether it was created.
         product: The product as it is now; if it existed, as it was found. None after an error.
-        error: The product exists and breaks the table's contract, or DynamoDB will never accept the new one.
+        error: The product exists and breaks the table's contract, or DynamoDB will never accept the new one; or the product of
+            a place does not exist, or has no room for it.
     """
 
     created: bool
@@ -37,15 +53,17 @@ def create_many(
 ) -> list[Creation]:
     """Create products in one transaction, each as `ProductCatalogue.create` does; returns a result for each, in order.
 
-    If a product exists, it stays as it is, and the others are sent again without it. The same holds for a product that
-    DynamoDB will never accept. Repeat the same call after an error: it finds the products that were created.
+    If a product exists, it stays as it is, and the others are sent again without it. The same holds for one that
+    DynamoDB will never accept, and for a place that its product cannot list. Repeat the same call after an error: it finds the products that were created.
 
     Raises:
-        ValueError: There are more than `MAX_AT_ONCE`, or two have one id.
+        ValueError: There are more than `MAX_AT_ONCE` or `MAX_PLACES_AT_ONCE`, or two are of one product.
         StoreError: DynamoDB failed until the deadline.
     """
-    if len(new) > MAX_AT_ONCE or len({product.product_id for product in new}) < len(new):
-        raise ValueError(f"create_many takes at most {MAX_AT_ONCE} products of distinct ids")
+    most = MAX_PLACES_AT_ONCE if any(location_of(each.product_id) for each in new) else MAX_AT_ONCE
+    # A transaction writes no row twice, and a place writes its product's own row.
+    if len(new) > most or len({product_of(each.product_id) for each in new}) < len(new):
+        raise ValueError(f"create_many takes at most {most} products of distinct ids")
     creations = _create_all(client, new, deadline)
     return [creations[each.product_id] for each in new]
 
@@ -58,10 +76,7 @@ def _create_all(
         try:
             creations |= _create_together(client, left, deadline)
         except (TransactionCancelledError, RequestInvalidError) as error:
-            if (
-                isinstance(error, TransactionCancelledError)
-                and Meaning.INVALID not in error.meanings
-            ):
+            if isinstance(error, TransactionCancelledError) and not _has_culprit(error):
                 raise
             creations |= _create_apart(client, left, error, deadline)
     return creations
@@ -86,12 +101,29 @@ def _create_together(
 def _create_apart(
     client: RetryingClient, new: Sequence[NewProduct], error: StoreError, deadline: Deadline
 ) -> dict[str, Creation]:
-    """Find the product that DynamoDB does not accept among its neighbours."""
+    """Find the one that cannot be created among its neighbours."""
     if len(new) == 1:
-        return {new[0].product_id: Creation(created=False, error=error)}
+        key = new[0].product_id
+        return {key: Creation(created=False, error=_meaning_of(error, key))}
     middle = len(new) // 2
     first = _create_all(client, new[:middle], deadline)
     return first | _create_all(client, new[middle:], deadline)
+
+
+def _meaning_of(error: StoreError, key: str) -> VerdictError:
+    """What it means that the creation of one row met this error."""
+    try:
+        if isinstance(error, TransactionCancelledError):
+            check_room(key, error)
+    except (ProductNotFoundError, RejectedError, CorruptItemError) as refused:
+        return refused
+    return error
+
+
+def _has_culprit(cancelled: TransactionCancelledError) -> bool:
+    """Whether some of the products can never be created like this, and the others can."""
+    has_no_room = Meaning.CONDITION_FAILED in cancelled.meanings_of(ActionKind.PLACES)
+    return has_no_room or Meaning.INVALID in cancelled.meanings
 
 
 def _existing(cancelled: TransactionCancelledError) -> dict[str, Creation]:

@@ -3,7 +3,8 @@
 A load may be interrupted at any moment and run again with the same file: the tables say how far it came. It recognises
 products by their content, adjustments and counts by their ids, and changes of details by their times and ids.
 
-Products are created first, then changed, then stock is booked, then counts, whatever the order of the lines.
+Products are created first, then their stock at other locations; then they are changed, then stock is booked, then counts,
+whatever the order of the lines.
 """
 
 from __future__ import annotations
@@ -17,12 +18,21 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import chain
 from typing import Protocol, TypeVar
 
 from inventory_orders.clock import Clock, Deadline, SystemClock, timestamp
 from inventory_orders.domain.adjustment import Adjustment
+from inventory_orders.domain.allocation import Update
 from inventory_orders.domain.change import IdempotencyMatch
-from inventory_orders.domain.product import DETAILS, NewProduct, Product
+from inventory_orders.domain.location import (
+    MAX_PLACES,
+    in_words,
+    location_of,
+    product_of,
+    stock_key,
+)
+from inventory_orders.domain.product import DETAILS, NewProduct, Product, ProductStatus
 from inventory_orders.domain.record import AdjustmentRecord, Record, RecordKey
 from inventory_orders.domain.rejection import Rejection, RejectionReason
 from inventory_orders.engine.outcomes import ChangeOutcome
@@ -49,7 +59,7 @@ from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.dynamodb import Snapshot, Store
 from inventory_orders.store.rows import Key
 from operations.catalogue_file import ATTRIBUTES, BadLine, CatalogueFile, Change, Count, Line
-from operations.creations import MAX_AT_ONCE, create_many
+from operations.creations import MAX_AT_ONCE, MAX_PLACES_AT_ONCE, create_many
 
 _WORKERS = 4
 """Transactions in flight at once."""
@@ -140,7 +150,8 @@ class Load:
     Attributes:
         done: How many good lines had each result so far.
         bad: The lines that were not carried out, including those that are wrong by themselves.
-        findings: What lines mean for their products: each with its number, the product, and what changes, old and new.
+        findings: What lines mean for their products: each with its number, the product with its location, and what changes, old
+            and new.
     """
 
     def __init__(
@@ -174,7 +185,11 @@ class Load:
 
     def _carry_out(self, workers: Sequence[_Worker], size: int) -> None:
         file, small = self._file, min(size, _SMALL_BATCH)
-        self._side_by_side(workers, _batches(file.creations, size), lambda one, b: one.create(b))
+        own = [line for line in file.creations if not location_of(line.content.product_id)]
+        places = [line for line in file.creations if location_of(line.content.product_id)]
+        of_places = _of_distinct_products(places, min(size, MAX_PLACES_AT_ONCE))
+        for batches in (_batches(own, size), of_places):
+            self._side_by_side(workers, batches, lambda one, b: one.create(b))
         self._side_by_side(workers, _by_product(file.changes, small), lambda one, b: one.change(b))
         self._side_by_side(
             workers, _by_product(file.adjustments, size), lambda one, b: one.adjust(b)
@@ -217,12 +232,13 @@ class Load:
     def _settle(self, batch: Batch[C], answers: Sequence[Answer]) -> None:
         with self._lock:
             for line, answer in zip(batch, answers, strict=True):
-                product_id = line.content.product_id
+                key = line.content.product_id
                 if isinstance(answer, Problem):
-                    self.bad.append(BadLine(line.number, product_id, answer.code, answer.message))
+                    bad = BadLine(line.number, product_of(key), answer.code, answer.message)
+                    self.bad.append(bad)
                 elif isinstance(answer, Finding):
                     self.done[answer.done] += 1
-                    self.findings.append((line.number, product_id, answer.words))
+                    self.findings.append((line.number, in_words(key), answer.words))
                 else:
                     self.done[answer] += 1
             self._on_progress(len(answers))
@@ -281,22 +297,24 @@ class _Writer:
         self._engine = engine_with_lanes(store, _POLICY, clock)
 
     def create(self, batch: Batch[NewProduct]) -> Sequence[Answer]:
-        """Create the products that do not exist. To read them first is cheaper than to try."""
+        """Create the rows that do not exist. To read them first is cheaper than to try."""
         wanted = {line.content.product_id: line.content for line in batch}
-        snapshot = self._reader.read(list(wanted))
+        snapshot = self._reader.read(_with_own_rows(wanted))
+        products, unreadable = snapshot.products, snapshot.unreadable
         answers: dict[str, Answer] = {
-            product_id: _problem(product_id, error)
-            for product_id, error in snapshot.unreadable.items()
+            key: problem for key in wanted if (problem := _obstacle(key, products, unreadable))
         }
-        answers |= self._create_missing(wanted, snapshot.products)
-        answers |= self._reader.compare(wanted.values(), snapshot.products)
-        return [answers[product_id] for product_id in wanted]
+        missing = [
+            new for key, new in wanted.items() if key not in answers and products[key] is None
+        ]
+        answers |= self._create_missing(missing, products)
+        answers |= self._reader.compare(wanted.values(), products)
+        return [answers[key] for key in wanted]
 
     def _create_missing(
-        self, wanted: Mapping[str, NewProduct], products: dict[str, Product | None]
+        self, missing: Sequence[NewProduct], products: dict[str, Product | None]
     ) -> dict[str, Answer]:
-        """Create those of the products that are None. Adds those that a rival has just created."""
-        missing = [wanted[product_id] for product_id, found in products.items() if found is None]
+        """Create products or places. Adds those that a rival has just created."""
         answers: dict[str, Answer] = {}
         if missing:
             self._pace(len(missing))
@@ -316,13 +334,21 @@ class _Writer:
 
     def _change(self, change: Change) -> Answer:
         self._pace(1)
+        deadline = self._lease_deadline()
         try:
-            update = self._products.update_with_retry(
-                change.product_id, change.applied_to, self._lease_deadline()
-            )
+            match change.status:
+                case None:
+                    key = change.product_id
+                    updates: Sequence[Update] = [
+                        self._products.update_with_retry(key, change.applied_to, deadline)
+                    ]
+                case ProductStatus.DISCONTINUED:
+                    updates = self._products.discontinue(change.product_id, deadline)
+                case _:
+                    updates = self._products.list_again(change.product_id, deadline)
         except _OF_ONE_LINE as error:
             return _problem(change.product_id, error)
-        return _changed(change, update.before, update.after)
+        return _changed(change, updates)
 
     def adjust(self, batch: Batch[Adjustment]) -> Sequence[Answer]:
         """Book adjustments through the engine."""
@@ -390,29 +416,46 @@ class _Checker:
         self._unreadable: dict[str, CorruptItemError] = {}
 
     def create(self, batch: Batch[NewProduct]) -> Sequence[Answer]:
-        self._read(line.content.product_id for line in batch)
+        self._read(_with_own_rows(line.content.product_id for line in batch))
         existing = self._reader.compare([line.content for line in batch], self._products)
         return self._answers(batch, lambda new: existing.get(new.product_id) or self._create(new))
 
     def _create(self, new: NewProduct) -> Answer:
-        at = timestamp(SystemClock().now())
-        self._products[new.product_id] = product_to_create(new, at)
+        key = new.product_id
+        if problem := _obstacle(key, self._products, self._unreadable):
+            return problem
+        self._products[key] = product_to_create(new, timestamp(SystemClock().now()))
+        own, location_id = self._products[product_of(key)], location_of(key)
+        if own is not None and location_id:
+            self._products[own.product_id] = replace(own, places=own.places | {location_id})
         return Done.CREATED
 
     def change(self, batch: Batch[Change]) -> Sequence[Answer]:
         self._read(line.content.product_id for line in batch)
+        self._read(key for line in batch for key in self._also_changed(line.content))
         return self._answers(batch, self._change)
 
     def _change(self, change: Change) -> Answer:
         product = self._products[change.product_id]
         if product is None:
             return _unknown(change.product_id)
+        others = self._also_changed(change)
+        if unreadable := next(filter(None, map(self._unreadable.get, others)), None):
+            return _problem(change.product_id, unreadable)
+        rows = [product, *filter(None, map(self._products.get, others))]
         try:
-            after = change.applied_to(product)
+            updates = [Update(row, change.applied_to(row)) for row in rows]
         except RejectedError as error:
             return _problem(change.product_id, error)
-        self._products[change.product_id] = after
-        return _changed(change, product, after)
+        self._products |= {each.after.product_id: each.after for each in updates}
+        return _changed(change, updates)
+
+    def _also_changed(self, change: Change) -> Sequence[str]:
+        """The keys of the rows at other locations that a change of the product's own row concerns."""
+        own = self._products.get(change.product_id)
+        if own is None or change.status is None:
+            return ()
+        return [stock_key(own.product_id, place) for place in sorted(own.places)]
 
     def adjust(self, batch: Batch[Adjustment]) -> Sequence[Answer]:
         keys = [line.content.record_key for line in batch]
@@ -499,7 +542,7 @@ _OF_ONE_LINE = (
 )
 """Errors that concern one line only."""
 
-_AGAIN = "nothing was written for this line, so load the file again later"
+_AGAIN = "load the file again later"
 
 
 def _problem(product_id: str, error: VerdictError) -> Problem:
@@ -523,6 +566,35 @@ def _of_outcome(outcome: ChangeOutcome) -> Answer:
         case Verdict.REJECTED | Verdict.POISON:
             return Problem(outcome.cause, outcome.detail)
     return Problem(outcome.cause, f"{outcome.detail}; {_AGAIN}" if outcome.detail else _AGAIN)
+
+
+def _with_own_rows(keys: Iterable[str]) -> list[str]:
+    """These keys, and those of their products' own rows."""
+    return list(dict.fromkeys(each for key in keys for each in (key, product_of(key))))
+
+
+def _obstacle(
+    key: str,
+    products: Mapping[str, Product | None],
+    unreadable: Mapping[str, CorruptItemError],
+) -> Problem | None:
+    """Why a row cannot be created, if it is not there; None if nothing is in the way."""
+    own, product_id = products.get(product_of(key)), product_of(key)
+    if error := unreadable.get(key) or (products[key] is None and unreadable.get(product_id)):
+        return _problem(key, error)
+    if products[key] is not None or key == product_id:
+        return None
+    if own is None:
+        return Problem(
+            "UNKNOWN_PRODUCT",
+            f"there is no product {product_id}; a line without a locationId creates it",
+        )
+    if len(own.places) < MAX_PLACES:
+        return None
+    return Problem(
+        "TOO_MANY_PLACES",
+        f"{product_id} is listed at {MAX_PLACES} locations besides the default one, and no more are possible",
+    )
 
 
 def _counted(count: Count, delta: int) -> Answer:
@@ -559,7 +631,7 @@ def _compared(
     if other:
         return Problem(
             "PRODUCT_EXISTS",
-            f"{new.product_id} exists since {product.created_at} with another {', '.join(sorted(other))}; nothing was changed. "
+            f"{in_words(new.product_id)} exists since {product.created_at} with another {', '.join(sorted(other))}; nothing was changed. "
             "Correct or remove the line. A file without the column openingStock changes the other columns; delta or "
             "counted change the stock",
         )
@@ -570,14 +642,22 @@ def _compared(
     return Done.THERE
 
 
-def _changed(change: Change, before: Product, after: Product) -> Answer:
-    """Make the result of a change that left a product like this."""
-    if change.is_stale(before):
+def _changed(change: Change, updates: Sequence[Update]) -> Answer:
+    """Make the result of a change of a row, and perhaps of those at other locations."""
+    own, *others = updates
+    if change.is_stale(own.before):
         return Finding(
-            Done.STALE, f"ignored: name or price were changed later, at {before.details_event_time}"
+            Done.STALE,
+            f"ignored: name or price were changed later, at {own.before.details_event_time}",
         )
-    words = _difference(before, after)
-    return Finding(Done.CHANGED, words) if words else Done.SAME
+    words = [_difference(own.before, own.after)]
+    words += [
+        f"{difference} at {location_of(other.after.product_id)}"
+        for other in others
+        if (difference := _difference(other.before, other.after))
+    ]
+    said = "; ".join(filter(None, words))
+    return Finding(Done.CHANGED, said) if said else Done.SAME
 
 
 def _difference(before: Product, after: Product) -> str:
@@ -615,11 +695,21 @@ def _batches(lines: Sequence[Line[C]], size: int) -> Iterator[Batch[C]]:
     return (lines[start : start + size] for start in range(0, len(lines), size))
 
 
+def _of_distinct_products(lines: Iterable[Line[C]], size: int) -> Iterator[Batch[C]]:
+    """Make batches in which no product is twice."""
+    seen, rounds = Counter[str](), dict[int, list[Line[C]]]()
+    for line in lines:
+        product_id = product_of(line.content.product_id)
+        rounds.setdefault(seen[product_id], []).append(line)
+        seen[product_id] += 1
+    return chain.from_iterable(_batches(each, size) for each in rounds.values())
+
+
 def _by_product(lines: Iterable[Line[C]], size: int) -> Iterator[Batch[C]]:
     """Make batches. All lines of a product are in one batch, in their order, so that workers never meet at a product."""
     of_product: dict[str, list[Line[C]]] = {}
     for line in lines:
-        of_product.setdefault(line.content.product_id, []).append(line)
+        of_product.setdefault(product_of(line.content.product_id), []).append(line)
     batch: list[Line[C]] = []
     for group in of_product.values():
         if batch and len(batch) + len(group) > size:

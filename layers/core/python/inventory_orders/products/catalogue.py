@@ -287,7 +287,7 @@ class ProductCatalogue:
             found = [r.found for r in cancelled.of(ActionKind.PRODUCT) if r.found is not None]
             if found:
                 return False, require_product(found[0], product.product_id)
-            _check_room(product.product_id, cancelled)
+            check_room(product.product_id, cancelled)
             raise
         return True, product
 
@@ -479,7 +479,7 @@ def _delisted(product: Product) -> None:
         )
 
 
-def _check_room(key: str, cancelled: TransactionCancelledError) -> None:
+def check_room(key: str, cancelled: TransactionCancelledError) -> None:
     """Check that it was not the product that refused another place.
 
     Raises:

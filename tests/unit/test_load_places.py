@@ -1,0 +1,453 @@
+"""Files for several locations: what their lines mean, and that each is carried out once."""
+
+import os
+from types import SimpleNamespace
+
+import pytest
+from typer.testing import CliRunner
+
+from cli import load as load_command
+from cli.main import app
+from inventory_orders.clock import Deadline, SystemClock
+from inventory_orders.domain.location import MAX_PLACES, location_of, product_of
+from inventory_orders.domain.order import Order
+from inventory_orders.domain.product import NewProduct
+from inventory_orders.engine.retrying_client import RetryingClient
+from inventory_orders.errors import CorruptItemError, ProductNotFoundError, RejectedError
+from inventory_orders.products.catalogue import ProductCatalogue
+from inventory_orders.products.lease import Lease
+from inventory_orders.store.rows import decode
+from inventory_orders.store.tables import Table
+from operations import load as loading
+from operations.catalogue_file import COLUMNS, read_catalogue
+from operations.creations import MAX_PLACES_AT_ONCE, create_many
+from operations.load import Done, Load
+from testing.clocks import FakeClock
+from testing.faults import lose_responses
+from testing.lanes import cancels
+from tests.support.parallel import in_threads
+
+STOCK = (
+    "productId,locationId,openingStock,lowStockThreshold,name,price\n"
+    "tea,berlin,20,3,,\n"
+    "tea,lyon,30,,,\n"
+    "tea,,10,5,Earl Grey,690\n"
+    "cup,lyon,4,,,\n"
+    "cup,,0,,Cup,\n"
+)
+
+
+class Shelf:
+    def __init__(self, shop, folder):
+        self.shop, self.store, self.path = shop, shop.store, folder / "stock.csv"
+
+    def file(self, content):
+        self.path.write_text(content)
+        os.utime(self.path, (1_768_225_600, 1_768_225_600))
+        return read_catalogue(self.path)
+
+    def load(self, content, **options):
+        load = Load(self.file(content), self.store, **options)
+        load.run()
+        return load
+
+    def check(self, content):
+        before = self.rows()
+        load = Load(self.file(content), self.store)
+        load.check()
+        assert self.rows() == before
+        return load
+
+    def rows(self):
+        return {table: {**self.shop.items(table)} for table in Table}
+
+    def product(self, key):
+        return self.store.get_product(key)
+
+    def units(self):
+        rows = [decode(row) for row in self.shop.items(Table.PRODUCTS).values()]
+        return {row["productId"]: row["stockCount"] for row in rows}
+
+
+@pytest.fixture
+def shelf(shop, tmp_path, monkeypatch):
+    monkeypatch.setattr(loading, "_WORKERS", 1)
+    return Shelf(shop, tmp_path)
+
+
+def soon():
+    return Deadline.after(5, SystemClock())
+
+
+def codes(load):
+    return sorted((bad.number, bad.product_id, bad.code) for bad in load.bad)
+
+
+def findings(load):
+    return sorted(load.findings)
+
+
+# ---------------------------------------------------------------- what lines mean
+
+
+@pytest.mark.parametrize("location", ["", ",", ',""'])
+def test_a_file_with_an_empty_location_means_what_one_without_means(shelf, location):
+    header, cell = (",locationId", location) if location else ("", "")
+    files = [
+        shelf.file(f"productId{header},openingStock\np{cell},5\n"),
+        shelf.file(f"productId{header},delta,reason\np{cell},5,RECEIPT\n"),
+        shelf.file(f"productId{header},counted\np{cell},5\n"),
+        shelf.file(f"productId{header},name,lowStockThreshold\np{cell},,5\n"),
+    ]
+    without = [
+        shelf.file("productId,openingStock\np,5\n"),
+        shelf.file("productId,delta,reason\np,5,RECEIPT\n"),
+        shelf.file("productId,counted\np,5\n"),
+        shelf.file("productId,name,lowStockThreshold\np,,5\n"),
+    ]
+    assert files == without
+    assert shelf.file('{"productId": "p", "locationId": "", "counted": 5}').counts[0].content == (
+        files[2].counts[0].content
+    )
+
+
+def test_a_location_is_a_part_of_the_key_of_each_kind_of_line(shelf):
+    file = shelf.file(
+        "action,productId,locationId,openingStock,delta,reason,counted,lowStockThreshold\n"
+        "create,p,berlin,5,,,,\nadjust,p,berlin,,2,RECEIPT,,\ncount,p,berlin,,,,7,\n"
+        "change,p,berlin,,,,,3\n"
+        "discontinue,p,berlin,,,,,\nlistAgain,p,berlin,,,,,\n"
+    )
+    assert file.bad == []
+    lines = [*file.creations, *file.changes, *file.adjustments, *file.counts]
+    assert [line.content.product_id for line in lines] == ["p#berlin"] * 6
+    assert "locationId" in COLUMNS
+
+
+def test_the_same_units_at_two_locations_are_two_bookings(shelf):
+    file = shelf.file(
+        "productId,locationId,delta,reason\np,a,2,RECEIPT\np,b,2,RECEIPT\np,,2,RECEIPT\n"
+        "p,a,2,RECEIPT\n"
+    )
+    keys = [line.content.record_key for line in file.adjustments]
+    assert len(set(keys)) == 3
+    (twice,) = file.bad
+    assert (twice.product_id, twice.code) == ("p", "DUPLICATE_LINE")
+    assert twice.message.startswith("line 2 adjusts p at a in the same way; give each")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (
+            "productId,locationId,openingStock,name\np,berlin,5,Tea\n",
+            "name: a product has the same name at all locations; write it in a line of the product "
+            "without a locationId, and leave this cell empty",
+        ),
+        (
+            "productId,locationId,price\np,berlin,690\n",
+            "price: a product has the same price at all locations; write it in a line of",
+        ),
+        (
+            '{"productId": "p", "locationId": "berlin", "price": 0, "lowStockThreshold": 4}\n',
+            "price: a product has the same price at all locations",
+        ),
+        (
+            "action,productId,locationId,name\nchangeDetails,p,berlin,\n",
+            "locationId: changeDetails sets what a product has at all locations; leave this cell",
+        ),
+        (
+            "productId,locationId,name\np,berlin,\n",
+            "the line changes nothing; it needs one of lowStockThreshold, backorderLimit",
+        ),
+        (
+            "productId,locationId,counted\np,ber#lin,1\n",
+            "locationId: must be a location: 1 to 32 characters of A-Z a-z 0-9 . _ -, or",
+        ),
+        ("productId,locationId,counted\np,1.5E+12,1\n", "locationId: a spreadsheet has rounded"),
+        ("productId,counted\np#berlin,1\n", "productId: must be 1 to 64 printable ASCII"),
+    ],
+)
+def test_what_a_line_with_a_location_cannot_say_is_a_bad_line(shelf, content, said):
+    file = shelf.file(content)
+    (bad,) = file.bad
+    assert bad.code == "SCHEMA_VIOLATION"
+    assert bad.message.startswith(said)
+    assert "#" not in bad.product_id
+
+
+# ---------------------------------------------------------------- creating
+
+
+def test_products_come_before_their_locations_whatever_the_order_of_the_lines(shelf):
+    for load in (shelf.check(STOCK), shelf.load(STOCK)):
+        assert (load.bad, load.done) == ([], {Done.CREATED: 5})
+    assert shelf.units() == {"tea": 10, "tea#berlin": 20, "tea#lyon": 30, "cup": 0, "cup#lyon": 4}
+    assert shelf.product("tea").places == {"berlin", "lyon"}
+    berlin = decode(shelf.shop.row("tea#berlin"))
+    assert (berlin["of"], berlin["locationId"], berlin["lowStockThreshold"]) == (
+        *("tea", "berlin"),
+        3,
+    )
+    assert "name" not in berlin
+    assert set(shelf.shop.unexplained().values()) == {0}
+    rows = shelf.rows()
+    for load in (shelf.check(STOCK), shelf.load(STOCK)):
+        assert (load.bad, load.done) == ([], {Done.THERE: 5})
+    assert shelf.rows() == rows
+
+
+def test_a_location_of_an_unknown_product_is_a_bad_line_and_creates_none(shelf):
+    content = "productId,locationId,openingStock\npot,berlin,3\ntea,berlin,2\ntea,,1\n"
+    for load in (shelf.check(content), shelf.load(content)):
+        assert codes(load) == [(2, "pot", "UNKNOWN_PRODUCT")]
+        assert load.bad[0].message == (
+            "there is no product pot; a line without a locationId creates it"
+        )
+    assert shelf.units() == {"tea": 1, "tea#berlin": 2}
+
+
+def test_a_location_that_exists_otherwise_is_a_bad_line_and_stays(shelf):
+    shelf.load(STOCK)
+    rows = shelf.rows()
+    content = "productId,locationId,openingStock\ntea,berlin,21\n"
+    for load in (shelf.check(content), shelf.load(content)):
+        assert codes(load) == [(2, "tea", "PRODUCT_EXISTS")]
+        assert load.bad[0].message.startswith("tea at berlin exists since")
+    assert shelf.rows() == rows
+
+
+def test_a_product_has_no_more_locations_than_it_may(shelf):
+    lines = "".join(f"tea,l{n},1\n" for n in range(MAX_PLACES + 2))
+    content = f"productId,locationId,openingStock\ntea,,0\ncup,,0\n{lines}cup,l,1\n"
+    for load in (shelf.check(content), shelf.load(content)):
+        last = MAX_PLACES + 4
+        assert codes(load) == [(n, "tea", "TOO_MANY_PLACES") for n in (last, last + 1)]
+        assert "tea is listed at 40 locations besides the default one" in load.bad[0].message
+        assert load.done == {Done.CREATED: MAX_PLACES + 3}
+    assert len(shelf.product("tea").places) == MAX_PLACES
+
+
+def test_a_row_that_cannot_be_read_holds_up_no_other(shelf):
+    shelf.load(STOCK)
+    shelf.shop.edit(Table.PRODUCTS, "cup", stockCount={"S": "?"})
+    shelf.shop.edit(Table.PRODUCTS, "tea#lyon", stockCount={"S": "?"})
+    content = STOCK + "cup,rome,4,,,\ntea,rome,5,,,\n"
+    for load in (shelf.check(content), shelf.load(content)):
+        assert codes(load) == [
+            *((3, "tea", "CORRUPT_PRODUCT"), (6, "cup", "CORRUPT_PRODUCT")),
+            (7, "cup", "CORRUPT_PRODUCT"),
+        ]
+        assert load.done == {Done.THERE: 3, Done.CREATED: 1}
+
+
+def test_an_interrupted_load_goes_on_with_the_locations(shelf, monkeypatch):
+    monkeypatch.setattr(loading, "MAX_PLACES_AT_ONCE", 1)
+    seen = []
+
+    def stop(lines):
+        seen.append(lines)
+        if len(seen) == 2:
+            raise KeyboardInterrupt
+
+    stopped = Load(shelf.file(STOCK), shelf.store, None, stop)
+    with pytest.raises(KeyboardInterrupt):
+        stopped.run()
+    assert stopped.done == {Done.CREATED: 3}
+    assert shelf.load(STOCK).done == {Done.THERE: 3, Done.CREATED: 2}
+    assert shelf.product("tea").places == {"berlin", "lyon"}
+
+
+def test_lost_responses_and_rivals_with_the_same_file_double_nothing(
+    simulated_store, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(loading, "_WORKERS", 3)
+    content = "productId,locationId,openingStock\n" + "".join(
+        f"p-{n},{place},{n}\n" for n in range(40) for place in ("", "a", "b")
+    )
+    path = tmp_path / "f.csv"
+    path.write_text(content)
+    loads = [Load(read_catalogue(path), simulated_store) for _ in range(2)]
+    lose_responses(simulated_store._client, "TransactWriteItems", 4)
+    in_threads(lambda number: loads[number].run(), 2)
+    assert [load.bad for load in loads] == [[], []]
+    assert sum(load.done[Done.CREATED] for load in loads) == 120
+    rows = simulated_store._client.scan(TableName="Products")["Items"]
+    own = [decode(row) for row in rows if "of" not in row]
+    assert (len(rows), {tuple(sorted(row["places"])) for row in own}) == (120, {("a", "b")})
+
+
+# ---------------------------------------------------------------- many at once
+
+
+def test_no_transaction_writes_the_list_of_a_product_twice(shelf):
+    content = "productId,locationId,openingStock\n" + "".join(
+        f"p{n},l{m},1\n" for n in range(40) for m in range(3)
+    )
+    batches = list(loading._of_distinct_products(shelf.file(content).creations, MAX_PLACES_AT_ONCE))
+    assert sum(map(len, batches)) == 120
+    for batch in batches:
+        products = [product_of(line.content.product_id) for line in batch]
+        assert len(batch) <= MAX_PLACES_AT_ONCE
+        assert len(set(products)) == len(batch)
+    client = RetryingClient(shelf.store)
+    for new in (
+        [NewProduct("tea#a", 1), NewProduct("tea#b", 1)],
+        [NewProduct("tea", 1), NewProduct("tea#b", 1)],
+        [NewProduct(f"p{n}#a", 1) for n in range(MAX_PLACES_AT_ONCE + 1)],
+    ):
+        with pytest.raises(ValueError, match="create_many takes at most 33 products"):
+            create_many(client, new, soon())
+
+
+def test_a_place_that_cannot_be_listed_is_found_among_its_neighbours(each_store):
+    """Its product was delisted since it was read, or has no room any more, or its row is full."""
+    client = RetryingClient(each_store, clock=FakeClock())
+    products = ProductCatalogue(client)
+    for name in ("a", "b", "full", "c"):
+        products.create(NewProduct(name, 1))
+    for n in range(MAX_PLACES):
+        products.create(NewProduct(f"full#{n}", 1))
+    names = ("a", "gone", "b", "full", "c")
+    made = create_many(client, [NewProduct(f"{name}#x", 2) for name in names], soon())
+    assert [creation.created for creation in made] == [True, False, True, False, True]
+    assert [type(creation.error) for creation in made if creation.error] == [
+        *(ProductNotFoundError, RejectedError),
+    ]
+    assert made[3].error.code == "TOO_MANY_PLACES"
+    (again,) = create_many(client, [NewProduct("a#x", 2)], soon())
+    assert (again.created, again.product.product_id) == (False, "a#x")
+
+
+def test_a_list_that_dynamodb_does_not_take_is_for_an_operator(shop):
+    shop.list("a")
+    shop.list("b")
+
+    def is_list_of_b(action):
+        return action.get("Update", {}).get("Key") == {"productId": {"S": "b"}}
+
+    shop.on(
+        "TransactWriteItems",
+        cancels("ValidationError", is_list_of_b),
+        lambda request: any(map(is_list_of_b, request["TransactItems"])),
+    )
+    new = [NewProduct("a#x", 1), NewProduct("b#x", 1)]
+    first, second = create_many(RetryingClient(shop.store), new, shop.soon())
+    assert (first.created, second.created) == (True, False)
+    assert isinstance(second.error, CorruptItemError)
+    assert "the row of product b cannot list its places" in str(second.error)
+
+
+# ---------------------------------------------------------------- changes, receipts, counts
+
+
+def test_limits_receipts_and_counts_of_one_location_leave_the_others_alone(shelf):
+    shelf.load(STOCK)
+    shelf.shop.do(Order("o", "u", {"tea": 4}, locations=("berlin",)))
+    content = (
+        "action,productId,locationId,lowStockThreshold,backorderLimit,delta,reason,counted,name\n"
+        "change,tea,berlin,40,7,,,,\nadjust,tea,lyon,,,5,RECEIPT,,\ncount,tea,berlin,,,,,19,\n"
+    )
+    wanted = [
+        (2, "tea at berlin", "lowStockThreshold from 3 to 40; backorderLimit from 0 to 7"),
+        (4, "tea at berlin", "counted 19, corrected by -1"),
+    ]
+    for load in (shelf.check(content), shelf.load(content)):
+        assert (load.bad, findings(load)) == ([], wanted)
+        assert load.done == {Done.CHANGED: 1, Done.BOOKED: 1, Done.COUNTED: 1}
+    berlin = shelf.product("tea#berlin")
+    assert (berlin.on_hand, berlin.stock_count, berlin.status) == (19, 15, "LOW_STOCK")
+    assert (shelf.units()["tea"], shelf.units()["tea#lyon"]) == (10, 35)
+    assert (shelf.product("tea").low_stock_threshold, shelf.product("tea").name) == (
+        *(5, "Earl Grey"),
+    )
+    again = shelf.load(content)
+    assert again.done == {Done.SAME: 1, Done.BOOKED_BEFORE: 1, Done.COUNTED_BEFORE: 1}
+    assert set(shelf.shop.unexplained().values()) == {0}
+
+
+def test_what_cannot_be_done_at_a_location_names_it(shelf):
+    shelf.load(STOCK)
+    content = (
+        "action,productId,locationId,delta,reason,counted\n"
+        "adjust,tea,rome,1,RECEIPT,\nadjust,tea,berlin,-21,CORRECTION,\n,tea,rome,,,3\n"
+    )
+    for load in (shelf.check(content), shelf.load(content)):
+        assert codes(load) == [
+            *((2, "tea", "UNKNOWN_PRODUCT"), (3, "tea", "BELOW_FLOOR")),
+            (4, "tea", "UNKNOWN_PRODUCT"),
+        ]
+        said = {bad.number: bad.message for bad in load.bad}
+        assert said[2].startswith("there is no product tea at rome")
+        assert said[4].startswith("there is no product tea at rome")
+        assert "tea at berlin" in said[3]
+        assert "#" not in "".join(said.values())
+
+
+def test_a_product_is_discontinued_and_listed_again_at_all_its_locations(shelf):
+    shelf.load(STOCK)
+    steps = (
+        ("discontinue,tea,", "discontinued; discontinued at berlin; discontinued at lyon"),
+        ("discontinue,tea,", None),
+        ("listAgain,tea,lyon", "listed again"),
+        ("discontinue,tea,", "discontinued at lyon"),
+        ("listAgain,tea,", "listed again; listed again at berlin; listed again at lyon"),
+        ("listAgain,tea,", None),
+        ("discontinue,tea,berlin", "discontinued"),
+    )
+    for line, words in steps:
+        name = "tea" if line.endswith(",") else f"tea at {line.rpartition(',')[2]}"
+        content = f"action,productId,locationId\n{line}\n"
+        for load in (shelf.check(content), shelf.load(content)):
+            assert load.done == {Done.CHANGED if words else Done.SAME: 1}
+            assert findings(load) == ([(2, name, words)] if words else [])
+    statuses = {location_of(key): shelf.product(key).status for key in ("tea", "tea#berlin")}
+    assert statuses == {"": "ACTIVE", "berlin": "DISCONTINUED"}
+    assert shelf.product("cup#lyon").status == "ACTIVE"
+
+
+def test_discontinuing_goes_on_where_an_earlier_load_met_a_count(shelf, monkeypatch):
+    shelf.load(STOCK)
+    monkeypatch.setattr(loading, "_LEASE_SECONDS", 0.3)
+    lease = Lease.acquire(RetryingClient(shelf.store), "tea#berlin", 600.0, soon())
+    content = "action,productId\ndiscontinue,tea\n"
+    load = shelf.load(content)
+    assert codes(load) == [(2, "tea", "LEASED")]
+    assert load.bad[0].message.startswith("tea at berlin is under a lease")
+    assert load.bad[0].message.endswith("load the file again later")
+    assert shelf.product("tea").is_discontinued
+    lease.release(soon())
+    assert findings(shelf.load(content)) == [
+        (2, "tea", "discontinued at berlin; discontinued at lyon")
+    ]
+    shelf.shop.edit(Table.PRODUCTS, "tea#lyon", stockCount={"S": "?"})
+    for load in (shelf.check(content), shelf.load(content)):
+        assert codes(load) == [(2, "tea", "CORRUPT_PRODUCT")]
+
+
+def test_lines_about_all_locations_of_a_product_are_carried_out_in_their_order(shelf):
+    shelf.load(STOCK)
+    content = "action,productId,locationId\ndiscontinue,tea,\nlistAgain,tea,berlin\n"
+    batches = list(loading._by_product(shelf.file(content).changes, 1))
+    assert [len(batch) for batch in batches] == [2]
+    shelf.load(content)
+    assert not shelf.product("tea#berlin").is_discontinued
+    assert shelf.product("tea#lyon").is_discontinued
+
+
+# ---------------------------------------------------------------- the command
+
+
+def test_the_command_names_locations_and_reports_products(shelf, monkeypatch, tmp_path):
+    aws = SimpleNamespace(store=lambda: shelf.store)
+    monkeypatch.setattr(load_command, "aws_of", lambda account: aws)
+    shelf.load(STOCK)
+    shelf.path.write_text("productId,locationId,counted\ntea,berlin,1\ntea,rome,2\n")
+    done = CliRunner().invoke(app, ["load", str(shelf.path)], env={"COLUMNS": "200"})
+    said = " ".join(done.output.split())
+    assert done.exit_code == 1
+    assert "line product what happened 2 tea at berlin counted 1, corrected by -19" in said
+    assert "line 3: there is no product tea at rome" in said
+    report = shelf.path.with_name("stock.csv.errors.csv").read_text().splitlines()
+    assert report[1].startswith("3,tea,UNKNOWN_PRODUCT,")
+    assert "#" not in said
