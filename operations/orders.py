@@ -9,11 +9,10 @@ from typing import Any
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.events import public_order
-from inventory_orders.domain.location import DEFAULT_LOCATION
 from inventory_orders.domain.record import OrderRecord, OrderStatus
 from inventory_orders.engine.retrying_client import RetryingClient, read_orders
 from inventory_orders.invocation import direct
-from inventory_orders.lanes.levels import mark_shippable
+from inventory_orders.lanes.levels import mark_shippable, open_units
 from inventory_orders.store.lists import ListPosition, list_orders, list_to_fulfil
 from inventory_orders.store.rows import record_row
 from operations.aws import Aws
@@ -38,7 +37,6 @@ class OrderList:
 
 
 _List = Callable[[int, ListPosition | None], tuple[list[ListPosition], bool]]
-_Filter = Callable[[OrderRecord, dict[str, Any]], bool]
 
 
 def read_order(aws: Aws, order_id: str) -> dict[str, Any] | None:
@@ -57,21 +55,8 @@ def orders_to_ship(aws: Aws, limit: int, location_id: str | None = None) -> Orde
         location_id: Only those that wait for units at this location. The others are read, too: no index has locations.
     """
     client = RetryingClient(aws.store())
-
-    def is_asked(order: OrderRecord, shown: dict[str, Any]) -> bool:
-        # The index may show an order that was fulfilled a moment ago.
-        return order.status == OrderStatus.CONFIRMED and _waits_at(location_id, shown)
-
-    return _listed(client, partial(list_to_fulfil, client.store), limit, is_asked)
-
-
-def _waits_at(location_id: str | None, order: dict[str, Any]) -> bool:
-    """Whether an order waits for units at a location; None: anywhere."""
-    return location_id is None or any(
-        item.get("locationId", DEFAULT_LOCATION) == location_id
-        and item["quantity"] > item.get("fulfilled", 0) + item.get("cancelled", 0)
-        for item in order["items"]
-    )
+    page = partial(list_to_fulfil, client.store)
+    return _listed(client, page, limit, to_ship=True, location_id=location_id)
 
 
 def orders_of(aws: Aws, user_id: str, limit: int) -> OrderList:
@@ -81,7 +66,12 @@ def orders_of(aws: Aws, user_id: str, limit: int) -> OrderList:
 
 
 def _listed(
-    client: RetryingClient, page: _List, limit: int, to_ship: _Filter | None = None
+    client: RetryingClient,
+    page: _List,
+    limit: int,
+    *,
+    to_ship: bool = False,
+    location_id: str | None = None,
 ) -> OrderList:
     """Orders of a list with their lines."""
     orders, unreadable = list[dict[str, Any]](), list[str]()
@@ -90,9 +80,12 @@ def _listed(
         deadline = _deadline()
         places, has_more = client.call(partial(page, _PAGE, after), deadline)
         found, broken = read_orders(client, places, deadline, lambda order: (order, _shown(order)))
-        if to_ship is not None:
-            found = [each for each in found if to_ship(*each)]
-            mark_shippable(client, found, deadline)
+        if to_ship:
+            # The index may show an order that was fulfilled a moment ago.
+            found = [each for each in found if each[0].status == OrderStatus.CONFIRMED]
+            if location_id is not None:
+                found = [each for each in found if open_units(*each, location_id)]
+            mark_shippable(client, found, deadline, location_id)
         orders += (shown for _, shown in found)
         unreadable += broken
         after = places[-1] if places else None

@@ -11,7 +11,7 @@ from inventory_orders.domain.adjustment import TRANSFER_IN, TRANSFER_OUT
 from inventory_orders.domain.location import location_of
 from inventory_orders.domain.product import ProductStatus
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
-from inventory_orders.lanes.levels import StockLevel, estimate_levels, read_level
+from inventory_orders.lanes.levels import StockLevel, estimate_levels, read_level, read_levels
 from inventory_orders.store.lists import list_products
 from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import Table
@@ -90,6 +90,16 @@ def on_the_way(aws: Aws, keys: Iterable[str]) -> list[dict[str, Any]]:
         for reference, lot in lots.items()
         if reference and lot["units"] > 0
     ]
+
+
+def read_everywhere(aws: Aws, product_id: str) -> list[StockLevel]:
+    """Read a product's stock at all its locations, the default one first, as `read_levels` does. Empty if there is none.
+
+    Raises:
+        InventoryOrdersError: A row or a page cannot be read.
+    """
+    deadline = Deadline.after(PATIENCE, SystemClock())
+    return read_levels(RetryingClient(aws.store()), product_id, deadline, CommitStats())
 
 
 def product_names(aws: Aws, product_ids: Collection[str]) -> dict[str, str]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Mapping
 from threading import Condition
 from typing import Any
 
+from inventory_orders.domain.location import product_of
 from inventory_orders.store.dynamodb import READ_LIMIT
 from inventory_orders.store.tables import Table
 from local import tokens
@@ -68,7 +69,7 @@ class Trial:
             ProjectionExpression="productId",
             Limit=READ_LIMIT,
         )["Items"]
-        others = {item["productId"]["S"] for item in found} - set(samples)
+        others = {product_of(item["productId"]["S"]) for item in found} - set(samples)
         return [*samples, *sorted(others)][:READ_LIMIT]
 
     def events(self) -> Generator[dict[str, Any] | None, None, None]:

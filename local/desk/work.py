@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from threading import Lock
 from typing import Any
 
 import psutil
 
-from inventory_orders.api.products import shown_level
+from inventory_orders.api.products import shown_level, shown_stock
 from inventory_orders.domain.events import to_json
 from inventory_orders.domain.location import (
     DEFAULT_LOCATION,
@@ -31,7 +30,7 @@ from operations.dead_letters import read_dead_letters
 from operations.errors import UserError
 from operations.lanes import read_lanes
 from operations.movements import Incarnation, Row, movements_of
-from operations.stock import URGENCY, list_stock, on_the_way, product_names, read_stock
+from operations.stock import URGENCY, list_stock, on_the_way, product_names, read_everywhere
 from operations.words import lane_name
 
 Document = dict[str, Any]
@@ -100,9 +99,7 @@ class Desk:
         by_product: dict[str, list[StockLevel]] = {}
         for level in levels:
             by_product.setdefault(product_of(level.product.product_id), []).append(level)
-        products = [
-            _total(rows) if len(rows) > 1 else shown_level(*rows) for rows in by_product.values()
-        ]
+        products = list(map(_total, by_product.values()))
         products.sort(key=lambda one: (URGENCY.index(one["status"]), one["productId"]))
         return {"products": products, "unreadable": dict(unreadable)}
 
@@ -115,11 +112,10 @@ class Desk:
             NotFoundError: There is none.
         """
         aws = self._stack()
-        level, *others = _levels(aws, product_id, location_id)
+        level, levels = _levels(aws, product_id, location_id)
         table = aws.dynamodb.describe_table(TableName=aws.tables[Table.ORDERS])["Table"]
         shown = shown_level(level) | {"ordersToRead": table["ItemCount"]}
-        if others:
-            levels = [level, *others]
+        if len(levels) > 1:
             keys = [each.product.product_id for each in levels]
             shown |= {"total": _total(levels), "onTheWay": on_the_way(aws, keys)}
         return shown
@@ -133,7 +129,9 @@ class Desk:
             NotFoundError: There is no such product.
         """
         aws = self._stack()
-        levels = _levels(aws, product_id, location_id)[: 1 if location_id else None]
+        level, levels = _levels(aws, product_id, location_id)
+        if location_id:
+            levels = [level]
         incarnations = {(each.product.product_id, each.product.created_at) for each in levels}
         committed = sum(level.committed for level in levels)
         until = time.monotonic() + SECONDS_TO_COUNT_ORDERS
@@ -290,39 +288,24 @@ class Desk:
         return {"done": True}
 
 
-def _levels(aws: Aws, product_id: str, location_id: str) -> list[StockLevel]:
-    """Read the stock of a product at a location, then at its others.
+def _levels(aws: Aws, product_id: str, location_id: str) -> tuple[StockLevel, list[StockLevel]]:
+    """Read the stock of a product at a location, and at all of them.
 
     Raises:
         NotFoundError: It has none there.
     """
-    own = read_stock(aws, product_id)
-    places = sorted(own.product.places) if own is not None else ()
-    levels = {place: read_stock(aws, stock_key(product_id, place)) for place in places}
-    levels[DEFAULT_LOCATION] = own
-    asked = levels.pop(location_id, None)
-    if asked is None:
-        raise NotFoundError(f"there is no product {in_words(stock_key(product_id, location_id))}")
-    return [asked, *filter(None, levels.values())]
+    levels, key = read_everywhere(aws, product_id), stock_key(product_id, location_id)
+    for level in levels:
+        if level.product.product_id == key:
+            return level, levels
+    raise NotFoundError(f"there is no product {in_words(key)}")
 
 
-def _total(levels: Sequence[StockLevel]) -> Document:
-    """A product's stock at all its locations: the sums, and the default location first."""
-    shown = sorted(map(shown_level, levels), key=lambda each: each.get("locationId", ""))
-    in_lanes = Counter[str]()
-    for each in shown:
-        in_lanes.update(each["inLanes"])
-    statuses = {each["status"] for each in shown}
-    return {
-        **shown[0],
-        **{
-            name: sum(each[name] for each in shown) for name in ("onHand", "committed", "available")
-        },
-        "inLanes": in_lanes,
-        "isExact": all(each["isExact"] for each in shown),
-        "status": next(status for status in _BEST_FIRST if status in statuses),
-        "places": shown,
-    }
+def _total(levels: Iterable[StockLevel]) -> Document:
+    """A product's stock at all its locations, with the best status that it has at any."""
+    in_order = sorted(levels, key=lambda level: level.product.product_id)
+    statuses = {level.product.status for level in in_order}
+    return shown_stock(in_order) | {"status": next(s for s in _BEST_FIRST if s in statuses)}
 
 
 def _waits_for(incarnations: Collection[Incarnation], order: Row) -> bool:

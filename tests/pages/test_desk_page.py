@@ -394,6 +394,16 @@ def test_a_day_at_several_locations(page, desk):
     assert berlin.inner_text().split("\t")[2:5] == ["8", "2", "6"]
     assert "#" not in page.locator("body").inner_text()
 
+    # Delists it at one location.
+    page.get_by_role("link", name="berlin").press("Enter")
+    title(page, "Earl Grey at berlin")
+    page.get_by_role("button", name="Delist").click()
+    page.get_by_text("Units promised to open orders: 2, in 1 order.").wait_for()
+    page.get_by_role("button", name="Yes, do it").click()
+    said(page, f"Delist {TEA} at berlin: done")
+    title(page, re.compile("Earl Grey$"))
+    assert page.get_by_text("At all locations").count() == 0
+
 
 def test_without_the_token_the_page_says_which_address_to_open(failing, desk):
     failing.goto(desk.address().replace(TOKEN, "old"))

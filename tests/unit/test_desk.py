@@ -337,7 +337,10 @@ def test_a_product_is_listed_once_with_its_total_and_its_places(at_berlin):
     ordered_at_berlin(desk, "o-1")
     count = {"action": "change", **BERLIN, "lowStockThreshold": 50}
     assert post(desk, "command", count)["done"]
-    (tea,) = (one for one in get(desk, "products")["products"] if one["productId"] == TEA)
+    listed = get(desk, "products")["products"]
+    ids = [one["productId"] for one in listed]
+    assert ids == sorted(set(ids)), "all are in stock"
+    tea = listed[ids.index(TEA)]
     numbers = ("onHand", "committed", "available", "status", "name")
     assert [tea[name] for name in numbers] == [here + 20, 2, here + 18, "ACTIVE", "Earl Grey"]
     at = [(one.get("locationId"), one["available"], one["status"]) for one in tea["places"]]
@@ -357,6 +360,13 @@ def test_a_shop_without_places_sees_nothing_of_them(desk):
     assert not {"locationId", "places", "total", "onTheWay"} & ({*shown} | listed)
 
 
+def test_the_page_to_try_the_service_offers_a_product_once(desk):
+    for where in ({}, {"locationId": "berlin"}):
+        mug = {"action": "create", "productId": "mug", "openingStock": 5, **where}
+        assert post(desk, "command", mug)["done"]
+    assert [one for one in get(desk, "shelf") if "mug" in one] == ["mug"]
+
+
 def test_what_ends_everywhere_counts_the_open_orders_of_all_locations(at_berlin):
     place(at_berlin, "o-0", 3)
     ordered_at_berlin(at_berlin, "o-1")
@@ -364,6 +374,7 @@ def test_what_ends_everywhere_counts_the_open_orders_of_all_locations(at_berlin)
         where: get(at_berlin, f"promised?id={TEA}&location={where}") for where in ("", "berlin")
     }
     assert [promised[""]["units"], promised["berlin"]["units"]] == [5, 2]
+    assert [promised[""]["orders"], promised["berlin"]["orders"]] == [2, 1]
 
 
 def test_goods_on_the_way_went_out_and_did_not_come_in_under_their_reference(
@@ -384,6 +395,12 @@ def test_goods_on_the_way_went_out_and_did_not_come_in_under_their_reference(
     adjust(6, -1, van)
     at_once = {"transferId": "t-7", "productId": TEA, "from": "berlin", "to": "", "quantity": 4}
     assert post(at_berlin, "command", {"action": "transfer", **at_once, **van})["done"]
+    lyon = {"productId": TEA, "locationId": "lyon"}
+    opened = post(at_berlin, "command", {"action": "create", **lyon, "openingStock": 0})
+    at_once |= {"transferId": "t-8", "from": "", "to": "lyon", "reference": "closing"}
+    assert post(at_berlin, "command", {"action": "transfer", **at_once})["done"]
+    delist = {"action": "delist", **lyon, "createdAt": opened["createdAt"]}
+    assert post(at_berlin, "command", delist)["done"]
     (lot,) = get(at_berlin, f"product?id={TEA}")["onTheWay"]
     assert (lot["reference"], lot["units"], lot["from"]) == ("van-7", 3, ["", "berlin"])
     entries = get(at_berlin, f"history?id={TEA}&location=berlin")["entries"]
@@ -397,17 +414,24 @@ def test_a_warehouse_lists_the_orders_that_wait_for_its_units(at_berlin):
     desk.command("ChangeOrders", action="confirm", orderId="o-0")
     ordered_at_berlin(desk, "o-1", {"productId": "tea-hojicha", "quantity": 1})
     ordered_at_berlin(desk, "o-2")
-    loss = {"action": "adjust", "adjustmentId": "l-1", "delta": -17, "reason": "LOSS"}
-    post(desk, "command", {**loss, **BERLIN})
+    limit = {"action": "change", **BERLIN, "backorderLimit": 9}
+    loss = {"action": "adjust", "adjustmentId": "l-1", **BERLIN, "delta": -19, "reason": "LOSS"}
+    for command in (limit, loss):
+        assert post(desk, "command", command)["done"]
 
     def to_ship(query=""):
-        return [order["orderId"] for order in get(desk, f"orders?pages=1{query}")["orders"]]
+        found = get(desk, f"orders?pages=1{query}")["orders"]
+        return [(order["orderId"], order["shippable"]) for order in found]
 
-    assert to_ship() == ["o-0", "o-1", "o-2"]
-    assert (to_ship("&location=berlin"), to_ship("&location=")) == (["o-1", "o-2"], ["o-0", "o-1"])
+    assert to_ship() == [("o-0", True), ("o-1", False), ("o-2", False)]
+    assert to_ship("&location=berlin") == [("o-1", False), ("o-2", False)]
+    assert to_ship("&location=") == [("o-0", True), ("o-1", True)]
+    missing = {**BERLIN, "wanted": 2, "onHand": 1}
+    assert get(desk, "orders")["orders"][1]["missing"] == [missing]
     part = {"stepId": "s-1", "items": [{"productId": TEA, "quantity": 2}]}
     post(desk, "command", {"action": "fulfil", "orderId": "o-1", **part})
-    assert (to_ship("&location=berlin"), to_ship("&location=")) == (["o-2"], ["o-0", "o-1"])
+    assert to_ship("&location=berlin") == [("o-2", False)]
+    assert to_ship("&location=") == [("o-0", True), ("o-1", True)]
     assert [line.get("locationId") for line in get(desk, "order?id=o-1")["items"]] == [
         "berlin",
         None,

@@ -637,9 +637,8 @@ async function orders(id, where) {
   const toShip = (order) => {
     const lines = movable(order, "fulfil");
     const here = lines.filter(isHere);
-    const { missing = [] } = order;
     return [
-      element("div", {}, itemsOf({ items: here }, names), ...missingOf({ ...order, missing: missing.filter(isHere) }, names)),
+      element("div", {}, itemsOf({ items: here }, names), ...missingOf(order, names)),
       here.length < lines.length ? partToShip(order, here, where) : commandsOf(order, false),
     ];
   };
