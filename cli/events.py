@@ -102,9 +102,11 @@ def follow(
 
 
 def _show_event(heard: Heard, seen: set[str]) -> None:
+    from inventory_orders.domain.location import in_words, key_in  # noqa: PLC0415 - the layer is slow to import
+
     detail = heard.event["detail"]
     metadata, data = detail["metadata"], detail["data"]
-    subject = data.get("orderId") or data.get("productId", "")
+    subject = data.get("orderId") or in_words(key_in(data))
     notes = [data.get("reason", ""), f"version {data['version']}" if "version" in data else ""]
     notes += [
         f"{data['onHand']:,} on hand, {data['available']:,} available" if "onHand" in data else ""

@@ -37,7 +37,9 @@ JUMP = 1_000_000_000
 _NO_CONTENT = {"_version", "lastUpdatedAt", "expiresAt", "epoch", *LOCK}
 
 _HOLDS_STOCK = {"PENDING", "CONFIRMED", "FULFILLED"}
-_OF_A_PLACED_LINE = {*("productCreatedAt", "productVersion", "lanePage", "laneVersion")}
+_OF_A_PLACED_LINE = {
+    *("locationId", "productCreatedAt", "productVersion", "lanePage", "laneVersion"),
+}
 _OF_A_LIFE = {"expiresAt", "expiryShard", "fulfilShard", "steps"}
 _NO_UNITS = zlib.compress(b"[]")
 

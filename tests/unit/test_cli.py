@@ -109,6 +109,21 @@ def test_who_follows_stops_when_nobody_reads_any_more(monkeypatch, unread):
     assert removed == ["queue and rule"]
 
 
+def test_an_event_of_stock_names_product_and_location(monkeypatch, capsys):
+    data = {"productId": "tea", "locationId": "berlin", "onHand": 5, "available": 4}
+    metadata = {"eventId": "e-1", "occurredAt": "2026-01-01T00:00:00.000000+00:00"}
+    detail = {"metadata": metadata, "data": data}
+    heard = Heard({"detail-type": "ProductStockChanged", "detail": detail}, None)
+    aws = SimpleNamespace(outputs={"EventBusName": "bus"})
+    monkeypatch.setattr(events, "aws_of", lambda *_: aws)
+    monkeypatch.setattr(
+        follow, "listening", lambda _: contextlib.nullcontext(lambda _: iter([heard]))
+    )
+    monkeypatch.setenv("COLUMNS", "200")
+    events.follow(seconds=1)
+    assert "tea at berlin 5 on hand, 4 available" in capsys.readouterr().out
+
+
 STACK = "arn:aws:cloudformation:eu-west-1:123456789012:stack/InventoryOrders-prod/4f1d"
 
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from cli import main
 from cli import tables as table_commands
-from inventory_orders.domain.adjustment import Adjustment
+from inventory_orders.domain.adjustment import Adjustment, Transfer
 from inventory_orders.domain.events import EventType, order_events
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand, Part
@@ -267,6 +267,34 @@ def test_units_that_left_since_are_on_hand_again_and_those_of_then_left_once(sho
     shop.fold()
     assert {a.product_id: (a.on_hand, a.goods) for a in shop.accounts()}["pot"] == (1, 1)
     assert all(account.balances for account in shop.accounts())
+
+
+def test_locations_are_as_they_were_and_an_order_that_is_undone_comes_from_none(shop):
+    for key in ("tea#berlin", "tea#lyon"):
+        shop.tables.list(key, 20)
+    split = {"locations": ("berlin", "lyon"), "split": True}
+    assert shop.do(Order("before", "u", {"tea": 4}, hold_seconds=900, **split)) == [APPLIED]
+    shop.remember()
+    assert shop.do(Transfer("tea#berlin", "tea#lyon", "t-1", 5)) == [APPLIED]
+    asked = {"asked_locations": {"tea": "lyon"}}
+    assert shop.do(Order("since", "u", {"tea": 3}, hold_seconds=900, **asked)) == [APPLIED]
+    shop.tables.list("tea#rome", 7)
+    shop.tables.delist("tea#berlin")
+    assert decode(shop.items()[Table.PRODUCTS]["tea",])["places"] == ["lyon", "rome"]
+
+    shop.put_back()
+
+    numbers = {a.product_id: (a.on_hand, a.available) for a in shop.accounts()}
+    assert numbers == {
+        **{"tea": (1000, 1000), "pot": (5, 5)},
+        **{"tea#berlin": (20, 16), "tea#lyon": (20, 20)},
+    }
+    assert all(account.balances for account in shop.accounts()), shop.accounts()
+    assert shop.order("before")["items"][0]["locationId"] == "berlin"
+    (line,) = shop.order("since")["items"]
+    assert line == {"productId": "tea", "quantity": 3, "askedLocationId": "lyon"}
+    again = shop.do(Order("since", "u", {"tea": 3}, hold_seconds=900, **asked))
+    assert again == [Verdict.REPLAYED]
 
 
 def test_a_fold_that_comes_in_between_is_a_rival(shop):
