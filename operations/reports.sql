@@ -7,6 +7,9 @@
 -- Lists of maps:          https://docs.aws.amazon.com/athena/latest/ug/filtering-with-unnest.html
 -- What attributes mean:   docs/data-model.md
 --
+-- A product's stock at a location has a key of its own in `products` and `stock_adjustments`: `tea#berlin`. The location of the
+-- default one is the empty text.
+--
 -- Times are UTC and sort as text, so a date is a text too: '2026-12-01'.
 --
 -- Athena writes results as CSV. A spreadsheet takes text that begins with = + - @ for a formula
@@ -41,6 +44,7 @@ CREATE EXTERNAL TABLE $database.orders (
     fulfilledat: struct<s: string>,
     items: struct<l: array<struct<m: struct<
       productid: struct<s: string>,
+      locationid: struct<s: string>,
       quantity: struct<n: string>,
       productcreatedat: struct<s: string>>>>>,
     steps: struct<l: array<struct<m: struct<
@@ -68,7 +72,8 @@ CREATE EXTERNAL TABLE $database.stock_adjustments (
 ROW FORMAT SERDE 'org.apache.hive.hcatalog.data.JsonSerDe'
 LOCATION '$StockAdjustments';
 
--- View: a row for each line of an order, but for those of `make verify`. `taken_from` is null where no units were taken.
+-- View: a row for each line of an order, but for those of `make verify`. `taken_from` is null where no units were taken;
+-- `location_id` is where they were taken from.
 
 CREATE OR REPLACE VIEW $database.order_lines AS
 SELECT
@@ -78,6 +83,7 @@ SELECT
   item.createdat.s AS created_at,
   item.confirmedat.s AS confirmed_at,
   line.m.productid.s AS product_id,
+  coalesce(line.m.locationid.s, '') AS location_id,
   CAST(line.m.quantity.n AS bigint) AS quantity,
   line.m.productcreatedat.s AS taken_from
 FROM $database.orders
@@ -109,6 +115,7 @@ SELECT
   step.action,
   step.changed_at,
   step.product_id,
+  line.location_id,
   step.quantity,
   line.taken_from
 FROM $database.order_steps AS step
@@ -121,6 +128,7 @@ SELECT
   'fulfil' AS action,
   whole.changed_at,
   line.product_id,
+  line.location_id,
   line.quantity - coalesce(moved.quantity, 0) AS quantity,
   line.taken_from
 FROM $database.order_lines AS line
@@ -183,22 +191,25 @@ GROUP BY sales.product_id
 ORDER BY units DESC, product_id
 LIMIT 20;
 
--- Query: stock at a date, of all changes before it: units on hand, those of them that orders wait for, and those that orders
--- can take, in rows and lanes together. A delisted product has none. Set the date.
+-- Query: stock at a date, of all changes before it, by location: units on hand, those of them that orders wait for, and those
+-- that orders can take, in rows and lanes together. A delisted product has none. Set the date.
 
 SELECT
   concat(CASE WHEN substr(product_id, 1, 1) IN ('=', '+', '-', '@') THEN '''' ELSE '' END, product_id) AS product_id,
+  concat(CASE WHEN substr(location_id, 1, 1) = '-' THEN '''' ELSE '' END, location_id) AS location_id,
   sum(on_hand) AS on_hand,
   sum(on_hand - available) AS committed,
   sum(available) AS available
 FROM (
   SELECT
     product_id,
+    location_id,
     sum(available) AS available,
     CASE WHEN max(closing) = 1 THEN 0 ELSE sum(on_hand) END AS on_hand
   FROM (
     SELECT
-      item.productid.s AS product_id,
+      split_part(item.productid.s, '#', 1) AS product_id,
+      coalesce(split_part(item.productid.s, '#', 2), '') AS location_id,
       item.productcreatedat.s AS taken_from,
       CAST(item.delta.n AS bigint) AS available,
       CAST(item.delta.n AS bigint) AS on_hand,
@@ -207,12 +218,13 @@ FROM (
     FROM $database.stock_adjustments
     WHERE item.productid.s NOT LIKE 'verify-%'
     UNION ALL
-    SELECT product_id, taken_from, -quantity AS available, 0 AS on_hand, 0 AS closing, created_at AS changed_at
+    SELECT product_id, location_id, taken_from, -quantity AS available, 0 AS on_hand, 0 AS closing, created_at AS changed_at
     FROM $database.order_lines
     WHERE taken_from IS NOT NULL
     UNION ALL
     SELECT
       step.product_id,
+      line.location_id,
       line.taken_from,
       step.quantity AS available,
       CASE WHEN step.action = 'return' THEN step.quantity ELSE 0 END AS on_hand,
@@ -223,16 +235,17 @@ FROM (
       ON line.order_id = step.order_id AND line.product_id = step.product_id
     WHERE step.returned_version IS NOT NULL
     UNION ALL
-    SELECT product_id, taken_from, 0 AS available, -quantity AS on_hand, 0 AS closing, changed_at
+    SELECT product_id, location_id, taken_from, 0 AS available, -quantity AS on_hand, 0 AS closing, changed_at
     FROM $database.departures
   ) AS changes
   WHERE changed_at < '2026-12-01'
-  GROUP BY product_id, taken_from
+  GROUP BY product_id, location_id, taken_from
 ) AS generations
-GROUP BY product_id
-ORDER BY product_id;
+GROUP BY product_id, location_id
+ORDER BY product_id, location_id;
 
--- Query: rejections by product. For want of stock, the products that were short; for other reasons, each of the order.
+-- Query: rejections by product. For want of stock, the products that were short, at one location or several; for other
+-- reasons, each of the order.
 
 SELECT
   concat(CASE WHEN substr(product_id, 1, 1) IN ('=', '+', '-', '@') THEN '''' ELSE '' END, product_id) AS product_id,
@@ -243,10 +256,11 @@ FROM (
   SELECT
     shortage.m.productid.s AS product_id,
     item.reason.s AS reason,
-    CAST(shortage.m.wanted.n AS bigint) AS wanted
+    max(CAST(shortage.m.wanted.n AS bigint)) AS wanted
   FROM $database.orders
   CROSS JOIN UNNEST(item.shortages.l) AS t(shortage)
   WHERE item.orderid.s NOT LIKE 'verify-%'
+  GROUP BY item.orderid.s, shortage.m.productid.s, item.reason.s
   UNION ALL
   SELECT product_id, reason, quantity AS wanted
   FROM $database.order_lines

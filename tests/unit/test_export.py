@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from cli import main, reports
 from inventory_orders.clock import SystemClock, timestamp
-from inventory_orders.domain.adjustment import Adjustment
+from inventory_orders.domain.adjustment import Adjustment, Transfer
 from inventory_orders.domain.order import Order
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.products.catalogue import ProductCatalogue
@@ -240,14 +240,17 @@ def shop():
             ("=mug", 50),
             ("pot", 1),
             ("cup", 9),
+            ("vase", 3),
             ("verify-1", 5),
         ):
             tables.list(product_id, stock, name=product_id.title())
+        tables.list("vase#-b", 8)
         worker, orders = tables.worker(), tables.aws.dynamodb.tables["Orders"].items
 
-        def place(order_id, **items):
+        def place(order_id, locations=None, **items):
             attributes = {"Channel": "web", "channel": "w-7"}
-            tables.commit(worker, Order(order_id, "u", items, attributes=attributes))
+            order = Order(order_id, "u", items, attributes=attributes, locations=locations)
+            tables.commit(worker, order)
 
         def change(order_id, status, *steps, **more):
             orders[order_id,] |= encode({"status": status, "steps": list(steps)} | more)
@@ -264,9 +267,12 @@ def shop():
         place("o-4", tea=1)
         place("o-5", **{"-nothing": 3})
         place("o-6", tea=3)
+        place("o-8", ("-b", ""), vase=5)
+        place("o-9", ("", "-b"), vase=9)
         place("verify-1-sold", **{"verify-1": 1})
         place("verify-1-none", nothing=1)
         tables.commit(worker, Adjustment("tea", "r-1", 20, "RECEIPT"))
+        tables.commit(worker, Transfer("vase#-b", "vase", "t-1", 1))
         change(
             "o-1",
             "FULFILLED",
@@ -281,6 +287,8 @@ def shop():
         )
         lost = step("cancel", days[1], restock=False, tea=(1, False))
         change("o-3", "PENDING", step("fulfil", days[1], tea=(3, False)), lost)
+        back = step("cancel", days[1], vase=(1, True))
+        change("o-8", "PENDING", back, step("fulfil", days[1], vase=(2, False)))
         # Its product is gone when they leave.
         delist(tables, "cup")
         change("o-7", "CONFIRMED", step("fulfil", days[1], cup=(4, False)))
@@ -350,32 +358,35 @@ def test_tables_of_other_stages_and_programs_stay(athena):
 def test_sales_by_day(shop, athena):
     first, second, _ = (day[:10] for day in shop.days)
     found = answer(athena, "sales by day")
-    assert found == [(first, 2, 1, 13 + 4), (second, 2, 0, 7 - 1 + 2)]
+    assert found == [(first, 2, 1, 13 + 4), (second, 3, 0, 7 - 1 + 2 + 4)]
 
 
 def test_best_sellers(shop, athena):
     first, second, _ = shop.days
     title = "best sellers of a month"
     dates = {"2026-11-01": first[:10], "2026-12-01": "9999"}
-    tea, cup, mug = answer(athena, title, dates)
+    tea, cup, vase, mug = answer(athena, title, dates)
+    assert vase == ("vase", "Vase", 1, 4)
     assert (tea, mug) == (("tea", "Tea", 3, 18), ("'=mug", "'=Mug", 1, 3))
     assert (cup[0], *cup[2:]) == ("cup", 1, 4)
     dates = {"2026-11-01": second[:10], "2026-12-01": "9999"}
-    assert answer(athena, title, dates) == [("tea", "Tea", 2, 8)]
+    assert answer(athena, title, dates) == [("tea", "Tea", 2, 8), vase]
 
 
 def test_stock_at_a_date(shop, athena):
     """On hand, committed, available."""
     dates = {"2026-12-01": shop.days[1]}
     assert answer(athena, "stock at a date", dates) == [
-        *[("'=mug", 50, 5, 45), ("cup", 9, 4, 5), ("pot", 1, 0, 1), ("tea", 100, 10, 90)],
+        *[("'=mug", "", 50, 5, 45), ("cup", "", 9, 4, 5), ("pot", "", 1, 0, 1)],
+        *[("tea", "", 100, 10, 90), ("vase", "", 3, 0, 3), ("vase", "'-b", 8, 0, 8)],
     ]
     dates = {"2026-12-01": "9999"}
     on_hand = 100 + 20 - 10 - 3 - 1 - 2 + 4
     available = 90 - 7 - 1 - 3 + 20 + 4 + 1 + 1
     assert answer(athena, "stock at a date", dates) == [
-        *[("'=mug", 50 - 3, 0, 45 + 2), ("cup", 0, 0, 0), ("pot", 1, 0, 1)],
-        ("tea", on_hand, 7 - 3 - 1, available),
+        *[("'=mug", "", 50 - 3, 0, 45 + 2), ("cup", "", 0, 0, 0), ("pot", "", 1, 0, 1)],
+        ("tea", "", on_hand, 7 - 3 - 1, available),
+        *[("vase", "", 4, 0, 4), ("vase", "'-b", 8 - 2 - 1, 5 - 1 - 2, 8 - 5 + 1 - 1)],
     ]
 
 
@@ -383,6 +394,7 @@ def test_rejections_by_product(athena):
     assert answer(athena, "rejections by product") == [
         ("'-nothing", "UNKNOWN_PRODUCT", 1, 3),
         ("pot", "INSUFFICIENT_STOCK", 1, 2),
+        ("vase", "INSUFFICIENT_STOCK", 1, 9),
     ]
 
 
@@ -390,7 +402,7 @@ def test_shipped_by_day(shop, athena):
     second, third = shop.days[1][:10], shop.days[2][:10]
     # o-1 has left in two parts, of o-3 only a part, and of o-6 a part before the rest was cancelled.
     assert answer(athena, "shipped by day") == [
-        (second, 1, 4 + 3 + 2 + 4),
+        (second, 1, 4 + 3 + 2 + 4 + 2),
         (third, 1, 10 + 5 - 2 - 4),
     ]
 
