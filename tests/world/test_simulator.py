@@ -327,9 +327,7 @@ class TestHandlers:
         assert cell.placed + cell.refused == 120
 
     @pytest.mark.parametrize("seed", [1, 2])
-    def test_single_units_over_three_places_sell_to_the_last_and_none_is_refused_early(
-        self, seed
-    ):
+    def test_single_units_over_three_places_sell_to_the_last_and_none_is_refused_early(self, seed):
         orders = {
             f"o-{n}": json.dumps(
                 {
