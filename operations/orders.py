@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -81,15 +81,18 @@ def _listed(
         places, has_more = client.call(partial(page, _PAGE, after), deadline)
         found, broken = read_orders(client, places, deadline, lambda order: (order, _shown(order)))
         if to_ship:
-            # The index may show an order that was fulfilled a moment ago.
-            found = [each for each in found if each[0].status == OrderStatus.CONFIRMED]
-            if location_id is not None:
-                found = [each for each in found if open_units(*each, location_id)]
+            found = [each for each in found if _is_to_ship(*each, location_id)]
             mark_shippable(client, found, deadline, location_id)
         orders += (shown for _, shown in found)
         unreadable += broken
         after = places[-1] if places else None
     return OrderList(orders[:limit], has_more or len(orders) > limit, unreadable)
+
+
+def _is_to_ship(order: OrderRecord, shown: Mapping[str, Any], location_id: str | None) -> bool:
+    # The index may show an order that was fulfilled a moment ago.
+    is_confirmed = order.status == OrderStatus.CONFIRMED
+    return is_confirmed and (location_id is None or bool(open_units(order, shown, location_id)))
 
 
 def _deadline() -> Deadline:
