@@ -330,6 +330,7 @@ def test_a_day_at_several_locations(page, desk):
     # Lists the product at another location, and receives goods there, by keyboard.
     page.get_by_text("List it at another location").press("Enter")
     page.get_by_label("Location id").fill("berlin")
+    page.get_by_label("Low there at").fill("9")
     page.keyboard.press("Enter")
     said(page, f"List {TEA} at berlin: done")
     page.get_by_role("link", name="berlin").press("Enter")
@@ -383,12 +384,17 @@ def test_a_day_at_several_locations(page, desk):
     page.keyboard.press("Enter")
     said(page, f"Book 8 {TEA} at berlin as counted: corrected by -1")
 
-    # The list has the product once, with its total.
+    # The list has the product once, with its total. A product that only berlin sells is not out of stock.
+    for where in ({"openingStock": 0}, {"openingStock": 5, "locationId": "berlin"}):
+        desk.command("ManageProducts", action="create", productId="mug", **where)
     page.get_by_role("link", name="Products").click()
     title(page, "Products")
     row = page.get_by_role("row").filter(has=page.get_by_role("link", name=TEA, exact=True))
     numbers = [str(at_home + 8 + 8), "2", str(at_home + 8 + 6)]
     assert row.inner_text().split("\t")[2:5] == numbers
+    for level, found in (("out of stock", 0), ("low", 1)):
+        page.get_by_label("Show").select_option(level)
+        page.get_by_text(f"{found} of 41 products.").wait_for()
     page.get_by_role("button", name=f"2 locations of {TEA}").press("Enter")
     berlin = page.get_by_role("row").filter(has=page.get_by_role("link", name="berlin"))
     assert berlin.inner_text().split("\t")[2:5] == ["8", "2", "6"]

@@ -40,6 +40,7 @@ const itemsOf = (order, names = {}) => order.items.map((item) => `${count(item.q
 const locationName = ({ locationId = "" }) => locationId || "the default location";
 // A product, or its stock at one location, as commands and requests name it.
 const named = ({ productId, locationId }) => (locationId ? { productId, locationId } : { productId });
+const locationOf = (one) => link("product", one.productId, locationName(one), one.locationId);
 const queryOf = ({ productId, locationId = "" }) => `id=${encodeURIComponent(productId)}&location=${encodeURIComponent(locationId)}`;
 const inWords = (product) => product.productId + atLocation(product);
 
@@ -211,20 +212,15 @@ function cellsOf(one) {
   return [...[one.onHand, one.committed, one.available, inLanes(one)].map(count), threshold, levelOf(one.status)];
 }
 
-function locationOf({ productId, locationId }) {
-  return link("product", productId, locationName({ locationId }), locationId);
-}
-
 // Opens a product to its locations.
 function toggleOf({ productId, places }, fill) {
   if (places === undefined) return [];
-  const { open } = chosen;
   const toggle = () => {
-    if (!open.delete(productId)) open.add(productId);
+    if (!chosen.open.delete(productId)) chosen.open.add(productId);
     fill();
     byId(`locations ${productId}`).focus();
   };
-  return [button(`${places.length} locations`, toggle, { id: `locations ${productId}`, ariaExpanded: open.has(productId), ariaLabel: `${places.length} locations of ${productId}` })];
+  return [button(`${places.length} locations`, toggle, { id: `locations ${productId}`, ariaExpanded: chosen.open.has(productId), ariaLabel: `${places.length} locations of ${productId}` })];
 }
 
 function numbersOf({ onHand, committed, available }) {
@@ -260,8 +256,10 @@ async function products() {
     Object.assign(chosen, { text: search.value, level: level.value });
     const text = search.value.trim().toLowerCase();
     const isAsked = (one) => level.value === "" || one.status === level.value || (level.value === "lanes" && inLanes(one) > 0);
+    // A shop may never have used the default location.
+    const isUsed = ({ locationId, onHand, committed }) => locationId || onHand || committed;
     const found = all.filter(
-      (one) => [one, ...(one.places ?? [])].some(isAsked) && `${one.productId} ${one.name ?? ""}`.toLowerCase().includes(text),
+      (one) => [one, ...(one.places ?? []).filter(isUsed)].some(isAsked) && `${one.productId} ${one.name ?? ""}`.toLowerCase().includes(text),
     );
     const more = found.length > MOST_ROWS ? ` The first ${MOST_ROWS} are shown: search for the others.` : "";
     list.replaceChildren(
@@ -539,13 +537,13 @@ function transferOf(productId, here, names) {
   return made;
 }
 
-function arrivalOf(productId, { reference, units: most }, names) {
+function arrivalOf(productId, { reference, from, units: most }, names) {
   const made = form(
     ({ arrived: { valueAsNumber: delta }, to }) =>
       carryOut(`Arrival of ${count(delta)} ${productId} at ${names[to.value]}`, { action: "adjust", adjustmentId: id(), productId, locationId: to.value, delta, reason: "TRANSFER_IN", reference }),
     "They arrived",
     labelled(`Units of ${reference} that arrived`, units("arrived", { min: 1, max: most, value: most })),
-    labelled("At", choice("to", names)),
+    labelled("At", choice("to", names, Object.keys(names).find((name) => !from.includes(name)))),
   );
   const id = idOf(made);
   return made;
