@@ -22,6 +22,13 @@ from cli.common import (
     screen,
     table_of,
 )
+from inventory_orders.domain.location import (
+    in_words,
+    location_of,
+    product_of,
+    public_key,
+    stock_key,
+)
 from operations.errors import UserError
 from operations.words import counted, lane_name, location_name
 
@@ -86,8 +93,6 @@ def show_audit(
 
 def _choose(books: Books, product: str | None, location: str | None) -> Sequence[Account]:
     """Choose the accounts of a product, of a location, or all."""
-    from inventory_orders.domain.location import location_of, product_of  # noqa: PLC0415
-
     chosen = [
         account
         for account in books.accounts
@@ -252,7 +257,6 @@ def _show_lanes(aws: Aws, *, as_json: bool) -> None:
 
 def _show_places(aws: Aws, product: str, location: str, *, as_json: bool) -> None:
     """Show where the units of one product at a location are."""
-    from inventory_orders.domain.location import in_words, public_key, stock_key  # noqa: PLC0415
     from operations.lanes import read_pages, read_places  # noqa: PLC0415
 
     key = stock_key(product, location)
@@ -316,7 +320,6 @@ def _place_of_page(
 
 def _empty_lanes(aws: Aws, *, yes: bool) -> None:
     """Reclaim all units from all lanes."""
-    from inventory_orders.domain.location import in_words  # noqa: PLC0415 - the layer is slow to import
     from inventory_orders.errors import StoreError  # noqa: PLC0415
     from operations.lanes import empty_lanes, read_all  # noqa: PLC0415
 

@@ -10,6 +10,7 @@ import typer
 from rich.markup import escape
 
 from cli.common import PANEL, OnAccount, aside, aws_of, print_problems, screen
+from inventory_orders.domain.location import in_words, key_in
 from operations.words import counted
 
 if TYPE_CHECKING:
@@ -102,8 +103,6 @@ def follow(
 
 
 def _show_event(heard: Heard, seen: set[str]) -> None:
-    from inventory_orders.domain.location import in_words, key_in  # noqa: PLC0415 - the layer is slow to import
-
     detail = heard.event["detail"]
     metadata, data = detail["metadata"], detail["data"]
     subject = data.get("orderId") or in_words(key_in(data))

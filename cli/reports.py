@@ -11,6 +11,7 @@ from rich.markup import escape
 from cli.common import (
     PANEL,
     AsJson,
+    AtLocation,
     OnAccount,
     aside,
     aws_of,
@@ -20,12 +21,13 @@ from cli.common import (
     screen,
     table_of,
 )
+from inventory_orders.domain.location import in_words, key_in, location_of, product_of, stock_key
 from local import STATE
 from operations.errors import UserError
-from operations.words import counted, lane_name
+from operations.words import counted, lane_name, location_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from inventory_orders.lanes.levels import StockLevel
     from operations.aws import Aws
@@ -49,58 +51,123 @@ def stock(
     in_lanes: Annotated[
         bool, typer.Option("--in-lanes", help="Only products with units in lanes.")
     ] = False,
+    location: AtLocation = None,
     as_json: AsJson = False,
     account: OnAccount = None,
 ) -> None:
     """Show how many units of each product are on hand, committed to open orders, and available.
 
-    Products that are out or low come first. A list is an estimate, because units move while it is read. The figures of one
-    product are exact, unless they say `about`.
+    Products that are out or low, at any location, come first. A product with several locations has a line for all of them
+    together, and one for each; with an option that chooses some of the stock, only the lines that it chooses. A list is an
+    estimate, because units move while it is read. The figures of one product are exact, unless they say `about`; with them
+    are the goods on their way between its locations.
     """
     aws = aws_of(account, aside if as_json else screen)
     if product is not None:
-        _show_one(aws, product, as_json=as_json)
+        _show_one(aws, product, location, as_json=as_json)
         return
-    from inventory_orders.api.products import shown_level  # noqa: PLC0415 - the layer is slow to import
     from operations.stock import list_stock  # noqa: PLC0415
 
     with reading("the stock"), aside.status("Reading rows and lanes"):
         listed, unreadable = list_stock(aws)
-    wanted = {"LOW_STOCK": low, "OUT_OF_STOCK": out}
-    shown = [
-        level
-        for level in (_in_lanes(listed) if in_lanes else listed)
-        if wanted.get(level.product.status) or not (low or out)
-    ]
     print_problems("Left out", unreadable.values(), aside)
+    statuses = {"LOW_STOCK": low, "OUT_OF_STOCK": out}
+    shown = _chosen(listed, statuses, location, in_lanes=in_lanes)
+    # A total of some of the locations would be taken for that of all.
+    has_totals = not any((low, out, in_lanes, location is not None))
     if as_json:
-        print_json(list(map(shown_level, shown)))
+        print_json(_levels_as_json(shown, has_totals=has_totals))
     else:
-        _show_levels(shown, listed, in_lanes=in_lanes)
+        _show_levels(shown, listed, in_lanes=in_lanes, has_totals=has_totals)
 
 
-def _in_lanes(levels: Iterable[StockLevel]) -> list[StockLevel]:
-    return [level for level in levels if level.in_lanes]
+def _chosen(
+    levels: Iterable[StockLevel],
+    statuses: Mapping[str, bool],
+    location: str | None,
+    *,
+    in_lanes: bool,
+) -> list[StockLevel]:
+    """Those with one of the statuses that are wanted, if any is, at a location, if one is named, and perhaps in lanes."""
+    return [
+        level
+        for level in levels
+        if location in (None, location_of(level.product.product_id))
+        and (statuses.get(level.product.status) or not any(statuses.values()))
+        and (level.in_lanes or not in_lanes)
+    ]
+
+
+def _levels_as_json(levels: Sequence[StockLevel], *, has_totals: bool) -> list[dict[str, Any]]:
+    from inventory_orders.api.products import shown_level  # noqa: PLC0415
+    from operations.stock import by_product, shown_total  # noqa: PLC0415
+
+    if not has_totals:
+        return list(map(shown_level, levels))
+    return [
+        shown_total(group) if len(group) > 1 else shown_level(*group)
+        for group in by_product(levels).values()
+    ]
+
+
+_Line = tuple[str | int, ...]
 
 
 def _show_levels(
-    shown: Sequence[StockLevel], listed: Sequence[StockLevel], *, in_lanes: bool
+    shown: Sequence[StockLevel],
+    listed: Sequence[StockLevel],
+    *,
+    in_lanes: bool,
+    has_totals: bool,
 ) -> None:
+    from operations.stock import by_product  # noqa: PLC0415
+
     # All columns together have no room on a terminal.
     numbers = ("on hand", "committed", "available", "in lanes" if in_lanes else "low at")
+    groups = by_product(shown)
+    several = any(location_of(level.product.product_id) for level in listed)
     rows = [
-        (
-            *(level.product.product_id, level.on_hand, level.committed, level.available),
-            sum(level.in_lanes.values()) if in_lanes else level.product.low_stock_threshold,
-            *(level.product.status, level.product.name or ""),
-        )
-        for level in shown
+        line
+        for levels in groups.values()
+        for line in _lines_of(levels, in_lanes=in_lanes, has_total=has_totals)
     ]
+    headings: tuple[str, ...] = ("product", "location", *numbers, "status", "name")
+    if not several:
+        headings, rows = (headings[0], *headings[2:]), [(row[0], *row[2:]) for row in rows]
     if shown:
-        screen.print(table_of(("product", *numbers, "status", "name"), rows, numbers))
-    counts = Counter(level.product.status.value for level in listed)
-    words = ", ".join(f"{counts[status]:,} {word}" for status, word in _COUNTED)
-    screen.print(f"{counted(len(shown), 'product')} of {len(listed):,} ({words}).")
+        screen.print(table_of(headings, rows, numbers))
+    everywhere = f" in {len(listed):,} rows" if several else ""
+    products = f"{counted(len(groups), 'product')} of {len(by_product(listed)):,}"
+    screen.print(f"{products}{everywhere} ({_counts_in_words(listed)}).")
+
+
+def _counts_in_words(levels: Iterable[StockLevel]) -> str:
+    counts = Counter(level.product.status.value for level in levels)
+    return ", ".join(f"{counts[status]:,} {word}" for status, word in _COUNTED)
+
+
+def _lines_of(levels: Sequence[StockLevel], *, in_lanes: bool, has_total: bool) -> Iterator[_Line]:
+    """The lines of a product: one for all its locations, if there are several, and one for each."""
+    from operations.stock import shown_total  # noqa: PLC0415
+
+    if has_total and len(levels) > 1:
+        total = shown_total(levels)
+        units = (total["onHand"], total["committed"], total["available"], "")
+        yield (total["productId"], "(all)", *units, total["status"].value, total.get("name", ""))
+        # The name is said.
+        yield from ((*_line_of(level, in_lanes=in_lanes)[:-1], "") for level in levels)
+        return
+    yield from (_line_of(level, in_lanes=in_lanes) for level in levels)
+
+
+def _line_of(level: StockLevel, *, in_lanes: bool) -> _Line:
+    row = level.product
+    return (
+        *(product_of(row.product_id), location_name(location_of(row.product_id))),
+        *(level.on_hand, level.committed, level.available),
+        sum(level.in_lanes.values()) if in_lanes else row.low_stock_threshold,
+        *(row.status.value, row.name or ""),
+    )
 
 
 @app.command(rich_help_panel=PANEL)
@@ -112,6 +179,7 @@ def orders(
     user: Annotated[
         str | None, typer.Option("--user", metavar="USER", help="Show this user's orders.")
     ] = None,
+    location: AtLocation = None,
     limit: Annotated[int, typer.Option(min=1, help="Most orders to show.")] = 50,
     as_json: AsJson = False,
     account: OnAccount = None,
@@ -119,15 +187,15 @@ def orders(
     """Show an order, a user's orders (the newest first), or with `--to-ship` the orders to ship (the oldest first).
 
     A list comes from an index, which is a moment behind. The goods of an order to ship are `ready` if all units that it still
-    wants are on hand, else `only 1 of 3 PRODUCT`. Each order is judged alone.
+    wants are on hand, else `only 1 of 3 PRODUCT`. Each order is judged alone. With `--location` the orders to ship are those
+    that wait for units from there, with these units alone: one warehouse's list. All orders to ship are read for it.
     """
-    if sum([order is not None, to_ship, user is not None]) != 1:
-        raise typer.BadParameter("name an order, or give one of --to-ship and --user")
+    _check_which(order, user, location, to_ship=to_ship)
     aws = aws_of(account, aside if as_json else screen)
     from inventory_orders.domain.events import to_json  # noqa: PLC0415 - the layer is slow to import
 
     with reading("the orders"):
-        listed = _read_orders(aws, order, user, limit)
+        listed = _read_orders(aws, order, user, location, limit)
     found = listed.orders
     unreadable = (
         f"order {i} breaks the table's contract; repair the item" for i in listed.unreadable
@@ -136,30 +204,44 @@ def orders(
     if as_json:
         print_json(found if order is None else found[0], to_json)
         return
-    _show_orders(found, to_ship=to_ship)
+    _show_orders(found, location, to_ship=to_ship)
     if listed.has_more:
         screen.print(f"[dim]The first {limit}; --limit shows more.[/]")
     if order is not None and "steps" in found[0]:
         _show_steps(found[0]["steps"])
 
 
-def _read_orders(aws: Aws, order: str | None, user: str | None, limit: int) -> OrderList:
+def _check_which(
+    order: str | None, user: str | None, location: str | None, *, to_ship: bool
+) -> None:
+    """Check that options of `orders` go together."""
+    if sum([order is not None, to_ship, user is not None]) != 1:
+        raise typer.BadParameter("name an order, or give one of --to-ship and --user")
+    if location is not None and not to_ship:
+        raise typer.BadParameter("is for the orders to ship", param_hint="--location")
+
+
+def _read_orders(
+    aws: Aws, order: str | None, user: str | None, location: str | None, limit: int
+) -> OrderList:
     """Read one order, a user's orders, or those to ship."""
     from operations.orders import OrderList, orders_of, orders_to_ship, read_order  # noqa: PLC0415
 
     if order is None:
-        return orders_to_ship(aws, limit) if user is None else orders_of(aws, user, limit)
+        return orders_to_ship(aws, limit, location) if user is None else orders_of(aws, user, limit)
     one = read_order(aws, order)
     if one is None:
         raise UserError(f"there is no order {order}")
     return OrderList([one], has_more=False, unreadable=[])
 
 
-def _show_orders(found: Iterable[Mapping[str, Any]], *, to_ship: bool) -> None:
+def _show_orders(
+    found: Iterable[Mapping[str, Any]], location: str | None, *, to_ship: bool
+) -> None:
     rows = []
     for one in found:
         since = one.get("confirmedAt", one["createdAt"]) if to_ship else one["createdAt"]
-        lines = _still_open(one) if to_ship else one["items"]
+        lines = _still_open(one, location) if to_ship else one["items"]
         state = _goods(one) if to_ship else one["status"]
         rows.append((one["orderId"], state, since[:16], one["userId"], _units(lines)))
     table = table_of(("order", "goods" if to_ship else "status", "since", "user", "items"), rows)
@@ -171,7 +253,7 @@ def _goods(order: Mapping[str, Any]) -> str:
     if "shippable" not in order:
         return "not known"
     missing = (
-        f"{max(0, one['onHand'])} of {one['wanted']} {one['productId']}"
+        f"{max(0, one['onHand'])} of {one['wanted']} {_name_in(one)}"
         for one in order.get("missing", ())
     )
     return "ready" if order["shippable"] else f"only {', '.join(missing)}"
@@ -191,17 +273,23 @@ def _show_steps(steps: Iterable[Mapping[str, Any]]) -> None:
     screen.print("", table_of(("when", "step", "units", "by", "for"), rows))
 
 
-def _still_open(order: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The units of an order that are neither handed over nor cancelled, line by line."""
+def _still_open(order: Mapping[str, Any], location: str | None) -> list[dict[str, Any]]:
+    """The units of an order that are neither handed over nor cancelled, line by line; perhaps only those at a location."""
     left = (
         line | {"quantity": line["quantity"] - line.get("fulfilled", 0) - line.get("cancelled", 0)}
         for line in order["items"]
     )
-    return [line for line in left if line["quantity"]]
+    return [
+        line for line in left if line["quantity"] and location in (None, line.get("locationId", ""))
+    ]
 
 
 def _units(lines: Iterable[Mapping[str, Any]]) -> str:
-    return ", ".join(f"{line['quantity']} {line['productId']}" for line in lines)
+    return ", ".join(f"{line['quantity']} {_name_in(line)}" for line in lines)
+
+
+def _name_in(line: Mapping[str, Any]) -> str:
+    return in_words(key_in(line))
 
 
 @app.command(rich_help_panel=PANEL)
@@ -254,18 +342,33 @@ _COUNTED = (
 )
 
 
-def _show_one(aws: Aws, product: str, *, as_json: bool) -> None:
+def _show_one(aws: Aws, product: str, location: str | None, *, as_json: bool) -> None:
     from inventory_orders.api.products import shown_level  # noqa: PLC0415 - the layer is slow to import
-    from operations.stock import read_stock  # noqa: PLC0415
+    from operations.stock import on_the_way, read_everywhere, read_stock, shown_total  # noqa: PLC0415
 
-    with reading(f"the stock of {product}"):
-        level = read_stock(aws, product)
-    if level is None:
-        raise UserError(f"there is no product {product}")
+    key = stock_key(product, location or "")
+    with reading(f"the stock of {in_words(key)}"):
+        if location is None:
+            levels = read_everywhere(aws, product)
+        else:
+            levels = [level for level in [read_stock(aws, key)] if level is not None]
+    if not levels:
+        raise UserError(f"there is no product {in_words(key)}")
+    if len(levels) > 1:
+        keys = [level.product.product_id for level in levels]
+        total = shown_total(levels) | {"onTheWay": on_the_way(aws, keys)}
+        if as_json:
+            print_json(total)
+        else:
+            _show_total(total, levels)
+    elif as_json:
+        print_json(shown_level(*levels))
+    else:
+        _show_level(*levels)
+
+
+def _show_level(level: StockLevel) -> None:
     row = level.product
-    if as_json:
-        print_json(shown_level(level))
-        return
     if level.in_lanes:
         lanes = ((lane_name(lane), units) for lane, units in level.in_lanes.items())
         places = [("its row", row.stock_count), *lanes]
@@ -273,6 +376,30 @@ def _show_one(aws: Aws, product: str, *, as_json: bool) -> None:
     about = "" if level.is_exact else "about "
     limits = f"low at {row.low_stock_threshold:,}, backorders to {row.backorder_limit:,}"
     screen.print(
-        f"[bold]{escape(row.product_id)}[/]: {about}{level.on_hand:,} on hand, {level.committed:,} committed, "
+        f"[bold]{escape(in_words(row.product_id))}[/]: {about}{level.on_hand:,} on hand, {level.committed:,} committed, "
         f"{level.available:,} available, {row.status.value} ({limits})."
+    )
+
+
+def _show_total(total: Mapping[str, Any], levels: Sequence[StockLevel]) -> None:
+    numbers = ("on hand", "committed", "available", "low at")
+    rows = [_line_of(level, in_lanes=False)[1:-1] for level in levels]
+    screen.print(table_of(("location", *numbers, "status"), rows, numbers))
+    lots = [
+        (
+            *(lot["units"], ", ".join(map(location_name, lot["from"]))),
+            lot["reference"],
+            lot["since"],
+        )
+        for lot in total["onTheWay"]
+    ]
+    if lots:
+        headings = ("on the way", "from", "reference", "since")
+        rows = [(*lot[:-1], lot[-1][:16]) for lot in lots]
+        screen.print("", table_of(headings, rows, {"on the way"}), "")
+    about = "" if total["isExact"] else "about "
+    on_the_way = f", and {sum(lot[0] for lot in lots):,} on the way" if lots else ""
+    screen.print(
+        f"[bold]{escape(total['productId'])}[/]: {about}{total['onHand']:,} on hand, {total['committed']:,} committed, "
+        f"{total['available']:,} available at {counted(len(levels), 'location')}{on_the_way}."
     )

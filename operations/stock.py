@@ -1,14 +1,15 @@
-"""Reads how many units of products there are, in rows and lanes together."""
+"""Reads how many units of products there are, in rows and lanes together, at each location and at all."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from inventory_orders.api.products import shown_stock
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.adjustment import TRANSFER_IN, TRANSFER_OUT
-from inventory_orders.domain.location import location_of
+from inventory_orders.domain.location import location_of, product_of
 from inventory_orders.domain.product import ProductStatus
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
 from inventory_orders.lanes.levels import StockLevel, estimate_levels, read_level, read_levels
@@ -28,11 +29,18 @@ URGENCY = (
 )
 
 
+# A product has the first of these that it has at any location.
+_BEST_FIRST = (
+    *(ProductStatus.ACTIVE, ProductStatus.LOW_STOCK),
+    *(ProductStatus.OUT_OF_STOCK, ProductStatus.DISCONTINUED),
+)
+
+
 def list_stock(aws: Aws) -> tuple[list[StockLevel], Mapping[str, str]]:
-    """Read all products, first those out of stock or low. Units that move meanwhile may be missing or counted twice.
+    """Read all rows, first those out of stock or low. Units that move meanwhile may be missing or counted twice.
 
     Returns:
-        The levels; and the errors of products that cannot be read, by product id.
+        The levels; and the errors of rows that cannot be read, by key.
     """
     client = RetryingClient(aws.store())
     levels: list[StockLevel] = []
@@ -46,6 +54,26 @@ def list_stock(aws: Aws) -> tuple[list[StockLevel], Mapping[str, str]]:
         has_more = after is not None
     levels.sort(key=lambda level: (URGENCY.index(level.product.status), level.product.product_id))
     return levels, unreadable
+
+
+def by_product(levels: Iterable[StockLevel]) -> dict[str, list[StockLevel]]:
+    """Group levels by product, each product's own row first."""
+    groups: dict[str, list[StockLevel]] = {}
+    for level in levels:
+        groups.setdefault(product_of(level.product.product_id), []).append(level)
+    return {
+        product_id: sorted(group, key=lambda level: level.product.product_id)
+        for product_id, group in groups.items()
+    }
+
+
+def shown_total(levels: Sequence[StockLevel]) -> dict[str, Any]:
+    """A product's stock at all its locations, as `by_product` sorts them, with the best status that it has at any."""
+    statuses = {level.product.status for level in levels}
+    # If its own row cannot be read, the first one is another.
+    product_id = product_of(levels[0].product.product_id)
+    best = next(status for status in _BEST_FIRST if status in statuses)
+    return shown_stock(levels) | {"productId": product_id, "status": best}
 
 
 def read_stock(aws: Aws, product_id: str) -> StockLevel | None:
@@ -75,8 +103,8 @@ def on_the_way(aws: Aws, keys: Iterable[str]) -> list[dict[str, Any]]:
         row
         for key in keys
         for row in map(decode, query(aws, Table.STOCK_ADJUSTMENTS, "productId", key))
-        # One transaction moves these: they are never on the way.
-        if row["reason"] in (TRANSFER_OUT, TRANSFER_IN) and "transferWith" not in row
+        # Units that one transaction moves are never on the way.
+        if row.get("reason") in (TRANSFER_OUT, TRANSFER_IN) and "transferWith" not in row
     ]
     lots: dict[str, dict[str, Any]] = {}
     for row in sorted(moved, key=lambda row: row["appliedAt"]):

@@ -11,15 +11,13 @@ from typing import Any
 
 import psutil
 
-from inventory_orders.api.products import shown_level, shown_stock
+from inventory_orders.api.products import shown_level
 from inventory_orders.domain.events import to_json
 from inventory_orders.domain.location import (
     DEFAULT_LOCATION,
     in_words,
-    product_of,
     stock_key,
 )
-from inventory_orders.domain.product import ProductStatus
 from inventory_orders.lanes.levels import StockLevel
 from inventory_orders.store.tables import Table
 from operations import orders, queues, redrive
@@ -30,7 +28,15 @@ from operations.dead_letters import read_dead_letters
 from operations.errors import UserError
 from operations.lanes import read_lanes
 from operations.movements import Incarnation, Row, movements_of
-from operations.stock import URGENCY, list_stock, on_the_way, product_names, read_everywhere
+from operations.stock import (
+    URGENCY,
+    by_product,
+    list_stock,
+    on_the_way,
+    product_names,
+    read_everywhere,
+    shown_total,
+)
 from operations.words import lane_name
 
 Document = dict[str, Any]
@@ -53,12 +59,6 @@ _FUNCTIONS = {
 
 _HAVE_AN_ACTOR = frozenset(
     {"adjust", "transfer", "commit", "confirm", "fulfil", "cancel", "return"}
-)
-
-# A product has the first of these that it has at any location.
-_BEST_FIRST = (
-    *(ProductStatus.ACTIVE, ProductStatus.LOW_STOCK),
-    *(ProductStatus.OUT_OF_STOCK, ProductStatus.DISCONTINUED),
 )
 
 
@@ -96,10 +96,7 @@ class Desk:
         A product with stock at several locations comes once, with its total and its `places`.
         """
         levels, unreadable = list_stock(self._stack())
-        by_product: dict[str, list[StockLevel]] = {}
-        for level in levels:
-            by_product.setdefault(product_of(level.product.product_id), []).append(level)
-        products = list(map(_total, by_product.values()))
+        products = list(map(shown_total, by_product(levels).values()))
         products.sort(key=lambda one: (URGENCY.index(one["status"]), one["productId"]))
         return {"products": products, "unreadable": dict(unreadable)}
 
@@ -117,7 +114,7 @@ class Desk:
         shown = shown_level(level) | {"ordersToRead": table["ItemCount"]}
         if len(levels) > 1:
             keys = [each.product.product_id for each in levels]
-            shown |= {"total": _total(levels), "onTheWay": on_the_way(aws, keys)}
+            shown |= {"total": shown_total(levels), "onTheWay": on_the_way(aws, keys)}
         return shown
 
     def promised(self, product_id: str, location_id: str = DEFAULT_LOCATION) -> Document:
@@ -299,13 +296,6 @@ def _levels(aws: Aws, product_id: str, location_id: str) -> tuple[StockLevel, li
         if level.product.product_id == key:
             return level, levels
     raise NotFoundError(f"there is no product {in_words(key)}")
-
-
-def _total(levels: Iterable[StockLevel]) -> Document:
-    """A product's stock at all its locations, with the best status that it has at any."""
-    in_order = sorted(levels, key=lambda level: level.product.product_id)
-    statuses = {level.product.status for level in in_order}
-    return shown_stock(in_order) | {"status": next(s for s in _BEST_FIRST if s in statuses)}
 
 
 def _waits_for(incarnations: Collection[Incarnation], order: Row) -> bool:

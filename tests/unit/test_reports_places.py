@@ -1,0 +1,216 @@
+"""Reports of stock and orders at several locations."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from cli import main, reports
+from inventory_orders.domain.adjustment import Adjustment, Transfer
+from inventory_orders.domain.order import Order
+from inventory_orders.domain.order_command import OrderCommand, Part
+from inventory_orders.domain.record import OrderAction
+from inventory_orders.errors import Verdict
+from inventory_orders.store.tables import Table
+from operations.errors import UserError
+from testing.lanes import lend
+
+
+@pytest.fixture
+def shop(shop, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setattr(reports, "aws_of", lambda stage, console: shop.stack)
+    shop.list("tea", 1000, low_stock_threshold=10, name="Earl Grey", price=690)
+    shop.list("tea#berlin", 0, low_stock_threshold=4)
+    shop.list("tea#lyon", 30)
+    shop.list("mug", 5, low_stock_threshold=5)
+    lend(shop.store, "tea", 60, {1: 20, 9: 30})
+    return shop
+
+
+def run(*arguments):
+    done = CliRunner().invoke(main.app, arguments)
+    assert "#" not in done.output
+    return done
+
+
+def lines(*arguments):
+    return [line.split() for line in run(*arguments).stdout.splitlines()]
+
+
+def do(shop, *changes):
+    assert set(shop.do(*changes)) == {Verdict.APPLIED}
+
+
+# ---------------------------------------------------------------- stock
+
+
+def test_a_list_has_the_total_of_each_product_and_each_of_its_locations(shop):
+    heading, *rows, summary = lines("stock")
+    assert heading[:2] == ["product", "location"]
+    assert [row[:5] for row in rows] == [
+        ["tea", "(all)", "1,030", "0", "1,030"],
+        ["tea", "(default)", "1,000", "0", "1,000"],
+        ["tea", "berlin", "0", "0", "0"],
+        ["tea", "lyon", "30", "0", "30"],
+        ["mug", "(default)", "5", "0", "5"],
+    ]
+    assert rows[0][5:] == ["ACTIVE", "Earl", "Grey"]
+    assert rows[2][5:] == ["4", "OUT_OF_STOCK"]
+    said = "2 products of 2 in 4 rows (1 out of stock, 1 low, 0 discontinued)."
+    assert " ".join(summary) == said
+
+
+def test_the_same_as_json(shop):
+    tea, mug = json.loads(run("stock", "--json").stdout)
+    assert (tea["productId"], tea["status"], tea["onHand"], tea["available"]) == (
+        *("tea", "ACTIVE", 1030, 1030),
+    )
+    assert tea["inLanes"] == {"0": 60, "1": 20, "9": 30}
+    assert [(place.get("locationId"), place["available"]) for place in tea["places"]] == [
+        *((None, 1000), ("berlin", 0), ("lyon", 30)),
+    ]
+    assert (mug["productId"], mug["available"], "places" in mug) == ("mug", 5, False)
+
+
+@pytest.mark.parametrize(
+    ("options", "rows"),
+    [
+        (["--out"], [("tea", "berlin")]),
+        (["--low"], [("mug", None)]),
+        (["--in-lanes"], [("tea", None)]),
+        (["--location", "lyon"], [("tea", "lyon")]),
+        (["--location", ""], [("mug", None), ("tea", None)]),
+        (["--location", "berlin", "--out"], [("tea", "berlin")]),
+        (["--location", "lyon", "--out"], []),
+    ],
+)
+def test_a_choice_lists_the_rows_that_it_chooses_and_no_total(shop, options, rows):
+    found = json.loads(run("stock", "--json", *options).stdout)
+    assert [(one["productId"], one.get("locationId")) for one in found] == rows
+    shown = [line[:2] for line in lines("stock", *options)[1:-1]]
+    assert shown == [[product, location or "(default)"] for product, location in rows]
+
+
+def test_a_product_whose_own_row_cannot_be_read_is_listed_with_the_others(shop):
+    shop.edit(Table.PRODUCTS, "tea", status={"S": "?"})
+    done = run("stock")
+    assert "product tea breaks the contract" in done.stderr
+    assert ["tea", "(all)", "30"] in [line.split()[:3] for line in done.stdout.splitlines()]
+    (tea, _) = json.loads(run("stock", "--json").stdout)
+    assert (tea["productId"], tea["onHand"], "locationId" in tea) == ("tea", 30, False)
+
+
+def test_without_other_locations_a_list_is_as_narrow_as_ever(shop):
+    for key in ("tea#berlin", "tea#lyon"):
+        shop.delist(key)
+    heading, *_, summary = lines("stock")
+    assert "location" not in heading
+    assert " ".join(summary).startswith("2 products of 2 (0 out of stock")
+
+
+def test_one_product_is_shown_in_total_and_by_location(shop):
+    do(shop, Order("o-1", "u", {"tea": 3}, locations=("lyon",)))
+    heading, *rows, summary = lines("stock", "tea")
+    assert heading[0] == "location"
+    assert [row[:4] for row in rows] == [
+        ["(default)", "1,000", "0", "1,000"],
+        ["berlin", "0", "0", "0"],
+        ["lyon", "30", "3", "27"],
+    ]
+    said = "tea: 1,030 on hand, 3 committed, 1,027 available at 3 locations."
+    assert " ".join(summary) == said
+    found = json.loads(run("stock", "tea", "--json").stdout)
+    assert (found["committed"], found["isExact"], found["onTheWay"]) == (3, True, [])
+    assert len(found["places"]) == 3
+
+
+def test_one_location_of_a_product_is_shown_alone(shop):
+    shown = run("stock", "tea", "--location", "lyon").stdout
+    assert shown.startswith("tea at lyon: 30 on hand, 0 committed, 30 available, ACTIVE")
+    found = json.loads(run("stock", "tea", "--location", "lyon", "--json").stdout)
+    assert (found["productId"], found["locationId"], found["available"]) == ("tea", "lyon", 30)
+    own = run("stock", "tea", "--location", "").stdout
+    assert "its row" in own
+    assert "tea: 1,000 on hand" in own
+    error = run("stock", "tea", "--location", "rome").exception
+    assert isinstance(error, UserError)
+    assert str(error) == "there is no product tea at rome"
+
+
+def test_goods_on_their_way_are_listed_until_they_have_arrived(shop):
+    first, second = ({"reference": name} for name in ("truck 7", "truck 8"))
+    do(shop, Adjustment("tea#lyon", "out-7", -6, "TRANSFER_OUT", first))
+    do(shop, Adjustment("tea", "out-8", -5, "TRANSFER_OUT", second))
+    do(shop, Transfer("tea#lyon", "tea#berlin", "at-once", 3, first))
+    do(shop, Adjustment("tea", "in-7", 4, "TRANSFER_IN", first))
+    do(shop, Adjustment("mug", "in-mug", 2, "TRANSFER_IN", first))
+    shown = lines("stock", "tea")
+    assert [line[:5] for line in shown if "truck" in line] == [
+        ["2", "lyon", "truck", "7", shown[6][4]],
+        ["5", "(default)", "truck", "8", shown[7][4]],
+    ]
+    assert " ".join(shown[-1]).endswith("available at 3 locations, and 7 on the way.")
+    found = json.loads(run("stock", "tea", "--json").stdout)["onTheWay"]
+    assert [(lot["reference"], lot["units"], lot["from"]) for lot in found] == [
+        *(("truck 7", 2, ["lyon"]), ("truck 8", 5, [""])),
+    ]
+    do(shop, Adjustment("tea#berlin", "in-7", 2, "TRANSFER_IN", first))
+    do(shop, Adjustment("tea#berlin", "in-8", 6, "TRANSFER_IN", second))
+    assert json.loads(run("stock", "tea", "--json").stdout)["onTheWay"] == []
+    assert set(shop.unexplained().values()) == {0}
+
+
+def test_a_product_at_one_location_costs_no_read_of_adjustments(shop):
+    shop.calls.clear()
+    run("stock", "mug")
+    assert shop.calls == ["TransactGetItems"]
+
+
+# ---------------------------------------------------------------- orders
+
+
+@pytest.fixture
+def placed(shop):
+    """Orders to ship, the oldest first: from lyon; from both; from the default location."""
+    do(shop, Order("o-1", "u-7", {"tea": 3}, locations=("berlin", "lyon")))
+    do(shop, Order("o-2", "u-7", {"tea": 2, "mug": 1}, asked_locations={"tea": "lyon"}))
+    do(shop, Order("o-3", "u-7", {"mug": 1}))
+    do(shop, *(OrderCommand(f"o-{n}", OrderAction.CONFIRM) for n in (1, 2, 3)))
+
+
+def to_ship(*options):
+    found = [(line[0], line[4:]) for line in lines("orders", "--to-ship", *options)[1:]]
+    return {order: " ".join(items) for order, items in found}
+
+
+def test_one_warehouse_s_list_has_its_orders_with_its_units(shop, placed):
+    assert to_ship() == {"o-1": "3 tea at lyon", "o-2": "2 tea at lyon, 1 mug", "o-3": "1 mug"}
+    assert to_ship("--location", "lyon") == {"o-1": "3 tea at lyon", "o-2": "2 tea at lyon"}
+    assert to_ship("--location", "") == {"o-2": "1 mug", "o-3": "1 mug"}
+    assert run("orders", "--to-ship", "--location", "berlin").stdout == "No orders.\n"
+    listed = json.loads(run("orders", "--to-ship", "--location", "lyon", "--json").stdout)
+    assert [one["orderId"] for one in listed] == ["o-1", "o-2"]
+    assert listed[1]["items"][0] == {"productId": "tea", "locationId": "lyon", "quantity": 2}
+
+
+def test_what_a_warehouse_has_shipped_is_off_its_list(shop, placed):
+    do(shop, OrderCommand("o-2", OrderAction.FULFIL, part=Part("parcel", {"tea": 2})))
+    assert to_ship("--location", "lyon") == {"o-1": "3 tea at lyon"}
+    assert to_ship("--location", "") == {"o-2": "1 mug", "o-3": "1 mug"}
+    assert "2 tea" in run("orders", "o-2").stdout
+
+
+def test_a_warehouse_is_told_what_is_missing_there(shop, placed):
+    do(shop, Adjustment("tea#lyon", "lost", -25, "CORRECTION"))
+    shop.edit(Table.PRODUCTS, "tea#lyon", onHand={"N": "1"})
+    shown = run("orders", "--to-ship", "--location", "lyon").stdout
+    assert "only 1 of 3 tea at lyon" in shown
+    there, elsewhere = run("orders", "--to-ship", "--location", "").stdout.splitlines()[1:]
+    assert (there.split()[1], elsewhere.split()[1]) == ("ready", "ready")
+
+
+@pytest.mark.parametrize("arguments", [("o-1",), ("--user", "u-7")])
+def test_a_location_chooses_among_the_orders_to_ship_alone(shop, placed, arguments):
+    assert run("orders", *arguments, "--location", "lyon").exit_code == 2
+    assert "tea at lyon" in run("orders", *arguments).stdout
