@@ -92,6 +92,15 @@ def test_a_choice_lists_the_rows_that_it_chooses_and_no_total(shop, options, row
     assert shown == [[product, location or "(default)"] for product, location in rows]
 
 
+def test_a_choice_of_several_locations_has_no_total(shop):
+    shop.list("tea#rome", 0)
+    assert [line[:2] for line in lines("stock", "--out")[1:-1]] == [
+        *(["tea", "berlin"], ["tea", "rome"]),
+    ]
+    found = json.loads(run("stock", "--out", "--json").stdout)
+    assert [one["locationId"] for one in found] == ["berlin", "rome"]
+
+
 def test_a_product_whose_own_row_cannot_be_read_is_listed_with_the_others(shop):
     shop.edit(Table.PRODUCTS, "tea", status={"S": "?"})
     done = run("stock")
@@ -142,7 +151,7 @@ def test_goods_on_their_way_are_listed_until_they_have_arrived(shop):
     first, second = ({"reference": name} for name in ("truck 7", "truck 8"))
     do(shop, Adjustment("tea#lyon", "out-7", -6, "TRANSFER_OUT", first))
     do(shop, Adjustment("tea", "out-8", -5, "TRANSFER_OUT", second))
-    do(shop, Transfer("tea#lyon", "tea#berlin", "at-once", 3, first))
+    do(shop, Transfer("tea", "tea#berlin", "at-once", 3, first))
     do(shop, Adjustment("tea", "in-7", 4, "TRANSFER_IN", first))
     do(shop, Adjustment("mug", "in-mug", 2, "TRANSFER_IN", first))
     shown = lines("stock", "tea")

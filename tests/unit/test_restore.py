@@ -286,8 +286,10 @@ def test_locations_are_as_they_were_and_an_order_that_is_undone_comes_from_none(
 
     numbers = {a.product_id: (a.on_hand, a.available) for a in shop.accounts()}
     assert numbers == {
-        **{"tea": (1000, 1000), "pot": (5, 5)},
-        **{"tea#berlin": (20, 16), "tea#lyon": (20, 20)},
+        "tea": (1000, 1000),
+        "pot": (5, 5),
+        "tea#berlin": (20, 16),
+        "tea#lyon": (20, 20),
     }
     assert all(account.balances for account in shop.accounts()), shop.accounts()
     assert shop.order("before")["items"][0]["locationId"] == "berlin"
