@@ -11,6 +11,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from inventory_orders.domain.allotments import DEPOT, Page, PageEntry
@@ -583,12 +584,11 @@ def _candidate(line: Mapping[str, Any], location: str) -> str:
 
 def _states(world: World, key: str, begun: int) -> list[Stock | None]:
     """What a row and the lanes held after so many writes, and at each moment since."""
-    known = world.stock.get(key, [])
-    return [
-        stock
-        for stock, after in zip(known, [*known[1:], None], strict=True)
-        if after is None or after.number > begun
-    ] or [None]
+    known = world.stock.get(key)
+    if known is None:
+        return [None]
+    nexts = [stock.number for stock in known[1:]]
+    return [stock for stock, until in zip(known, [*nexts, inf], strict=True) if until > begun]
 
 
 def _was(candidate: _Candidate, *holds: Callable[[Stock | None, int], bool]) -> bool:

@@ -127,6 +127,13 @@ def _one_body(world: World) -> None:
     require(ends.count("ORDER_ID_REUSED") == len(ends) - 2, f"bodies under one id ended as {ends}")
 
 
+def _one_choice_of_locations(world: World) -> None:
+    """The order is placed as its first message says, and each other message has its id."""
+    require(_statuses(world, "o") == ["PENDING"], "it was placed from none of the locations")
+    ends = _ends(world)
+    require(ends.count("ORDER_ID_REUSED") == len(ends) - 1, f"orders under one id ended as {ends}")
+
+
 def _others_are_left_alone(world: World) -> None:
     ended = _statuses(world, "shipped", "o", "other")
     require(ended == ["SHIPPED", "CANCELLED", "PENDING"], f"the orders ended as {ended}")
@@ -297,6 +304,18 @@ def _all_placed(world: World) -> None:
     ended = {row["orderId"]: row["status"] for row in world.rows("Orders")}
     is_short = "C" in world.processes
     require(is_short or set(ended.values()) == {"PENDING"}, f"they ended as {ended}")
+
+
+def _split_is_placed(world: World) -> None:
+    """An order that may be split is placed, unless the third rival takes what it needs."""
+    status, other = _statuses(world, "o", "b")
+    places = {line.get("locationId") for line in _row(world)["items"]}
+    is_short = "C" in world.processes
+    wanted = "PENDING" if places == {"berlin", "lyon"} else "REJECTED"
+    require(
+        is_short or (status == "PENDING" and other == wanted),
+        f"o is {status}, from {sorted(map(str, places))}, and b is {other}",
+    )
 
 
 def _one_is_rejected(world: World) -> None:
@@ -897,16 +916,39 @@ _AT_LOCATIONS = (
         faults=(*_TORN, "late", "throttled", "lost-twice"),
     ),
     Scenario(
-        "split order against an order for one line",
-        # Once the unit of p in Lyon is gone, only a split serves the order of both.
-        [stock_at("berlin", p=1), stock_at("lyon", p=1, q=1)],
+        "split order against an order that is not",
+        # Lyon has all lines of one of them. After that, one location lacks q, and the other one r.
+        [stock_at("berlin", p=1, q=1), stock_at("lyon", p=1, q=1, r=2)],
         [
-            places(order_at("a", "berlin", "lyon", split=True, p=1, q=1)),
-            places(order_at("b", "lyon", "berlin", p=1)),
+            places(order_at("o", "berlin", "lyon", split=True, p=1, q=1, r=1)),
+            places(order_at("b", "berlin", "lyon", q=1, r=1)),
             places(order_at("c", p=1, q=1, named={"p": "berlin", "q": "lyon"})),
         ],
-        check=_all_placed,
+        check=_split_is_placed,
         faults=(*_TORN, "late"),
+    ),
+    Scenario(
+        "one orderId with different locations",
+        _IN_TWO_PLACES,
+        [
+            # The line may come from Lyon alone.
+            places(order_at("o", "berlin", named={"p": "lyon"}, p=1)),
+            places(order_at("o", "berlin", "lyon", p=1)),
+            places(order_at("o", "lyon", "berlin", split=True, p=1)),
+        ],
+        check=_one_choice_of_locations,
+        faults=("throttled", "conflict", "lost", "crash-after"),
+    ),
+    Scenario(
+        "the same transfer twice at once",
+        [stock_at("berlin", p=3), stock_at("lyon", p=0)],
+        [
+            insists("adjust_stock", transfer("t", "berlin", "lyon", 1)),
+            insists("adjust_stock", transfer("t", "berlin", "lyon", 1)),
+            # Another one under the same id.
+            insists("adjust_stock", transfer("t", "lyon", "berlin", 1)),
+        ],
+        faults=(*_TORN, "late", "lost-twice", "throttled"),
     ),
     Scenario(
         "transfer against order",
@@ -921,7 +963,7 @@ _AT_LOCATIONS = (
     ),
     Scenario(
         "transfers there and back against order",
-        # At any moment, one location has both units; who reads one after the other may see neither of them.
+        # One location always has both units. A reader of first one and then the other may see none.
         [stock_at("berlin", p=2), stock_at("lyon", p=0)],
         [
             places(order_at("a", "berlin", "lyon", p=2)),
@@ -1033,6 +1075,35 @@ _IN_LANES = (
             places(order_at("c", "berlin", "lyon", p=1)),
         ],
         check=_all_placed,
+        switches=2,
+    ),
+    _with_lanes(
+        "order by the memory of a short location",
+        # In A's memory Berlin has too few. By a transfer it gets what Lyon had.
+        [
+            *(stock_at("berlin", p=0), stock_at("lyon", p=6)),
+            warm_up("A", order_at("warm", "berlin", "lyon", p=1)),
+            lambda world: world.meet_rivals("A", "p#berlin", "p#lyon"),
+        ],
+        [
+            places(order_at("a", "berlin", "lyon", p=2)),
+            insists("adjust_stock", transfer("t", "lyon", "berlin", 5)),
+            places(order_at("c", "lyon", "berlin", p=2)),
+        ],
+        switches=2,
+    ),
+    _with_lanes(
+        "transfer against lane",
+        [stock_at("berlin", p=7), stock_at("lyon", p=0), lend("A", "berlin", p=1)],
+        [
+            places(order_at("a", "berlin", "lyon", p=1)),
+            # More than its row has.
+            insists(
+                "adjust_stock",
+                lambda world: transfer("t", "berlin", "lyon", _units_at(world, "berlin") + 1),
+            ),
+            places(order_at("c", "lyon", "berlin", p=3)),
+        ],
         switches=2,
     ),
     _with_lanes(

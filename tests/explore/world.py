@@ -139,6 +139,12 @@ class Step:
         )
 
 
+def _is_of_leases(call: Call | None) -> bool:
+    """Whether a call is about leases of lanes alone: what lies in rows and pages is not known from it."""
+    places = call.reads | call.writes if call is not None else ()
+    return all(table == "Allotments" and "".join(key).endswith("/lease") for table, key in places)
+
+
 def _meet(writes: frozenset[Place], reads: frozenset[Place]) -> bool:
     """Whether something is written that is read. A query reads whatever is in its table."""
     return any(place in reads or (place[0], ()) in reads for place in writes)
@@ -221,7 +227,7 @@ class Process:
         call: The AWS call that it will make next.
         forced: The action for the repetition of its last call.
         ends_at: Unix second at which Lambda ends its invocation.
-        begun: Number of writes before its invocation made its first call; None before that call.
+        begun: Number of writes before its invocation made its first call, leases of lanes aside; None before that call.
         asked: Its last call, if that changed nothing, and the number of writes before it.
         refusals: How often it has repeated that call without effect.
         environment: Its execution environment, which keeps state between invocations.
@@ -979,7 +985,7 @@ class World:
         if stopped not in (None, process):
             self.switches += not stopped.is_over and not self._is_in_line(stopped)
         self._before = process.name
-        if process.begun is None:
+        if process.begun is None and not _is_of_leases(process.call):
             # Who reads beside a transaction may see what was before it.
             process.begun = min(
                 (parted.since for parted in self._parted()), default=len(self.history)
