@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from inventory_orders.domain.location import in_words
 from inventory_orders.errors import StoreError
 from operations.errors import UserError
 from operations.verify import stack, traffic
@@ -61,6 +62,6 @@ def verify(
         run.say("cleaning up")
         report.figures = run.figures
         # An interruption of the cleanup leaves this line in the report.
-        report.left = [f"{product_id}: still listed" for product_id in run.products]
+        report.left = [f"{in_words(key)}: still listed" for key in run.products]
         report.left = run.clean_up()
         report.seconds = time.monotonic() - began

@@ -15,6 +15,14 @@ from typing import Any, TypeVar
 from botocore.exceptions import BotoCoreError, ClientError
 
 from inventory_orders.clock import SystemClock, timestamp
+from inventory_orders.domain.location import (
+    DEFAULT_LOCATION,
+    in_words,
+    location_of,
+    product_of,
+    public_key,
+    stock_key,
+)
 from inventory_orders.lanes.levels import StockLevel
 from inventory_orders.store.rows import decode
 from operations import queues
@@ -61,7 +69,7 @@ class Run:
         say: Called with a text that says what the run waits for.
         name: Id of the run, and prefix of all that it makes.
         began: Unix seconds.
-        products: Ids of its products that may be listed.
+        products: Keys of its products' rows that may be there.
         order_ids: Ids of its orders.
         placed: How many of them were seen to be placed.
         held: Row of its order that stays unconfirmed until its hold ends.
@@ -130,17 +138,18 @@ class Run:
         expect(answer.get("result") == wanted, f"{what} {_short(answer)}, not {wanted}")
         return answer
 
-    def list_product(self, name: str, stock: int) -> str:
-        """Create a product of this run. Returns its id."""
+    def list_product(self, name: str, stock: int, location: str = DEFAULT_LOCATION) -> str:
+        """Create a product of this run, or list it at a location. Returns its id."""
         product_id = f"{self.name}-{name}"
+        key = stock_key(product_id, location)
         # First, so that it is delisted in any case.
-        self.products.append(product_id)
-        create = {"action": "create", "productId": product_id, "openingStock": stock}
+        self.products.append(key)
+        create = {"action": "create", **public_key(key), "openingStock": stock}
         self.command("ManageProducts", create, "APPLIED")
         return product_id
 
     def product(self, product_id: str) -> dict[str, Any] | None:
-        """Read a product's row, strongly consistent."""
+        """Read a row by its key, strongly consistent."""
         found = self.aws.dynamodb.get_item(
             TableName=self.aws.outputs["ProductsTableName"],
             Key={"productId": {"S": product_id}},
@@ -149,14 +158,14 @@ class Run:
         return None if found is None else decode(found)
 
     def level(self, product_id: str) -> StockLevel:
-        """Read how many units of a product are on hand, committed and available."""
+        """Read how many units a row has on hand, committed and available."""
         level = read_stock(self.aws, product_id)
         if level is None:
-            raise CheckFailedError(f"{product_id} is gone")
+            raise CheckFailedError(f"{in_words(product_id)} is gone")
         return level
 
     def stock(self, product_id: str) -> int:
-        """Read how many units of a product are available."""
+        """Read how many units of a row are available."""
         return self.level(product_id).available
 
     def order(self, name: str, lines: Mapping[str, int], **more: Any) -> dict[str, Any]:
@@ -228,8 +237,10 @@ class Run:
 
     def clean_up(self) -> list[str]:
         """Delist all products of this run, and remove its dead letters. Returns left-overs, in words."""
-        left = [left for product_id in self.products if (left := self._delist(product_id))]
-        self.products = [p for p in self.products if any(text.startswith(f"{p}:") for text in left)]
+        # A product's own row goes after those of its locations.
+        in_order = sorted(self.products, key=lambda key: not location_of(key))
+        listed = {key: why for key in in_order if (why := self._delist(key))}
+        self.products, left = list(listed), list(listed.values())
         for queue, wanted in self.dead_letters.items():
             try:
                 self.take_dead_letters(queue, _CLEAN_UP_SECONDS)
@@ -241,29 +252,28 @@ class Run:
                 )
         return left
 
-    def _delist(self, product_id: str) -> str:
-        """Delist a product if it is listed. Returns the reason if it is still listed, else nothing."""
-        until = time.monotonic() + _CLEAN_UP_SECONDS
+    def _delist(self, key: str) -> str:
+        """Delist what is listed under a key. Returns the reason if it is still listed, else nothing."""
+        until, name = time.monotonic() + _CLEAN_UP_SECONDS, in_words(key)
         while True:
             try:
-                row = self.product(product_id)
+                row = self.product(key)
                 if row is None:
                     return ""
-                created_at = row["createdAt"]
-                delist = {"action": "delist", "productId": product_id, "createdAt": created_at}
+                delist = {"action": "delist", **public_key(key), "createdAt": row["createdAt"]}
                 answer = self.invoke("ManageProducts", delist)
             except (BotoCoreError, ClientError) as error:
-                return f"{product_id}: {what_went_wrong(error)}"
+                return f"{name}: {what_went_wrong(error)}"
             except CheckFailedError as error:
-                return f"{product_id}: {error}"
+                return f"{name}: {error}"
             if answer.get("result") in ("APPLIED", "STALE"):
                 return ""
             if answer.get("result") != "RETRY_LATER" or time.monotonic() > until:
-                return f"{product_id}: {_short(answer)}"
+                return f"{name}: {_short(answer)}"
             time.sleep(min(1.0, answer.get("retryAfterSeconds", 1.0)))
 
     def leftovers(self) -> tuple[list[str], int]:
-        """Find products of other runs. Returns the ids of left-overs, and how many products may be in use."""
+        """Find rows of products of other runs. Returns the keys of left-overs, and how many products may be in use."""
         pages = self.aws.dynamodb.get_paginator("scan").paginate(
             TableName=self.aws.outputs["ProductsTableName"],
             FilterExpression="begins_with(#productId, :prefix)",
@@ -279,7 +289,8 @@ class Run:
             if _OF_A_RUN.match(row["productId"]) and not row["productId"].startswith(self.name)
         ]
         old = [row["productId"] for row in others if row["createdAt"] < limit]
-        return old, len(others) - len(old)
+        in_use = {product_of(row["productId"]) for row in others} - set(map(product_of, old))
+        return old, len(in_use)
 
     def remove_old_dead_letters(self) -> int:
         """Remove dead letters of other runs that are left-overs. Returns their number.

@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from inventory_orders.clock import SystemClock, timestamp
+from inventory_orders.domain.location import product_of, stock_key
 from inventory_orders.store.cancellations import TransactionCancelledError
 from inventory_orders.store.writes import Write, product_action
 from operations import queues
@@ -48,7 +49,7 @@ def place(run: Run, order: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def expect_stock(run: Run, product_id: str, units: int, why: str) -> None:
-    """Raise a `CheckFailedError` unless so many units of a product are left."""
+    """Raise a `CheckFailedError` unless so many units of a row are left."""
     stock = run.stock(product_id)
     expect(stock == units, f"{why}, and {stock} are left, not {units}")
 
@@ -70,7 +71,7 @@ def leftovers(run: Run) -> list[Line]:
     if not old and not young and not letters:
         return passed("left-overs", "none of earlier runs")
     saw = [
-        f"removed of an interrupted run: {counted(len(old), 'product')}, {counted(letters, 'dead letter')}"
+        f"removed of an interrupted run: {counted(len(set(map(product_of, old))), 'product')}, {counted(letters, 'dead letter')}"
         if old or letters
         else "",
         f"left alone, because their run may go on: {counted(young, 'product')}" if young else "",
@@ -187,6 +188,36 @@ def confirms(run: Run) -> list[Line]:
             "FULFILLED in two parcels; 1 unit was lost, 1 came back; on hand 6 to 3, available 2 to 3",
         ),
     ]
+
+
+def locations(run: Run) -> list[Line]:
+    """An order is placed from two locations, line by line, units move between them, and a cancellation puts back where it took."""
+    one, other = run.list_product("locations", 0), run.list_product("locations-other", 0)
+    for name, stock, location in (
+        *(("locations", 3, "north"), ("locations", 1, "south")),
+        ("locations-other", 2, "south"),
+    ):
+        run.list_product(name, stock, location)
+    north, south = stock_key(one, "north"), stock_key(one, "south")
+    units = {one: 2, other: 1}
+    order = run.order("locations", units, locations=["north", "south"], split=True)
+    row = place(run, order)
+    found = {line["productId"]: line.get("locationId") for line in row["items"]}
+    wanted = {one: "north", other: "south"}
+    expect(found == wanted, f"an order {row['status']} takes its lines from {found}, not {wanted}")
+    transfer: dict[str, Any] = {"action": "transfer", "productId": one, "quantity": 1}
+    transfer |= {"transferId": f"{run.name}-transfer", "from": "north", "to": "south"}
+    for result in ("APPLIED", "REPLAYED"):
+        run.command("AdjustStock", transfer, result)
+    expect_stock(run, north, 0, "of 3 units 2 were ordered and 1 was moved away")
+    expect_stock(run, south, 2, "1 unit was moved there, to 1")
+    run.command("ChangeOrders", {"action": "cancel", "orderId": order["orderId"]}, "APPLIED")
+    expect_stock(run, north, 2, "2 units were cancelled")
+    expect_stock(run, stock_key(other, "south"), 2, "1 of 2 units was ordered and cancelled")
+    return passed(
+        "several locations",
+        "an order took one line from each of two; 1 unit was moved, once; CANCELLED, and all came back where they were",
+    )
 
 
 def api(run: Run) -> list[Line]:
@@ -610,7 +641,7 @@ def books(run: Run) -> list[Line]:
 
 
 def _problems_of_account(account: Account) -> Iterator[str]:
-    name = account.product_id
+    name = account.name
     for sentence in account.unexplained_in_words:
         yield f"{name} has {sentence}"
     for problem in account.problems:
@@ -621,14 +652,14 @@ def _problems_of_account(account: Account) -> Iterator[str]:
 
 def cleans_up(run: Run) -> list[Line]:
     """All products of this run are delisted."""
-    count = counted(len(run.products), "product")
+    count = counted(len(set(map(product_of, run.products))), "product")
     return judged("cleaned up", run.clean_up(), f"{count} delisted again")
 
 
 CHECKS = {
     check.__name__.replace("_", "-"): check
     for check in (
-        *(leftovers, holds, places, rejects, replays, poison, cancels, confirms, api),
+        *(leftovers, holds, places, rejects, replays, poison, cancels, confirms, locations, api),
         *(receives, counts, catalogue, events, fifo, hot, token, expires, books, cleans_up),
     )
 }

@@ -171,6 +171,7 @@ def undo():
         ("poison", "ChangeOrders", queues.COMMANDS),
         ("poison", "ChangeOrders", queues.EXPIRIES),
         ("fifo", "PlaceOrders", queues.FIFO),
+        ("locations", "PlaceOrders", queues.STANDARD),
         ("cancels", "ChangeOrders", queues.COMMANDS),
         ("confirms", "ChangeOrders", queues.COMMANDS),
         ("receives", "AdjustStock", queues.STOCK),
@@ -212,6 +213,10 @@ def test_a_stream_that_is_cut_off_is_seen_by_its_traffic(aws, run, undo, monkeyp
     [
         ("replays", "place_orders sqs:SendMessage OrderFifoDeadLetterQueue", "no dead letter for"),
         ("counts", "count_stock dynamodb:UpdateItem ProductsTable", "CountStock answered acquire"),
+        (
+            *("locations", "adjust_stock dynamodb:UpdateItem ProductsTable"),
+            "AdjustStock answered transfer",
+        ),
         ("api", "api dynamodb:GetItem OrdersTable", "no answer to an order through the API"),
         ("cleans-up", "manage_products dynamodb:DeleteItem ProductsTable", "not authorized"),
         ("leftovers", "manage_products dynamodb:DeleteItem ProductsTable", "not authorized"),
@@ -220,7 +225,7 @@ def test_a_stream_that_is_cut_off_is_seen_by_its_traffic(aws, run, undo, monkeyp
 def test_a_permission_that_is_missing_is_seen_by_its_traffic(
     aws, run, undo, monkeypatch, check, permission, says
 ):
-    if check == "replays":
+    if check in ("replays", "locations"):
         wait_for_answers(monkeypatch, run)
     if check == "cleans-up":
         run.list_product("to-clean-up", 1)
@@ -240,6 +245,7 @@ def test_what_an_interrupted_run_left_is_removed_once_it_is_old(aws, run, monkey
     of_others = dead_letters(aws)
     other = interrupted(aws)
     product = other.list_product("left", 1)
+    other.list_product("left", 1, "north")
     create(aws, "verify-lamp", 1)
     other.send(queues.STOCK, f"{other.name} is no JSON")
     wait_until(aws, lambda: dead_letters(aws) != of_others)
@@ -248,7 +254,7 @@ def test_what_an_interrupted_run_left_is_removed_once_it_is_old(aws, run, monkey
         *(State.PASSED,),
         "left alone, because their run may go on: 1 product",
     )
-    assert set(listed(aws)) == {product, "verify-lamp"}
+    assert set(listed(aws)) == {product, f"{product}#north", "verify-lamp"}
     monkeypatch.setattr("operations.verify.run.A_RUN_LASTS", timedelta(0))
     (line,) = verify.run_check("leftovers", run)
     assert line.state is State.PASSED

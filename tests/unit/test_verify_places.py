@@ -1,0 +1,105 @@
+"""`verify` at several locations, on a shop in memory: what its check sees, and that nothing is left."""
+
+import pytest
+
+from inventory_orders.domain.location import stock_key
+from inventory_orders.store.tables import Table
+from operations import verify
+from operations.verify import traffic
+from operations.verify.report import State
+from operations.verify.run import Run
+from tests.support.by_hand import add_by_hand
+
+
+@pytest.fixture
+def run(shop, monkeypatch):
+    made = Run(shop.stack, "Stack", embedded=True, patience=1.0)
+    row = made.row
+
+    def delivered(order):
+        shop.deliver("Order")
+        return row(order)
+
+    monkeypatch.setattr(made, "row", delivered)
+    return made
+
+
+def check(run, name="locations"):
+    return [(line.state, line.saw) for line in verify.run_check(name, run)]
+
+
+def listed(shop):
+    return sorted(key for (key,) in shop.items(Table.PRODUCTS))
+
+
+def test_an_order_over_two_locations_is_green_and_its_rows_go_again(shop, run):
+    ((state, saw),) = check(run)
+    assert state is State.PASSED, saw
+    assert len(listed(shop)) == 5
+    assert shop.status(f"{run.name}-locations") == "CANCELLED"
+    ((state, saw),) = check(run, "books")
+    assert state is State.PASSED, saw
+    assert "5 products, 6 units received" in saw
+    ((state, saw),) = check(run, "cleans-up")
+    assert (state, saw) == (State.PASSED, "2 products delisted again")
+    assert (listed(shop), run.products) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("location", "units", "says"),
+    [
+        # Then one location has all.
+        ("south", 1, "takes its lines from {'ONE': 'south', 'OTHER': 'south'}"),
+        ("north", -3, "takes its lines from {'ONE': None, 'OTHER': None}"),
+        ("north", 1, "and 1 are left, not 0"),
+    ],
+)
+def test_an_order_that_came_from_elsewhere_is_red(shop, run, monkeypatch, location, units, says):
+    place = traffic.place
+
+    def disturbed(run, order):
+        add_by_hand(run.aws, stock_key(f"{run.name}-locations", location), units)
+        return place(run, order)
+
+    monkeypatch.setattr(traffic, "place", disturbed)
+    ((state, saw),) = check(run)
+    one, other = f"{run.name}-locations", f"{run.name}-locations-other"
+    assert state is State.FAILED
+    assert says.replace("ONE", one).replace("OTHER", other) in saw
+    assert "#" not in saw
+    monkeypatch.undo()
+    add_by_hand(run.aws, stock_key(one, location), -units)
+    assert run.clean_up() == []
+
+
+def test_a_transfer_that_takes_no_effect_is_red(shop, run, monkeypatch):
+    command = run.command
+
+    def without_transfers(function, command_, wanted):
+        is_transfer = command_.get("action") == "transfer"
+        return {} if is_transfer else command(function, command_, wanted)
+
+    monkeypatch.setattr(run, "command", without_transfers)
+    ((state, saw),) = check(run)
+    assert (state, "1 was moved away, and 1 are left, not 0" in saw) == (State.FAILED, True)
+
+
+def test_what_is_left_is_named_by_product_and_location_and_left_for_the_next_try(shop, run):
+    check(run)
+    one, other = f"{run.name}-locations", f"{run.name}-locations-other"
+    shop.edit(Table.PRODUCTS, stock_key(one, "south"), status={"S": "?"})
+    left = run.clean_up()
+    assert [text.partition(":")[0] for text in left] == [f"{one} at south", one]
+    assert listed(shop) == run.products[::-1] == [one, stock_key(one, "south")]
+    shop.edit(Table.PRODUCTS, stock_key(one, "south"), status={"S": "ACTIVE"})
+    assert run.clean_up() == []
+    assert other not in listed(shop)
+
+
+def test_the_own_row_of_a_product_goes_last_wherever_it_stands_in_the_list(shop, run):
+    product = run.list_product("left", 1)
+    for location in ("north", "south"):
+        run.list_product("left", 1, location)
+    assert run.products[0] == product
+    assert run.clean_up() == []
+    assert listed(shop) == []
