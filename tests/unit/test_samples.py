@@ -23,7 +23,9 @@ from testing.tables import make_stack, queue_settings, settings
 
 SAMPLES = sorted(path.stem for path in (ROOT / "events").glob("*.json"))
 # A log line may name these, so that the message can be found.
-NAMED = {"orderId", "adjustmentId", "productId", "eventId", "messageId", "createdAt"}
+NAMED = {
+    *("orderId", "adjustmentId", "productId", "locationId", "eventId", "messageId", "createdAt"),
+}
 
 
 def leaves(value, name=""):
@@ -74,6 +76,14 @@ def moto():
 def test_the_index_lists_every_sample_with_the_answer_that_its_function_gives():
     assert sorted(samples.SHOWS) == SAMPLES
     assert samples.PAGE.read_text("utf-8") == samples.text(), "run: make docs"
+
+
+def test_the_order_that_no_location_has_whole_takes_a_line_from_each():
+    with samples.opened() as shop:
+        for name in ("manage_products_create_place", "place_orders_locations"):
+            assert samples.invoke(shop, samples.function_of(name), samples.event_of(name)).is_good
+        lines = shop.order_row("sample-o-4101")["items"]
+    assert [line.get("locationId") for line in lines] == ["berlin", None]
 
 
 def test_a_sample_is_accepted_as_a_whole_unless_its_name_says_otherwise():
