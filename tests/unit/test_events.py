@@ -304,6 +304,11 @@ def all_events():
     held = PLACED | {"holdSeconds": 60, "expiresAt": LATER, "attributes": {"channel": "web"}}
     yield from order_events(None, held)
     yield from order_events(None, REJECTED)
+    choice = {"locations": ["berlin", ""], "split": True}
+    line = {"productId": "tea", "locationId": "berlin", "askedLocationId": "berlin", "quantity": 2}
+    yield from order_events(None, PLACED | choice | {"items": [line]})
+    short = [{"productId": "tea", "locationId": "berlin", "wanted": 2, "available": 1}]
+    yield from order_events(None, REJECTED | choice | {"shortages": short})
     for before, after in (
         *((PLACED, CONFIRMED), (CONFIRMED, FULFILLED), (PLACED, FILLED_IN), (PLACED, EXPIRED)),
         *((EXPIRED, LATE), (ONE_BACK, returned), (CONFIRMED, IN_PART), (IN_PART, NO_REST)),
@@ -331,6 +336,14 @@ def test_every_event_keeps_to_its_schema_and_so_does_a_probe(validator):
     )
     assert bridge.taken[0]["detail-type"] == PROBE
     validator(PROBE, bridge.taken[0]["detail"])
+
+
+def test_an_order_s_event_tells_its_locations_as_sent_and_where_each_line_comes_from():
+    line = {"productId": "tea", "locationId": "berlin", "askedLocationId": "berlin", "quantity": 2}
+    row = PLACED | {"locations": ["berlin", ""], "split": True, "items": [line]}
+    (event,) = order_events(None, row)
+    assert (event.data["locations"], event.data["split"]) == (["berlin", ""], True)
+    assert event.data["items"] == [{"productId": "tea", "locationId": "berlin", "quantity": 2}]
 
 
 def test_the_id_of_an_event_names_the_location_last():
