@@ -23,6 +23,7 @@ from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.change import Change, IdempotencyMatch
 from inventory_orders.domain.events import EventType
+from inventory_orders.domain.location import in_words, location_of, product_of, public_key
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.domain.record import OrderAction, OrderStatus, units_by_line
@@ -51,8 +52,9 @@ from operations.words import counted
 ORDERS = 2000
 HOT_PRODUCT = sample_orders.own_id(sample_orders.HOT_PRODUCT)
 _QUIET_SECONDS = 90
-# Units that the count of a product does not find.
-_MISSING = 2
+# Units that the count of a product does not find, and those that go from one location to another.
+_MISSING, _TRANSFERRED = 2, 40
+_TRIES = 5
 _LOG_GROUP = "PlaceOrdersLogGroupName"
 
 
@@ -61,7 +63,7 @@ class Workload:
     """The messages of the demonstration.
 
     Attributes:
-        products: The opening stock.
+        products: The opening stock, each product at each of its locations.
         unpaid: Orders that are placed beforehand, and stay unpaid until their hold ends.
         standard: Messages for the standard queue, in order, including duplicates and poison.
         fifo: Messages for the FIFO queue.
@@ -82,6 +84,11 @@ class Workload:
         return [*self.standard, *self.fifo]
 
     @property
+    def locations(self) -> list[str]:
+        """Where products are stocked."""
+        return sorted({location_of(product.product_id) for product in self.products})
+
+    @property
     def order_ids(self) -> set[str]:
         """Ids of the distinct valid orders among the messages."""
         return {m.order_id for m in self.messages if m.order_id is not None}
@@ -92,16 +99,33 @@ class ShelfCount:
     """A product that was counted after the orders.
 
     Attributes:
-        product_id: The product.
+        key: The product, and where it was counted: the key of its row.
         counted: Units that lay there, those of open orders included.
         committed: How many of them open orders wait for.
         delta: Units found, less those that the rows said were there.
     """
 
-    product_id: str
+    key: str
     counted: int
     committed: int
     delta: int
+
+
+@dataclass(frozen=True, slots=True)
+class Transferred:
+    """Units that went from one location to another while orders were placed.
+
+    Attributes:
+        product_id: The product.
+        quantity: How many.
+        source: Where they came from.
+        target: Where they went.
+    """
+
+    product_id: str
+    quantity: int
+    source: str
+    target: str
 
 
 @dataclass(frozen=True)
@@ -119,6 +143,7 @@ class DemoResult:
         shop: The shop, with the events that it heard.
         began: When the first message was sent (Unix milliseconds).
         count: The count at the end; None if nothing was left to count.
+        transferred: The transfer; None if products have one location.
     """
 
     workload: Workload
@@ -131,6 +156,7 @@ class DemoResult:
     shop: Shop
     began: int
     count: ShelfCount | None
+    transferred: Transferred | None
 
     @property
     def rows(self) -> dict[str, Row]:
@@ -174,12 +200,12 @@ class DemoResult:
 
     @property
     def sold(self) -> Counter[tuple[str, str]]:
-        """Units that the orders of this run took, by product and incarnation."""
+        """Units that the orders of this run took, by the key of the product's row and its incarnation."""
         units: Counter[tuple[str, str]] = Counter()
         for row in self.rows.values():
             order = read_order(row)
             incarnations = {
-                line.product_id: (line.product_id, line.product_created_at)
+                line.product_id: (line.key, line.product_created_at)
                 for line in order.lines
                 if line.product_created_at is not None
             }
@@ -190,6 +216,25 @@ class DemoResult:
                 for product_id in step.restocked_versions:
                     units[incarnations[product_id]] -= (step.quantities or {})[product_id]
         return units
+
+    @property
+    def placed_from(self) -> Counter[tuple[str, ...]]:
+        """How many of the orders that were sent are placed from which locations: several if the order was split."""
+        return Counter(
+            tuple(sorted({line.location_id for line in read_order(row).lines}))
+            for row in self.sent
+            if row["status"] != OrderStatus.REJECTED
+        )
+
+    @property
+    def passed_over(self) -> int:
+        """How many orders are placed, but not in full from the location that they named first."""
+        placed = (read_order(row) for row in self.sent if row["status"] != OrderStatus.REJECTED)
+        return sum(
+            order.locations is not None
+            and {line.location_id for line in order.lines} != {order.locations[0]}
+            for order in placed
+        )
 
     @property
     def moved(self) -> Counter[str]:
@@ -221,11 +266,16 @@ class DemoResult:
         codes = Counter(dead_letter.code for dead_letter in self.dead_letters)
         messages = len(self.workload.messages)
         events, delays = self.shop.events, self.shop.delays
-        moved = self.moved
+        moved, placed_from = self.moved, self.placed_from
         return {
             "ordersSent": len(self.workload.order_ids),
             "messagesSent": messages,
             "ordersPlaced": placed,
+            "ordersPlacedFrom": {
+                location: placed_from[location,] for location in self.workload.locations
+            },
+            "ordersSplit": sum(n for places, n in placed_from.items() if len(places) > 1),
+            "ordersNotFromFirstLocation": self.passed_over,
             "ordersRejected": rejected,
             "rejectedByReason": dict(reasons.most_common()),
             "ordersReplayed": self.replayed,
@@ -236,6 +286,7 @@ class DemoResult:
             "unitsShipped": moved["shipped"],
             "unitsLost": moved["lost"],
             "unitsReturned": moved["returned"],
+            "unitsTransferred": self.transferred.quantity if self.transferred else 0,
             "unitsMissingInCount": 0 if self.count is None else -self.count.delta,
             "booksBalance": self.balance,
             "seconds": round(self.seconds, 3),
@@ -271,7 +322,8 @@ def tea_shop_day(run: str, count: int) -> Workload:
     But for ids it is always the same one.
     """
     chance = random.Random("a tea shop's day")
-    good = sample_orders.of_own_products(sample_orders.orders(run, count, chance))
+    plain = sample_orders.of_own_products(sample_orders.orders(run, count, chance))
+    good = sample_orders.with_locations(plain, chance)
     bad = sample_orders.poison(run, max(1, count // 100), good)
     again = chance.sample(good, count // 10)
     hot = [message for message in good if message.group == HOT_PRODUCT]
@@ -283,7 +335,7 @@ def tea_shop_day(run: str, count: int) -> Workload:
         standard.insert(chance.randrange(len(standard) + 1), extra)
     products = [
         replace(product, product_id=sample_orders.own_id(product.product_id))
-        for product in sample_orders.catalogue()
+        for product in sample_orders.stocked()
     ]
     return Workload(
         [*products, sample_orders.HELD_PRODUCT],
@@ -291,7 +343,7 @@ def tea_shop_day(run: str, count: int) -> Workload:
         standard,
         fifo,
         "A tea shop's day",
-        f"{count:,} orders, a third for one product with {sample_orders.HOT_STOCK:,} units; {len(again):,} are sent "
+        f"{count:,} orders for a shop with two warehouses and a store, a third for one product with {sample_orders.HOT_STOCK:,} units; {len(again):,} are sent "
         f"twice, and {len(bad):,} more messages are invalid.",
     )
 
@@ -314,9 +366,10 @@ def day_of_file(run: str, path: Path) -> Workload:
         if real
         else f"The orders of {path.name}"
     )
-    short = sum(product.opening_stock < wanted[product.product_id] for product in products)
+    short = sum(product.opening_stock < wanted.get(product.product_id, 0) for product in products)
+    product_ids = {product_of(product.product_id) for product in products}
     text = ("Quantities and customers are invented: the data has neither. " if real else "") + (
-        f"{counted(len({m.order_id for m in messages} - {None}), 'order')} for {counted(len(products), 'product')}. "
+        f"{counted(len({m.order_id for m in messages} - {None}), 'order')} for {counted(len(product_ids), 'product')}. "
         "The products' ids get demo- in front, so none of yours changes. There are as many units as the orders want"
         + (f", but fewer of {counted(short, 'best seller')}." if short else ".")
     )
@@ -363,10 +416,12 @@ def _run(aws: Aws, emulator: Emulator, console: Console, orders: Path | None) ->
     console.print(workload.text, soft_wrap=False)
     with console.status(f"Stocking {counted(len(workload.products), 'product')}"):
         stock_up(aws, workload.products, run)
-    with listening(aws) as listen:
+    with listening(aws) as listen, ThreadPoolExecutor(1) as beside:
         place_unpaid(aws, workload.unpaid)
         began = int(time.time() * 1000)
+        transfer = beside.submit(transfer_some, aws, workload.products, run)
         ids, seconds = _send_and_watch(aws, emulator, console, workload)
+        transferred = transfer.result()
         unpaid = frozenset(order.order_id for order in workload.unpaid)
         shop = Shop(run, len(workload.order_ids), unpaid)
         _live_on(aws, emulator, console, shop, listen)
@@ -392,6 +447,7 @@ def _run(aws: Aws, emulator: Emulator, console: Console, orders: Path | None) ->
         shop=shop,
         began=began,
         count=count,
+        transferred=transferred,
     )
 
 
@@ -435,8 +491,37 @@ def _live_on(
                 return
 
 
+def transfer_some(aws: Aws, products: Sequence[NewProduct], run: str) -> Transferred | None:
+    """Move units of the product of which the warehouse has most to the store, in one transaction.
+
+    Raises:
+        UserError: They could not be moved.
+    """
+    at_warehouse = [p for p in products if location_of(p.product_id) == sample_orders.WAREHOUSE]
+    if not at_warehouse:
+        return None
+    most = max(at_warehouse, key=lambda product: (product.opening_stock, product.product_id))
+    product_id = product_of(most.product_id)
+    command = {
+        "action": "transfer",
+        "transferId": f"transfer-{run}",
+        "productId": product_id,
+        "from": sample_orders.WAREHOUSE,
+        "to": sample_orders.STORE,
+        "quantity": _TRANSFERRED,
+    }
+    # Orders for the product may be faster in every attempt of an invocation.
+    for _ in range(_TRIES):
+        answer = aws.invoke("AdjustStock", command)
+        if answer["result"] != "RETRY_LATER":
+            break
+    if answer["result"] not in ("APPLIED", "REPLAYED"):
+        raise UserError(f"{product_id} could not be transferred: {answer.get('message', answer)}")
+    return Transferred(product_id, _TRANSFERRED, sample_orders.WAREHOUSE, sample_orders.STORE)
+
+
 def count_shelf(aws: Aws, products: Sequence[NewProduct], run: str) -> ShelfCount | None:
-    """Count the product that open orders wait for most, and find fewer units than its rows say are there.
+    """Count the product that open orders wait for most, at one location, and find fewer units than its rows say are there.
 
     Raises:
         UserError: The count was refused.
@@ -451,15 +536,15 @@ def count_shelf(aws: Aws, products: Sequence[NewProduct], run: str) -> ShelfCoun
     if not countable:
         return None
     most = max(countable, key=lambda level: (level.committed, level.product.product_id))
-    product_id = most.product.product_id
-    acquire = {"action": "acquire", "productId": product_id, "seconds": 60}
+    key = most.product.product_id
+    acquire = {"action": "acquire", **public_key(key), "seconds": 60}
     taken = aws.invoke("CountStock", acquire | {"holder": "demo", "outliveInvocation": True})
     lease, on_hand = taken.get("lease"), taken.get("onHand", 0)
     commit = {"action": "commit", "lease": lease, "adjustmentId": f"count-{run}"}
     done = aws.invoke("CountStock", commit | {"counted": on_hand - _MISSING}) if lease else taken
     if done.get("result") != "COMMITTED":
-        raise UserError(f"{product_id} could not be counted: {done.get('message', done)}")
-    return ShelfCount(product_id, done["counted"], taken["committed"], done["delta"])
+        raise UserError(f"{in_words(key)} could not be counted: {done.get('message', done)}")
+    return ShelfCount(key, done["counted"], taken["committed"], done["delta"])
 
 
 def _samples_since(since: int, found: Iterable[emf.Sample]) -> list[emf.Sample]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from rich.console import Console
@@ -10,11 +11,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from inventory_orders.domain.events import EventType
+from inventory_orders.domain.location import in_words, location_of, product_of
 from local import sample_orders
 from local.demo import HOT_PRODUCT, DemoResult, rate
 from operations.books import Account
 from operations.emf import Sample
-from operations.words import counted
+from operations.words import counted, location_name
 
 _COLUMNS = 32
 # Fewer messages make no line over time.
@@ -41,6 +43,8 @@ def show(result: DemoResult, console: Console) -> None:
     console.print()
     console.rule(f"[bold]{escape(result.workload.title)}", align="left")
     _show_rows(_orders(summary), console)
+    if len(result.workload.locations) > 1:
+        _show_rows(_locations(result, summary), console)
     _show_rows(_events(summary), console)
     for difference in result.differences[:5]:
         console.print(f"[bold red]{escape(difference)}[/]", soft_wrap=True)
@@ -90,6 +94,33 @@ def _orders(summary: Mapping[str, Any]) -> list[_Cells]:
     ]
 
 
+def _locations(result: DemoResult, summary: Mapping[str, Any]) -> Iterator[_Cells]:
+    """Where orders were placed from: these numbers add up to the orders that were placed."""
+    yield (
+        "Locations",
+        f"{len(result.workload.locations):,}",
+        "orders name them in order of preference, and came from:",
+    )
+    for location, placed in summary["ordersPlacedFrom"].items():
+        yield location_name(location), f"{placed:,}", "orders"
+    yield (
+        "several",
+        f"{summary['ordersSplit']:,}",
+        "orders, line by line, because no location had all of them",
+    )
+    yield (
+        "passed over",
+        f"{summary['ordersNotFromFirstLocation']:,}",
+        "of these orders could not be filled by the location that they named first",
+    )
+    if (moved := result.transferred) is not None:
+        yield (
+            "transferred",
+            f"{moved.quantity:,}",
+            f"units of {moved.product_id} from {moved.source} to {moved.target}, in one transaction, while orders were placed",
+        )
+
+
 def _events(summary: Mapping[str, Any]) -> list[_Cells]:
     """What the shop heard: the words of the first row add up to its number."""
     by_type: Mapping[str, int] = summary["eventsByType"]
@@ -130,7 +161,7 @@ def _goods(result: DemoResult) -> Iterator[_Cells]:
         yield (
             "not found",
             f"{-count.delta:,}",
-            f"in a count of {count.product_id}: {count.counted:,} on the shelf, {count.committed:,} of them already sold",
+            f"in a count of {in_words(count.key)}: {count.counted:,} on the shelf, {count.committed:,} of them already sold",
         )
 
 
@@ -209,7 +240,7 @@ def _bars(values: Sequence[float], full: float) -> str:
 
 def _show_books(result: DemoResult, console: Console) -> None:
     sold, count = result.sold, result.count
-    found = {} if count is None else {count.product_id: count.delta}
+    found = {} if count is None else {count.key: count.delta}
 
     def figures(account: Account) -> tuple[int, ...]:
         own, delta = sold[account.incarnation], found.get(account.product_id, 0)
@@ -217,26 +248,36 @@ def _show_books(result: DemoResult, console: Console) -> None:
         start = account.adjusted - delta - (account.sold - own)
         return start, delta, own, account.available, account.open, account.on_hand
 
-    def order_of_interest(account: Account) -> tuple[bool, bool, bool, bool, int]:
-        is_hot, is_counted = account.product_id == HOT_PRODUCT, account.product_id in found
-        units = sold[account.incarnation]
-        return (account.balances, not is_hot, not is_counted, account.available > 0, -units)
+    def order_of_interest(product_id: str) -> tuple[bool, bool, bool, bool, int]:
+        accounts = by_product[product_id]
+        is_counted = any(account.product_id in found for account in accounts)
+        balances = all(account.balances for account in accounts)
+        is_left = any(account.available > 0 for account in accounts)
+        units = sum(sold[account.incarnation] for account in accounts)
+        return (balances, product_id != HOT_PRODUCT, not is_counted, is_left, -units)
 
-    def add(name: str, accounts: Sequence[Account], style: str = "") -> None:
+    def add(name: str, accounts: Iterable[Account], style: str = "") -> None:
         columns = zip(*map(figures, accounts), strict=True)
         table.add_row(escape(name), *(f"{sum(column):,}" for column in columns), style=style)
 
-    accounts = sorted(result.accounts, key=order_of_interest)
-    shown, others = accounts[:_SHOWN_PRODUCTS], accounts[_SHOWN_PRODUCTS:]
+    by_product: dict[str, list[Account]] = {}
+    for account in result.accounts:
+        by_product.setdefault(product_of(account.product_id), []).append(account)
+    products = sorted(by_product, key=order_of_interest)
+    shown, others = products[:_SHOWN_PRODUCTS], products[_SHOWN_PRODUCTS:]
     table = Table(box=None, pad_edge=False)
     table.add_column("product")
     for heading in ("start", "count", "sold", "available", "committed", "on hand"):
         table.add_column(heading, justify="right")
-    for one in shown:
-        add(one.product_id, [one], "bold" if one.product_id == HOT_PRODUCT else "")
+    for product_id in shown:
+        accounts, is_hot = by_product[product_id], product_id == HOT_PRODUCT
+        add(product_id, accounts, "bold" if is_hot else "")
+        if is_hot and len(accounts) > 1:
+            for one in accounts:
+                add(f"  {location_name(location_of(one.product_id))}", [one])
     if others:
-        add(f"{len(others):,} more", others)
-    add(f"all {counted(len(accounts), 'product')}", accounts)
+        add(f"{len(others):,} more", chain.from_iterable(map(by_product.__getitem__, others)))
+    add(f"all {counted(len(products), 'product')}", result.accounts)
     console.print("[bold]The books of this run, in units[/]")
     console.print(table)
     _say(
@@ -271,7 +312,7 @@ def _show_end(result: DemoResult, console: Console) -> None:
     if result.balance:
         console.print("[bold green]The books balance.[/]")
         return
-    wrong = [f"{a.product_id} {_finding(a)}" for a in result.accounts if not a.balances]
+    wrong = [f"{in_words(a.product_id)} {_finding(a)}" for a in result.accounts if not a.balances]
     wrong += result.books.corrupt
     console.print(
         f"[bold red]The books do not balance: {counted(len(wrong), 'finding')}. See "

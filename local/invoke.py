@@ -17,7 +17,7 @@ import boto3
 
 from local import ROOT
 from local.endpoint import embedded_settings, environment_without_aws
-from local.sample_orders import catalogue
+from local.sample_orders import stocked
 from operations import emf
 from operations.aws import Aws
 from operations.dead_letters import peek_dead_letters
@@ -147,7 +147,7 @@ def invoke_in_process(name: str, event: Any) -> Invocation:
         mock_aws(),
         contextlib.redirect_stdout(io.StringIO()) as logs,
     ):
-        urls = make_stack(catalogue())
+        urls = make_stack(stocked())
         os.environ.update(settings(urls) | queue_settings(name, urls))
         handler = load_handler(name)
         answer = handler.lambda_handler(event, FakeContext(name))

@@ -7,9 +7,11 @@ import hashlib
 import json
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
+from inventory_orders.domain.location import DEFAULT_LOCATION, product_of, stock_key
 from inventory_orders.domain.order import Order, sum_lines
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.messages.commands import parse_order
@@ -21,6 +23,10 @@ REAL_ORDERS = ROOT / "local" / "real_orders" / "baskets.csv.gz"
 
 HOT_PRODUCT = "tea-first-flush-drop"
 HOT_STOCK = 400
+
+WAREHOUSE, STORE = "berlin", "store"
+LOCATIONS = (DEFAULT_LOCATION, WAREHOUSE, STORE)
+"""Where the sample products are stocked: at two warehouses, of which the default location is one, and in a store."""
 
 REAL_ORDERS_SENT = 1000
 """How many of `REAL_ORDERS` the demonstration sends. Of other files it sends all."""
@@ -83,6 +89,45 @@ def orders(run: str, count: int, chance: random.Random) -> list[OrderMessage]:
     return messages
 
 
+def stocked() -> list[NewProduct]:
+    """Divide the stock of the hot product and of a quarter of the others between `LOCATIONS`. The products come before their places."""
+    products, places = list[NewProduct](), list[NewProduct]()
+    for number, product in enumerate(catalogue()):
+        elsewhere = {}
+        if number % 4 == 1 or product.product_id == HOT_PRODUCT:
+            stock = product.opening_stock
+            elsewhere = {WAREHOUSE: stock * 3 // 10, STORE: stock // 5}
+        left = product.opening_stock - sum(elsewhere.values())
+        products.append(replace(product, opening_stock=left))
+        places += [
+            NewProduct(stock_key(product.product_id, location), units, 5)
+            for location, units in elsewhere.items()
+        ]
+    return products + places
+
+
+# Most customers are near the default location, some near the other warehouse, and a few collect their order in the store.
+_WISHES = {
+    LOCATIONS: 7,
+    (WAREHOUSE, DEFAULT_LOCATION, STORE): 2,
+    (STORE, DEFAULT_LOCATION, WAREHOUSE): 1,
+}
+
+
+def with_locations(messages: Iterable[OrderMessage], chance: random.Random) -> list[OrderMessage]:
+    """Let orders name `LOCATIONS` in the order of their wishes. Every second order of several products may be split."""
+    return [_with_locations(message, chance) for message in messages]
+
+
+def _with_locations(message: OrderMessage, chance: random.Random) -> OrderMessage:
+    document = json.loads(message.body)
+    (wish,) = chance.choices(list(_WISHES), list(_WISHES.values()))
+    document["locations"] = list(wish)
+    if len({item["productId"] for item in document["items"]}) > 1 and chance.random() < 0.5:
+        document["split"] = True
+    return message_of(json.dumps(document))
+
+
 def never_paid(run: str) -> list[Order]:
     """Make orders for a unit each of `HELD_PRODUCT`. They stay unpaid, so their holds end.
 
@@ -136,6 +181,9 @@ def poison(run: str, count: int, good: Sequence[OrderMessage]) -> list[OrderMess
         ),
         _document("{id}", f'"items": [{_line(HOT_PRODUCT, "1")}], "items": []'),
         _document("{id}", f'"items": [{many}]'),
+        _document(
+            "{id}", f'"items": [{_line(HOT_PRODUCT, "1")}], "locations": ["{STORE}", "{STORE}"]'
+        ),
         _document("{id} with spaces", f'"items": [{_line(HOT_PRODUCT, "1")}]'),
         f'{{"userId": "mallory", "items": [{_line(HOT_PRODUCT, "1")}]}}',
         _document("{used}", f'"items": [{_line(HOT_PRODUCT, "1")}]'),
@@ -200,22 +248,30 @@ def _baskets() -> Iterator[OrderMessage]:
 
 
 def demand(messages: Sequence[OrderMessage]) -> dict[str, int]:
-    """Add up the units ordered of each product, over all valid orders. One that is sent twice counts once."""
+    """Add up the units ordered of each product where the orders want them first. An order that is sent twice counts once.
+
+    Returns:
+        Units by the key of a product's row, over all valid orders.
+    """
     valid = [message for message in reversed(messages) if message.order_id is not None]
     wanted: dict[str, int] = {}
     for message in {message.order_id: message for message in valid}.values():
-        for product_id, quantity in parse_order(message.body).quantities.items():
-            wanted[product_id] = wanted.get(product_id, 0) + quantity
+        order = parse_order(message.body)
+        for key, quantity in zip(order.offers[0], order.quantities.values(), strict=True):
+            wanted[key] = wanted.get(key, 0) + quantity
     return wanted
 
 
 def stock_for(wanted: Mapping[str, int]) -> list[NewProduct]:
-    """Make a catalogue for the orders of a file: enough stock of most products, too little of a few best sellers."""
-    best_sellers = sorted(wanted, key=lambda product_id: (-wanted[product_id], product_id))
+    """Make a catalogue for the orders of a file: enough stock of most products, too little of a few best sellers.
+
+    Args:
+        wanted: Units by the key of a product's row. A product that is wanted elsewhere alone has none at the default location.
+    """
+    best_sellers = sorted(wanted, key=lambda key: (-wanted[key], key))
     scarce = set(best_sellers[5 : max(6, len(best_sellers) // 40) : 5])
+    everywhere = {product_of(key): 0 for key in wanted} | dict(wanted)
     return [
-        NewProduct(
-            product_id, min(_MOST_UNITS, units * 3 // 4 if product_id in scarce else units), 5
-        )
-        for product_id, units in sorted(wanted.items())
+        NewProduct(key, min(_MOST_UNITS, units * 3 // 4 if key in scarce else units), 5)
+        for key, units in sorted(everywhere.items())
     ]

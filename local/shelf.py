@@ -5,21 +5,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from inventory_orders.domain.location import DEFAULT_LOCATION, location_of
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.store.dynamodb import Store
-from local.sample_orders import catalogue
+from local.sample_orders import stocked
 from operations.aws import Aws
 
 
 def create(aws: Aws, products: Sequence[NewProduct]) -> list[bool]:
-    """Create the products that do not exist. Returns for each whether it is new."""
+    """Create the products that do not exist, and their places. Returns for each whether it is new."""
     shelf = ProductCatalogue(RetryingClient(Store(aws.dynamodb, aws.tables)))
+    # A place is created with a write of its product's row: after that, and not together with another place.
+    by_location: dict[str, list[NewProduct]] = {DEFAULT_LOCATION: []}
+    for product in products:
+        by_location.setdefault(location_of(product.product_id), []).append(product)
+    created: dict[str, bool] = {}
     with ThreadPoolExecutor(4) as pool:
-        return [new for new, _ in pool.map(shelf.create, products)]
+        for together in by_location.values():
+            for product, (is_new, _) in zip(
+                together, pool.map(shelf.create, together), strict=True
+            ):
+                created[product.product_id] = is_new
+    return [created[product.product_id] for product in products]
 
 
 def fill(aws: Aws) -> None:
     """Create the sample products that do not exist."""
-    create(aws, catalogue())
+    create(aws, stocked())

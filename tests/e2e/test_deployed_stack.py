@@ -40,8 +40,14 @@ def test_the_demonstration_loses_nothing_and_its_books_balance(demonstration):
     assert result["ordersPerSecond"] == pytest.approx(sent / result["seconds"], rel=0.01)
     assert 0 <= result["conflictRate"] < 1
     assert 0 < result["transactions"] <= result["commitAttempts"]
-    hot = next(line for line in demonstration.output.splitlines() if "tea-first-flush-drop" in line)
-    assert hot.split()[4] == "0", "of the hot product exactly 0 units stay available"
+    lines = demonstration.output.splitlines()
+    hot = next(n for n, line in enumerate(lines) if "tea-first-flush-drop" in line)
+    left = {line.split()[0]: line.split()[4] for line in lines[hot : hot + 4]}
+    assert set(left.values()) == {"0"}, "of the hot product exactly 0 units stay available"
+    assert {*left} > {"(default)", sample_orders.WAREHOUSE, sample_orders.STORE}
+    assert all(result["ordersPlacedFrom"].values())
+    assert sent > result["ordersNotFromFirstLocation"] >= result["ordersSplit"] > 0
+    assert result["unitsTransferred"] == 40
     assert "The books balance." in demonstration.output
     check_sums(demonstration.output)
     assert result["eventsMissing"] == result["eventDifferences"] == 0

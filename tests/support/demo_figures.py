@@ -7,7 +7,8 @@ import re
 
 def figures(text: str) -> dict[str, tuple[int, str]]:
     """The rows of a summary: the whole number of each, and the words behind it."""
-    rows = re.findall(r"^([A-Z]?[a-z]+(?: [a-z]+)*) {2,}([\d,]+)  (.*)$", text, flags=re.MULTILINE)
+    name = r"[A-Z]?[a-z]+(?: [a-z]+)*|\(default\)"
+    rows = re.findall(rf"^({name}) {{2,}}([\d,]+)  (.*)$", text, flags=re.MULTILINE)
     return {name: (_number(value), words.rstrip()) for name, value, words in rows}
 
 
@@ -18,6 +19,11 @@ def check_sums(text: str) -> None:
     ends = {name: rows[name][0] for name in ("placed", "rejected", "replayed", "dead letters")}
     assert rows["Orders sent"][0] == ends["placed"] + ends["rejected"]
     assert _number(messages) == sum(ends.values()), ends
+    if "Locations" in rows:
+        names = list(rows)
+        places = names[names.index("Locations") + 1 : names.index("several") + 1]
+        assert rows["Locations"][0] == len(places) - 1
+        assert sum(rows[name][0] for name in places) == ends["placed"]
     for name in ("rejected", "dead letters", "Events", "Transactions"):
         whole, words = rows[name]
         parts = _parts(words)
@@ -33,16 +39,23 @@ def check_sums(text: str) -> None:
 
 def _check_books(text: str) -> None:
     found = re.findall(
-        r"^(\S.*?)((?: +-?[\d,]+){6}) *$",
+        r"^(\S.*?|  \S+)((?: +-?[\d,]+){6}) *$",
         text[text.index("The books of this run") :],
         flags=re.MULTILINE,
     )
     books = {name: [_number(cell) for cell in cells.split()] for name, cells in found}
     for start, count, sold, available, committed, on_hand in books.values():
         assert start + count - sold == available == on_hand - committed, books
+    of_places = {name: books.pop(name) for name in list(books) if name.startswith(" ")}
+    if of_places:
+        assert _sums(of_places) in books.values(), "the first product, by location"
     (total,) = (name for name in books if name.startswith("all "))
     whole = books.pop(total)
-    assert [sum(column) for column in zip(*books.values(), strict=True)] == whole
+    assert _sums(books) == whole
+
+
+def _sums(rows: dict[str, list[int]]) -> list[int]:
+    return [sum(column) for column in zip(*rows.values(), strict=True)]
 
 
 def _parts(words: str) -> dict[str, int]:

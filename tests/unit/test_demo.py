@@ -4,6 +4,7 @@ import fcntl
 import io
 import json
 import re
+from collections import Counter
 from dataclasses import replace
 from datetime import datetime
 from itertools import count, repeat
@@ -17,13 +18,14 @@ from cli import this_machine
 from cli.main import app
 from infra.watched import ALARMS
 from inventory_orders.domain.events import EventType, order_events
+from inventory_orders.domain.location import location_of, product_of, stock_key
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.engine.outcomes import ChangeOutcome
 from inventory_orders.errors import Verdict
-from inventory_orders.messages.commands import parse_order_command
+from inventory_orders.messages.commands import parse_order, parse_order_command
 from inventory_orders.store.tables import Table
-from local import ROOT, demo, demo_report, sample_orders
+from local import ROOT, demo, demo_report, sample_orders, shelf
 from local.shop import Shop
 from operations.books import Account, Books
 from operations.dead_letters import DeadLetter
@@ -103,6 +105,7 @@ def result_of(**changes):
         "shop": shop,
         "began": 0,
         "count": demo.ShelfCount("tea", 98, 8, -2),
+        "transferred": None,
     }
     return demo.DemoResult(**fields | changes)
 
@@ -124,6 +127,9 @@ def test_the_file_holds_every_figure_of_this_run_and_none_of_another():
         "ordersSent": 2,
         "messagesSent": 4,
         "ordersPlaced": 1,
+        "ordersPlacedFrom": {"": 1},
+        "ordersSplit": 0,
+        "ordersNotFromFirstLocation": 0,
         "ordersRejected": 1,
         "rejectedByReason": {"INSUFFICIENT_STOCK": 1},
         "ordersReplayed": 1,
@@ -134,6 +140,7 @@ def test_the_file_holds_every_figure_of_this_run_and_none_of_another():
         "unitsShipped": 0,
         "unitsLost": 0,
         "unitsReturned": 0,
+        "unitsTransferred": 0,
         "unitsMissingInCount": 2,
         "booksBalance": True,
         "seconds": 0.5,
@@ -184,6 +191,82 @@ def test_a_run_in_which_nothing_is_missing_is_a_success_and_its_figures_add_up()
     assert figures(said)["missing"] == (0, AS_THE_TABLES)
     assert "The books balance." in said
     assert "failed" not in said
+
+
+def at_three_locations(product_id=demo.HOT_PRODUCT):
+    """Of four orders the last is split, and two are placed where they were not wanted first."""
+    rows = {}
+    lines = (("",), ("berlin",), ("store",), ("berlin", "store"))
+    for n, places in enumerate(lines):
+        items = [
+            line(f"{product_id}{i or ''}", 3) | ({"locationId": place} if place else {})
+            for i, place in enumerate(places)
+        ]
+        wishes = {"locations": ["berlin", "", "store"], "split": True}
+        rows[f"own-{n}"] = {"orderId": f"own-{n}", "status": "PENDING", "items": items} | wishes
+    rows["own-2"]["locations"] = ["store", "", "berlin"]
+    del rows["own-0"]["locations"]
+    times = {"userId": "u", "_version": 1, "createdAt": BORN, "lastUpdatedAt": BORN}
+    rows = {order_id: row | times for order_id, row in rows.items()}
+    sold = {product_id: 3, f"{product_id}#berlin": 6, f"{product_id}#store": 3, f"{product_id}1": 0}
+    sold[f"{product_id}1#store"] = 3
+    accounts = tuple(
+        Account(key, BORN, "ACTIVE", 4, 10 - n, 10, 10, n, 0, n) for key, n in sold.items()
+    )
+    shop = Shop("own", 4, frozenset())
+    shop.hear(map(heard_of, rows.values()))
+    workload = demo.Workload(
+        [NewProduct(key, 10) for key in sold],
+        [],
+        [OrderMessage(json.dumps(row), order_id) for order_id, row in rows.items()],
+        [],
+        "Four orders",
+        "Four messages.",
+    )
+    return result_of(
+        workload=workload,
+        books=Books(accounts, rows, []),
+        shop=shop,
+        dead_letters=[],
+        replayed=0,
+        count=None,
+        transferred=demo.Transferred("mug", 40, "berlin", "store"),
+    )
+
+
+def test_the_summary_says_where_orders_were_placed_from():
+    result = at_three_locations()
+    assert result.balance
+    assert result.summary["ordersPlacedFrom"] == {"": 1, "berlin": 1, "store": 1}
+    assert (result.summary["ordersSplit"], result.summary["ordersNotFromFirstLocation"]) == (1, 1)
+    assert result.summary["unitsTransferred"] == 40
+    said = printed(result)
+    check_sums(said)
+    shown = figures(said)
+    numbers = [shown[name][0] for name in ("(default)", "berlin", "store", "several")]
+    assert numbers == [1, 1, 1, 1]
+    assert shown["passed over"][0] == 1
+    assert shown["transferred"] == (
+        40,
+        "units of mug from berlin to store, in one transaction, while orders were placed",
+    )
+    books = [row.split()[:4] for row in said.splitlines() if row.startswith(("demo-", "  "))]
+    assert ["demo-tea-first-flush-drop", "30", "0", "12"] in books
+    assert ["berlin", "10", "0", "6"] in books
+
+
+def test_a_summary_without_locations_says_nothing_of_them():
+    said = printed(result_of())
+    assert not {"Locations", "(default)", "several"} & figures(said).keys()
+
+
+def test_a_finding_at_a_location_is_named():
+    good = at_three_locations()
+    wrong = replace(good.books.accounts[1], stock=3)
+    books = replace(good.books, accounts=(wrong,))
+    assert "\n  demo-tea-first-flush-drop at berlin has 3 available, but" in printed(
+        replace(good, books=books)
+    )
 
 
 def test_the_printed_events_have_words_for_all_events_of_orders():
@@ -389,6 +472,43 @@ def test_a_count_finds_too_few_units_of_the_product_that_orders_wait_for_most():
         assert demo.count_shelf(tables.stack, products[2:3], "d1") is None
 
 
+def test_a_count_may_be_at_a_location():
+    products = [NewProduct(key, 9) for key in ("demo-mug", "demo-mug#store")]
+    with open_shop(products) as tables:
+        order = Order("d1-1", "u", {"demo-mug": 4}, locations=("store",))
+        tables.commit(tables.worker(), order)
+        count = demo.count_shelf(tables.stack, products, "d1")
+        assert count == demo.ShelfCount("demo-mug#store", 7, 4, -2)
+        assert ("demo-mug#store", "count-d1") in tables.items(Table.STOCK_ADJUSTMENTS)
+
+
+def test_units_of_the_fullest_place_go_to_the_store(monkeypatch):
+    products = [
+        *(NewProduct(key, 500) for key in ("cup", "mug", "mug#store", "cup#store", "cup#berlin")),
+        NewProduct("mug#berlin", 600),
+    ]
+    answers = []
+    with open_shop() as tables:
+        aws = tables.stack
+        demo.stock_up(aws, products, "d1")
+        later = {"result": "RETRY_LATER"}
+
+        def invoke(_, function, command):
+            answers.append(later if len(answers) < 2 else original(aws, function, command))
+            return answers[-1]
+
+        original = type(aws).invoke
+        monkeypatch.setattr(type(aws), "invoke", invoke)
+        assert demo.transfer_some(aws, products[:2], "d1") is None
+        moved = demo.transfer_some(aws, products, "d1")
+        assert moved == demo.Transferred("mug", 40, "berlin", "store")
+        assert (tables.stock("mug#berlin"), tables.stock("mug#store")) == (560, 540)
+        assert set(tables.unexplained().values()) == {0}
+        monkeypatch.setattr(demo, "_TRANSFERRED", 900)
+        with pytest.raises(UserError, match="mug could not be transferred: "):
+            demo.transfer_some(aws, products, "d2")
+
+
 def test_an_event_that_is_missing_late_wrong_or_of_no_row_is_a_difference():
     with open_shop() as tables:
         said, rows = day(Shop("d1", 40, frozenset()), tables)
@@ -491,6 +611,19 @@ def test_an_order_keeps_what_else_the_file_says_of_it(tmp_path):
     assert json.loads(message.body) == order | {"holdSeconds": 60, "attributes": {"a": "b"}} | own
 
 
+def test_products_of_a_file_are_stocked_where_its_orders_want_them_first(tmp_path):
+    path = tmp_path / "orders.jsonl"
+    order = {"orderId": "o", "userId": "u", "items": [{"productId": "mug", "quantity": 2}]}
+    path.write_text(json.dumps(order | {"locations": ["berlin", ""]}) + "\n")
+    day = demo.day_of_file("d1", path)
+    assert "1 order for 1 product." in day.text
+    stock = {product.product_id: product.opening_stock for product in day.products}
+    assert (stock["demo-mug"], stock["demo-mug#berlin"]) == (0, 2)
+    with open_shop() as tables:
+        demo.stock_up(tables.stack, day.products, "d1")
+        assert tables.do(parse_order(day.messages[0].body)) == [Verdict.APPLIED]
+
+
 @pytest.mark.parametrize("day", ["tea", "file"])
 def test_a_demonstration_changes_no_product_of_others(tmp_path, day):
     path = file_of(tmp_path, ("o-1", "u", [("tea-earl-grey", 500)]))
@@ -510,6 +643,43 @@ def test_each_tea_shop_day_is_the_same_but_for_its_ids():
         return day.products, bodies, groups, day.text
 
     assert of("d111111") == of("d222222")
+
+
+def test_some_products_are_divided_between_locations_and_the_hot_one_is():
+    divided = Counter()
+    for product in (stocked := sample_orders.stocked()):
+        divided[product_of(product.product_id)] += product.opening_stock
+        assert product.opening_stock > 0
+    assert divided == {p.product_id: p.opening_stock for p in sample_orders.catalogue()}
+    keys = [product.product_id for product in stocked]
+    hot = sample_orders.HOT_PRODUCT
+    assert {stock_key(hot, location) for location in sample_orders.LOCATIONS} < {*keys}
+    assert len({product_of(key) for key in keys if location_of(key)}) == 1 + len(divided) // 4
+    details = [(p.name, p.price) for p in stocked if location_of(p.product_id)]
+    assert set(details) == {(None, None)}, "a place has no name and no price"
+
+
+def test_the_orders_of_the_day_name_all_locations_and_some_may_be_split():
+    orders = [parse_order(m.body) for m in demo.tea_shop_day("d1", 300).messages if m.order_id]
+    assert {frozenset(order.locations) for order in orders} == {frozenset(sample_orders.LOCATIONS)}
+    first = Counter(order.locations[0] for order in orders)
+    assert first[""] > first["berlin"] > first["store"] > 0
+    assert {len(order.quantities) > 1 for order in orders if order.split} == {True}
+    assert sum(order.split for order in orders) > 20
+
+
+def test_places_are_created_and_set_again_with_their_product():
+    products = [NewProduct("tea#berlin", 30), NewProduct("tea", 50), NewProduct("tea#store", 20)]
+    with open_shop() as tables:
+        assert shelf.create(tables.stack, products) == [True] * 3
+        tables.do(Order("d1-1", "u", {"tea": 10}, locations=("store",)))
+        assert shelf.create(tables.stack, products) == [False] * 3
+        demo.stock_up(tables.stack, products, "d2")
+        assert {p.product_id: tables.stock(p.product_id) for p in products} == {
+            "tea": 50,
+            "tea#berlin": 30,
+            "tea#store": 20,
+        }
 
 
 def test_what_stops_the_demonstration_is_said_in_words(monkeypatch):
@@ -544,8 +714,11 @@ def test_the_readme_shows_figures_that_add_up_in_the_words_of_the_summary():
     assert shown["Orders sent"][1].startswith(f"in {sum(ends):,} messages")
     assert shown["Orders sent"][0] == sum(ends[:2])
     said = figures(printed(result_of()))
-    for name in ("placed", "replayed", "lost"):
+    said |= figures(printed(at_three_locations()))
+    for name in ("placed", "replayed", "lost", "Locations", "(default)", "several"):
         assert shown[name][1] == said[name][1]
+    places = ("(default)", "berlin", "store", "several")
+    assert sum(shown[name][0] for name in places) == shown["placed"][0]
     assert demo.tea_shop_day("d1", demo.ORDERS).text in " ".join(
         (ROOT / "README.md").read_text().split()
     )
