@@ -38,7 +38,14 @@ from bench.capacity import Exchange
 from bench.figures import Audit, Books, Figures, Observations, SceneFigures, Tally, Trial, reduce
 from bench.workloads import CREATED_AT, Workload, endless, product_rows, sqs_event
 from inventory_orders.clock import SystemClock
-from inventory_orders.domain.allotments import MAX_LANES, Page, PageEntry, PageKey
+from inventory_orders.domain.allotments import (
+    DEPOT,
+    MAX_LANES,
+    MAX_PRODUCTS,
+    Page,
+    PageEntry,
+    PageKey,
+)
 from inventory_orders.invocation import runtime
 from inventory_orders.lanes.demand import Demand
 from inventory_orders.lanes.source import LaneSource
@@ -467,7 +474,8 @@ class Simulation:
             each = min(int(demand.lane_target(product_id)), (units - 1) // lanes)
             left = units - lanes * each
             depot = left // 2
-            if each < 1 or depot < 1:
+            shelf = pages.setdefault(PageKey.of(DEPOT, product_id), {})
+            if each < 1 or depot < 1 or len(shelf) >= MAX_PRODUCTS:
                 continue
             for lane in range(lanes + 1):
                 entry = (

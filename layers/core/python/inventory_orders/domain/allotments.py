@@ -22,8 +22,9 @@ depot's page and a row."""
 PAGES = 4
 """Pages of a lane. Fewer are larger, more take the room of orders in a transaction: docs/lanes.md."""
 
-MAX_PRODUCTS = 2_000
-"""Products that a page takes: 33 KB with short ids, 73 KB with UUIDs. Further ones are sold from their rows."""
+MAX_PRODUCTS = 3_000
+"""Products that a page takes, each at each location: 46 KB with short ids, 107 KB with UUIDs. Further ones are sold from
+their rows."""
 
 
 class PageKey(NamedTuple):
