@@ -93,9 +93,10 @@ class Order(Change):
     @property
     def record_size(self) -> int:
         # Ids are ASCII; 1,200 covers the attribute names, times and numbers of a row, and its locations. A shortage takes the
-        # place of a line's times.
+        # place of a line's times, and each offer may have one.
         lines = sum(SIZE_OF_LINE + len(product_id) for product_id in self.quantities)
-        return 1_200 + lines + (MAX_ATTRIBUTES_SIZE if self.attributes else 0)
+        shortages = SIZE_OF_LINE * len(self.offers)
+        return 1_200 + lines + shortages + (MAX_ATTRIBUTES_SIZE if self.attributes else 0)
 
     def rejection(self, products: StockById) -> Rejection | None:
         for product_id, product in products.items():

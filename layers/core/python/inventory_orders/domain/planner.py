@@ -116,10 +116,6 @@ class Supply:
     allocation: Allocation
     sources: Mapping[str, int] = field(default_factory=dict)
 
-    def has(self, product_id: str) -> bool:
-        """Whether it is known of a product where it can be sold from."""
-        return product_id in self.sources or product_id in self.allocation.rows
-
     def stock_of(self, product_id: str) -> Stock | None:
         """A product as it can be sold."""
         lane = self.sources.get(product_id)
@@ -138,6 +134,10 @@ class Supply:
         return _chains(drafts, write_down(drafts, self))
 
 
+Waiting = tuple[Change, Sequence[Collection[str]]]
+"""A change that has to wait, and its offers that are not rejected."""
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The plan for a set of changes.
@@ -148,9 +148,9 @@ class Plan:
             stand behind such a change in their group.
         missing: Products of which deferred changes find too little where they are sold from, while there may be more
             elsewhere.
-        short: Products for which an offer was passed over: there is too little of them as far as is known, or they are blocked.
-        blocked: Deferred changes for which nothing is left but to wait for blocked products.
-        rejects: Whether it rejects a change.
+        short: Products for which an offer is rejected or passed over: there is too little of them as far as is known, or they
+            are blocked.
+        waiting: Deferred changes, unless they only stand behind another one.
         leaving: Accepted changes whose units leave on an outbound page. They are in none of the chains.
     """
 
@@ -158,8 +158,7 @@ class Plan:
     deferred: tuple[Change, ...] = ()
     missing: frozenset[str] = frozenset()
     short: frozenset[str] = frozenset()
-    blocked: tuple[Change, ...] = ()
-    rejects: bool = False
+    waiting: tuple[Waiting, ...] = ()
     leaving: tuple[Decision, ...] = ()
 
     @property
@@ -215,25 +214,24 @@ def plan(
     supply: Supply,
     blocked: Collection[str] = (),
     limits: Limits = Limits(),
-    short: Collection[str] = (),
 ) -> Plan:
     """Decide each change and pack the decisions into transactions.
 
     Args:
         changes: In the order in which they arrived, with distinct record keys.
-        supply: Every product that the changes name, and where it is sold from.
+        supply: What is known of the products that the changes name, and where they are sold from.
         blocked: Ids of products that cannot be written at the moment.
         limits: What one transaction may hold. A change that exceeds them by itself gets a transaction of its
             own, for DynamoDB to judge.
-        short: Products that earlier plans found short: an offer with one of them may be passed over unseen.
 
     Returns:
         Transactions in which each accepted change that writes rows appears once, and each rejection stands in or after the
         last transaction that it depends on. What was moved goes into the first of them.
     """
     product_ids = {p for change in changes for p in change.product_ids}
-    found = filter(supply.has, product_ids.difference(blocked))
-    choice = _Choice({p: supply.stock_of(p) for p in found}, frozenset(blocked), frozenset(short))
+    known = product_ids.intersection(supply.sources.keys() | supply.allocation.rows.keys())
+    working = {p: supply.stock_of(p) for p in known.difference(blocked)}
+    choice = _Choice(working, frozenset(blocked))
     decisions: list[Decision] = []
     deferred: list[Change] = []
     stopped: set[str] = set()
@@ -247,35 +245,29 @@ def plan(
             stopped.add(change.group)
     leaves = attrgetter("change.outbound")
     chains = supply.arrange([*filterfalse(leaves, decisions)], limits)
-    rejects = any(decision.rejection is not None for decision in decisions)
     return Plan(
         chains,
         tuple(deferred),
         frozenset(choice.missing),
         frozenset(choice.found_short),
         tuple(choice.waiting),
-        rejects,
         tuple(filter(leaves, decisions)),
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class _Wait:
-    """Why nothing is decided about an offer yet.
+    """An offer about which nothing is decided yet.
 
     Attributes:
+        offer: The offer.
         missing: Products of which there may be more elsewhere.
+        is_unknown: Whether nobody has looked at one of its products yet; else one is blocked, if none is missing.
     """
 
-    missing: frozenset[str] = frozenset()
-
-
-_BLOCKED = _Wait()
-"""A product of it is blocked."""
-_PASSED_OVER = _Wait()
-"""One was found short before, and nobody has looked at all of them since."""
-_LOOKED_AT_NEXT = _Wait()
-"""Nobody has looked at one of them yet."""
+    offer: Collection[str]
+    missing: Collection[str] = ()
+    is_unknown: bool = False
 
 
 @dataclass(slots=True)
@@ -285,18 +277,16 @@ class _Choice:
     Attributes:
         working: The products that were looked at, as the changes before leave them.
         blocked: As of `plan`.
-        short: As of `plan`.
         missing: As of `Plan`.
         found_short: Its `short`.
-        waiting: Its `blocked`.
+        waiting: As of `Plan`.
     """
 
     working: dict[str, Stock | None]
     blocked: frozenset[str]
-    short: frozenset[str]
     missing: set[str] = field(default_factory=set)
     found_short: set[str] = field(default_factory=set)
-    waiting: list[Change] = field(default_factory=list)
+    waiting: list[Waiting] = field(default_factory=list)
 
     def decide(self, change: Change) -> Decision | None:
         """Accept the first offer that can be served, or reject the change if all are rejected; None if it has to wait."""
@@ -305,20 +295,19 @@ class _Choice:
             answer = self._try(change, offer)
             if isinstance(answer, _Wait):
                 waits.append(answer)
+                if answer.is_unknown:
+                    # It is looked at before those that are preferred less.
+                    break
             elif answer.rejection is None:
                 self._serve(answer)
                 return answer
             else:
                 rejections.append(answer.rejection)
-            if answer is _LOOKED_AT_NEXT:
-                # Before those that are preferred less.
-                break
         if not waits:
             rejection = change.final_rejection(rejections, self.working)
             return Decision(change, rejection, {}, change.product_ids)
         self.missing.update(*(wait.missing for wait in waits))
-        if all(wait is _BLOCKED for wait in waits):
-            self.waiting.append(change)
+        self.waiting.append((change, [wait.offer for wait in waits]))
         return None
 
     def _offers(self, change: Change) -> Iterator[Collection[str]]:
@@ -340,17 +329,17 @@ class _Choice:
         if not self.working.keys() >= set(offer):
             blocked = self.blocked.intersection(offer)
             self.found_short |= blocked
-            seen = _PASSED_OVER if self.short.intersection(offer) else _LOOKED_AT_NEXT
-            return _BLOCKED if blocked else seen
+            return _Wait(offer, is_unknown=not blocked)
         products = {product_id: self.working[product_id] for product_id in offer}
         rejection = change.rejection(products)
         deltas = change.deltas(products) if rejection is None else {}
         decision = Decision(change, rejection, deltas, offer)
         lacking = _missing(decision, products)
         self.found_short |= lacking
-        if rejection is not None and rejection.subject in products:
-            self.found_short.add(rejection.subject)
-        return _Wait(frozenset(lacking)) if lacking else decision
+        if rejection is not None:
+            named = {rejection.subject, *(each.product_id for each in rejection.shortages)}
+            self.found_short |= named & products.keys()
+        return _Wait(offer, lacking) if lacking else decision
 
     def _serve(self, decision: Decision) -> None:
         """Let the changes that follow find the products as a decision leaves them."""

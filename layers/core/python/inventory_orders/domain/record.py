@@ -304,8 +304,9 @@ class OrderRecord:
         """Upper bound of its row's size, in bytes."""
         # Ids are ASCII; the number covers attribute names, times and numbers of a row, and its locations.
         lines = sum(SIZE_OF_LINE + len(line.product_id) for line in self.lines)
+        shortages = SIZE_OF_LINE * len(self.shortages)
         steps = sum(step.size for step in self.steps)
-        return 1_400 + lines + steps + (MAX_ATTRIBUTES_SIZE if self.attributes else 0)
+        return 1_400 + lines + shortages + steps + (MAX_ATTRIBUTES_SIZE if self.attributes else 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
+from operator import itemgetter
 from typing import Any, TypeVar
 
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.allotments import Page, PageKey
 from inventory_orders.domain.change import Change, IdempotencyMatch
 from inventory_orders.domain.location import in_words
-from inventory_orders.domain.planner import Decision, Limits, Supply
+from inventory_orders.domain.planner import Decision, Limits, Supply, Waiting
 from inventory_orders.domain.product import Product
 from inventory_orders.domain.record import Record, RecordKey
 from inventory_orders.domain.rejection import Rejection
@@ -75,7 +76,7 @@ def note_unfinished(
     for number in turn:
         change, outcome = changes[number], outcomes[number]
         if outcome.is_open:
-            unfinished |= dict.fromkeys((change.record_key, change.group), outcome.verdict)
+            unfinished |= dict.fromkeys((*change.record_keys, change.group), outcome.verdict)
         elif outcome.verdict is Verdict.POISON:
             unfinished[change.group] = outcome.verdict
 
@@ -87,7 +88,7 @@ def hold_back(
     outcomes = {}
     for number in turn:
         change = changes[number]
-        before = unfinished.get(change.record_key)
+        before = next(filter(None, map(unfinished.get, change.record_keys)), None)
         if before is not None and change.product_ids:
             outcomes[number] = returned("BEHIND_A_DUPLICATE")
         # Before its order comes an order may be cancelled, and nothing else: not delivered before its confirmation comes
@@ -500,8 +501,12 @@ class Batch:
         return list(wanted)
 
     def note_short(self, product_ids: Collection[str]) -> bool:
-        """Take note of short products. Returns whether a pending change has other offers to look at for that reason."""
-        new = set(product_ids) - self.short
+        """Take note of short products. Returns whether a pending change has other offers to look at for that reason.
+
+        Of those that no change wants now, lanes may have enough.
+        """
+        wanted = (change.lane_units(self.short) for change in self.pending) if product_ids else ()
+        new = (set(product_ids) - self.short).intersection(chain.from_iterable(wanted))
         self.short |= new
         return any(len(c.offers) > 1 and not new.isdisjoint(c.product_ids) for c in self.pending)
 
@@ -533,26 +538,27 @@ class Batch:
         """Products under a live lease."""
         return {p for p, row in self.rows.items() if row is not None and row.lease_left(self.now)}
 
-    def lease_left(self, change: Change) -> float:
-        """Seconds until a leased offer of a change is free; 0 if none is leased."""
-        return min(filter(None, map(self._lease_left, change.offers)), default=0.0)
+    def lease_waits(self, waiting: Iterable[Waiting]) -> list[float]:
+        """For each change that waits for nothing but leases, seconds until the first of its offers is free."""
+        pending = (offers for change, offers in waiting if self.pending.has(change))
+        open_offers = ([o for o in offers if self._end_of(o) is None] for offers in pending)
+        waits = (min(map(self._lease_left, offers), default=0.0) for offers in open_offers)
+        return [*filter(None, waits)]
 
     def _lease_left(self, offer: Collection[str]) -> float:
         """Seconds until all products of an offer are free."""
         rows = (self.rows.get(product_id) for product_id in offer)
         return max((row.lease_left(self.now) for row in rows if row is not None), default=0.0)
 
-    def give_up_undecidable(self, blocked: Iterable[Change]) -> None:
-        """Give up blocked changes for which there is nothing to wait for, with those behind them in their group."""
-        obstacles = self.leased | self.throttled | self.unreadable.keys()
-        for change in blocked:
-            offers = (offer for offer in change.offers if not obstacles.isdisjoint(offer))
-            ends = [self._end_of(offer) for offer in offers]
-            if ends and ends[0] is not None and None not in ends:
-                self.pending.give_up([change], *ends[0])
+    def give_up_undecidable(self, waiting: Iterable[Waiting]) -> None:
+        """Give up changes for which there is nothing to wait for, with those behind them in their group."""
+        for change, offers in waiting:
+            ends = [end for offer in offers if (end := self._end_of(offer)) is not None]
+            if len(ends) == len(offers):
+                self.pending.give_up([change], *min(ends, key=itemgetter(2)))
 
     def _end_of(self, offer: Collection[str]) -> tuple[str, str, float] | None:
-        """Why it is of no use to wait for a blocked offer: a code, words, and the seconds before a retry makes sense."""
+        """Why it is of no use to wait for an offer: a code, words, and the seconds before a retry makes sense."""
         for problem in (self.unreadable[p] for p in offer if p in self.unreadable):
             return problem.code, str(problem), 0.0
         left = self._lease_left(offer)

@@ -31,7 +31,15 @@ from typing import assert_never
 
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.change import Change
-from inventory_orders.domain.planner import Chain, Limits, Plan, Supply, Transaction, plan
+from inventory_orders.domain.planner import (
+    Chain,
+    Limits,
+    Plan,
+    Supply,
+    Transaction,
+    Waiting,
+    plan,
+)
 from inventory_orders.domain.product import ProductStatus
 from inventory_orders.domain.record import RecordKey
 from inventory_orders.engine.batch import (
@@ -222,11 +230,9 @@ class Engine:
         try:
             found = self.source.find(batch, lambda moves: self._move(batch, moves))
             if found is not None:
-                planned = self._plan(batch, found)
-                if batch.from_cache and (planned.rejects or planned.short):
-                    batch.read_cached()
+                if (sound := self._plan(batch, found)) is None:
                     return
-                progress = self._commit(batch, planned)
+                planned, progress = sound, self._commit(batch, sound)
         except StoreError as error:
             batch.pending.fail(error)
         finally:
@@ -247,9 +253,16 @@ class Engine:
 
     # ------------------------------------------------------------------ plan
 
-    def _plan(self, batch: Batch, found: Supply) -> Plan:
-        """Decide the pending changes, as far as nothing is in their way."""
-        planned = plan(list(batch.pending), found, batch.blocked(found), batch.limits, batch.short)
+    def _plan(self, batch: Batch, found: Supply) -> Plan | None:
+        """Decide the pending changes, as far as nothing is in their way; None if there is more to look at first."""
+        planned = plan(list(batch.pending), found, batch.blocked(found), batch.limits)
+        # No change is rejected, and no offer passed over, on the word of the cache.
+        if batch.from_cache & (planned.short - batch.throttled):
+            batch.read_cached()
+            return None
+        # A change that looks at its other offers is not overtaken. Moves of units are not made in vain.
+        if not found.allocation.touched and batch.note_short(planned.short):
+            return None
         if not planned.leaving:
             return planned
         leaving = self._outbound.arrange(planned.leaving, batch.limits, batch.deadline, batch.stats)
@@ -262,9 +275,9 @@ class Engine:
 
     def _commit(self, batch: Batch, planned: Plan) -> _Progress:
         """Commit a plan, and give up changes that it deferred and that no wait can help."""
-        attempts = self._send(batch, planned.chains)
-        batch.give_up_undecidable(planned.blocked)
         has_other_offers = batch.note_short(planned.short)
+        attempts = self._send(batch, planned.chains)
+        batch.give_up_undecidable(planned.waiting)
         if lost := [attempt.transaction for attempt in attempts if attempt.is_lost]:
             return self._after_loss(batch, lost)
         has_decisions = any(attempt.transaction.decisions for attempt in attempts)
@@ -402,17 +415,18 @@ class Engine:
         elif batch.throttled:
             batch.throttled.clear()
             self._back_off(batch)
-        elif leased := batch.leased.intersection(batch.pending.product_ids):
-            self._wait_for_lease(batch, leased)
+        elif batch.lease_waits(planned.waiting):
+            self._wait_for_lease(batch, planned.waiting)
         else:
             self._back_off(batch)
 
-    def _wait_for_lease(self, batch: Batch, leased: set[str]) -> None:
+    def _wait_for_lease(self, batch: Batch, waiting: Sequence[Waiting]) -> None:
         """Wait until a lease is over. Reads only rows: the units of a leased product are all there."""
+        leased = batch.leased.intersection(batch.pending.product_ids)
         while leased <= batch.leased:
-            waits = [left for change in batch.pending if (left := batch.lease_left(change)) > 0]
-            if not waits or max(waits) > batch.deadline.remaining():
-                # The next plan returns changes that wait for a renewed lease.
+            waits = batch.lease_waits(waiting)
+            if not waits:
+                # Whatever waits for a lease that was renewed is returned after the next plan.
                 return
             delay = min(*waits, LEASE_POLL_SECONDS)
             if not self.client.pause(delay, batch.deadline):

@@ -211,7 +211,7 @@ class Visit:
 
     def _rows_with_pages(self) -> list[str]:
         """Rows to read together with the pages, even if the depot has enough: that is quicker."""
-        needed = [p for p in self._need if not self._is_avoided(p)]
+        needed = [p for p in (*self._need, *self._passed_over()) if not self._is_avoided(p)]
         return needed if len(needed) <= _ROWS_WITH_PAGES else []
 
     def _read_rows(self, known: ProductsById) -> dict[str, Product | None]:
@@ -229,10 +229,11 @@ class Visit:
         return Page(key, 0, "")
 
     def _give_up_corrupt(self) -> bool:
-        """Return the changes of products that belong on a page that cannot be read. Returns whether there are any."""
+        """Return the changes of products that belong on a page that cannot be read. Returns whether there are new ones."""
         found = False
         for product_id in (*self._need, *self._to_reclaim):
-            if problem := self._corrupt.get(PageKey.of(DEPOT, product_id).number):
+            problem = self._corrupt.get(PageKey.of(DEPOT, product_id).number)
+            if problem is not None and product_id not in self._batch.unreadable:
                 self._batch.unreadable[product_id] = problem
                 self._batch.short.add(product_id)
                 self._batch.pending.give_up_product(product_id, problem.code, str(problem))
@@ -479,8 +480,14 @@ class Visit:
             return max(need, have, math.floor(most))
         return have if need <= have <= 2 * use + need else 0
 
+    def _passed_over(self) -> list[str]:
+        """Products that were short when a row was last seen, and of which no order needs lanes: their rows may have some now."""
+        passed_over = (p for p in self._batch.wanted if p not in self._need)
+        return self._batch.known.unknown(passed_over)
+
     def _add_rows(self) -> None:
         """Add rows that the batch knows already. One that this visit has read may have lent."""
+        self._batch.read_unknown(self._passed_over())
         known = self._need.keys() | self._to_reclaim | self._allocation.rows.keys()
         for product_id in self._batch.pending.product_ids:
             if product_id in self._batch.rows.keys() - known:
