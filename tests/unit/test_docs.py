@@ -16,20 +16,20 @@ MAX_WORDS_IN_ALL = 26_800
 
 MAX_WORDS = {
     "README.md": 600,
-    "docs/README.md": 200,
+    "docs/README.md": 210,
     "docs/architecture.md docs/lanes.md": 3_500,
     "docs/benchmarks.md": 1_200,
     "docs/locations.md": 800,
     "docs/exploration.md": 900,
     "docs/aws.md": 800,
-    "docs/reference.md": 3_640,
+    "docs/reference.md": 3_670,
     "docs/runbook.md docs/operations.md": 4_530,
-    "docs/orders.md docs/api.md docs/data-model.md": 4_260,
+    "docs/orders.md docs/api.md docs/data-model.md": 4_380,
     "docs/patterns.md": 1_800,
     "docs/threat-model.md docs/costs.md docs/contributing.md": 3_040,
     "docs/glossary.md": 670,
     "docs/tutorial.md": 900,
-    "docs/limits.md": 720,
+    "docs/limits.md": 740,
 }
 """The pages that are written by hand, in groups, each with the most words that it may have."""
 
