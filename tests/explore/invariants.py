@@ -69,13 +69,13 @@ def check_write(world: World, number: int, changes: Sequence[Change]) -> None:
     """
     every_page = pages(world)
     lanes = _set_aside(every_page)
+    _check_listed_places(world)
     _note_stock(world, number, lanes)
     for change in changes:
         _check_change(world, change)
     _check_records(changes)
     _check_transfers(changes)
     _check_outbound(changes)
-    _check_listed_places(world)
     _check_places(world, lanes)
     _check_depot(world, every_page)
     _check_stock(world)
@@ -135,6 +135,7 @@ def _check_listed_places(world: World) -> None:
     rows = {row["productId"]: row for row in world.rows("Products")}
     there: dict[str, set[str]] = {name: set() for name, row in rows.items() if "of" not in row}
     for name, row in rows.items():
+        require("createdAt" in row, f"the row {name} is {row}, of no product")
         if "of" in row:
             require(name == f"{row['of']}#{row['locationId']}", f"the row {name} is {row}")
             require(row["of"] in there, f"{name} has a row, and {row['of']} has none")
@@ -765,8 +766,11 @@ def _happened(world: World) -> dict[str, list[str]]:
         if table not in world.streams or after is None:
             continue
         names = _news(before, after) if table == "Orders" else product_news(before, after)
-        of = subject if table == "Orders" else f"{subject}@{after['createdAt']}"
-        found.setdefault(subject, []).extend(f"{of}#{after['_version']}#{name}" for name in names)
+        product_id, *place = subject.split("#")
+        of = subject if table == "Orders" else f"{product_id}@{after['createdAt']}"
+        found.setdefault(subject, []).extend(
+            "#".join([of, str(after["_version"]), name, *place]) for name in names
+        )
     return found
 
 

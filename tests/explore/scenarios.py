@@ -801,6 +801,17 @@ _LIFE_OF_AN_ORDER = (
         [buys("a", p=3), published("Products", restocks(1)), buys("c", p=1)],
         faults=_OF_A_PUBLISHER,
     ),
+    Scenario(
+        "publishing stock at two locations",
+        [stock_at("berlin", p=1), stock_at("lyon", p=0)],
+        [
+            places(order_at("a", "berlin", "lyon", p=1)),
+            published("Products", asks("adjust_stock", transfer("t", "berlin", "lyon", 1))),
+            asks("manage_products", create("paris")),
+        ],
+        faults=("crash", "crash-after"),
+        switches=2,
+    ),
 )
 
 _PAID = add_paid_order(1)
@@ -913,7 +924,7 @@ _AT_LOCATIONS = (
             places(order_at("a", "berlin", "lyon", p=1)),
         ],
         check=_one_is_rejected,
-        faults=(*_TORN, "late", "throttled", "lost-twice"),
+        faults=(*_TORN, "late", "throttled", "lost-twice", "again"),
     ),
     Scenario(
         "split order against an order that is not",
@@ -959,7 +970,7 @@ _AT_LOCATIONS = (
             insists("adjust_stock", *[transfer("t", "berlin", "lyon", 1)] * 2),
             places(order_at("c", "lyon", p=2)),
         ],
-        faults=(*_TORN, "late", "lost-twice"),
+        faults=(*_TORN, "late"),
     ),
     Scenario(
         "transfers there and back against order",
