@@ -140,6 +140,19 @@ def test_an_order_that_may_be_split_does_not_wait_for_rows_that_nobody_reads(sho
         assert shop.seconds < 1
 
 
+def test_what_is_short_for_sure_rejects_an_order_whatever_lanes_hold_of_the_rest(shop, busy):
+    """Cups at b may be in lanes, but no order needs them there: there is no tea at the location that its line names."""
+    shop.stock_at("tea", c=0)
+    shop.stock_at("cup", a=200, b=20)
+    shop.lend("cup#b", {7: 9}, 10)
+    assert shop.place(busy, shop.order("b", "a", units=50, product_id="cup")) == ["a"]
+    wants = shop.wants({"cup": 30, "tea": 1}, "a", "b", split=True, asked_locations={"tea": "c"})
+    assert shop.place(busy, wants) == ["INSUFFICIENT_STOCK"]
+    assert shop.seconds < 1
+    assert shop.shortages(wants) == [("tea", "c", 1, 0)]
+    assert shop.product("cup#b").lent_to, "nothing was recalled"
+
+
 def test_a_depot_page_that_cannot_be_read_is_passed_over_once(shop, busy):
     """Even while the other location waits for a count."""
     shop.stock_at(a=9, b=9)

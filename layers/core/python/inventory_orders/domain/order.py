@@ -99,7 +99,10 @@ class Order(Change):
         return 1_200 + lines + shortages + (MAX_ATTRIBUTES_SIZE if self.attributes else 0)
 
     def rejection(self, products: StockById) -> Rejection | None:
-        for product_id, product in products.items():
+        # Last those of which there may be more elsewhere: whatever they lack, another one may be a reason already.
+        for product_id, product in sorted(
+            products.items(), key=lambda item: bool(item[1] and item[1].is_partial)
+        ):
             if product is None:
                 return Rejection(RejectionReason.UNKNOWN_PRODUCT, product_id)
             if product.is_discontinued:
