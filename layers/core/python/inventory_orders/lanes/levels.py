@@ -127,10 +127,12 @@ def read_levels(
         CorruptItemError: A row or a page cannot be read.
     """
     keys: list[Key] = [product_id]
+    # The estimate needs the rest of the time.
+    soon = Deadline.after(deadline.remaining() / 2, client.clock)
     for _ in range(_TRIES):
         together = partial(client.store.read_together, [*keys, *OUTBOUND_KEYS])
         try:
-            found = client.call(together, deadline, stats)
+            found = client.call(together, soon, stats)
         except (ThrottledError, RequestInvalidError):
             # Invalid: there are too many of them, or they are too large.
             break
