@@ -36,6 +36,7 @@ from inventory_orders.errors import (
 )
 from inventory_orders.sequences import followers
 from inventory_orders.store.dynamodb import READ_LIMIT, Snapshot
+from inventory_orders.store.rows import Key
 
 K = TypeVar("K", str, PageKey, str | PageKey)
 
@@ -416,7 +417,6 @@ class Batch:
             keys: What to read.
             consistent_records: Whether records are read with strong consistency, too. Else they are a hint.
         """
-        pending = self.pending
         if consistent_records:
             self._read_exactly.update(key for key in keys if not isinstance(key, str))
         try:
@@ -424,24 +424,30 @@ class Batch:
                 self._client, keys, self.deadline, self.stats, consistent_records=consistent_records
             )
         except StoreError as error:
-            pending.fail(error)
+            if isinstance(error, ThrottledError) and self.rows:
+                # It is refused if all that it is about is throttled. What is known before can be sold.
+                self._do_without(keys, consistent_records=consistent_records)
+            else:
+                self.pending.fail(error)
             return
         self.has_read_records = self.has_read_records or any(
             not isinstance(key, str) for key in keys
         )
         self._learn_snapshot(snapshot)
-        for left_out in snapshot.unprocessed:
+        if snapshot.unprocessed:
+            self._do_without(snapshot.unprocessed, consistent_records=consistent_records)
+
+    def _do_without(self, keys: Iterable[Key], *, consistent_records: bool) -> None:
+        """Give up the changes of products, and those of records if these are no hints, that no read answered for."""
+        for left_out in keys:
             if isinstance(left_out, str):
                 self.throttled.add(left_out)
-                pending.give_up_product(
-                    left_out,
-                    "UNPROCESSED_KEYS",
-                    f"no read answered for product {in_words(left_out)}",
-                )
+                words = f"no read answered for product {in_words(left_out)}"
+                self.pending.give_up_product(left_out, "UNPROCESSED_KEYS", words)
             elif consistent_records:
-                change = pending.by_key[left_out]  # type: ignore[index]  # no page
-                pending.give_up([change], "UNPROCESSED_KEYS", f"no read answered for {left_out}")
-            # Elsewhere records are a hint, and go without.
+                change = self.pending.by_key[left_out]  # type: ignore[index]  # no page
+                words = f"no read answered for {left_out}"
+                self.pending.give_up([change], "UNPROCESSED_KEYS", words)
 
     def _learn_snapshot(self, snapshot: Snapshot) -> None:
         for product_id, product in snapshot.products.items():
@@ -491,14 +497,17 @@ class Batch:
 
     @property
     def wanted(self) -> list[str]:
-        """The products to look at: those of each pending change's offers, up to the first without a short one."""
+        """The products to look at: those of each pending change's offers, up to the first without a short one.
+
+        What is throttled is looked at again when that is over.
+        """
         wanted: dict[str, None] = {}
         for change in self.pending:
             for offer in change.offers:
                 wanted |= dict.fromkeys(offer)
                 if self.short.isdisjoint(offer):
                     break
-        return list(wanted)
+        return [product_id for product_id in wanted if product_id not in self.throttled]
 
     def note_short(self, product_ids: Collection[str]) -> bool:
         """Take note of short products. Returns whether a pending change has other offers to look at for that reason.
