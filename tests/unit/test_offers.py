@@ -1,17 +1,30 @@
-"""Orders that may be placed from several locations: from which one they are, when they wait, and what they cost."""
+"""Orders that may be placed from several locations: from which one they are, when they wait, and what they cost.
+
+And transfers between locations.
+"""
+
+import json
+from dataclasses import replace
 
 import pytest
 
-from inventory_orders.domain.adjustment import Adjustment
+from inventory_orders.domain.adjustment import Adjustment, Transfer
+from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.order import Order
-from inventory_orders.domain.record import OrderKey
-from inventory_orders.errors import Verdict
+from inventory_orders.domain.order_command import OrderCommand, Part
+from inventory_orders.domain.planner import Limits, Supply, plan
+from inventory_orders.domain.record import OrderAction, OrderKey
+from inventory_orders.errors import PoisonMessageError, Verdict
+from inventory_orders.messages.commands import parse_order
+from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import Table
-from testing.bench import Bench, product, statuses
-from testing.lanes import LaneShop
+from testing.bench import Bench, one_attempt, product, statuses
+from testing.lanes import LaneShop, cancels, leaves_out, of_product
 from testing.simulated_aws.values import size_of_item
 
-READ, WRITE = "BatchGetItem", "TransactWriteItems"
+APPLIED, REPLAYED, POISON = Verdict.APPLIED, Verdict.REPLAYED, Verdict.POISON
+REJECTED, RETURNED = Verdict.REJECTED, Verdict.RETURNED
+READ, UPDATE, WRITE = "BatchGetItem", "UpdateItem", "TransactWriteItems"
 
 
 class PlaceShop(LaneShop):
@@ -32,7 +45,7 @@ class PlaceShop(LaneShop):
         """Let a worker place orders. Returns what became of each."""
         began = self.clock.seconds
         report = self.sell(worker, *orders, seconds=seconds)
-        self.seconds = self.clock.seconds - began
+        self.seconds, self.measured = self.clock.seconds - began, report.stats.of_source
         return [
             outcome.cause if outcome.verdict is Verdict.RETURNED else self.locations_of(order)
             for order, outcome in zip(orders, report.outcomes, strict=True)
@@ -81,6 +94,199 @@ def busy(shop):
     return shop.seller(lanes=2)
 
 
+# ---------------------------------------------------------------------- the choice
+
+
+STOCK = {"tea": {"a": 2, "b": 5, "c": 9}, "cup": {"a": 9, "b": 1, "c": 9}}
+
+
+@pytest.mark.parametrize(
+    ("quantities", "locations", "more", "result"),
+    [
+        ({"tea": 2}, "abc", {}, "a"),
+        ({"tea": 2}, "cba", {}, "c"),
+        ({"tea": 3}, "abc", {}, "b"),
+        ({"tea": 9}, "abc", {}, "c"),
+        ({"tea": 10}, "abc", {}, "INSUFFICIENT_STOCK"),
+        ({"tea": 2, "cup": 2}, "abc", {}, "a a"),
+        ({"tea": 3, "cup": 1}, "abc", {}, "b b"),
+        ({"tea": 3, "cup": 2}, "abc", {}, "c c"),
+        ({"tea": 3, "cup": 2}, "ab", {}, "INSUFFICIENT_STOCK"),
+        # The first location that has all comes before a split, however late it is.
+        ({"tea": 3, "cup": 2}, "abc", {"split": True}, "c c"),
+        ({"tea": 3, "cup": 2}, "ab", {"split": True}, "b a"),
+        ({"tea": 3, "cup": 2}, "ba", {"split": True}, "b a"),
+        ({"tea": 2, "cup": 1}, "ba", {"split": True}, "b b"),
+        # A line is never divided.
+        ({"tea": 6}, "ab", {"split": True}, "INSUFFICIENT_STOCK"),
+        ({"tea": 2, "cup": 10}, "abc", {"split": True}, "INSUFFICIENT_STOCK"),
+        # A line that names its location is taken from there, and the others have to come from one location.
+        ({"tea": 3, "cup": 2}, "ab", {"asked_locations": {"cup": "c"}}, "b c"),
+        ({"tea": 2, "cup": 2}, "ab", {"asked_locations": {"tea": "b"}}, "b a"),
+        ({"tea": 9, "cup": 2}, "ab", {"asked_locations": {"cup": "c"}}, "INSUFFICIENT_STOCK"),
+        ({"tea": 6}, "abc", {"asked_locations": {"tea": "b"}}, "INSUFFICIENT_STOCK"),
+        ({"tea": 1}, "ab", {"asked_locations": {"tea": ""}}, "INSUFFICIENT_STOCK"),
+        # Nothing is listed there.
+        ({"tea": 1}, "xyb", {}, "b"),
+        ({"tea": 1}, "xy", {}, "UNKNOWN_PRODUCT"),
+        ({"tea": 3, "cup": 2}, "xab", {"split": True}, "b a"),
+        # Where the order says nothing, the setting counts.
+        ({"tea": 3}, "", {"default_locations": ("a", "b")}, "b"),
+        ({"tea": 3}, "", {}, "INSUFFICIENT_STOCK"),
+        ({"tea": 3}, "c", {"default_locations": ("a", "b")}, "c"),
+    ],
+)
+def test_an_order_is_placed_from_the_first_location_that_has_all(
+    shop, worker, quantities, locations, more, result
+):
+    for product_id, places in STOCK.items():
+        shop.stock_at(product_id, **places)
+    assert shop.place(worker, shop.wants(quantities, *locations, **more)) == [result]
+
+
+@pytest.mark.parametrize("is_at_once", [True, False])
+def test_orders_with_other_preferences_are_served_one_after_the_other(shop, worker, is_at_once):
+    shop.stock_at(home=1, a=3, b=4)
+    orders = [
+        shop.order("a", "b", units=2),
+        shop.order("a", "b", units=2),
+        shop.order("b", "a", units=2),
+        shop.order("b", "a"),
+        shop.order("b", "a"),
+        shop.order("b", "", "a"),
+        shop.order("", "b", "a", units=2),
+    ]
+    results = ["a", "b", "b", "a", "INSUFFICIENT_STOCK", "-", "INSUFFICIENT_STOCK"]
+    if is_at_once:
+        assert shop.place(worker, *orders) == results
+    else:
+        assert [shop.place(worker, order)[0] for order in orders] == results
+
+
+def test_in_a_group_the_order_that_comes_first_is_served_first(shop, worker):
+    shop.stock_at(a=1, b=2)
+    orders = [shop.order("a", "b", units=2, group="g"), shop.order("b", "a", group="g")]
+    assert shop.place(worker, *orders, shop.order("b", "a")) == ["b", "a", "INSUFFICIENT_STOCK"]
+
+
+def test_an_order_at_one_location_costs_what_it_did_before_there_were_more(shop, worker):
+    for calls in ([READ, WRITE], [READ, WRITE], [WRITE]):
+        if not shop.items(Table.PRODUCTS):
+            shop.stock_at(home=9, a=9)
+        assert shop.place(worker, shop.order()) == ["-"]
+        assert shop.calls == calls
+    assert shop.place(worker, shop.order(units=9)) == ["INSUFFICIENT_STOCK"]
+    assert shop.calls == [READ, WRITE]
+    assert shop.place(worker, shop.order("a"), shop.order("a", "")) == ["a", "a"]
+    assert shop.calls == [READ, WRITE]
+
+
+def test_as_many_requests_as_locations_that_have_too_little(shop, worker):
+    shop.stock_at(a=1, b=1, c=9)
+    orders = [shop.order("a", "b", "c") for _ in range(5)]
+    assert shop.place(worker, *orders) == ["a", "b", "c", "c", "c"]
+    assert shop.calls == [READ, READ, READ, WRITE]
+    assert shop.place(worker, shop.order("c", "a")) == ["c"]
+    assert shop.calls == [READ, WRITE]
+
+
+# ---------------------------------------------------------------------- rejections
+
+
+@pytest.mark.parametrize(
+    ("quantities", "locations", "more", "reason", "shortages"),
+    [
+        (
+            {"tea": 10},
+            "abc",
+            {},
+            "INSUFFICIENT_STOCK",
+            [("tea", "a", 10, 2), ("tea", "b", 10, 5), ("tea", "c", 10, 9)],
+        ),
+        # The first short line of each location.
+        (
+            {"tea": 3, "cup": 10},
+            "bac",
+            {},
+            "INSUFFICIENT_STOCK",
+            [("cup", "b", 10, 1), ("tea", "a", 3, 2), ("cup", "c", 10, 9)],
+        ),
+        # It is so at each of them, and said once.
+        (
+            {"tea": 6, "cup": 1},
+            "ab",
+            {"asked_locations": {"tea": "b"}},
+            "INSUFFICIENT_STOCK",
+            [("tea", "b", 6, 5)],
+        ),
+        # A location where a product is not listed, or discontinued, has none of it.
+        ({"tea": 6}, "xb", {}, "INSUFFICIENT_STOCK", [("tea", "x", 6, 0), ("tea", "b", 6, 5)]),
+        ({"end": 1}, "ac", {}, "INSUFFICIENT_STOCK", [("end", "a", 1, 0), ("end", "c", 1, 0)]),
+        # Each of one product's rows is gone, or has ended.
+        ({"end": 1}, "ab", {}, "DISCONTINUED_PRODUCT", []),
+        ({"tea": 1, "end": 1}, "xab", {}, "DISCONTINUED_PRODUCT", []),
+        ({"tea": 1, "none": 1}, "ab", {}, "UNKNOWN_PRODUCT", []),
+        ({"tea": 10, "cup": 1}, "xy", {"split": True}, "UNKNOWN_PRODUCT", []),
+        ({"end": 1, "none": 1}, "ab", {}, "DISCONTINUED_PRODUCT", []),
+        # At one location all short lines are said, as ever.
+        (
+            {"tea": 3, "cup": 10},
+            "a",
+            {},
+            "INSUFFICIENT_STOCK",
+            [("tea", "a", 3, 2), ("cup", "a", 10, 9)],
+        ),
+        ({"end": 1}, "a", {}, "DISCONTINUED_PRODUCT", []),
+        ({"tea": 1}, "x", {}, "UNKNOWN_PRODUCT", []),
+    ],
+)
+def test_a_rejection_says_why_at_each_location(
+    shop, worker, quantities, locations, more, reason, shortages
+):
+    for product_id, places in STOCK.items():
+        shop.stock_at(product_id, **places)
+    shop.stock_at("end", a=9, b=9, c=0)
+    for place in "ab":
+        shop.products.discontinue(f"end#{place}", shop.soon())
+    order = shop.wants(quantities, *locations, **more)
+    assert shop.place(worker, order) == [reason]
+    assert shop.shortages(order) == shortages
+
+
+def test_the_words_of_a_rejection_name_locations_as_people_do(shop, worker):
+    shop.stock_at(a=1, b=2)
+    report = shop.sell(worker, shop.order("a", "b", "", units=3), shop.order("x", "y"))
+    assert [outcome.detail for outcome in report.outcomes] == [
+        "there is not enough of p at a: 3 wanted, 1 available; "
+        "there is not enough of p at b: 3 wanted, 2 available; "
+        "there is not enough of p: 3 wanted, 0 available",
+        "there is no product p; create it first, or correct the id",
+    ]
+
+
+def test_a_rejection_follows_what_it_depends_on_and_other_locations_run_side_by_side():
+    """Orders at two locations share nothing, although each of them could have been placed at the other one."""
+
+    def planned(*orders):
+        rows = {f"p#{place}": product(f"p#{place}", 2) for place in "abc"}
+        chains = plan(orders, Supply(Allocation(rows)), limits=Limits(changes=1)).chains
+        return [
+            [sorted(d.change.order_id for t in wave for d in t.decisions) for wave in chain]
+            for chain in chains
+        ]
+
+    def order(name, *locations, units=2):
+        return Order(name, "u", {"p": units}, locations=locations)
+
+    assert planned(order("1", "a", "b"), order("2", "b", "a")) == [[["1"]], [["2"]]]
+    assert planned(order("1", "a", "b"), order("2", "a", "b"), order("3", "c")) == [
+        *([["1"]], [["2"]], [["3"]]),
+    ]
+    assert planned(order("1", "a"), order("2", "b"), order("3", "a", "b"), order("4", "c")) == [
+        *([["1", "2"], ["3"]], [["4"]]),
+    ]
+
+
 # ---------------------------------------------------------------------- a quiet shop
 
 
@@ -127,7 +333,7 @@ def test_a_visit_of_the_depot_looks_at_rows_that_were_short_before(shop, busy):
     assert shop.place(busy, shop.order("a", "b")) == ["b"]
     shop.receive("p#a", 800)
     assert shop.place(busy, shop.order("a", "b", units=800)) == ["a"]
-    assert shop.calls == ["UpdateItem", READ, WRITE], "with the pages"
+    assert shop.calls == [UPDATE, READ, WRITE], "with the pages"
 
 
 def test_an_order_that_may_be_split_does_not_wait_for_rows_that_nobody_reads(shop, busy):
@@ -151,6 +357,48 @@ def test_what_is_short_for_sure_rejects_an_order_whatever_lanes_hold_of_the_rest
     assert shop.seconds < 1
     assert shop.shortages(wants) == [("tea", "c", 1, 0)]
     assert shop.product("cup#b").lent_to, "nothing was recalled"
+
+
+def test_only_a_rejection_recalls_units_from_lanes(shop, busy):
+    """Most tea at a is in the lane of another worker."""
+    shop.stock_at(a=30, b=9, c=1)
+    shop.lend("p#a", {7: 25}, 2, reach=8)
+    assert shop.place(busy, shop.order("a", "b", units=8)) == ["b"]
+    assert shop.held("p#a") == {0: 2, 7: 25}
+    assert "Recalls" not in shop.measured
+    assert shop.place(busy, shop.order("a", "b", "c", units=28)) == ["a"]
+    assert 7 not in shop.held("p#a")
+    order = shop.order("c", "b", "a", units=20)
+    assert shop.place(busy, order) == ["INSUFFICIENT_STOCK"]
+    assert shop.shortages(order) == [("p", "c", 20, 1), ("p", "b", 20, 1), ("p", "a", 20, 2)]
+
+
+@pytest.mark.parametrize("kind", ["with a lane", "without"])
+def test_where_all_locations_are_short_one_visit_recalls_them_all(shop, kind):
+    """A rejection needs every row whole."""
+    worker = shop.seller(lanes=2) if kind == "with a lane" else shop.worker()
+    shop.stock_at(a=30, b=30)
+    for place in "ab":
+        shop.lend(f"p#{place}", {7: 20}, 5, reach=8)
+    order = shop.order("a", "b", units=31)
+    assert shop.place(worker, order) == ["INSUFFICIENT_STOCK"]
+    assert shop.shortages(order) == [("p", "a", 31, 30), ("p", "b", 31, 30)]
+    assert not shop.product("p#a").lent_to
+    assert shop.measured["Recalls"] == [1]
+    assert shop.place(worker, shop.order("a", "b", units=30)) == ["a"]
+
+
+def test_an_order_is_sold_from_the_lane_where_it_has_enough_else_from_another_location(shop):
+    shop.stock_at(a=2_000, b=2_000)
+    owner = shop.owner()
+    for _ in range(2):
+        assert shop.place(owner, shop.order("a", "b", units=5)) == ["a"]
+    assert shop.calls == [WRITE]
+    assert shop.source(f"o{shop.orders}") == owner.source.lane.number
+    line = shop.order_row(f"o{shop.orders}")["items"][0]
+    assert line["locationId"] == "a"
+    assert line["lanePage"].startswith(f"{owner.source.lane.number}/")
+    assert shop.place(owner, shop.order("b", "a", units=5), shop.order("a", "b")) == ["b", "a"]
 
 
 def test_a_depot_page_that_cannot_be_read_is_passed_over_once(shop, busy):
@@ -213,6 +461,561 @@ def test_a_split_order_waits_for_each_line_where_that_is_of_use():
     assert statuses(bench.apply(order)) == [Verdict.APPLIED]
     lines = bench.record(OrderKey("o")).lines
     assert [line.location_id for line in lines] == ["b", "a"]
+
+
+# ---------------------------------------------------------------------- obstacles
+
+
+OBSTACLES = {
+    "leased": lambda shop: shop.count("p#a", 2),
+    "unreadable": lambda shop: shop.edit(Table.PRODUCTS, "p#a", status={"S": "BROKEN"}),
+    "not listed": lambda shop: shop.delist("p#a"),
+    "discontinued": lambda shop: shop.products.discontinue("p#a", shop.soon()),
+    "not read": lambda shop: shop.on(READ, leaves_out(shop, lambda key: key == KEY)),
+    "throttled": lambda shop: shop.on(WRITE, THROTTLE, of_product("p#a")),
+    "too large to write": lambda shop: shop.on(WRITE, REFUSE, of_product("p#a")),
+}
+KEY = {"productId": {"S": "p#a"}}
+THROTTLE = cancels("ThrottlingError", of_product("p#a"))
+REFUSE = cancels("ValidationError", of_product("p#a"))
+
+
+@pytest.mark.parametrize("obstacle", OBSTACLES)
+def test_a_location_that_cannot_sell_now_is_passed_over_if_another_one_can(shop, worker, obstacle):
+    shop.stock_at(a=9, b=9)
+    sound = shop.row("p#a")
+    OBSTACLES[obstacle](shop)
+    orders = [shop.order("a", "b"), shop.order("b", "a"), shop.order("a", "b", split=True)]
+    assert shop.place(worker, *orders) == ["b", "b", "b"]
+    assert shop.seconds < 1
+    if obstacle == "unreadable":
+        shop.edit(Table.PRODUCTS, "p#a", **sound)
+
+
+@pytest.mark.parametrize(
+    ("obstacle", "result"),
+    [
+        ("leased", "a"),
+        ("unreadable", "CORRUPT_PRODUCT"),
+        ("not read", "CONTENTION"),
+        ("throttled", "CONTENTION"),
+        ("too large to write", "CORRUPT_PRODUCT"),
+    ],
+)
+def test_an_order_waits_for_a_location_if_no_other_one_sells(shop, worker, obstacle, result):
+    shop.stock_at(a=9, b=1)
+    sound = shop.row("p#a")
+    OBSTACLES[obstacle](shop)
+    assert shop.place(worker, shop.order("b", "a", units=2)) == [result]
+    assert (shop.seconds > 10) == (obstacle in ("not read", "throttled"))
+    if obstacle == "unreadable":
+        shop.edit(Table.PRODUCTS, "p#a", **sound)
+
+
+def test_a_location_that_nobody_can_read_costs_no_other_order(shop, worker):
+    """Its row is read alone, and DynamoDB refuses that."""
+    shop.stock_at(a=9, b=1, c=9)
+    OBSTACLES["not read"](shop)
+    orders = [shop.order("b", "a", units=2), shop.order("c")]
+    assert shop.place(worker, *orders) == ["CONTENTION", "c"]
+
+
+def test_an_order_is_returned_until_the_first_lease_ends(shop, worker):
+    shop.stock_at(a=9, b=9, c=0)
+    for place, seconds in (("a", 600), ("b", 300)):
+        shop.count(f"p#{place}", seconds)
+    report = shop.sell(worker, shop.order("a", "b", "c"), shop.order("a", "c"), shop.order("c"))
+    assert [outcome.cause for outcome in report.outcomes] == [
+        *("LEASED", "LEASED", "INSUFFICIENT_STOCK"),
+    ]
+    assert [round(o.retry_after) for o in report.outcomes] == [300, 600, 0]
+    assert shop.calls == [READ, READ, WRITE], "it waits for nothing"
+
+
+def test_a_location_whose_lease_ends_early_serves_the_order_at_once(shop, worker):
+    shop.stock_at(a=9, b=0)
+    shop.count("p#a", 20)
+    shop.before_each(READ, lambda: shop.clock.seconds > 1_800_000_003 and release(shop, "p#a"))
+    assert shop.place(worker, shop.order("a", "b")) == ["a"]
+    assert 3 < shop.seconds < 4
+
+
+def release(shop, key):
+    for name in ("lockedBy", "lockTime", "lockVersion"):
+        shop.items(Table.PRODUCTS)[key,].pop(name, None)
+
+
+# ---------------------------------------------------------------------- concurrent writers
+
+
+def sells_out(shop, key="p#a"):
+    """A rival takes all that is there."""
+    return lambda _: shop.do(Adjustment(key, "theft", -shop.stock(key), "CORRECTION")) and None
+
+
+def test_an_order_that_loses_its_location_goes_to_the_next_one(shop, worker):
+    shop.stock_at(a=2, b=2)
+    shop.once(WRITE, sells_out(shop))
+    assert shop.place(worker, shop.order("a", "b"), shop.order("a")) == ["b", "INSUFFICIENT_STOCK"]
+
+
+def test_an_order_that_loses_a_race_goes_to_the_same_location_if_that_still_has_all(shop, worker):
+    shop.stock_at(a=2, b=2)
+    shop.once(WRITE, lambda _: shop.receive("p#a", 1))
+    assert shop.place(worker, shop.order("a", "b")) == ["a"]
+
+
+def test_a_rejection_rests_on_each_location_after_a_lost_race_too(shop, worker):
+    shop.stock_at(a=2, b=1)
+    shop.once(WRITE, sells_out(shop))
+    order = shop.order("a", "b", units=2)
+    assert shop.place(worker, order) == ["INSUFFICIENT_STOCK"]
+    assert shop.shortages(order) == [("p", "a", 2, 0), ("p", "b", 2, 1)]
+
+
+@pytest.mark.parametrize("is_applied", [True, False])
+def test_after_a_lost_response_an_order_is_placed_once(shop, worker, is_applied):
+    shop.stock_at(a=2, b=2)
+    shop.lose_responses(1, operations=[WRITE], is_applied=is_applied)
+    assert shop.place(worker, shop.order("a", "b", units=2)) == ["a"]
+    assert (shop.stock("p#a"), shop.stock("p#b")) == (0, 2)
+
+
+class TestOneAttempt:
+    """The engine of the API, which waits for nobody."""
+
+    @pytest.fixture
+    def worker(self, shop):
+        return one_attempt(shop.store)
+
+    def test_reads_all_locations_at_once(self, shop, worker):
+        shop.stock_at(a=1, b=9)
+        assert shop.place(worker, shop.order("a", "b", units=2)) == ["b"]
+        assert shop.calls == [READ, WRITE]
+
+    def test_passes_over_a_location_with_concurrent_writers(self, shop, worker):
+        shop.stock_at(a=9, b=9)
+        worker.client.rivals.observe("p#a")
+        assert shop.place(worker, shop.order("a", "b"), shop.order("b", "a")) == ["b", "b"]
+        assert shop.order_row("o1")["locations"] == ["a", "b"]
+        report = shop.sell(worker, shop.order("a"))
+        assert report.outcomes[0].cause == "CONTENTION"
+        shop.clock.sleep(6)
+        assert shop.place(worker, shop.order("a", "b")) == ["a"]
+
+    @pytest.mark.parametrize("code", ["TransactionConflict", "ThrottlingError"])
+    def test_passes_over_a_location_that_it_lost(self, shop, worker, code):
+        shop.stock_at(a=9, b=9)
+        shop.once(WRITE, cancels(code, of_product("p#a")))
+        assert shop.place(worker, shop.order("a", "b")) == ["b"]
+        assert set(shop.calls) == {READ, WRITE}
+        assert shop.clock.slept == []
+
+    def test_passes_over_a_location_whose_version_moved(self, shop, worker):
+        shop.stock_at(a=9, b=9)
+        shop.once(WRITE, lambda _: shop.receive("p#a"))
+        assert shop.place(worker, shop.order("a", "b")) == ["b"]
+
+    def test_gives_up_where_every_location_is_lost_leased_or_partial(self, shop, worker):
+        shop.stock_at(a=9, b=9)
+        shop.on(WRITE, cancels("TransactionConflict", of_product("p#b")), of_product("p#b"))
+        shop.count("p#a", 2)
+        report = shop.sell(worker, shop.order("a", "b"))
+        assert [(o.verdict, o.cause) for o in report.outcomes] == [(RETURNED, "CONTENTION")]
+        shop.calm()
+        shop.lend("p#b", {7: 6}, 2)
+        shop.clock.sleep(6)
+        orders = [shop.order("b", "x", units=5), shop.order("b", "a", units=5)]
+        assert shop.place(worker, *orders) == ["CONTENTION", "a"]
+
+
+# ---------------------------------------------------------------------- the same order again
+
+
+@pytest.mark.parametrize(
+    ("changed", "verdict"),
+    [
+        ({}, REPLAYED),
+        # The setting is no part of the request.
+        ({"default_locations": ("b",)}, REPLAYED),
+        ({"locations": ("b", "a")}, POISON),
+        ({"locations": ("a",)}, POISON),
+        ({"locations": None}, POISON),
+        ({"split": True}, POISON),
+        ({"asked_locations": {"cup": "a"}}, POISON),
+        ({"asked_locations": {"tea": "b", "cup": "a"}}, POISON),
+        ({"asked_locations": {}}, POISON),
+    ],
+)
+@pytest.mark.parametrize("kind", ["placed", "rejected", "cancelled before"])
+def test_locations_belong_to_what_makes_two_orders_the_same(shop, worker, changed, verdict, kind):
+    places = {"a": 5, "b": 0 if kind == "rejected" else 5}
+    shop.stock_at("tea", **places)
+    shop.stock_at("cup", **places)
+    order = shop.wants({"tea": 1, "cup": 1}, "a", "b", asked_locations={"tea": "b"})
+    if kind == "cancelled before":
+        assert shop.do(cancel(order)) == [APPLIED]
+    (first,) = shop.commit(worker, order).outcomes
+    assert first.verdict is (REJECTED if kind == "rejected" else APPLIED)
+    before = shop.order_row(order.order_id)
+    assert shop.do(replace(order, **changed)) == [verdict]
+    assert shop.order_row(order.order_id) == before
+    assert (before["locations"], before.get("split")) == (["a", "b"], None)
+    assert [line.get("askedLocationId") for line in before["items"]] == ["b", None]
+    taken_from = [line.get("locationId") for line in before["items"]]
+    assert taken_from == (["b", "a"] if kind == "placed" else [None, None])
+
+
+def test_an_order_that_said_nothing_is_the_same_wherever_the_setting_sends_it(shop, worker):
+    shop.stock_at(home=1, a=1)
+    order = shop.order(split=False)
+    assert shop.place(worker, order) == ["-"]
+    assert shop.do(replace(order, default_locations=("a", ""))) == [REPLAYED]
+    assert shop.do(replace(order, locations=("",))) == [POISON]
+    row = shop.order_row(order.order_id)
+    assert not {"locations", "split"} & row.keys()
+    assert not {"locationId", "askedLocationId"} & row["items"][0].keys()
+
+
+# ---------------------------------------------------------------------- after it was placed
+
+
+def cancel(order, step_id="", **units):
+    return command(order, OrderAction.CANCEL, step_id, **units)
+
+
+def command(order, action, step_id="", restock=None, **units):
+    part = Part(step_id, units, restock) if step_id else None
+    return OrderCommand(order.order_id, action, ended_by="9", part=part)
+
+
+def test_units_go_back_to_where_they_came_from_and_leave_from_there(shop, worker):
+    shop.stock_at("tea", home=5, a=5, b=5)
+    shop.stock_at("cup", home=5, a=0, b=5)
+
+    def levels():
+        return [
+            (shop.stock(key), shop.product(key).on_hand)
+            for key in ("tea", "tea#a", "tea#b", "cup", "cup#a", "cup#b")
+        ]
+
+    untouched = levels()
+    order = shop.wants({"tea": 4, "cup": 4}, "a", "b", split=True, asked_locations={"tea": "a"})
+    assert shop.place(worker, order) == ["a b"]
+    assert levels() == [(5, 5), (1, 5), (5, 5), (5, 5), (0, 0), (1, 5)]
+    assert shop.do(cancel(order, "s1", tea=1)) == [APPLIED]
+    assert levels()[1] == (2, 5)
+    # One is lost, and leaves with the parcels: on an outbound page, from which the row learns later.
+    assert shop.do(command(order, OrderAction.CANCEL, "s2", restock=False, tea=1)) == [APPLIED]
+    assert shop.do(command(order, OrderAction.CONFIRM)) == [APPLIED]
+    assert shop.do(command(order, OrderAction.FULFIL, "s3", cup=3)) == [APPLIED]
+    assert shop.do(command(order, OrderAction.RETURN, "s4", restock=True, cup=2)) == [APPLIED]
+    assert levels()[5] == (3, 7)
+    accounts = {account.product_id: account for account in shop.accounts()}
+    assert (accounts["tea#a"].outbound, accounts["cup#b"].outbound) == (1, 3)
+    assert shop.do(cancel(order)) == [APPLIED]
+    assert [units for units, _ in levels()] == [5, 4, 5, 5, 0, 4]
+    again = shop.wants({"tea": 4, "cup": 4}, "b", hold_seconds=60)
+    assert shop.place(worker, again) == ["b b"]
+    assert shop.do(command(again, OrderAction.EXPIRE)) == [APPLIED]
+    assert shop.status(again.order_id) == "EXPIRED"
+    assert levels()[2] == untouched[2]
+
+
+def test_units_of_a_location_that_is_gone_go_nowhere_else(shop, worker):
+    shop.stock_at(home=5, a=5)
+    order = shop.order("a", "", units=2)
+    assert shop.place(worker, order) == ["a"]
+    shop.delist("p#a")
+    assert shop.do(cancel(order)) == [APPLIED]
+    assert shop.stock("p") == 5
+    shop.list("p#a", 1)
+    assert shop.place(worker, shop.order("a", "", units=2)) == ["-"]
+
+
+# ---------------------------------------------------------------------- messages
+
+
+def body(*lines, **more):
+    items = [
+        dict(zip(("productId", "quantity", "locationId"), line, strict=False)) for line in lines
+    ]
+    return json.dumps({"orderId": "o", "userId": "u", "items": items, **more})
+
+
+def test_lines_of_one_product_add_up_at_the_location_that_one_of_them_names():
+    order = parse_order(
+        body(("tea", 1), ("cup", 2), ("tea", 3, "b"), ("tea", 5)), None, None, ("a", "")
+    )
+    assert order.quantities == {"tea": 9, "cup": 2}
+    assert order.asked_locations == {"tea": "b"}
+    assert order.offers == (("tea#b", "cup#a"), ("tea#b", "cup"))
+    named = parse_order(body(("tea", 1, ""), ("cup", 1, "a"), locations=["a", "b"], split=True))
+    assert named.offers == (("tea", "cup#a"),)
+    assert not named.splits, "every line names its location"
+    same = body(("tea", 1), split=False)
+    assert parse_order(same) == parse_order(body(("tea", 1)))
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "words"),
+    [
+        (body(("tea", 1, "a"), ("tea", 1, "b")), "SCHEMA_VIOLATION", 'locations "a" and "b"'),
+        (body(("tea", 1, "a"), ("tea", 1, "")), "SCHEMA_VIOLATION", 'locations "a" and ""'),
+        (body(("tea#a", 1)), "SCHEMA_VIOLATION", "productId"),
+        (body(("tea", 1, "a#b")), "SCHEMA_VIOLATION", "locationId"),
+        (body(("tea", 1), locations=[]), "SCHEMA_VIOLATION", "locations"),
+        (body(("tea", 1), locations=["a", "a"]), "SCHEMA_VIOLATION", "locations"),
+        (body(("tea", 1), locations=[*"abcdefghijk"]), "SCHEMA_VIOLATION", "locations"),
+        (body(("tea", 1), locations=["x" * 33]), "SCHEMA_VIOLATION", "locations"),
+        (body(("tea", 1), split=1), "SCHEMA_VIOLATION", "split"),
+    ],
+)
+def test_what_cannot_be_placed_anywhere_is_said_at_once(text, code, words):
+    with pytest.raises(PoisonMessageError) as error:
+        parse_order(text)
+    assert (error.value.code, words in str(error.value)) == (code, True)
+
+
+def test_an_order_has_at_most_200_candidates():
+    """Products, each at each of its locations. A line that names its location has one."""
+    lines = [(f"p{number}", 1) for number in range(20)]
+    ten = [*"abcdefghij"]
+    assert len(parse_order(body(*lines, locations=ten)).product_ids) == 200
+    named = [(f"q{number}", 1, "z") for number in range(20)]
+    assert parse_order(body(*lines[1:], *named[:10], locations=ten))
+    for text, defaults in (
+        (body(*lines, ("q", 1), locations=ten), ("",)),
+        (body(*lines, *named[:1], locations=ten), ("",)),
+        (body(*lines, ("q", 1)), tuple(ten)),
+    ):
+        with pytest.raises(PoisonMessageError) as error:
+            parse_order(text, None, None, defaults)
+        assert error.value.code == "TOO_MANY_PRODUCTS"
+        assert "at most 200" in error.value.message
+    with pytest.raises(PoisonMessageError, match="at most 99 distinct products"):
+        parse_order(body(*((f"p{number}", 1) for number in range(100)), locations=["a", "b"]))
+
+
+def test_through_the_queue_the_setting_counts_for_orders_that_say_nothing(shop):
+    shop.stock_at(home=1, a=1, b=1)
+    shop.restart(LOCATIONS="b,,a")
+    orders = [{"orderId": f"q{number}", "userId": "u"} for number in range(5)]
+    for order in orders:
+        order["items"] = [{"productId": "p", "quantity": 1}]
+    orders[1]["items"][0]["locationId"] = "a"
+    orders[4]["locations"] = ["a"]
+    for order in orders:
+        shop.send("Order", order)
+        assert shop.deliver("Order") == 0
+    rows = [shop.order_row(order["orderId"]) for order in orders]
+    places = [row["items"][0].get("locationId", "-") for row in rows]
+    assert places == ["b", "a", "-", "-", "-"]
+    assert [row["status"] for row in rows] == ["PENDING"] * 3 + ["REJECTED"] * 2
+    assert [[each.get("locationId", "-") for each in row["shortages"]] for row in rows[3:]] == [
+        ["b", "-", "a"],
+        ["a"],
+    ]
+    shop.restart(LOCATIONS="")
+    shop.send("Order", orders[2])
+    assert shop.deliver("Order") == 0
+    assert shop.dead_letters("Order") == []
+
+
+# ---------------------------------------------------------------------- transfers
+
+
+def transfer(source="a", target="b", units=2, transfer_id="t"):
+    return Transfer(
+        f"p#{source}" if source else "p", f"p#{target}" if target else "p", transfer_id, units
+    )
+
+
+def units(shop):
+    """Units in rows and pages, and what is on hand there, by location."""
+    return {
+        key.partition("#")[2] or "-": (
+            shop.stock(key) + sum(shop.held(key).values()),
+            shop.product(key).on_hand,
+        )
+        for (key,) in shop.items(Table.PRODUCTS)
+    }
+
+
+def book(shop):
+    """The adjustments under the id of the transfer."""
+    rows = [decode(item) for item in shop.items(Table.STOCK_ADJUSTMENTS).values()]
+    return sorted(
+        (row["productId"], row["delta"], row["reason"], row.get("transferWith"))
+        for row in rows
+        if row["adjustmentId"] == "t"
+    )
+
+
+BOTH = [("p#a", -2, "TRANSFER_OUT", "p#b"), ("p#b", 2, "TRANSFER_IN", "p#a")]
+
+
+def test_a_transfer_moves_what_is_there_once(shop):
+    shop.stock_at(home=1, a=5, b=0)
+    assert shop.do(transfer()) == [APPLIED]
+    assert units(shop) == {"-": (1, 1), "a": (3, 3), "b": (2, 2)}
+    assert book(shop) == BOTH
+    assert shop.do(transfer(), transfer()) == [REPLAYED, REPLAYED]
+    others = [transfer(units=1), transfer(target=""), transfer("", units=1), transfer("b", "a")]
+    assert [shop.do(other)[0] for other in others] == [POISON] * 4
+    assert units(shop) == {"-": (1, 1), "a": (3, 3), "b": (2, 2)}
+    assert shop.do(transfer("", "a", 1, "home")) == [APPLIED]
+    assert units(shop) == {"-": (0, 0), "a": (4, 4), "b": (2, 2)}
+
+
+def test_the_same_transfer_twice_in_a_batch_and_at_once_counts_once(shop):
+    shop.stock_at(a=5, b=0)
+    shop.once(WRITE, lambda _: shop.do(transfer()) and None)
+    assert shop.do(transfer(), transfer()) == [REPLAYED, REPLAYED]
+    assert (units(shop)["a"], book(shop)) == ((3, 3), BOTH)
+    assert shop.do(transfer(transfer_id="u"), transfer("b", "a", 3, "v")) == [APPLIED, APPLIED]
+    assert units(shop)["a"] == (4, 4)
+
+
+@pytest.mark.parametrize("is_applied", [True, False])
+@pytest.mark.parametrize("last", [1, 2, 3])
+def test_lost_responses_to_a_transfer_move_nothing_twice(shop, is_applied, last):
+    shop.stock_at(a=2, b=0)
+    shop.lose_responses(1, last, operations=[WRITE], is_applied=is_applied)
+    assert shop.do(transfer()) == [APPLIED]
+    assert (units(shop), book(shop)) == ({"-": (0, 0), "a": (0, 0), "b": (2, 2)}, BOTH)
+    shop.calm()
+    assert shop.do(transfer()) == [REPLAYED], "although too little is left for another one"
+
+
+@pytest.mark.parametrize("key", ["p#a", "p#b"])
+@pytest.mark.parametrize("is_in_one_batch", [True, False])
+@pytest.mark.parametrize("comes_first", ["adjustment", "transfer"])
+def test_an_id_that_the_other_kind_has_used_at_either_side_is_taken(
+    shop, key, is_in_one_batch, comes_first
+):
+    shop.stock_at(a=5, b=5)
+    alike = {"p#a": (-2, "TRANSFER_OUT"), "p#b": (2, "TRANSFER_IN")}[key]
+    changes = [Adjustment(key, "t", *alike), transfer()]
+    if comes_first == "transfer":
+        changes.reverse()
+    if is_in_one_batch:
+        assert shop.do(*changes) == [APPLIED, POISON]
+    else:
+        assert [shop.do(change)[0] for change in changes] == [APPLIED, POISON]
+    assert len(book(shop)) == (2 if comes_first == "transfer" else 1)
+
+
+@pytest.mark.parametrize("key", ["p#a", "p#b"])
+def test_no_adjustment_overtakes_a_transfer_of_its_id_that_is_returned(shop, key):
+    shop.stock_at(a=5, b=5)
+    shop.count("p#a", 600)
+    changes = [transfer(), Adjustment(key, "t", 1, "RECEIPT")]
+    causes = [outcome.cause for outcome in shop.commit(shop.worker(), *changes).outcomes]
+    assert causes == ["LEASED", "BEHIND_A_DUPLICATE"]
+    changes.reverse()
+    shop.count("p#b", 600)
+    causes = [outcome.cause for outcome in shop.commit(shop.worker(), *changes).outcomes]
+    assert causes == ["LEASED", "BEHIND_A_DUPLICATE"]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (transfer(units=6), "BELOW_FLOOR"),
+        (transfer(target="x"), "UNKNOWN_PRODUCT"),
+        (transfer(source="x"), "UNKNOWN_PRODUCT"),
+        (transfer("x", "y"), "UNKNOWN_PRODUCT"),
+    ],
+)
+def test_a_transfer_that_is_refused_books_nothing_and_may_come_again(shop, change, reason):
+    shop.stock_at(a=5, b=0)
+    (outcome,) = shop.commit(shop.worker(), change).outcomes
+    assert (outcome.verdict, outcome.cause) == (REJECTED, reason)
+    assert book(shop) == []
+    assert shop.do(change) == [REJECTED]
+    for place in "xy":
+        shop.list(f"p#{place}", 9)
+    shop.receive("p#a", 1)
+    assert shop.do(change) == [APPLIED]
+    assert len(book(shop)) == 2
+
+
+def test_a_transfer_may_go_below_zero_as_far_as_backorders_do(shop):
+    shop.list("p", 0)
+    shop.list("p#a", 1, backorder_limit=1)
+    shop.list("p#b", 0)
+    assert shop.do(transfer()) == [APPLIED]
+    assert units(shop)["a"] == (-1, -1)
+
+
+@pytest.mark.parametrize("amount", [3, 29, 30, 31])
+@pytest.mark.parametrize("lent", ["p#a", "p#b"])
+def test_a_transfer_takes_units_that_lanes_hold_if_the_row_can_spare_too_few(shop, amount, lent):
+    shop.stock_at(a=30, b=30)
+    shop.lend(lent, {7: 15}, 10, reach=8)
+    (outcome,) = shop.commit(shop.worker(), transfer(units=amount)).outcomes
+    if amount > 30:
+        assert outcome.cause == "BELOW_FLOOR"
+        assert outcome.rejection.shortages[0].available == 30
+    else:
+        assert outcome.verdict is APPLIED
+        assert units(shop)["b"] == (30 + amount, 30 + amount)
+    # What comes in, and what the row can spare, leaves lanes alone.
+    is_recalled = lent == "p#a" and amount > 4
+    assert (7 in shop.held(lent)) != is_recalled
+
+
+@pytest.mark.parametrize("key", ["p#a", "p#b"])
+def test_a_transfer_waits_for_a_count_at_either_side(shop, key):
+    shop.stock_at(a=5, b=5)
+    shop.count(key, 600)
+    (outcome,) = shop.commit(shop.worker(), transfer()).outcomes
+    assert (outcome.verdict, outcome.cause) == (RETURNED, "LEASED")
+    shop.count(key, 2)
+    assert shop.do(transfer()) == [APPLIED]
+
+
+def test_a_transfer_that_loses_a_race_is_decided_again(shop):
+    shop.stock_at(a=2, b=0)
+    shop.once(WRITE, sells_out(shop))
+    assert shop.do(transfer()) == [REJECTED]
+    shop.receive("p#a", 2)
+    shop.once(WRITE, lambda _: shop.receive("p#b"))
+    assert shop.do(transfer()) == [APPLIED]
+
+
+def test_the_function_answers_a_transfer_with_both_locations(shop):
+    shop.stock_at(a=5, b=0)
+    command = {"action": "transfer", "transferId": "t", "productId": "p", "from": "a", "to": "b"}
+    answer = shop.invoke("adjust_stock", {**command, "quantity": 2, "actor": "me"})
+    left, arrived = (
+        {
+            "productId": "p",
+            "locationId": place,
+            "stockCount": stock,
+            "version": 2,
+            "status": "ACTIVE",
+        }
+        for place, stock in (("a", 3), ("b", 2))
+    )
+    assert answer == {
+        "result": "APPLIED",
+        "productId": "p",
+        "transferId": "t",
+        "from": left,
+        "to": arrived,
+    }
+    again = shop.invoke("adjust_stock", {**command, "quantity": 2})
+    assert again["result"] == "REPLAYED"
+    assert [again[side]["stockCount"] for side in ("from", "to")] == [3, 2]
+    refused = shop.invoke("adjust_stock", {**command, "transferId": "u", "quantity": 9})
+    assert (refused["result"], refused["code"]) == ("REFUSED", "BELOW_FLOOR")
+    assert refused["shortages"] == [
+        {"productId": "p", "locationId": "a", "wanted": 9, "available": 3}
+    ]
+    same = shop.invoke("adjust_stock", {**command, "to": "a", "quantity": 1})
+    assert (same["result"], same["field"]) == ("INVALID", "to")
 
 
 # ---------------------------------------------------------------------- rows
