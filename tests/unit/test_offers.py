@@ -388,7 +388,7 @@ def test_where_all_locations_are_short_one_visit_recalls_them_all(shop, kind):
     assert shop.place(worker, shop.order("a", "b", units=30)) == ["a"]
 
 
-def test_an_order_is_sold_from_the_lane_where_it_has_enough_else_from_another_location(shop):
+def test_an_order_at_several_locations_is_sold_from_the_lane_like_any_other(shop):
     shop.stock_at(a=2_000, b=2_000)
     owner = shop.owner()
     for _ in range(2):
