@@ -7,35 +7,55 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from inventory_orders.domain.adjustment import Adjustment
+from inventory_orders.domain.adjustment import Adjustment, Transfer
 from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.allotments import DEPOT, PAGES, LaneLease, Page, PageEntry, PageKey
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.planner import Limits, Supply, plan
-from inventory_orders.domain.rejection import RejectionReason
+from inventory_orders.domain.rejection import Rejection, RejectionReason
 from inventory_orders.lanes.visit import LaneSupply
 from testing.bench import product
 
-PRODUCT_IDS = [f"p{number}" for number in range(6)]
+PLACES = ["", "a", "b"]
+IN_PLACES = [["p0", "p0#a", "p0#b"], ["p1", "p1#a", "p1#b"]]
+PRODUCT_IDS = [*itertools.chain(*IN_PLACES), "p2", "p3", "p4", "p5"]
+IDS = [f"p{number}" for number in range(6)]
 
-lines = st.dictionaries(st.sampled_from(PRODUCT_IDS), st.integers(1, 9), min_size=1, max_size=4)
+lines = st.dictionaries(st.sampled_from(IDS), st.integers(1, 9), min_size=1, max_size=4)
 groups = st.sampled_from([None, "g1", "g2"])
-changes = st.lists(
-    st.one_of(
-        st.tuples(st.just("order"), lines, groups),
-        st.tuples(
-            st.just("adjustment"), st.sampled_from(PRODUCT_IDS), st.integers(-9, 9).filter(bool)
+at_one_place = st.fixed_dictionaries({"quantities": lines, "group": groups})
+at_three_places = st.fixed_dictionaries(
+    {
+        "quantities": st.dictionaries(
+            st.sampled_from(IDS[:2]), st.integers(1, 19), min_size=1, max_size=2
         ),
-    ),
-    max_size=40,
-).map(
-    lambda specs: [
-        Order(f"o{number}", "u", spec[1], spec[2])
-        if spec[0] == "order"
-        else Adjustment(spec[1], f"a{number}", spec[2], "CORRECTION")
-        for number, spec in enumerate(specs)
-    ]
+        "group": groups,
+        "locations": st.permutations(PLACES).map(tuple),
+        "split": st.booleans(),
+        "asked_locations": st.dictionaries(
+            st.sampled_from(IDS[:2]), st.sampled_from(PLACES), max_size=1
+        ),
+    }
 )
+adjustments = st.tuples(st.sampled_from(PRODUCT_IDS), st.integers(-9, 9).filter(bool))
+transfers = st.tuples(
+    st.sampled_from(IN_PLACES).flatmap(st.permutations).map(lambda places: places[:2]),
+    st.integers(1, 9),
+)
+changes = st.lists(
+    st.one_of(at_one_place, at_three_places, adjustments, transfers), max_size=40
+).map(lambda specs: [change_of(number, spec) for number, spec in enumerate(specs)])
+
+
+def change_of(number, spec):
+    if isinstance(spec, dict):
+        return Order(f"o{number}", "u", **spec)
+    where, units = spec
+    if isinstance(where, str):
+        return Adjustment(where, f"a{number}", units, "CORRECTION")
+    return Transfer(*where, f"t{number}", units)
+
+
 shelves = st.fixed_dictionaries(
     {
         product_id: st.one_of(
@@ -73,7 +93,10 @@ limits = st.builds(
 
 @given(changes, shelves, limits)
 def test_every_change_is_decided_exactly_once_and_as_a_whole(batch, shelf, limit):
-    planned = from_rows(batch, shelf, limits=limit)
+    supply, as_given = Supply(Allocation(shelf)), (list(batch), dict(shelf))
+    planned = plan(batch, supply, (), limit)
+    assert (batch, shelf) == as_given, "a plan changes none of its arguments"
+    assert (supply.allocation.rows, [*supply.allocation.touched]) == (shelf, [])
     decided = [d.change.record_key for t in planned.transactions for d in t.decisions]
     assert sorted(decided, key=str) == sorted((c.record_key for c in batch), key=str)
     for transaction in planned.transactions:
@@ -94,9 +117,7 @@ def test_stock_is_conserved_and_never_below_its_floor(batch, shelf, limit):
             assert update.after.version == update.before.version + 1
             assert update.after.sellable >= 0
             goods = sum(
-                d.deltas.get(product_id, 0)
-                for d in transaction.decisions
-                if isinstance(d.change, Adjustment)
+                d.deltas.get(product_id, 0) for d in transaction.decisions if d.change.moves_goods
             )
             assert update.after == replace(
                 update.before.with_stock(update.after.stock_count, update.after.version),
@@ -108,7 +129,8 @@ def test_stock_is_conserved_and_never_below_its_floor(batch, shelf, limit):
 @given(changes, shelves, limits)
 def test_no_transaction_exceeds_the_limits(batch, shelf, limit):
     for transaction in from_rows(batch, shelf, limits=limit).transactions:
-        records = [d.change for d in transaction.decisions if d.has_record]
+        stored = (d.change for d in transaction.decisions if d.has_record)
+        records = [change for change in stored for _ in change.record_keys]
         size = sum(u.before.size for u in transaction.updates) + sum(c.record_size for c in records)
         single = len(transaction.decisions) == 1
         assert len(transaction.updates) + len(records) <= limit.actions or single
@@ -128,43 +150,73 @@ def test_a_full_transaction_has_as_many_actions_as_dynamodb_takes():
 @given(changes, shelves, limits)
 def test_decisions_are_those_of_serving_in_order_of_arrival(batch, shelf, limit):
     """The plan decides each change as if all earlier ones had been served one by one."""
-    answered = {
-        d.change.record_key: d.rejection
-        for t in from_rows(batch, shelf, limits=limit).transactions
-        for d in t.decisions
-    }
-    state = dict(shelf)
+    check_decisions(batch, shelf, from_rows(batch, shelf, limits=limit))
+
+
+def check_decisions(batch, shelf, planned, blocked=frozenset()):
+    """Each change is decided as a shop decides that serves one after the other. What waits stops its group."""
+    decided = {d.change.record_key: d for t in planned.transactions for d in t.decisions}
+    state, stopped = dict(shelf), set()
     for change in batch:
-        rejection = change.rejection({p: state[p] for p in change.product_ids})
-        assert answered[change.record_key] == rejection
-        if rejection is None:
-            for product_id, delta in change.deltas(
-                {p: state[p] for p in change.product_ids}
-            ).items():
-                value = state[product_id]
-                state[product_id] = value.with_stock(value.stock_count + delta, value.version)
+        answer = None if change.group in stopped else serve(change, state, blocked)
+        decision = decided.get(change.record_key)
+        if answer is None:
+            assert decision is None
+            stopped |= {change.group} - {None}
+        elif isinstance(answer, Rejection):
+            assert (decision.rejection, decision.deltas) == (answer, {})
+            assert set(decision.products) == set(change.product_ids), "it depends on all of them"
+        else:
+            assert (decision.rejection, set(decision.products)) == (None, set(answer))
+
+
+def serve(change, state, blocked):
+    """Serve one change: the products that it takes, the rejection, or None if it has to wait."""
+
+    def answer(offer):
+        if not blocked.isdisjoint(offer):
+            return None
+        return change.rejection({p: state[p] for p in offer}) or tuple(offer)
+
+    answers = [answer(offer) for offer in change.offers]
+    if change.splits:
+        by_line = zip(*change.offers, strict=True)
+        answers.append(answer([best_of({p: answer([p]) for p in line}) for line in by_line]))
+    for taken in answers:
+        if isinstance(taken, tuple):
+            for p, delta in change.deltas({p: state[p] for p in taken}).items():
+                state[p] = state[p].with_stock(state[p].stock_count + delta, state[p].version)
+            return taken
+    return None if None in answers else change.final_rejection(answers, state)
+
+
+def best_of(answers):
+    """The place of a line: the first that has it, else the first that may have it, else the first."""
+    having = [p for p, answer in answers.items() if isinstance(answer, tuple)]
+    waiting = [p for p, answer in answers.items() if answer is None]
+    return [*having, *waiting, *answers][0]
 
 
 def shared(earlier, later):
-    """What two changes share."""
-    products = set(earlier.product_ids) & set(later.product_ids)
-    same_group = earlier.group is not None and earlier.group == later.group
+    """What two decisions share."""
+    products = set(earlier.products) & set(later.products)
+    group = earlier.change.group
+    same_group = group is not None and group == later.change.group
     return products | ({"the group"} if same_group else set())
 
 
 @given(changes, shelves, limits)
 def test_transactions_of_one_step_share_nothing(batch, shelf, limit):
     planned = from_rows(batch, shelf, limits=limit)
-    place = {
-        d.change.record_key: (chain_number, step_number, number)
+    places = [
+        (d, (chain_number, step_number, number))
         for chain_number, chain in enumerate(planned.chains)
         for step_number, step in enumerate(chain)
         for number, transaction in enumerate(step)
         for d in transaction.decisions
-    }
-    for one, other in itertools.combinations(batch, 2):
+    ]
+    for (one, first), (other, second) in itertools.combinations(places, 2):
         if shared(one, other):
-            first, second = place[one.record_key], place[other.record_key]
             assert first[0] == second[0], "changes that share something are in one chain"
             assert first == second or first[1] != second[1], "but not in one step, if apart"
     assert all(step for chain in planned.chains for step in chain)
@@ -192,8 +244,8 @@ def check_order(batch, planned):
         if earlier.record_key not in decided or later.record_key not in decided:
             continue
         first, second = decided[earlier.record_key], decided[later.record_key]
-        common = shared(earlier, later)
-        rejected = {d.rejection.subject for d in (first, second) if d.rejection is not None}
+        common = shared(first, second)
+        rejected = {p for d in (first, second) if d.rejection is not None for p in d.products}
         opposite = any(first.deltas.get(p, 0) * second.deltas.get(p, 0) < 0 for p in common)
         if "the group" in common or not common.isdisjoint(rejected) or opposite:
             assert position[earlier.record_key] <= position[later.record_key]
@@ -202,13 +254,15 @@ def check_order(batch, planned):
 @given(changes, shelves, st.sets(st.sampled_from(PRODUCT_IDS)))
 def test_a_blocked_product_defers_its_changes_and_the_groups_behind_them(batch, shelf, blocked):
     planned = from_rows(batch, {k: v for k, v in shelf.items() if k not in blocked}, blocked)
-    held_groups = set()
-    expected = []
-    for change in batch:
-        if set(change.product_ids) & blocked or (change.group and change.group in held_groups):
-            expected.append(change)
-            held_groups.add(change.group)
-    assert list(planned.deferred) == expected
+    check_decisions(batch, shelf, planned, blocked)
+    decided = {d.change.record_key for t in planned.transactions for d in t.decisions}
+    assert list(planned.deferred) == [c for c in batch if c.record_key not in decided]
+    waiting = {change.record_key: offers for change, offers in planned.waiting}
+    for change in planned.deferred:
+        assert change.record_key in waiting or change.group is not None
+        for offer in waiting.get(change.record_key, ()):
+            assert not blocked.isdisjoint(offer)
+            assert not planned.short.isdisjoint(offer)
     for transaction in planned.transactions:
         assert all(u.before.product_id not in blocked for u in transaction.updates)
 
@@ -338,8 +392,8 @@ plenty = st.fixed_dictionaries(
         for product_id in PRODUCT_IDS
     }
 )
-orders = st.lists(lines, max_size=30).map(
-    lambda specs: [Order(f"o{number}", "u", spec) for number, spec in enumerate(specs)]
+orders = st.lists(st.one_of(at_one_place, at_three_places), max_size=30).map(
+    lambda specs: [change_of(number, {**spec, "group": None}) for number, spec in enumerate(specs)]
 )
 releases = st.sampled_from([None, RELEASE])
 
@@ -370,27 +424,27 @@ def test_with_lanes_each_order_is_decided_once_and_sold_where_it_says(
             assert update.before == stored[place], "each write builds on the one before"
             stored[place] = update.after
         for decision in transaction.decisions:
-            assert blocked.isdisjoint(decision.change.product_ids)
+            assert blocked.isdisjoint(decision.products)
             record = decision.change.record(decision.rejection, transaction.stock_after, "now")
             for line in record.lines:
                 if decision.rejection is not None:
                     assert (line.product_version, line.lane_page) == (None, None)
                     continue
-                sold[line.product_id] += line.quantity
-                lane = stock.sources.get(line.product_id)
+                sold[line.key] += line.quantity
+                lane = stock.sources.get(line.key)
                 if lane is None:
                     (made,) = [
                         u.after.version
                         for u in transaction.updates
-                        if u.after.product_id == line.product_id
+                        if u.after.product_id == line.key
                     ]
                     wanted = (made, None, None)
                 else:
-                    key = PageKey.of(lane, line.product_id)
+                    key = PageKey.of(lane, line.key)
                     (made,) = [u.after.version for u in transaction.pages if u.after.key == key]
                     wanted = (None, str(key), made)
                 assert (line.product_version, line.lane_page, line.lane_version) == wanted
-                assert line.product_created_at == stock.rows[line.product_id].created_at
+                assert line.product_created_at == stock.rows[line.key].created_at
     for product_id, units in stock.units.items():
         assert stock.of(product_id) == units, "a plan changes none of its arguments"
         lane = stock.sources.get(product_id)
@@ -441,7 +495,7 @@ def test_the_same_orders_planned_twice_make_the_same_plan(batch, spec, limit, re
 
 
 in_groups = st.lists(
-    st.tuples(st.sets(st.sampled_from(PRODUCT_IDS), min_size=1, max_size=2), groups), min_size=4
+    st.tuples(st.sets(st.sampled_from(IDS), min_size=1, max_size=2), groups), min_size=4
 ).map(
     lambda specs: [
         Order(f"o{n}", "u", dict.fromkeys(sorted(products), 1), group)
@@ -481,8 +535,8 @@ def test_nothing_is_rejected_for_want_of_stock_while_there_may_be_more_elsewhere
     planned = plan(batch, stock.supply(), (), limit)
     for transaction in planned.transactions:
         for decision in transaction.decisions:
-            if decision.rejection is not None and decision.rejection.shortages:
-                assert spec[decision.rejection.subject][0] == "row"
+            for short in decision.rejection.shortages if decision.rejection is not None else ():
+                assert spec[short.product_id][0] in ("row", "gone", "ended")
     for product_id in planned.missing:
         assert spec[product_id][0] in ("lent row", "lane", "depot")
     for change in planned.deferred:
