@@ -127,10 +127,12 @@ def first_of_each(ids: Sequence[str]) -> list[str]:
 
 def overtaken(ids: Sequence[str]) -> list[str]:
     """Ids of the events that came, for the first time, after a later one of their subject."""
-    latest: dict[str, int] = {}
+    latest: dict[tuple[str, ...], int] = {}
     found = []
     for event_id in first_of_each(ids):
-        subject, version, _ = event_id.split("#")
+        # Of a product at a location that comes last.
+        name, version, _, *location = event_id.split("#")
+        subject = (name, *location)
         if int(version) < latest.get(subject, 0):
             found.append(event_id)
         latest[subject] = max(int(version), latest.get(subject, 0))

@@ -2,8 +2,9 @@
 
 Workers are killed, and the clocks of most are two minutes off. DynamoDB throttles, conflicts, loses answers, executes
 requests after their repetition, and reads a batch in halves. EventBridge has brown-outs. Customers hear what is published
-and answer with commands: they fetch orders and lines, and units are lost. The staff count products while these are sold, and
-delist products with open orders. The exit status is 0 only if every message ended in exactly one place, the books balance,
+and answer with commands: they fetch orders and lines, and units are lost. Some products are at three locations, and
+most orders name these. The staff count products while they are sold, move units between locations, and delist products and
+places with open orders. The exit status is 0 only if every message ended in exactly one place, the books balance,
 by arithmetic of the soak's own too, each row's every status and each change of a product's status was published and nothing
 else, no event was parked or overtaken by a later one of its order, each rejected order lacked units when it was rejected, and
 faults did happen, to publishers and sweepers too.
@@ -33,6 +34,7 @@ from concurrent.futures import Future, ThreadPoolExecutor  # noqa: E402
 from dataclasses import dataclass  # noqa: E402
 from datetime import UTC, datetime  # noqa: E402
 from functools import partial  # noqa: E402
+from operator import attrgetter  # noqa: E402
 from typing import Any  # noqa: E402
 
 import psutil  # noqa: E402
@@ -57,7 +59,12 @@ from tests.soak.accounting import Ends, Sent, Tables, account  # noqa: E402
 from tests.soak.auditor import Auditor  # noqa: E402
 from tests.soak.changes import Change, demanded, read_changes, unfounded  # noqa: E402
 from tests.soak.customer import Customers, differences  # noqa: E402
-from tests.soak.ledger import imbalances, wrong_counts  # noqa: E402
+from tests.soak.ledger import (  # noqa: E402
+    imbalances,
+    wrong_counts,
+    wrong_places,
+    wrong_transfers,
+)
 from tests.soak.staff import Staff  # noqa: E402
 from tests.soak.workload import SEASONAL, Workload, workload  # noqa: E402
 from tests.support.ends import named  # noqa: E402
@@ -93,6 +100,7 @@ WRONG = (
     *("stillWaiting", "holdsLeft", "notPublished", "rejectedWithoutReason"),
     *("productEventsMissing", "productEventsUnexpected", "undeliverableEvents", "overtakenEvents"),
     *("unexplainedUnits", "wrongBooks", "brokenEquations", "wrongCounts", "wrongDelistings"),
+    *("wrongTransfers", "wrongPlaces"),
 )
 # A run in which one of these never happened has shown nothing about it.
 HAPPENED = (
@@ -102,6 +110,10 @@ HAPPENED = (
     "countsBooked",
     "countsRefused",
     "timesDelisted",
+    "ordersSplit",
+    "ordersNotFromFirstLocation",
+    "transfersBooked",
+    "transfersRefused",
 )
 
 
@@ -298,7 +310,7 @@ def read_ends(
     return ends, Counter(dead.code for dead in dead_letters.values())
 
 
-_NOT_SENT = {"OPENING", "CLOSING", "COUNT"}
+_NOT_SENT = {"OPENING", "CLOSING", "COUNT", "TRANSFER_OUT", "TRANSFER_IN"}
 """Reasons of adjustments that no message of the workload books."""
 
 
@@ -340,8 +352,25 @@ def of_events(
     }
 
 
+def of_locations(books: Books) -> dict[str, Any]:
+    """What the summary says about where orders were placed from."""
+    placed = [
+        (row.get("locations", [""])[0], {line.get("locationId", "") for line in row["items"]})
+        for row in books.orders.values()
+        if row["items"] and all("productCreatedAt" in line for line in row["items"])
+    ]
+    whole = Counter(location for _, (location, *others) in placed if not others)
+    return {
+        "ordersPlacedFrom": {location or "(default)": n for location, n in sorted(whole.items())},
+        "ordersSplit": sum(len(used) > 1 for _, used in placed),
+        "ordersNotFromFirstLocation": sum(used != {first} for first, used in placed),
+    }
+
+
 def of_shelf(aws: Aws, books: Books, staff: Staff) -> dict[str, Any]:
-    """What the summary says about units that left the shelf, came back and were counted."""
+    """What the summary says about units that left the shelf, came back, were counted and moved."""
+    products = list(read_rows(aws, StoredTable.PRODUCTS))
+    moved = Counter(transfer.result for transfer in staff.transfers)
     steps = [step for row in books.orders.values() for step in row.get("steps", ())]
     results = Counter(count.result for count in staff.counts)
     closed = sum(row["reason"] == "CLOSING" for row in books.adjustments)
@@ -356,10 +385,14 @@ def of_shelf(aws: Aws, books: Books, staff: Staff) -> dict[str, Any]:
         "countsBooked": results["COMMITTED"],
         "countsRefused": results["REFUSED"],
         "wrongCounts": wrong_counts(staff.counts, books.adjustments),
+        "transfersBooked": moved["APPLIED"] + moved["REPLAYED"],
+        "transfersRefused": moved["REFUSED"],
+        "wrongTransfers": wrong_transfers(staff.transfers, books.adjustments),
+        "wrongPlaces": wrong_places(products),
         "timesDelisted": staff.delisted,
         "wrongDelistings": closed - staff.delisted,
         "brokenEquations": imbalances(
-            read_rows(aws, StoredTable.PRODUCTS),
+            products,
             read_rows(aws, StoredTable.ALLOTMENTS),
             books.adjustments,
             books.orders.values(),
@@ -474,7 +507,7 @@ def main() -> int:
         work = workload(run_id, seed, datetime.now(UTC))
         customers, staff = Customers(seed), Staff(aws, run_id, seed)
         report("Stocking the shop")
-        stock_up(aws, [*sample_orders.catalogue(), *SEASONAL], run_id)
+        stock_up(aws, [*sample_orders.stocked(), *SEASONAL], run_id)
         with (
             FaultyProxy(emulator.endpoint, SHARES, seed) as proxy,
             FaultyBus(emulator.endpoint, seed) as bus,
@@ -482,9 +515,11 @@ def main() -> int:
         ):
             trouble = Trouble(Killer(emulator, seed), proxy, bus, Path(folder))
             prepare(aws, trouble)
-            # One that never sells out: a unit put back by hand leaves the status as it is.
-            most = max(sample_orders.catalogue(), key=lambda product: product.opening_stock)
-            with Auditor(aws, most.product_id) as auditor:
+            # Of these there are plenty: a unit put back by hand leaves the status as it is.
+            stocked = sample_orders.stocked()
+            places = [product for product in stocked if "#" in product.product_id]
+            plenty = [max(some, key=attrgetter("opening_stock")) for some in (stocked, places)]
+            with Auditor(aws, *(product.product_id for product in plenty)) as auditor:
                 ended = soak(aws, emulator, trouble, work, customers, staff, console)
             ran = of_run(aws, trouble, *ended)
         report("Reading the books")
@@ -496,6 +531,7 @@ def main() -> int:
             **ran,
             **of_messages(work, customers, ends, causes),
             **of_events(aws, customers, books, changes),
+            **of_locations(books),
             **of_shelf(aws, books, staff),
             **of_books(books, baseless, auditor),
         }

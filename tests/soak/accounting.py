@@ -43,7 +43,7 @@ class Tables:
     Attributes:
         products: By productId.
         orders: By orderId.
-        adjustments: By productId and adjustmentId, without opening stock.
+        adjustments: By productId and adjustmentId, those alone that a message of a queue makes.
     """
 
     products: Rows
@@ -164,9 +164,17 @@ def _is_stored(message: Sent, tables: Tables) -> bool:
             return is_carried_out(order, document) or is_answered_with_no(order, document)
         case _:
             order = tables.orders.get(key)
-            return is_order(order, document) and (order or {}).get("holdSeconds") == document.get(
-                "holdSeconds"
-            )
+            return order is not None and is_order(order, document) and _as_sent(order, document)
+
+
+def _as_sent(order: Row, document: Row) -> bool:
+    """Whether an order has the wishes of its message: for its hold, and for where it comes from."""
+    names = ("holdSeconds", "locations", "split")
+    asked = {line["productId"]: line.get("askedLocationId") for line in order["items"]}
+    named = {i["productId"]: i["locationId"] for i in document["items"] if "locationId" in i}
+    return all(order.get(name) == document.get(name) for name in names) and asked == {
+        product_id: named.get(product_id) for product_id in asked
+    }
 
 
 def _strangers(distinct: Iterable[Sent], tables: Tables) -> list[str]:
@@ -205,7 +213,7 @@ _CAUSES_OF_POISON = {
 _NAMED_BY = {
     queues.STANDARD: ("orderId",),
     queues.FIFO: ("orderId",),
-    queues.STOCK: ("productId", "adjustmentId"),
+    queues.STOCK: ("productId", "locationId", "adjustmentId"),
 }
 _ID_REUSED = {
     queues.STANDARD: "ORDER_ID_REUSED",

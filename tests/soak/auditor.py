@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import product
 from types import TracebackType
 
 from operations.audit import read_books
@@ -25,17 +26,17 @@ class Auditor:
 
     Args:
         aws: The stack.
-        product_id: The product of which it takes units.
+        keys: The rows of products of which it takes units.
 
     Attributes:
         audits: How many were made.
         wrong: What the others said, by product: a false alarm, or a theft that was not found.
-        thefts_found: The attributes of which a unit was taken, and its loss found.
+        thefts_found: The rows and attributes of which a unit was taken, and its loss found.
     """
 
-    def __init__(self, aws: Aws, product_id: str) -> None:
+    def __init__(self, aws: Aws, *keys: str) -> None:
         self._aws = aws
-        self._product_id = product_id
+        self._thefts = list(product(keys, _THEFTS.items()))
         self.audits = 0
         self.wrong: list[dict[str, dict[str, int] | tuple[str, ...]]] = []
         self.thefts_found: list[str] = []
@@ -46,7 +47,7 @@ class Auditor:
     @property
     def is_right(self) -> bool:
         """Whether no audit was wrong, and each theft was found."""
-        return len(self.thefts_found) == len(_THEFTS) and not self.wrong
+        return len(self.thefts_found) == len(self._thefts) and not self.wrong
 
     def __enter__(self) -> Auditor:
         self._work = self._pool.submit(self._run)
@@ -67,11 +68,11 @@ class Auditor:
         while not self._over.wait(PAUSE_SECONDS):
             self._audit({})
             if self.audits == AUDITS_BEFORE_THE_THEFT:
-                for attribute, loss in _THEFTS.items():
-                    add_by_hand(self._aws, self._product_id, -1, attribute)
-                    if self._audit({self._product_id: loss}):
-                        self.thefts_found.append(attribute)
-                    add_by_hand(self._aws, self._product_id, 1, attribute)
+                for key, (attribute, loss) in self._thefts:
+                    add_by_hand(self._aws, key, -1, attribute)
+                    if self._audit({key: loss}):
+                        self.thefts_found.append(f"{attribute} of {key}")
+                    add_by_hand(self._aws, key, 1, attribute)
 
     def _audit(self, expected: Mapping[str, Mapping[str, int]]) -> bool:
         accounts = read_books(self._aws).accounts

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -20,7 +21,7 @@ Change = Mapping[str, Any]
 _REMEMBERED = timedelta(seconds=60)
 # The times in a stream are whole seconds. A transaction writes rows and rejections in any order.
 _TOGETHER = timedelta(seconds=2)
-_END = datetime.max.replace(tzinfo=UTC)
+_BEGINNING, _END = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
 def read_changes(aws: Aws, table: Table) -> Iterator[Change]:
@@ -42,27 +43,33 @@ def read_changes(aws: Aws, table: Table) -> Iterator[Change]:
 def demanded(changes: Iterable[Change]) -> set[str]:
     """The ids of the events that changes demand, without the code that makes the service's events."""
     return {
-        f"{after['productId']}@{after['createdAt']}#{after['_version']}#{name}"
+        _event_id(after, name)
         for image in (change["dynamodb"] for change in changes)
         if (after := _row(image.get("NewImage"))) is not None
         for name in product_news(_row(image.get("OldImage")) or {}, after)
     }
 
 
+def _event_id(row: Row, name: str) -> str:
+    product_id, *location = row["productId"].split("#")
+    return "#".join([f"{product_id}@{row['createdAt']}", str(row["_version"]), name, *location])
+
+
 def unfounded(orders: Iterable[Change], products: Iterable[Change]) -> list[str]:
     """The rejections of orders for which no row is a reason, in words.
 
-    For each product that an order lacked, a row must have been short shortly before or when the rejection was written,
-    without `lentTo`: docs/lanes.md, "The rules". Or one of its products was delisted then. There is no other good reason.
+    At each location an order lacked a product: its row there must have been short shortly before or when the rejection was
+    written, without `lentTo` (docs/lanes.md, "The rules"), or there was none. An order that may be split lacked one product
+    everywhere, too. There is no other good reason.
     """
     images: dict[str, list[tuple[datetime, Row | None]]] = {}
     for image in (change["dynamodb"] for change in products):
         written = image["ApproximateCreationDateTime"], _row(image.get("NewImage"))
         images.setdefault(image["Keys"]["productId"]["S"], []).append(written)
 
-    def known(product_id: str, at: datetime) -> list[Row | None]:
-        """The rows of a product, or None while it had none, that a rejection may rest on."""
-        written = [*images.get(product_id, []), (_END, None)]
+    def known(key: str, at: datetime) -> list[Row | None]:
+        """The rows of a product at a location, or None while it had none, that a rejection may rest on."""
+        written = [*(images.get(key) or [(_BEGINNING, None)]), (_END, None)]
         return [
             row
             for (since, row), (until, _) in pairwise(written)
@@ -72,31 +79,63 @@ def unfounded(orders: Iterable[Change], products: Iterable[Change]) -> list[str]
     found = []
     for image in (change["dynamodb"] for change in orders if change["eventName"] == "INSERT"):
         order, at = decode(image["NewImage"]), image["ApproximateCreationDateTime"]
-        if order["status"] != "REJECTED":
-            continue
-        shortages = order.get("shortages", ())
-        match order["reason"]:
-            case RejectionReason.INSUFFICIENT_STOCK:
-                is_founded = bool(shortages) and all(
-                    any(_is_short(row, short["wanted"]) for row in known(short["productId"], at))
-                    for short in shortages
-                )
-            case RejectionReason.UNKNOWN_PRODUCT:
-                is_founded = any(None in known(line["productId"], at) for line in order["items"])
-            case _:
-                is_founded = False
-        if not is_founded:
-            found.append(f"{order['orderId']}: {order['reason']} {shortages}")
+        if order["status"] == "REJECTED" and not _is_founded(order, partial(known, at=at)):
+            found.append(f"{order['orderId']}: {order['reason']} {order.get('shortages', ())}")
     return found
 
 
-def _is_short(row: Row | None, wanted: int) -> bool:
+_Known = Callable[[str], list[Row | None]]
+
+
+def _is_founded(order: Row, known: _Known) -> bool:
+    """Whether the rows that a rejection may rest on are a reason for it."""
+    keys = [
+        [_key(line["productId"], location) for location in _locations_of(order, line)]
+        for line in order["items"]
+    ]
+
+    has_choice = len({tuple(at_one) for at_one in zip(*keys, strict=True)}) > 1
+
+    def lacks(key: str, wanted: int) -> bool:
+        # Where it has no choice, a product without a row is unknown instead.
+        return any(_is_short(row, wanted) if row else has_choice for row in known(key))
+
+    match order["reason"]:
+        case RejectionReason.INSUFFICIENT_STOCK:
+            lacking = [
+                [lacks(key, line["quantity"]) for key in candidates]
+                for line, candidates in zip(order["items"], keys, strict=True)
+            ]
+            is_lacked_everywhere = all(any(at_one) for at_one in zip(*lacking, strict=True))
+            if order.get("split"):
+                is_lacked_everywhere &= any(map(all, lacking))
+            return (
+                is_lacked_everywhere
+                and bool(order.get("shortages"))
+                and all(
+                    lacks(_key(short["productId"], short.get("locationId", "")), short["wanted"])
+                    for short in order["shortages"]
+                )
+            )
+        case RejectionReason.UNKNOWN_PRODUCT:
+            return any(all(None in known(key) for key in candidates) for candidates in keys)
+        case _:
+            return False
+
+
+def _locations_of(order: Row, line: Row) -> list[str]:
+    """Where a line may be taken from."""
+    locations = order.get("locations", [""])
+    return [line["askedLocationId"]] * len(locations) if "askedLocationId" in line else locations
+
+
+def _key(product_id: str, location_id: str) -> str:
+    return f"{product_id}#{location_id}" if location_id else product_id
+
+
+def _is_short(row: Row, wanted: int) -> bool:
     """Whether a product's row has too few units, and names no lanes."""
-    return (
-        row is not None
-        and "lentTo" not in row
-        and bool(row["stockCount"] + row.get("backorderLimit", 0) < wanted)
-    )
+    return "lentTo" not in row and bool(row["stockCount"] + row.get("backorderLimit", 0) < wanted)
 
 
 def _row(image: Item | None) -> Row | None:

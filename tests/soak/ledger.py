@@ -1,4 +1,7 @@
-"""The three equations of the books and the counts of the staff, from the rows alone: the service's own code is on trial."""
+"""The three equations of the books, the counts and transfers of the staff, and products' places, from the rows alone.
+
+The service's own code is on trial.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from tests.support.ends import lines_of, named, units_of
 
 Row = Mapping[str, Any]
 Generation = tuple[str, str]
-"""A product's id, and when it was created."""
+"""The key of a product's row, and when it was created."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,17 +24,36 @@ class StaffCount:
     """A count that the staff tried to commit.
 
     Attributes:
-        product_id: The product.
+        key: The product, and where it was counted: the key of its row.
         adjustment_id: The id of the count.
         on_hand: Units that were there as the lease was acquired, as the answer said.
         counted: Units that they found.
         result: The `result` of the answer; empty if there was none.
     """
 
-    product_id: str
+    key: str
     adjustment_id: str
     on_hand: int
     counted: int
+    result: str
+
+
+@dataclass(frozen=True, slots=True)
+class StaffTransfer:
+    """A transfer that the staff asked for.
+
+    Attributes:
+        transfer_id: Its id.
+        source: The key of the row that units were to come from.
+        target: The key of the row that they were to go to.
+        quantity: How many.
+        result: The `result` of the answer; empty if there was none.
+    """
+
+    transfer_id: str
+    source: str
+    target: str
+    quantity: int
     result: str
 
 
@@ -110,7 +132,8 @@ def _of_order(order: Row) -> Iterator[tuple[Generation, tuple[int, int, int]]]:
         name = line["productId"]
         holds = quantities[name] - cancelled[name] - restocked[name]
         left = delivered[name] + broken[name] + lost[name]
-        yield (name, line["productCreatedAt"]), (holds, left, open_[name] if is_open else 0)
+        key = f"{name}#{line['locationId']}" if "locationId" in line else name
+        yield (key, line["productCreatedAt"]), (holds, left, open_[name] if is_open else 0)
 
 
 def wrong_counts(counts: Iterable[StaffCount], adjustments: Iterable[Row]) -> list[str]:
@@ -122,7 +145,7 @@ def wrong_counts(counts: Iterable[StaffCount], adjustments: Iterable[Row]) -> li
     }
     found = []
     for count in counts:
-        row = booked.pop((count.product_id, count.adjustment_id), None)
+        row = booked.pop((count.key, count.adjustment_id), None)
         wanted = (count.counted, count.counted - count.on_hand)
         is_right = row is not None and (row["counted"], row["delta"]) == wanted
         match count.result:
@@ -135,3 +158,52 @@ def wrong_counts(counts: Iterable[StaffCount], adjustments: Iterable[Row]) -> li
         if not is_fine:
             found.append(f"{count} is booked as {row}")
     return found + [f"nobody counted {'/'.join(key)}" for key in booked]
+
+
+def wrong_transfers(transfers: Iterable[StaffTransfer], adjustments: Iterable[Row]) -> list[str]:
+    """The transfers of which one side alone is booked, or another number of units, or that were booked though refused, or not
+    though applied."""
+    booked: dict[str, list[Row]] = {}
+    for row in adjustments:
+        if row["reason"] in ("TRANSFER_OUT", "TRANSFER_IN"):
+            booked.setdefault(row["adjustmentId"], []).append(row)
+    found = []
+    for asked in transfers:
+        sides = {
+            (row["reason"], row["productId"], row["delta"])
+            for row in booked.pop(asked.transfer_id, ())
+        }
+        both = {
+            ("TRANSFER_OUT", asked.source, -asked.quantity),
+            ("TRANSFER_IN", asked.target, asked.quantity),
+        }
+        match asked.result:
+            case "APPLIED" | "REPLAYED":
+                is_fine = sides == both
+            case "":
+                is_fine = sides in (both, set())
+            case _:
+                is_fine = not sides
+        if not is_fine:
+            found.append(f"{asked} is booked as {sorted(sides)}")
+    return found + [f"nobody asked for transfer {transfer_id}" for transfer_id in booked]
+
+
+def wrong_places(products: Iterable[Row]) -> list[str]:
+    """The products whose `places` are not the locations of their other rows, and rows that do not say what they are."""
+    places: dict[str, set[str]] = {}
+    named: dict[str, set[str]] = {}
+    found = []
+    for row in products:
+        product_id, _, location_id = row["productId"].partition("#")
+        if location_id:
+            places.setdefault(product_id, set()).add(location_id)
+            if (row.get("of"), row.get("locationId")) != (product_id, location_id):
+                found.append(f"{row['productId']} is of {row.get('of')} at {row.get('locationId')}")
+        else:
+            named[product_id] = set(row.get("places", ()))
+    return found + [
+        f"{product_id} names {sorted(named.get(product_id, ()))}, its rows are at {sorted(places.get(product_id, ()))}"
+        for product_id in sorted(named.keys() | places.keys())
+        if named.get(product_id, set()) != places.get(product_id, set())
+    ]

@@ -1,4 +1,7 @@
-"""The soak's staff: count products while they are sold, and delist products with open orders and list them again."""
+"""The soak's staff: count products while they are sold, move units between locations, and list products again.
+
+Those that they delist may have open orders.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,19 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from inventory_orders.store.rows import decode, key_item
+from inventory_orders.domain.location import public_key
+from inventory_orders.store.rows import Row, decode, key_item
 from inventory_orders.store.tables import Table
 from local import sample_orders
 from operations.aws import Aws
 from operations.errors import LostAnswerError
-from tests.soak.ledger import StaffCount
+from tests.soak.ledger import StaffCount, StaffTransfer
 from tests.soak.workload import SEASONAL
 
-# Counts between two products that are delisted.
+# Counts between two products that are delisted. A transfer follows every second one.
 _COUNTS = 8
+# The last is more than there is.
+_TRANSFERRED = (1, 2, 3, 5, 100_000)
 _PAUSE_SECONDS, _AWAY_SECONDS = 0.5, 1.0
 _LEASE_SECONDS = 30
 # So often a command is given until it has a final answer. A lease that a killed worker has left lasts for minutes by the
@@ -25,18 +31,24 @@ _LEASE_SECONDS = 30
 _TRIES = 20
 _RETRY_SECONDS = 0.5
 
+_ALONE, _WITH_A_PLACE, _ITS_PLACE = (
+    product.product_id for product in (SEASONAL[1], SEASONAL[0], SEASONAL[2])
+)
+_DELISTED_TOGETHER = ((_ALONE,), (_ITS_PLACE,), (_ITS_PLACE, _WITH_A_PLACE))
+
 
 class Staff:
     """Work until they are told to stop.
 
     Args:
         aws: The stack.
-        run: Begins the ids of their counts.
+        run: Begins the ids of their counts and transfers.
         seed: Seed of what they do.
 
     Attributes:
         counts: The counts that they tried to commit.
-        delisted: How often a product was delisted.
+        transfers: The transfers that they asked for.
+        delisted: How often a product was delisted at one of its locations.
     """
 
     def __init__(self, aws: Aws, run: str, seed: int) -> None:
@@ -44,19 +56,22 @@ class Staff:
         self._run = run
         self._chance = random.Random(seed)
         self.counts: list[StaffCount] = []
+        self.transfers: list[StaffTransfer] = []
         self.delisted = 0
 
     def work(self, over: threading.Event) -> None:
-        """Count, delist and list again until it is over. In the end all products are listed."""
-        products = [product.product_id for product in sample_orders.catalogue()]
+        """Count, transfer, delist and list again until it is over. In the end all products are listed."""
+        keys = [product.product_id for product in sample_orders.stocked()]
         while not over.wait(_PAUSE_SECONDS):
-            for _ in range(_COUNTS):
-                self._count(self._chance.choice(products))
-            self._relist(self._chance.choice(SEASONAL).product_id)
+            for number in range(_COUNTS):
+                self._count(self._chance.choice(keys))
+                if number % 2:
+                    self._transfer(self._chance.choice([key for key in keys if "#" in key]))
+            self._relist(*self._chance.choice(_DELISTED_TOGETHER))
 
-    def _count(self, product_id: str) -> None:
-        """Count a product: sometimes a unit is missing, sometimes there are more."""
-        acquire = {"action": "acquire", "productId": product_id, "seconds": _LEASE_SECONDS}
+    def _count(self, key: str) -> None:
+        """Count a product at a location: sometimes a unit is missing, sometimes there are more."""
+        acquire = {"action": "acquire", **public_key(key), "seconds": _LEASE_SECONDS}
         taken = self._ask("CountStock", {**acquire, "outliveInvocation": True}, tries=1)
         if taken.get("result") != "ACQUIRED":
             return
@@ -68,24 +83,39 @@ class Staff:
         count_id = f"{self._run}-count-{len(self.counts)}"
         commit = {"action": "commit", **lease, "counted": found, "adjustmentId": count_id}
         result = self._ask("CountStock", commit).get("result", "")
-        self.counts.append(StaffCount(product_id, count_id, on_hand, found, result))
+        self.counts.append(StaffCount(key, count_id, on_hand, found, result))
         if result != "COMMITTED":
             self._ask("CountStock", {"action": "release", **lease})
 
-    def _relist(self, product_id: str) -> None:
-        """Delist a product for a moment, whatever orders are open for it."""
-        key = key_item(product_id)
-        table = self._aws.tables[Table.PRODUCTS]
-        found = self._aws.dynamodb.get_item(TableName=table, Key=key, ConsistentRead=True)
-        row = decode(found["Item"])
-        names = {"productId": product_id, "createdAt": row["createdAt"]}
-        self._insist({"action": "delist", **names}, ("APPLIED", "STALE"))
-        self.delisted += 1
+    def _transfer(self, place: str) -> None:
+        """Move units of a product from a location to the default one, or the other way."""
+        product_id, _, location_id = place.partition("#")
+        sides = self._chance.sample(("", location_id), 2)
+        quantity = self._chance.choice(_TRANSFERRED)
+        transfer_id = f"{self._run}-transfer-{len(self.transfers)}"
+        command = {"action": "transfer", "transferId": transfer_id, "productId": product_id}
+        route = {"from": sides[0], "to": sides[1], "quantity": quantity}
+        result = self._ask("AdjustStock", command | route).get("result", "")
+        keys = [place if side else product_id for side in sides]
+        self.transfers.append(StaffTransfer(transfer_id, keys[0], keys[1], quantity, result))
+
+    def _relist(self, *keys: str) -> None:
+        """Delist a product at locations for a moment, whatever orders are open for it. Its own row goes last and comes first."""
+        for key in keys:
+            names = {**public_key(key), "createdAt": self._row(key)["createdAt"]}
+            self._insist({"action": "delist", **names}, ("APPLIED", "STALE"))
+            self.delisted += 1
         time.sleep(_AWAY_SECONDS)
-        stock = next(p.opening_stock for p in SEASONAL if p.product_id == product_id)
-        create = {"action": "create", "productId": product_id, "openingStock": stock}
-        # Refused because it exists: an attempt whose answer was lost has made it.
-        self._insist(create, ("APPLIED", "REFUSED"))
+        for key in reversed(keys):
+            stock = next(p.opening_stock for p in SEASONAL if p.product_id == key)
+            create = {"action": "create", **public_key(key), "openingStock": stock}
+            # Refused because it exists: an attempt whose answer was lost has made it.
+            self._insist(create, ("APPLIED", "REFUSED"))
+
+    def _row(self, key: str) -> Row:
+        table = self._aws.tables[Table.PRODUCTS]
+        found = self._aws.dynamodb.get_item(TableName=table, Key=key_item(key), ConsistentRead=True)
+        return decode(found["Item"])
 
     def _insist(self, command: dict[str, Any], wanted: Sequence[str]) -> None:
         while (answer := self._ask("ManageProducts", command)).get("result") not in wanted:

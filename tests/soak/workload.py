@@ -29,7 +29,12 @@ _HELD, _HOLD_SECONDS = 500, 60
 # Orders for products that are delisted and listed again. No receipt and no catalogue event is for these: while they are away
 # the ones would wait, and the others be forgotten.
 _OF_SEASONAL = 400
-SEASONAL = [NewProduct(f"tea-seasonal-{number}", 120, 20) for number in range(2)]
+SEASONAL = [
+    *(NewProduct(f"tea-seasonal-{number}", 120, 20) for number in range(2)),
+    NewProduct(f"tea-seasonal-0#{sample_orders.WAREHOUSE}", 60, 5),
+]
+# The other orders name no locations. Some have a first line that names the only location it may come from.
+_WITH_LOCATIONS, _OF_ONE_PLACE = 0.8, 0.1
 
 # These queues get a share of the poison; the order queues get the rest.
 _OTHER_POISON = {
@@ -71,10 +76,16 @@ def workload(run: str, seed: int, now: datetime) -> Workload:
     for number in chance.sample(range(len(orders) // 2), _HELD):
         held = json.loads(orders[number].body) | {"holdSeconds": _HOLD_SECONDS}
         orders[number] = replace(orders[number], body=json.dumps(held))
+    for number in chance.sample(range(len(orders)), int(_WITH_LOCATIONS * len(orders))):
+        (orders[number],) = sample_orders.with_locations([orders[number]], chance)
     others = [n for n, order in enumerate(orders) if order.group != sample_orders.HOT_PRODUCT]
     for number in chance.sample(others, _OF_SEASONAL):
         order = json.loads(orders[number].body)
-        order["items"][0]["productId"] = chance.choice(SEASONAL).product_id
+        order["items"][0]["productId"] = chance.choice(SEASONAL[:2]).product_id
+        orders[number] = replace(orders[number], body=json.dumps(order))
+    for number in chance.sample(others, int(_OF_ONE_PLACE * len(others))):
+        order = json.loads(orders[number].body)
+        order["items"][0]["locationId"] = chance.choice(sample_orders.LOCATIONS)
         orders[number] = replace(orders[number], body=json.dumps(order))
     drop = [message for message in orders if message.group == sample_orders.HOT_PRODUCT]
     # Half of the hot orders use the FIFO queue, so that the rest meets contention on the standard queue.
@@ -138,10 +149,16 @@ def _product(chance: random.Random) -> str:
     return chance.choice(sample_orders.catalogue()).product_id
 
 
+def _place(chance: random.Random) -> dict[str, str]:
+    """A product at one of its locations, as a message names it."""
+    product_id, _, location_id = chance.choice(sample_orders.stocked()).product_id.partition("#")
+    return {"productId": product_id, **({"locationId": location_id} if location_id else {})}
+
+
 def _receipt(run: str, number: int, chance: random.Random) -> dict[str, object]:
     return {
         "adjustmentId": f"{run}-receipt-{number}",
-        "productId": _product(chance),
+        **_place(chance),
         "delta": chance.randint(1, 5),
         "reason": "RECEIPT",
     }

@@ -6,13 +6,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from inventory_orders.domain.adjustment import Adjustment
+from inventory_orders.domain.adjustment import Adjustment, Transfer
 from inventory_orders.domain.order import Order
 from inventory_orders.errors import PoisonMessageError
 from inventory_orders.messages.commands import parse_order, parse_order_command
 from inventory_orders.store.rows import decode, encode
 from inventory_orders.store.tables import Table
-from local import sample_orders
+from local import sample_orders, shelf
 from operations import queues
 from operations.audit import read_rows
 from operations.dead_letters import TOO_MANY_DELIVERIES
@@ -20,11 +20,18 @@ from operations.follow import Heard
 from testing.events import order_body
 from testing.lanes import lend
 from testing.shop import open_shop
-from testing.streams import change, product_row
+from testing.streams import change, overtaken, product_row
 from tests.soak.accounting import Sent, Tables, account
 from tests.soak.changes import demanded, unfounded
 from tests.soak.customer import Customers, differences
-from tests.soak.ledger import StaffCount, imbalances, wrong_counts
+from tests.soak.ledger import (
+    StaffCount,
+    StaffTransfer,
+    imbalances,
+    wrong_counts,
+    wrong_places,
+    wrong_transfers,
+)
 from tests.soak.staff import Staff
 from tests.soak.workload import DUPLICATES, MESSAGES, ORDERS, POISON, SEASONAL, workload
 
@@ -50,6 +57,13 @@ def tables(*, orders=(), adjustments=(), products=()):
 
 
 ORDER = sent(queues.STANDARD, order_body("o-1", {"tea": 1}))
+WISHES = {"locations": ["berlin", ""], "split": True}
+AT_BERLIN = sent(
+    queues.STANDARD,
+    {"orderId": "o-1", "userId": "u-1"}
+    | WISHES
+    | {"items": [{"productId": "tea", "locationId": "berlin", "quantity": 1}]},
+)
 OTHER = sent(queues.STANDARD, order_body("o-1", {"tea": 2}))
 POISONED = sent(queues.FIFO, "poison")
 HELD = {"orderId": "o-1", "userId": "u-1", "status": "PENDING", "_version": 1}
@@ -107,6 +121,9 @@ def test_every_kind_of_message_is_found_where_it_ended():
         (ORDER, tables()),
         (ORDER, tables(orders=[order_row("o-1", {"tea": 2})])),
         (ORDER, tables(orders=[order_row("o-1", {"tea": 1}, user_id="mallory")])),
+        (ORDER, tables(orders=[order_row("o-1", {"tea": 1}) | {"locations": ["", "berlin"]}])),
+        (ORDER, tables(orders=[order_row("o-1", {"tea": 1}) | {"split": True}])),
+        (AT_BERLIN, tables(orders=[order_row("o-1", {"tea": 1}) | WISHES])),
         (CANCELLATION, tables()),
         (CANCELLATION, tables(orders=[order_row("o-1", {"tea": 1})])),
         (sent(queues.STOCK, RECEIPT), tables()),
@@ -125,6 +142,23 @@ def test_a_message_without_a_trace_is_missing(message, state):
     allocation = account([message], state, [])
     assert allocation.missing == [message]
     assert not allocation.is_clean
+
+
+def test_an_order_is_stored_with_its_wishes_wherever_it_was_placed_from():
+    row = order_row("o-1", {"tea": 1}) | WISHES
+    row["items"][0] |= {"askedLocationId": "berlin", "locationId": "berlin"}
+    assert account([AT_BERLIN], tables(orders=[row]), []).is_clean
+
+
+def test_the_same_receipt_at_another_location_is_another_one():
+    there = RECEIPT | {"locationId": "berlin"}
+    messages = [sent(queues.STOCK, RECEIPT), sent(queues.STOCK, there)]
+    rows = [RECEIPT, RECEIPT | {"productId": "tea#berlin"}]
+    assert account(messages, tables(adjustments=rows), []).is_clean
+    assert account(messages, tables(adjustments=rows[:1]), []).missing == messages[1:]
+    rival = sent(queues.STOCK, there | {"delta": 9})
+    dead = [(rival, "ADJUSTMENT_ID_REUSED")]
+    assert account([*messages, rival], tables(adjustments=rows), dead, [rival]).is_clean
 
 
 def test_a_message_that_is_stored_and_dead_lettered_is_found():
@@ -210,6 +244,23 @@ def test_the_workload_has_the_promised_messages_and_the_same_for_a_seed():
     # Poison that can be read has the id of a good order.
     ids = set(orders) - {None}
     assert len(ids) == ORDERS == 10_000
+    good = [
+        json.loads(body)
+        for queue in (queues.STANDARD, queues.FIFO)
+        for body in {m.body for m in made.messages[queue]} - made.poison[queue]
+    ]
+    assert {"locations" in order for order in good} == {True, False}
+    assert {order.get("split") for order in good if "locations" in order} == {True, None}
+    asked = {
+        line["locationId"] for order in good for line in order["items"] if "locationId" in line
+    }
+    assert asked == {*sample_orders.LOCATIONS}
+    received = {
+        json.loads(m.body).get("locationId")
+        for m in made.messages[queues.STOCK][:50]
+        if m.body not in made.poison[queues.STOCK]
+    }
+    assert received == {None, sample_orders.WAREHOUSE, sample_orders.STORE}
     fifo = [message.body for message in made.messages[queues.FIFO]]
     assert len(set(fifo)) == len(fifo), (
         "SQS would drop the duplicates, and the service never see them"
@@ -338,7 +389,8 @@ TEA = product_row()
 CREATED = TEA["createdAt"]
 LOW = product_row("LOW_STOCK", stockCount=5, _version=8)
 STILL_LOW = product_row("LOW_STOCK", stockCount=4, _version=9)
-OUT = product_row("OUT_OF_STOCK", stockCount=0, _version=10)
+OUT_OF_STOCK = {"status": "OUT_OF_STOCK", "stockCount": 0, "_version": 10}
+OUT = product_row(**OUT_OF_STOCK)
 BACK = product_row("LOW_STOCK", stockCount=5, _version=11)
 RECOVERED = product_row(stockCount=9, _version=12)
 ENDED = product_row("DISCONTINUED", stockCount=9, _version=13)
@@ -360,6 +412,15 @@ def test_changes_of_products_demand_what_customers_hear_of_them():
     customers.hear([*news[:1], Heard(told(1, "OrderPlaced"), None), *news])
     ids = {f"tea@{CREATED}#{version}#{kind}" for version, kind in ITS_NEWS.items()}
     assert demanded(ITS_CHANGES) == customers.news_of_products == ids
+    there = [place_row("tea#berlin"), place_row("tea#berlin", **OUT_OF_STOCK)]
+    assert demanded([change(*there)]) == {f"tea@{CREATED}#10#ProductOutOfStock#berlin"}
+
+
+def test_an_event_of_a_product_at_a_location_that_is_overtaken_is_found():
+    ids = [f"tea@{CREATED}#{version}#{kind}#berlin" for version, kind in ITS_NEWS.items()]
+    elsewhere = [event_id.replace("#berlin", "#store") for event_id in ids]
+    assert overtaken([*ids, *elsewhere, *ids]) == []
+    assert overtaken([ids[1], elsewhere[0], ids[0], ids[2]]) == [ids[0]]
 
 
 def written(second, before, after):
@@ -432,6 +493,88 @@ def test_a_rejection_without_a_row_that_is_short_is_found(order, changes):
     assert len(unfounded([order], changes)) == 1
 
 
+def choosing(*locations, split=False, reason="INSUFFICIENT_STOCK", **wanted):
+    """The rejection of an order that may be placed from several locations, with all that it lacks there."""
+    change = rejection(100, reason, **wanted)
+    row = decode(change["dynamodb"]["NewImage"])
+    row |= {"locations": list(locations)} | ({"split": True} if split else {})
+    if reason == "INSUFFICIENT_STOCK":
+        row["shortages"] = [
+            {"productId": "tea", "wanted": wanted["tea"], "available": 0}
+            | ({"locationId": location} if location else {})
+            for location in locations
+        ]
+    return written(100, None, row)
+
+
+HERE, THERE = stream_of((0, 2)), stream_of((0, 2), product_id="tea#berlin")
+PLENTY, PLENTY_THERE = stream_of((0, 9)), stream_of((0, 9), product_id="tea#berlin")
+MUGS = stream_of((0, 9), product_id="mug") + stream_of((0, 9), product_id="mug#berlin")
+GONE = [
+    *stream_of((0, 9), product_id="tea#berlin"),
+    written(60, product_row(productId="tea#berlin"), None),
+]
+
+
+@pytest.mark.parametrize(
+    ("order", "changes"),
+    [
+        (choosing("", "berlin", tea=3), HERE + THERE),
+        (choosing("", "berlin", tea=3), HERE),
+        (choosing("", "berlin", tea=3), HERE + GONE),
+        (choosing("", "berlin", tea=3, mug=1, split=True), HERE + THERE + MUGS),
+        (choosing("", "berlin", tea=3, reason="UNKNOWN_PRODUCT"), []),
+        (
+            choosing("", "berlin", tea=3, reason="UNKNOWN_PRODUCT"),
+            [*stream_of((0, 9)), delisted(60)],
+        ),
+    ],
+)
+def test_a_rejection_for_which_each_location_has_a_reason_is_founded(order, changes):
+    assert unfounded([order], changes) == []
+
+
+@pytest.mark.parametrize(
+    ("order", "changes"),
+    [
+        (choosing("", "berlin", tea=3), PLENTY + THERE),
+        (choosing("", "berlin", tea=3), HERE + PLENTY_THERE),
+        (choosing("", "berlin", tea=3, mug=1, split=True), HERE + PLENTY_THERE + MUGS),
+        (choosing("", "berlin", tea=3, reason="UNKNOWN_PRODUCT"), HERE),
+        (choosing("", "berlin", tea=3, reason="UNKNOWN_PRODUCT"), THERE),
+        (choosing("berlin", tea=3), PLENTY),
+    ],
+)
+def test_a_rejection_though_a_location_could_sell_is_found(order, changes):
+    assert len(unfounded([order], changes)) == 1
+
+
+def test_an_order_that_may_be_split_lacks_a_product_everywhere():
+    lacks_one_at_each = [
+        *HERE,
+        *PLENTY_THERE,
+        *stream_of((0, 9), product_id="mug"),
+        *stream_of((0, 0), product_id="mug#berlin"),
+    ]
+    for split, wrong in ((False, 0), (True, 1)):
+        order = choosing("", "berlin", tea=3, mug=1, split=split)
+        row = decode(order["dynamodb"]["NewImage"])
+        row["shortages"] = [
+            {"productId": "tea", "wanted": 3, "available": 2},
+            {"productId": "mug", "locationId": "berlin", "wanted": 1, "available": 0},
+        ]
+        assert len(unfounded([written(100, None, row)], lacks_one_at_each)) == wrong
+
+
+def test_a_line_that_names_its_location_lacks_it_there():
+    row = decode(choosing("", "berlin", tea=3)["dynamodb"]["NewImage"])
+    row["items"][0]["askedLocationId"] = "berlin"
+    row["shortages"] = row["shortages"][1:]
+    order = written(100, None, row)
+    assert unfounded([order], PLENTY + THERE) == []
+    assert len(unfounded([order], HERE + PLENTY_THERE)) == 1
+
+
 def test_no_rejection_of_the_engine_is_unfounded_and_a_planted_one_is_found():
     """Two workers sell from lanes until all is sold, and again after a receipt."""
     known, streams = {Table.PRODUCTS: {}, Table.ORDERS: {}}, {Table.PRODUCTS: [], Table.ORDERS: []}
@@ -444,7 +587,7 @@ def test_no_rejection_of_the_engine_is_unfounded_and_a_planted_one_is_found():
                         old, rows[key] = before and decode(before), item
                         streams[table].append(written(shop.clock.now(), old, decode(item)))
 
-        for product_id, stock in (("tea", 300), ("mug", 5_000)):
+        for product_id, stock in (("tea", 200), ("mug", 5_000), ("tea#berlin", 100)):
             shop.list(product_id, stock)
         shop.before = watch
         lend(shop.store, "tea", 150, {1: 20, 2: 20})
@@ -452,7 +595,14 @@ def test_no_rejection_of_the_engine_is_unfounded_and_a_planted_one_is_found():
         for turn in range(8):
             if turn == 5:
                 shop.commit(shop.worker(), Adjustment("tea", "r-1", 40, "RECEIPT"))
-            batch = [Order(f"o-{turn}-{n}", "u", {"tea": 1 + n % 3, "mug": 1}) for n in range(30)]
+            batch = [
+                Order(
+                    *(f"o-{turn}-{n}", "u", {"tea": 1 + n % 3, "mug": 1}),
+                    locations=("", "berlin"),
+                    split=n % 2 == 0,
+                )
+                for n in range(30)
+            ]
             shop.clock.sleep(20)
             shop.commit(workers[turn % 2], *batch)
         watch()
@@ -479,14 +629,29 @@ def step(shop, action, order_id, step_id="", units=0, **more):
 
 
 def busy_shop(shop):
-    """Units are in lanes and on outbound pages, and were handed over, lost, cancelled, returned and counted."""
+    """Units are in lanes and on outbound pages, and were handed over, lost, cancelled, returned and moved, at two locations."""
     shop.list("tea", 300)
+    shop.list("tea#berlin", 40)
+    shop.list("mug", 0)
+    shop.list("mug#berlin", 9)
     lend(shop.store, "tea", 150, {1: 20})
-    shop.list("gone", 5)
+    shop.list("gone", 6)
     orders = [Order(f"o-{n}", "u", {"tea": 4, "gone": 1}) for n in range(5)]
     worker = shop.worker()
     shop.commit(worker, *orders, Order("o-rejected", "u", {"gone": 9}))
     shop.commit(worker, *(step(shop, "confirm", order.order_id) for order in orders[:4]))
+    there = [
+        Order("o-there", "u", {"tea": 4}, locations=("berlin", "")),
+        Order("o-split", "u", {"mug": 3, "gone": 1}, locations=("berlin", ""), split=True),
+        Transfer("tea", "tea#berlin", "t-1", 7),
+    ]
+    shop.commit(worker, *there, Order("o-kept", "u", {"tea": 2}, locations=("berlin",)))
+    shop.commit(worker, step(shop, "confirm", "o-there"), step(shop, "cancel", "o-split"))
+    shop.commit(
+        worker,
+        step(shop, "fulfil", "o-there", "parcel", 2),
+        step(shop, "cancel", "o-there", "lost", 1, restock=False),
+    )
     shop.commit(
         worker,
         step(shop, "fulfil", "o-0"),
@@ -511,6 +676,8 @@ def test_the_three_equations_hold_in_a_shop_where_everything_happens():
             decode(item)["page"].split("/")[0] for item in shop.items(Table.ALLOTMENTS).values()
         }
         assert {"0", "1", "out"} <= pages
+        split = shop.order_row("o-split")["items"]
+        assert [line.get("locationId") for line in split] == ["berlin", None]
         assert ledger_of(shop)[0] == []
 
 
@@ -522,14 +689,14 @@ def test_the_three_equations_hold_in_a_shop_where_everything_happens():
         ({"stockCount": 1, "onHand": 1}, ["available", "on hand"]),
     ],
 )
-def test_an_equation_that_a_row_breaks_is_found(edit, broken):
+@pytest.mark.parametrize("key", ["tea", "tea#berlin"])
+def test_an_equation_that_a_row_breaks_is_found(edit, broken, key):
     with open_shop() as shop:
         busy_shop(shop)
-        row = decode(shop.items(Table.PRODUCTS)["tea",])
-        shop.edit(
-            Table.PRODUCTS, "tea", **encode({name: row[name] + n for name, n in edit.items()})
-        )
+        row = decode(shop.items(Table.PRODUCTS)[key,])
+        shop.edit(Table.PRODUCTS, key, **encode({name: row[name] + n for name, n in edit.items()}))
         found, _ = ledger_of(shop)
+    assert all(words.startswith(f"{key}: ") for words in found)
     assert [words.split(" units are ")[1].split(",")[0] for words in found] == broken
 
 
@@ -581,16 +748,80 @@ class Turns:
         return self.left < 0
 
 
-def test_the_staff_count_and_list_again_and_what_they_book_is_what_they_say(monkeypatch):
+TRANSFER = StaffTransfer("t-1", "tea", "tea#berlin", 3, "APPLIED")
+OUT = {"productId": "tea", "adjustmentId": "t-1", "reason": "TRANSFER_OUT", "delta": -3}
+IN = {"productId": "tea#berlin", "adjustmentId": "t-1", "reason": "TRANSFER_IN", "delta": 3}
+
+
+@pytest.mark.parametrize(
+    ("result", "rows", "is_fine"),
+    [
+        ("APPLIED", [OUT, IN], True),
+        ("REPLAYED", [OUT, IN], True),
+        ("APPLIED", [OUT], False),
+        ("APPLIED", [IN], False),
+        ("APPLIED", [], False),
+        ("APPLIED", [OUT, IN | {"delta": 2}], False),
+        ("APPLIED", [OUT, IN | {"productId": "tea#store"}], False),
+        ("REFUSED", [], True),
+        ("REFUSED", [OUT, IN], False),
+        ("", [], True),
+        ("", [OUT, IN], True),
+        ("", [OUT], False),
+        ("APPLIED", [OUT, IN, IN | {"adjustmentId": "t-2"}], False),
+    ],
+)
+def test_a_transfer_that_is_not_booked_as_it_was_answered_is_found(result, rows, is_fine):
+    asked = StaffTransfer("t-1", "tea", "tea#berlin", 3, result)
+    others = [BOOKED, RECEIPT]
+    assert (wrong_transfers([asked], [*rows, *others]) == []) is is_fine
+
+
+def place_row(key, **attributes):
+    product_id, _, location_id = key.partition("#")
+    return product_row(productId=key, of=product_id, locationId=location_id, **attributes)
+
+
+@pytest.mark.parametrize(
+    ("rows", "wrong"),
+    [
+        ([product_row(productId="tea", places=frozenset({"berlin"})), place_row("tea#berlin")], 0),
+        ([product_row(productId="tea")], 0),
+        ([product_row(productId="tea", places=frozenset({"berlin"}))], 1),
+        ([product_row(productId="tea"), place_row("tea#berlin")], 1),
+        ([place_row("tea#berlin")], 1),
+        (
+            [
+                product_row(productId="tea", places=frozenset({"berlin"})),
+                place_row("tea#berlin") | {"locationId": "lyon"},
+            ],
+            1,
+        ),
+    ],
+)
+def test_places_that_are_not_as_the_product_says_are_found(rows, wrong):
+    assert len(wrong_places(rows)) == wrong
+
+
+def test_the_staff_count_move_and_list_again_and_what_they_book_is_what_they_say(monkeypatch):
     monkeypatch.setattr("tests.soak.staff._AWAY_SECONDS", 0)
-    with open_shop([*sample_orders.catalogue(), *SEASONAL]) as shop:
-        for n in range(4):
-            lines = {product.product_id: 1 for product in [*sample_orders.catalogue(), *SEASONAL]}
-            shop.commit(shop.worker(), Order(f"o-{n}", "u", lines))
+    stocked = [*sample_orders.stocked(), *SEASONAL]
+    with open_shop() as shop:
+        shelf.create(shop.stack, stocked)
+        ids = {product.product_id.partition("#")[0] for product in stocked}
+        for n, location in enumerate(["", *sample_orders.LOCATIONS]):
+            orders = [Order(f"o-{n}-{i}", "u", {i: 1}, locations=(location,)) for i in sorted(ids)]
+            shop.commit(shop.worker(), *orders)
         staff = Staff(shop.stack, "s1", 3)
-        staff.work(Turns(3))
+        staff.work(Turns(6))
         broken, adjustments = ledger_of(shop)
-    assert broken == wrong_counts(staff.counts, adjustments) == []
-    results = Counter(count.result for count in staff.counts)
-    assert results.keys() == {"COMMITTED", "REFUSED"}
-    assert [row["reason"] for row in adjustments].count("CLOSING") == staff.delisted == 3
+        products = [decode(item) for item in shop.items(Table.PRODUCTS).values()]
+    assert broken == wrong_places(products) == wrong_counts(staff.counts, adjustments) == []
+    assert wrong_transfers(staff.transfers, adjustments) == []
+    assert {count.result for count in staff.counts} == {"COMMITTED", "REFUSED"}
+    assert any("#" in count.key for count in staff.counts)
+    moved = {(transfer.result, "#" in transfer.source) for transfer in staff.transfers}
+    assert {("APPLIED", True), ("APPLIED", False)} <= moved
+    closed = [row["productId"] for row in adjustments if row["reason"] == "CLOSING"]
+    assert len(closed) == staff.delisted > 6
+    assert {*closed} == {product.product_id for product in SEASONAL}
