@@ -36,6 +36,7 @@ TRIED_HERE = {
     "docs/contributing.md",
     "docs/data-model.md",
     "docs/limits.md",
+    "docs/locations.md",
     "docs/tutorial.md",
 }
 TRIED_IN_TEST_RUNBOOK = {"docs/runbook.md"}
@@ -216,6 +217,12 @@ def test_an_order_is_placed_read_and_listed_as_the_page_on_the_api_says(aws):
 
 def stock_of(aws, product_id):
     return json.loads(cli("stock", product_id, "--json").stdout)["onHand"]
+
+
+def test_a_product_is_listed_at_a_location_as_the_page_on_locations_says(aws):
+    (answer,) = Shell(aws).run_all(commands_of("docs/locations.md"))
+    assert '"locationId": "berlin"' in answer
+    assert '"result": "APPLIED"' in answer
 
 
 def test_the_movements_of_a_night_are_booked_once_however_often_they_are_loaded(aws, tmp_path):
