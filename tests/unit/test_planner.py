@@ -227,6 +227,14 @@ def test_order_is_kept_within_a_group_and_for_rejections(batch, shelf, limit):
     check_order(batch, from_rows(batch, shelf, limits=limit))
 
 
+def reasons_of(decision):
+    """The products that a rejection is about."""
+    if decision.rejection is None:
+        return []
+    shortages = decision.rejection.shortages
+    return [decision.rejection.subject, *(short.product_id for short in shortages)]
+
+
 def check_order(batch, planned):
     """Nothing is written before an earlier change that it depends on."""
     position, decided = {}, {}
@@ -245,7 +253,7 @@ def check_order(batch, planned):
             continue
         first, second = decided[earlier.record_key], decided[later.record_key]
         common = shared(first, second)
-        rejected = {p for d in (first, second) if d.rejection is not None for p in d.products}
+        rejected = {p for d in (first, second) for p in reasons_of(d)}
         opposite = any(first.deltas.get(p, 0) * second.deltas.get(p, 0) < 0 for p in common)
         if "the group" in common or not common.isdisjoint(rejected) or opposite:
             assert position[earlier.record_key] <= position[later.record_key]
