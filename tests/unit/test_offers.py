@@ -545,6 +545,16 @@ def release(shop, key):
         shop.items(Table.PRODUCTS)[key,].pop(name, None)
 
 
+def test_while_tables_are_throttled_an_order_waits_once_for_all_its_locations(shop, worker):
+    """It is writes that the pace is for."""
+    shop.stock_at(a=0, b=0, c=9)
+    for _ in range(7):
+        worker.client.pace.observe_throttle()
+    assert 3 < worker.client.pace.wait < 7
+    assert shop.place(worker, shop.order("a", "b", "c")) == ["c"]
+    assert shop.seconds < 7
+
+
 # ---------------------------------------------------------------------- concurrent writers
 
 

@@ -312,6 +312,8 @@ class Batch:
         short: Products of which the last plans found too little. Where there is another offer, it is preferred. Written by the
             loop and by sources.
         avoided: Products that a caller which makes one attempt passes over, because concurrent writers were met on them.
+        looks_again: Whether the last round wrote nothing, because there was more to read first. Written by `read_cached` and
+            the loop.
         has_read_records: Whether records were read.
     """
 
@@ -339,7 +341,7 @@ class Batch:
         self._client = client
         self._cache = cache
         self.from_cache: set[str] = set()
-        self.has_read_records = False
+        self.has_read_records = self.looks_again = False
         # The records that were read with strong consistency.
         self._read_exactly: set[RecordKey] = set()
 
@@ -360,7 +362,7 @@ class Batch:
 
     def read_cached(self) -> None:
         """Read the products that were taken from the cache."""
-        cached, self.from_cache = sorted(self.from_cache), set()
+        cached, self.from_cache, self.looks_again = sorted(self.from_cache), set(), True
         self.read(cached)
 
     # ------------------------------------------------------------------ reading

@@ -244,7 +244,8 @@ class Engine:
 
     def _keep_pace(self, batch: Batch) -> bool:
         """While a table is short of capacity, slow down. Returns whether time is left for a round."""
-        pause = self.client.pace.wait if self.client.policy.max_attempts > 1 else 0.0
+        writes = self.client.policy.max_attempts > 1 and not batch.looks_again
+        pause = self.client.pace.wait if writes else 0.0
         is_late = pause > 0 and not self.client.pause(pause, batch.deadline)
         if is_late or batch.deadline.remaining() <= 0:
             batch.pending.give_up_all("OUT_OF_TIME", "no time was left for another round")
@@ -261,7 +262,8 @@ class Engine:
             batch.read_cached()
             return None
         # A change that looks at its other offers is not overtaken. Moves of units are not made in vain.
-        if not found.allocation.touched and batch.note_short(planned.short):
+        batch.looks_again = not found.allocation.touched and batch.note_short(planned.short)
+        if batch.looks_again:
             return None
         if not planned.leaving:
             return planned
