@@ -16,6 +16,7 @@ What is known of a batch is in one object (`batch.py`). The rules:
   committed before it stays committed.
 - While the outcome of a request is unknown, the same request is repeated with the same token, before any new plan.
 - What is throttled waits until all others are through, and is tried without them.
+- A change that has other offers to look at is not overtaken: the round ends before anything is committed.
 - Units that leave the warehouse go to an outbound page (`outbound.py`), in transactions that write no product.
 - Every wait is bounded by the number of attempts and by the time that the invocation has left.
 """
