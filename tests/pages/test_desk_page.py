@@ -345,6 +345,7 @@ def test_a_day_at_several_locations(page, desk):
     page.get_by_label("Units to transfer").fill("5")
     page.keyboard.press("Enter")
     said(page, f"Transfer 5 {TEA} from berlin to the default location: done")
+    page.locator("#history").get_by_text("TRANSFER_OUT").first.wait_for()
     page.locator("[name=to]").first.select_option("a location where they arrive later")
     page.get_by_label("Units to transfer").fill("4")
     page.locator("[name=reference]").first.fill("van-7")
