@@ -186,7 +186,9 @@ def _updated(*updates: Update) -> direct.Answer:
 def _discontinue(
     command: dict[str, Any], deadline: Deadline, products: ProductCatalogue
 ) -> direct.Answer:
-    updates = products.discontinue(key_in(command), deadline)
+    updates = products.discontinue(
+        key_in(command), deadline, everywhere="locationId" not in command
+    )
     keys = [update.after.product_id for update in updates]
     return _updated(*updates) | read_committed(products.client, keys, deadline, products.stats)
 
@@ -217,7 +219,7 @@ _COMMANDS: dict[str, Callable[[dict[str, Any], Deadline, ProductCatalogue], dire
     "change": _change,
     "discontinue": _discontinue,
     "listAgain": lambda command, deadline, products: _updated(
-        *products.list_again(key_in(command), deadline)
+        *products.list_again(key_in(command), deadline, everywhere="locationId" not in command)
     ),
     "delist": _delist,
 }

@@ -283,6 +283,15 @@ def test_a_product_is_discontinued_everywhere_and_again_where_it_was_interrupted
     assert command(shop, "listAgain")["result"] == "REPLAYED"
 
 
+def test_the_default_location_alone_is_discontinued_and_listed_again(shop):
+    create(shop)
+    assert command(shop, "discontinue", locationId="")["result"] == "APPLIED"
+    assert statuses(shop) == {"": "DISCONTINUED", "berlin": "ACTIVE"}
+    command(shop, "discontinue", locationId="berlin")
+    assert command(shop, "listAgain", locationId="")["result"] == "APPLIED"
+    assert statuses(shop) == {"": "ACTIVE", "berlin": "DISCONTINUED"}
+
+
 def statuses(shop):
     rows = [decode(item) for item in shop.items(Table.PRODUCTS).values()]
     return {row.get("locationId", ""): row["status"] for row in rows}

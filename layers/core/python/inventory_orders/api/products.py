@@ -328,13 +328,13 @@ def shown_level(level: StockLevel) -> Shown:
 
 
 def shown_product(levels: Sequence[StockLevel]) -> Shown:
-    """A product as everybody may see it: as it is where it is best to be had.
+    """A product as everybody may see it: with the best availability of its locations.
 
     Args:
         levels: Its levels, that of its own row first.
     """
     product, settings = levels[0].product, ApiSettings.from_environment()
-    # Units of where it was discontinued are none that can be ordered, as long as there are others.
+    # While it is sold at other locations, units of one at which it is discontinued cannot be ordered.
     sold = [level for level in levels if not level.product.is_discontinued] or levels
     units = sum(max(0, level.available) for level in sold)
     return drop_none(

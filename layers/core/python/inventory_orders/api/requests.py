@@ -309,7 +309,7 @@ def location_in(query: Mapping[str, str]) -> str | None:
     """The location that a query names; None if it names none.
 
     Raises:
-        PoisonMessageError: It can be none.
+        PoisonMessageError: It is not a location.
     """
     return checked_id("locationId", query["locationId"]) if "locationId" in query else None
 

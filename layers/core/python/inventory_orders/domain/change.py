@@ -78,7 +78,7 @@ class Change:
         """Upper bound of the record's size, in bytes."""
         return 600
 
-    def lane_units(self, short: Set[str] = frozenset()) -> Mapping[str, int]:  # noqa: ARG002
+    def lane_units(self, short: Set[str]) -> Mapping[str, int]:  # noqa: ARG002
         """Units that it takes, by product id, and that may be sold from lanes.
 
         Empty for a change that is for the rows alone.

@@ -80,7 +80,7 @@ class Order(Change):
     def product_ids(self) -> Collection[str]:
         return dict.fromkeys(chain.from_iterable(self.offers)).keys()
 
-    def lane_units(self, short: Set[str] = frozenset()) -> Mapping[str, int]:
+    def lane_units(self, short: Set[str]) -> Mapping[str, int]:
         fresh = [offer for offer in self.offers if short.isdisjoint(offer)]
         wanted = fresh[:1] or (self._lines_without(short) if self.split else self.offers)
         return {p: self.quantities[product_of(p)] for offer in wanted for p in offer}

@@ -514,7 +514,7 @@ class Batch:
     def note_short(self, product_ids: Collection[str]) -> bool:
         """Take note of short products. Returns whether a pending change has other offers to look at for that reason.
 
-        Of those that no change wants now, lanes may have enough.
+        Lanes may have enough of a product that no change wants now.
         """
         wanted = (change.lane_units(self.short) for change in self.pending) if product_ids else ()
         new = (set(product_ids) - self.short).intersection(chain.from_iterable(wanted))

@@ -241,7 +241,7 @@ def mark_shippable(
 def open_units(
     order: OrderRecord, shown: Mapping[str, Any], location_id: str | None = None
 ) -> dict[str, int]:
-    """Units that an order still wants, by the key of the row that they were sold from; None as location: at all."""
+    """Units that an order still wants, at one location or at all of them, by the key of the row that they were sold from."""
     units = {
         line.key: item["quantity"] - item.get("fulfilled", 0) - item.get("cancelled", 0)
         for line, item in zip(order.lines, shown["items"], strict=True)

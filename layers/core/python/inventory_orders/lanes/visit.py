@@ -481,7 +481,7 @@ class Visit:
         return have if need <= have <= 2 * use + need else 0
 
     def _passed_over(self) -> list[str]:
-        """Products that were short when a row was last seen, and of which no order needs lanes: their rows may have some now."""
+        """Short products whose rows this batch has not read: goods may have come in."""
         passed_over = (p for p in self._batch.wanted if p not in self._need)
         return self._batch.known.unknown(passed_over)
 

@@ -20,7 +20,6 @@ from inventory_orders.domain.location import (
     in_words,
     location_of,
     product_of,
-    stock_key,
 )
 from inventory_orders.domain.product import (
     DETAILS,
@@ -371,22 +370,35 @@ class ProductCatalogue:
         _, product = update_product(self.client, product_id, lambda: write, until, self.stats)
         return product
 
-    def discontinue(self, product_id: str, deadline: Deadline) -> Sequence[Update]:
+    def discontinue(
+        self, product_id: str, deadline: Deadline, *, everywhere: bool = True
+    ) -> Sequence[Update]:
         """Accept no more orders. Stock that is there may still be counted, corrected and returned.
 
+        Args:
+            everywhere: Whether a product's own row stands for its places, too.
+
         Returns:
-            The update of the row, and, if it is a product's own, those of its places. After an error, repeat the call: it goes
+            The update of the row, and those of its places. After an error, repeat the call: it goes
             on where the earlier one ended.
 
         Raises:
             InventoryOrdersError: As `update_with_retry`.
         """
         return self._update_places(
-            product_id, lambda p: replace(p, status=ProductStatus.DISCONTINUED), deadline
+            product_id,
+            lambda p: replace(p, status=ProductStatus.DISCONTINUED),
+            deadline,
+            everywhere=everywhere,
         )
 
-    def list_again(self, product_id: str, deadline: Deadline) -> Sequence[Update]:
+    def list_again(
+        self, product_id: str, deadline: Deadline, *, everywhere: bool = True
+    ) -> Sequence[Update]:
         """Accept orders again, after `discontinue`; the same for a product that is not discontinued.
+
+        Args:
+            everywhere: As for `discontinue`.
 
         Returns:
             As `discontinue`.
@@ -398,14 +410,16 @@ class ProductCatalogue:
             product_id,
             lambda p: replace(p, status=ProductStatus.ACTIVE) if p.is_discontinued else p,
             deadline,
+            everywhere=everywhere,
         )
 
-    def _update_places(self, product_id: str, change: Edit, deadline: Deadline) -> Sequence[Update]:
+    def _update_places(
+        self, product_id: str, change: Edit, deadline: Deadline, *, everywhere: bool
+    ) -> Sequence[Update]:
         """Update a row, and then the places that it lists, but for those that are delisted in between."""
         updates = [self.update_with_retry(product_id, change, deadline)]
-        for place in sorted(updates[0].after.places):
+        for key in updates[0].after.place_keys if everywhere else ():
             with suppress(ProductNotFoundError):
-                key = stock_key(product_id, place)
                 updates.append(self.update_with_retry(key, change, deadline))
         return updates
 
