@@ -14,6 +14,7 @@ from local import emulator
 from local.dashboard.service import Service
 from local.desk import background
 from local.desk.background import DeskServer
+from local.desk.live import Live
 from local.desk.site import Site, serving
 from local.desk.trial import Trial
 from local.desk.work import Desk
@@ -23,6 +24,8 @@ from operations.aws import Aws
 from operations.errors import UserError
 
 POLL_SECONDS = 1.0
+# Each look is a request to each queue of dead letters.
+_LOOK_SECONDS_ON_AN_ACCOUNT = 30.0
 # Less than `background` waits for the end.
 _CLOSE_SECONDS = 3.0
 
@@ -35,9 +38,14 @@ def serve_account(aws: Aws, on_ready: Callable[[str], None]) -> None:
         on_ready: Called with the address.
     """
     token = secrets.token_urlsafe()
-    with serving(Site(Desk(lambda: aws, is_embedded=False), token)) as port:
-        on_ready(_server(port, token).address())
-        Event().wait()
+    desk = Desk(lambda: aws, is_embedded=False)
+    live = Live(lambda: aws, desk.attention, _LOOK_SECONDS_ON_AN_ACCOUNT)
+    try:
+        with serving(Site(desk, token, live)) as port:
+            on_ready(_server(port, token).address())
+            Event().wait()
+    finally:
+        live.close(_CLOSE_SECONDS)
 
 
 def main() -> int:
@@ -48,18 +56,19 @@ def main() -> int:
     use_embedded(aws.endpoint)
     service = Service(STACK_NAME, aws.endpoint)
     trial = Trial(lambda: service.aws)
+    desk = Desk(lambda: service.aws, is_embedded=True)
+    live = Live(lambda: service.aws, desk.attention, POLL_SECONDS)
     token = secrets.token_urlsafe()
     stopped = Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
-    desk = Desk(lambda: service.aws, is_embedded=True)
-    with serving(Site(desk, token, service, trial)) as port:
+    with serving(Site(desk, token, live, service, trial)) as port:
         background.note(_server(port, token))
         while aws.is_alive():
             service.poll()
             if stopped.wait(POLL_SECONDS):
                 break
-    trial.close(_CLOSE_SECONDS)
+    live.close(_CLOSE_SECONDS)
     return 0
 
 

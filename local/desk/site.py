@@ -1,7 +1,7 @@
 """HTTP of the desk: the files of its pages, what they ask for, and who may ask.
 
-A page of another origin must not be able to use it. So whatever is no file needs the token, which only the address has
-that the command hands to the browser; and host and origin must be this server's.
+A page of another origin must not be able to use it. So everything but the files needs the token, which is only in the
+address that the command hands to the browser; and host and origin must be this server's.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import hmac
 import json
 import re
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -27,6 +27,7 @@ from inventory_orders.domain.events import to_json
 from inventory_orders.errors import InventoryOrdersError
 from local import ROOT, tokens
 from local.dashboard.service import LATEST, Service
+from local.desk.live import Live
 from local.desk.trial import Trial
 from local.desk.work import Desk, NotFoundError
 from operations.errors import LostAnswerError, UserError
@@ -45,22 +46,21 @@ _MAX_BODY_BYTES = 1 << 20
 
 _PAGE = Path(__file__).parent / "page"
 _UPLOT = ROOT / "node_modules" / "uplot" / "dist"
+_LIT = ROOT / "node_modules" / "lit-html"
 _POWERTOOLS = Path(str(distribution("aws-lambda-powertools").locate_file("aws_lambda_powertools")))
 _SWAGGER_UI = _POWERTOOLS / "event_handler" / "openapi" / "swagger_ui"
 _FILES = {
-    "/": _PAGE / "index.html",
-    "/contract": _PAGE / "contract.html",
+    **dict.fromkeys(("/", "/contract"), _PAGE / "page.html"),
     **{f"/{path.name}": path for path in _PAGE.iterdir() if path.suffix != ".html"},
+    **{f"/lit-html/{path.name}": path for path in _LIT.glob("*.js")},
+    **{f"/lit-html/directives/{path.name}": path for path in _LIT.glob("directives/*.js")},
     "/openapi.yaml": ROOT / "docs" / "openapi.yaml",
     "/swagger-ui.css": _SWAGGER_UI / "swagger-ui.min.css",
     "/swagger-ui.js": _SWAGGER_UI / "swagger-ui-bundle.min.js",
     "/uplot.css": _UPLOT / "uPlot.min.css",
     "/uplot.js": _UPLOT / "uPlot.iife.min.js",
 }
-_FILES_OF_THE_EMBEDDED_AWS = {
-    "/dashboard": _PAGE / "dashboard.html",
-    "/try": _PAGE / "try.html",
-}
+_FILES_OF_THE_EMBEDDED_AWS = dict.fromkeys(("/dashboard", "/try"), _PAGE / "page.html")
 _CONTRACT = "/openapi.yaml"
 _SERVERS = f"""servers:
   - {{url: {_AS}operator, description: embedded AWS with an operator's token}}
@@ -101,14 +101,21 @@ class Site:
     Args:
         desk: Reads and changes the stack.
         token: The secret that requests have to bring.
+        live: Tells what happens.
         service: The dashboard; None on an account.
         trial: Places orders by hand; None on an account.
     """
 
     def __init__(
-        self, desk: Desk, token: str, service: Service | None = None, trial: Trial | None = None
+        self,
+        desk: Desk,
+        token: str,
+        live: Live,
+        service: Service | None = None,
+        trial: Trial | None = None,
     ) -> None:
         self.token = token
+        self.live = live
         self.trial = trial
         self.files = dict(_FILES)
         self.contract = _FILES[_CONTRACT].read_bytes()
@@ -162,8 +169,8 @@ class Handler(BaseHTTPRequestHandler):
             self._answer_or_say_why(
                 lambda: read(dict(parse_qsl(url.query, keep_blank_values=True)))
             )
-        elif self._site.trial is not None and url.path == _EVENTS:
-            self._send_events(self._site.trial)
+        elif url.path == _EVENTS:
+            self._send_lines(self._site.live.news())
         else:
             self._call_an_api(None)
 
@@ -249,19 +256,13 @@ class Handler(BaseHTTPRequestHandler):
         self._begin(HTTPStatus(reply.status), {**kept, "Content-Length": str(len(reply.body))})
         self.wfile.write(reply.body)
 
-    def _send_events(self, trial: Trial) -> None:
-        """Send events, a line of JSON each, until the page goes away."""
+    def _send_lines(self, documents: Generator[object, None, None]) -> None:
+        """Send a line of JSON for each document, until there is none or the page goes away."""
         self.close_connection = True
         self._begin(HTTPStatus.OK, {"Content-Type": "application/x-ndjson"})
-        with contextlib.suppress(ConnectionError), contextlib.closing(trial.events()) as news:
-            try:
-                for event in news:
-                    self._send_line({} if event is None else {"event": event})
-            except (UserError, BotoCoreError, ClientError) as error:
-                self._send_line({"problem": str(error)})
-
-    def _send_line(self, document: object) -> None:
-        self.wfile.write(f"{json.dumps(document)}\n".encode())
+        with contextlib.suppress(ConnectionError), contextlib.closing(documents):
+            for document in documents:
+                self.wfile.write(f"{json.dumps(document, default=to_json)}\n".encode())
 
     def _answer_or_say_why(self, work: Callable[[], object]) -> None:
         try:

@@ -1,10 +1,8 @@
-"""What the page to try the service needs: the HTTP API, the products to show, and the events as they happen."""
+"""What the page to try the service needs: the HTTP API, and the products to show."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
-from threading import Condition
-from typing import Any
+from collections.abc import Callable, Mapping
 
 from inventory_orders.domain.location import product_of
 from inventory_orders.store.dynamodb import READ_LIMIT
@@ -13,15 +11,13 @@ from local import tokens
 from local.sample_orders import catalogue
 from operations.aws import Aws
 from operations.errors import UserError
-from operations.follow import listening
 from operations.http_api import HttpApi, Reply
 
-_BEAT_SECONDS = 1.0
 _TOKENS = {"operator": tokens.operator_token, "customer": tokens.customer_token}
 
 
 class Trial:
-    """Does for the page what a browser cannot do: sign, and listen to a queue.
+    """Signs requests, which a browser cannot do.
 
     Args:
         stack: Finds the deployed stack, which may be another one each time.
@@ -29,9 +25,6 @@ class Trial:
 
     def __init__(self, stack: Callable[[], Aws]) -> None:
         self._stack = stack
-        self._changed = Condition()
-        self._listeners = 0
-        self._closed = False
 
     def call(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
         """Send a request to the HTTP API.
@@ -71,32 +64,3 @@ class Trial:
         )["Items"]
         others = {product_of(item["productId"]["S"]) for item in found} - set(samples)
         return [*samples, *sorted(others)][:READ_LIMIT]
-
-    def events(self) -> Generator[dict[str, Any] | None, None, None]:
-        """Listen until the caller closes this, or `close` is called. What it takes on AWS is removed then.
-
-        Yields:
-            Each event as it arrives. None once it listens, and at least once a second from then on, so that the
-            caller finds out whether anybody wants to hear more.
-
-        Raises:
-            UserError: There is no stack, or AWS refuses.
-        """
-        with self._changed:
-            self._listeners += 1
-        try:
-            with listening(self._stack()) as listen:
-                while not self._closed:
-                    yield None
-                    for heard in listen(_BEAT_SECONDS):
-                        yield heard.event
-        finally:
-            with self._changed:
-                self._listeners -= 1
-                self._changed.notify_all()
-
-    def close(self, seconds: float) -> None:
-        """Let everybody who listens end, and wait for that, for so many seconds at most."""
-        self._closed = True
-        with self._changed:
-            self._changed.wait_for(lambda: self._listeners == 0, seconds)

@@ -90,6 +90,11 @@ class Desk:
             "production": aws.is_production,
         }
 
+    def attention(self) -> object:
+        """What needs attention and comes without an event: how many dead letters there are in each queue."""
+        aws = self._stack()
+        return [queues.depth(aws, name).total for _, name in queues.pairs(aws)]
+
     def products(self) -> Document:
         """List all products with their levels, and what is wrong with those that cannot be read.
 

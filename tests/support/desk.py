@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
+from local.desk.live import Live, News
 from local.desk.site import Site, serving
 from local.desk.trial import Trial
 from local.desk.work import Desk
@@ -35,6 +37,26 @@ def ask(origin: str, method: str, path: str, body: Any = None, **headers: str | 
         return Reply(answer.status, named, answer.read())
 
 
+class LiveByHand(Live):
+    """The pages hear what a test tells them."""
+
+    def __init__(self) -> None:
+        super().__init__(_no_stack, list, 1)
+
+    def _listen(self) -> None:
+        while self._goes_on():
+            self.tell({})
+            # Not by `time`, which is the shop's here.
+            Event().wait(0.2)
+
+    def tell(self, news: News) -> None:
+        self._tell(news)
+
+
+def _no_stack() -> Aws:
+    raise AssertionError("nothing listens to AWS here")
+
+
 @dataclass
 class DeskOfShop:
     """A desk that is served.
@@ -43,11 +65,13 @@ class DeskOfShop:
         shop: What it serves.
         aws: The stack of the shop.
         origin: Where the desk is.
+        live: Tells its pages what happens, if a test does.
     """
 
     shop: Shop
     aws: Aws
     origin: str
+    live: LiveByHand
 
     def address(self, part: str = "") -> str:
         return f"{self.origin}/{part}#token={TOKEN}"
@@ -78,5 +102,6 @@ def desk_of_shop(*, is_embedded: bool = True, is_production: bool = False) -> It
         aws = shop.stack_with(stack_id=stack_id, is_production=is_production)
         desk = Desk(lambda: aws, is_embedded=is_embedded)
         here: Any = (SimpleNamespace(), Trial(lambda: aws)) if is_embedded else ()
-        with serving(Site(desk, TOKEN, *here)) as port:
-            yield DeskOfShop(shop, aws, f"http://127.0.0.1:{port}")
+        live = LiveByHand()
+        with serving(Site(desk, TOKEN, live, *here)) as port:
+            yield DeskOfShop(shop, aws, f"http://127.0.0.1:{port}", live)

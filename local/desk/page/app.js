@@ -1,0 +1,246 @@
+// The frame of all pages: which stack this is, the links, the search, and the view that the address names.
+import { html, nothing, render } from "/lit-html/lit-html.js";
+import { forgetMessages, messagesFor, withCode } from "./messages.js";
+import { button, hrefOf, problem } from "./parts.js";
+import { GoneError, ask, listen, pause } from "./server.js";
+import { T } from "./texts.js";
+
+const RETRY_MILLISECONDS = 2000;
+// Between two readings after something happened. On an account they cost money.
+const LEAST_MILLISECONDS = { embedded: 1000, account: 10_000 };
+
+// A view has `read(ids, state)`, `draw(data, state, ids)`, which returns title, about and content, and `follows(news)`:
+// whether it has to be read again. `state` is what the reader has chosen; it stays with the address.
+const VIEWS = {
+  today: () => import("./today.js"),
+  products: () => import("./products.js"),
+  product: () => import("./product.js"),
+  orders: () => import("./orders.js"),
+  order: () => import("./order.js"),
+  pick: () => import("./pick.js"),
+  scan: () => import("./scan.js"),
+  drop: () => import("./drop.js"),
+  "dead-letters": () => import("./dead_letters.js"),
+  lanes: () => import("./lanes.js"),
+  search: () => import("./search.js"),
+  dashboard: () => import("./dashboard.js"),
+  try: () => import("./try.js"),
+  contract: () => import("./contract.js"),
+};
+// The links, and the views that belong to each of them.
+const PARTS = [
+  { name: "today", path: "/#/today" },
+  { name: "orders", path: "/#/orders", views: ["order", "pick"] },
+  { name: "scan", path: "/#/scan" },
+  { name: "products", path: "/#/products", views: ["product", "drop"] },
+  { name: "dead-letters", path: "/#/dead-letters" },
+  { name: "lanes", path: "/#/lanes" },
+  { name: "dashboard", path: "/dashboard", isEmbedded: true },
+  { name: "try", path: "/try", isEmbedded: true },
+  { name: "contract", path: "/contract" },
+];
+
+const states = new Map();
+// What is on the screen. `news` says whether it follows what happens.
+const shown = { about: null, view: null, ids: [], state: {}, data: undefined, error: "", isBusy: true, news: { text: T.live.starting, kind: "" }, notice: "", dismissed: "", question: null };
+let reading = 0;
+
+// ---------------------------------------------------------------- drawing
+
+function stageOf(about) {
+  const kind = about === null ? "" : about.embedded ? "embedded" : about.production ? "production" : "account";
+  return html`<p id="stage" data-kind=${kind}>${about === null ? "\u00a0" : T.stage[kind](about.place)}</p>`;
+}
+
+function navOf(about, name) {
+  const parts = PARTS.filter((part) => !part.isEmbedded || about?.embedded);
+  const isHere = (part) => part.name === name || part.views?.includes(name);
+  return html`<nav aria-label=${T.parts}>${parts.map((part) => html`<a href=${part.path} aria-current=${isHere(part) ? "page" : nothing}>${T.nav[part.name]}</a>`)}</nav>`;
+}
+
+function find(event) {
+  event.preventDefault();
+  const { search } = event.currentTarget.elements;
+  const text = search.value.trim();
+  if (text) location.href = hrefOf("search", text);
+  search.value = "";
+}
+
+function searchBox() {
+  return html`<form role="search" @submit=${find}>
+    <input id="search" name="search" type="search" autocomplete="off" aria-label=${T.search.label} placeholder=${T.search.placeholder}><button>${T.search.find}</button>
+  </form>`;
+}
+
+function dialogOf({ title, words, yes, kind } = {}) {
+  const close = (answer) => () => document.getElementById("question").close(answer);
+  return html`<dialog id="question" aria-labelledby="question-title" aria-describedby="question-text">
+    <h2 id="question-title">${title}</h2><p id="question-text">${words}</p>
+    <div class="actions">${button(T.goBack, close("no"), { id: "no" })}${button(yes ?? T.yes, close("yes"), { id: "yes", kind: kind ?? "primary" })}</div>
+  </dialog>`;
+}
+
+function dismiss() {
+  shown.dismissed = shown.notice;
+  draw();
+}
+
+function noticeOf({ notice, dismissed }) {
+  const isShown = notice !== "" && notice !== dismissed;
+  return html`<div id="notice" role="status" ?hidden=${!isShown}>${isShown ? html`<span>${withCode(notice)}</span><button type="button" class="close" aria-label=${T.dismissNotice} @click=${dismiss}>×</button>` : nothing}</div>`;
+}
+
+function drawn({ view, data, state, ids, error }) {
+  if (error) return { title: T.notReadable, about: "", content: problem(error) };
+  if (view === null || (view.read && data === undefined)) return { title: T.reading, about: "", content: nothing };
+  return view.draw(data, state, ids);
+}
+
+function draw() {
+  const { title, about = "", controls = nothing, content } = drawn(shown);
+  document.title = T.titleOf(title);
+  const refresh = shown.view?.read ? button(T.refresh, () => read(true), { id: "refresh" }) : nothing;
+  const live = shown.view?.follows ? html`<span id="live" class=${shown.news.kind} role="status">${shown.news.text}</span>` : nothing;
+  render(
+    html`${stageOf(shown.about)}${navOf(shown.about, shown.name)}
+      <header><div><h1 id="title">${title}</h1><p id="about">${about}</p></div>${searchBox()}<div id="controls">${live}${controls}${refresh}</div></header>
+      <main id="view" tabindex="-1" aria-busy=${shown.isBusy}>${content}</main>
+      ${dialogOf(shown.question ?? {})}${noticeOf(shown)}`,
+    document.body,
+  );
+}
+
+export function notice(text) {
+  if (text === "") shown.dismissed = "";
+  if (text === shown.notice) return;
+  shown.notice = text;
+  draw();
+}
+
+export function live(text, kind) {
+  shown.news = { text, kind };
+  draw();
+}
+
+// Asks the operator, in production or if the change warns. Escape is a no. `question` has `warning`, `yes` and `kind`.
+async function isMeant(words, { warning = "", ...answer } = {}) {
+  const { production, place } = shown.about;
+  if (!production && !warning) return true;
+  const all = [T.question(words), warning, production ? T.thisIs(place) : ""].filter(Boolean).join(" ");
+  shown.question = { title: production ? T.inProduction : T.areYouSure, words: all, ...answer };
+  draw();
+  const dialog = document.getElementById("question");
+  return new Promise((resolve) => {
+    dialog.returnValue = "";
+    dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true });
+    dialog.showModal();
+    document.getElementById("no").focus();
+  });
+}
+
+// ---------------------------------------------------------------- reading
+
+// Reads the view. Afresh, rows come in their own order again.
+async function read(isAfresh = false) {
+  const mine = (reading += 1);
+  const { view, ids, state } = shown;
+  if (isAfresh) delete state.rows;
+  if (!view.read) {
+    draw();
+    return;
+  }
+  shown.isBusy = true;
+  draw();
+  try {
+    const data = await view.read(ids, state);
+    // The reader has moved on.
+    if (mine !== reading) return;
+    Object.assign(shown, { data, error: "", isBusy: false });
+  } catch (error) {
+    if (mine !== reading) return;
+    Object.assign(shown, { error: error.message, isBusy: false });
+  }
+  draw();
+}
+
+function placeOf({ pathname, hash }) {
+  if (pathname !== "/") return [pathname.slice(1)];
+  const [, name = "", ...ids] = hash.split("/").map(decodeURIComponent);
+  return name in VIEWS ? [name, ...ids] : ["today"];
+}
+
+async function open() {
+  const [name, ...ids] = placeOf(location);
+  shown.view?.stop?.(shown.state);
+  if (!states.has(location.hash)) states.set(location.hash, {});
+  forgetMessages();
+  const mine = (reading += 1);
+  const view = await VIEWS[name]();
+  if (mine !== reading) return;
+  Object.assign(shown, { name, view, ids, state: states.get(location.hash), data: undefined, error: "" });
+  delete shown.state.rows;
+  view.start?.(shown.state, ids);
+  await read();
+  if (!document.activeElement?.closest("#view")) document.querySelector("[data-first]")?.focus();
+}
+
+// Reads again what follows the news, but not again and again, and not while nobody looks.
+async function keepFresh() {
+  const least = LEAST_MILLISECONDS[shown.about.embedded ? "embedded" : "account"];
+  for (;;) {
+    await pause(least);
+    if (!isStale || document.hidden) continue;
+    isStale = false;
+    await read();
+  }
+}
+
+let isStale = false;
+
+function hear(news) {
+  if (news.problem !== undefined) throw new Error(news.problem);
+  if (shown.news.kind !== "on") live(T.live.on, "on");
+  shown.view?.hear?.(news, shown.state);
+  if (shown.view?.follows?.(news, shown.ids)) isStale = true;
+}
+
+async function keepListening() {
+  for (;;) {
+    await listen("/data/events", hear).catch((error) => live(T.live.off(error.message), "off"));
+    await pause(RETRY_MILLISECONDS);
+  }
+}
+
+function listenToKeys() {
+  document.addEventListener("keydown", (event) => {
+    const hasDialog = document.querySelector("dialog[open]") !== null;
+    if (event.key === "Escape" && !hasDialog && shown.notice) dismiss();
+    if (event.key !== "/" || hasDialog || event.target.matches("input, select, textarea")) return;
+    event.preventDefault();
+    document.getElementById("search").focus();
+  });
+}
+
+async function readAbout() {
+  for (;;) {
+    try {
+      shown.about = await ask("/data/about");
+      notice("");
+      return;
+    } catch (error) {
+      notice(error.message);
+      await pause(RETRY_MILLISECONDS);
+    }
+  }
+}
+
+document.querySelector("noscript").remove();
+document.documentElement.lang = T.language;
+messagesFor({ draw, read, isMeant });
+draw();
+listenToKeys();
+await readAbout();
+addEventListener("hashchange", open);
+await open();
+keepListening();
+keepFresh();

@@ -1,0 +1,92 @@
+// What came of what the reader did. A message appears next to what was pressed, and stays until it is dismissed or replaced.
+import { html, nothing } from "/lit-html/lit-html.js";
+import { RefusedError, randomId } from "./server.js";
+import { T } from "./texts.js";
+
+// By the key of the form or the button. `field` names the input that is wrong.
+const messages = new Map();
+// Sent again after a lost answer, a command takes effect once: its id stays until it succeeds or its form changes.
+const ids = new Map();
+let page = null;
+let working = false;
+
+// Called once by the frame: how the page is drawn and read again, and how a question is asked.
+export function messagesFor(owner) {
+  page = owner;
+}
+
+export const redraw = () => page.draw();
+export const reread = () => page.read();
+
+export function forgetMessages() {
+  messages.clear();
+}
+
+export function idOf(key) {
+  if (!ids.has(key)) ids.set(key, randomId("desk"));
+  return ids.get(key);
+}
+
+export const changed = (key) => ids.delete(key);
+export const isWrong = (key, field) => messages.get(key)?.field === field;
+export const idOfMessage = (key) => `said-${encodeURIComponent(key)}`;
+
+export function say(key, text) {
+  messages.set(key, { text });
+  page.draw();
+}
+
+export function refuse(key, text, field) {
+  messages.set(key, { text, field, isBad: true });
+  page.draw();
+}
+
+// Text between backticks is a command or a name of the code.
+export function withCode(text) {
+  return text.split("`").map((part, at) => (at % 2 ? html`<code>${part}</code>` : part));
+}
+
+// The place of a message. Both regions are always there, or screen readers would not announce what comes into them.
+export function messageOf(key) {
+  const { text = "", isBad = false } = messages.get(key) ?? {};
+  const dismiss = () => {
+    messages.delete(key);
+    page.draw();
+  };
+  return html`<div class="message" id=${idOfMessage(key)} tabindex="-1" ?data-bad=${isBad}>
+    <span role="status">${isBad ? nothing : withCode(text)}</span><span role="alert">${isBad ? withCode(text) : nothing}</span>
+    ${text ? html`<button type="button" class="close" aria-label=${T.dismiss} @click=${dismiss}>×</button>` : nothing}
+  </div>`;
+}
+
+// Carries something out and says what came of it. Returns whether it succeeded.
+async function attempt(key, words, work) {
+  try {
+    say(key, T.doing(words));
+    say(key, T.done(words, await work()));
+    ids.delete(key);
+    return true;
+  } catch (error) {
+    const field = error instanceof RefusedError ? T.fieldOf[error.code] : undefined;
+    refuse(key, T.failed(words, error.message), field);
+    return false;
+  }
+}
+
+// Changes something, after a yes where that is needed, and reads the page again. `work` returns what came of it in words.
+// `question` warns, and names the button that means it.
+export async function change(key, words, work, question) {
+  // Enter twice is one change.
+  if (working) return false;
+  working = true;
+  try {
+    if (!(await page.isMeant(words, question))) return false;
+    const isDone = await attempt(key, words, work);
+    if (isDone) await page.read();
+    // Who works by keyboard goes on from here, if what was pressed is gone.
+    if (document.activeElement === document.body) document.getElementById(idOfMessage(key))?.focus();
+    return isDone;
+  } finally {
+    working = false;
+  }
+}

@@ -1,0 +1,149 @@
+// The building blocks of all pages: cards, facts, tables, forms and buttons.
+import { html, nothing, svg } from "/lit-html/lit-html.js";
+import { repeat } from "/lit-html/directives/repeat.js";
+import { number } from "./format.js";
+import { changed, change, idOf, idOfMessage, isWrong, messageOf, refuse } from "./messages.js";
+import { T } from "./texts.js";
+
+export { html, nothing, repeat };
+
+export function hrefOf(path, ...parts) {
+  return `/#/${[path, ...parts].map(encodeURIComponent).join("/")}`;
+}
+
+export function link(text, path, ...parts) {
+  return html`<a href=${hrefOf(path, ...parts)}>${text}</a>`;
+}
+
+export function card(title, ...content) {
+  return html`<section class="card"><h2>${title}</h2>${content}</section>`;
+}
+
+// A card that is closed at first.
+export function folded(title, ...content) {
+  return html`<details class="card"><summary>${title}</summary>${content}</details>`;
+}
+
+export const hint = (text) => html`<p class="hint">${text}</p>`;
+export const problem = (text) => html`<p class="problem">${text}</p>`;
+
+export function facts(pairs) {
+  return html`<dl>${pairs.filter(([, value]) => value !== undefined && value !== "").map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}</dl>`;
+}
+
+// ---------------------------------------------------------------- tables
+
+// Keeps rows where they are while somebody looks at them: what is gone stays, marked, and what is new comes last.
+export function steady(shown, found, keyOf) {
+  if (shown === undefined) return found.map((row) => ({ row }));
+  const byKey = new Map(found.map((row) => [keyOf(row), row]));
+  const known = new Set(shown.map(({ row }) => keyOf(row)));
+  const kept = shown.map(({ row }) => (byKey.has(keyOf(row)) ? { row: byKey.get(keyOf(row)) } : { row, isGone: true }));
+  return [...kept, ...found.filter((row) => !known.has(keyOf(row))).map((row) => ({ row }))];
+}
+
+// Sorts rows by a column, if the reader has chosen one: `sort` is { by, isDown }.
+export function sorted(rows, columns, sort) {
+  const valueOf = columns[sort?.by]?.sort;
+  if (valueOf === undefined) return rows;
+  const way = sort.isDown ? -1 : 1;
+  const compare = (one, other) => (typeof one === "string" ? one.localeCompare(other) : one - other);
+  return [...rows].sort((one, other) => way * compare(valueOf(one), valueOf(other)));
+}
+
+function headOf(column, at, sort, onSort) {
+  if (column.sort === undefined || onSort === undefined) return html`<th scope="col" role="columnheader" class=${column.kind ?? ""}>${column.text}</th>`;
+  const isBy = sort?.by === at;
+  const order = isBy ? (sort.isDown ? "descending" : "ascending") : "none";
+  const press = () => onSort({ by: at, isDown: isBy ? !sort.isDown : column.kind === "amount" });
+  return html`<th scope="col" role="columnheader" class=${column.kind ?? ""} aria-sort=${order}><button type="button" class="sort" @click=${press}>${column.text}</button></th>`;
+}
+
+// A table, whose rows are cards on a phone. A column has `text`, `cell(row)`, a `kind` ("amount" for numbers, "wide" for
+// a cell of a card's whole width) and `sort(row)`, if it can be sorted by. Roles are named, because CSS takes those away.
+export function table({ label, columns, rows, keyOf, classOf = () => "", sort, onSort }) {
+  const cellOf = (row) => (column) => html`<td role="cell" class=${column.kind ?? ""} data-label=${column.text}>${column.cell(row)}</td>`;
+  return html`<table class="list" role="table" aria-label=${label}>
+    <thead role="rowgroup"><tr role="row">${columns.map((column, at) => headOf(column, at, sort, onSort))}</tr></thead>
+    <tbody role="rowgroup">${repeat(rows, keyOf, (row) => html`<tr role="row" class=${classOf(row)}>${columns.map(cellOf(row))}</tr>`)}</tbody>
+  </table>`;
+}
+
+// ---------------------------------------------------------------- forms
+
+export function labelled(text, field) {
+  return html`<label><span>${text}</span>${field}</label>`;
+}
+
+// An input of the form `key`. `properties` are those of its element, and `value` what it begins with.
+export function field(key, name, text, { type = "text", value = "", required = true, min, max, maxLength, placeholder } = {}) {
+  const wrong = isWrong(key, name);
+  return labelled(
+    text,
+    html`<input name=${name} type=${type} value=${value} ?required=${required} min=${min ?? nothing} max=${max ?? nothing} step=${type === "number" ? 1 : nothing}
+      maxlength=${maxLength ?? nothing} placeholder=${placeholder ?? nothing} autocomplete="off" aria-invalid=${wrong ? "true" : nothing} aria-describedby=${wrong ? idOfMessage(key) : nothing}>`,
+  );
+}
+
+export function units(key, name, text, properties = {}) {
+  return field(key, name, text, { type: "number", min: 0, max: 1_000_000_000, ...properties });
+}
+
+// What the books keep of a change beside its numbers.
+export function note(key, name, text) {
+  return field(key, name, text, { required: false, maxLength: 128 });
+}
+
+export function notesOf(fields, names) {
+  return Object.fromEntries(names.map((name) => [name, fields[name].value.trim()]).filter(([, value]) => value !== ""));
+}
+
+export function checkbox(name, text, properties = {}) {
+  return html`<label class="check"><input type="checkbox" name=${name} .checked=${properties.checked ?? false} @change=${properties.onChange}> ${text}</label>`;
+}
+
+// `options` are pairs of a value and its text. `value` is what is chosen at first.
+export function choice(name, text, options, { value, onChange } = {}) {
+  return labelled(text, html`<select name=${name} @change=${onChange}>${options.map(([key, words]) => html`<option value=${key} ?selected=${key === value}>${words}</option>`)}</select>`);
+}
+
+// The first field that is not filled in as it should be, in words.
+function wrongField(form) {
+  const wrong = [...form.elements].find((element) => element.willValidate && !element.checkValidity());
+  const label = wrong?.labels?.[0]?.textContent.trim() ?? wrong?.ariaLabel;
+  return wrong && { wrong, words: T.wrongField(label, wrong.validationMessage) };
+}
+
+// A form whose button, or Enter, calls `send(fields, id)`. `send` returns whether it was done, and calls `change(key, ...)`.
+// `more` comes behind the button.
+export function form(key, { text, send, kind = "", more = nothing }, ...content) {
+  const submit = async (event) => {
+    event.preventDefault();
+    const made = event.currentTarget;
+    const found = wrongField(made);
+    if (found) {
+      refuse(key, found.words, found.wrong.name);
+      found.wrong.focus();
+    } else if (await send(made.elements, idOf(key))) made.reset();
+  };
+  return html`<form novalidate @submit=${submit} @input=${() => changed(key)}>${content}<button class=${kind}>${text}</button>${more}${messageOf(key)}</form>`;
+}
+
+export function button(text, work, { kind = "", label, isDisabled = false, id } = {}) {
+  return html`<button type="button" id=${id ?? nothing} class=${kind} aria-label=${label ?? nothing} ?disabled=${isDisabled} @click=${work}>${text}</button>`;
+}
+
+// A bar for each of several amounts of a whole: [class, amount, text].
+export function bar(parts, most) {
+  const words = parts.map(([, amount, text]) => T.pair(text, number(amount))).join(", ");
+  let left = 0;
+  const drawn = parts.map(([kind, amount]) => {
+    const x = left;
+    const width = Math.max(0, (100 * amount) / Math.max(1, most));
+    left += width;
+    return svg`<rect class=${kind} x="${x}%" width="${width}%" height="100%"></rect>`;
+  });
+  return html`<svg class="amounts" role="img" aria-label=${words}>${drawn}</svg>`;
+}
+
+export { change, messageOf };

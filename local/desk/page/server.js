@@ -1,0 +1,84 @@
+// Talks to the desk's server: with the token, and about one stack.
+import { T } from "./texts.js";
+
+// The address that the command prints ends with the token. It stays in this tab, and out of the address that others see.
+export const TOKEN = (() => {
+  const [, given] = location.hash.match(/^#token=(.+)$/) ?? [];
+  if (given !== undefined) {
+    sessionStorage.setItem("token", given);
+    history.replaceState(null, "", location.pathname + location.search);
+  }
+  return sessionStorage.getItem("token") ?? "";
+})();
+
+addEventListener("hashchange", () => {
+  // The address of a newer server was opened in this tab.
+  if (location.hash.startsWith("#token=")) location.reload();
+});
+
+// Nobody knows whether the server did what it was asked.
+export class LostAnswerError extends Error {}
+
+// The server has ended.
+export class GoneError extends LostAnswerError {}
+
+// The service refused a command. `code` is its reason.
+export class RefusedError extends Error {
+  constructor({ code, message }) {
+    super(T.refused(message, code));
+    this.code = code;
+  }
+}
+
+async function request(path, options = {}) {
+  try {
+    return await fetch(path, { ...options, headers: { ...options.headers, "X-Desk-Token": TOKEN } });
+  } catch {
+    throw new GoneError(T.gone);
+  }
+}
+
+async function checked(answer) {
+  if (!answer.ok) throw new (answer.status === 504 ? LostAnswerError : Error)((await answer.text()).trim());
+  return answer;
+}
+
+export async function ask(path, options) {
+  return (await checked(await request(path, options))).json();
+}
+
+export async function post(path, document) {
+  try {
+    return await ask(path, { method: "POST", body: JSON.stringify(document) });
+  } catch (error) {
+    if (error instanceof LostAnswerError) throw new Error(T.lostAnswer(error.message));
+    throw error;
+  }
+}
+
+// Returns the answer of the function that takes the command.
+export async function send(command) {
+  const answer = await post("/data/command", command);
+  if (!answer.done) throw new RefusedError(answer);
+  return answer;
+}
+
+// Calls `hear` with each line of JSON of an endless answer, until it ends.
+export async function listen(path, hear) {
+  const answer = await checked(await request(path));
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) throw new Error(T.ended);
+    const lines = (rest + value).split("\n");
+    rest = lines.pop();
+    lines.forEach((line) => hear(JSON.parse(line)));
+  }
+}
+
+export const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
+
+export function randomId(prefix) {
+  return `${prefix}-${crypto.randomUUID().slice(0, 8)}`;
+}

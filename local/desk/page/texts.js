@@ -1,0 +1,125 @@
+// All texts of the pages, in English. A second language is a second file with the same names.
+import { number } from "./format.js";
+
+const rules = new Intl.PluralRules("en");
+const counted = (amount, one, other = `${one}s`) => `${number(amount)} ${rules.select(amount) === "one" ? one : other}`;
+
+export const T = {
+  language: "en",
+
+  // ---------------------------------------------------------------- the frame
+  titleOf: (title) => `${title} - Desk`,
+  parts: "Pages",
+  nav: {
+    today: "Today",
+    orders: "Orders",
+    scan: "Scan",
+    products: "Products",
+    "dead-letters": "Dead letters",
+    lanes: "Lanes",
+    dashboard: "Dashboard",
+    try: "Try it",
+    contract: "API",
+  },
+  stage: {
+    embedded: (place) => `Embedded AWS on this machine: ${place}`,
+    account: (place) => `AWS: ${place}`,
+    production: (place) => `PRODUCTION: ${place}`,
+  },
+  search: { label: "Find an order, customer, product or location (press /)", placeholder: "Order, customer, product, location", find: "Find" },
+  live: { starting: "connecting", on: "live", off: (why) => `not live: ${why}` },
+  refresh: "Refresh",
+  reading: "Loading …",
+  notReadable: "Cannot show this page",
+
+  // ---------------------------------------------------------------- messages
+  dismiss: "Dismiss this message",
+  dismissNotice: "Dismiss this notice",
+  doing: (words) => `${words} …`,
+  done: (words, outcome) => `${words}: ${outcome}`,
+  failed: (words, why) => `${words} failed: ${why}`,
+  refused: (message, code) => `${message} (${code})`,
+  wrongField: (label, why) => `${label}: ${why}`,
+  lostAnswer: (why) => `${why}. It may have been done: check before you repeat it`,
+  gone: "the server of this page has ended: start it again with `make desk` or `make dashboard`",
+  ended: "the connection to the server has ended",
+  applied: "done",
+  outcomes: { REPLAYED: "done before, nothing changed", STALE: "nothing changed, because the product has been listed again since: refresh this page" },
+  // The field of a form that a refusal is about.
+  fieldOf: {},
+  inProduction: "In production",
+  areYouSure: "Are you sure?",
+  question: (words) => `${words}?`,
+  thisIs: (place) => `This is ${place}.`,
+  goBack: "Go back",
+  yes: "Yes, do it",
+
+  // ---------------------------------------------------------------- things that several pages name
+  pair: (name, value) => `${name} ${value}`,
+  seconds: (amount) => `${number(amount)} s`,
+  defaultLocation: "the default location",
+  at: (locationId) => ` at ${locationId}`,
+  atTheDesk: (name) => `${name} at the desk`,
+  orders: (amount) => counted(amount, "order"),
+  products: (amount) => counted(amount, "product"),
+  units: (amount) => counted(amount, "unit"),
+
+  // ---------------------------------------------------------------- today
+  today: {},
+
+  // ---------------------------------------------------------------- search
+  find: {},
+
+  // ---------------------------------------------------------------- the drop
+  drop: {},
+
+  // ---------------------------------------------------------------- products
+  level: { OUT_OF_STOCK: "out of stock", LOW_STOCK: "low", ACTIVE: "in stock", DISCONTINUED: "discontinued" },
+  allProducts: {},
+
+  // ---------------------------------------------------------------- one product
+  product: {
+    stock: "Stock",
+    onHand: "On hand",
+    committed: "Committed",
+    available: "Available",
+    receiveTitle: "Receive goods",
+    receive: (amount, product) => `Receive ${amount} ${product}`,
+    receiveButton: "Receive",
+    unitsIn: "Units that came in",
+    reference: "Reference, such as a delivery note",
+  },
+
+  // ---------------------------------------------------------------- orders
+  allOrders: {},
+  order: {},
+
+  // ---------------------------------------------------------------- pick list and scan mode
+  pick: {},
+  scan: {},
+
+  // ---------------------------------------------------------------- dead letters
+  letters: {},
+
+  // ---------------------------------------------------------------- lanes
+  lanes: {
+    title: "Lanes",
+    about: "Units of busy products, each lane sold by one worker at a time. All of them are available.",
+    none: "No lane has been used yet.",
+    lane: "Lane",
+    worker: "In use by",
+    timeLeft: "For another",
+    products: "Products",
+    units: "Units",
+    written: "Written",
+  },
+
+  // ---------------------------------------------------------------- the dashboard
+  dashboard: {},
+
+  // ---------------------------------------------------------------- the page to try the service
+  try: {},
+
+  // ---------------------------------------------------------------- the page of the API
+  contract: {},
+};

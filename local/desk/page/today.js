@@ -1,0 +1,4 @@
+// What needs attention, and what to do first.
+export function draw() {
+  return { title: "Today", content: "" };
+}
