@@ -92,7 +92,30 @@ export const T = {
 
   // ---------------------------------------------------------------- orders
   allOrders: {},
-  order: {},
+  order: {
+    // By what an action is called in commands.
+    actions: { confirm: "Confirm payment", fulfil: "Hand over", cancel: "Cancel", return: "Take back" },
+    statuses: {
+      SENT: "not answered yet",
+      PENDING: "waiting for payment",
+      CONFIRMED: "paid, to ship",
+      FULFILLED: "shipped",
+      CANCELLED: "cancelled",
+      EXPIRED: "not paid in time: its stock is back",
+    },
+    partlyShipped: (shipped, ordered, hasSeveralLines) => `paid, ${shipped} of ${ordered} ${hasSeveralLines ? "units " : ""}shipped`,
+    partlyCancelled: (amount) => `${amount} cancelled`,
+    partlyReturned: (amount) => `${amount} returned`,
+    rejected: (why) => `rejected: ${why}`,
+    short: (product, wanted, available) => `not enough ${product} (${wanted} wanted, ${available} available)`,
+    rejections: {
+      INSUFFICIENT_STOCK: (product) => `not enough ${product}`,
+      UNKNOWN_PRODUCT: (product) => `${product} does not exist`,
+      DISCONTINUED_PRODUCT: (product) => `${product} is discontinued`,
+      other: (_, reason) => reason,
+    },
+    oneOfItsProducts: "one of its products",
+  },
 
   // ---------------------------------------------------------------- pick list and scan mode
   pick: {},
