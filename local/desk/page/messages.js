@@ -3,7 +3,7 @@ import { html, nothing } from "/lit-html/lit-html.js";
 import { RefusedError, randomId } from "./server.js";
 import { T } from "./texts.js";
 
-// By the key of the form or the button. `field` names the input that is wrong.
+// By the key of the form or the button. `fields` names the input that is wrong, as each form that may get the message calls it.
 const messages = new Map();
 // Sent again after a lost answer, a command takes effect once: its id stays until it succeeds or its form changes.
 const ids = new Map();
@@ -28,7 +28,7 @@ export function idOf(key) {
 }
 
 export const changed = (key) => ids.delete(key);
-export const isWrong = (key, field) => messages.get(key)?.field === field;
+export const isWrong = (key, field) => messages.get(key)?.fields?.includes(field) ?? false;
 export const idOfMessage = (key) => `said-${encodeURIComponent(key)}`;
 
 export function say(key, text) {
@@ -36,8 +36,8 @@ export function say(key, text) {
   page.draw();
 }
 
-export function refuse(key, text, field) {
-  messages.set(key, { text, field, isBad: true });
+export function refuse(key, text, fields) {
+  messages.set(key, { text, fields, isBad: true });
   page.draw();
 }
 
@@ -67,8 +67,7 @@ async function attempt(key, words, work) {
     ids.delete(key);
     return true;
   } catch (error) {
-    const field = error instanceof RefusedError ? T.fieldOf[error.code] : undefined;
-    refuse(key, T.failed(words, error.message), field);
+    refuse(key, T.failed(words, error.message), error.fields);
     return false;
   }
 }

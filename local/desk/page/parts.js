@@ -76,11 +76,11 @@ export function labelled(text, field) {
 }
 
 // An input of the form `key`. `properties` are those of its element, and `value` what it begins with.
-export function field(key, name, text, { type = "text", value = "", required = true, min, max, maxLength, placeholder } = {}) {
+export function field(key, name, text, { type = "text", value = "", required = true, min, max, step = 1, maxLength, placeholder } = {}) {
   const wrong = isWrong(key, name);
   return labelled(
     text,
-    html`<input name=${name} type=${type} value=${value} ?required=${required} min=${min ?? nothing} max=${max ?? nothing} step=${type === "number" ? 1 : nothing}
+    html`<input name=${name} type=${type} value=${value} ?required=${required} min=${min ?? nothing} max=${max ?? nothing} step=${type === "number" ? step : nothing}
       maxlength=${maxLength ?? nothing} placeholder=${placeholder ?? nothing} autocomplete="off" aria-invalid=${wrong ? "true" : nothing} aria-describedby=${wrong ? idOfMessage(key) : nothing}>`,
   );
 }
@@ -122,7 +122,7 @@ export function form(key, { text, send, kind = "", more = nothing }, ...content)
     const made = event.currentTarget;
     const found = wrongField(made);
     if (found) {
-      refuse(key, found.words, found.wrong.name);
+      refuse(key, found.words, [found.wrong.name]);
       found.wrong.focus();
     } else if (await send(made.elements, idOf(key))) made.reset();
   };

@@ -22,11 +22,12 @@ export class LostAnswerError extends Error {}
 // The server has ended.
 export class GoneError extends LostAnswerError {}
 
-// The service refused a command. `code` is its reason.
+// The service refused a command. `code` is its reason, and `fields` are what it may be about.
 export class RefusedError extends Error {
-  constructor({ code, message }) {
+  constructor({ code, message, field }) {
     super(T.refused(message, code));
     this.code = code;
+    this.fields = [field || T.fieldOf[code]].flat();
   }
 }
 

@@ -45,7 +45,7 @@ export const T = {
   ended: "the connection to the server has ended",
   applied: "done",
   outcomes: { REPLAYED: "done before, nothing changed", STALE: "nothing changed, because the product has been listed again since: refresh this page" },
-  // The field of a form that a refusal is about.
+  // The field that a refusal is about, or several: one of each form that can get it.
   fieldOf: {},
   inProduction: "In production",
   areYouSure: "Are you sure?",
