@@ -14,7 +14,7 @@ import boto3
 from local.dashboard.alarms import State, judge
 from local.dashboard.body import evaluate
 from local.dashboard.collector import Collector, unknown
-from local.dashboard.metrics import DashboardError, Traffic, Window
+from local.dashboard.metrics import DashboardError, Metric, Traffic, Window
 from operations.aws import Aws
 
 # Seconds shown, and seconds per point. The last entry is the default range of CloudWatch.
@@ -116,6 +116,18 @@ class Service:
                 "count": window.count,
                 "widgets": [self._widget(widget, window, now) for widget in self._widgets],
             }
+
+    def alarms(self) -> list[dict[str, Any]]:
+        """Judge all alarms."""
+        with self._lock:
+            return [self._alarm(arn, int(time.time())) for arn in self._alarms]
+
+    def sums(self, metric: Metric, window: Window) -> list[float]:
+        """Sum up a metric over each period."""
+        with self._lock:
+            if self._collector is None:
+                return [0.0] * window.count
+            return [sum(values) for values in self._collector.samples.buckets(metric, window)]
 
     @property
     def _layout(self) -> str:

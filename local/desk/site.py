@@ -121,6 +121,7 @@ class Site:
         self.contract = _FILES[_CONTRACT].read_bytes()
         self.reads: dict[str, Callable[[Query], object]] = {
             "/data/about": lambda _: desk.about(),
+            "/data/today": lambda _: desk.today.read(),
             "/data/products": lambda _: desk.products(),
             "/data/product": lambda query: desk.product(*_stock_of(query)),
             "/data/promised": lambda query: desk.promised(*_stock_of(query)),

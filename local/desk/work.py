@@ -20,6 +20,8 @@ from inventory_orders.domain.location import (
 )
 from inventory_orders.lanes.levels import StockLevel
 from inventory_orders.store.tables import Table
+from local.desk.signals import Signals
+from local.desk.today import Today
 from operations import orders, queues, redrive
 from operations.audit import read_history, read_rows
 from operations.aws import Aws
@@ -72,14 +74,21 @@ class Desk:
     Args:
         stack: Finds the stack, which may be deployed again at any time.
         is_embedded: Whether it is on the embedded AWS.
+        signals: Its monitoring; None if it has none.
+
+    Attributes:
+        today: What needs attention.
     """
 
-    def __init__(self, stack: Callable[[], Aws], *, is_embedded: bool) -> None:
+    def __init__(
+        self, stack: Callable[[], Aws], *, is_embedded: bool, signals: Signals | None = None
+    ) -> None:
         self._stack = stack
         self._is_embedded = is_embedded
         self._actor = f"desk:{psutil.Process().username()}"
         # Messages that one request reads are hidden from another one.
         self._dead_letters = Lock()
+        self.today = Today(stack, signals, self._dead_letters)
 
     def about(self) -> Document:
         """Tell which stack this is."""
@@ -89,11 +98,6 @@ class Desk:
             "embedded": self._is_embedded,
             "production": aws.is_production,
         }
-
-    def attention(self) -> object:
-        """What needs attention and comes without an event: how many dead letters there are in each queue."""
-        aws = self._stack()
-        return [queues.depth(aws, name).total for _, name in queues.pairs(aws)]
 
     def products(self) -> Document:
         """List all products with their levels, and what is wrong with those that cannot be read.
