@@ -150,8 +150,8 @@ browser: setup
 docs: setup ## write what is generated in docs: docs/generated, the tables of costs.md, and the AsyncAPI document of the events
 	@$(VENV)/bin/python -m docs_generator
 
-screenshot: demo ## run the demo, then take a new docs/dashboard.png
-	@$(RUN) dashboard --png docs/dashboard.png --height 2420
+screenshot: demo ## run the demo, then take the pictures of the desk in docs/pictures
+	@$(VENV)/bin/python -m local.pictures
 
 LOCK := $(VENV)/bin/uv pip compile --quiet --no-header --universal --generate-hashes
 # Where Node has no wheel, pip would compile it for hours.

@@ -19,7 +19,7 @@ Document = dict[str, Any]
 _MINUTE = 60
 _MINUTES = 60
 _METRICS = {"placed": "OrdersPlaced", "rejected": "OrdersRejected"}
-# docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_DescribeAlarms.html
+# The most that DescribeAlarms returns at once.
 _MOST_ALARMS = 100
 
 

@@ -1,0 +1,93 @@
+"""Takes the pictures of the desk for the documents, on the embedded AWS after a demonstration: `make screenshot`."""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+from local import ROOT, emulator
+from local.dashboard.browser import launched
+from local.demo import stock_up
+from local.desk import background
+from local.endpoint import use_embedded
+from local.sample_orders import HOT_PRODUCT, catalogue, of_own_products, orders, own_id
+from local.stack import STACK_NAME
+from operations import queues
+from operations.aws import Aws
+from operations.errors import UserError
+
+FOLDER = ROOT / "docs" / "pictures"
+ORDER, DROP = "order-1042", own_id(HOT_PRODUCT)
+PICTURES = {
+    "today": ("#/today", 900),
+    "products": ("#/products", 720),
+    "order": (f"#/order/{ORDER}", 900),
+    "drop": (f"#/drop/{DROP}", 760),
+    "dashboard": ("dashboard", 1100),
+}
+"""Where each picture is taken, and its height in pixels. The drop is taken while it sells."""
+
+_WIDTH = 1280
+_DROP_UNITS, _ORDERS_A_SECOND, _DROP_SECONDS = 1600, 60, 12
+# Charts are drawn by what comes once a second.
+_SETTLE_MILLISECONDS = 2500
+
+
+def take(aws: Aws, server: background.DeskServer, folder: Path) -> None:
+    """Write all pictures."""
+    folder.mkdir(parents=True, exist_ok=True)
+    _ship_a_part(aws)
+    with launched() as browser, ThreadPoolExecutor(1) as beside:
+        page = browser.new_page(viewport={"width": _WIDTH, "height": 900})
+        page.goto(server.address())
+        for name, (path, height) in PICTURES.items():
+            selling = beside.submit(_sell, aws) if name == "drop" else None
+            page.set_viewport_size({"width": _WIDTH, "height": height})
+            page.goto(f"{server.endpoint}/{path}")
+            page.locator("#view[aria-busy=false]").wait_for()
+            page.wait_for_timeout(_DROP_SECONDS * 800 if selling else _SETTLE_MILLISECONDS)
+            page.screenshot(path=folder / f"{name}.png")
+            if selling:
+                selling.result()
+
+
+def _ship_a_part(aws: Aws) -> None:
+    """Bring an order as far as a picture can show: paid, and a part of it handed over."""
+    teas = ("tea-earl-grey", "tea-jasmine-pearls", "tea-gyokuro")
+    lines = [{"productId": own_id(tea), "quantity": 2} for tea in teas]
+    parcel = {"stepId": "parcel-1", "items": lines[:1], "trackingId": "1Z 999 AA1 0123 4567"}
+    aws.invoke("PlaceOrders", {"orderId": ORDER, "userId": "anna", "items": lines})
+    aws.invoke("ChangeOrders", {"action": "confirm", "orderId": ORDER})
+    aws.invoke("ChangeOrders", {"action": "fulfil", "orderId": ORDER, **parcel})
+
+
+def _sell(aws: Aws) -> None:
+    """Sell a hot product, for as long as its picture needs."""
+    run = f"drop-{uuid.uuid4().hex[:6]}"
+    (product,) = (one for one in catalogue() if one.product_id == HOT_PRODUCT)
+    stock_up(aws, [replace(product, product_id=DROP, opening_stock=_DROP_UNITS)], run)
+    count = _ORDERS_A_SECOND * _DROP_SECONDS
+    made = orders(run, 3 * count, random.Random(run))
+    hot = of_own_products(message for message in made if message.group == HOT_PRODUCT)
+    # The page has to be open before the first of them.
+    time.sleep(1)
+    queues.send(aws, queues.STANDARD, hot[:count], rate=_ORDERS_A_SECOND)
+
+
+def main() -> int:
+    """Take the pictures of the embedded AWS that runs."""
+    running = emulator.running()
+    if running is None:
+        raise UserError("the embedded AWS is not running: `make screenshot` starts it")
+    use_embedded(running.endpoint)
+    take(Aws.of_stack(STACK_NAME), background.start(), FOLDER)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

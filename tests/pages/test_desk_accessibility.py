@@ -1,0 +1,141 @@
+"""Every page of the desk can be read and used by everybody: by axe-core, in the light and in the dark, also on a phone."""
+
+import pytest
+
+from local import ROOT
+from tests.support.desk import desk_of_shop
+from tests.support.pages import PAGES, fill, views
+
+AXE = (ROOT / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8")
+STANDARDS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+# The rules that another colour scheme may break.
+COLOURS = ["color-contrast", "link-in-text-block"]
+PHONE, SCREEN = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
+
+# What axe-core finds, and controls whose edges are too faint: it has no rule for those.
+FIND = """
+async (runOnly) => {
+  const { violations } = await axe.run(document, { runOnly, resultTypes: ["violations"] });
+  const found = violations
+    .filter(({ impact }) => impact === "serious" || impact === "critical")
+    .flatMap(({ id, nodes }) => nodes.map(({ html, any, all, none }) =>
+      `${id}: ${[...any, ...all, ...none].map(({ message }) => message)[0]}: ${html.slice(0, 200)}`));
+
+  const part = (value) => (value /= 255) <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
+  const light = (color) => {
+    const [red, green, blue] = color.match(/[\\d.]+/g).map(Number);
+    return 0.2126 * part(red) + 0.7152 * part(green) + 0.0722 * part(blue) + 0.05;
+  };
+  const contrast = (...colors) => {
+    const [less, more] = colors.map(light).sort((one, other) => one - other);
+    return more / less;
+  };
+  const behind = (element) => {
+    const { backgroundColor } = getComputedStyle(element);
+    return backgroundColor === "rgba(0, 0, 0, 0)" ? behind(element.parentElement) : backgroundColor;
+  };
+  const faint = [...document.querySelectorAll("#view :is(button, input:not([type=checkbox], [type=radio]), select, textarea):enabled")].filter((control) => {
+    const { borderTopWidth, borderTopColor, backgroundColor } = getComputedStyle(control);
+    if (control.closest(".swagger-ui") || borderTopWidth === "0px") return false;
+    const around = behind(control.parentElement);
+    return contrast(borderTopColor, around) < 3 && contrast(backgroundColor, around) < 3;
+  });
+  return [...found, ...faint.map((control) => `faint: ${control.outerHTML.slice(0, 200)}`)];
+}
+"""
+# Links in sentences are as high as their line.
+BEYOND = """
+() => {
+  const { clientWidth, scrollWidth } = document.documentElement;
+  const beyond = [...document.querySelectorAll("button, td a, input, select, textarea, summary")].filter((control) => {
+    if (control.closest(".swagger-ui") || !control.checkVisibility()) return false;
+    const { left, right, width, height } = control.getBoundingClientRect();
+    return left < 0 || right > clientWidth || width < 24 || height < 24;
+  });
+  const words = beyond.map((one) => `${one.getBoundingClientRect().width} x ${one.getBoundingClientRect().height}: ${one.outerHTML.slice(0, 200)}`);
+  return scrollWidth > clientWidth ? [`the page is ${scrollWidth} px wide`, ...words] : words;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def desk():
+    with desk_of_shop() as desk:
+        fill(desk)
+        yield desk
+
+
+@pytest.fixture(scope="module")
+def opened(chromium, desk):
+    """A page that all tests share: none of them changes anything."""
+    page = chromium.new_page(viewport=SCREEN)
+    page.goto(desk.address())
+    yield page
+    page.goto("about:blank")
+    page.close()
+
+
+def show(page, desk, shown):
+    page.set_viewport_size(SCREEN)
+    page.emulate_media(color_scheme="light")
+    page.goto(f"{desk.origin}/{shown.path}")
+    page.get_by_role("heading", level=1, name=shown.title, exact=True).wait_for()
+    page.locator("#view[aria-busy=false]").wait_for()
+    if page.evaluate("typeof axe") == "undefined":
+        page.evaluate(AXE)
+
+
+def find(page, kind, values):
+    return page.evaluate(FIND, {"type": kind, "values": values})
+
+
+# Views that are being written.
+TO_COME = {
+    "products",
+    "orders",
+    "order",
+    "pick",
+    "scan",
+    "drop",
+    "dead-letters",
+    "search",
+    "dashboard",
+    "try",
+    "contract",
+}
+
+
+def test_every_view_has_a_page_here():
+    assert {page.view for page in PAGES} == set(views()) - TO_COME
+
+
+@pytest.mark.parametrize("shown", PAGES, ids=lambda page: page.path)
+def test_everybody_can_read_and_use_the_page(opened, desk, shown):
+    show(opened, desk, shown)
+    found = find(opened, "tag", STANDARDS)
+    opened.emulate_media(color_scheme="dark")
+    found += [f"dark: {one}" for one in find(opened, "rule", COLOURS)]
+    opened.set_viewport_size(PHONE)
+    found += [f"phone, dark: {one}" for one in find(opened, "tag", STANDARDS)]
+    found += [f"phone: {one}" for one in opened.evaluate(BEYOND)]
+    opened.emulate_media(color_scheme="light")
+    found += [f"phone, light: {one}" for one in find(opened, "rule", COLOURS)]
+    assert found == []
+
+
+def test_mistakes_are_found(opened, desk):
+    show(opened, desk, PAGES[0])
+    opened.evaluate("""() => {
+      document.getElementById("search").removeAttribute("aria-label");
+      document.getElementById("search").removeAttribute("placeholder");
+      document.getElementById("title").style.color = "#aaa";
+      const control = document.createElement("button");
+      Object.assign(control.style, { minHeight: "20px", padding: 0, position: "absolute", left: "385px", borderColor: "#ddd" });
+      control.textContent = "small";
+      document.getElementById("view").append(control);
+    }""")
+    found = find(opened, "tag", STANDARDS)
+    assert [one.split(":")[0] for one in found] == ["color-contrast", "label", "faint"]
+    opened.set_viewport_size(PHONE)
+    assert len(opened.evaluate(BEYOND)) == 2
+    opened.reload()

@@ -1,0 +1,72 @@
+"""Every page of the desk, with something on it: for the tests that look at all of them."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import NamedTuple
+
+from local import ROOT
+from local.sample_orders import HOT_PRODUCT
+from tests.support.desk import DeskOfShop
+
+APP = ROOT / "local" / "desk" / "page" / "app.js"
+TEA, MILK = "tea-earl-grey", "tea-hojicha"
+
+
+class Page(NamedTuple):
+    """A page.
+
+    Attributes:
+        view: Its view, as `VIEWS` of app.js names it.
+        path: Its address.
+        title: Its heading, once it has been read.
+    """
+
+    view: str
+    path: str
+    title: str
+
+
+PAGES = [
+    Page("today", "#/today", "Today"),
+    Page("product", f"#/product/{TEA}", "Earl Grey"),
+    Page("lanes", "#/lanes", "Lanes"),
+]
+
+
+def views() -> list[str]:
+    """The names of all views, as the frame of the pages has them."""
+    (listed,) = re.findall(r"^const VIEWS = \{$(.*?)^\};$", APP.read_text("utf-8"), re.M | re.S)
+    return re.findall(r'^  "?([\w-]+)"?: ', listed, re.M)
+
+
+def fill(desk: DeskOfShop) -> None:
+    """Put something on every page."""
+    tea = {"productId": TEA, "locationId": "berlin"}
+    desk.command("ManageProducts", action="create", **tea, openingStock=20)
+    desk.command("ManageProducts", action="create", productId="mug", openingStock=0)
+    desk.command("ManageProducts", action="change", productId=MILK, lowStockThreshold=5000)
+    for number in range(6):
+        lines = [{"productId": TEA, "quantity": 1 + number}, {"productId": MILK, "quantity": 2}]
+        order_id, user_id = f"o-{number}", "auth0:anna" if number % 2 else "auth0:ben"
+        desk.place({"orderId": order_id, "userId": user_id, "items": lines})
+        if number < 4:
+            desk.command("ChangeOrders", action="confirm", orderId=order_id)
+    part = [{"productId": TEA, "quantity": 1}]
+    desk.command("ChangeOrders", action="fulfil", orderId="o-1", stepId="s", items=part)
+    desk.command("ChangeOrders", action="cancel", orderId="o-5")
+    desk.place(
+        {
+            "orderId": "o-9",
+            "userId": "auth0:ben",
+            "items": [{"productId": HOT_PRODUCT, "quantity": 3}],
+        }
+    )
+    receipt = {"adjustmentId": "r-1", "productId": TEA, "delta": 40, "reason": "RECEIPT"}
+    desk.command("AdjustStock", action="adjust", **receipt, actor="desk:anna")
+    damage = {"adjustmentId": "r-9", "productId": TEA, "delta": -9000, "reason": "DAMAGE"}
+    desk.dead_letter("StockDeadLetterQueueUrl", json.dumps(damage), "BELOW_FLOOR")
+    desk.dead_letter("OrderDeadLetterQueueUrl", "no order", "INVALID_JSON")
+    empty = {"orderId": "x", "userId": "u", "items": []}
+    desk.dead_letter("OrderDeadLetterQueueUrl", json.dumps(empty), "SCHEMA_VIOLATION")
