@@ -1,72 +1,235 @@
-// Line charts over time.
-import { clock, day, measured } from "./format.js";
-import { html } from "./parts.js";
+// Charts over time, drawn by uPlot: lines or stacked areas. The legend shows the values of a chosen moment.
+import { AsyncDirective, directive } from "/lit-html/async-directive.js";
+import { render } from "/lit-html/lit-html.js";
+import { clock, day, measured, minute } from "./format.js";
+import { html, nothing } from "./parts.js";
+import { T } from "./texts.js";
 
 const HEIGHT = 200;
 const SHORT_SECONDS = 2 * 86_400;
-// Above the highest value.
+const LEAST_AREA = 1.5; // pixels: 2 rejections are seen on top of 500
+const LONE_BAR = 5; // pixels
+const LONE_DOT = 7; // pixels
 const HEADROOM = 1.08;
+const AWAY = { left: -10, top: -10 };
+const STEPS = { ArrowLeft: -1, ArrowRight: 1 };
 
 const styleOf = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+// A colour is `#rrggbb`, or a variable of the style, which may be another one in the dark.
+const paint = (color) => (color.startsWith("--") ? styleOf(color) : color);
+const dark = matchMedia("(prefers-color-scheme: dark)");
+
+// ---------------------------------------------------------------- areas and limits
+
+// Stacks each line on those before it: floor and top of its area at each moment, null where no line has a value.
+function stacked(all) {
+  const sums = new Array(all[0]?.length ?? 0).fill(0);
+  const seen = sums.map((_, at) => all.some((values) => values[at] !== null));
+  return all.map((values) =>
+    values.map((value, at) => {
+      if (!seen[at]) return null;
+      const floor = sums[at];
+      sums[at] += value ?? 0;
+      return { floor, top: sums[at] };
+    }),
+  );
+}
+
+// The runs of moments with values: [first, last], both inclusive.
+function runsOf(values) {
+  const runs = [];
+  values.forEach((value, at) => {
+    if (value === null) return;
+    if (at > 0 && values[at - 1] !== null) runs.at(-1)[1] = at;
+    else runs.push([at, at]);
+  });
+  return runs;
+}
+
+// Fills each area in its own colour only. From the top down, so that a thin area keeps its least height.
+function drawAreas({ ctx, data: [times], valToPos }, areas, lines) {
+  const ratio = devicePixelRatio;
+  const x = (at) => valToPos(times[at], "x", true);
+  const low = (area) => valToPos(area.floor, "y", true);
+  const high = (area) => (area.top > area.floor ? Math.min(valToPos(area.top, "y", true), low(area) - LEAST_AREA * ratio) : low(area));
+  for (let index = areas.length - 1; index >= 0; index -= 1) {
+    ctx.fillStyle = paint(lines[index].color);
+    for (const [first, last] of runsOf(areas[index])) {
+      const run = areas[index].slice(first, last + 1);
+      let edge = run.map((area, offset) => [x(first + offset), area]);
+      // A single moment has no width: a bar stands for it.
+      if (first === last) edge = [-0.5, 0.5].map((side) => [x(first) + side * LONE_BAR * ratio, run[0]]);
+      const top = edge.map(([left, area]) => [left, high(area)]);
+      const bottom = edge.map(([left, area]) => [left, low(area)]).reverse();
+      ctx.beginPath();
+      [...top, ...bottom].forEach(([left, y]) => ctx.lineTo(left, y));
+      ctx.fill();
+    }
+  }
+}
+
+function drawLimits({ ctx, bbox, scales, valToPos }, limits) {
+  const width = Math.max(1, Math.round(devicePixelRatio));
+  ctx.save();
+  ctx.lineWidth = width;
+  ctx.setLineDash([5 * devicePixelRatio, 4 * devicePixelRatio]);
+  for (const { value, color } of limits.filter((limit) => limit.value <= scales.y.max)) {
+    // On whole pixels, so that the line is sharp.
+    const y = Math.round(valToPos(value, "y", true)) + width / 2;
+    ctx.strokeStyle = paint(color);
+    ctx.beginPath();
+    ctx.moveTo(bbox.left, y);
+    ctx.lineTo(bbox.left + bbox.width, y);
+    ctx.stroke();
+  }
+  ctx.restore();
+}
+
+// ---------------------------------------------------------------- one chart
+
+function swatch(color, isDashed = false) {
+  const stroke = color.startsWith("--") ? `var(${color})` : color;
+  return html`<svg class="swatch" viewBox="0 0 12 10" aria-hidden="true"><path d="M0 5H12" stroke=${stroke} stroke-width=${isDashed ? 2 : 10} stroke-dasharray=${isDashed ? "4 3" : nothing}></path></svg>`;
+}
+
+// A line needs two moments: a single one is a dot.
+const lone = (plot, index) => runsOf(plot.data[index]).flatMap(([first, last]) => (first === last ? [first] : []));
 
 function seriesOf({ text, color, isStepped, isDashed }) {
   const paths = isStepped ? uPlot.paths.stepped({ align: 1 }) : undefined;
-  return { label: text, stroke: styleOf(color), width: 1.8, dash: isDashed ? [5, 4] : undefined, paths, points: { show: false }, value: (_, value) => measured(value) };
+  const stroke = () => paint(color);
+  return { label: text, stroke, width: 1.8, dash: isDashed ? [5, 4] : undefined, paths, points: { show: true, filter: lone, size: LONE_DOT, fill: stroke } };
 }
 
-// Drawn again as a whole when its lines change; new values only move them.
-class LineChart extends HTMLElement {
-  #plot = null;
-  #shape = "";
-  #shown = null;
+const isLong = (times) => times.at(-1) - times[0] >= SHORT_SECONDS;
+const momentOf = (times, at) => (isLong(times) ? T.pair(day(at), clock(at)) : clock(at));
 
-  constructor() {
-    super();
-    // It has a width once it is on the page.
-    new ResizeObserver(() => this.#draw()).observe(this);
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#draw(true));
+function ticksOf(_, ticks) {
+  if (isLong(ticks)) return ticks.map(day);
+  return ticks.map((tick) => (tick % 60 === 0 ? minute(tick) : clock(tick)));
+}
+
+class Drawing extends AsyncDirective {
+  // The chosen moment, and whether the arrow keys chose it.
+  at = null;
+  isByKeys = false;
+
+  update({ element }, [chart]) {
+    this.figure = element;
+    this.chart = { limits: [], least: 0, ...chart };
+    const { times, lines, isStacked, height, sync } = this.chart;
+    const values = lines.map((line) => line.values);
+    this.areas = isStacked ? stacked(values) : [];
+    // Where an area has no height, the pointer finds nothing.
+    const drawn = isStacked ? this.areas.map((area) => area.map((one) => (one !== null && one.top > one.floor ? one.top : null))) : values;
+    this.measure(drawn.flat());
+    if (this.at >= times.length) this.at = null;
+    this.write();
+    const shape = JSON.stringify([isStacked, height, sync, lines.map(({ text, color }) => [text, color])]);
+    if (shape !== this.shape) this.make(shape);
+    this.plot.setData([times, ...drawn]);
   }
 
-  set shown(shown) {
-    this.#shown = shown;
-    this.#draw();
+  // A limit far above the values would flatten the curves; then only the legend names it.
+  measure(values) {
+    const most = values.reduce((one, other) => Math.max(one, other), 0);
+    const near = this.chart.limits.map(({ value }) => value).filter((value) => most === 0 || value <= 4 * most);
+    this.lowest = values.reduce((one, other) => Math.min(one, other), this.chart.least);
+    this.highest = (Math.max(most, ...near) || 1) * HEADROOM;
   }
 
-  #draw(isAfresh = false) {
-    const width = this.clientWidth;
-    if (width === 0 || this.#shown === null) return;
-    const { times, lines, height = HEIGHT } = this.#shown;
-    const data = [times, ...lines.map((line) => line.values)];
-    const shape = JSON.stringify([lines.map(({ text, color }) => [text, color]), height]);
-    if (isAfresh || shape !== this.#shape) {
-      this.#plot?.destroy();
-      this.#plot = new uPlot(this.#options(width, height, lines), data, this);
-      this.#shape = shape;
-      return;
-    }
-    if (this.#plot.width !== width) this.#plot.setSize({ width, height });
-    this.#plot.setData(data);
-  }
-
-  #options(width, height, lines) {
-    const axis = { stroke: styleOf("--muted"), grid: { stroke: styleOf("--grid"), width: 1 }, ticks: { show: false } };
-    const nameOf = (at) => (this.#shown.times.at(-1) - this.#shown.times[0] < SHORT_SECONDS ? clock : day)(at);
-    return {
-      width,
-      height,
-      cursor: { drag: { x: false, y: false } },
-      legend: { live: false },
-      scales: { y: { range: (_, least, most) => [Math.min(0, least), Math.max(1, most) * HEADROOM] } },
-      axes: [{ ...axis, space: 90, values: (_, ticks) => ticks.map(nameOf) }, { ...axis, values: (_, ticks) => ticks.map(measured) }],
-      series: [{}, ...lines.map(seriesOf)],
+  make(shape) {
+    this.disconnected();
+    this.shape = shape;
+    const { lines, isStacked, height, sync } = this.chart;
+    const place = this.figure.querySelector(".plot > div");
+    if (height) place.parentElement.style.minHeight = `${height}px`;
+    const sizeOf = () => ({ width: Math.max(50, place.clientWidth), height: Math.max(40, place.clientHeight) });
+    const axis = { stroke: () => styleOf("--muted"), grid: { stroke: () => styleOf("--grid"), width: 1 }, ticks: { show: false }, font: `11px ${getComputedStyle(document.body).fontFamily}` };
+    const series = lines.map(seriesOf);
+    if (isStacked) for (const one of series) Object.assign(one, { paths: () => null, points: { show: false } });
+    const options = {
+      ...sizeOf(),
+      padding: [6, 12, 0, 0],
+      cursor: { y: false, drag: { x: false, y: false }, sync: sync && { key: sync } },
+      legend: { show: false },
+      scales: { x: { range: (_, first, last) => [first, Math.max(last, first + 1)] }, y: { range: () => [this.lowest, this.highest] } },
+      axes: [{ ...axis, size: 22, gap: 3, space: 80, values: ticksOf }, { ...axis, size: 44, gap: 4, space: 26, values: (_, ticks) => ticks.map(measured) }],
+      series: [{}, ...series],
+      hooks: {
+        drawAxes: [(plot) => drawAreas(plot, this.areas, lines)],
+        draw: [(plot) => drawLimits(plot, this.chart.limits)],
+        setCursor: [(plot) => this.choose(plot.cursor.idx ?? null)],
+      },
     };
+    this.plot = new uPlot(options, [[], ...lines.map(() => [])], place);
+    // It has a size once it is on the page.
+    this.resized = new ResizeObserver(() => this.plot.setSize(sizeOf()));
+    this.resized.observe(place);
+    dark.addEventListener("change", this.recolor);
+  }
+
+  recolor = () => this.plot.redraw(false, true);
+
+  disconnected() {
+    this.resized?.disconnect();
+    dark.removeEventListener("change", this.recolor);
+    this.plot?.destroy();
+    this.shape = undefined;
+  }
+
+  choose(at) {
+    if (at === this.at) return;
+    this.at = at;
+    this.write();
+  }
+
+  press = (event) => {
+    if (event.key === "Escape") this.leave();
+    if (!(event.key in STEPS)) return;
+    event.preventDefault();
+    this.isByKeys = true;
+    const last = this.chart.times.length - 1;
+    const from = this.at ?? (event.key === "ArrowLeft" ? last + 1 : -1);
+    const at = Math.min(last, Math.max(0, from + STEPS[event.key]));
+    this.plot.setCursor({ left: this.plot.valToPos(this.chart.times[at], "x"), top: 10 }, true, true);
+  };
+
+  leave = () => {
+    this.isByKeys = false;
+    this.plot.setCursor(AWAY, true, true);
+  };
+
+  // The title, the legend, and the same in words.
+  write() {
+    const { title, unit, words, lines, limits, times, below = nothing } = this.chart;
+    const shownOf = (line) => (this.at === null ? line.value : line.values[this.at]);
+    const when = this.at === null ? unit : momentOf(times, times[this.at]);
+    const hasValues = lines.some((line) => line.values.some((value) => value !== null));
+    const value = (line) => (shownOf(line) === undefined ? nothing : html` <b data-value=${shownOf(line) ?? ""}>${measured(shownOf(line))}</b>`);
+    const all = lines.filter((line) => shownOf(line) !== undefined).map((line) => T.pair(line.text, measured(shownOf(line))));
+    render(
+      html`<figcaption>${title ? html`<h3>${title}</h3>` : nothing}<small>${when}</small>
+          <ul class="legend" aria-live=${this.isByKeys ? "polite" : "off"}>
+            ${lines.map((line) => html`<li data-label=${line.text}>${swatch(line.color, line.isDashed)}${line.text}${value(line)}</li>`)}
+            ${limits.map((limit) => html`<li data-limit=${limit.text}>${swatch(limit.color, true)}${limit.text}${limit.value > this.highest ? html` <small>${T.chart.above}</small>` : nothing}</li>`)}
+          </ul></figcaption>
+        <div class="plot" role="img" tabindex="0" aria-label=${words ?? T.chart.words(title, unit, all)} @keydown=${this.press} @blur=${this.leave}><div></div>${hasValues ? nothing : html`<p>${T.chart.empty}</p>`}</div>${below}`,
+      this.figure,
+    );
   }
 }
 
-customElements.define("line-chart", LineChart);
+const drawing = directive(Drawing);
 
-// `times` are seconds, and a line has `text`, `color` (a variable of the style), `values`, and may be `isStepped` or `isDashed`.
-// `label` says in words what it shows.
-export function chart(label, times, lines, height) {
-  return html`<line-chart role="img" aria-label=${label} .shown=${{ times, lines, height }}></line-chart>`;
+// `times` are seconds, and a line has `text`, `color`, `values` (null where there is none), may have a `value` that the legend shows while
+// no moment is chosen, and may be `isStepped` or `isDashed`. `limits` have `value`, `text` and `color`. Charts with the same `sync` share
+// the moment. `words` say what it shows: by default the title and the values.
+export function lineChart(chart) {
+  return html`<figure class="chart" data-title=${chart.title ?? nothing} ${drawing(chart)}></figure>`;
+}
+
+// A chart within a card, which has the title.
+export function chart(words, times, lines, height = HEIGHT) {
+  return lineChart({ words, times, lines, height });
 }

@@ -10,6 +10,7 @@ const withSign = new Intl.NumberFormat(LOCALE, { signDisplay: "exceptZero" });
 const amounts = new Intl.NumberFormat(LOCALE, { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 const moments = new Intl.DateTimeFormat(LOCALE, { dateStyle: "medium", timeStyle: "medium" });
 const clocks = new Intl.DateTimeFormat(LOCALE, { timeStyle: "medium" });
+const minutes = new Intl.DateTimeFormat(LOCALE, { timeStyle: "short" });
 const days = new Intl.DateTimeFormat(LOCALE, { day: "numeric", month: "short" });
 const ages = new Intl.RelativeTimeFormat(LOCALE, { numeric: "always" });
 
@@ -18,6 +19,7 @@ export const signed = (value) => withSign.format(value);
 export const price = (cents) => (cents === undefined ? "" : amounts.format(cents / 100));
 export const moment = (iso) => (iso ? moments.format(new Date(iso)) : "");
 export const clock = (seconds) => clocks.format(seconds * 1000);
+export const minute = (seconds) => minutes.format(seconds * 1000);
 export const day = (seconds) => days.format(seconds * 1000);
 
 // At most two digits after the point, and none for great numbers.

@@ -64,6 +64,13 @@ export const T = {
   products: (amount) => counted(amount, "product"),
   units: (amount) => counted(amount, "unit"),
 
+  // ---------------------------------------------------------------- charts
+  chart: {
+    words: (title, unit, values) => `${title}${unit ? ` (${unit})` : ""}: ${values.join(", ")}`,
+    above: "(above this chart)",
+    empty: "No data in this time range.",
+  },
+
   // ---------------------------------------------------------------- today
   today: {
     title: "Today",
