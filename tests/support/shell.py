@@ -77,7 +77,7 @@ class Shell:
             # The tests' stack stays up. This leaves in it what `make down` and `make up` leave.
             make_fresh(self._aws)
             return None
-        if defined := re.fullmatch(r'(\w+)\(\) \{ (.*) "\$@"; echo; \}', command):
+        if defined := re.fullmatch(r"(\w+)\(\) \{ (.*?)(?:; echo)?; \}", command):
             self._defined[defined[1]] = defined[2]
             return None
         if assigned := re.fullmatch(r"(\w+)=\$\((.*)\)", command):
@@ -97,7 +97,10 @@ class Shell:
             return None
         first, _, rest = command.partition(" ")
         if first in self._defined:
-            command = f"{self._defined[first]} {rest}"
+            command = self._defined[first].replace('"$@"', rest)
+            for number, argument in enumerate(shlex.split(rest), 1):
+                command = command.replace(f'"${number}"', shlex.quote(argument))
+                command = command.replace(f"${number}", argument)
         known = {f"$(output {name})": value for name, value in self._aws.outputs.items()}
         known |= {f"${name}": value for name, value in (os.environ | self.variables).items()}
         for spelt in sorted(known, key=len, reverse=True):
