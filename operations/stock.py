@@ -12,7 +12,13 @@ from inventory_orders.domain.adjustment import TRANSFER_IN, TRANSFER_OUT
 from inventory_orders.domain.location import location_of, product_of
 from inventory_orders.domain.product import ProductStatus
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
-from inventory_orders.lanes.levels import StockLevel, estimate_levels, read_level, read_levels
+from inventory_orders.lanes.levels import (
+    StockLevel,
+    estimate_levels,
+    read_level,
+    read_levels,
+    read_rows,
+)
 from inventory_orders.store.lists import list_products
 from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import Table
@@ -87,6 +93,22 @@ def read_stock(aws: Aws, product_id: str) -> StockLevel | None:
     """
     deadline = Deadline.after(PATIENCE, SystemClock())
     return read_level(RetryingClient(aws.store()), product_id, deadline, CommitStats())
+
+
+def estimate_left(aws: Aws, product_id: str) -> dict[str, int]:
+    """Count the units of a product that can be ordered at each location, in one look, however busy they are.
+
+    Units that move meanwhile may be missing or counted twice.
+    """
+    client = RetryingClient(aws.store())
+    deadline = Deadline.after(PATIENCE, SystemClock())
+    found = read_rows(client, [product_id], deadline)
+    levels = estimate_levels(client, found, deadline, on_hand=False).values()
+    return {
+        location_of(level.product.product_id): max(0, level.available)
+        for level in levels
+        if not level.product.is_discontinued
+    }
 
 
 def on_the_way(aws: Aws, keys: Iterable[str]) -> list[dict[str, Any]]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Generator
+import traceback
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from queue import Empty, Queue
 from threading import Lock, Thread
 from typing import Any
@@ -22,6 +24,12 @@ _BEAT_SECONDS = 1.0
 # A page that is so far behind has gone away, or reads everything again anyway.
 _MOST_WAITING = 10_000
 
+# A receiver waits for an answer of SQS for each ten events, so several share a busy beat. Each costs money while it waits.
+_RECEIVERS = 6
+_BUSY = 30
+
+_Listen = Callable[[float], Iterator[Heard]]
+
 
 class Live:
     """Listens to a stack as long as any page does.
@@ -30,23 +38,24 @@ class Live:
         stack: Finds the stack, which may be deployed again at any time.
         look: Looks at what no event tells of; the pages hear of it when its answer changes.
         seconds: Between two looks.
-        heard: Called with each event, also while no page shows it.
+
+    Attributes:
+        heard: Called with each event, by several threads.
+        since: When it began to listen, in Unix seconds.
     """
 
     def __init__(
-        self,
-        stack: Callable[[], Aws],
-        look: Callable[[], object],
-        seconds: float,
-        heard: Callable[[Heard], None] = lambda _: None,
+        self, stack: Callable[[], Aws], look: Callable[[], object], seconds: float
     ) -> None:
+        self.heard: Callable[[Heard], None] = lambda _: None
+        self.since = 0.0
         self._stack = stack
         self._look = look
         self._seconds = seconds
-        self._heard = heard
         self._lock = Lock()
         self._pages: set[Queue[News]] = set()
-        self._thread: Thread | None = None
+        self._is_listening = False
+        self._threads: list[Thread] = []
         self._closed = False
 
     def news(self) -> Generator[News, None, None]:
@@ -54,9 +63,11 @@ class Live:
         page: Queue[News] = Queue(_MOST_WAITING)
         with self._lock:
             self._pages.add(page)
-            if self._thread is None:
-                self._thread = Thread(target=self._listen, daemon=True)
-                self._thread.start()
+            if not self._is_listening:
+                self._is_listening = True
+                self._threads = [thread for thread in self._threads if thread.is_alive()]
+                self._threads.append(Thread(target=self._listen, daemon=True))
+                self._threads[-1].start()
         try:
             while not self._closed:
                 with contextlib.suppress(Empty):
@@ -71,37 +82,70 @@ class Live:
     def close(self, seconds: float) -> None:
         """Stop listening, and wait for that for so many seconds at most: what it takes on AWS is removed then."""
         self._closed = True
-        thread = self._thread
-        if thread is not None:
-            thread.join(seconds)
+        until = time.monotonic() + seconds
+        # One of a page that has just gone away may still be at it.
+        for thread in self._threads:
+            thread.join(max(0.0, until - time.monotonic()))
 
     def _listen(self) -> None:
         try:
-            with listening(self._stack()) as listen:
-                self._pass_on(listen)
+            while self._goes_on():
+                aws = self._stack()
+                with listening(aws) as listen:
+                    self.since = time.time()
+                    self._pass_on(aws, listen)
         except (UserError, BotoCoreError, ClientError) as error:
-            self._tell({"problem": str(error)})
-            with self._lock:
-                self._thread = None
+            self._end(str(error))
+        # Any other is an error of the desk: the pages have to show it, and the log the rest.
+        except Exception as error:
+            traceback.print_exc()
+            self._end(f"{type(error).__name__}: {error}")
 
-    def _pass_on(self, listen: Callable[[float], Any]) -> None:
-        seen, look_at = None, 0.0
-        while self._goes_on():
-            if time.monotonic() >= look_at:
-                now = self._look()
-                self._tell({"changed": True} if seen not in (None, now) else {})
-                seen, look_at = now, time.monotonic() + self._seconds
-            for each in listen(_BEAT_SECONDS):
-                self._heard(each)
-                self._tell({"event": each.event})
-            self._tell({})
+    def _end(self, problem: str) -> None:
+        self._tell({"problem": problem})
+        with self._lock:
+            self._is_listening = False
+
+    def _pass_on(self, aws: Aws, listen: _Listen) -> None:
+        """Tell the pages what happens, until none listens, or the stack has another bus."""
+        seen, look_at, count = None, 0.0, 0
+        running = set[Future[int]]()
+        with ThreadPoolExecutor(_RECEIVERS) as pool:
+            while self._goes_on() and self._stack().outputs == aws.outputs:
+                self._tell({})
+                if time.monotonic() >= look_at:
+                    now = self._what_is_seen()
+                    if seen not in (None, now):
+                        self._tell({"changed": True})
+                    seen, look_at = now, time.monotonic() + self._seconds
+                wanted = _RECEIVERS if count > _BUSY else 1
+                more = range(wanted - len(running))
+                running |= {pool.submit(self._receive, listen) for _ in more}
+                done, running = wait(running, _BEAT_SECONDS)
+                count = sum(each.result() for each in done)
+
+    def _what_is_seen(self) -> object:
+        try:
+            return self._look()
+        # A page that reads the same says so itself.
+        except (UserError, BotoCoreError, ClientError) as error:
+            return str(error)
+
+    def _receive(self, listen: _Listen) -> int:
+        """Pass on the events of a beat. Returns how many there were."""
+        count = 0
+        for each in listen(_BEAT_SECONDS):
+            self.heard(each)
+            self._tell({"event": each.event})
+            count += 1
+        return count
 
     def _goes_on(self) -> bool:
         """Whether any page listens. With the last one the thread ends, and the next one starts another."""
         with self._lock:
             if self._pages and not self._closed:
                 return True
-            self._thread = None
+            self._is_listening = False
             return False
 
     def _tell(self, news: News) -> None:

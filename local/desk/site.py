@@ -27,6 +27,7 @@ from inventory_orders.domain.events import to_json
 from inventory_orders.errors import InventoryOrdersError
 from local import ROOT, tokens
 from local.dashboard.service import LATEST, Service
+from local.desk.drop import Drops
 from local.desk.live import Live
 from local.desk.trial import Trial
 from local.desk.work import Desk, NotFoundError
@@ -38,7 +39,6 @@ _TOKEN = "X-Desk-Token"  # noqa: S105 - the name of a header
 _API = "/api/"
 # Below it is the customers' API: first who calls, then the path there.
 _AS = "/as/"
-_EVENTS = "/data/events"
 _PASSED_ON = ("Content-Type", "If-None-Match", "Prefer")
 _PASSED_BACK = ("content-type", "etag", "location", "preference-applied", "retry-after")
 # More than the API takes, so that it says so itself.
@@ -115,13 +115,18 @@ class Site:
         trial: Trial | None = None,
     ) -> None:
         self.token = token
-        self.live = live
+        drops = Drops(desk, live)
+        self.streams: dict[str, Callable[[Query], Generator[object, None, None]]] = {
+            "/data/events": lambda _: live.news(),
+            "/data/drop": lambda query: drops.watch(query["id"]),
+        }
         self.trial = trial
         self.files = dict(_FILES)
         self.contract = _FILES[_CONTRACT].read_bytes()
         self.reads: dict[str, Callable[[Query], object]] = {
             "/data/about": lambda _: desk.about(),
             "/data/today": lambda _: desk.today.read(),
+            "/data/search": lambda query: desk.find(query["text"]),
             "/data/products": lambda _: desk.products(),
             "/data/product": lambda query: desk.product(*_stock_of(query)),
             "/data/promised": lambda query: desk.promised(*_stock_of(query)),
@@ -158,6 +163,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Answer a GET request."""
         url = urlsplit(self.path)
+        query = dict(parse_qsl(url.query, keep_blank_values=True))
         if url.path in self._site.files:
             if self._is_for_this_machine():
                 path = self._site.files[url.path]
@@ -167,11 +173,9 @@ class Handler(BaseHTTPRequestHandler):
             return
         elif url.path in self._site.reads:
             read = self._site.reads[url.path]
-            self._answer_or_say_why(
-                lambda: read(dict(parse_qsl(url.query, keep_blank_values=True)))
-            )
-        elif url.path == _EVENTS:
-            self._send_lines(self._site.live.news())
+            self._answer_or_say_why(lambda: read(query))
+        elif url.path in self._site.streams:
+            self._send_lines(self._site.streams[url.path](query))
         else:
             self._call_an_api(None)
 

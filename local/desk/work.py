@@ -20,6 +20,7 @@ from inventory_orders.domain.location import (
 )
 from inventory_orders.lanes.levels import StockLevel
 from inventory_orders.store.tables import Table
+from local.desk.search import find
 from local.desk.signals import Signals
 from local.desk.today import Today
 from operations import orders, queues, redrive
@@ -33,6 +34,7 @@ from operations.movements import Incarnation, Row, movements_of
 from operations.stock import (
     URGENCY,
     by_product,
+    estimate_left,
     list_stock,
     on_the_way,
     product_names,
@@ -153,6 +155,20 @@ class Desk:
             "orders": count,
             "ordersAreAll": is_all,
         }
+
+    def left(self, product_id: str) -> dict[str, int]:
+        """Estimate the units of a product that can be ordered at each of its locations."""
+        return estimate_left(self._stack(), product_id)
+
+    def waiting(self) -> int:
+        """Count the orders that wait in the queues."""
+        aws = self._stack()
+        names = [name for name in (queues.STANDARD, queues.FIFO) if name in aws.outputs]
+        return sum(queues.depth(aws, name).total for name in names)
+
+    def find(self, text: str) -> Document:
+        """Find what a text names."""
+        return find(self._stack(), text)
 
     def history(self, product_id: str, location_id: str = DEFAULT_LOCATION) -> Document:
         """List every change of a product's stock at a location, the oldest first. Reads all orders.

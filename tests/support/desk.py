@@ -18,6 +18,7 @@ from local.desk.trial import Trial
 from local.desk.work import Desk
 from local.sample_orders import catalogue
 from operations.aws import Aws
+from operations.follow import Heard
 from operations.http_api import Reply
 from testing.shop import Shop, open_shop
 
@@ -50,6 +51,8 @@ class LiveByHand(Live):
             Event().wait(0.2)
 
     def tell(self, news: News) -> None:
+        if "event" in news:
+            self.heard(Heard(news["event"], 0.0))
         self._tell(news)
 
 

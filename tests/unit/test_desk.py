@@ -21,7 +21,7 @@ TEA = "tea-earl-grey"
 PAGES = ("/", "/dashboard", "/try", "/contract")
 OF_TEA = (f"product?id={TEA}", f"promised?id={TEA}", f"history?id={TEA}")
 READS = ("about", "products", *OF_TEA, "orders", "order?id=o-1")
-LISTS = ("dead-letters", "lanes", "shelf", "events")
+LISTS = ("today", "search?text=x", "dead-letters", "lanes", "shelf", "events", f"drop?id={TEA}")
 RECEIPT = {
     "action": "adjust",
     "adjustmentId": "desk-1",
@@ -87,7 +87,7 @@ def test_a_page_of_another_origin_reads_nothing_and_changes_nothing(desk, header
 
 
 def test_the_files_hold_no_secret_and_are_for_this_machine_only(desk):
-    for path in (*PAGES, "/desk.js"):
+    for path in (*PAGES, "/app.js"):
         reply = ask(desk.origin, "GET", path, X_Desk_Token=None)
         assert reply.status == 200
         assert TOKEN not in reply.body.decode()
@@ -115,7 +115,7 @@ def test_on_an_account_there_is_nothing_of_the_embedded_aws():
         about = get(desk, "about")
         assert (about["embedded"], about["production"]) == (False, True)
         assert "stack InventoryOrders-shop" in about["place"]
-        for path in ("/try", "/dashboard", "/data/shelf", "/data/events", "/api/orders/o"):
+        for path in ("/try", "/dashboard", "/data/shelf", "/api/orders/o"):
             assert ask(desk.origin, "GET", path).status == 404
         assert post(desk, "command", RECEIPT)["done"]
 

@@ -1,13 +1,8 @@
-"""The parts of the desk for the embedded AWS: requests to the HTTP API, the shelf, and events as they happen."""
+"""The parts of the desk for the embedded AWS: requests to the HTTP API, and the shelf."""
 
-import json
 import os
 import signal
-import socket
-from contextlib import contextmanager
-from threading import Event
 from types import SimpleNamespace
-from urllib.parse import urlsplit
 
 import boto3
 import pytest
@@ -21,8 +16,7 @@ from local.desk.trial import Trial
 from local.desk.work import Desk
 from local.sample_orders import catalogue
 from operations.errors import UserError
-from operations.follow import Heard
-from tests.support.desk import TOKEN, ask
+from tests.support.desk import TOKEN, LiveByHand, ask
 
 HERE = "http://127.0.0.1:4566"
 SAMPLES = [product.product_id for product in catalogue()]
@@ -71,7 +65,7 @@ def tried(aws):
 @pytest.fixture
 def origin(aws, tried):
     desk = Desk(lambda: aws, is_embedded=True)
-    with serving(Site(desk, TOKEN, SimpleNamespace(), tried)) as port:
+    with serving(Site(desk, TOKEN, LiveByHand(), SimpleNamespace(), tried)) as port:
         yield f"http://127.0.0.1:{port}"
 
 
@@ -143,11 +137,12 @@ def test_nobody_calls_the_api_without_the_token_of_the_desk_or_for_another(aws, 
 def test_the_contract_names_the_desk_as_its_server_on_the_embedded_aws_only(aws, origin):
     here = yaml.safe_load(ask(origin, "GET", "/openapi.yaml").body)
     assert [server["url"] for server in here.pop("servers")] == ["/as/operator", "/as/customer"]
-    with serving(Site(Desk(lambda: aws, is_embedded=False), TOKEN)) as port:
-        on_account = f"http://127.0.0.1:{port}"
-        there = yaml.safe_load(ask(on_account, "GET", "/openapi.yaml").body)
+    on_account = Desk(lambda: aws, is_embedded=False)
+    with serving(Site(on_account, TOKEN, LiveByHand())) as port:
+        there_at = f"http://127.0.0.1:{port}"
+        there = yaml.safe_load(ask(there_at, "GET", "/openapi.yaml").body)
         for method in ("GET", "PATCH"):
-            assert ask(on_account, method, "/as/operator/orders").status == 404
+            assert ask(there_at, method, "/as/operator/orders").status == 404
     assert there.pop("servers")[0]["url"].startswith("https://")
     assert here == there
 
@@ -188,84 +183,6 @@ def test_the_shelf_begins_with_the_samples_and_is_what_the_api_shows_at_once(aws
     shown = ask(origin, "GET", "/data/shelf").said
     assert len(shown) == 100
     assert shown[: len(SAMPLES) + 1] == [*SAMPLES, "p-000"]
-
-
-class Bus:
-    """What is listened to: news, until there are no more, and whether anybody listens."""
-
-    def __init__(self, monkeypatch):
-        self.news = []
-        self.listens = Event()
-        self.ended = Event()
-        monkeypatch.setattr(trial, "listening", self.listening)
-
-    @contextmanager
-    def listening(self, _):
-        self.listens.set()
-        try:
-            yield self.hear
-        finally:
-            self.ended.set()
-
-    def hear(self, seconds):
-        assert seconds == 1
-        while self.news:
-            yield Heard(self.news.pop(0), None)
-        self.ended.wait(0.01)
-
-
-@pytest.fixture
-def bus(monkeypatch):
-    return Bus(monkeypatch)
-
-
-@contextmanager
-def stream(origin):
-    address = urlsplit(origin)
-    with (
-        socket.create_connection((address.hostname, address.port), timeout=60) as to,
-        to.makefile("r") as lines,
-    ):
-        headers = f"Host: 127.0.0.1\r\nX-Desk-Token: {TOKEN}\r\n\r\n"
-        to.sendall(f"GET /data/events HTTP/1.1\r\n{headers}".encode())
-        assert "200" in next(lines)
-        while next(lines).strip():
-            pass
-        yield lines
-
-
-def hear(lines):
-    return json.loads(next(lines))
-
-
-def test_events_are_sent_as_they_happen_until_the_page_goes_away(bus, origin):
-    event = {"detail-type": "OrderPlaced", "detail": {"data": {"name": "a\nb"}}}
-    with stream(origin) as lines:
-        assert hear(lines) == {}
-        bus.news.append(event)
-        while (heard := hear(lines)) == {}:
-            pass
-        assert heard == {"event": event}
-        assert hear(lines) == {}
-        assert not bus.ended.is_set()
-    assert bus.ended.wait(60), "the queue and the rule are removed"
-
-
-def test_when_the_server_ends_nobody_listens_any_more(bus, tried, origin):
-    with stream(origin) as lines:
-        assert hear(lines) == {}
-        tried.close(10.0)
-        assert bus.ended.is_set(), "the queue and the rule are removed"
-        assert "problem" not in lines.read(), "the stream ends"
-
-
-def test_why_nobody_can_listen_is_said(monkeypatch, origin):
-    def refuse(_):
-        raise UserError("AWS does not let you listen")
-
-    monkeypatch.setattr(trial, "listening", refuse)
-    with stream(origin) as lines:
-        assert hear(lines) == {"problem": "AWS does not let you listen"}
 
 
 def test_the_server_ends_with_the_embedded_aws(monkeypatch):

@@ -64,9 +64,9 @@ export async function send(command) {
   return answer;
 }
 
-// Calls `hear` with each line of JSON of an endless answer, until it ends.
-export async function listen(path, hear) {
-  const answer = await checked(await request(path));
+// Calls `hear` with each line of JSON of an endless answer, until it ends or the signal ends it.
+export async function listen(path, hear, signal) {
+  const answer = await checked(await request(path, { signal }));
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {

@@ -116,10 +116,41 @@ export const T = {
   },
 
   // ---------------------------------------------------------------- search
-  find: {},
+  find: {
+    title: (text) => `Found for “${text}”`,
+    kinds: { orders: "Orders", customers: "Customers", products: "Products", locations: "Locations" },
+    product: (productId, available) => `${productId}, ${available} available`,
+    location: "Orders to ship from there",
+    notAll: "There are more: type more of the name.",
+    none: (text) => `Nothing found for “${text}”`,
+    canBeFound: "Type the whole id of an order or a customer, or any part of a product's name or id, or of a location.",
+  },
 
   // ---------------------------------------------------------------- the drop
-  drop: {},
+  drop: {
+    title: (name) => `Drop: ${name}`,
+    toProduct: "The product",
+    starting: "Connecting. Orders count from the moment the desk is connected.",
+    soldOut: (at, length) => `Sold out at ${at} after ${length}`,
+    soldOutIn: (length, at) => `Sold out in about ${length}, at ${at}`,
+    nothingLeft: "Nothing is left to sell",
+    rejecting: (at, length) => `Nothing sold since ${at}, after ${length}: orders were rejected`,
+    noOrders: "No orders yet",
+    stopped: (at) => `No orders since ${at}`,
+    places: (each) => `Left: ${each}.`,
+    // A length of time that nobody needs to the second.
+    length: (seconds) => (seconds < 120 ? `${number(Math.round(seconds))} s` : seconds < 7200 ? counted(Math.round(seconds / 60), "minute") : counted(Math.round(seconds / 3600), "hour")),
+    sold: (shown, orders) => `sold in ${shown} ${rules.select(orders) === "one" ? "order" : "orders"}`,
+    left: "left",
+    rate: "orders a second",
+    rejectedOrders: "rejected",
+    waiting: "waiting in the queue",
+    chart: "Orders per second",
+    placed: "placed",
+    rejected: "rejected",
+    since: (at) => `Counted since ${at}. Rates are of the last 10 seconds.`,
+    late: (length) => `Events are ${length} late.`,
+  },
 
   // ---------------------------------------------------------------- products
   level: { OUT_OF_STOCK: "out of stock", LOW_STOCK: "low", ACTIVE: "in stock", DISCONTINUED: "discontinued" },

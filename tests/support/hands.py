@@ -1,0 +1,158 @@
+"""Two ways to use a page: by keyboard alone, and by touch on a phone. Both find controls by their accessible names."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+Name = str | re.Pattern[str]
+
+# From wherever one is. Whoever needs more gives up.
+MOST_TABS = 60
+
+
+class Hands(ABC):
+    """Uses a page.
+
+    Args:
+        page: Playwright's page.
+    """
+
+    OPTIONS: Mapping[str, Any]
+    """Of the browser's context."""
+
+    def __init__(self, page: Any) -> None:
+        self.page = page
+        self.acts = 0
+
+    @abstractmethod
+    def _act_on(self, control: Any) -> None:
+        """Press a button, follow a link, or tick a box."""
+
+    @abstractmethod
+    def _write_into(self, field: Any, text: str) -> None:
+        """Replace the text of a field."""
+
+    @abstractmethod
+    def _choose_in(self, field: Any, option: str) -> None:
+        """Choose an option."""
+
+    @abstractmethod
+    def _send(self, button: Any) -> None:
+        """Send the form whose field was written last."""
+
+    @abstractmethod
+    def search(self, text: str) -> None:
+        """Search for an order, a customer or a product."""
+
+    def press(self, name: Name, role: str = "button") -> None:
+        self._act_on(self.page.get_by_role(role, name=name, exact=True))
+
+    def follow(self, name: Name) -> None:
+        self.press(name, "link")
+
+    def tick(self, name: Name) -> None:
+        self.press(name, "checkbox")
+
+    def unfold(self, text: str) -> None:
+        self._act_on(self.page.locator("summary").filter(has_text=text))
+
+    def go(self, part: str) -> None:
+        """Open a part of the desk."""
+        self._act_on(self.page.get_by_role("navigation").get_by_role("link", name=part, exact=True))
+
+    def write(self, label: str, text: str) -> None:
+        self._write_into(self.page.get_by_label(label, exact=True), text)
+
+    def choose(self, label: str, option: str) -> None:
+        self._choose_in(self.page.get_by_label(label, exact=True), option)
+
+    def send(self, name: Name) -> None:
+        self._send(self.page.get_by_role("button", name=name, exact=True))
+
+    @abstractmethod
+    def check(self) -> None:
+        """Look whether the page asks for more than these hands can do."""
+
+
+class Keyboard(Hands):
+    """Walks by Tab, and never touches a mouse."""
+
+    OPTIONS = MappingProxyType({"viewport": {"width": 1280, "height": 900}})
+
+    def _key(self, key: str) -> None:
+        self.acts += 1
+        self.page.keyboard.press(key)
+
+    def _reach(self, control: Any) -> None:
+        control.wait_for()
+        wanted = control.element_handle()
+        for _ in range(MOST_TABS):
+            if wanted.evaluate("wanted => wanted === document.activeElement"):
+                return
+            self._key("Tab")
+        raise AssertionError(f"{MOST_TABS} tabs do not lead to {control}")
+
+    def _act_on(self, control: Any) -> None:
+        self._reach(control)
+        self._key("Space" if control.get_attribute("type") == "checkbox" else "Enter")
+
+    def _type(self, text: str) -> None:
+        self.acts += 1
+        self.page.keyboard.type(text)
+
+    def _write_into(self, field: Any, text: str) -> None:
+        self._reach(field)
+        self._key("ControlOrMeta+a")
+        self._type(text)
+
+    def _choose_in(self, field: Any, option: str) -> None:
+        self._reach(field)
+        self._type(option)
+
+    def _send(self, button: Any) -> None:
+        button.wait_for()
+        self._key("Enter")
+
+    def search(self, text: str) -> None:
+        self._key("/")
+        self._type(text)
+        self._key("Enter")
+
+    def check(self) -> None:
+        """The Tab key leads everywhere: `_reach` looks at it."""
+
+
+class Touch(Hands):
+    """Taps, on a phone that shows 390 pixels side by side."""
+
+    OPTIONS = MappingProxyType(
+        {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+    )
+
+    def _act_on(self, control: Any) -> None:
+        self.acts += 1
+        control.tap()
+
+    def _write_into(self, field: Any, text: str) -> None:
+        self._act_on(field)
+        field.fill(text)
+
+    def _choose_in(self, field: Any, option: str) -> None:
+        self.acts += 1
+        # The phone's own list shows the options.
+        field.select_option(option)
+
+    def _send(self, button: Any) -> None:
+        self._act_on(button)
+
+    def search(self, text: str) -> None:
+        self._write_into(self.page.get_by_role("searchbox"), text)
+        self.press("Find")
+
+    def check(self) -> None:
+        assert self.page.evaluate("document.documentElement.scrollWidth") == 390
+        assert self.page.evaluate("scrollX") == 0
