@@ -31,7 +31,10 @@ class Page(NamedTuple):
 PAGES = [
     Page("today", "#/today", "Today"),
     Page("product", f"#/product/{TEA}", "Earl Grey"),
+    Page("drop", f"#/drop/{HOT_PRODUCT}", "Drop: First Flush 2026, limited drop"),
     Page("lanes", "#/lanes", "Lanes"),
+    Page("search", "#/search/tea", "Found for “tea”"),
+    Page("search", "#/search/nothing", "Found for “nothing”"),
 ]
 
 
