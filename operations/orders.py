@@ -1,7 +1,8 @@
-"""Orders as operators see them: one by its id, a user's, and those to ship."""
+"""Orders as operators see them: one by its id, a user's, those to ship, and those that wait for payment."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -13,12 +14,19 @@ from inventory_orders.domain.record import OrderRecord, OrderStatus
 from inventory_orders.engine.retrying_client import RetryingClient, read_orders
 from inventory_orders.invocation import direct
 from inventory_orders.lanes.levels import mark_shippable, open_units
-from inventory_orders.store.lists import ListPosition, list_orders, list_to_fulfil
+from inventory_orders.store.lists import (
+    ListPosition,
+    list_holds,
+    list_orders,
+    list_to_fulfil,
+)
 from inventory_orders.store.rows import record_row
+from inventory_orders.store.tables import EXPIRY_SHARDS
 from operations.aws import Aws
 
 _PAGE = 50
 _PATIENCE = 10.0
+_FOREVER = "9999"
 
 
 @dataclass(frozen=True)
@@ -37,13 +45,20 @@ class OrderList:
 
 
 _List = Callable[[int, ListPosition | None], tuple[list[ListPosition], bool]]
+_Filter = Callable[[OrderRecord, Mapping[str, Any]], bool]
 
 
 def read_order(aws: Aws, order_id: str) -> dict[str, Any] | None:
-    """Read an order, strongly consistent. Returns None if it does not exist."""
-    order = direct.read_order(order_id, RetryingClient(aws.store()), _deadline())
+    """Read an order, strongly consistent, and what is missing if it is to be shipped. Returns None if it does not exist."""
+    client, deadline = RetryingClient(aws.store()), _deadline()
+    order = direct.read_order(order_id, client, deadline)
     # A cancellation that came before its order leaves a row without a user.
-    return None if order is None or order.user_id is None else _shown(order)
+    if order is None or order.user_id is None:
+        return None
+    shown = _shown(order)
+    if order.status == OrderStatus.CONFIRMED:
+        mark_shippable(client, [(order, shown)], deadline)
+    return shown
 
 
 def orders_to_ship(aws: Aws, limit: int, location_id: str | None = None) -> OrderList:
@@ -55,8 +70,43 @@ def orders_to_ship(aws: Aws, limit: int, location_id: str | None = None) -> Orde
         location_id: Only those that wait for units at this location. The others are read, too: no index has locations.
     """
     client = RetryingClient(aws.store())
-    page = partial(list_to_fulfil, client.store)
-    return _listed(client, page, limit, to_ship=True, location_id=location_id)
+
+    def is_to_ship(order: OrderRecord, shown: Mapping[str, Any]) -> bool:
+        # The index may show an order that was fulfilled a moment ago.
+        is_confirmed = order.status == OrderStatus.CONFIRMED
+        return is_confirmed and (location_id is None or bool(open_units(order, shown, location_id)))
+
+    def mark(found: list[tuple[OrderRecord, dict[str, Any]]], deadline: Deadline) -> None:
+        mark_shippable(client, found, deadline, location_id)
+
+    return _listed(client, partial(list_to_fulfil, client.store), limit, is_to_ship, mark)
+
+
+def held_orders(aws: Aws, limit: int) -> OrderList:
+    """Read the orders that wait for payment under a hold, the one whose hold ends first first."""
+    client = RetryingClient(aws.store())
+    # More than the limit: the index may show orders that were paid a moment ago.
+    holds = sorted(
+        hold for shard in range(EXPIRY_SHARDS) for hold in _holds(client, shard, limit + _PAGE)
+    )
+
+    def page(size: int, after: ListPosition | None) -> tuple[list[ListPosition], bool]:
+        rest = holds[bisect_right(holds, after) if after else 0 :]
+        return rest[:size], len(rest) > size
+
+    return _listed(client, page, limit, lambda order, _: order.status == OrderStatus.PENDING)
+
+
+def _holds(client: RetryingClient, shard: int, limit: int) -> list[ListPosition]:
+    """The first holds of a shard: at least `limit`, if it has so many."""
+    holds, after = list[ListPosition](), None
+    while len(holds) < limit:
+        read = partial(list_holds, client.store, shard, _FOREVER, after)
+        found, after = client.call(read, _deadline())
+        holds += found
+        if after is None:
+            break
+    return holds
 
 
 def orders_of(aws: Aws, user_id: str, limit: int) -> OrderList:
@@ -69,9 +119,8 @@ def _listed(
     client: RetryingClient,
     page: _List,
     limit: int,
-    *,
-    to_ship: bool = False,
-    location_id: str | None = None,
+    is_listed: _Filter = lambda *_: True,
+    mark: Callable[[list[tuple[OrderRecord, dict[str, Any]]], Deadline], None] = lambda *_: None,
 ) -> OrderList:
     """Orders of a list with their lines."""
     orders, unreadable = list[dict[str, Any]](), list[str]()
@@ -80,19 +129,12 @@ def _listed(
         deadline = _deadline()
         places, has_more = client.call(partial(page, _PAGE, after), deadline)
         found, broken = read_orders(client, places, deadline, lambda order: (order, _shown(order)))
-        if to_ship:
-            found = [each for each in found if _is_to_ship(*each, location_id)]
-            mark_shippable(client, found, deadline, location_id)
+        found = [each for each in found if is_listed(*each)]
+        mark(found, deadline)
         orders += (shown for _, shown in found)
         unreadable += broken
         after = places[-1] if places else None
     return OrderList(orders[:limit], has_more or len(orders) > limit, unreadable)
-
-
-def _is_to_ship(order: OrderRecord, shown: Mapping[str, Any], location_id: str | None) -> bool:
-    # The index may show an order that was fulfilled a moment ago.
-    is_confirmed = order.status == OrderStatus.CONFIRMED
-    return is_confirmed and (location_id is None or bool(open_units(order, shown, location_id)))
 
 
 def _deadline() -> Deadline:

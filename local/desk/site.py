@@ -132,7 +132,10 @@ class Site:
             "/data/promised": lambda query: desk.promised(*_stock_of(query)),
             "/data/history": lambda query: desk.history(*_stock_of(query)),
             "/data/orders": lambda query: desk.orders(
-                query.get("user"), int(query.get("pages", "1")), query.get("location")
+                query.get("user"),
+                int(query.get("pages", "1")),
+                query.get("location"),
+                are_held="held" in query,
             ),
             "/data/order": lambda query: desk.order(query["id"]),
             "/data/dead-letters": lambda _: desk.dead_letters(),

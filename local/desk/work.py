@@ -185,7 +185,12 @@ class Desk:
         return {"unexplained": unexplained, "entries": [entry.as_json for entry in entries]}
 
     def orders(
-        self, user_id: str | None, pages: int = 1, location_id: str | None = None
+        self,
+        user_id: str | None,
+        pages: int = 1,
+        location_id: str | None = None,
+        *,
+        are_held: bool = False,
     ) -> Document:
         """List a user's orders, the newest first; without a user those to ship, the oldest first.
 
@@ -193,9 +198,12 @@ class Desk:
             user_id: The user.
             pages: How much of the list: pages of `ORDERS_OF_A_PAGE` orders.
             location_id: Where the orders to ship wait for units; None: anywhere.
+            are_held: Instead the orders that wait for payment under a hold, the one whose hold ends first first.
         """
         aws, most = self._stack(), pages * ORDERS_OF_A_PAGE
-        if user_id is None:
+        if are_held:
+            listed = orders.held_orders(aws, most)
+        elif user_id is None:
             listed = orders.orders_to_ship(aws, most, location_id)
         else:
             listed = orders.orders_of(aws, user_id, most)

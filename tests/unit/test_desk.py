@@ -231,6 +231,21 @@ def test_an_order_is_shipped_and_taken_back(desk):
     assert desk.shop.status("o-2") == "CANCELLED"
 
 
+def test_orders_that_wait_for_payment_come_with_the_soonest_end_of_a_hold_first(desk, monkeypatch):
+    monkeypatch.setattr(work, "ORDERS_OF_A_PAGE", 3)
+    line = {"productId": TEA, "quantity": 1}
+    for number, seconds in enumerate((900, 300, None, 600, 700, 800)):
+        hold = {} if seconds is None else {"holdSeconds": seconds}
+        desk.place({"orderId": f"o-{number}", "userId": "u-1", "items": [line], **hold})
+    desk.command("ChangeOrders", action="confirm", orderId="o-3")
+    first = get(desk, "orders?held")
+    assert [order["orderId"] for order in first["orders"]] == ["o-1", "o-4", "o-5"]
+    assert (first["isAll"], first["names"]) == (False, {TEA: "Earl Grey"})
+    both = get(desk, "orders?held&pages=2")
+    assert [order["orderId"] for order in both["orders"]] == ["o-1", "o-4", "o-5", "o-0"]
+    assert both["isAll"]
+
+
 def units_of_tea(desk):
     shown = get(desk, f"product?id={TEA}")
     return shown["onHand"], shown["committed"], shown["available"]
@@ -291,6 +306,7 @@ def test_an_order_to_ship_names_the_goods_that_are_not_there(desk):
     post(desk, "command", RECEIPT | {"delta": -2, "reason": "LOSS"})
     first, second = get(desk, "orders")["orders"]
     assert first["missing"] == [{"productId": TEA, "wanted": there, "onHand": there - 2}]
+    assert get(desk, "order?id=o-1")["missing"] == first["missing"]
     assert second["shippable"]
 
 
