@@ -312,7 +312,7 @@ def _place_of_page(
 ) -> tuple[str, int, str]:
     note = f"page {page.key}, version {page.version}"
     if row is None or entry.created_at != row["createdAt"]:
-        note += f", of the incarnation of {entry.created_at}, which is gone"
+        note += f", of the generation of {entry.created_at}, which is gone"
     elif page.key.lane == 0:
         note += f", lanes up to {entry.reach} may be filled" if entry.reach else ", narrow"
     return lane_name(page.key.lane), entry.units, note

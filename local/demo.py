@@ -200,21 +200,21 @@ class DemoResult:
 
     @property
     def sold(self) -> Counter[tuple[str, str]]:
-        """Units that the orders of this run took, by the key of the product's row and its incarnation."""
+        """Units that the orders of this run took, by the key of the product's row and its generation."""
         units: Counter[tuple[str, str]] = Counter()
         for row in self.rows.values():
             order = read_order(row)
-            incarnations = {
+            generations = {
                 line.product_id: (line.key, line.product_created_at)
                 for line in order.lines
                 if line.product_created_at is not None
             }
             for line in order.lines:
-                if line.product_id in incarnations:
-                    units[incarnations[line.product_id]] += line.quantity
+                if line.product_id in generations:
+                    units[generations[line.product_id]] += line.quantity
             for step in order.steps:
                 for product_id in step.restocked_versions:
-                    units[incarnations[product_id]] -= (step.quantities or {})[product_id]
+                    units[generations[product_id]] -= (step.quantities or {})[product_id]
         return units
 
     @property

@@ -243,7 +243,7 @@ def _show_books(result: DemoResult, console: Console) -> None:
     found = {} if count is None else {count.key: count.delta}
 
     def figures(account: Account) -> tuple[int, ...]:
-        own, delta = sold[account.incarnation], found.get(account.product_id, 0)
+        own, delta = sold[account.generation], found.get(account.product_id, 0)
         # Changes by other programs during the run count into the opening stock.
         start = account.adjusted - delta - (account.sold - own)
         return start, delta, own, account.available, account.open, account.on_hand
@@ -253,7 +253,7 @@ def _show_books(result: DemoResult, console: Console) -> None:
         is_counted = any(account.product_id in found for account in accounts)
         balances = all(account.balances for account in accounts)
         is_left = any(account.available > 0 for account in accounts)
-        units = sum(sold[account.incarnation] for account in accounts)
+        units = sum(sold[account.generation] for account in accounts)
         return (balances, product_id != HOT_PRODUCT, not is_counted, is_left, -units)
 
     def add(name: str, accounts: Iterable[Account], style: str = "") -> None:

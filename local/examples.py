@@ -302,7 +302,7 @@ def aba(sandbox: Sandbox) -> ExampleResult:
     def read_the_old_one(keys: Any, **options: Any) -> Any:
         return snapshot if product_id in keys else read(keys, **options)
 
-    # Let the engine plan from the old incarnation.
+    # Let the engine plan from the old generation.
     with patch.object(sandbox.store, "read", read_the_old_one):
         status = sandbox.order(product_id, 1)
     after = sandbox.stock(product_id)

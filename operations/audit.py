@@ -26,6 +26,7 @@ from typing import Any
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.allotments import DEPOT, PageKey
 from inventory_orders.domain.location import product_of, stock_key
+from inventory_orders.domain.outbound import Generation
 from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import KEYS, Table
 from operations.aws import Aws, get_items, query, scan
@@ -42,7 +43,7 @@ from operations.books import (
 )
 from operations.faults import faults_of, problems_of
 from operations.lanes import Pages, Places, read_all, read_outbound, read_pages, read_places
-from operations.movements import Incarnation, Row, adjustment_of, check_types, movements_of
+from operations.movements import Row, adjustment_of, check_types, movements_of
 
 # An adjustment bears the time at which its invocation began to write it. It may be in flight as long as an invocation
 # lasts (at most 15 minutes), by a clock that is a minute off.
@@ -89,26 +90,26 @@ def read_history(aws: Aws, product_id: str) -> tuple[Account, list[Entry]] | Non
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """One reading of the tables: accounts by incarnation, and the rows that they are computed from."""
+    """One reading of the tables: accounts by generation, and the rows that they are computed from."""
 
-    accounts: Mapping[Incarnation, Account] = field(default_factory=dict)
+    accounts: Mapping[Generation, Account] = field(default_factory=dict)
     adjustments: Sequence[Row] = ()
     orders: Mapping[str, dict[str, Any]] = field(default_factory=dict)
 
 
 def _confirmed(aws: Aws, reading: _Reading, corrupt: dict[str, str]) -> _Reading:
     """Read doubtful products again, until the next read shows the same. Those that never do are unsettled."""
-    confirmed: dict[Incarnation, Finding] = {}
+    confirmed: dict[Generation, Finding] = {}
 
     def is_doubtful(account: Account) -> bool:
-        fine = account.finding in (FINE, confirmed.get(account.incarnation))
+        fine = account.finding in (FINE, confirmed.get(account.generation))
         return not (account.settled and fine)
 
     for _ in range(_REREADS):
         doubtful = [account for account in reading.accounts.values() if is_doubtful(account)]
         if not doubtful:
             break
-        confirmed |= {a.incarnation: a.finding for a in doubtful if a.settled}
+        confirmed |= {a.generation: a.finding for a in doubtful if a.settled}
         time.sleep(_PAUSE)
         reading = _read_again(aws, _with_locations(doubtful, reading), reading, corrupt)
     accounts = {
@@ -148,15 +149,15 @@ def _read_tables(aws: Aws, corrupt: dict[str, str]) -> tuple[_Reading, Mapping[s
         read_outbound(aws),
         unsettled=unsettled,
     )
-    closed = {adjustment_of(row).incarnation for row in adjustments if row["reason"] == "CLOSING"}
-    by_incarnation = {
-        account.incarnation: account
-        if account.status != GONE["status"] or account.incarnation in closed
+    closed = {adjustment_of(row).generation for row in adjustments if row["reason"] == "CLOSING"}
+    by_generation = {
+        account.generation: account
+        if account.status != GONE["status"] or account.generation in closed
         # A product without a row may have been created since.
         else replace(account, settled=False)
         for account in accounts
     }
-    return _Reading(by_incarnation, adjustments, orders), places.before.corrupt
+    return _Reading(by_generation, adjustments, orders), places.before.corrupt
 
 
 def _read_again(
@@ -169,7 +170,7 @@ def _read_again(
     adjustments = [row for row in before.adjustments if row["productId"] not in product_ids]
     adjustments += [row for product in products.values() for row in product.adjustments]
     accounts = {key: a for key, a in before.accounts.items() if a.product_id not in product_ids}
-    accounts |= {a.incarnation: a for a in added}
+    accounts |= {a.generation: a for a in added}
     return _Reading(accounts, adjustments, orders)
 
 

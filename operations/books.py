@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from inventory_orders.domain.allotments import PageKey
 from inventory_orders.domain.location import in_words, location_of, public_key
+from inventory_orders.domain.outbound import Generation
 from operations.faults import (
     lent_to,
     problems_of,
@@ -18,7 +19,6 @@ from operations.faults import (
 )
 from operations.lanes import Pages, Places
 from operations.movements import (
-    Incarnation,
     Movement,
     Row,
     adjustment_of,
@@ -55,13 +55,13 @@ GONE: Row = {"stockCount": 0, "onHand": 0, "status": "DELISTED", "_version": 0}
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """One incarnation of a product at a location, at one version of its row.
+    """One generation of a product at a location, at one version of its row.
 
     What units are on hand is kept while its row stands: of those on outbound pages, a sweep drops what is of no row.
 
     Attributes:
         product_id: The key of its row.
-        created_at: Creation time of the incarnation, ISO 8601.
+        created_at: Creation time of the generation, ISO 8601.
         status: The product's status; `DELISTED` if its row is gone.
         version: The row's version; 0 if the row is gone.
         stock: Available units in the row (`stockCount`); 0 if the row is gone.
@@ -98,9 +98,9 @@ class Account:
     pages: Pages = field(default_factory=Pages, compare=False, repr=False)
 
     @property
-    def incarnation(self) -> Incarnation:
+    def generation(self) -> Generation:
         """The key of its row, and when that was created."""
-        return self.product_id, self.created_at
+        return Generation(self.product_id, self.created_at)
 
     @property
     def name(self) -> str:
@@ -222,7 +222,7 @@ class Books:
     """All accounts, and the rows that they are computed from.
 
     Attributes:
-        accounts: One for each incarnation of a product, at each location.
+        accounts: One for each generation of a product, at each location.
         orders: All orders, by id.
         adjustments: All adjustments that were booked.
         corrupt_pages: Errors of the pages that cannot be read, by page name. These pages count as empty.
@@ -245,7 +245,7 @@ class Books:
 
 
 def booked(adjustments: Iterable[Row]) -> Iterator[Row]:
-    """Leave out decrements that were refused. They moved nothing, and name no incarnation."""
+    """Leave out decrements that were refused. They moved nothing, and name no generation."""
     return (row for row in adjustments if "rejected" not in row)
 
 
@@ -282,7 +282,7 @@ def add_up_places(
     """
     orders, adjustments = list(orders), list(adjustments)
     rows = {
-        (product_id, row["createdAt"]): row
+        Generation(product_id, row["createdAt"]): row
         for product_id, read in places.items()
         if (row := read.rows.get(product_id)) is not None
     }
@@ -320,10 +320,10 @@ def add_up_places(
 
 def _problems_between(
     places: Mapping[str, Places],
-    rows: Mapping[Incarnation, Row],
+    rows: Mapping[Generation, Row],
     adjustments: Collection[Row],
     read: Collection[str] | None,
-) -> Iterator[Mapping[Incarnation, list[str]]]:
+) -> Iterator[Mapping[Generation, list[str]]]:
     """Yield what is wrong between the rows and the adjustments of a product's locations."""
     unreadable = set[str]().union(*(each.unreadable for each in _reads(places)))
 
@@ -334,13 +334,13 @@ def _problems_between(
     yield problems_of_transfers(adjustments, is_known)
 
 
-def _merged(*found: Mapping[Incarnation, list[str]]) -> dict[Incarnation, list[str]]:
+def _merged(*found: Mapping[Generation, list[str]]) -> dict[Generation, list[str]]:
     keys = {key for each in found for key in each}
     return {key: [words for each in found for words in each.get(key, ())] for key in keys}
 
 
-def _total(units: Iterable[tuple[Incarnation, int]]) -> Counter[Incarnation]:
-    total = Counter[Incarnation]()
+def _total(units: Iterable[tuple[Generation, int]]) -> Counter[Generation]:
+    total = Counter[Generation]()
     for key, number in units:
         total[key] += number
     return total
@@ -348,28 +348,28 @@ def _total(units: Iterable[tuple[Incarnation, int]]) -> Counter[Incarnation]:
 
 @dataclass(frozen=True, slots=True)
 class _Sums:
-    """Units that movements added to each number, by incarnation.
+    """Units that movements added to each number, by generation.
 
     Attributes:
         available: To those that orders can take.
         on_hand: To those that are there.
         open: To those that orders wait for.
-        between: To a page between its two reads, by incarnation and page. They are in no other sum.
+        between: To a page between its two reads, by generation and page. They are in no other sum.
     """
 
-    available: Counter[Incarnation] = field(default_factory=Counter)
-    on_hand: Counter[Incarnation] = field(default_factory=Counter)
-    open: Counter[Incarnation] = field(default_factory=Counter)
-    between: Counter[tuple[Incarnation, str]] = field(default_factory=Counter)
+    available: Counter[Generation] = field(default_factory=Counter)
+    on_hand: Counter[Generation] = field(default_factory=Counter)
+    open: Counter[Generation] = field(default_factory=Counter)
+    between: Counter[tuple[Generation, str]] = field(default_factory=Counter)
 
 
 def _sum_up(
-    movements: Iterable[Movement], rows: Mapping[Incarnation, Row], places: Mapping[str, Places]
+    movements: Iterable[Movement], rows: Mapping[Generation, Row], places: Mapping[str, Places]
 ) -> _Sums:
     """Sum up the units of the movements that rows and pages show, and of those that wrote a page between its two reads."""
     sums = _Sums()
     for movement in movements:
-        key = movement.incarnation
+        key = movement.generation
         row = rows.get(key)
         if row is None or movement.is_in(row["_version"], places[key[0]].before):
             sums.available[key] += movement.available
@@ -383,16 +383,16 @@ def _sum_up(
 
 def _held(
     places: Mapping[str, Places],
-    rows: Mapping[Incarnation, Row],
-    between: Counter[tuple[Incarnation, str]],
-) -> tuple[dict[Incarnation, dict[int, int]], Counter[Incarnation], set[str]]:
-    """Find the units in lanes and on outbound pages by incarnation.
+    rows: Mapping[Generation, Row],
+    between: Counter[tuple[Generation, str]],
+) -> tuple[dict[Generation, dict[int, int]], Counter[Generation], set[str]]:
+    """Find the units in lanes and on outbound pages by generation.
 
     Returns:
         Both, and the products of which units moved in another way than by sales and hand-overs.
     """
     lanes, outbound = _in_lanes(places, "before"), _outbound(places, rows, "before")
-    in_lanes: dict[Incarnation, dict[int, int]] = {}
+    in_lanes: dict[Generation, dict[int, int]] = {}
     for (key, name), units in sorted(lanes.items(), key=lambda entry: lane_of(entry[0][1])):
         in_lanes.setdefault(key, {})[lane_of(name)] = units
     before = lanes | outbound
@@ -406,13 +406,13 @@ def _held(
 
 
 _When = Literal["before", "after"]
-_ByPage = dict[tuple[Incarnation, str], int]
-"""Units by incarnation and page."""
+_ByPage = dict[tuple[Generation, str], int]
+"""Units by generation and page."""
 
 
 def _in_lanes(places: Mapping[str, Places], when: _When) -> _ByPage:
     return {
-        ((product_id, entry.created_at), name): entry.units
+        (Generation(product_id, entry.created_at), name): entry.units
         for read in _reads(places)
         for name, page in getattr(read, when).by_name.items()
         for product_id, entry in page.entries.items()
@@ -421,9 +421,7 @@ def _in_lanes(places: Mapping[str, Places], when: _When) -> _ByPage:
     }
 
 
-def _outbound(
-    places: Mapping[str, Places], rows: Mapping[Incarnation, Row], when: _When
-) -> _ByPage:
+def _outbound(places: Mapping[str, Places], rows: Mapping[Generation, Row], when: _When) -> _ByPage:
     return {
         (lot, name): units
         for read in _reads(places)
@@ -482,7 +480,7 @@ class Entry:
 def history(books: Books, account: Account) -> list[Entry]:
     """List every change of a product's numbers up to its version, in order, with the gaps between them.
 
-    With its incarnation all that it had on hand is gone: what is handed over later changes nothing.
+    With its generation all that it had on hand is gone: what is handed over later changes nothing.
     """
     movements = [
         *map(adjustment_of, books.adjustments),
@@ -506,7 +504,7 @@ def history(books: Books, account: Account) -> list[Entry]:
 
 
 def _belongs_to(account: Account, movement: Movement) -> bool:
-    return movement.incarnation == account.incarnation and (
+    return movement.generation == account.generation and (
         not account.version or movement.is_in(account.version, account.pages)
     )
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from inventory_orders.domain.adjustment import TRANSFER_IN, TRANSFER_OUT
 from inventory_orders.domain.location import key_in, location_of, product_of, stock_key
+from inventory_orders.domain.outbound import Generation
 from inventory_orders.domain.product import ProductStatus, stock_status
 from inventory_orders.domain.record import OrderStatus
-from operations.movements import LOST, Incarnation, Move, Row, moves_of_line
+from operations.movements import LOST, Move, Row, moves_of_line
 from operations.words import lane_name
 
 
@@ -81,9 +82,9 @@ class Fault:
 
     Attributes:
         key: The row that the line took units from; else its product's own.
-        created_at: The incarnation that the line took units from; empty if it names none.
+        created_at: The generation that the line took units from; empty if it names none.
         what: The fault, to follow the orders that have it.
-        if_it_stands: Whether it is none if the incarnation is gone: a delisted product takes no units back.
+        if_it_stands: Whether it is none if the generation is gone: a delisted product takes no units back.
     """
 
     key: str
@@ -99,7 +100,7 @@ _GAVE_ALL_BACK = {OrderStatus.CANCELLED, OrderStatus.EXPIRED}
 def faults_of(order: Row, outbound: Mapping[str, int] | None = None) -> Iterator[Fault]:
     """Yield the lines that took nothing for an order that is placed, or whose units did not come back, or went two ways.
 
-    So are those whose units left on no outbound page. A `CANCELLED` line without incarnation is none: its cancellation came
+    So are those whose units left on no outbound page. A `CANCELLED` line without generation is none: its cancellation came
     first, or a restore undid the order. A restore leaves such an `EXPIRED` line, too.
 
     Args:
@@ -162,33 +163,33 @@ def _faults_of_leaving(moves: Iterable[Move], outbound: Mapping[str, int] | None
 
 def problems_of_orders(
     orders: Iterable[Row], standing: Mapping[str, str], outbound: Mapping[str, int] | None
-) -> dict[Incarnation, list[str]]:
-    """Put the faults of orders into words, by incarnation.
+) -> dict[Generation, list[str]]:
+    """Put the faults of orders into words, by generation.
 
     Args:
         orders: The orders.
-        standing: The incarnation of each row.
+        standing: The generation of each row.
         outbound: As for `faults_of`.
     """
-    found: _ByIncarnation = {}
+    found: _ByGeneration = {}
     for order in orders:
         for fault in faults_of(order, outbound):
             now = standing.get(fault.key, "")
             if fault.if_it_stands and fault.created_at != now:
                 continue
-            key = fault.key, fault.created_at or now
+            key = Generation(fault.key, fault.created_at or now)
             name = f"{order['orderId']} ({order.get('status', 'no status')})"
             found.setdefault(key, {}).setdefault(fault.what, []).append(name)
     return _in_words("order", found)
 
 
-_ByIncarnation = dict[Incarnation, dict[str, list[str]]]
-"""Names of those that have a fault, by incarnation and fault."""
+_ByGeneration = dict[Generation, dict[str, list[str]]]
+"""Names of those that have a fault, by generation and fault."""
 
 _NAMED = 3
 
 
-def _in_words(kind: str, found: _ByIncarnation) -> dict[Incarnation, list[str]]:
+def _in_words(kind: str, found: _ByGeneration) -> dict[Generation, list[str]]:
     return {
         key: [_said_of(kind, sorted(names), what) for what, names in sorted(by_fault.items())]
         for key, by_fault in found.items()
@@ -207,7 +208,7 @@ def _said_of(kind: str, names: Sequence[str], what: str) -> str:
 
 def problems_of_places(
     rows: Mapping[str, Row], is_known: Callable[[str], bool]
-) -> dict[Incarnation, list[str]]:
+) -> dict[Generation, list[str]]:
     """Compare the `places` of products' own rows with the rows that there are.
 
     Args:
@@ -215,13 +216,13 @@ def problems_of_places(
         is_known: Whether a key without a row here has none.
 
     Returns:
-        What is wrong, by incarnation of the row.
+        What is wrong, by generation of the row.
     """
-    found: dict[Incarnation, list[str]] = {}
+    found: dict[Generation, list[str]] = {}
     for key, row in rows.items():
         problems = [*_places_without_row(row, rows, is_known), *_not_listed(key, rows, is_known)]
         if problems:
-            found[key, row["createdAt"]] = problems
+            found[Generation(key, row["createdAt"])] = problems
     return found
 
 
@@ -251,7 +252,7 @@ _OTHER_SIDE = {TRANSFER_OUT: TRANSFER_IN, TRANSFER_IN: TRANSFER_OUT}
 
 def problems_of_transfers(
     adjustments: Collection[Row], is_known: Callable[[str], bool]
-) -> dict[Incarnation, list[str]]:
+) -> dict[Generation, list[str]]:
     """Find transfers in one transaction of which only one side was booked, or two that do not fit together.
 
     Args:
@@ -259,18 +260,18 @@ def problems_of_transfers(
         is_known: Whether the adjustments under a key were read.
 
     Returns:
-        What is wrong, by incarnation of the side that there is.
+        What is wrong, by generation of the side that there is.
     """
     sides = [row for row in adjustments if "transferWith" in row]
     wanted = {(side["transferWith"], side["adjustmentId"]) for side in sides}
     others = {key: row for row in adjustments if (key := _key_of(row)) in wanted}
-    found: _ByIncarnation = {}
+    found: _ByGeneration = {}
     for side in sides:
         other = others.get((side["transferWith"], side["adjustmentId"]))
         if fault := _fault_of_side(side, other, is_known):
-            incarnation = side["productId"], side["productCreatedAt"]
-            of_incarnation = found.setdefault(incarnation, {})
-            of_incarnation.setdefault(fault, []).append(side["adjustmentId"])
+            generation = Generation(side["productId"], side["productCreatedAt"])
+            of_generation = found.setdefault(generation, {})
+            of_generation.setdefault(fault, []).append(side["adjustmentId"])
     return _in_words("transfer", found)
 
 

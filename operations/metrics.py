@@ -56,7 +56,7 @@ METRICS: Mapping[str, Metric] = {
     "Recalls": Metric("batch that recalled", "recalls of lent units, to the depot or to rows"),
     "LowStock": Metric("product", "1: it stopped being `ACTIVE` because of its stock"),
     "StaleEventsIgnored": Metric("event", "1: it was older than the newest one applied, a success"),
-    "StaleDeletesIgnored": Metric("delete", "1: its incarnation was gone already, a success"),
+    "StaleDeletesIgnored": Metric("delete", "1: its generation was gone already, a success"),
     "EventsPublished": Metric("batch of changes", "events that the bus has taken"),
     "EventsRefused": Metric("batch with one", "refusals by the bus; these events are sent again"),
     "EventsUndeliverable": Metric("batch with one", "events parked in `UndeliverableEventsQueue`"),

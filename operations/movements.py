@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from inventory_orders.domain.location import key_in, location_of
+from inventory_orders.domain.outbound import Generation
 from operations.lanes import Pages
 from operations.words import lane_name, location_name
 
 Row = Mapping[str, Any]
-Incarnation = tuple[str, str]
-"""The key of a product's row, and the time at which that was created, ISO 8601."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +19,7 @@ class Movement:
     """One change of a product's numbers.
 
     Attributes:
-        incarnation: The product's incarnation.
+        generation: The product's generation.
         version: The version of the row or the page that it made; None if that is not known.
         at: Its time, ISO 8601.
         what: The change, in words.
@@ -28,10 +27,10 @@ class Movement:
         on_hand: Units that came in; negative for units that left.
         open: Units that orders wait for from then on; negative for units that they got, or do not wait for any more.
         page: Name of the page that it wrote: of a lane, which it took units from, or of units that leave; empty for the row.
-        closes: Whether it ends the incarnation.
+        closes: Whether it ends the generation.
     """
 
-    incarnation: Incarnation
+    generation: Generation
     version: int | None
     at: str
     what: str
@@ -55,7 +54,7 @@ class Movement:
     def check(self) -> None:
         """Check the types that no database has checked."""
         check_types(int, self.available, self.on_hand, self.open, self.version or 0)
-        check_types(str, *self.incarnation, self.at, self.page)
+        check_types(str, *self.generation, self.at, self.page)
 
 
 def check_types(kind: type, *values: object) -> None:
@@ -68,7 +67,7 @@ def check_types(kind: type, *values: object) -> None:
 def adjustment_of(row: Row) -> Movement:
     """Read an adjustment that was booked."""
     return Movement(
-        (row["productId"], row["productCreatedAt"]),
+        Generation(row["productId"], row["productCreatedAt"]),
         row.get("productVersion"),
         row["appliedAt"],
         " ".join([row["reason"], row["adjustmentId"], *_other_location(row), *_notes(row)]),
@@ -155,7 +154,7 @@ def _units_of(step: Row, product_id: str, still_open: int) -> Iterator[tuple[int
 def movements_of(order: Row) -> Iterator[Movement]:
     """Yield what the lines of an order took, gave back and handed over.
 
-    A line whose incarnation was already delisted gave nothing back when its order was cancelled or expired.
+    A line whose generation was already delisted gave nothing back when its order was cancelled or expired.
     `faults.faults_of` finds the other lines that gave or took nothing.
     """
     name = f"order {order['orderId']}"
@@ -174,7 +173,7 @@ def _taken(name: str, at: str, line: Row) -> Movement:
     page, units = line.get("lanePage", ""), line["quantity"]
     version = line["laneVersion"] if page else line.get("productVersion")
     what = f"{name}, from {lane_name(lane_of(page))}" if page else name
-    return Movement(_incarnation(line), version, at, what, -units, open=units, page=page)
+    return Movement(_generation(line), version, at, what, -units, open=units, page=page)
 
 
 def _moved(name: str, line: Row, move: Move) -> Movement:
@@ -187,22 +186,22 @@ def _moved(name: str, line: Row, move: Move) -> Movement:
         effect = effect._replace(available=0, on_hand=0)
     what = f"{name}, {_said(step)}{', units lost' if effect == LOST else ''}"
     numbers = (effect.available * units, effect.on_hand * units, effect.open * units)
-    return Movement(_incarnation(line), version, step["at"], what, *numbers, page)
+    return Movement(_generation(line), version, step["at"], what, *numbers, page)
 
 
-def stranded(order: Row) -> Iterator[tuple[Incarnation, int]]:
-    """Yield the open units of an order that has ended, by incarnation: nobody will hand them over, and none are sold."""
+def stranded(order: Row) -> Iterator[tuple[Generation, int]]:
+    """Yield the open units of an order that has ended, by generation: nobody will hand them over, and none are sold."""
     if order.get("status") not in ("PENDING", "CONFIRMED"):
         for line in _taken_lines(order):
             moves = moves_of_line(order, line)
             yield (
-                _incarnation(line),
+                _generation(line),
                 line["quantity"] + sum(move.effect.open * move.units for move in moves),
             )
 
 
-def _incarnation(line: Row) -> Incarnation:
-    return key_in(line), line["productCreatedAt"]
+def _generation(line: Row) -> Generation:
+    return Generation(key_in(line), line["productCreatedAt"])
 
 
 def lane_of(page: str) -> int:

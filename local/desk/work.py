@@ -18,6 +18,7 @@ from inventory_orders.domain.location import (
     in_words,
     stock_key,
 )
+from inventory_orders.domain.outbound import Generation
 from inventory_orders.lanes.levels import StockLevel
 from inventory_orders.store.tables import Table
 from local.desk.search import find
@@ -30,7 +31,7 @@ from operations.codes import DEAD_LETTERS
 from operations.dead_letters import read_dead_letters
 from operations.errors import UserError
 from operations.lanes import read_lanes
-from operations.movements import Incarnation, Row, movements_of
+from operations.movements import Row, movements_of
 from operations.stock import (
     URGENCY,
     by_product,
@@ -140,12 +141,14 @@ class Desk:
         level, levels = _levels(aws, product_id, location_id)
         if location_id:
             levels = [level]
-        incarnations = {(each.product.product_id, each.product.created_at) for each in levels}
+        generations = {
+            Generation(each.product.product_id, each.product.created_at) for each in levels
+        }
         committed = sum(level.committed for level in levels)
         until = time.monotonic() + SECONDS_TO_COUNT_ORDERS
         count, is_all = 0, True
         for order in read_rows(aws, Table.ORDERS) if committed else ():
-            count += _waits_for(incarnations, order)
+            count += _waits_for(generations, order)
             if time.monotonic() > until:
                 is_all = False
                 break
@@ -331,10 +334,10 @@ def _levels(aws: Aws, product_id: str, location_id: str) -> tuple[StockLevel, li
     raise NotFoundError(f"there is no product {in_words(key)}")
 
 
-def _waits_for(incarnations: Collection[Incarnation], order: Row) -> bool:
+def _waits_for(generations: Collection[Generation], order: Row) -> bool:
     """Whether an order waits for units of a product. One that cannot be read is for the audit."""
     with suppress(AttributeError, KeyError, TypeError, ValueError):
-        moved = (each for each in movements_of(order) if each.incarnation in incarnations)
+        moved = (each for each in movements_of(order) if each.generation in generations)
         return sum(each.open for each in moved) > 0
     return False
 

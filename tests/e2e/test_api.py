@@ -138,7 +138,7 @@ def test_the_running_api_keeps_its_contract(aws, api, monkeypatch):
                 *(*most, "--workers", "1", "--no-color", "--include-path-regex", paths, *more),
                 # What is no route is not found, says API Gateway of all methods alike. The embedded AWS verifies no
                 # signature of an HTTP API, only whose it says to be: the other tests here have what it does tell.
-                # A delete of an incarnation that is gone is a success, also where another one has the same id.
+                # A delete of a generation that is gone is a success, also where another one has the same id.
                 *("--exclude-checks", "unsupported_method,ignored_auth,use_after_free"),
                 *("--generation-database", "none"),
             ],

@@ -105,7 +105,7 @@ def _units_out(row: Mapping[str, Any] | None) -> Counter[_Generation]:
 
 
 def _set_aside(every_page: Iterable[Page]) -> _SetAside:
-    """What each lane holds, by product and incarnation."""
+    """What each lane holds, by product and generation."""
     found: _SetAside = {}
     for page in every_page:
         for product_id, entry in page.entries.items():

@@ -286,7 +286,7 @@ class Stock:
     Attributes:
         number: Number of the write; 0 at the start.
         row: The product's row; None if there is none.
-        set_aside: Units of this incarnation in lanes, the depot among them.
+        set_aside: Units of this generation in lanes, the depot among them.
         out: Units of it on outbound pages.
     """
 

@@ -408,10 +408,10 @@ def test_the_api_is_limited_and_lets_in_only_who_has_a_signature(dev):
 
 def test_the_access_log_has_a_name_that_a_full_policy_of_the_account_covers(dev):
     properties = properties_of(dev, "Logs::LogGroup", "ApiAccessLog")
-    separator, (prefix, incarnation) = properties["LogGroupName"]["Fn::Join"]
+    separator, (prefix, generation) = properties["LogGroupName"]["Fn::Join"]
     assert (separator, prefix) == ("/", "/aws/vendedlogs/InventoryOrders-dev")
     stack_id = {"Fn::Split": ["/", {"Ref": "AWS::StackId"}]}
-    assert incarnation == {"Fn::Select": [2, stack_id]}, "or a stack made anew finds it taken"
+    assert generation == {"Fn::Select": [2, stack_id]}, "or a stack made anew finds it taken"
 
 
 def test_what_the_api_logs_tells_nothing_of_a_person(dev):

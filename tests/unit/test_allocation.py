@@ -313,13 +313,13 @@ def test_a_page_that_is_not_known_is_not_recalled(unknown):
         allocation.recall("p", [1])
 
 
-def test_units_of_another_incarnation_are_not_mixed():
+def test_units_of_another_generation_are_not_mixed():
     again = product("p", 100, created_at="2026-06-01T00:00:00.000000+00:00")
     old = holding_page(DEPOT, "p", 5)
     with pytest.raises(ValueError, match="cannot give"):
         Allocation({"p": again}, [old]).lend("p", 5, 0)
     allocation = Allocation({"p": replace(again, lent_to=frozenset({0}))}, [old])
-    with pytest.raises(ValueError, match="another incarnation"):
+    with pytest.raises(ValueError, match="another generation"):
         allocation.reclaim("p")
 
 

@@ -89,7 +89,7 @@ def test_a_later_adjustment_is_left_out_and_one_without_version_counts():
 
 
 def refused(name, product_id="p"):
-    """A decrement that was refused: it moved nothing, and names no incarnation."""
+    """A decrement that was refused: it moved nothing, and names no generation."""
     rejected = {"delta": -20, "reason": "BELOW_FLOOR"}
     row = adjustment(name, 0, reason="DECREMENT") | {"productId": product_id, "rejected": rejected}
     return {attribute: value for attribute, value in row.items() if attribute != "productCreatedAt"}
@@ -113,7 +113,7 @@ def test_a_unit_taken_by_hand_is_a_difference_and_unexplained_if_it_is_settled()
     assert (account.difference, account.unexplained, account.is_wrong) == (-1, {}, False)
 
 
-def test_a_delisted_incarnation_comes_to_nothing():
+def test_a_delisted_generation_comes_to_nothing():
     closing = adjustment("closing", -8, 3, "CLOSING")
     sold = order("a", 2, 2, status="CANCELLED")
     (account,) = accounts_of([], [OPENING, closing], [sold])
@@ -152,7 +152,7 @@ TWO_WAYS = "handed over, cancelled, let expire or took back more of it than it h
 
 def row_after(found):
     """The row of 10 units after what an order's row says of it."""
-    moves = [each for each in movements_of(found) if each.incarnation == ("p", BORN)]
+    moves = [each for each in movements_of(found) if each.generation == ("p", BORN)]
     sums = (sum(each.available for each in moves), sum(each.on_hand for each in moves))
     return product(10 + sums[0], 9, onHand=10 + sums[1])
 
@@ -236,7 +236,7 @@ def test_a_step_that_moves_a_product_without_a_line_is_a_problem():
         of("FULFILLED", None, [FULFILLED, moved("return", 4, restock=False)]),
         of("FULFILLED", None, [FULFILLED, moved("return", 4, 3, restock=True)]),
         of("FULFILLED", None, [FULFILLED, moved("exchange", 4)]),
-        # Of an earlier incarnation, which took nothing back when it was gone.
+        # Of an earlier generation, which took nothing back when it was gone.
         of("CANCELLED", [{"productCreatedAt": "2025"}], [moved("cancel", 4)]),
         *(of("SHIPPED", [{}]), {"orderId": "odd"}),
     ],

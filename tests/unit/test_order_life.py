@@ -189,7 +189,7 @@ BROKEN = {
     "end is no time": ({"expires_at": "tomorrow"}, ["expire"]),
     "end without zone": ({"expires_at": "2026-01-02T00:15:00.000000"}, ["expire"]),
     "end in another zone": ({"expires_at": "2026-01-02T01:15:00.000000+01:00"}, ["expire"]),
-    "no incarnation": ({"lines": (OrderLine("p", 2),)}, ["cancel", "expire"]),
+    "no generation": ({"lines": (OrderLine("p", 2),)}, ["cancel", "expire"]),
     "no creation": ({"created_at": ""}, ["extend"]),
     "steps that move more than its lines": (
         {"status": "CONFIRMED", "steps": (Step("fulfil", BEFORE, "s-1", {"p": 3}),)},
@@ -421,7 +421,7 @@ def test_no_more_comes_back_than_was_delivered():
 
 
 @pytest.mark.parametrize("action", ["return", "cancel", "expire"])
-def test_units_do_not_go_into_another_incarnation(action):
+def test_units_do_not_go_into_another_generation(action):
     state = {"return": "fulfilled", "cancel": "confirmed", "expire": "over"}[action]
     bench = bench_with(ROWS[state])
     again = product("q", 1, created_at="2026-06-01T00:00:00.000000+00:00")

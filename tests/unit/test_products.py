@@ -179,7 +179,7 @@ def test_update_with_retry_gives_up_under_contention(bench):
     assert state(bench).other == {}
 
 
-def test_update_with_retry_does_not_touch_another_incarnation(bench):
+def test_update_with_retry_does_not_touch_another_generation(bench):
     old = bench.create()
 
     def change(current):
@@ -188,7 +188,7 @@ def test_update_with_retry_does_not_touch_another_incarnation(bench):
         bench.create(stock=3)
         return replace(current, other={"shelf": "A"})
 
-    with pytest.raises(ProductNotFoundError, match="incarnation"):
+    with pytest.raises(ProductNotFoundError, match="generation"):
         bench.products.update_with_retry("p", change, bench.soon(5000))
     assert state(bench).other == {}
 
@@ -863,7 +863,7 @@ def test_the_atomic_decrement_is_applied_once(bench):
     assert state(bench).stock_count == 94
 
 
-def test_the_atomic_decrement_notices_another_incarnation(bench):
+def test_the_atomic_decrement_notices_another_generation(bench):
     old = bench.create(stock=100)
     bench.take("d0", 1)
     bench.products.delist("p", old.created_at, bench.soon())
@@ -903,7 +903,7 @@ def test_a_refused_decrement_stays_refused_however_late_its_first_attempt_arrive
     assert bench.take("d2", 5).verdict is Verdict.APPLIED
 
 
-def test_a_refused_decrement_stays_refused_by_the_next_incarnation(bench):
+def test_a_refused_decrement_stays_refused_by_the_next_generation(bench):
     old = bench.create(stock=10)
     bench.take("d0", 1)
     bench.order(1, 6)

@@ -116,7 +116,7 @@ def fill_pages(shop, lanes):
         pages[key] = pages[key] | {"othersAttribute": {"S": "x" * 400_000}}
 
 
-def test_units_of_another_incarnation_do_not_count(shop):
+def test_units_of_another_generation_do_not_count(shop):
     row = shop.aws.dynamodb.tables["Products"].items["tea",]
     row["createdAt"] = {"S": "2020-01-01T00:00:00.000000+00:00"}
     assert level(shop, "tea").available == 890

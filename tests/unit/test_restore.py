@@ -382,7 +382,7 @@ def test_a_hold_has_as_much_time_left_as_it_had(is_unchanged):
     assert after["lastUpdatedAt"] == "2026-01-01T12:00:00.000000+00:00"
 
 
-@pytest.mark.parametrize("live", [None, row(2, createdAt="another incarnation")])
+@pytest.mark.parametrize("live", [None, row(2, createdAt="another generation")])
 def test_a_version_jumps_if_no_row_tells_how_far_it_came(live):
     after = decode(restored(Table.PRODUCTS, live, row(40), MOMENT))
     assert after["_version"] == 40 + JUMP

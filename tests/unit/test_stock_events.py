@@ -127,7 +127,7 @@ def test_an_event_tells_hand_overs_from_sales_and_a_fold_is_none(watched):
     assert watched.sweep() == 0
 
 
-def test_an_event_says_when_the_product_was_seen_and_of_which_incarnation(watched):
+def test_an_event_says_when_the_product_was_seen_and_of_which_generation(watched):
     watched.sweep()
     event = next(e for e in watched.taken if e["data"]["productId"] == "tea")
     created_at = watched.shop.row("tea")["createdAt"]["S"]

@@ -114,7 +114,7 @@ def test_the_client_leaves_every_retry_to_the_engine(code):
 
 @pytest.mark.parametrize("moved", ["version", "createdAt", "order id"])
 def test_a_moved_version_cancels_and_returns_the_item(each_store, moved):
-    """As do another incarnation with the same version, and an order's id that is used already."""
+    """As do another generation with the same version, and an order's id that is used already."""
     stale = product("p", 10)
     put_product(stale)
     if moved == "createdAt":

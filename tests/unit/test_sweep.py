@@ -22,7 +22,7 @@ from testing.simulated_aws import ServiceError
 WRITES = {"UpdateItem", "TransactWriteItems"}
 LEASE_SECONDS = 30
 ANOTHER = {"S": "2026-01-01T00:00:00.000000+00:00"}
-"""When another incarnation was created."""
+"""When another generation was created."""
 
 
 @pytest.fixture
@@ -290,7 +290,7 @@ def test_what_does_not_fit_together_stays_and_is_named_and_the_rest_is_reclaimed
     assert where(shop, fine) == (100, {}, set())
 
 
-def test_a_lane_with_another_incarnation_than_the_depot_keeps_it(shop):
+def test_a_lane_with_another_generation_than_the_depot_keeps_it(shop):
     other, fine = in_one_page(2)
     list_and_lend(shop, 50, {1: 10}, other, fine)
     shop.sell_from(DEPOT, other, 40)
@@ -298,7 +298,7 @@ def test_a_lane_with_another_incarnation_than_the_depot_keeps_it(shop):
     lend(shop, other, 5)
     shop.clock.sleep(LEASE_SECONDS)
     (problem,) = sweep(shop).problems
-    assert problem.endswith(f"1/0 and 0/0 hold different incarnations of {other}")
+    assert problem.endswith(f"1/0 and 0/0 hold different generations of {other}")
     assert where(shop, other)[1] == {0: 5, 1: 10}
     assert where(shop, fine)[1] == {0: 50}
 

@@ -138,7 +138,7 @@ class ContentionError(VerdictError):
 
 
 class ProductNotFoundError(VerdictError):
-    """There is no such product, or the incarnation that was meant is gone; nothing was applied."""
+    """There is no such product, or the generation that was meant is gone; nothing was applied."""
 
     verdict = Verdict.REJECTED
     code = "UNKNOWN_PRODUCT"

@@ -207,7 +207,7 @@ def _adjustments(
         lambda: lists.list_adjustments(client.store, key, limit, after), deadline
     )
     if not rows and after is None:
-        # Each incarnation has its opening.
+        # Each generation has its opening.
         raise ProductNotFoundError(f"there is no product {in_words(key)}")
     return [_shown_adjustment(row) for row in rows], last
 

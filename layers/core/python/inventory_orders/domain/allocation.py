@@ -209,7 +209,7 @@ class Allocation:
             held = self.entry(source, product_id)
             created_at = held.created_at if held is not None else ""
             if target is None and created_at != self.row(product_id).created_at:
-                raise ValueError(f"{product_id} in lane {source} is of another incarnation")
+                raise ValueError(f"{product_id} in lane {source} is of another generation")
         for lane, delta in ((source, -units), (target, units)):
             if lane is None:
                 self.add_units(product_id, delta, None)

@@ -58,7 +58,7 @@ class PageEntry:
     """Units of one product in a page.
 
     Attributes:
-        created_at: The incarnation of the product.
+        created_at: The generation of the product.
         units: How many; 1 or more.
         reach: In the depot: lanes from 1 to this one may be filled with the product. 0: none may.
     """

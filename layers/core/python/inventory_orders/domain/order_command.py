@@ -319,7 +319,7 @@ class OrderCommand(Change):
 class Transition(Change):
     """A stored order on its way to where a command takes it.
 
-    Units that go back into stock go to the incarnations of products that they were taken from.
+    Units that go back into stock go to the generations of products that they were taken from.
 
     Attributes:
         command: The command.
@@ -381,7 +381,7 @@ class Transition(Change):
         return {product_id: gives_back[product_id] for product_id in self._taking_back(products)}
 
     def _taking_back(self, products: StockById) -> dict[str, Stock]:
-        """The products that take units back: those of the incarnations that the units were taken from."""
+        """The products that take units back: those of the generations that the units were taken from."""
         gives_back = self.gives_back
         return {
             line.key: product
@@ -456,7 +456,7 @@ def _quantity(order: OrderRecord, line: OrderLine) -> int:
     if not isinstance(line.quantity, int) or not isinstance(line.product_created_at, str):
         raise CorruptItemError(
             f"order {order.order_id} is {order.status}, but its line of {line.product_id} does not say how many "
-            "units it took (quantity) of which incarnation (productCreatedAt); repair the item"
+            "units it took (quantity) of which generation (productCreatedAt); repair the item"
         )
     return line.quantity
 

@@ -472,7 +472,7 @@ def write_down(drafts: Iterable[Draft], supply: Supply) -> list[Transaction]:
                 lane, goods = sources.get(product_id), decision.change.moves_goods
                 allocation.add_units(product_id, delta, lane, moves_goods=goods)
         transaction = Transaction.of(allocation, draft.decisions)
-        # A page that sold all that it had of a product does not tell of which incarnation it was.
+        # A page that sold all that it had of a product does not tell of which generation it was.
         after = {
             p: replace(allocation.page_stock(p, sources[p]), created_at=stock.created_at)
             for p, stock in before.items()

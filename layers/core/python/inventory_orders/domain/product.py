@@ -29,7 +29,7 @@ class Product:
         stock_count: Units that orders can take, but for those in lanes; negative when units are on backorder.
         on_hand: Units that are there, sold or not, before those on outbound pages are taken off.
         version: Rises by one with every successful change of the row.
-        created_at: Names this incarnation: a product that is deleted and created again has another one.
+        created_at: Names this generation: a product that is deleted and created again has another one.
         status: Follows from the stock, unless the product is discontinued.
         backorder_limit: How far below zero the stock may go, in units.
         low_stock_threshold: At or below it the product counts as low in stock, in units.
@@ -130,7 +130,7 @@ class Product:
         )
 
     def is_same_version(self, other: Product) -> bool:
-        """Whether both are the same incarnation at the same version."""
+        """Whether both are the same generation at the same version."""
         return (self.created_at, self.version) == (other.created_at, other.version)
 
 
@@ -146,7 +146,7 @@ class PageStock:
         product_id: The product.
         stock_count: Units in the page.
         version: Of the page.
-        created_at: The incarnation of the product.
+        created_at: The generation of the product.
         page: The page.
     """
 

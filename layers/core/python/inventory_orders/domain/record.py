@@ -202,7 +202,7 @@ class OrderLine:
         quantity: Units, the lines of one product added up.
         location_id: Where its units are taken from; empty at the default location, or if none were.
         asked_location: The only location that its sender allows; None if the order's locations count.
-        product_created_at: The incarnation that the units were taken from; None if no stock was taken.
+        product_created_at: The generation that the units were taken from; None if no stock was taken.
         product_version: The version of the product that taking them made; None if they were taken from a page.
         lane_page: The page that they were taken from; None if it was the product's row.
         lane_version: The version of the page that taking them made.
@@ -318,7 +318,7 @@ class AdjustmentRecord:
         adjustment_id: What makes it exactly-once, within the product.
         delta: Units added; negative if taken away. With a rejection: that were asked for.
         reason: Why, in one word.
-        product_created_at: The incarnation of the product; empty with a rejection.
+        product_created_at: The generation of the product; empty with a rejection.
         product_version: The version that the change made; None if it was made without reading one, or rejected.
         applied_at: When.
         counted: Units that were counted; None if it is no count.

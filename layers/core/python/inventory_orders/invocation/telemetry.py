@@ -181,7 +181,7 @@ def log_queue_errors(errors: Iterable[str], **more: object) -> None:
 
 
 def emit_stale(what: Literal["event", "delete"], **fields: str) -> None:
-    """Count a success that changed nothing: an event older than the newest one applied, or a delete of a gone incarnation."""
+    """Count a success that changed nothing: an event older than the newest one applied, or a delete of a gone generation."""
     add("StaleEventsIgnored" if what == "event" else "StaleDeletesIgnored", 1)
     logger.info(f"stale {what} ignored", extra=fields)
 

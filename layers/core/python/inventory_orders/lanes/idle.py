@@ -140,7 +140,7 @@ class _IdleReturn:
                 if beside is None or beside.created_at == held.created_at:
                     allocation.give_back(key.lane, product_id)
                 else:
-                    problem = f"{key} and {target} hold different incarnations of {product_id}"
+                    problem = f"{key} and {target} hold different generations of {product_id}"
                     self.report.problems[problem] = None
         return allocation
 
@@ -181,7 +181,7 @@ class _IdleReturn:
             found = done.pages.get(page.key, found)
 
     def _known(self, page: Page, rows: ProductsById) -> list[Product]:
-        """The rows whose `lent_to` and incarnation agree with the page."""
+        """The rows whose `lent_to` and generation agree with the page."""
         known = [
             row
             for product_id, row in rows.items()

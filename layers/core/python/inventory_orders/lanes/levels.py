@@ -188,7 +188,7 @@ def _level(row: Product, found: Snapshot, *, is_exact: bool) -> StockLevel:
         if isinstance(page, CorruptItemError):
             raise page
         entry = page.entries.get(row.product_id)
-        # Another incarnation's units are none of this product.
+        # Another generation's units are none of this product.
         if entry is not None and entry.created_at == row.created_at:
             in_lanes[key.lane] = entry.units
     return StockLevel(row, in_lanes, found.outbound_units(row), is_exact)

@@ -188,7 +188,7 @@ class _Recall:
         ]
 
     def _problem(self, row: Product, allocation: Allocation) -> CorruptItemError | None:
-        """The reason why a product cannot be recalled: a corrupt item, or a page with units of another incarnation.
+        """The reason why a product cannot be recalled: a corrupt item, or a page with units of another generation.
 
         Such a page may be older than the row, or the row than the page: then both are read again.
         """
@@ -202,7 +202,7 @@ class _Recall:
                 self._known.forget(key)
                 self._known.forget(row.product_id)
                 return CorruptItemError(
-                    f"page {key} holds {held.units} of the incarnation of {row.product_id} that was created at "
+                    f"page {key} holds {held.units} of the generation of {row.product_id} that was created at "
                     f"{held.created_at} and is gone; repair the item",
                     "CORRUPT_PAGE",
                 )

@@ -60,7 +60,7 @@ _MAX_LOANS = 99
 # Seconds in line after which the batch is handed back.
 _PATIENCE = 20.0
 
-_MIXED = "what the row and pages hold of product {} is of several incarnations; repair the items"
+_MIXED = "what the row and pages hold of product {} is of several generations; repair the items"
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +299,7 @@ class Visit:
         }
 
     def _relisted(self, rows: ProductsById | None) -> list[str]:
-        """Products of which row, depot and lane hold different incarnations: they were listed again meanwhile."""
+        """Products of which row, depot and lane hold different generations: they were listed again meanwhile."""
         if rows is None:
             return []
         return [p for p in {*self._need, *rows} if self._is_relisted(p)]

@@ -133,11 +133,11 @@ class ProductCatalogue:
 
         Args:
             change: Called again after each conflict. What it raises ends the update.
-            created_at: The incarnation that is meant; the one that is read first if not given.
+            created_at: The generation that is meant; the one that is read first if not given.
             waits: Whether to wait until a lease is over.
 
         Raises:
-            ProductNotFoundError: It does not exist, or the incarnation is gone.
+            ProductNotFoundError: It does not exist, or the generation is gone.
             LeaseHeldError: A lease outlasts the deadline.
             ContentionError: Rivals were faster until the attempts or the time ran out.
         """
@@ -199,7 +199,7 @@ class ProductCatalogue:
             return Update(stored, after), [action]
         closing = AdjustmentRecord(
             stored.product_id,
-            f"closing-{_incarnation(stored.created_at)}",
+            f"closing-{_generation(stored.created_at)}",
             -whole.stock_count,
             "CLOSING",
             stored.created_at,
@@ -218,13 +218,13 @@ class ProductCatalogue:
         """The product when no lease of another is in the way any more.
 
         Raises:
-            ProductNotFoundError: That incarnation is gone.
+            ProductNotFoundError: That generation is gone.
             LeaseHeldError: A lease outlasts the deadline, or is live and not waited for.
         """
         while True:
             if product.created_at != created_at:
                 raise ProductNotFoundError(
-                    f"that incarnation of {in_words(product.product_id)} is gone"
+                    f"that generation of {in_words(product.product_id)} is gone"
                 )
             left = product.lease_left(self.client.clock.now().timestamp())
             if left <= 0:
@@ -245,7 +245,7 @@ class ProductCatalogue:
             The update; None if the units were reclaimed without it, or another's longer lease came in between.
 
         Raises:
-            ProductNotFoundError: That incarnation is gone, and another one is in its place.
+            ProductNotFoundError: That generation is gone, and another one is in its place.
             CorruptItemError: It, or a page that holds some of it, breaks its table's contract.
         """
         sent: list[tuple[Product, Update]] = []
@@ -253,7 +253,7 @@ class ProductCatalogue:
         def write(update: Update) -> list[Action]:
             if update.before.created_at != product.created_at:
                 raise ProductNotFoundError(
-                    f"that incarnation of {in_words(product.product_id)} is gone"
+                    f"that generation of {in_words(product.product_id)} is gone"
                 )
             whole = replace(update.after, version=update.before.version)
             written, actions = self._actions(update.before, whole, change(whole))
@@ -458,14 +458,14 @@ class ProductCatalogue:
         return self.update_with_retry(product_id, changed, deadline)
 
     def delist(self, product_id: str, created_at: str, deadline: Deadline) -> bool:
-        """Conditional delete of one incarnation, with the closing adjustment of its stock.
+        """Conditional delete of one generation, with the closing adjustment of its stock.
 
         Args:
-            created_at: The incarnation that is to go.
+            created_at: The generation that is to go.
 
         Returns:
             True if it is gone by this call (or by an earlier attempt of it); False for a stale delete: that
-            incarnation was gone already or replaced by another one. That is a success too: what should not be
+            generation was gone already or replaced by another one. That is a success too: what should not be
             there is not.
 
         Raises:
@@ -571,8 +571,8 @@ def create_actions(product: Product) -> list[Action]:
 
 
 def opening_key(product: Product) -> AdjustmentKey:
-    """Where the opening stock of a product's incarnation is booked."""
-    return AdjustmentKey(product.product_id, f"opening-{_incarnation(product.created_at)}")
+    """Where the opening stock of a product's generation is booked."""
+    return AdjustmentKey(product.product_id, f"opening-{_generation(product.created_at)}")
 
 
 def _next(before: Product, wanted: Product) -> Product:
@@ -601,7 +601,7 @@ def _found_in_conflict(product_id: str, error: TransactionCancelledError) -> Pro
     return require_product(reason.found, product_id)
 
 
-def _incarnation(created_at: str) -> str:
+def _generation(created_at: str) -> str:
     """A time as part of an id, which may not contain `+`."""
     return created_at.removesuffix("+00:00")
 
@@ -611,7 +611,7 @@ class AtomicDecrement:
 
     `stockCount - :q` needs no version and so loses against no rival. What it cannot do: know the row's new version,
     change the status, or tell products apart that were made one after the other under one id. So it is conditioned
-    on the incarnation and the thresholds that were last seen in this process, and on a stock that stays above both; while
+    on the generation and the thresholds that were last seen in this process, and on a stock that stays above both; while
     lanes hold some of the product, also above 0. The engine reclaims what they hold.
     A product that was not seen yet is read once. Where the condition fails the engine decides, with a read.
     It is safe under retries because it carries a token, and its adjustment row exists or not with it. No version fences

@@ -186,7 +186,7 @@ def decrement_write(product: Product, quantity: int, moment: datetime) -> Write:
     """Take units away while so many are left that the status stays `ACTIVE`.
 
     Args:
-        product: Its incarnation, threshold and limit as last seen, which have to be those that are stored.
+        product: Its generation, threshold and limit as last seen, which have to be those that are stored.
         quantity: Units.
         moment: The moment.
     """
