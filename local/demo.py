@@ -28,7 +28,7 @@ from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.domain.record import OrderAction, OrderStatus, units_by_line
 from inventory_orders.engine.outcomes import ChangeOutcome, CommitReport
-from inventory_orders.errors import PoisonMessageError, Verdict
+from inventory_orders.errors import PoisonMessageError, Outcome
 from inventory_orders.lanes.source import engine_with_lanes
 from inventory_orders.messages.commands import parse_order
 from inventory_orders.store.dynamodb import Store
@@ -634,7 +634,7 @@ def _apply(aws: Aws, changes: Sequence[Change]) -> CommitReport:
 
 
 def _check_applied(outcome: ChangeOutcome, failure: str) -> None:
-    if outcome.verdict is not Verdict.APPLIED:
+    if outcome.kind is not Outcome.APPLIED:
         words = outcome.detail if outcome.rejection is None else outcome.rejection.words
         raise UserError(
             f"{failure}: {words or outcome.cause}. Start it again; if that does not help, `make down` begins with an "

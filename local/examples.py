@@ -20,7 +20,7 @@ from inventory_orders.clock import timestamp
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import CatalogueEvent, NewProduct, Product
 from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.errors import LeaseLostError, Verdict
+from inventory_orders.errors import LeaseLostError, Outcome
 from inventory_orders.lanes.source import engine_with_lanes
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.products.lease import Lease
@@ -104,10 +104,10 @@ class Sandbox:
         """Read the units on hand."""
         return int(self.get(product_id)["stockCount"]["N"])
 
-    def order(self, product_id: str, quantity: int) -> Verdict:
+    def order(self, product_id: str, quantity: int) -> Outcome:
         """Place an order through the engine."""
         change = Order(f"order-{uuid.uuid4().hex[:10]}", "example", {product_id: quantity})
-        return self.engine.apply([change], soon()).outcomes[0].verdict
+        return self.engine.apply([change], soon()).outcomes[0].kind
 
 
 @contextmanager
@@ -187,7 +187,7 @@ def overdraft(sandbox: Sandbox) -> ExampleResult:
     answers = ", ".join(status.name.lower() for status in statuses)
     result.ours(
         f"5 in stock, two buyers read 5 and order 4 each: {answers}; {after} left.",
-        holds=after == 1 and statuses == [Verdict.APPLIED, Verdict.REJECTED],
+        holds=after == 1 and statuses == [Outcome.APPLIED, Outcome.REJECTED],
     )
     return result
 
@@ -329,7 +329,7 @@ def lost_response(sandbox: Sandbox) -> ExampleResult:
     after = sandbox.stock(product_id)
     result.ours(
         f"the same with a token: {status.name.lower()} once, {after} left.",
-        holds=after == 9 and status is Verdict.APPLIED,
+        holds=after == 9 and status is Outcome.APPLIED,
     )
     return result
 

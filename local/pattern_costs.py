@@ -14,7 +14,7 @@ from inventory_orders.domain.adjustment import DECREMENT, Adjustment, Decrement
 from inventory_orders.domain.change import Change
 from inventory_orders.domain.order import Order
 from inventory_orders.engine.loop import Engine
-from inventory_orders.errors import Verdict
+from inventory_orders.errors import Outcome
 from inventory_orders.lanes.source import engine_with_lanes
 from inventory_orders.products.catalogue import AtomicDecrement
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
@@ -71,7 +71,7 @@ def decrements(tables: Mapping[Table, str], product_id: str, mode: str) -> Cost:
     def decrement(engine: Engine, atomic: AtomicDecrement, adjustment_id: str) -> bool:
         if mode == "atomic":
             (outcome,) = atomic.apply(Decrement.of(product_id, adjustment_id, 1), soon()).outcomes
-            if outcome.verdict is Verdict.APPLIED:
+            if outcome.kind is Outcome.APPLIED:
                 return True
         return _deliver(engine, [Adjustment(product_id, adjustment_id, -1, DECREMENT)]) == 1
 
@@ -130,7 +130,7 @@ def _deliver(engine: Engine, changes: Sequence[Change]) -> int:
     done = 0
     for _ in range(_DELIVERIES):
         outcomes = engine.apply(changes, soon()).outcomes
-        done += sum(outcome.verdict in (Verdict.APPLIED, Verdict.REPLAYED) for outcome in outcomes)
+        done += sum(outcome.kind in (Outcome.APPLIED, Outcome.REPLAYED) for outcome in outcomes)
         changes = [c for c, outcome in zip(changes, outcomes, strict=True) if outcome.is_open]
         if not changes:
             break

@@ -15,7 +15,7 @@ from inventory_orders.errors import (
     RejectedError,
     RequestInvalidError,
     StoreError,
-    VerdictError,
+    OutcomeError,
 )
 from inventory_orders.products.catalogue import (
     check_room,
@@ -45,7 +45,7 @@ class Creation:
 
     created: bool
     product: Product | None = None
-    error: VerdictError | None = None
+    error: OutcomeError | None = None
 
 
 def create_many(
@@ -110,7 +110,7 @@ def _create_apart(
     return first | _create_all(client, new[middle:], deadline)
 
 
-def _meaning_of(error: StoreError, key: str) -> VerdictError:
+def _meaning_of(error: StoreError, key: str) -> OutcomeError:
     """What it means that the creation of one row met this error."""
     try:
         if isinstance(error, TransactionCancelledError):

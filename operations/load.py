@@ -47,8 +47,8 @@ from inventory_orders.errors import (
     RejectedError,
     RequestInvalidError,
     StoreError,
-    Verdict,
-    VerdictError,
+    Outcome,
+    OutcomeError,
     id_reused_error,
 )
 from inventory_orders.lanes.levels import estimate_levels
@@ -545,7 +545,7 @@ _OF_ONE_LINE = (
 _AGAIN = "load the file again later"
 
 
-def _problem(product_id: str, error: VerdictError) -> Problem:
+def _problem(product_id: str, error: OutcomeError) -> Problem:
     """Make a line's problem of an error."""
     if isinstance(error, ProductNotFoundError):
         return _unknown(product_id)
@@ -558,12 +558,12 @@ def _problem(product_id: str, error: VerdictError) -> Problem:
 
 def _of_outcome(outcome: ChangeOutcome) -> Answer:
     """Make a line's result of the engine's answer."""
-    match outcome.verdict:
-        case Verdict.APPLIED:
+    match outcome.kind:
+        case Outcome.APPLIED:
             return Done.BOOKED
-        case Verdict.REPLAYED:
+        case Outcome.REPLAYED:
             return Done.BOOKED_BEFORE
-        case Verdict.REJECTED | Verdict.POISON:
+        case Outcome.REJECTED | Outcome.POISON:
             return Problem(outcome.cause, outcome.detail)
     return Problem(outcome.cause, f"{outcome.detail}; {_AGAIN}" if outcome.detail else _AGAIN)
 

@@ -20,7 +20,7 @@ from inventory_orders.engine.loop import Engine
 from inventory_orders.engine.outcomes import CommitReport
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.source import UncontestedRows
-from inventory_orders.errors import Verdict
+from inventory_orders.errors import Outcome
 from inventory_orders.lanes.source import engine_with_lanes
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.dynamodb import Store
@@ -67,9 +67,9 @@ def one_attempt(
     return Engine(client, UncontestedRows())
 
 
-def statuses(report: CommitReport) -> list[Verdict]:
+def statuses(report: CommitReport) -> list[Outcome]:
     """The status of each outcome."""
-    return [outcome.verdict for outcome in report.outcomes]
+    return [outcome.kind for outcome in report.outcomes]
 
 
 @dataclass(frozen=True)

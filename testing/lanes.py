@@ -19,7 +19,7 @@ from inventory_orders.domain.product import Product
 from inventory_orders.engine.loop import Engine
 from inventory_orders.engine.outcomes import CommitReport
 from inventory_orders.engine.retrying_client import CommitStats
-from inventory_orders.errors import CorruptItemError, Verdict
+from inventory_orders.errors import CorruptItemError, Outcome
 from inventory_orders.store.cancellations import TransactionCancelledError
 from inventory_orders.store.dynamodb import Store
 from inventory_orders.store.lane_leases import lease_lane
@@ -223,12 +223,12 @@ class LaneShop(Shop):
         self.calls.clear()
         return self.commit(worker, *changes, seconds=seconds)
 
-    def verdicts(
+    def outcomes(
         self, worker: Engine, *changes: Change, seconds: float = INVOCATION_SECONDS
-    ) -> list[Verdict]:
+    ) -> list[Outcome]:
         """As `sell`, for tests that ask for nothing else."""
         return [
-            outcome.verdict for outcome in self.sell(worker, *changes, seconds=seconds).outcomes
+            outcome.kind for outcome in self.sell(worker, *changes, seconds=seconds).outcomes
         ]
 
     # ------------------------------------------------------------------ what must hold

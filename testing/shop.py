@@ -2,7 +2,7 @@
 
 with Shop().open() as shop:
 shop.list("tea", 5)
-assert shop.order("o-1", tea=2) is Verdict.APPLIED
+assert shop.order("o-1", tea=2) is Outcome.APPLIED
 assert shop.stock("tea") == 3
 shop.send("OrderCommand", {"action": "cancel", "orderId": "o-1"})
 assert shop.deliver("OrderCommand") == 0
@@ -36,7 +36,7 @@ from inventory_orders.domain.record import Record, RecordKey
 from inventory_orders.engine.loop import Engine
 from inventory_orders.engine.outcomes import CommitReport
 from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.errors import Verdict
+from inventory_orders.errors import Outcome
 from inventory_orders.invocation import runtime
 from inventory_orders.lanes.source import engine_with_lanes
 from inventory_orders.products.catalogue import ProductCatalogue
@@ -258,13 +258,13 @@ class Shop:
         created_at = self.row(product_id)["createdAt"]["S"]
         self.products.delist(product_id, created_at, self.soon())
 
-    def order(self, order_id: str, hold_seconds: int | None = None, **units: int) -> Verdict:
+    def order(self, order_id: str, hold_seconds: int | None = None, **units: int) -> Outcome:
         """Let a worker place an order."""
         return self.do(Order(order_id, "u", units, hold_seconds=hold_seconds))[0]
 
-    def do(self, *changes: Change) -> Sequence[Verdict]:
+    def do(self, *changes: Change) -> Sequence[Outcome]:
         """Let a worker without a lane apply changes."""
-        return [outcome.verdict for outcome in self.commit(self.worker(), *changes).outcomes]
+        return [outcome.kind for outcome in self.commit(self.worker(), *changes).outcomes]
 
     @property
     def products(self) -> ProductCatalogue:

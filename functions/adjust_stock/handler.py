@@ -12,7 +12,7 @@ from inventory_orders.domain.location import public_key
 from inventory_orders.domain.product import Product
 from inventory_orders.domain.rejection import RejectionReason
 from inventory_orders.engine.outcomes import ChangeOutcome, UnsuccessfulError
-from inventory_orders.errors import Verdict
+from inventory_orders.errors import Outcome
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.sqs_batch import (
     QueueRules,
@@ -72,14 +72,14 @@ def _command(command: dict[str, Any], deadline: Deadline) -> direct.Answer:
         report = runtime.process().engine.apply([change], deadline)
     emit_stats(report.stats, report.failure)
     outcome = report.outcome_of_one()
-    if outcome.verdict is Verdict.POISON:
+    if outcome.kind is Outcome.POISON:
         raise UnsuccessfulError(outcome)
     facts = _facts(command, change)
-    if outcome.verdict is Verdict.APPLIED and outcome.applied is None:
+    if outcome.kind is Outcome.APPLIED and outcome.applied is None:
         return {"result": "APPLIED", **facts, "path": "atomic"}
-    if outcome.verdict in (Verdict.APPLIED, Verdict.REPLAYED):
+    if outcome.kind in (Outcome.APPLIED, Outcome.REPLAYED):
         return direct.of_outcome(outcome) | facts | _stock_after(change, outcome, deadline)
-    if outcome.verdict is Verdict.REJECTED and command["action"] == "decrement":
+    if outcome.kind is Outcome.REJECTED and command["action"] == "decrement":
         outcome = replace(outcome, detail=f"{outcome.detail}; {_STAYS}")
     # What was missing when it was refused. The stock may be another by now.
     raise UnsuccessfulError(outcome, facts | direct.of_shortages(outcome.rejection))

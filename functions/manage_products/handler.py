@@ -24,8 +24,8 @@ from inventory_orders.errors import (
     ProductNotFoundError,
     RejectedError,
     StoreError,
-    Verdict,
-    VerdictError,
+    Outcome,
+    OutcomeError,
 )
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.sqs_batch import (
@@ -111,14 +111,14 @@ def _apply(products: ProductCatalogue, event: CatalogueEvent, deadline: Deadline
     except ProductNotFoundError:
         return rejected(Rejection(RejectionReason.UNKNOWN_PRODUCT, event.product_id))
     except StoreError as error:
-        if error.verdict is Verdict.UNAVAILABLE:
+        if error.kind is Outcome.UNAVAILABLE:
             logger.critical("the tables cannot be used", extra={"error": str(error)})
         # Also what DynamoDB refuses: another program has made the row too large, and an operator can repair it.
         return returned(error.code, str(error))
-    except VerdictError as error:
+    except OutcomeError as error:
         return outcome_of(error)
     return (
-        ChangeOutcome(Verdict.APPLIED) if applied else ChangeOutcome(Verdict.REPLAYED, cause=STALE)
+        ChangeOutcome(Outcome.APPLIED) if applied else ChangeOutcome(Outcome.REPLAYED, cause=STALE)
     )
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from inventory_orders.domain.record import OrderStatus
 from inventory_orders.engine.outcomes import ChangeOutcome
-from inventory_orders.errors import Verdict
+from inventory_orders.errors import Outcome
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.sqs_batch import (
     SqsBatch,
@@ -54,9 +54,9 @@ def _place(event: object, context: LambdaContext) -> direct.Answer:
     report = engine.apply([order], deadline)
     emit_orders(report)
     outcome = report.outcome_of_one()
-    if outcome.verdict is Verdict.POISON:
+    if outcome.kind is Outcome.POISON:
         return direct.of_outcome(outcome)
-    if outcome.verdict is Verdict.RETURNED:
+    if outcome.kind is Outcome.RETURNED:
         return direct.of_outcome(outcome) | {"orderId": order.order_id}
     if outcome.applied is order:
         # What has just been written need not be read.
@@ -64,10 +64,10 @@ def _place(event: object, context: LambdaContext) -> direct.Answer:
             order.record(None, outcome.after, outcome.at)
         )
     record = direct.read_order(order.order_id, engine.client, deadline)
-    is_replay = outcome.verdict is Verdict.REPLAYED
+    is_replay = outcome.kind is Outcome.REPLAYED
     if is_replay and record is not None and record.reason is not None:
         # The same answer as the first time: who repeats it must not take it for placed.
-        outcome = ChangeOutcome(Verdict.REJECTED, cause=record.reason, detail=_STAYS)
+        outcome = ChangeOutcome(Outcome.REJECTED, cause=record.reason, detail=_STAYS)
     answer = direct.of_outcome(outcome) | {"orderId": order.order_id} | direct.of_order(record)
     if answer.get("status") in (OrderStatus.CANCELLED, OrderStatus.EXPIRED):
         answer["message"] = _IS_OVER.format(answer["status"])

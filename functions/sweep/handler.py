@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.errors import CorruptItemError, RepairNeededError, Verdict, VerdictError
+from inventory_orders.errors import CorruptItemError, RepairNeededError, Outcome, OutcomeError
 from inventory_orders.holds.ending import POLICY, EndingHolds
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.sqs import SqsCalls
@@ -120,8 +120,8 @@ def _publish_stock(deadline: Deadline, problems: list[str]) -> tuple[int | None,
         return None, ""
     try:
         return stock_watch.publish(deadline), ""
-    except VerdictError as error:
-        if error.verdict is Verdict.RETURNED and not isinstance(error, CorruptItemError):
+    except OutcomeError as error:
+        if error.kind is Outcome.RETURNED and not isinstance(error, CorruptItemError):
             return None, str(error)
         problems.append(str(error))
         return None, ""

@@ -10,7 +10,7 @@ from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.order import Order
 from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.errors import Verdict
+from inventory_orders.errors import Outcome
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.retry import RetryPolicy
 from operations.audit import read_books
@@ -91,10 +91,10 @@ def test_20_workers_without_lanes_take_exactly_the_last_100_in_one_write_for_a_b
         for first in range(0, 10, batch):
             keys = (f"{name}-{worker}-{n}" for n in range(first, first + batch))
             report = engine.apply([Adjustment(name, key, -1, "DAMAGE") for key in keys], soon())
-            found.update(outcome.verdict for outcome in report.outcomes)
+            found.update(outcome.kind for outcome in report.outcomes)
         return found
 
-    assert sum(in_threads(take, 20), Counter()) == {Verdict.APPLIED: 100, Verdict.REJECTED: 100}
+    assert sum(in_threads(take, 20), Counter()) == {Outcome.APPLIED: 100, Outcome.REJECTED: 100}
     product = shop.product(name)
     assert (product.stock_count, product.version) == (0, 1 + 100 // batch)
     assert_books_balance(shop, name)

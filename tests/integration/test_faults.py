@@ -10,7 +10,7 @@ import pytest
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.order import Order
-from inventory_orders.errors import Verdict
+from inventory_orders.errors import Outcome
 from inventory_orders.lanes.source import engine_with_lanes
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
@@ -53,7 +53,7 @@ def test_faults_lose_nothing_and_apply_nothing_twice(shop, embedded_aws, monkeyp
             pending = rest + [
                 order
                 for order, outcome in zip(batch, report.outcomes, strict=True)
-                if outcome.verdict is Verdict.RETURNED
+                if outcome.kind is Outcome.RETURNED
             ]
 
     with FaultyProxy(embedded_aws[1].endpoint, SHARES[name], seed=3) as proxy:

@@ -10,7 +10,7 @@ from inventory_orders.domain.adjustment import Adjustment, Transfer
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand, Part
 from inventory_orders.domain.record import OrderAction
-from inventory_orders.errors import Verdict
+from inventory_orders.errors import Outcome
 from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import Table
 from operations import audit
@@ -31,7 +31,7 @@ def shop():
 
 
 def do(shop, *changes):
-    assert set(shop.do(*changes)) == {Verdict.APPLIED}
+    assert set(shop.do(*changes)) == {Outcome.APPLIED}
 
 
 def transfer(shop, transfer_id="t-1", source=BERLIN, target=LYON, units=4):
@@ -110,7 +110,7 @@ def test_units_that_lanes_hold_of_a_location_are_its_own(shop):
     worker = shop.worker(lanes=2)
     worker.client.rivals.are_met_on = lambda key: True
     report = shop.commit(worker, Order("o-1", "u", {"pot": 3}, locations=("lyon",)))
-    assert [outcome.verdict for outcome in report.outcomes] == [Verdict.APPLIED]
+    assert [outcome.kind for outcome in report.outcomes] == [Outcome.APPLIED]
     assert "lanePage" in shop.order_row("o-1")["items"][0]
     assert problems(shop) == {}
     assert (numbers(shop)["pot"], numbers(shop)["pot#lyon"]) == ((50, 0, 50), (100, 3, 97))

@@ -22,7 +22,7 @@ from inventory_orders.domain.location import location_of, product_of, stock_key
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.engine.outcomes import ChangeOutcome
-from inventory_orders.errors import Verdict
+from inventory_orders.errors import Outcome
 from inventory_orders.messages.commands import parse_order, parse_order_command
 from inventory_orders.store.tables import Table
 from local import ROOT, demo, demo_report, sample_orders, shelf
@@ -621,7 +621,7 @@ def test_products_of_a_file_are_stocked_where_its_orders_want_them_first(tmp_pat
     assert (stock["demo-mug"], stock["demo-mug#berlin"]) == (0, 2)
     with open_shop() as tables:
         demo.stock_up(tables.stack, day.products, "d1")
-        assert tables.do(parse_order(day.messages[0].body)) == [Verdict.APPLIED]
+        assert tables.do(parse_order(day.messages[0].body)) == [Outcome.APPLIED]
 
 
 @pytest.mark.parametrize("day", ["tea", "file"])
@@ -689,7 +689,7 @@ def test_what_stops_the_demonstration_is_said_in_words(monkeypatch):
             demo.place_unpaid(tables.stack, sample_orders.never_paid("d1")[:1])
         assert "make down" in str(caught.value)
         tables.list("tea", 1)
-        leased = ChangeOutcome(Verdict.RETURNED, cause="LEASED", detail="tea is under a lease")
+        leased = ChangeOutcome(Outcome.RETURNED, cause="LEASED", detail="tea is under a lease")
         applied = SimpleNamespace(apply=lambda *_: SimpleNamespace(outcomes=[leased]))
         monkeypatch.setattr(demo, "engine_with_lanes", lambda _: applied)
         with pytest.raises(UserError, match="the stock of tea could not be set: tea is under a"):

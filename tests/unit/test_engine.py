@@ -12,7 +12,7 @@ from inventory_orders.domain.planner import Limits
 from inventory_orders.domain.product import ProductStatus
 from inventory_orders.domain.record import OrderAction, OrderKey, OrderLine
 from inventory_orders.domain.rejection import RejectionReason
-from inventory_orders.errors import Verdict
+from inventory_orders.errors import Outcome
 from inventory_orders.store.tables import Table
 from testing.bench import (
     LOST,
@@ -43,7 +43,7 @@ def orders_of(request):
 def test_without_rivals_a_batch_costs_one_read_and_one_write():
     bench = Bench(product("p", 500))
     report = bench.apply(*(order(number) for number in range(99)))
-    assert statuses(report) == [Verdict.APPLIED] * 99
+    assert statuses(report) == [Outcome.APPLIED] * 99
     assert (len(bench.reads), len(bench.writes)) == (1, 1)
     assert (bench.stock(), bench.product("p").version) == (401, 2)
     assert report.stats.retries == [0] * 99
@@ -55,7 +55,7 @@ def test_a_moved_version_is_planned_again_from_the_returned_item():
     bench = Bench(product("p", 10))
     bench.faults.append(Fault(rival=lambda bench: bench.sell("p", 9)))
     report = bench.apply(order(1), order(2))
-    assert statuses(report) == [Verdict.APPLIED, Verdict.REJECTED]
+    assert statuses(report) == [Outcome.APPLIED, Outcome.REJECTED]
     assert bench.stock() == 0
     assert len(bench.reads) == 1, "no second read"
     assert report.stats.version_conflicts == [True, False]
@@ -75,7 +75,7 @@ def test_a_reason_none_does_not_mean_that_the_action_was_applied():
     bench = Bench(product("p", 10), product("q", 10))
     bench.faults.append(Fault(rival=lambda bench: bench.sell("q", 10)))
     report = bench.apply(Order("o", "u", {"p": 1, "q": 1}), order(2))
-    assert statuses(report) == [Verdict.REJECTED, Verdict.APPLIED]
+    assert statuses(report) == [Outcome.REJECTED, Outcome.APPLIED]
     assert (bench.stock("p"), bench.stock("q")) == (9, 0)
 
 
@@ -84,7 +84,7 @@ def test_a_rejection_is_planned_again_with_the_change_that_it_depends_on():
     bench = Bench(product("p", 1))
 
     bench.faults.append(Fault(rival=lambda bench: bench.sell("p", -5)))
-    assert statuses(bench.apply(order(1), order(2))) == [Verdict.APPLIED, Verdict.APPLIED]
+    assert statuses(bench.apply(order(1), order(2))) == [Outcome.APPLIED, Outcome.APPLIED]
     assert bench.stock() == 4
 
 
@@ -92,8 +92,8 @@ def test_a_rejection_is_never_durable_before_the_change_that_it_depends_on():
     bench = Bench(product("p", 1), limits=Limits(changes=1))
     bench.faults.append(Fault(error=LOST))
     assert statuses(bench.apply(order(1), order(2))) == [
-        Verdict.APPLIED,
-        Verdict.REJECTED,
+        Outcome.APPLIED,
+        Outcome.REJECTED,
     ]
     assert [orders_of(request) for request in bench.writes] == [["o1"], ["o1"], ["o2"]]
 
@@ -105,22 +105,22 @@ def test_a_redelivered_order_is_answered_from_its_row_and_another_body_is_poison
     bench.apply(order(1))
     bench.hides_records = hidden
     report = bench.apply(order(1), order(2))
-    assert statuses(report) == [Verdict.REPLAYED, Verdict.APPLIED]
+    assert statuses(report) == [Outcome.REPLAYED, Outcome.APPLIED]
     assert bench.clock.slept == [], "this is not contention, so there is no backoff"
     report = bench.apply(order(1, quantity=2), order(1), order(3))
-    assert statuses(report) == [Verdict.POISON, Verdict.REPLAYED, Verdict.APPLIED]
+    assert statuses(report) == [Outcome.POISON, Outcome.REPLAYED, Outcome.APPLIED]
     writes = len(bench.writes)
-    assert statuses(bench.apply(order(1))) == [Verdict.REPLAYED]
+    assert statuses(bench.apply(order(1))) == [Outcome.REPLAYED]
     assert (len(bench.writes) == writes) is not hidden
     assert bench.stock() == 7
 
 
 def test_a_rejected_order_stays_rejected_when_stock_returns():
     bench = Bench(product("p", 0))
-    assert statuses(bench.apply(order())) == [Verdict.REJECTED]
+    assert statuses(bench.apply(order())) == [Outcome.REJECTED]
     bench.sell("p", -5)
     report = bench.apply(order())
-    assert statuses(report) == [Verdict.REPLAYED]
+    assert statuses(report) == [Outcome.REPLAYED]
     assert bench.record(OrderKey("o1")).status == "REJECTED"
     assert bench.stock() == 5
 
@@ -128,7 +128,7 @@ def test_a_rejected_order_stays_rejected_when_stock_returns():
 def test_the_first_of_several_duplicates_in_a_batch_counts():
     bench = Bench(product("p", 10))
     report = bench.apply(order(1), order(1), order(1, quantity=2))
-    assert statuses(report) == [Verdict.APPLIED, Verdict.REPLAYED, Verdict.POISON]
+    assert statuses(report) == [Outcome.APPLIED, Outcome.REPLAYED, Outcome.POISON]
     assert bench.stock() == 9
 
 
@@ -136,14 +136,14 @@ def test_a_duplicate_is_not_answered_before_the_first_is_durable():
     bench = Bench(product("p", 10), attempts=2)
     bench.faults.extend([Fault(error=THROTTLED)] * 5)
     report = bench.apply(order(1), order(1), order(1, quantity=2))
-    assert statuses(report) == [Verdict.RETURNED] * 3
+    assert statuses(report) == [Outcome.RETURNED] * 3
 
 
 def test_after_a_transaction_conflict_the_row_is_read_again():
     bench = Bench(product("p", 10))
     bench.faults.extend([Fault(error=CONFLICT)] * 3)
     report = bench.apply(order())
-    assert statuses(report) == [Verdict.APPLIED]
+    assert statuses(report) == [Outcome.APPLIED]
     assert bench.clock.slept == [0.005, 0.01, 0.02], "half of 10, 20 and 40 ms"
     assert report.stats.transaction_conflicts == [True, True, True, False]
     assert report.stats.version_conflicts == [False] * 4
@@ -158,7 +158,7 @@ def test_contention_is_given_up_after_the_last_attempt(fault):
     bench = Bench(product("p", 100), attempts=3)
     bench.faults.extend([fault] * 9)
     report = bench.apply(order())
-    assert [(o.verdict, o.cause) for o in report.outcomes] == [(Verdict.RETURNED, "CONTENTION")]
+    assert [(o.kind, o.cause) for o in report.outcomes] == [(Outcome.RETURNED, "CONTENTION")]
     assert len(bench.writes) == 3
     assert report.stats.exhausted == [True]
 
@@ -168,14 +168,14 @@ def test_no_wait_exceeds_the_deadline():
     bench.faults.extend([Fault(error=CONFLICT)] * 1000)
     began = bench.clock.now()
     report = bench.apply(order(), seconds=0.1)
-    assert statuses(report) == [Verdict.RETURNED]
+    assert statuses(report) == [Outcome.RETURNED]
     assert bench.clock.now() - began < 0.1
 
 
 @pytest.mark.parametrize("seconds", [0, -1])
 def test_without_time_left_nothing_is_sent(seconds):
     bench = Bench(product("p", 100))
-    assert statuses(bench.apply(order(), seconds=seconds)) == [Verdict.RETURNED]
+    assert statuses(bench.apply(order(), seconds=seconds)) == [Outcome.RETURNED]
     assert bench.calls == []
 
 
@@ -184,7 +184,7 @@ def test_a_lost_response_is_recognised_by_its_token(error):
     bench = Bench(product("p", 10))
     bench.faults.append(Fault(error=error, applied=True))
     report = bench.apply(order())
-    assert statuses(report) == [Verdict.APPLIED]
+    assert statuses(report) == [Outcome.APPLIED]
     assert bench.stock() == 9
     assert len(bench.writes) == 2
     assert len(bench.tokens) == 1, "the same request again, with the same token"
@@ -195,7 +195,7 @@ def test_an_unknown_outcome_keeps_its_token_through_conflicts(is_unknown):
     """The conflict may be with our own first attempt, which only the same token recognises. Others get a new token."""
     bench = Bench(product("p", 10))
     bench.faults.extend([Fault(error=LOST)] * is_unknown + [Fault(error=CONFLICT)])
-    assert statuses(bench.apply(order())) == [Verdict.APPLIED]
+    assert statuses(bench.apply(order())) == [Outcome.APPLIED]
     assert len(bench.tokens) == (1 if is_unknown else 2)
 
 
@@ -203,8 +203,8 @@ def test_a_message_with_an_unknown_outcome_returns_and_is_then_a_replay():
     bench = Bench(product("p", 10), attempts=3)
     bench.faults.extend([Fault(error=LOST, applied=True)] * 3)
     report = bench.apply(order())
-    assert statuses(report) == [Verdict.RETURNED]
-    assert statuses(bench.apply(order())) == [Verdict.REPLAYED]
+    assert statuses(report) == [Outcome.RETURNED]
+    assert statuses(bench.apply(order())) == [Outcome.REPLAYED]
     assert bench.stock() == 9
 
 
@@ -222,7 +222,7 @@ def test_an_invalid_change_is_isolated_and_the_others_are_applied(is_reason):
     bench.on("TransactWriteItems", refuse)
     report = bench.apply(*(order(number) for number in range(10)))
     assert statuses(report) == [
-        Verdict.POISON if number == 5 else Verdict.APPLIED for number in range(10)
+        Outcome.POISON if number == 5 else Outcome.APPLIED for number in range(10)
     ]
     assert bench.stock() == 91
 
@@ -234,7 +234,7 @@ def test_an_error_of_the_account_returns_everything_and_is_logged(operation, cod
     faults = bench.faults if operation == "TransactWriteItems" else bench.read_faults
     faults.append(Fault(error=ServiceError(code, "no")))
     report = bench.apply(order(1), order(2), order(3, product_id="q"))
-    assert Verdict.RETURNED in statuses(report)
+    assert Outcome.RETURNED in statuses(report)
     assert report.failure.code == code
     assert bench.stock("p") == 100
 
@@ -242,7 +242,7 @@ def test_an_error_of_the_account_returns_everything_and_is_logged(operation, cod
 def test_a_throttled_read_is_retried():
     bench = Bench(product("p", 100))
     bench.read_faults.extend([Fault(error=THROTTLED), Fault(error=LOST)])
-    assert statuses(bench.apply(order())) == [Verdict.APPLIED]
+    assert statuses(bench.apply(order())) == [Outcome.APPLIED]
     assert len(bench.reads) == 3
     assert len(bench.clock.slept) == 2
 
@@ -251,7 +251,7 @@ def test_a_read_that_stays_throttled_rejects_no_order():
     bench = Bench(attempts=2)
     bench.read_faults.extend([Fault(error=THROTTLED)] * 5)
     report = bench.apply(order())
-    assert statuses(report) == [Verdict.RETURNED]
+    assert statuses(report) == [Outcome.RETURNED]
     assert report.outcomes[0].cause == "ThrottlingException"
 
 
@@ -260,7 +260,7 @@ def test_a_corrupt_row_returns_only_its_own_orders(table):
     bench = Bench(product("q", 5))
     bench.edit(table, "p" if table is Table.PRODUCTS else "o1")
     report = bench.apply(order(1), order(2, product_id="q"))
-    assert statuses(report) == [Verdict.RETURNED, Verdict.APPLIED]
+    assert statuses(report) == [Outcome.RETURNED, Outcome.APPLIED]
     cause = "CORRUPT_PRODUCT" if table is Table.PRODUCTS else "CORRUPT_RECORD"
     assert report.outcomes[0].cause == cause
 
@@ -272,7 +272,7 @@ def test_a_lease_that_ends_in_time_or_is_released_is_waited_for(is_released):
     if is_released:
         bench.clock.on_sleep = lambda: bench.put(product("p", 5, version=3))
     report = bench.apply(order(1))
-    assert statuses(report) == [Verdict.APPLIED]
+    assert statuses(report) == [Outcome.APPLIED]
     assert report.stats.lease_wait == pytest.approx(0 if is_released else 3, abs=0.3)
 
 
@@ -285,7 +285,7 @@ def test_a_longer_lease_returns_only_its_orders_with_its_remaining_time(is_read)
     else:
         bench.faults.append(Fault(rival=lambda bench: bench.lease("p", 600)))
     report = bench.apply(order(1), order(2, product_id="q"))
-    assert statuses(report) == [Verdict.RETURNED, Verdict.APPLIED]
+    assert statuses(report) == [Outcome.RETURNED, Outcome.APPLIED]
     assert report.outcomes[0].cause == "LEASED"
     assert report.outcomes[0].retry_after == pytest.approx(600, abs=1)
     assert bench.stock() == 5
@@ -299,7 +299,7 @@ def test_no_change_overtakes_a_waiting_change_of_its_group():
         order(2, product_id="q", group="g"),
         order(3, product_id="q", group="other"),
     )
-    assert statuses(report) == [Verdict.RETURNED, Verdict.RETURNED, Verdict.APPLIED]
+    assert statuses(report) == [Outcome.RETURNED, Outcome.RETURNED, Outcome.APPLIED]
 
 
 def test_a_chain_that_loses_does_not_delay_other_chains():
@@ -308,7 +308,7 @@ def test_a_chain_that_loses_does_not_delay_other_chains():
         bench = Bench(*shelf, limits=Limits(changes=1), executor=executor)
         bench.faults.append(Fault(error=CONFLICT))
         report = bench.apply(*(order(n, product_id=f"p{n}") for n in range(4)))
-    assert statuses(report) == [Verdict.APPLIED] * 4
+    assert statuses(report) == [Outcome.APPLIED] * 4
     assert sum(report.stats.retries) == 1
 
 
@@ -320,7 +320,7 @@ def test_a_transaction_that_loses_delays_only_those_that_depend_on_it():
     right = Order("right", "u", dict.fromkeys(("p4", "p5", "p6", "p7"), 1))
     bench.faults.append(Fault(rival=lambda bench: bench.sell("p0", 4)))
     report = bench.apply(left, joint, right)
-    assert statuses(report) == [Verdict.APPLIED, Verdict.REJECTED, Verdict.APPLIED]
+    assert statuses(report) == [Outcome.APPLIED, Outcome.REJECTED, Outcome.APPLIED]
     assert report.stats.retries == [1, 0, 0], (
         "the joint one was not tried on what the lost one left behind"
     )
@@ -332,14 +332,14 @@ def test_an_adjustment_goes_through_the_same_engine():
     receipt = Adjustment("p", "r-1", 40, "RECEIPT")
     report = bench.apply(order(1), receipt, order(2), receipt)
     assert statuses(report) == [
-        Verdict.REJECTED,
-        Verdict.APPLIED,
-        Verdict.APPLIED,
-        Verdict.REPLAYED,
+        Outcome.REJECTED,
+        Outcome.APPLIED,
+        Outcome.APPLIED,
+        Outcome.REPLAYED,
     ]
     assert bench.stock() == 39
     assert bench.product("p").status is ProductStatus.ACTIVE
-    assert statuses(bench.apply(Adjustment("p", "r-1", 41, "RECEIPT"))) == [Verdict.POISON]
+    assert statuses(bench.apply(Adjustment("p", "r-1", 41, "RECEIPT"))) == [Outcome.POISON]
 
 
 def test_a_product_that_runs_low_is_reported_once():
@@ -355,7 +355,7 @@ def test_an_unknown_reason_dead_letters_no_message(code):
     bench = Bench(product("p", 5))
     bench.faults.append(Fault(error=cancelled(code, "None")))
     report = bench.apply(order(1))
-    assert statuses(report) == [Verdict.RETURNED]
+    assert statuses(report) == [Outcome.RETURNED]
     assert report.failure is not None
 
 
@@ -366,8 +366,8 @@ def test_a_rejected_adjustment_writes_nothing_and_its_id_can_be_used_again():
     assert report.outcomes[0].rejection.reason is RejectionReason.BELOW_FLOOR
     assert bench.writes == []
     report = bench.apply(taken, taken, other)
-    assert statuses(report) == [Verdict.REJECTED, Verdict.REJECTED, Verdict.APPLIED]
-    assert statuses(bench.apply(other)) == [Verdict.REPLAYED]
+    assert statuses(report) == [Outcome.REJECTED, Outcome.REJECTED, Outcome.APPLIED]
+    assert statuses(bench.apply(other)) == [Outcome.REPLAYED]
 
 
 @pytest.mark.parametrize("knows", ["the product", "nothing"])
@@ -376,12 +376,12 @@ def test_what_is_booked_is_never_answered_with_a_want_of_stock(knows):
     bench = Bench(product("p", 4))
     taken = [Adjustment("p", f"a-{number}", -1, "CORRECTION") for number in range(4)]
     for each in taken:
-        assert statuses(bench.apply(each)) == [Verdict.APPLIED]
+        assert statuses(bench.apply(each)) == [Outcome.APPLIED]
     if knows == "nothing":
         bench.engine._cache.forget("p")
         bench.hides_records = True
-    assert statuses(bench.apply(taken[-1])) == [Verdict.REPLAYED]
-    assert statuses(bench.apply(replace(taken[-1], adjustment_id="b"))) == [Verdict.REJECTED]
+    assert statuses(bench.apply(taken[-1])) == [Outcome.REPLAYED]
+    assert statuses(bench.apply(replace(taken[-1], adjustment_id="b"))) == [Outcome.REJECTED]
     assert bench.stock() == 0
 
 
@@ -400,7 +400,7 @@ def test_in_a_group_nothing_takes_effect_before_a_duplicate_that_stands_before_i
         ]
         assert bench.writes == []
     else:
-        assert statuses(report) == [Verdict.APPLIED, Verdict.REPLAYED, Verdict.APPLIED]
+        assert statuses(report) == [Outcome.APPLIED, Outcome.REPLAYED, Outcome.APPLIED]
         assert [orders_of(request) for request in bench.writes] == [["o1"], ["o2"]]
 
 
@@ -410,7 +410,7 @@ def test_nothing_takes_effect_behind_poison_of_its_group_even_in_a_later_turn():
     taken = Order("o1", "u", {"p": 2}, group="g")
     changes = (order(2, group="h"), taken, order(2, group="g"), order(3, group="g"))
     report = bench.apply(*changes)
-    assert statuses(report) == [Verdict.APPLIED, Verdict.POISON, Verdict.RETURNED, Verdict.RETURNED]
+    assert statuses(report) == [Outcome.APPLIED, Outcome.POISON, Outcome.RETURNED, Outcome.RETURNED]
     assert bench.stock() == 3
 
 
@@ -420,26 +420,26 @@ def test_nothing_takes_effect_behind_poison_of_its_group_even_in_a_later_turn():
 def test_a_cancellation_before_its_order_leaves_a_tombstone_for_the_order():
     bench = Bench(product("p", 5))
     cancellation = OrderCommand("o1", OrderAction.CANCEL)
-    assert statuses(bench.apply(cancellation)) == [Verdict.APPLIED]
+    assert statuses(bench.apply(cancellation)) == [Outcome.APPLIED]
     tombstone = bench.record(OrderKey("o1"))
     assert (tombstone.status, tombstone.lines, tombstone.user_id) == ("CANCELLED", (), None)
     report = bench.apply(order(1, quantity=2))
-    assert statuses(report) == [Verdict.APPLIED]
+    assert statuses(report) == [Outcome.APPLIED]
     assert not isinstance(report.outcomes[0].applied, Order), "nothing was placed"
     record = bench.record(OrderKey("o1"))
     assert (record.status, record.user_id, record.version) == ("CANCELLED", "u", 2)
     assert record.lines == (OrderLine("p", 2),)
     assert bench.stock() == 5
-    assert statuses(bench.apply(order(1, quantity=2))) == [Verdict.REPLAYED]
-    assert statuses(bench.apply(order(1, quantity=3))) == [Verdict.POISON]
-    assert statuses(bench.apply(cancellation)) == [Verdict.REPLAYED]
+    assert statuses(bench.apply(order(1, quantity=2))) == [Outcome.REPLAYED]
+    assert statuses(bench.apply(order(1, quantity=3))) == [Outcome.POISON]
+    assert statuses(bench.apply(cancellation)) == [Outcome.REPLAYED]
 
 
 def test_no_stock_goes_back_if_the_product_is_delisted_in_the_meantime():
     bench = Bench(product("p", 5))
     bench.apply(order(1, quantity=2))
     bench.faults.append(Fault(rival=lambda bench: bench.remove("p")))
-    assert statuses(bench.apply(OrderCommand("o1", OrderAction.CANCEL))) == [Verdict.APPLIED]
+    assert statuses(bench.apply(OrderCommand("o1", OrderAction.CANCEL))) == [Outcome.APPLIED]
     assert bench.item(Table.PRODUCTS, "p") is None
     assert bench.record(OrderKey("o1")).status == "CANCELLED"
 
@@ -464,7 +464,7 @@ def hasty(*products):
 
 def cause_of_return(bench, change):
     (outcome,) = bench.apply(change).outcomes
-    assert outcome.verdict is Verdict.RETURNED
+    assert outcome.kind is Outcome.RETURNED
     assert bench.clock.slept == [], "it waits for nobody"
     assert set(bench.calls) <= {"BatchGetItem", "TransactWriteItems"}, "it locks nothing"
     return outcome.cause
@@ -472,10 +472,10 @@ def cause_of_return(bench, change):
 
 def test_without_rivals_one_attempt_is_as_good_as_any():
     bench = hasty(product("p", 10))
-    assert statuses(bench.apply(order(1))) == [Verdict.APPLIED]
-    assert statuses(bench.apply(order(1))) == [Verdict.REPLAYED]
-    assert statuses(bench.apply(order(1, quantity=2))) == [Verdict.POISON]
-    assert statuses(bench.apply(order(2, quantity=10))) == [Verdict.REJECTED]
+    assert statuses(bench.apply(order(1))) == [Outcome.APPLIED]
+    assert statuses(bench.apply(order(1))) == [Outcome.REPLAYED]
+    assert statuses(bench.apply(order(1, quantity=2))) == [Outcome.POISON]
+    assert statuses(bench.apply(order(2, quantity=10))) == [Outcome.REJECTED]
     assert len(bench.reads) == 4, "a copy that is stale would cost the only attempt"
     assert bench.stock() == 9
 
@@ -505,9 +505,9 @@ def test_a_product_that_was_fought_over_a_moment_ago_is_left_alone_by_one_attemp
     cause_of_return(bench, order(1))
     assert cause_of_return(bench, order(2)) == "CONTENTION"
     assert (len(bench.reads), len(bench.writes)) == (1, 1)
-    assert statuses(bench.apply(order(3, product_id="q"))) == [Verdict.APPLIED]
+    assert statuses(bench.apply(order(3, product_id="q"))) == [Outcome.APPLIED]
     bench.clock.seconds += 6
-    assert statuses(bench.apply(order(4))) == [Verdict.APPLIED]
+    assert statuses(bench.apply(order(4))) == [Outcome.APPLIED]
 
 
 @pytest.mark.parametrize("obstacle", ["lease", "lanes", "lanes of a broken row", "throttled read"])
@@ -526,5 +526,5 @@ def test_one_attempt_waits_for_no_lease_no_lanes_and_no_read(obstacle):
 
 def test_one_attempt_sells_what_a_lent_row_can_spare():
     bench = hasty(product("p", 10, lent_to=frozenset({0, 3})))
-    assert statuses(bench.apply(order(2, quantity=9))) == [Verdict.APPLIED]
+    assert statuses(bench.apply(order(2, quantity=9))) == [Outcome.APPLIED]
     assert bench.product("p").lent_to == {0, 3}

@@ -15,7 +15,7 @@ from inventory_orders.domain.events import order_events
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand
 from inventory_orders.domain.record import OrderAction
-from inventory_orders.errors import Verdict
+from inventory_orders.errors import Outcome
 from inventory_orders.messages.commands import parse_order
 from inventory_orders.store.rows import decode
 from operations import forget as forgets
@@ -40,7 +40,7 @@ def forget(*arguments, **more):
 
 
 def place(shop, *orders):
-    assert shop.do(*orders) == [Verdict.APPLIED] * len(orders)
+    assert shop.do(*orders) == [Outcome.APPLIED] * len(orders)
 
 
 def command(action, order_id="o-1"):
@@ -113,13 +113,13 @@ def test_nothing_is_changed_before_a_yes(shop):
 
 def test_what_was_ordered_is_still_recognised_and_nothing_else(shop):
     rejected = Order("o-2", "u-7", {"tea": 1000})
-    assert shop.do(ORDER, rejected) == [Verdict.APPLIED, Verdict.REJECTED]
+    assert shop.do(ORDER, rejected) == [Outcome.APPLIED, Outcome.REJECTED]
     forget("u-7", "--yes")
-    assert shop.do(ORDER, rejected) == [Verdict.REPLAYED] * 2
+    assert shop.do(ORDER, rejected) == [Outcome.REPLAYED] * 2
     more = replace(ORDER, quantities={"tea": 3})
     held = replace(ORDER, hold_seconds=60)
-    assert shop.do(more) == [Verdict.POISON]
-    assert shop.do(held) == [Verdict.POISON]
+    assert shop.do(more) == [Outcome.POISON]
+    assert shop.do(held) == [Outcome.POISON]
     assert row(shop)["userId"] == PSEUDONYM
     assert shop.stock("tea") == 98
     assert balances(shop)

@@ -20,7 +20,7 @@ from inventory_orders.errors import (
     LeaseLostError,
     StoreError,
     StoreUnavailableError,
-    Verdict,
+    Outcome,
 )
 from inventory_orders.products.catalogue import AtomicDecrement
 from inventory_orders.products.lease import Lease
@@ -30,8 +30,8 @@ from testing.lanes import cancels, leaves_out, of_product
 from testing.shop import INVOCATION_SECONDS
 from testing.simulated_aws import ServiceError
 
-APPLIED, REPLAYED, REJECTED = Verdict.APPLIED, Verdict.REPLAYED, Verdict.REJECTED
-INVALID, RETURNED = Verdict.POISON, Verdict.RETURNED
+APPLIED, REPLAYED, REJECTED = Outcome.APPLIED, Outcome.REPLAYED, Outcome.REJECTED
+INVALID, RETURNED = Outcome.POISON, Outcome.RETURNED
 
 HOUR = 3600.0
 LARGEST_ROW = 400 * 1024
@@ -250,11 +250,11 @@ def test_a_count_by_a_wrong_clock_excludes_others_or_is_refused(shop, off):
     )
     outcome = shop.commit(seller, order(1, "p"), seconds=5).outcomes[0]
     if off > 0:
-        assert (outcome.verdict, outcome.cause) == (RETURNED, "LEASED")
+        assert (outcome.kind, outcome.cause) == (RETURNED, "LEASED")
         assert 350 < outcome.retry_after < 361
         assert lease.commit(7, "count", deadline).delta == -3
     else:
-        assert outcome.verdict is APPLIED
+        assert outcome.kind is APPLIED
         with pytest.raises(LeaseLostError):
             lease.commit(7, "count", deadline)
     assert shop.unexplained() == {"p": 0}

@@ -25,15 +25,15 @@ from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand
 from inventory_orders.domain.record import OrderAction
 from inventory_orders.engine.retrying_client import CommitStats
-from inventory_orders.errors import Verdict
+from inventory_orders.errors import Outcome
 from inventory_orders.lanes.lane import LANE_SECONDS
 from inventory_orders.store.lane_leases import lease_lane
 from inventory_orders.store.rows import encode, page_units
 from inventory_orders.store.tables import Table
 from testing.lanes import LaneShop, add_to_page_by_hand, cancels, leaves_out, of_page, of_product
 
-APPLIED, REJECTED = Verdict.APPLIED, Verdict.REJECTED
-REPLAYED, RETURNED = Verdict.REPLAYED, Verdict.RETURNED
+APPLIED, REJECTED = Outcome.APPLIED, Outcome.REJECTED
+REPLAYED, RETURNED = Outcome.REPLAYED, Outcome.RETURNED
 
 READ, UPDATE, WRITE = "BatchGetItem", "UpdateItem", "TransactWriteItems"
 VISIT = [UPDATE, READ, WRITE]
@@ -58,7 +58,7 @@ def test_a_product_is_sold_from_its_row_until_rivals_are_met_then_from_lanes(sho
 
     def sell():
         orders.append(shop.new_order("p"))
-        assert shop.verdicts(worker, orders[-1]) == [APPLIED]
+        assert shop.outcomes(worker, orders[-1]) == [APPLIED]
         costs.append(list(shop.calls))
 
     for _ in range(3):
@@ -86,7 +86,7 @@ def test_after_ten_quiet_seconds_a_row_sells_again_what_the_lane_does_not_have(
 
     def sources():
         for worker in (owner, other):
-            assert shop.verdicts(worker, shop.new_order("p")) == [APPLIED]
+            assert shop.outcomes(worker, shop.new_order("p")) == [APPLIED]
         return [shop.source(f"o{shop.orders - 1}"), shop.source(f"o{shop.orders}")]
 
     assert sources() == [1, DEPOT]
@@ -101,9 +101,9 @@ def test_a_few_products_that_the_lane_lacks_are_sold_from_rows_and_more_at_the_d
     shop.list_all(*names)
     shop.quiet.update(names)
     worker = shop.owner()
-    assert shop.verdicts(worker, shop.new_order(*names[:10])) == [APPLIED]
+    assert shop.outcomes(worker, shop.new_order(*names[:10])) == [APPLIED]
     assert shop.calls == [READ, WRITE]
-    assert shop.verdicts(worker, shop.new_order(*names)) == [APPLIED]
+    assert shop.outcomes(worker, shop.new_order(*names)) == [APPLIED]
     assert shop.calls == [UPDATE, READ, READ, WRITE], "so many rows only if they are needed"
     assert {shop.source(f"o{shop.orders}", line) for line in range(11)} == {
         worker.source.lane.keys[0].lane
@@ -124,13 +124,13 @@ def test_where_others_wait_a_row_sells_what_the_lane_has_too_few_of(
     shop.quiet.add("p")
     if is_crowded:
         worker.source.depot.line.observe(1.0)
-    assert shop.verdicts(worker, shop.new_order("p", units=units)) == [APPLIED]
+    assert shop.outcomes(worker, shop.new_order("p", units=units)) == [APPLIED]
     assert (shop.source(f"o{shop.orders}") is None) == (source is None)
     if units == 1000:
         assert (shop.stock("p"), shop.held("p")) == (0, {})
         return
     assert (shop.calls == [READ, READ, WRITE]) == is_crowded
-    assert shop.verdicts(worker, shop.new_order("p", units=5)) == [APPLIED]
+    assert shop.outcomes(worker, shop.new_order("p", units=5)) == [APPLIED]
     assert shop.source(f"o{shop.orders}") == worker.source.lane.number
 
 
@@ -154,7 +154,7 @@ def test_environments_have_lanes_of_their_own_and_those_without_sell_at_the_depo
     for worker in workers:
         orders = [shop.new_order("p") for _ in range(3)]
         for order in orders:
-            assert shop.verdicts(worker, order) == [APPLIED]
+            assert shop.outcomes(worker, order) == [APPLIED]
         sources.append(shop.source(orders[-1].order_id))
     assert sorted(sources) == [0, 1, 2]
     assert sources[2] == DEPOT
@@ -173,7 +173,7 @@ def test_where_others_wait_the_depot_is_released_before_the_own_lane_sells(shop)
     shop.sell(worker, shop.new_order("q"))
     shop.once(UPDATE, visit)
     orders = [shop.new_order("p"), shop.new_order("q", units=900)]
-    assert shop.verdicts(worker, *orders) == [APPLIED] * 2
+    assert shop.outcomes(worker, *orders) == [APPLIED] * 2
     assert shop.calls[-2:] == [WRITE, WRITE]
 
 
@@ -187,7 +187,7 @@ def test_units_of_every_source_add_up_in_one_order(shop):
     shop.lend("scarce", {}, depot=20, reach=0)
     shop.sell(worker, shop.new_order("last"))
     order = Order("mixed", "u", {"deep": 1, "scarce": 6, "last": 1})
-    assert shop.verdicts(worker, order) == [APPLIED]
+    assert shop.outcomes(worker, order) == [APPLIED]
     assert [shop.source("mixed", line) for line in range(3)] == [lane, DEPOT, None]
 
 
@@ -203,11 +203,11 @@ def test_a_lane_is_taken_over_with_what_is_in_it(shop):
     shop.clock.sleep(LANE_SECONDS + 1)
     two = shop.owner(lanes=1)
     for _ in range(2):
-        assert shop.verdicts(two, shop.new_order("p")) == [APPLIED]
+        assert shop.outcomes(two, shop.new_order("p")) == [APPLIED]
     assert shop.source(f"o{shop.orders}") == 1
     assert shop.held("p")[1] >= held - 2
     woken = shop.new_order("p")
-    assert shop.verdicts(one, woken) == [APPLIED]
+    assert shop.outcomes(one, woken) == [APPLIED]
     assert shop.source(woken.order_id) != 1, "it has no lane any more"
 
 
@@ -219,10 +219,10 @@ def test_an_owner_whose_clock_is_wrong_sells_nothing_twice(shop):
         shop.sell(one, shop.new_order("p"))
     two = shop.owner(lanes=1)
     for _ in range(2):
-        assert shop.verdicts(two, shop.new_order("p")) == [APPLIED]
+        assert shop.outcomes(two, shop.new_order("p")) == [APPLIED]
     assert shop.source(f"o{shop.orders}") == 1
-    assert shop.verdicts(one, shop.new_order("p"), shop.new_order("p")) == [APPLIED, APPLIED]
-    assert shop.verdicts(two, shop.new_order("p")) == [APPLIED]
+    assert shop.outcomes(one, shop.new_order("p"), shop.new_order("p")) == [APPLIED, APPLIED]
+    assert shop.outcomes(two, shop.new_order("p")) == [APPLIED]
     units = shop.product("p").stock_count + sum(shop.held("p").values())
     assert units == 100 - 8
 
@@ -239,7 +239,7 @@ def test_an_owner_whose_lease_had_ended_reads_its_pages_again(shop):
     units = {"B": base64.b64encode(page_units(two_left)).decode()}
     shop.edit(Table.ALLOTMENTS, str(key), units=units)
     shop.clock.sleep(LANE_SECONDS + 1)
-    assert shop.verdicts(one, shop.new_order("p")) == [APPLIED]
+    assert shop.outcomes(one, shop.new_order("p")) == [APPLIED]
     assert shop.held("p")[1] == 1
     add_to_page_by_hand(shop.stack, shop.store, key, "p", page.units("p") - 2)
 
@@ -259,7 +259,7 @@ def test_a_dead_holder_of_the_depot_stops_visits_for_two_seconds(shop):
     worker = shop.owner()
     shop.occupy_depot(2.0)
     report = shop.sell(worker, shop.new_order("p"))
-    assert [outcome.verdict for outcome in report.outcomes] == [APPLIED]
+    assert [outcome.kind for outcome in report.outcomes] == [APPLIED]
     assert 1.5 < report.stats.of_source["DepotWait"][0] / 1000 < 3.0
     assert len(shop.calls) < 50, "each refusal costs a write unit of one item"
 
@@ -271,7 +271,7 @@ def test_a_lease_of_the_depot_that_cannot_be_read_is_over(shop, lock):
     shop.list("p")
     worker = shop.owner()
     shop.edit(Table.ALLOTMENTS, "0/lease", **lock)
-    assert shop.verdicts(worker, shop.new_order("p")) == [APPLIED]
+    assert shop.outcomes(worker, shop.new_order("p")) == [APPLIED]
     assert shop.calls == VISIT
 
 
@@ -285,7 +285,7 @@ def test_where_every_visit_of_the_depot_takes_too_long_it_gets_through_all_the_s
         shop.occupy_depot(2.0, f"next at {shop.clock.seconds}")
 
     shop.on(READ, takes_long, of_product("p"))
-    assert shop.verdicts(worker, shop.new_order("p")) == [APPLIED]
+    assert shop.outcomes(worker, shop.new_order("p")) == [APPLIED]
     assert shop.calls.count(WRITE) == 1
     assert shop.item(Table.ALLOTMENTS, "0/lease")["lockedBy"]["S"].startswith("next")
 
@@ -298,19 +298,19 @@ def test_a_replayed_order_or_another_body_under_its_id_takes_nothing_from_a_lane
     worker = shop.owner()
     first, redelivered = shop.new_order("p"), shop.new_order("p")
     for order in (first, shop.new_order("p"), redelivered):
-        assert shop.verdicts(worker, order) == [APPLIED]
+        assert shop.outcomes(worker, order) == [APPLIED]
     reused = Order(redelivered.order_id, "u", {"p": 2})
     batch = [reused, redelivered, shop.new_order("p"), first]
-    assert shop.verdicts(worker, *batch) == [Verdict.POISON, REPLAYED, APPLIED, REPLAYED]
+    assert shop.outcomes(worker, *batch) == [Outcome.POISON, REPLAYED, APPLIED, REPLAYED]
 
 
 def test_a_product_without_rivals_goes_to_the_depot_with_its_batch(shop):
     shop.list_all("hot", "slow")
     shop.quiet.add("slow")
     worker = shop.seller()
-    assert shop.verdicts(worker, shop.new_order("slow")) == [APPLIED]
+    assert shop.outcomes(worker, shop.new_order("slow")) == [APPLIED]
     assert shop.held("slow") == {}
-    assert shop.verdicts(worker, shop.new_order("slow"), shop.new_order("hot")) == [
+    assert shop.outcomes(worker, shop.new_order("slow"), shop.new_order("hot")) == [
         APPLIED,
         APPLIED,
     ]
@@ -325,7 +325,7 @@ def test_an_order_that_was_cancelled_before_it_came_takes_nothing(shop):
         shop.sell(worker, shop.new_order("p"))
     shop.do(OrderCommand(cancelled.order_id, OrderAction.CANCEL))
     report = shop.sell(worker, cancelled, shop.new_order("p"))
-    assert [outcome.verdict for outcome in report.outcomes] == [APPLIED, APPLIED]
+    assert [outcome.kind for outcome in report.outcomes] == [APPLIED, APPLIED]
     assert report.stats.of_source["OrdersFromLanes"] == [True], "it was not sold at all"
     assert shop.status(cancelled.order_id) == "CANCELLED"
 
@@ -344,7 +344,7 @@ def test_what_cannot_be_sold_is_rejected_for_the_right_reason(shop, batches):
         orders = [shop.new_order(product_id) for product_id in wanted]
         both = shop.new_order("p", "empty")
         report = shop.sell(worker, *orders, both)
-    assert [outcome.verdict for outcome in report.outcomes] == [
+    assert [outcome.kind for outcome in report.outcomes] == [
         *(APPLIED, REJECTED, REJECTED, REJECTED, APPLIED),
         REJECTED,
     ]
@@ -363,7 +363,7 @@ def test_the_last_unit_is_sold_before_anybody_is_rejected(shop, workers, thresho
     placed = 0
     for number in range(32):
         worker = team[number % workers]
-        statuses = shop.verdicts(worker, shop.new_order("p"), shop.new_order("p"))
+        statuses = shop.outcomes(worker, shop.new_order("p"), shop.new_order("p"))
         placed += statuses.count(APPLIED)
         assert REJECTED not in statuses or placed == 60
         assert RETURNED not in statuses
@@ -381,8 +381,8 @@ def test_a_product_at_its_threshold_and_backorders_are_sold_from_the_row(
 ):
     shop.list("p", stock, **details)
     worker = shop.owner()
-    verdicts = [shop.verdicts(worker, shop.new_order("p")) for _ in range(placed + 1)]
-    assert verdicts == [[APPLIED]] * placed + [[REJECTED]]
+    outcomes = [shop.outcomes(worker, shop.new_order("p")) for _ in range(placed + 1)]
+    assert outcomes == [[APPLIED]] * placed + [[REJECTED]]
     assert (shop.stock("p"), shop.product("p").lent_to) == (stock - placed, frozenset())
 
 
@@ -400,7 +400,7 @@ def test_a_corrupt_row_beside_healthy_ones_holds_up_nobody(shop, batches):
             orders = [shop.new_order(*ids) for ids in (["p"], ["broken"], ["p", "broken"], ["q"])]
             began = shop.clock.seconds
             report = shop.sell(worker, *orders)
-            assert [o.verdict for o in report.outcomes] == [APPLIED, RETURNED, RETURNED, APPLIED]
+            assert [o.kind for o in report.outcomes] == [APPLIED, RETURNED, RETURNED, APPLIED]
             assert {o.cause for o in report.outcomes if o.cause} == {"CORRUPT_PRODUCT"}
             assert shop.clock.seconds - began < 2.0
 
@@ -422,7 +422,7 @@ def test_a_row_that_a_recall_would_bring_back_too_holds_up_nobody(shop, is_corru
         Table.PRODUCTS, other, **({"stockCount": {"S": "many"}} if is_corrupt else {})
     ):
         orders = [shop.new_order("p", units=38), shop.new_order("warm-up")]
-        assert shop.verdicts(worker, *orders) == [APPLIED, APPLIED]
+        assert shop.outcomes(worker, *orders) == [APPLIED, APPLIED]
     assert shop.clock.seconds - began < 2.0
 
 
@@ -435,9 +435,9 @@ def test_a_corrupt_page_returns_orders_by_its_name_and_loses_nothing(shop, lane)
     worker = shop.seller(lanes=1)
     with shop.broken_page(lane, "p"):
         (outcome,) = shop.sell(worker, shop.new_order("p", units=units)).outcomes
-    assert (outcome.verdict, outcome.cause) == (RETURNED, "CORRUPT_PAGE")
+    assert (outcome.kind, outcome.cause) == (RETURNED, "CORRUPT_PAGE")
     assert f"page {PageKey.of(lane, 'p')} " in outcome.detail
-    assert shop.verdicts(worker, shop.new_order("p")) == [APPLIED]
+    assert shop.outcomes(worker, shop.new_order("p")) == [APPLIED]
 
 
 @pytest.mark.parametrize("lane", [0, 1, 2])
@@ -449,9 +449,9 @@ def test_a_page_that_dynamodb_does_not_take_is_not_the_fault_of_its_orders(shop,
     shop.on(WRITE, cancels("ValidationError", page), page)
     orders = [shop.new_order("p", units=19), shop.new_order("p", units=19)]
     report = shop.sell(worker, *orders)
-    assert [(o.verdict, o.cause) for o in report.outcomes] == [(RETURNED, "CORRUPT_PAGE")] * 2
+    assert [(o.kind, o.cause) for o in report.outcomes] == [(RETURNED, "CORRUPT_PAGE")] * 2
     shop.calm()
-    assert shop.verdicts(worker, *orders) == [APPLIED] * 2
+    assert shop.outcomes(worker, *orders) == [APPLIED] * 2
 
 
 def test_units_of_a_product_that_was_listed_again_hold_up_nobody(shop):
@@ -464,7 +464,7 @@ def test_units_of_a_product_that_was_listed_again_hold_up_nobody(shop):
     again = {"S": "2030-01-01T00:00:00.000000+00:00"}
     with shop.broken(Table.PRODUCTS, "p", createdAt=again):
         report = shop.sell(worker, more, shop.new_order("q"))
-    assert [o.verdict for o in report.outcomes] == [RETURNED, APPLIED]
+    assert [o.kind for o in report.outcomes] == [RETURNED, APPLIED]
     assert report.outcomes[0].cause == "CORRUPT_PRODUCT"
 
 
@@ -483,7 +483,7 @@ def test_a_row_that_runs_low_and_takes_no_write_delays_no_orders_for_other_produ
     shop.sell(worker, shop.new_order("p"))
     shop.on(WRITE, cancels(code, of_product("slow")), of_product("slow"))
     began = shop.clock.seconds
-    assert shop.verdicts(worker, shop.new_order("p")) == [APPLIED]
+    assert shop.outcomes(worker, shop.new_order("p")) == [APPLIED]
     assert shop.clock.seconds - began < 1.0
 
 
@@ -502,9 +502,9 @@ def test_a_page_that_no_read_answers_for_returns_the_batch(shop, lane):
     shop.on(READ, leaves_out(shop, of_page(lane, "p")))
     order = shop.new_order("p", units=shop.held("p")[1] + 1)
     (outcome,) = shop.sell(worker, order).outcomes
-    assert (outcome.verdict, outcome.cause) == (RETURNED, "UNPROCESSED_KEYS")
+    assert (outcome.kind, outcome.cause) == (RETURNED, "UNPROCESSED_KEYS")
     shop.calm()
-    assert shop.verdicts(worker, order) == [APPLIED]
+    assert shop.outcomes(worker, order) == [APPLIED]
 
 
 def test_a_throttled_page_of_the_depot_is_waited_for(shop):
@@ -515,7 +515,7 @@ def test_a_throttled_page_of_the_depot_is_waited_for(shop):
         return page(request) and shop.clock.seconds < began + 1.0
 
     shop.on(WRITE, cancels("ThrottlingError", page), is_throttled)
-    assert shop.verdicts(worker, shop.new_order("p")) == [APPLIED]
+    assert shop.outcomes(worker, shop.new_order("p")) == [APPLIED]
     assert shop.clock.seconds - began < 5.0
 
 
@@ -541,10 +541,10 @@ def visit_and_more(shop, *, crowded=False):
 def test_a_lost_response_at_any_write_applies_each_order_once(shop, lost):
     worker, orders = visit_and_more(shop, crowded=True)
     writes = shop.lose_responses(lost, operations=[UPDATE, WRITE])
-    assert shop.verdicts(worker, *orders) == [APPLIED] * 4
+    assert shop.outcomes(worker, *orders) == [APPLIED] * 4
     assert len(writes) > lost
     shop.calm()
-    assert shop.verdicts(worker, *orders) == [REPLAYED] * 4
+    assert shop.outcomes(worker, *orders) == [REPLAYED] * 4
 
 
 @pytest.mark.parametrize("is_applied", [True, False])
@@ -553,11 +553,11 @@ def test_what_stays_unknown_is_forgotten_and_found_again(shop, after, is_applied
     """From one write on every response is lost, and the engine gives up."""
     worker, orders = visit_and_more(shop, crowded=True)
     shop.lose_responses(after + 1, 1000, [WRITE], is_applied=is_applied)
-    assert (RETURNED in shop.verdicts(worker, *orders)) == (after < 2)
+    assert (RETURNED in shop.outcomes(worker, *orders)) == (after < 2)
     shop.calm()
-    assert set(shop.verdicts(worker, *orders)) <= {APPLIED, REPLAYED}
+    assert set(shop.outcomes(worker, *orders)) <= {APPLIED, REPLAYED}
     shop.check()
-    assert shop.verdicts(worker, shop.new_order("deep"), shop.new_order("new")) == [APPLIED] * 2
+    assert shop.outcomes(worker, shop.new_order("deep"), shop.new_order("new")) == [APPLIED] * 2
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.015, 0.025, 0.035, 0.045])
@@ -566,14 +566,14 @@ def test_a_batch_without_time_is_returned_and_loses_nothing(shop, seconds):
     began = shop.clock.seconds
     asked = []
     shop.before = lambda *call: asked.append((shop.clock.seconds - began, call))
-    statuses = shop.verdicts(worker, *orders, seconds=seconds)
+    statuses = shop.outcomes(worker, *orders, seconds=seconds)
     assert set(statuses) <= {RETURNED, APPLIED}
     if seconds < 0.02:
         assert statuses == [RETURNED] * 4
     late = [request for at, (_, request) in asked if at - 0.01 > seconds]
     assert all("REMOVE #lockedBy" in json.dumps(request) for request in late), "but the release"
     shop.calm()
-    assert set(shop.verdicts(worker, *orders)) <= {APPLIED, REPLAYED}
+    assert set(shop.outcomes(worker, *orders)) <= {APPLIED, REPLAYED}
 
 
 # ---------------------------------------------------------------------- rows under a lease
@@ -590,11 +590,11 @@ def test_a_product_under_a_long_lease_returns_only_what_the_lane_does_not_have(s
         shop.sell(worker, shop.new_order("p"), shop.new_order("q"))
     shop.count("p", seconds=600)
     one, other = shop.sell(worker, shop.new_order("p"), shop.new_order("q")).outcomes
-    assert other.verdict is APPLIED
+    assert other.kind is APPLIED
     if batches == 2:
-        assert one.verdict is APPLIED, "its lane has it"
+        assert one.kind is APPLIED, "its lane has it"
     else:
-        assert (one.verdict, one.cause) == (RETURNED, "LEASED")
+        assert (one.kind, one.cause) == (RETURNED, "LEASED")
         assert one.retry_after == pytest.approx(600, abs=1)
 
 
@@ -602,7 +602,7 @@ def test_who_waits_for_a_lease_looks_at_the_row_alone(shop):
     shop.list("p", 100)
     worker = shop.owner()
     shop.count("p", seconds=3)
-    assert shop.verdicts(worker, shop.new_order("p")) == [APPLIED]
+    assert shop.outcomes(worker, shop.new_order("p")) == [APPLIED]
     assert shop.calls.count(UPDATE) == 2, "visits: one before the wait and one after it"
 
 
@@ -631,7 +631,7 @@ def test_what_does_not_fit_into_the_depots_page_is_sold_from_its_row(
     worker = shop.owner()
     fill_the_depots_page(shop, "p", products, emptied)
     for _ in range(3):
-        assert shop.verdicts(worker, shop.new_order("p")) == [APPLIED]
+        assert shop.outcomes(worker, shop.new_order("p")) == [APPLIED]
     assert (shop.source(f"o{shop.orders}") is not None) == is_lent
     assert bool(shop.product("p").lent_to) == is_lent
 
@@ -650,7 +650,7 @@ def test_what_nobody_wants_any_more_goes_back_to_the_depot(shop):
     for _ in range(4):
         shop.clock.sleep(50)
         shop.sell(worker, shop.new_order("q"), shop.new_order("warm-up"))
-    assert shop.verdicts(worker, shop.new_order("q", units=sum(shop.held("q").values()))) == [
+    assert shop.outcomes(worker, shop.new_order("q", units=sum(shop.held("q").values()))) == [
         APPLIED
     ]
     assert lane not in shop.held("p")
@@ -664,11 +664,11 @@ def test_many_loans_are_written_before_the_visit_ends(shop):
         [shop.new_order(*names[start : start + 20]) for start in (0, 20, 40)] for _ in range(2)
     ]
     first = shop.sell(worker, *batch[0])
-    assert [outcome.verdict for outcome in first.outcomes] == [APPLIED] * 3
+    assert [outcome.kind for outcome in first.outcomes] == [APPLIED] * 3
     assert 0 not in first.stats.changes_per_transaction, "moves alone place no orders"
     assert shop.calls[:2] == [UPDATE, READ], "more than ten products: at the depot"
     assert shop.calls.count(WRITE) >= PAGES + 1
-    assert shop.verdicts(worker, *batch[1]) == [APPLIED] * 3
+    assert shop.outcomes(worker, *batch[1]) == [APPLIED] * 3
     assert all(shop.product(product_id).lent_to for product_id in names)
 
 
@@ -676,12 +676,12 @@ def test_rows_too_large_for_one_transaction_lend_and_reclaim_in_several(shop):
     names = [f"n{n}" for n in range(99) if PageKey.of(DEPOT, f"n{n}").number == 0][:15]
     shop.list_all(*names, size=300_000)
     worker, orders = shop.owner(), [shop.new_order(name) for name in names]
-    assert shop.verdicts(worker, *orders) == [APPLIED] * 15
+    assert shop.outcomes(worker, *orders) == [APPLIED] * 15
     assert all(shop.product(name).lent_to for name in names)
     for name in names:
         shop.do(Adjustment(name, "correction", 1 - shop.stock(name), "CORRECTION"))
     orders = [shop.new_order(name, units=sum(shop.held(name).values()) + 1) for name in names]
-    assert shop.verdicts(worker, *orders) == [APPLIED] * 15
+    assert shop.outcomes(worker, *orders) == [APPLIED] * 15
 
 
 @pytest.mark.parametrize("lost", [2, 4, 6])
@@ -690,7 +690,7 @@ def test_a_lost_response_to_loans_that_come_first_lends_nothing_twice(shop, lost
     shop.list_all(*names)
     worker = shop.owner()
     writes = shop.lose_responses(lost, operations=[UPDATE, WRITE])
-    assert shop.verdicts(worker, shop.new_order(*names)) == [APPLIED]
+    assert shop.outcomes(worker, shop.new_order(*names)) == [APPLIED]
     assert len(writes) > lost
 
 
@@ -700,7 +700,7 @@ def test_a_lost_loan_costs_no_order(shop):
     worker, rival = shop.owner(), shop.worker()
     shop.once(WRITE, lambda _: shop.commit(rival, shop.new_order(names[7])) and None)
     orders = [shop.new_order(*names[:30]), shop.new_order(*names[30:])]
-    assert shop.verdicts(worker, *orders) == [APPLIED] * 2
+    assert shop.outcomes(worker, *orders) == [APPLIED] * 2
 
 
 @pytest.mark.parametrize("stock", [1, 5, 1000])
@@ -710,7 +710,7 @@ def test_orders_of_99_lines_are_placed(shop, stock):
         shop.list(product_id, stock)
     worker = shop.owner()
     for number in range(3):
-        (status,) = shop.verdicts(worker, shop.new_order(*names))
+        (status,) = shop.outcomes(worker, shop.new_order(*names))
         assert status is (APPLIED if number < stock else REJECTED)
 
 
@@ -722,7 +722,7 @@ def test_what_lies_in_lanes_is_sold_when_the_setting_has_fewer(shop):
     shop.lend("p", {1: 20, 2: 30}, depot=40)
     worker = shop.worker(lanes=1)
     placed = sum(
-        shop.verdicts(worker, shop.new_order("p", units=9)).count(APPLIED) for _ in range(12)
+        shop.outcomes(worker, shop.new_order("p", units=9)).count(APPLIED) for _ in range(12)
     )
     assert placed == 11
     assert shop.product("p").stock_count + sum(shop.held("p").values()) == 1
@@ -736,7 +736,7 @@ def test_orders_of_the_fifo_queue_are_sold_from_lanes(shop):
     worker = shop.owner()
     for calls in (VISIT, [WRITE]):
         orders = [Order(f"{n}-{len(calls)}", "u", {"p": 1}, group="g") for n in range(3)]
-        assert shop.verdicts(worker, *orders) == [APPLIED] * 3
+        assert shop.outcomes(worker, *orders) == [APPLIED] * 3
         assert shop.calls == calls
         assert {shop.source(order.order_id) for order in orders} == {
             worker.source.lane.keys[0].lane
@@ -752,7 +752,7 @@ def test_a_group_finds_all_that_lies_in_lanes_and_keeps_its_order(shop):
         Order("f2", "u", {"p": 60}, group="g"),
         Order("f3", "u", {"p": 40}, group="g"),
     ]
-    assert shop.verdicts(worker, *orders) == [APPLIED, REJECTED, APPLIED]
+    assert shop.outcomes(worker, *orders) == [APPLIED, REJECTED, APPLIED]
     assert shop.source("f1") is None
 
 
@@ -767,7 +767,7 @@ def test_a_receipt_a_correction_and_an_order_of_one_product_have_one_source(shop
         Adjustment("p", "correction", -3, "CORRECTION"),
     ]
     before = shop.product("p"), shop.held("p")
-    assert shop.verdicts(worker, *changes) == [APPLIED] * 3
+    assert shop.outcomes(worker, *changes) == [APPLIED] * 3
     assert shop.calls == [READ, WRITE]
     assert shop.source(f"o{shop.orders}") is None
     assert (shop.product("p").stock_count, shop.held("p")) == (before[0].stock_count, before[1])
@@ -783,7 +783,7 @@ def test_a_loan_from_a_row_beside_a_receipt_for_it_makes_no_unit(shop):
         shop.sell(worker, shop.new_order("p"), shop.new_order("fast"))
     shop.quiet -= {"p", "fast"}
     changes = [shop.new_order("p"), shop.new_order("fast"), Adjustment("fast", "r", 5, "RECEIPT")]
-    assert shop.verdicts(worker, *changes) == [APPLIED] * 3
+    assert shop.outcomes(worker, *changes) == [APPLIED] * 3
     assert shop.held("fast"), "its row has lent"
 
 
@@ -796,7 +796,7 @@ def test_a_correction_that_needs_what_is_lent_is_written_as_it_is_reclaimed(
     shop.lend("p", lanes, depot, reach=max(lanes, default=0))
     worker, sent = shop.worker(), []
     shop.on(WRITE, lambda request: sent.append((shop.product("p").stock_count, request)))
-    assert shop.verdicts(worker, Adjustment("p", "a", -95, "CORRECTION")) == [APPLIED]
+    assert shop.outcomes(worker, Adjustment("p", "a", -95, "CORRECTION")) == [APPLIED]
     assert len(sent) == writes
     stock, request = sent[-1]
     assert stock == 10, "no unit is reclaimed before"
@@ -816,7 +816,7 @@ def test_two_deliveries_of_one_order_at_two_workers_apply_it_once(shop):
         shop.sell(worker, shop.new_order("p"))
     order = shop.new_order("p")
     shop.once(WRITE, lambda _: shop.commit(two, order) and None)
-    assert shop.verdicts(one, order, shop.new_order("p")) == [REPLAYED, APPLIED]
+    assert shop.outcomes(one, order, shop.new_order("p")) == [REPLAYED, APPLIED]
     assert shop.status(order.order_id) == "PENDING"
 
 
@@ -829,9 +829,9 @@ def test_a_corrupt_page_of_the_depot_holds_up_only_what_belongs_there(shop):
     orders = [shop.new_order(name, units=shop.held(name)[1] + 1) for name in (other, "p")]
     with shop.broken_page(DEPOT, "p"):
         report = shop.sell(worker, *orders)
-    ends = [(o.verdict, o.cause) for o in report.outcomes]
+    ends = [(o.kind, o.cause) for o in report.outcomes]
     assert ends == [(APPLIED, ""), (RETURNED, "CORRUPT_PAGE")]
-    assert shop.verdicts(worker, orders[1]) == [APPLIED]
+    assert shop.outcomes(worker, orders[1]) == [APPLIED]
 
 
 def test_a_lane_with_a_corrupt_page_is_given_up_for_another(shop):
@@ -840,7 +840,7 @@ def test_a_lane_with_a_corrupt_page_is_given_up_for_another(shop):
     with shop.broken_page(1, "p"):
         worker = shop.owner(lanes=2)
         for _ in range(4):
-            assert shop.verdicts(worker, shop.new_order("p")) == [APPLIED]
+            assert shop.outcomes(worker, shop.new_order("p")) == [APPLIED]
         worker.source.lane.take(shop.soon(), CommitStats())
         assert worker.source.lane.number == 2
 
@@ -858,4 +858,4 @@ def test_what_is_listed_again_during_a_visit_is_not_taken_for_broken(shop):
 
     # The pages were read, and the row is read next.
     shop.on(READ, list_again, lambda _: shop.calls[-3:] == [UPDATE, READ, READ])
-    assert shop.verdicts(worker, shop.new_order("a", units=5)) == [APPLIED]
+    assert shop.outcomes(worker, shop.new_order("a", units=5)) == [APPLIED]

@@ -14,7 +14,7 @@ from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand, Part
 from inventory_orders.domain.planner import Limits, Supply, plan
 from inventory_orders.domain.record import OrderAction, OrderKey
-from inventory_orders.errors import PoisonMessageError, Verdict
+from inventory_orders.errors import PoisonMessageError, Outcome
 from inventory_orders.messages.commands import parse_order
 from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import Table
@@ -22,8 +22,8 @@ from testing.bench import Bench, one_attempt, product, statuses
 from testing.lanes import LaneShop, cancels, leaves_out, of_product
 from testing.simulated_aws.values import size_of_item
 
-APPLIED, REPLAYED, POISON = Verdict.APPLIED, Verdict.REPLAYED, Verdict.POISON
-REJECTED, RETURNED = Verdict.REJECTED, Verdict.RETURNED
+APPLIED, REPLAYED, POISON = Outcome.APPLIED, Outcome.REPLAYED, Outcome.POISON
+REJECTED, RETURNED = Outcome.REJECTED, Outcome.RETURNED
 READ, UPDATE, WRITE = "BatchGetItem", "UpdateItem", "TransactWriteItems"
 
 
@@ -39,7 +39,7 @@ class PlaceShop(LaneShop):
     def receive(self, key, units=5):
         """Let another process book a receipt."""
         self.orders += 1
-        assert self.do(Adjustment(key, f"r{self.orders}", units, "RECEIPT")) == [Verdict.APPLIED]
+        assert self.do(Adjustment(key, f"r{self.orders}", units, "RECEIPT")) == [Outcome.APPLIED]
 
     def place(self, worker, *orders, seconds=23.0):
         """Let a worker place orders. Returns what became of each."""
@@ -47,7 +47,7 @@ class PlaceShop(LaneShop):
         report = self.sell(worker, *orders, seconds=seconds)
         self.seconds, self.measured = self.clock.seconds - began, report.stats.of_source
         return [
-            outcome.cause if outcome.verdict is Verdict.RETURNED else self.locations_of(order)
+            outcome.cause if outcome.kind is Outcome.RETURNED else self.locations_of(order)
             for order, outcome in zip(orders, report.outcomes, strict=True)
         ]
 
@@ -436,18 +436,18 @@ def test_a_group_that_waits_for_a_lease_does_not_spin():
     bench.lease("q", 600)
     orders = [Order(f"o-{each}", "u", {each: 1}, group="g") for each in ("p", "q")]
     report = bench.apply(*orders)
-    assert statuses(report) == [Verdict.APPLIED, Verdict.RETURNED]
+    assert statuses(report) == [Outcome.APPLIED, Outcome.RETURNED]
     assert report.outcomes[1].cause == "LEASED"
     assert report.stats.lease_wait == 5
 
 
 def test_an_order_waits_for_the_location_whose_lease_ends_first():
     bench = Bench(product("p#a", 5), product("p#b", 5))
-    for a, b, verdict in ((600, 5, Verdict.APPLIED), (600, 100, Verdict.RETURNED)):
+    for a, b, ending in ((600, 5, Outcome.APPLIED), (600, 100, Outcome.RETURNED)):
         bench.lease("p#a", a)
         bench.lease("p#b", b)
         report = bench.apply(Order(f"o-{b}", "u", {"p": 1}, locations=("a", "b")))
-        assert statuses(report) == [verdict]
+        assert statuses(report) == [ending]
     assert report.outcomes[0].retry_after == pytest.approx(100, abs=1)
 
 
@@ -458,7 +458,7 @@ def test_a_split_order_waits_for_each_line_where_that_is_of_use():
     bench.lease("p#a", 600)
     bench.lease("q#a", 5)
     order = Order("o", "u", {"p": 1, "q": 1}, locations=("a", "b"), split=True)
-    assert statuses(bench.apply(order)) == [Verdict.APPLIED]
+    assert statuses(bench.apply(order)) == [Outcome.APPLIED]
     lines = bench.record(OrderKey("o")).lines
     assert [line.location_id for line in lines] == ["b", "a"]
 
@@ -631,7 +631,7 @@ class TestOneAttempt:
         shop.on(WRITE, cancels("TransactionConflict", of_product("p#b")), of_product("p#b"))
         shop.count("p#a", 2)
         report = shop.sell(worker, shop.order("a", "b"))
-        assert [(o.verdict, o.cause) for o in report.outcomes] == [(RETURNED, "CONTENTION")]
+        assert [(o.kind, o.cause) for o in report.outcomes] == [(RETURNED, "CONTENTION")]
         shop.calm()
         shop.lend("p#b", {7: 6}, 2)
         shop.clock.sleep(6)
@@ -643,7 +643,7 @@ class TestOneAttempt:
 
 
 @pytest.mark.parametrize(
-    ("changed", "verdict"),
+    ("changed", "ending"),
     [
         ({}, REPLAYED),
         # The setting is no part of the request.
@@ -658,7 +658,7 @@ class TestOneAttempt:
     ],
 )
 @pytest.mark.parametrize("kind", ["placed", "rejected", "cancelled before"])
-def test_locations_belong_to_what_makes_two_orders_the_same(shop, worker, changed, verdict, kind):
+def test_locations_belong_to_what_makes_two_orders_the_same(shop, worker, changed, ending, kind):
     places = {"a": 5, "b": 0 if kind == "rejected" else 5}
     shop.stock_at("tea", **places)
     shop.stock_at("cup", **places)
@@ -666,9 +666,9 @@ def test_locations_belong_to_what_makes_two_orders_the_same(shop, worker, change
     if kind == "cancelled before":
         assert shop.do(cancel(order)) == [APPLIED]
     (first,) = shop.commit(worker, order).outcomes
-    assert first.verdict is (REJECTED if kind == "rejected" else APPLIED)
+    assert first.kind is (REJECTED if kind == "rejected" else APPLIED)
     before = shop.order_row(order.order_id)
-    assert shop.do(replace(order, **changed)) == [verdict]
+    assert shop.do(replace(order, **changed)) == [ending]
     assert shop.order_row(order.order_id) == before
     assert (before["locations"], before.get("split")) == (["a", "b"], None)
     assert [line.get("askedLocationId") for line in before["items"]] == ["b", None]
@@ -941,7 +941,7 @@ def test_no_adjustment_overtakes_a_transfer_of_its_id_that_is_returned(shop, key
 def test_a_transfer_that_is_refused_books_nothing_and_may_come_again(shop, change, reason):
     shop.stock_at(a=5, b=0)
     (outcome,) = shop.commit(shop.worker(), change).outcomes
-    assert (outcome.verdict, outcome.cause) == (REJECTED, reason)
+    assert (outcome.kind, outcome.cause) == (REJECTED, reason)
     assert book(shop) == []
     assert shop.do(change) == [REJECTED]
     for place in "xy":
@@ -969,7 +969,7 @@ def test_a_transfer_takes_units_that_lanes_hold_if_the_row_can_spare_too_few(sho
         assert outcome.cause == "BELOW_FLOOR"
         assert outcome.rejection.shortages[0].available == 30
     else:
-        assert outcome.verdict is APPLIED
+        assert outcome.kind is APPLIED
         assert units(shop)["b"] == (30 + amount, 30 + amount)
     # What comes in, and what the row can spare, leaves lanes alone.
     is_recalled = lent == "p#a" and amount > 4
@@ -981,7 +981,7 @@ def test_a_transfer_waits_for_a_count_at_either_side(shop, key):
     shop.stock_at(a=5, b=5)
     shop.count(key, 600)
     (outcome,) = shop.commit(shop.worker(), transfer()).outcomes
-    assert (outcome.verdict, outcome.cause) == (RETURNED, "LEASED")
+    assert (outcome.kind, outcome.cause) == (RETURNED, "LEASED")
     shop.count(key, 2)
     assert shop.do(transfer()) == [APPLIED]
 

@@ -24,7 +24,7 @@ from inventory_orders.domain.product import NewProduct
 from inventory_orders.domain.record import AdjustmentKey, OrderAction, OrderKey
 from inventory_orders.engine import outbound as outbound_pages
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
-from inventory_orders.errors import LeaseLostError, OutcomeUnknownError, RejectedError, Verdict
+from inventory_orders.errors import LeaseLostError, OutcomeUnknownError, RejectedError, Outcome
 from inventory_orders.lanes.levels import read_level
 from inventory_orders.products.fold import Fold
 from inventory_orders.products.lease import Lease
@@ -34,7 +34,7 @@ from inventory_orders.store.tables import Table
 from testing.shop import Shop
 from testing.simulated_aws import ServiceError
 
-APPLIED, REPLAYED, RETURNED = Verdict.APPLIED, Verdict.REPLAYED, Verdict.RETURNED
+APPLIED, REPLAYED, RETURNED = Outcome.APPLIED, Outcome.REPLAYED, Outcome.RETURNED
 
 
 @pytest.fixture
@@ -146,7 +146,7 @@ def test_a_process_keeps_its_page_and_reads_it_once(shop):
     shop.calls.clear()
     for number in range(4):
         report = shop.commit(worker, command(f"o-{number}", "fulfil"))
-        assert report.outcomes[0].verdict is APPLIED
+        assert report.outcomes[0].kind is APPLIED
     # Its order each time, and all pages the first time.
     assert (shop.calls.count("BatchGetItem"), shop.calls.count("TransactWriteItems")) == (5, 4)
     assert [page.version for page in pages(shop).values()] == [4]
@@ -198,7 +198,7 @@ def test_a_transaction_behind_a_lost_one_is_not_sent(shop, limits):
     shop.once("TransactWriteItems", partial(fail, lost))
     shop.calls.clear()
     report = shop.commit(worker, command("o-0", "fulfil"), command("o-1", "fulfil"))
-    assert [outcome.verdict for outcome in report.outcomes] == [APPLIED, APPLIED]
+    assert [outcome.kind for outcome in report.outcomes] == [APPLIED, APPLIED]
     assert (shop.calls.count("TransactWriteItems"), outbound(shop)) == (3, {"tea": 2})
 
 
@@ -214,7 +214,7 @@ def test_a_page_that_a_rival_wrote_comes_back_and_is_written_at_once(shop):
     shop.commit(rival, command("o-1", "fulfil"))
     shop.calls.clear()
     report = shop.commit(worker, command("o-2", "fulfil"))
-    assert report.outcomes[0].verdict is APPLIED
+    assert report.outcomes[0].kind is APPLIED
     assert (shop.calls.count("TransactWriteItems"), report.stats.backoffs) == (2, [])
     assert (outbound(shop), [p.version for p in pages(shop).values()]) == ({"tea": 3}, [3])
 
@@ -228,7 +228,7 @@ def test_a_page_that_was_deleted_and_made_anew_is_not_taken_for_the_known_one(sh
     rival._outbound._own = worker._outbound._own
     del shop.items(Table.ALLOTMENTS)[str(worker._outbound._own),]
     shop.commit(rival, command("o-1", "fulfil"))
-    assert shop.commit(worker, command("o-2", "fulfil")).outcomes[0].verdict is APPLIED
+    assert shop.commit(worker, command("o-2", "fulfil")).outcomes[0].kind is APPLIED
     assert (outbound(shop), [p.version for p in pages(shop).values()]) == (
         {"tea": 1, "mug": 1},
         [2],
@@ -254,7 +254,7 @@ def test_a_page_that_cannot_be_written_now_is_passed_over_at_once(shop, code):
 
     shop.on("TransactWriteItems", refuse)
     report = shop.commit(worker, command("o-1", "fulfil"))
-    assert report.outcomes[0].verdict is APPLIED
+    assert report.outcomes[0].kind is APPLIED
     assert report.stats.backoffs == []
     assert {str(OutboundKey(number)) for number in pages(shop)} - {busy}
 
@@ -277,10 +277,10 @@ def test_after_an_unknown_outcome_the_pages_are_read_again(shop):
     sell(shop, "o-0", tea=1)
     shop.refuse("TransactWriteItems", ServiceError("InternalServerError"))
     report = shop.commit(worker, command("o-0", "fulfil"), seconds=2.0)
-    assert report.outcomes[0].verdict is RETURNED
+    assert report.outcomes[0].kind is RETURNED
     assert worker._outbound._pages == {}
     shop.calm()
-    assert shop.commit(worker, command("o-0", "fulfil")).outcomes[0].verdict is APPLIED
+    assert shop.commit(worker, command("o-0", "fulfil")).outcomes[0].kind is APPLIED
     assert outbound(shop) == {"tea": 1}
 
 
@@ -302,7 +302,7 @@ def test_a_full_page_is_passed_over_and_without_room_a_hand_over_comes_back(shop
     sell(shop, "o-0", tea=1)
     sell(shop, "o-1", mug=1)
     report = shop.commit(shop.worker(), command("o-0", "fulfil"), command("o-1", "fulfil"))
-    assert [outcome.verdict for outcome in report.outcomes] == [APPLIED, RETURNED]
+    assert [outcome.kind for outcome in report.outcomes] == [APPLIED, RETURNED]
     assert report.outcomes[1].cause == "OUTBOUND_PAGES_FULL"
     assert fold(shop).folded == 8 * FEW_ENTRIES
     assert shop.do(command("o-1", "fulfil")) == [APPLIED]
@@ -314,9 +314,9 @@ def test_a_process_that_found_all_pages_full_goes_on_after_a_fold(shop, monkeypa
     sell(shop, "o-0", tea=1)
     fill_pages(shop, monkeypatch)
     (outcome,) = shop.commit(worker, command("o-0", "fulfil")).outcomes
-    assert (outcome.verdict, outcome.cause) == (RETURNED, "OUTBOUND_PAGES_FULL")
+    assert (outcome.kind, outcome.cause) == (RETURNED, "OUTBOUND_PAGES_FULL")
     fold(shop)
-    assert shop.commit(worker, command("o-0", "fulfil")).outcomes[0].verdict is APPLIED
+    assert shop.commit(worker, command("o-0", "fulfil")).outcomes[0].kind is APPLIED
     assert outbound(shop) == {"tea": 1}
 
 
@@ -357,8 +357,8 @@ def test_many_hand_overs_and_two_sweeps_at_once_lose_and_repeat_none(shop, seed)
         done += some
         shop.commit(chance.choice(workers), *some)
     shop.calm()
-    verdicts = shop.do(*(command(f"o-{number}", "fulfil") for number in range(20)))
-    assert set(verdicts) <= {APPLIED, REPLAYED}
+    outcomes = shop.do(*(command(f"o-{number}", "fulfil") for number in range(20)))
+    assert set(outcomes) <= {APPLIED, REPLAYED}
     assert level(shop, "cup") == (10, 0, 10)
     fold(shop)
     assert (level(shop, "cup"), on_hand_of_row(shop, "cup"), outbound(shop)) == (
@@ -669,7 +669,7 @@ def test_a_lost_unit_leaves_the_shelf_and_is_not_sold_again(shop):
     assert shop.do(command("o-1", "cancel", "lost", restock=False, tea=1)) == [APPLIED]
     assert level(shop) == (9, 3, 6)
     again = command("o-1", "cancel", "lost", tea=1)
-    assert shop.do(again) == [Verdict.POISON], "the same step with another meaning"
+    assert shop.do(again) == [Outcome.POISON], "the same step with another meaning"
     returned = shop.commit(shop.worker(), command("o-1", "return", "r", restock=True, tea=4))
     assert returned.outcomes[0].cause == "NOT_DELIVERED"
     assert shop.do(command("o-1", "cancel", "rest", tea=3)) == [APPLIED]
@@ -688,7 +688,7 @@ def test_a_unit_lost_after_its_order_was_cancelled_is_refused_and_not_called_don
     lost = command("o-1", "cancel", "lost", restock=False, tea=1)
     assert shop.do(command("o-1", "cancel")) == [APPLIED]
     (outcome,) = shop.commit(shop.worker(), lost).outcomes
-    assert (outcome.verdict, outcome.cause) == (Verdict.REJECTED, "ORDER_CANCELLED")
+    assert (outcome.kind, outcome.cause) == (Outcome.REJECTED, "ORDER_CANCELLED")
     assert shop.do(command("o-1", "cancel", "part", tea=1)) == [REPLAYED]
     sell(shop, "o-2", tea=2)
     lost = command("o-2", "cancel", "lost", restock=False, tea=2)

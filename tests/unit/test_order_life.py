@@ -19,7 +19,7 @@ from inventory_orders.domain.record import (
     Step,
 )
 from inventory_orders.domain.rejection import Rejection, RejectionReason
-from inventory_orders.errors import ConfigurationError, Verdict
+from inventory_orders.errors import ConfigurationError, Outcome
 from inventory_orders.retry import EARLY_DELIVERIES, LONGEST_DELAY_SECONDS
 from inventory_orders.store.rows import encode, record_row
 from inventory_orders.store.tables import Table
@@ -29,8 +29,8 @@ from testing.bench import stored as stored_product
 from testing.events import order_body
 from testing.simulated_aws import ServiceError
 
-APPLIED, REPLAYED, REJECTED = Verdict.APPLIED, Verdict.REPLAYED, Verdict.REJECTED
-RETURNED, ID_REUSED = Verdict.RETURNED, Verdict.POISON
+APPLIED, REPLAYED, REJECTED = Outcome.APPLIED, Outcome.REPLAYED, Outcome.REJECTED
+RETURNED, ID_REUSED = Outcome.RETURNED, Outcome.POISON
 
 WRITTEN = timestamp(BEGAN)
 BEFORE = "2026-01-01T23:00:00.000000+00:00"
@@ -159,25 +159,25 @@ def test_what_a_command_does_where_the_order_stands(state, action, meaning):
     (outcome,) = bench.apply(command(action, ended_by)).outcomes
     reason, after = meaning.rstrip("!"), before
     if meaning == "same":
-        assert outcome.verdict is REPLAYED
+        assert outcome.kind is REPLAYED
     elif reason in RejectionReason.__members__:
-        assert (outcome.verdict, outcome.rejection.reason) == (REJECTED, reason)
+        assert (outcome.kind, outcome.rejection.reason) == (REJECTED, reason)
         assert outcome.is_written_rejection is ("!" in meaning)
         if "!" in meaning:
             told = ConfirmationRejection(WRITTEN, reason)
             after = replace(before, version=5, last_updated_at=WRITTEN, confirmation_rejected=told)
     else:
-        assert outcome.verdict is APPLIED
+        assert outcome.kind is APPLIED
         after = changed(before, action, meaning)
     assert stored(bench) == after
-    gives_back = before is not None and outcome.verdict is APPLIED
+    gives_back = before is not None and outcome.kind is APPLIED
     all_left = (9, 8) if state == "shipping" else (10, 10)
     came_back = {"cancel": all_left, "expire": all_left, "return": (8, 9)} if gives_back else {}
     stock = came_back.get(action, (8, 7))
     assert stocks(bench) == stock
     # Delivered once more it finds its own work done.
     (again,) = bench.apply(command(action, ended_by)).outcomes
-    assert again.verdict is (REPLAYED if outcome.verdict is APPLIED else outcome.verdict)
+    assert again.kind is (REPLAYED if outcome.kind is APPLIED else outcome.kind)
     assert not again.is_written_rejection
     assert (stored(bench), stocks(bench)) == (after, stock)
 
@@ -323,11 +323,11 @@ def test_a_rival_between_reading_and_writing_is_seen(action, rival):
         ("expire", "cancel"): (REJECTED, "CANCELLED"),
         ("expire", "expire"): (REPLAYED, "EXPIRED"),
     }
-    assert (outcome.verdict, stored(bench).status) == meanings[action, rival]
+    assert (outcome.kind, stored(bench).status) == meanings[action, rival]
     held = stored(bench).status == "CONFIRMED"
     assert stocks(bench) == ((8, 7) if held else (10, 10))
     told = stored(bench).confirmation_rejected is not None
-    assert told is (action == "confirm" and outcome.verdict is REJECTED)
+    assert told is (action == "confirm" and outcome.kind is REJECTED)
 
 
 @pytest.mark.parametrize("hidden", [False, True])
@@ -346,7 +346,7 @@ def test_a_rejection_for_a_reason_that_the_service_does_not_know_is_a_row_to_rep
         row("EXPIRED", confirmation_rejected=ConfirmationRejection(BEFORE, "WEATHER"))
     )
     (outcome,) = bench.apply(command("confirm")).outcomes
-    assert (outcome.verdict, "WEATHER" in outcome.detail) == (RETURNED, True)
+    assert (outcome.kind, "WEATHER" in outcome.detail) == (RETURNED, True)
 
 
 def test_a_rejected_confirmation_of_a_tombstone_is_still_told_when_the_order_comes():
@@ -569,7 +569,7 @@ def test_an_order_has_at_most_a_hundred_steps_that_name_items():
 
 
 @pytest.mark.parametrize(
-    ("until", "ends", "verdict"),
+    ("until", "ends", "outcome"),
     [
         (LATER, LATER, APPLIED),
         (END, END, REPLAYED),
@@ -577,10 +577,10 @@ def test_an_order_has_at_most_a_hundred_steps_that_name_items():
         ("2027-01-01T00:00:00.000000+00:00", "2026-01-08T23:00:00.000000+00:00", APPLIED),
     ],
 )
-def test_a_hold_is_extended_up_to_seven_days_after_its_order(until, ends, verdict):
+def test_a_hold_is_extended_up_to_seven_days_after_its_order(until, ends, outcome):
     bench = bench_with(ROWS["held"])
     extension = OrderCommand("o", OrderAction.EXTEND, until=until)
-    assert statuses(bench.apply(extension)) == [verdict]
+    assert statuses(bench.apply(extension)) == [outcome]
     assert stored(bench).expires_at == ends
     assert statuses(bench.apply(extension)) == [REPLAYED]
 

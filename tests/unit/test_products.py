@@ -25,7 +25,7 @@ from inventory_orders.errors import (
     RejectedError,
     RequestInvalidError,
     ThrottledError,
-    Verdict,
+    Outcome,
 )
 from inventory_orders.lanes.source import engine_with_lanes
 from inventory_orders.products.catalogue import AtomicDecrement, ProductCatalogue
@@ -141,7 +141,7 @@ def test_update_with_retry_decides_again_on_the_returned_item(bench):
     def change(current):
         seen.append(current.stock_count)
         if len(seen) == 1:
-            assert bench.order(1, 4).verdict is Verdict.APPLIED
+            assert bench.order(1, 4).kind is Outcome.APPLIED
         return replace(current, low_stock_threshold=current.stock_count)
 
     updated = bench.products.update_with_retry("p", change, bench.soon())
@@ -426,19 +426,19 @@ def test_a_lease_makes_orders_wait_and_rejects_none(bench):
     bench.create(stock=10)
     lease = bench.acquire(30)
     outcome = bench.order(1)
-    assert (outcome.verdict, outcome.cause) == (Verdict.RETURNED, "LEASED")
+    assert (outcome.kind, outcome.cause) == (Outcome.RETURNED, "LEASED")
     after = lease.commit(4, "count", bench.soon())
     assert after.product_version == 4
     final = state(bench)
     assert (final.stock_count, final.on_hand, final.version) == (4, 4, 4)
     assert (final.locked_by, final.lock_time, final.lock_on_hand) == (None, None, None)
-    assert bench.order(1).verdict is Verdict.APPLIED
+    assert bench.order(1).kind is Outcome.APPLIED
 
 
 def test_an_order_with_enough_time_waits_for_the_lease_to_end(bench):
     bench.create(stock=10)
     bench.acquire(5)
-    assert bench.order(1, seconds=20).verdict is Verdict.APPLIED
+    assert bench.order(1, seconds=20).kind is Outcome.APPLIED
     assert bench.clock.seconds >= 1005
 
 
@@ -456,7 +456,7 @@ def test_an_expired_owner_cannot_write_after_an_order_was_placed(bench):
     bench.create(stock=10)
     lease = bench.acquire(30)
     bench.at(1031)
-    assert bench.order(1).verdict is Verdict.APPLIED
+    assert bench.order(1).kind is Outcome.APPLIED
     # The version fences it out, even if its clock is slow.
     bench.at(1020)
     with pytest.raises(LeaseLostError):
@@ -661,7 +661,7 @@ def test_a_product_may_have_attributes_that_are_keys_elsewhere(bench, name):
 
     client.transact_write_items = write_after_a_rival
     try:
-        assert bench.order().verdict is Verdict.APPLIED
+        assert bench.order().kind is Outcome.APPLIED
     finally:
         del client.transact_write_items
     assert (state(bench).stock_count, state(bench).other) == (9, own)
@@ -719,7 +719,7 @@ def test_an_acquisition_is_decided_again_after_each_write_of_others(bench, rival
 
     def after_a_sale(*request):
         if len(sold) < rivals:
-            sold.append(bench.order(len(sold)).verdict)
+            sold.append(bench.order(len(sold)).kind)
         return update(*request)
 
     bench.store.update_product = after_a_sale
@@ -819,7 +819,7 @@ def test_renewals_at_once_do_not_cost_the_lease(bench):
 
 def is_atomic(outcome):
     """Whether a decrement succeeded without the engine."""
-    return outcome.verdict is Verdict.APPLIED and outcome.applied is None
+    return outcome.kind is Outcome.APPLIED and outcome.applied is None
 
 
 def test_the_atomic_decrement_needs_no_read_of_a_known_product(bench):
@@ -847,7 +847,7 @@ def test_the_atomic_decrement_leaves_a_change_of_status_to_the_engine(bench):
     bench.take("d0", 1)
     assert is_atomic(bench.take("d1", 8))
     down = bench.take("d2", 5)
-    assert down.verdict is Verdict.APPLIED
+    assert down.kind is Outcome.APPLIED
     assert (state(bench).stock_count, state(bench).status) == (6, "LOW_STOCK")
     rejected = bench.take("d3", 7)
     assert rejected.rejection.reason == "BELOW_FLOOR"
@@ -858,8 +858,8 @@ def test_the_atomic_decrement_is_applied_once(bench):
     bench.create(stock=100)
     bench.take("d0", 1)
     assert is_atomic(bench.take("d1", 5))
-    assert bench.take("d1", 5).verdict is Verdict.REPLAYED
-    assert bench.take("d1", 6).verdict is Verdict.POISON
+    assert bench.take("d1", 5).kind is Outcome.REPLAYED
+    assert bench.take("d1", 6).kind is Outcome.POISON
     assert state(bench).stock_count == 94
 
 
@@ -870,7 +870,7 @@ def test_the_atomic_decrement_notices_another_generation(bench):
     bench.at(2000)
     new = bench.create(stock=50)
     done = bench.take("d1", 5)
-    assert done.verdict is Verdict.APPLIED
+    assert done.kind is Outcome.APPLIED
     record = bench.store.get_record(AdjustmentKey("p", "d1"))
     assert record.product_created_at == new.created_at
 
@@ -889,18 +889,18 @@ def test_a_refused_decrement_stays_refused_however_late_its_first_attempt_arrive
         arrive = hold_back(bench, "TransactWriteItems", 1000)
         seconds = 60.0 if first == "unanswered" else 0.02
         cut_off = bench.take("d1", 5, seconds)
-        assert (cut_off.verdict, cut_off.retry_after) == (Verdict.RETURNED, 0.0)
+        assert (cut_off.kind, cut_off.retry_after) == (Outcome.RETURNED, 0.0)
         endpoint._do_get_response = send
         bench.order(1, 6)
     refused = bench.take("d1", 5)
     bench.engine().apply([Adjustment("p", "r", 10, "RECEIPT")], bench.soon())
     arrive()
     again = bench.take("d1", 5)
-    assert [refused.verdict, again.verdict] == [Verdict.REJECTED] * 2
+    assert [refused.kind, again.kind] == [Outcome.REJECTED] * 2
     assert again.detail == refused.detail
     assert state(bench).stock_count == 13
     assert bench.take("d1", 4).cause == "ADJUSTMENT_ID_REUSED"
-    assert bench.take("d2", 5).verdict is Verdict.APPLIED
+    assert bench.take("d2", 5).kind is Outcome.APPLIED
 
 
 def test_a_refused_decrement_stays_refused_by_the_next_generation(bench):

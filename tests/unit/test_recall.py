@@ -22,7 +22,7 @@ from inventory_orders.errors import (
     LeaseLostError,
     ProductNotFoundError,
     ThrottledError,
-    Verdict,
+    Outcome,
 )
 from inventory_orders.lanes import recall as recall_module
 from inventory_orders.lanes.depot import Depot
@@ -37,7 +37,7 @@ from testing.shop import CALL_SECONDS
 from testing.simulated_aws import ServiceError
 
 LARGEST_ROW = 400 * 1024
-APPLIED, REJECTED, RETURNED = Verdict.APPLIED, Verdict.REJECTED, Verdict.RETURNED
+APPLIED, REJECTED, RETURNED = Outcome.APPLIED, Outcome.REJECTED, Outcome.RETURNED
 WHERE = {DEPOT: 10, **LENT}
 """Units in pages, of a product that was lent."""
 
@@ -367,19 +367,19 @@ def test_a_visitor_whose_lease_passed_on_reclaims_all_the_same(shop):
 
 
 @pytest.mark.parametrize(
-    ("units", "verdict", "left"),
+    ("units", "ending", "left"),
     [(39, APPLIED, None), (40, APPLIED, 60), (100, APPLIED, 0), (101, REJECTED, 100)],
 )
 @pytest.mark.parametrize("is_order", [True, False])
 def test_the_row_gives_what_it_can_spare_and_then_all_there_is(
-    shop, is_order, units, verdict, left
+    shop, is_order, units, ending, left
 ):
     """100 units, of which 60 lie in lanes; the row must keep one of its 40."""
     shop.list_lent()
     order, loss = Order("o", "u", {"p": units}), Adjustment("p", "a", -units, "CORRECTION")
     (outcome,) = shop.sell(shop.worker(), order if is_order else loss).outcomes
-    assert outcome.verdict is verdict
-    if verdict is REJECTED:
+    assert outcome.kind is ending
+    if ending is REJECTED:
         assert outcome.cause == ("INSUFFICIENT_STOCK" if is_order else "BELOW_FLOOR")
     if left is None:
         assert (shop.stock("p"), shop.product().status) == (1, ProductStatus.ACTIVE)
@@ -393,12 +393,12 @@ def test_what_a_lane_sells_before_an_order_is_rejected_is_not_promised(shop):
     shop.once("TransactWriteItems", lambda _: shop.sell_from(1))
     report = shop.sell(shop.worker(), Order("o", "u", {"p": 100}))
     (outcome,) = report.outcomes
-    assert (outcome.verdict, outcome.rejection.shortages[0].available) == (REJECTED, 99)
+    assert (outcome.kind, outcome.rejection.shortages[0].available) == (REJECTED, 99)
     assert shop.total() == 100
 
 
 def outcomes(report):
-    return [(outcome.verdict, outcome.cause) for outcome in report.outcomes]
+    return [(outcome.kind, outcome.cause) for outcome in report.outcomes]
 
 
 def test_a_batch_sells_everything_else_before_it_waits_for_the_depot(shop):
@@ -453,7 +453,7 @@ def test_nothing_is_reclaimed_on_the_word_of_a_cache(shop):
     for _ in range(3):
         shop.sell(worker, shop.new_order("p"))
     recall_units(shop, "p", reclaims=True)
-    assert shop.verdicts(worker, shop.new_order("p", units=90)) == [APPLIED]
+    assert shop.outcomes(worker, shop.new_order("p", units=90)) == [APPLIED]
     assert "UpdateItem" not in shop.calls
 
 
@@ -463,8 +463,8 @@ def test_a_process_that_reclaims_what_its_own_lane_holds_knows_what_is_left_ther
     worker = shop.worker(lanes=1)
     worker.source.lane.take(shop.soon(), CommitStats())
     changes = [Adjustment("p", "a", -90, "CORRECTION"), shop.new_order("r")]
-    assert shop.verdicts(worker, *changes) == [APPLIED, APPLIED]
-    assert shop.verdicts(worker, shop.new_order("r")) == [APPLIED]
+    assert shop.outcomes(worker, *changes) == [APPLIED, APPLIED]
+    assert shop.outcomes(worker, shop.new_order("r")) == [APPLIED]
     assert shop.calls == ["TransactWriteItems"]
 
 

@@ -10,7 +10,7 @@ from inventory_orders.domain.adjustment import Adjustment, Transfer
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand, Part
 from inventory_orders.domain.record import OrderAction
-from inventory_orders.errors import Verdict
+from inventory_orders.errors import Outcome
 from inventory_orders.store.tables import Table
 from operations.errors import UserError
 from testing.lanes import lend
@@ -39,7 +39,7 @@ def lines(*arguments):
 
 
 def do(shop, *changes):
-    assert set(shop.do(*changes)) == {Verdict.APPLIED}
+    assert set(shop.do(*changes)) == {Outcome.APPLIED}
 
 
 # ---------------------------------------------------------------- stock

@@ -17,7 +17,7 @@ from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand, Part
 from inventory_orders.domain.record import OrderAction
 from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.errors import Verdict
+from inventory_orders.errors import Outcome
 from inventory_orders.products.fold import Fold
 from inventory_orders.store.rows import decode, encode
 from inventory_orders.store.tables import Table
@@ -31,7 +31,7 @@ from testing.simulated_aws import ServiceError, virtual_time
 THEN = datetime(2026, 1, 1, 9, tzinfo=UTC)
 NOW = THEN + timedelta(hours=3)
 MOMENT = Moment(THEN, NOW)
-APPLIED = Verdict.APPLIED
+APPLIED = Outcome.APPLIED
 
 
 class RememberedShop:
@@ -58,7 +58,7 @@ class RememberedShop:
         return {"Tags": self.tags} if operation == "ListTagsOfResource" else None
 
     def do(self, *changes):
-        return [o.verdict for o in self.tables.commit(self.worker, *changes).outcomes]
+        return [o.kind for o in self.tables.commit(self.worker, *changes).outcomes]
 
     def place(self, order_id, **lines):
         assert self.do(Order(order_id, "u", lines, hold_seconds=900)) == [APPLIED]
@@ -235,7 +235,7 @@ def test_environments_that_stayed_warm_sell_what_there_is(shop):
     for number in range(5):
         shop.place(f"after-{number}", tea=2, pot=1)
     sold_out = Order("too late", "u", {"pot": 1})
-    assert shop.do(sold_out) == [Verdict.REJECTED]
+    assert shop.do(sold_out) == [Outcome.REJECTED]
     assert set(shop.tables.unexplained().values()) == {0}
 
 
@@ -296,7 +296,7 @@ def test_locations_are_as_they_were_and_an_order_that_is_undone_comes_from_none(
     (line,) = shop.order("since")["items"]
     assert line == {"productId": "tea", "quantity": 3, "askedLocationId": "lyon"}
     again = shop.do(Order("since", "u", {"tea": 3}, hold_seconds=900, **asked))
-    assert again == [Verdict.REPLAYED]
+    assert again == [Outcome.REPLAYED]
 
 
 def test_a_fold_that_comes_in_between_is_a_rival(shop):

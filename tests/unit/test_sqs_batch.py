@@ -11,7 +11,7 @@ from inventory_orders.domain.rejection import RejectionReason
 from inventory_orders.errors import UnsupportedEventError
 from inventory_orders.invocation.runtime import refuse_unsupported_events
 from inventory_orders.invocation.sqs import Queue
-from inventory_orders.invocation.sqs_batch import QueueRules, SqsBatch, Verdict, read_messages
+from inventory_orders.invocation.sqs_batch import QueueRules, SqsBatch, Outcome, read_messages
 from inventory_orders.messages.commands import parse_order
 from inventory_orders.retry import EARLY_DELIVERIES
 from testing import bench as engine_bench
@@ -87,10 +87,10 @@ def test_nothing_of_a_group_takes_effect_before_a_reused_id_of_it_is_dead_letter
         before = []
     reused, behind = order_body("a", {"p": 2}), order_body("b", {"p": 1})
     batch = bench.process(sqs_event(*before, reused, behind, group="g"))
-    assert ends(batch) == [Verdict.APPLIED] * len(before) + [Verdict.POISON, Verdict.RETURNED]
+    assert ends(batch) == [Outcome.APPLIED] * len(before) + [Outcome.POISON, Outcome.RETURNED]
     assert [entry["MessageBody"] for _, entry in bench.sqs.sent] == [json.dumps(reused)]
     assert bench.stock() == 4
-    assert ends(bench.process(sqs_event(behind, group="g"))) == [Verdict.APPLIED]
+    assert ends(bench.process(sqs_event(behind, group="g"))) == [Outcome.APPLIED]
 
 
 def test_each_message_gets_its_own_answer():
@@ -105,11 +105,11 @@ def test_each_message_gets_its_own_answer():
         )
     )
     assert ends(batch) == [
-        Verdict.APPLIED,
-        Verdict.REJECTED,
-        Verdict.POISON,
-        Verdict.REPLAYED,
-        Verdict.POISON,
+        Outcome.APPLIED,
+        Outcome.REJECTED,
+        Outcome.POISON,
+        Outcome.REPLAYED,
+        Outcome.POISON,
     ]
     assert returned(batch) == []
 
@@ -153,7 +153,7 @@ def test_many_or_large_dead_letters_take_several_calls():
 def test_poison_that_cannot_be_dead_lettered_is_returned(sqs):
     bench = Bench(product("p", 5), sqs=sqs)
     batch = bench.process(sqs_event("bad", order_body("a", {"p": 1})))
-    assert ends(batch) == [Verdict.RETURNED, Verdict.APPLIED]
+    assert ends(batch) == [Outcome.RETURNED, Outcome.APPLIED]
     assert returned(batch) == ["m-0"]
     assert batch.queue_errors
 
@@ -180,7 +180,7 @@ def test_a_returned_fifo_message_returns_all_later_ones_of_its_group():
     event = sqs_event("bad", order_body("a", {"p": 1}), group="g")
     event["Records"] += sqs_event("-", "-", order_body("b", {"p": 1}), group="h")["Records"][2:]
     batch = bench.process(event)
-    assert ends(batch) == [Verdict.RETURNED, Verdict.RETURNED, Verdict.APPLIED]
+    assert ends(batch) == [Outcome.RETURNED, Outcome.RETURNED, Outcome.APPLIED]
     assert bench.stock("p") == 4, "what stands behind it was not committed"
 
 
@@ -218,7 +218,7 @@ def test_an_early_message_comes_back_as_a_copy_whose_deliveries_count_anew():
     bench = Bench()
     batch = deliver_early(bench, 30, messages=12)
     assert returned(batch) == []
-    assert ends(batch) == [Verdict.RETURNED] * 12
+    assert ends(batch) == [Outcome.RETURNED] * 12
     assert [message.body for message in batch.ends] == [
         entry["MessageBody"] for _, entry in bench.sqs.sent
     ]
@@ -267,7 +267,7 @@ def test_the_oldest_message_gives_the_age_of_the_batch(stamps, since, monkeypatc
         if stamp is not None:
             record["attributes"]["ApproximateFirstReceiveTimestamp"] = stamp
     batch = bench.process(event)
-    assert ends(batch) == [Verdict.APPLIED] * 2
+    assert ends(batch) == [Outcome.APPLIED] * 2
     assert batch.age == (1790000010.0 - since if since else 0.0)
 
 
@@ -276,7 +276,7 @@ def test_poison_that_stays_in_its_queue_has_an_age_too(monkeypatch):
     event = sqs_event("poison", order_body("a", {"p": 1}))
     event["Records"][0]["attributes"]["ApproximateFirstReceiveTimestamp"] = "1790000001000"
     batch = Bench(product("p", 9), sqs=FakeSqs(fail=True)).process(event)
-    assert ends(batch) == [Verdict.RETURNED, Verdict.APPLIED]
+    assert ends(batch) == [Outcome.RETURNED, Outcome.APPLIED]
     assert batch.age == 9
 
 
@@ -285,7 +285,7 @@ def test_messages_returned_together_get_the_same_delay():
     bench.faults.extend([Fault(error=THROTTLED)] * 50)
     bodies = [order_body(f"o-{n}", {"p": 1}) for n in range(30)]
     batch = bench.process(sqs_event(*bodies, receive_count=6))
-    assert ends(batch) == [Verdict.RETURNED] * 30
+    assert ends(batch) == [Outcome.RETURNED] * 30
     assert len({seconds for _, seconds in bench.sqs.visibility.values()}) == 1
 
 
@@ -294,7 +294,7 @@ def test_a_returned_group_comes_back_together_when_its_first_message_does():
     bench.faults.extend([Fault(error=THROTTLED)] * 50)
     event = sqs_event(order_body("a", {"p": 1}), order_body("b", {"p": 1}), group="p")
     event["Records"][0]["attributes"]["ApproximateReceiveCount"] = "12"
-    assert ends(bench.process(event)) == [Verdict.RETURNED] * 2
+    assert ends(bench.process(event)) == [Outcome.RETURNED] * 2
     first, second = (bench.sqs.visibility[f"r-{number}"][1] for number in range(2))
     assert 450 <= first <= 900
     assert second == first
@@ -330,7 +330,7 @@ def test_without_time_left_sqs_is_not_called_and_nothing_is_lost():
     bench = Bench(product("p", 5))
     bench.seconds_left = 2.0
     batch = bench.process(sqs_event("bad", order_body("a", {"p": 1})))
-    assert ends(batch) == [Verdict.RETURNED, Verdict.APPLIED]
+    assert ends(batch) == [Outcome.RETURNED, Outcome.APPLIED]
     assert bench.sqs.sent == []
     assert "no time was left" in batch.queue_errors[0]
 
@@ -341,7 +341,7 @@ def test_a_returned_duplicate_in_another_group_stops_that_group():
     event = sqs_event(order_body("a", {"p": 1}), group="g")
     behind = sqs_event("-", order_body("a", {"p": 1}), order_body("b", {"q": 1}), group="h")
     event["Records"] += behind["Records"][1:]
-    assert ends(bench.process(event)) == [Verdict.RETURNED] * 3
+    assert ends(bench.process(event)) == [Outcome.RETURNED] * 3
     assert bench.stock("q") == 5
 
 
@@ -360,7 +360,7 @@ def test_poison_behind_a_returned_message_of_its_group_is_dead_lettered():
     bench = Bench(product("p", 5))
     bench.lease("p", 600)
     batch = bench.process(sqs_event(order_body("a", {"p": 1}), "bad", group="g"))
-    assert ends(batch) == [Verdict.RETURNED, Verdict.POISON]
+    assert ends(batch) == [Outcome.RETURNED, Outcome.POISON]
     assert len(bench.sqs.sent) == 1
 
 

@@ -6,7 +6,7 @@ from docs_generator import costs
 from inventory_orders.clock import SystemClock
 from inventory_orders.domain.allotments import DEPOT, MAX_LANES, PAGES, LaneLease, PageKey
 from inventory_orders.domain.order import Order
-from inventory_orders.errors import Verdict
+from inventory_orders.errors import Outcome
 from inventory_orders.lanes.idle import (
     IDLE_SECONDS,
     IdleReport,
@@ -115,7 +115,7 @@ def test_a_row_of_which_lanes_have_sold_all_units_names_no_lane_any_more(shop):
     assert sweep(shop) == IdleReport(products=1)
     assert where(shop, "a") == (10, {}, set())
     api = one_attempt(shop.store, clock=SystemClock())
-    assert shop.verdicts(api, Order("o", "u", {"a": 10})) == [Verdict.APPLIED]
+    assert shop.outcomes(api, Order("o", "u", {"a": 10})) == [Outcome.APPLIED]
     shop.calls = []
     assert sweep(shop) == IdleReport()
     assert shop.calls == ["BatchGetItem"] * 3, "nothing to do is three reads"

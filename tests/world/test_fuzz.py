@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from inventory_orders.domain.order_command import OrderCommand, Part
 from inventory_orders.domain.record import OrderAction
 from inventory_orders.engine.loop import Engine
-from inventory_orders.errors import Verdict
+from inventory_orders.errors import Outcome
 from inventory_orders.invocation.telemetry import logger
 from inventory_orders.messages.documents import json_schema
 from inventory_orders.products.lease import Lease
@@ -100,7 +100,7 @@ class World:
         self._place_orders()
         shop.clock.seconds = NOW - 60
         LEASES[:] = [self._acquire("counted", 900), self._acquire("counted-before", 30)]
-        # By change and verdict, how many changes the engine met.
+        # By change and outcome, how many changes the engine met.
         self.met = Counter()
         self._start = self._rows()
 
@@ -109,12 +109,12 @@ class World:
         lasts = {"o-held": 60, "o-ended": 60, "o-later": 3_700}
         quantities = {"o-refused": 1_000}
         for order_id in ORDERS:
-            verdict = self.shop.order(
+            outcome = self.shop.order(
                 order_id, lasts.get(order_id), tea=quantities.get(order_id, 4)
             )
-            assert (verdict is Verdict.REJECTED) is (order_id == "o-refused")
+            assert (outcome is Outcome.REJECTED) is (order_id == "o-refused")
         for command in itertools.chain(*ORDERS.values()):
-            assert self.shop.do(command) == [Verdict.APPLIED]
+            assert self.shop.do(command) == [Outcome.APPLIED]
 
     def _acquire(self, product_id, seconds):
         client, soon = self.shop.products.client, self.shop.soon()
@@ -131,7 +131,7 @@ class World:
                 kind = str(change_.action)
                 if change_.part and change_.action is not OrderAction.RETURN:
                     kind += " what is lost" if change_.part.restock is False else " a part"
-            self.met[kind, outcome.verdict] += 1
+            self.met[kind, outcome.kind] += 1
 
     def invoke(self, name, event, *, sqs_fails=False):
         """Invoke a handler. Checks that Lambda accepts the answer and CloudWatch Logs the output. Returns the answer."""
@@ -788,13 +788,13 @@ def test_every_message_of_any_batch_ends_in_exactly_one_place(world, function):
         check_batch(world, function, event, answer, sqs_fails=fails)
         if function == "manage_products" and not fails:
             taken = sum("detailsEventId" in row for row in world.rows("Products"))
-            world.met["event", Verdict.APPLIED] += taken
-            world.met["event", Verdict.REJECTED] += len(answer["batchItemFailures"])
+            world.met["event", Outcome.APPLIED] += taken
+            world.met["event", Outcome.REJECTED] += len(answer["batchItemFailures"])
 
     run()
     for kind in KINDS[function]:
-        assert world.met[kind, Verdict.APPLIED], f"no {kind} was applied"
-        assert world.met[kind, Verdict.REJECTED], f"no {kind} was rejected"
+        assert world.met[kind, Outcome.APPLIED], f"no {kind} was applied"
+        assert world.met[kind, Outcome.REJECTED], f"no {kind} was rejected"
 
 
 EXAMPLES = {"place_orders": 60, "change_orders": 60}
@@ -1021,8 +1021,8 @@ def test_commands_in_batches_are_each_applied_and_rejected(world):
     actions = ("confirm", "extend", "fulfil", "fulfil a part", "cancel", "cancel a part", "return")
     actions += ("cancel what is lost",)
     for kind in actions:
-        assert world.met[kind, Verdict.APPLIED], f"no {kind} was applied"
-        assert world.met[kind, Verdict.REJECTED], f"no {kind} was rejected"
+        assert world.met[kind, Outcome.APPLIED], f"no {kind} was applied"
+        assert world.met[kind, Outcome.REJECTED], f"no {kind} was rejected"
 
 
 def check_answer(world, function, command, answer):

@@ -1,4 +1,4 @@
-"""Errors, each with its verdict: what follows from it for the change, command or request that met it."""
+"""Errors, each with the outcome of the change, command or request that met it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum, auto
 from typing import Any
 
 
-class Verdict(Enum):
+class Outcome(Enum):
     """What becomes of a change, a command, a request or a message."""
 
     APPLIED = auto()
@@ -39,17 +39,17 @@ class UnsupportedEventError(InventoryOrdersError):
     """The handler was invoked with something that is not a batch of what it takes."""
 
 
-class VerdictError(InventoryOrdersError):
+class OutcomeError(InventoryOrdersError):
     """An error that is an answer.
 
     Attributes:
-        verdict: What becomes of the change, command or request that met it.
+        kind: What becomes of the change, command or request that met it.
         code: Stable name of the cause, for machines.
         retry_after: Seconds before a retry makes sense, where that is known; else 0.
         facts: What an answer tells besides.
     """
 
-    verdict = Verdict.RETURNED
+    kind = Outcome.RETURNED
     code = ""
     retry_after = 0.0
     facts: Mapping[str, Any] = {}
@@ -59,7 +59,7 @@ class VerdictError(InventoryOrdersError):
         self.code = code or self.code
 
 
-class PoisonMessageError(VerdictError):
+class PoisonMessageError(OutcomeError):
     """A message that can never succeed, however often it is delivered.
 
     Attributes:
@@ -68,7 +68,7 @@ class PoisonMessageError(VerdictError):
         field: Path of the offending field, empty when it is the message as a whole.
     """
 
-    verdict = Verdict.POISON
+    kind = Outcome.POISON
 
     def __init__(self, code: str, message: str, field: str = "") -> None:
         super().__init__(f"{code}: {message}", code)
@@ -76,7 +76,7 @@ class PoisonMessageError(VerdictError):
         self.field = field
 
 
-class CorruptItemError(VerdictError):
+class CorruptItemError(OutcomeError):
     """A stored item breaks its table's contract, or contradicts what a change needs: nothing follows from it.
 
     Attributes:
@@ -86,7 +86,7 @@ class CorruptItemError(VerdictError):
     code = "CORRUPT_RECORD"
 
 
-class UnpublishableError(VerdictError):
+class UnpublishableError(OutcomeError):
     """A row, written by another program, does not say what has happened to it.
 
     Attributes:
@@ -96,7 +96,7 @@ class UnpublishableError(VerdictError):
     code = "UNREADABLE_ROW"
 
 
-class StoreError(VerdictError):
+class StoreError(OutcomeError):
     """A request to DynamoDB failed.
 
     Attributes:
@@ -118,7 +118,7 @@ class OutcomeUnknownError(StoreError):
 class RequestInvalidError(StoreError):
     """DynamoDB will never accept this request; nothing was applied."""
 
-    verdict = Verdict.POISON
+    kind = Outcome.POISON
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(code, message)
@@ -128,23 +128,23 @@ class RequestInvalidError(StoreError):
 class StoreUnavailableError(StoreError):
     """Access, tables or configuration need repair; nothing was applied."""
 
-    verdict = Verdict.UNAVAILABLE
+    kind = Outcome.UNAVAILABLE
 
 
-class ContentionError(VerdictError):
+class ContentionError(OutcomeError):
     """Rivals were faster in every attempt, or no time was left for another one; nothing was applied."""
 
     code = "CONTENTION"
 
 
-class ProductNotFoundError(VerdictError):
+class ProductNotFoundError(OutcomeError):
     """There is no such product, or the generation that was meant is gone; nothing was applied."""
 
-    verdict = Verdict.REJECTED
+    kind = Outcome.REJECTED
     code = "UNKNOWN_PRODUCT"
 
 
-class LeaseHeldError(VerdictError):
+class LeaseHeldError(OutcomeError):
     """Another holds a lease on the product; nothing was applied.
 
     Attributes:
@@ -158,21 +158,21 @@ class LeaseHeldError(VerdictError):
         self.retry_after = seconds_left
 
 
-class LeaseLostError(VerdictError):
+class LeaseLostError(OutcomeError):
     """The lease has expired or passed on to another: its owner may no longer write. Nothing was applied."""
 
-    verdict = Verdict.REJECTED
+    kind = Outcome.REJECTED
     code = "LEASE_LOST"
 
 
-class RejectedError(VerdictError):
+class RejectedError(OutcomeError):
     """The business says no: an answer, not a failure. Nothing was applied.
 
     Attributes:
         code: Stable name of the reason.
     """
 
-    verdict = Verdict.REJECTED
+    kind = Outcome.REJECTED
 
 
 def id_reused_error(code: str) -> PoisonMessageError:

@@ -37,7 +37,7 @@ from inventory_orders.errors import (
     CorruptItemError,
     RejectedError,
     StoreError,
-    Verdict,
+    Outcome,
     id_reused_error,
 )
 from inventory_orders.invocation import direct, runtime
@@ -96,14 +96,14 @@ def _place_now(
     report.stats.exhausted.clear()
     emit_orders(report)
     (outcome,) = report.outcomes
-    if outcome.verdict is Verdict.POISON:
+    if outcome.kind is Outcome.POISON:
         raise UnsuccessfulError(outcome)
     if outcome.applied is order:
         # What has just been written need not be read.
         written = order.record(None, outcome.after, outcome.at)
         return _answer_of(written, caller, is_new=True)
     stored = _stored(order, engine.client, deadline)
-    is_new = stored is None and outcome.verdict is Verdict.RETURNED
+    is_new = stored is None and outcome.kind is Outcome.RETURNED
     if is_new:
         _send(body, request)
     pause = _FIRST_LOOK
@@ -279,7 +279,7 @@ def change_order(action: str, request: Request, caller: Caller) -> HttpAnswer:
     outcome = direct.carry_out(command, request.context)
     if outcome.cause == RejectionReason.UNKNOWN_ORDER:
         raise _unknown_order(command.order_id)
-    if outcome.verdict not in (Verdict.APPLIED, Verdict.REPLAYED):
+    if outcome.kind not in (Outcome.APPLIED, Outcome.REPLAYED):
         raise UnsuccessfulError(outcome)
     return HttpAnswer(200, direct.of_command(command, outcome, *reading()))
 

@@ -23,8 +23,8 @@ from inventory_orders.errors import (
     InventoryOrdersError,
     LeaseHeldError,
     PoisonMessageError,
-    Verdict,
-    VerdictError,
+    Outcome,
+    OutcomeError,
 )
 from inventory_orders.invocation import runtime
 from inventory_orders.messages.documents import checked_id, shown_key, strict_json
@@ -233,34 +233,34 @@ def malformed(field: str, detail: str) -> PoisonMessageError:
 _CAUSES = {LeaseHeldError.code: "a product is being counted"}
 
 
-def problem_of(error: VerdictError) -> ProblemError:
+def problem_of(error: OutcomeError) -> ProblemError:
     """The answer to a request that an error ended."""
     outcome = outcome_of(error)
     code, detail = outcome.cause, outcome.detail
     more = {"field": outcome.field_path, "product": error.facts}
-    match outcome.verdict:
-        case Verdict.POISON if code.endswith("ID_REUSED"):
+    match outcome.kind:
+        case Outcome.POISON if code.endswith("ID_REUSED"):
             return ProblemError(409, code, detail)
-        case Verdict.POISON if code == "REFUSED_BY_DYNAMODB":
+        case Outcome.POISON if code == "REFUSED_BY_DYNAMODB":
             return ProblemError(400, code, "DynamoDB does not take the request as it is")
-        case Verdict.POISON:
+        case Outcome.POISON:
             return ProblemError(400, code, detail, more)
-        case Verdict.REJECTED:
+        case Outcome.REJECTED:
             reason = RejectionReason.__members__.get(code)
             return ProblemError(reason.http_status if reason else 409, code, detail, more)
-        case Verdict.RETURNED if code.startswith(("CORRUPT", "UNREADABLE")):
+        case Outcome.RETURNED if code.startswith(("CORRUPT", "UNREADABLE")):
             detail = "what is stored cannot be read; an operator has to repair it"
             return ProblemError(500, code, detail, more)
-        case Verdict.RETURNED:
+        case Outcome.RETURNED:
             # DynamoDB's words are not for callers.
             why = _CAUSES.get(code, "the service could not answer in time")
             seconds = max(1, math.ceil(outcome.retry_after))
             return ProblemError(503, code, f"{why}; send the same again", more, seconds)
-        case Verdict.UNAVAILABLE:
+        case Outcome.UNAVAILABLE:
             detail = "the service cannot use its tables; an operator has to repair that"
             return ProblemError(500, "UNAVAILABLE", detail, more)
-        case Verdict.APPLIED | Verdict.REPLAYED:
-            raise ValueError(f"{outcome.verdict} is a success")
+        case Outcome.APPLIED | Outcome.REPLAYED:
+            raise ValueError(f"{outcome.kind} is a success")
         case unknown:
             assert_never(unknown)
 

@@ -18,7 +18,7 @@ from inventory_orders.api.requests import (
     problem_of,
 )
 from inventory_orders.clock import Deadline
-from inventory_orders.errors import ConfigurationError, PoisonMessageError, VerdictError
+from inventory_orders.errors import ConfigurationError, PoisonMessageError, OutcomeError
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.telemetry import logger
 from inventory_orders.messages.commands import action_in, parse_command, validated_part
@@ -155,7 +155,7 @@ def serve(
         event: Of the HTTP API.
         context: Of the invocation.
         routes: Those that there are.
-        work: Answers a request on one of them. A `VerdictError` becomes a problem document.
+        work: Answers a request on one of them. A `OutcomeError` becomes a problem document.
 
     Returns:
         The answer, for API Gateway.
@@ -170,7 +170,7 @@ def serve(
         request.check_route(routes)
         answer = work(request, caller)
         logger.info("request answered", extra={"status": answer.status})
-    except (ProblemError, VerdictError) as error:
+    except (ProblemError, OutcomeError) as error:
         problem = error if isinstance(error, ProblemError) else problem_of(error)
         answer = problem.answer
         document = answer.document or {}
@@ -198,7 +198,7 @@ def answer_command(
         context: Of the invocation.
         function: The function whose commands are understood.
         routes: The action of each route; None: the body names it.
-        carry_out: Carries out a command until a deadline. A `VerdictError` becomes an answer, or a problem document.
+        carry_out: Carries out a command until a deadline. A `OutcomeError` becomes an answer, or a problem document.
         default: The action of a direct command that names none.
     """
     deadline = runtime.deadline(context)

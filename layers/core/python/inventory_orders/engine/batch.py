@@ -31,7 +31,7 @@ from inventory_orders.errors import (
     OutcomeUnknownError,
     StoreError,
     ThrottledError,
-    Verdict,
+    Outcome,
     id_reused_error,
 )
 from inventory_orders.sequences import followers
@@ -71,19 +71,19 @@ def note_unfinished(
     changes: Sequence[Change],
     turn: Iterable[int],
     outcomes: Mapping[int, ChangeOutcome],
-    unfinished: dict[Any, Verdict],
+    unfinished: dict[Any, Outcome],
 ) -> None:
     """Note the ids and groups of changes that may yet end otherwise, or whose dead letters are still to be sent."""
     for number in turn:
         change, outcome = changes[number], outcomes[number]
         if outcome.is_open:
-            unfinished |= dict.fromkeys((*change.record_keys, change.group), outcome.verdict)
-        elif outcome.verdict is Verdict.POISON:
-            unfinished[change.group] = outcome.verdict
+            unfinished |= dict.fromkeys((*change.record_keys, change.group), outcome.kind)
+        elif outcome.kind is Outcome.POISON:
+            unfinished[change.group] = outcome.kind
 
 
 def hold_back(
-    changes: Sequence[Change], turn: Iterable[int], unfinished: dict[Any, Verdict]
+    changes: Sequence[Change], turn: Iterable[int], unfinished: dict[Any, Outcome]
 ) -> dict[int, ChangeOutcome]:
     """The outcomes of changes that have to wait for one before them, of their id or their group."""
     outcomes = {}
@@ -95,13 +95,13 @@ def hold_back(
         # Before its order comes an order may be cancelled, and nothing else: not delivered before its confirmation comes
         # again.
         elif (
-            before is Verdict.RETURNED
+            before is Outcome.RETURNED
             or (before is not None and change.rejection({}) is not None)
             or (change.group is not None and change.group in unfinished)
         ):
             outcomes[number] = returned("BEHIND_A_RETURNED_MESSAGE")
         if number in outcomes:
-            unfinished[change.group] = Verdict.RETURNED
+            unfinished[change.group] = Outcome.RETURNED
     return outcomes
 
 
@@ -203,7 +203,7 @@ class PendingChanges:
         if self._pending.pop(key, None) is None:
             return
         self._outcomes[key] = outcome
-        if outcome.verdict is Verdict.POISON:
+        if outcome.kind is Outcome.POISON:
             for later in followers(self.by_key.values(), lambda other: other.record_key == key):
                 self.settle(later, returned("BEHIND_A_RETURNED_MESSAGE"))
 
@@ -221,7 +221,7 @@ class PendingChanges:
         if isinstance(meaning, CorruptItemError):
             self.give_up([change], meaning.code, str(meaning))
         elif meaning is IdempotencyMatch.SAME_REQUEST:
-            self.settle(change, ChangeOutcome(Verdict.REPLAYED))
+            self.settle(change, ChangeOutcome(Outcome.REPLAYED))
         elif meaning is IdempotencyMatch.OTHER_REQUEST:
             self.settle(change, outcome_of(id_reused_error(change.id_reused_code)))
         elif isinstance(meaning, Rejection):
@@ -274,11 +274,11 @@ class PendingChanges:
     def report(self, stats: CommitStats) -> CommitReport:
         """The outcome of every change, once nothing is pending; and what that took, with the retries of each."""
         for key in self.by_key:
-            verdict, retries = self._outcomes[key].verdict, self._retries.get(key)
-            if retries is not None or verdict in (Verdict.APPLIED, Verdict.REJECTED):
+            kind, retries = self._outcomes[key].kind, self._retries.get(key)
+            if retries is not None or kind in (Outcome.APPLIED, Outcome.REJECTED):
                 stats.retries.append(retries or 0)
             if retries:
-                stats.exhausted.append(verdict is Verdict.RETURNED)
+                stats.exhausted.append(kind is Outcome.RETURNED)
         outcomes = tuple(self._outcomes[key] for key in self.by_key)
         return CommitReport(outcomes, stats, self._failure)
 

@@ -59,7 +59,7 @@ from inventory_orders.engine.outcomes import (
 )
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.engine.source import Source
-from inventory_orders.errors import StoreError, Verdict
+from inventory_orders.errors import StoreError, Outcome
 from inventory_orders.retry import LEASE_POLL_SECONDS
 from inventory_orders.store.cancellations import (
     CancellationReason,
@@ -172,7 +172,7 @@ class Engine:
         outcomes: dict[int, ChangeOutcome] = {}
         stats = CommitStats()
         failure: StoreError | None = None
-        unfinished: dict[RecordKey | str | None, Verdict] = {}
+        unfinished: dict[RecordKey | str | None, Outcome] = {}
         turns = split_into_turns(changes)
         for turn in turns:
             if unfinished:
@@ -203,7 +203,7 @@ class Engine:
         while pending:
             self._round(batch)
         report = pending.report(batch.stats)
-        has_replays = any(outcome.verdict is Verdict.REPLAYED for outcome in report.outcomes)
+        has_replays = any(outcome.kind is Outcome.REPLAYED for outcome in report.outcomes)
         self._replays_expected_for = (
             _REPLAYS_EXPECTED_FOR if has_replays else max(0, self._replays_expected_for - 1)
         )
@@ -347,7 +347,7 @@ class Engine:
             else:
                 changed = {product_id: stock_after[product_id] for product_id in decision.deltas}
                 outcome = ChangeOutcome(
-                    Verdict.APPLIED, applied=decision.change, after=changed, at=attempt.at
+                    Outcome.APPLIED, applied=decision.change, after=changed, at=attempt.at
                 )
             batch.pending.settle(decision.change, outcome)
 
@@ -359,17 +359,17 @@ class Engine:
         reasons = error.reasons if isinstance(error, TransactionCancelledError) else ()
         is_lost = [self._apply_reason(batch, reason) for reason in reasons]
         undecided = pending.still_pending(d.change for d in attempt.transaction.decisions)
-        verdict, code = _verdict_of(error)
-        if verdict is Verdict.RETURNED:
+        kind, code = _kind_of(error)
+        if kind is Outcome.RETURNED:
             pending.give_up(undecided, code, str(error))
             return False
-        if verdict is Verdict.UNAVAILABLE:
+        if kind is Outcome.UNAVAILABLE:
             pending.fail(error)
             return False
         for change in undecided:
             pending.count_retries(change, 1)
-        if verdict is Verdict.POISON:
-            self._isolate(batch, undecided, ChangeOutcome(verdict, cause=code, detail=str(error)))
+        if kind is Outcome.POISON:
+            self._isolate(batch, undecided, ChangeOutcome(kind, cause=code, detail=str(error)))
         return any(is_lost)
 
     def _isolate(self, batch: Batch, suspects: Sequence[Change], poison: ChangeOutcome) -> None:
@@ -470,7 +470,7 @@ def _send_waves(
     return attempts
 
 
-def _verdict_of(error: StoreError) -> tuple[Verdict | None, str]:
+def _kind_of(error: StoreError) -> tuple[Outcome | None, str]:
     """Classify an error by what follows for the changes of the transaction that met it.
 
     Returns:
@@ -478,20 +478,20 @@ def _verdict_of(error: StoreError) -> tuple[Verdict | None, str]:
         `POISON` one of them is to blame, and has to be found.
     """
     if not isinstance(error, TransactionCancelledError):
-        return error.verdict, error.code
+        return error.kind, error.code
     if error.meanings_of(ActionKind.OUTBOUND) - {Meaning.NOTHING, Meaning.UNKNOWN}:
         return None, "CONTENTION"
     of_rows = error.meanings_of(ActionKind.PRODUCT)
     of_lanes = error.meanings_of(ActionKind.PAGE, ActionKind.LANE)
     if Meaning.INVALID in of_lanes:
         # None of the changes is to blame.
-        return Verdict.RETURNED, "CORRUPT_PAGE"
+        return Outcome.RETURNED, "CORRUPT_PAGE"
     if Meaning.INVALID in error.meanings - of_rows:
-        return Verdict.POISON, "REFUSED_BY_DYNAMODB"
+        return Outcome.POISON, "REFUSED_BY_DYNAMODB"
     if Meaning.UNKNOWN in error.meanings:
-        return Verdict.UNAVAILABLE, error.code
+        return Outcome.UNAVAILABLE, error.code
     is_of_places = Meaning.THROTTLED in of_rows or Meaning.RIVAL in of_rows | of_lanes
     if error.may_be_repeated and not is_of_places:
         # Repeated as it is often enough: a record was in the way, or a table is short of capacity.
-        return Verdict.RETURNED, "CONTENTION"
+        return Outcome.RETURNED, "CONTENTION"
     return None, "CONTENTION"

@@ -14,8 +14,8 @@ from inventory_orders.errors import (
     PoisonMessageError,
     StoreError,
     StoreUnavailableError,
-    Verdict,
-    VerdictError,
+    Outcome,
+    OutcomeError,
 )
 from inventory_orders.store.cancellations import TransactionCancelledError
 
@@ -25,7 +25,7 @@ class ChangeOutcome:
     """The outcome of one change.
 
     Attributes:
-        verdict: Where it ended.
+        kind: Where it ended.
         rejection: Why the engine rejected it.
         applied: The change that was written in the end: another one may have taken its place.
         after: The products that it changed, as its transaction left them.
@@ -37,7 +37,7 @@ class ChangeOutcome:
         is_written_rejection: Whether a rejection was written just now, for this change and not for its duplicate.
     """
 
-    verdict: Verdict
+    kind: Outcome
     rejection: Rejection | None = None
     applied: Change | None = None
     after: Mapping[str, Stock] = field(default_factory=dict)
@@ -51,10 +51,10 @@ class ChangeOutcome:
     @property
     def is_open(self) -> bool:
         """Whether the same change may yet end otherwise: it is returned, or what it is about is not there yet."""
-        return self.verdict is Verdict.RETURNED or self.cause == RejectionReason.UNKNOWN_ORDER.value
+        return self.kind is Outcome.RETURNED or self.cause == RejectionReason.UNKNOWN_ORDER.value
 
 
-class UnsuccessfulError(VerdictError):
+class UnsuccessfulError(OutcomeError):
     """A command was not carried out.
 
     Attributes:
@@ -64,20 +64,20 @@ class UnsuccessfulError(VerdictError):
 
     def __init__(self, outcome: ChangeOutcome, facts: Mapping[str, Any] | None = None) -> None:
         super().__init__(outcome.detail)
-        self.verdict = outcome.verdict
+        self.kind = outcome.kind
         self.outcome = outcome
         self.facts = facts or {}
 
 
 def returned(cause: str, detail: str = "", retry_after: float = 0.0) -> ChangeOutcome:
     """The outcome of a change that may yet succeed."""
-    return ChangeOutcome(Verdict.RETURNED, cause=cause, detail=detail, retry_after=retry_after)
+    return ChangeOutcome(Outcome.RETURNED, cause=cause, detail=detail, retry_after=retry_after)
 
 
 def rejected(rejection: Rejection, *, is_written: bool = False) -> ChangeOutcome:
     """The outcome of a change that the business rejects: just now, or in an existing record."""
     return ChangeOutcome(
-        Verdict.REJECTED,
+        Outcome.REJECTED,
         rejection,
         cause=rejection.reason.value,
         detail=rejection.words,
@@ -85,12 +85,12 @@ def rejected(rejection: Rejection, *, is_written: bool = False) -> ChangeOutcome
     )
 
 
-def outcome_of(error: VerdictError) -> ChangeOutcome:
+def outcome_of(error: OutcomeError) -> ChangeOutcome:
     """The outcome of what met an error."""
     if isinstance(error, UnsuccessfulError):
         return error.outcome
     outcome = ChangeOutcome(
-        error.verdict, cause=error.code, detail=str(error), retry_after=error.retry_after
+        error.kind, cause=error.code, detail=str(error), retry_after=error.retry_after
     )
     if isinstance(error, PoisonMessageError):
         return replace(outcome, detail=error.message, field_path=error.field)

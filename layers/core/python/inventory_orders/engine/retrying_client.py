@@ -19,7 +19,7 @@ from inventory_orders.errors import (
     StoreError,
     ThrottledError,
     UnpublishableError,
-    VerdictError,
+    OutcomeError,
 )
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.cancellations import (
@@ -222,7 +222,7 @@ class RetryingClient:
         send: Callable[[], T],
         deadline: Deadline,
         stats: CommitStats,
-        repeat_after: Callable[[VerdictError], float | None],
+        repeat_after: Callable[[OutcomeError], float | None],
         attempts: int | None = None,
     ) -> T:
         """Do something again, after a longer wait each time, until it succeeds: the only loop of that kind.
@@ -236,7 +236,7 @@ class RetryingClient:
         while True:
             try:
                 return send()
-            except VerdictError as error:
+            except OutcomeError as error:
                 least = repeat_after(error)
                 if least is None:
                     raise
@@ -288,7 +288,7 @@ class _Attempts:
             stats.version_conflicts.append(moved)
             stats.transaction_conflicts.append(rival)
 
-    def repeat_after(self, error: VerdictError) -> float | None:
+    def repeat_after(self, error: OutcomeError) -> float | None:
         """Seconds to wait at the least before the same request may succeed; None if it cannot.
 
         Renews the token, unless an attempt may still be in flight: that one is recognised by its token only.
@@ -310,7 +310,7 @@ class _Attempts:
             for reason in error.reasons
         )
 
-    def _is_short_of_capacity(self, error: VerdictError) -> bool:
+    def _is_short_of_capacity(self, error: OutcomeError) -> bool:
         """Whether a table was throttled, and not only a hot row, which is set aside."""
         if not isinstance(error, TransactionCancelledError):
             return isinstance(error, ThrottledError)
@@ -330,12 +330,12 @@ def _is_of_hot_item(reason: CancellationReason) -> bool:
     return reason.kind in (ActionKind.PRODUCT, ActionKind.OUTBOUND) and reason.by_version
 
 
-def if_contended(error: VerdictError) -> float | None:
+def if_contended(error: OutcomeError) -> float | None:
     """After `ContentionError` a caller that has seen what a rival wrote may decide again."""
     return 0.0 if isinstance(error, ContentionError) else None
 
 
-def _if_transient(error: VerdictError) -> float | None:
+def _if_transient(error: OutcomeError) -> float | None:
     return 0.0 if isinstance(error, ThrottledError | OutcomeUnknownError) else None
 
 

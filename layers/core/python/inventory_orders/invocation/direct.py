@@ -13,7 +13,7 @@ from inventory_orders.domain.record import OrderAction, OrderKey, OrderRecord
 from inventory_orders.domain.rejection import Rejection, RejectionReason
 from inventory_orders.engine.outcomes import ChangeOutcome, outcome_of
 from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.errors import Verdict, VerdictError
+from inventory_orders.errors import Outcome, OutcomeError
 from inventory_orders.invocation import runtime
 from inventory_orders.invocation.telemetry import emit_commands, logger
 from inventory_orders.store.rows import drop_none, record_row, shortage_rows
@@ -30,8 +30,8 @@ def answer(work: Callable[[], Answer]) -> Answer:
     """
     try:
         return work()
-    except VerdictError as error:
-        if error.verdict is Verdict.UNAVAILABLE:
+    except OutcomeError as error:
+        if error.kind is Outcome.UNAVAILABLE:
             logger.critical("the tables cannot be used", extra={"error": str(error)})
         return {**of_outcome(outcome_of(error)), **error.facts}
 
@@ -42,21 +42,21 @@ def invalid(code: str, message: str, field: str = "") -> Answer:
 
 
 _FAILURES = {
-    Verdict.REJECTED: "REFUSED",
-    Verdict.RETURNED: "RETRY_LATER",
-    Verdict.UNAVAILABLE: "UNAVAILABLE",
+    Outcome.REJECTED: "REFUSED",
+    Outcome.RETURNED: "RETRY_LATER",
+    Outcome.UNAVAILABLE: "UNAVAILABLE",
 }
 
 
 def of_outcome(outcome: ChangeOutcome) -> Answer:
     """The answer to a command, from its outcome."""
-    if outcome.verdict in (Verdict.APPLIED, Verdict.REPLAYED):
-        return {"result": outcome.verdict.name}
-    if outcome.verdict is Verdict.POISON:
+    if outcome.kind in (Outcome.APPLIED, Outcome.REPLAYED):
+        return {"result": outcome.kind.name}
+    if outcome.kind is Outcome.POISON:
         return invalid(outcome.cause, outcome.detail, outcome.field_path)
     return drop_none(
         {
-            "result": _FAILURES[outcome.verdict],
+            "result": _FAILURES[outcome.kind],
             "code": outcome.cause,
             "message": outcome.detail,
             "retryAfterSeconds": round(outcome.retry_after, 3) or None,
@@ -117,13 +117,13 @@ def carry_out(command: OrderCommand, context: Any) -> ChangeOutcome:
         context: Of the invocation.
 
     Raises:
-        VerdictError: Why it was not carried out.
+        OutcomeError: Why it was not carried out.
     """
     engine, deadline = runtime.process().engine, runtime.deadline(context)
     cancels_all = command.action is OrderAction.CANCEL and command.part is None
     if cancels_all and read_order(command.order_id, engine.client, deadline) is None:
         return ChangeOutcome(
-            Verdict.REJECTED,
+            Outcome.REJECTED,
             cause=RejectionReason.UNKNOWN_ORDER.value,
             detail=f"there is no order {command.order_id}; sent to OrderCommandQueue, the command cancels it before it "
             "arrives",
@@ -148,7 +148,7 @@ def of_command(
         StoreError: It could not be read.
     """
     result = of_outcome(outcome)
-    if outcome.verdict is Verdict.POISON:
+    if outcome.kind is Outcome.POISON:
         return result
     result["orderId"] = command.order_id
     order = None
@@ -158,7 +158,7 @@ def of_command(
         result["stockReturned"] = {
             product_of(product_id): gives_back[product_id] for product_id in outcome.after
         }
-    elif outcome.verdict in (Verdict.APPLIED, Verdict.REPLAYED):
+    elif outcome.kind in (Outcome.APPLIED, Outcome.REPLAYED):
         order = read_order(command.order_id, client, deadline)
     if command.until and order is not None and command.until > (order.expires_at or command.until):
         result["message"] = (

@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 
 from inventory_orders.clock import Deadline
 from inventory_orders.engine.outcomes import ChangeOutcome, outcome_of, returned
-from inventory_orders.errors import PoisonMessageError, UnsupportedEventError, Verdict
+from inventory_orders.errors import PoisonMessageError, UnsupportedEventError, Outcome
 from inventory_orders.invocation.sqs import Message, Queue, SqsCalls
 from inventory_orders.retry import EARLY_DELIVERIES, LONGEST_DELAY_SECONDS, redelivery_delay
 from inventory_orders.sequences import followers
@@ -40,18 +40,18 @@ class QueueRules:
     may_be_early: frozenset[str] = frozenset()
     poison: frozenset[str] = frozenset()
 
-    def verdict(self, message: Message, outcome: ChangeOutcome) -> Verdict:
+    def end_of(self, message: Message, outcome: ChangeOutcome) -> Outcome:
         """Where a message ends, if its dead letter can be sent and no earlier message of its group is returned."""
-        if outcome.verdict is Verdict.UNAVAILABLE:
-            return Verdict.RETURNED
-        if outcome.verdict is not Verdict.REJECTED:
-            return outcome.verdict
+        if outcome.kind is Outcome.UNAVAILABLE:
+            return Outcome.RETURNED
+        if outcome.kind is not Outcome.REJECTED:
+            return outcome.kind
         if outcome.cause in self.poison:
-            return Verdict.POISON
+            return Outcome.POISON
         if outcome.cause not in self.may_be_early:
-            return Verdict.REJECTED
+            return Outcome.REJECTED
         is_last = message.copy_of is not None and message.receive_count >= EARLY_DELIVERIES
-        return Verdict.POISON if is_last else Verdict.RETURNED
+        return Outcome.POISON if is_last else Outcome.RETURNED
 
 
 class SqsBatch(Generic[T]):
@@ -79,7 +79,7 @@ class SqsBatch(Generic[T]):
         self._copied: set[Message] = set()
         self.contents: dict[Message, T] = {}
         self.outcomes: dict[Message, ChangeOutcome] = {}
-        self.ends: dict[Message, Verdict] = {}
+        self.ends: dict[Message, Outcome] = {}
         self.queue_errors: Sequence[str] = self._calls.errors
 
     def parse(self, parse: Callable[[Message], T]) -> list[T]:
@@ -96,7 +96,7 @@ class SqsBatch(Generic[T]):
                 self.contents[message] = parse(message)
             except PoisonMessageError as error:
                 self.outcomes[message] = outcome_of(error)
-        self._end(dict.fromkeys(self.outcomes, Verdict.POISON))
+        self._end(dict.fromkeys(self.outcomes, Outcome.POISON))
         self._asking = [message for message in self.contents if message not in self.ends]
         return [self.contents[message] for message in self._asking]
 
@@ -122,32 +122,32 @@ class SqsBatch(Generic[T]):
         asked = dict(zip(self._asking, outcomes, strict=True))
         self._asking = []
         self.outcomes |= asked
-        verdicts = {message: rules.verdict(message, outcome) for message, outcome in asked.items()}
+        ends = {message: rules.end_of(message, outcome) for message, outcome in asked.items()}
         early = {
             message
             for message, outcome in asked.items()
-            if outcome.verdict is Verdict.REJECTED and verdicts[message] is Verdict.RETURNED
+            if outcome.kind is Outcome.REJECTED and ends[message] is Outcome.RETURNED
         }
-        self._end(verdicts)
+        self._end(ends)
         self.ends = {message: self.ends[message] for message in self._messages}
         if self._returned:
             self._delay_returned(early)
 
-    def _end(self, verdicts: Mapping[Message, Verdict]) -> None:
-        """End messages, unless something is in the way: the only place where a verdict becomes an end."""
-        self.ends |= verdicts
-        self._returned.update(m for m, end in verdicts.items() if end is Verdict.RETURNED)
-        poison = [message for message, end in verdicts.items() if end is Verdict.POISON]
+    def _end(self, ends: Mapping[Message, Outcome]) -> None:
+        """End messages, unless something is in the way: the only place where an outcome becomes the end of a message."""
+        self.ends |= ends
+        self._returned.update(m for m, end in ends.items() if end is Outcome.RETURNED)
+        poison = [message for message, end in ends.items() if end is Outcome.POISON]
         if poison:
             self._returned |= self._send_dead_letters(poison)
         if not self._returned:
             return
         for message in followers(self._messages, self._returned.__contains__):
             # A dead letter that was sent before stays one.
-            if self.ends.get(message) is not Verdict.POISON:
+            if self.ends.get(message) is not Outcome.POISON:
                 self._returned.add(message)
                 self.outcomes[message] = returned("BEHIND_A_RETURNED_MESSAGE")
-        self.ends |= dict.fromkeys(self._returned, Verdict.RETURNED)
+        self.ends |= dict.fromkeys(self._returned, Outcome.RETURNED)
 
     def _send_dead_letters(self, poison: Sequence[Message]) -> set[Message]:
         """Dead-letter messages, of a group one after the other. Returns those that SQS did not take, and those behind."""

@@ -21,7 +21,7 @@ from inventory_orders.domain.location import public_key
 from inventory_orders.domain.order import CancelledBeforehand, Order
 from inventory_orders.domain.order_command import OrderCommand, Transition
 from inventory_orders.domain.record import OrderAction
-from inventory_orders.errors import StoreError, Verdict
+from inventory_orders.errors import StoreError, Outcome
 
 if TYPE_CHECKING:
     from inventory_orders.engine.outcomes import ChangeOutcome, CommitReport
@@ -109,7 +109,7 @@ def emit_orders(report: CommitReport) -> None:
         "OrdersCancelled",
         sum(isinstance(outcome.applied, CancelledBeforehand) for outcome in outcomes),
     )
-    add("OrdersReplayed", sum(outcome.verdict is Verdict.REPLAYED for outcome in outcomes))
+    add("OrdersReplayed", sum(outcome.kind is Outcome.REPLAYED for outcome in outcomes))
     reasons = Counter(
         outcome.rejection.reason for outcome in outcomes if outcome.rejection is not None
     )
@@ -150,8 +150,8 @@ def _emit_transitions(done: Sequence[Transition], now: datetime) -> None:
 def emit_messages(batch: SqsBatch[Any]) -> None:
     """Count where the messages of any queue ended, say how old they are, and log every one that did not go through."""
     ends = Counter(batch.ends.values())
-    add("MessagesDeadLettered", ends[Verdict.POISON])
-    add("MessagesReturned", ends[Verdict.RETURNED])
+    add("MessagesDeadLettered", ends[Outcome.POISON])
+    add("MessagesReturned", ends[Outcome.RETURNED])
     outcomes = batch.outcomes
     add("CorruptPage", sum(outcome.cause == CORRUPT_PAGE for outcome in outcomes.values()))
     # Of the whole service: a dimension for the queue would make five metrics of it, and the log knows the queue.
@@ -160,7 +160,7 @@ def emit_messages(batch: SqsBatch[Any]) -> None:
         content = batch.contents.get(message)
         if outcomes[message].cause == STALE:
             emit_stale("event", correlation_id=message.message_id, **_ids(content))
-        elif end not in (Verdict.APPLIED, Verdict.REPLAYED):
+        elif end not in (Outcome.APPLIED, Outcome.REPLAYED):
             _log_message(message, end, outcomes[message], content)
     log_queue_errors(batch.queue_errors)
     logger.info(
@@ -168,7 +168,7 @@ def emit_messages(batch: SqsBatch[Any]) -> None:
         extra={
             "messages": len(batch.ends),
             "correlation_ids": [message.message_id for message in batch.ends],
-            "ends": {verdict.name: count for verdict, count in ends.items()},
+            "ends": {end.name: count for end, count in ends.items()},
         },
     )
 
@@ -243,23 +243,23 @@ def emit_events(report: PublishReport, queue_errors: Sequence[str]) -> None:
         logger.info("events published", extra=fields)
 
 
-def _log_message(message: Message, end: Verdict, outcome: ChangeOutcome, content: object) -> None:
+def _log_message(message: Message, end: Outcome, outcome: ChangeOutcome, content: object) -> None:
     fields: dict[str, object] = {
         "correlation_id": message.message_id,
         "receiveCount": message.receive_count,
         "code": outcome.cause,
         **_ids(content),
     }
-    if end is Verdict.REJECTED:
+    if end is Outcome.REJECTED:
         if outcome.rejection is not None:
             fields["subject"] = outcome.rejection.subject
         logger.info("rejected", extra=fields)
         return
     # The detail of poison quotes the body, so it stays out of the log.
-    is_poison = Verdict.POISON in (end, outcome.verdict)
+    is_poison = Outcome.POISON in (end, outcome.kind)
     fields |= {"field": outcome.field_path} if is_poison else {"detail": outcome.detail}
     logger.warning(
-        "dead-lettered" if end is Verdict.POISON else "returned to the queue", extra=fields
+        "dead-lettered" if end is Outcome.POISON else "returned to the queue", extra=fields
     )
 
 

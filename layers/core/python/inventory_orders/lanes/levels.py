@@ -22,7 +22,7 @@ from inventory_orders.errors import (
     CorruptItemError,
     RequestInvalidError,
     ThrottledError,
-    VerdictError,
+    OutcomeError,
 )
 from inventory_orders.store.dynamodb import Snapshot
 from inventory_orders.store.rows import Key
@@ -200,7 +200,7 @@ def read_committed(
     """Units of rows that open orders hold at this moment, for an answer; nothing where they cannot be read, which stops no command."""
     # The command needs the rest of the time.
     soon = Deadline.after(deadline.remaining() / 4, client.clock)
-    with suppress(VerdictError):
+    with suppress(OutcomeError):
         levels = filter(None, [read_level(client, key, soon, stats) for key in keys])
         committed = [level.committed for level in levels]
         return {"committed": sum(committed)} if committed else {}

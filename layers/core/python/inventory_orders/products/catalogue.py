@@ -48,8 +48,8 @@ from inventory_orders.errors import (
     ProductNotFoundError,
     RejectedError,
     ThrottledError,
-    Verdict,
-    VerdictError,
+    Outcome,
+    OutcomeError,
 )
 from inventory_orders.lanes.depot import Depot
 from inventory_orders.lanes.recall import Reclaim, reclaim
@@ -641,8 +641,8 @@ class AtomicDecrement:
             # Not conditioned on a version, so too little stock is not a conflict.
             client.write(_decrement_actions(change, product, client.clock.now()), deadline, stats)
             stats.retries.append(len(stats.backoffs))
-            return CommitReport((ChangeOutcome(Verdict.APPLIED),), stats, None)
-        except VerdictError as error:
+            return CommitReport((ChangeOutcome(Outcome.APPLIED),), stats, None)
+        except OutcomeError as error:
             if isinstance(error, TransactionCancelledError):
                 found = next((r.found for r in error.of(ActionKind.PRODUCT)), None)
                 if isinstance(found, Product):

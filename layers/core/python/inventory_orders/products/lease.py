@@ -50,7 +50,7 @@ from inventory_orders.errors import (
     ProductNotFoundError,
     RejectedError,
     ThrottledError,
-    VerdictError,
+    OutcomeError,
 )
 from inventory_orders.lanes.depot import Depot
 from inventory_orders.lanes.recall import Reclaim, reclaim
@@ -298,7 +298,7 @@ class Lease:
         after = self._after(counted)
         if before.lock_on_hand is not None:
             # The count is right without it.
-            with suppress(VerdictError):
+            with suppress(OutcomeError):
                 self.handed_over = before.lock_on_hand - self._on_hand(deadline, _TRIES)
         count = AdjustmentRecord(
             self.product_id,
@@ -355,7 +355,7 @@ class Lease:
         if stored is None and error.may_be_repeated:
             raise ContentionError(f"{self.product_id} is fought over in every attempt")
         if stored is None:
-            lost: VerdictError = self._lost(
+            lost: OutcomeError = self._lost(
                 "the count was not booked; acquire it again and count again"
             )
             # An earlier attempt may still be under way, and would find our lock in the row.
