@@ -25,28 +25,28 @@ SHOWS = {
     "manage_products_list_again": "the same product is listed again",
     "manage_products_delist_stale": "an earlier generation of a product is delisted",
     "manage_products_bad": "a negative price",
-    "manage_products_poison": "messages that can never be applied",
+    "manage_products_invalid": "messages that can never be applied",
     "place_orders": "five messages: two orders, one for too many units, one for an unknown product, one sent twice",
     "place_orders_direct": "an order that holds its stock for 15 minutes",
     "place_orders_locations": "an order that no location has whole: a line comes from each of two",
     "place_orders_direct_bad": "an order for an unknown product",
     "place_orders_fifo": "orders of two groups of the FIFO queue",
-    "place_orders_poison": "an order, another order under its id, and messages that are not orders",
-    "place_orders_fifo_poison": "a message that is not JSON, between two orders of its group",
+    "place_orders_invalid": "an order, another order under its id, and messages that are not orders",
+    "place_orders_fifo_invalid": "a message that is not JSON, between two orders of its group",
     "change_orders": "a cancellation that comes before its order, then a confirmation",
     "change_orders_extend": "the order of `place_orders_direct.json` is held as long as possible",
     "change_orders_confirm": "the first order of `place_orders.json` is paid",
     "change_orders_part": "one of its units is handed over",
     "change_orders_lost": "a unit of the second order is lost: it is cancelled and does not go back on sale",
     "change_orders_direct_bad": "an unknown order is paid",
-    "change_orders_poison": "messages that are not commands",
+    "change_orders_invalid": "messages that are not commands",
     "adjust_stock": "a receipt, sent twice, a correction and a return",
     "adjust_stock_direct": "a receipt with notes",
     "adjust_stock_decrement": "three units are taken with an atomic decrement",
     "adjust_stock_place": "a receipt at a location",
     "adjust_stock_transfer": "five units are moved from the default location to another",
     "adjust_stock_direct_bad": "a correction that takes more than there is",
-    "adjust_stock_poison": "a receipt, another one under its id, and messages that can never be booked",
+    "adjust_stock_invalid": "a receipt, another one under its id, and messages that can never be booked",
     "count_stock_acquire": "a lease of five minutes for a count",
     "count_stock_acquire_place": "the same for the stock at a location",
     "count_stock_commit_expired": "a count under a lease that is over",
@@ -58,7 +58,7 @@ SHOWS = {
 }
 """What each sample shows, in the order of the index."""
 
-_WORDS = {"POISON": "dead-lettered", "RETURNED": "returned"}
+_WORDS = {"INVALID": "dead-lettered", "RETURNED": "returned"}
 
 
 def function_of(name: str) -> str:
@@ -74,7 +74,7 @@ def event_of(name: str) -> Any:
 
 def is_bad(name: str) -> bool:
     """Whether a sample is not accepted as a whole, by its name."""
-    return name.endswith(("_bad", "_poison", "_expired", "_unreadable"))
+    return name.endswith(("_bad", "_invalid", "_expired", "_unreadable"))
 
 
 def opened() -> contextlib.AbstractContextManager[Shop]:

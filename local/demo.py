@@ -28,7 +28,7 @@ from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.domain.record import OrderAction, OrderStatus, units_by_line
 from inventory_orders.engine.outcomes import ChangeOutcome, CommitReport
-from inventory_orders.errors import PoisonMessageError, Outcome
+from inventory_orders.errors import InvalidMessageError, Outcome
 from inventory_orders.lanes.source import engine_with_lanes
 from inventory_orders.messages.commands import parse_order
 from inventory_orders.store.dynamodb import Store
@@ -65,7 +65,7 @@ class Workload:
     Attributes:
         products: The opening stock, each product at each of its locations.
         unpaid: Orders that are placed beforehand, and stay unpaid until their hold ends.
-        standard: Messages for the standard queue, in order, including duplicates and poison.
+        standard: Messages for the standard queue, in order, including duplicates and invalid ones.
         fifo: Messages for the FIFO queue.
         title: The heading of its summary.
         text: What the orders are like, and how much stock there is, for a person who watches.
@@ -317,14 +317,14 @@ class DemoResult:
 
 
 def tea_shop_day(run: str, count: int) -> Workload:
-    """Make a workload: a third of the orders for one hot product, 10 % sent twice, 1 % poison of all kinds.
+    """Make a workload: a third of the orders for one hot product, 10 % sent twice, 1 % invalid in every way.
 
     But for ids it is always the same one.
     """
     chance = random.Random("a tea shop's day")
     plain = sample_orders.of_own_products(sample_orders.orders(run, count, chance))
     good = sample_orders.with_locations(plain, chance)
-    bad = sample_orders.poison(run, max(1, count // 100), good)
+    bad = sample_orders.invalid_orders(run, max(1, count // 100), good)
     again = chance.sample(good, count // 10)
     hot = [message for message in good if message.group == HOT_PRODUCT]
     # Half of the hot orders use the FIFO queue, so that the rest meets contention on the standard queue.
@@ -605,7 +605,7 @@ def _stored_id(message: OrderMessage, books: Books) -> str | None:
     """The id of a message's order if it is stored with the same content, else None."""
     try:
         order = parse_order(message.body)
-    except PoisonMessageError:
+    except InvalidMessageError:
         return None
     row = books.orders.get(order.order_id)
     is_stored = row is not None and order.match(read_order(row)) is IdempotencyMatch.SAME_REQUEST

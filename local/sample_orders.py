@@ -167,8 +167,8 @@ def _of_own_products(message: OrderMessage) -> OrderMessage:
     return message_of(json.dumps(document))
 
 
-def poison(run: str, count: int, good: Sequence[OrderMessage]) -> list[OrderMessage]:
-    """Make poison of every kind in turn. Some of it reuses the id of a good order."""
+def invalid_orders(run: str, count: int, good: Sequence[OrderMessage]) -> list[OrderMessage]:
+    """Make invalid orders of every kind in turn. Some reuse the id of a good order."""
     many = ", ".join(_line(f"tea-{number}", "1") for number in range(100))
     kinds = [
         '{"orderId": "{id}", "userId": ',
@@ -191,7 +191,7 @@ def poison(run: str, count: int, good: Sequence[OrderMessage]) -> list[OrderMess
     messages = []
     for number in range(count):
         used = good[number * 7 % len(good)].order_id or ""
-        bad_id = f"{run}-poison-{number}"
+        bad_id = f"{run}-invalid-{number}"
         body = kinds[number % len(kinds)].replace("{id}", bad_id).replace("{used}", used)
         messages.append(OrderMessage(body, None, HOT_PRODUCT))
     return messages

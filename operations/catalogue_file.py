@@ -34,7 +34,7 @@ from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.location import in_words, key_in
 from inventory_orders.domain.product import DETAILS, NewProduct, Product, ProductStatus
 from inventory_orders.domain.record import NOTES_OF_ADJUSTMENT, AdjustmentKey
-from inventory_orders.errors import PoisonMessageError, RejectedError, id_reused_error
+from inventory_orders.errors import InvalidMessageError, RejectedError, id_reused_error
 from inventory_orders.messages.commands import catalogue_event, notes_in
 from inventory_orders.messages.documents import (
     Decimal,
@@ -321,13 +321,13 @@ class _Reader:
             _check_utf8(texts)
             document = read()
             self._add(number, document)
-        except PoisonMessageError as error:
+        except InvalidMessageError as error:
             bad = BadLine(number, _product_id(document), error.code, error.message)
             self.file.bad.append(bad)
 
     def _add(self, number: int, document: Any) -> None:
         if not isinstance(document, dict):
-            raise PoisonMessageError(
+            raise InvalidMessageError(
                 "SCHEMA_VIOLATION", f"a line must be an object, such as {_EXAMPLE}"
             )
         if "orderId" in document:
@@ -337,7 +337,7 @@ class _Reader:
         by_fields = (_DEFAULT_ACTIONS[name] for name in _DEFAULT_ACTIONS if name in document)
         action = document.get("action") or next(by_fields, "change")
         if not isinstance(action, str) or action not in _FIELDS:
-            raise PoisonMessageError("UNSUPPORTED_ACTION", not_one_of("action", _FIELDS, action))
+            raise InvalidMessageError("UNSUPPORTED_ACTION", not_one_of("action", _FIELDS, action))
         fields = {**document, "action": action}
         if isinstance(document.get("details"), dict):
             # A whole snapshot, as the command has it.
@@ -367,7 +367,7 @@ class _Reader:
         found = _PRICE.fullmatch(text)
         fraction = (found[2] or "") if found else ""
         if found is None or len(fraction) > decimals:
-            raise PoisonMessageError(
+            raise InvalidMessageError(
                 "SCHEMA_VIOLATION",
                 f'price: must be a number with at most {counted(decimals, "decimal")}, but is "{text[:40]}"',
             )
@@ -426,7 +426,7 @@ class _Reader:
     def _must_be_first(self, number: int, what: str, fix: str, *key: str) -> None:
         first = self._first.setdefault(key, number)
         if first != number:
-            raise PoisonMessageError("DUPLICATE_LINE", f"line {first} {what}; {fix}")
+            raise InvalidMessageError("DUPLICATE_LINE", f"line {first} {what}; {fix}")
 
 
 def _check_header(where: str, header: Sequence[str]) -> None:
@@ -447,7 +447,7 @@ def _check_header(where: str, header: Sequence[str]) -> None:
 def _document(header: Sequence[str], cells: Sequence[str], delimiter: str) -> dict[str, Any]:
     """Make a command of a row."""
     if len(cells) != len(header):
-        raise PoisonMessageError(
+        raise InvalidMessageError(
             "BAD_ROW",
             f"the row has {len(cells)} cells, but the header has {len(header)}; "
             f"put quotation marks around a value that contains {DELIMITERS[delimiter]}",
@@ -468,7 +468,7 @@ def _changes_in(
     limits = {ATTRIBUTES[name]: command.get(name, 0) for name in columns.difference(DETAILS)}
     others = limits | _STATUS.get(command["action"], {})
     if not details and not others:
-        raise PoisonMessageError(
+        raise InvalidMessageError(
             "SCHEMA_VIOLATION",
             f"the line changes nothing; it needs one of {', '.join(possible)}",
         )
@@ -478,10 +478,10 @@ def _changes_in(
 def _parsed(text: str) -> Any:
     try:
         return strict_json(text)
-    except PoisonMessageError as error:
+    except InvalidMessageError as error:
         # The report gives the number of the line in the file.
         message = error.message.replace(" at line 1, column ", " at column ")
-        raise PoisonMessageError(error.code, message, error.field) from None
+        raise InvalidMessageError(error.code, message, error.field) from None
 
 
 def _checked(fields: Mapping[str, Any], **defaults: str) -> dict[str, Any]:
@@ -513,7 +513,7 @@ def _check_ids(fields: Mapping[str, Any]) -> None:
     """Check that no id is a long number that a spreadsheet has rounded: different codes would be one."""
     for name in _IDS:
         if _ROUNDED.fullmatch(text := _text(fields.get(name))):
-            raise PoisonMessageError(
+            raise InvalidMessageError(
                 "SCHEMA_VIOLATION",
                 f"{name}: a spreadsheet has rounded this code to {text}, and its last digits are lost. Export the file "
                 "again, and in the spreadsheet import this column as text",
@@ -525,13 +525,13 @@ def _check_location(fields: Mapping[str, Any]) -> None:
     location_id = fields.get("locationId")
     for name in DETAILS:
         if location_id and fields.get(name) is not None:
-            raise PoisonMessageError(
+            raise InvalidMessageError(
                 "SCHEMA_VIOLATION",
                 f"{name}: a product has the same {name} at all locations; write it in a line of the product without a "
                 "locationId, and leave this cell empty",
             )
     if location_id and fields["action"] == "changeDetails":
-        raise PoisonMessageError(
+        raise InvalidMessageError(
             "SCHEMA_VIOLATION",
             "locationId: changeDetails sets what a product has at all locations; leave this cell empty",
         )
@@ -549,13 +549,13 @@ def _digest(content: Any) -> str:
 
 def _check_utf8(texts: Iterable[str]) -> None:
     if any(map(not_utf8, texts)):
-        raise PoisonMessageError("NOT_UTF8", f"the line is not UTF-8; {SAVE_AS_UTF8}")
+        raise InvalidMessageError("NOT_UTF8", f"the line is not UTF-8; {SAVE_AS_UTF8}")
 
 
 def _product_id(document: Any) -> str:
     try:
         return checked_id("productId", document["productId"])
-    except (TypeError, LookupError, PoisonMessageError):
+    except (TypeError, LookupError, InvalidMessageError):
         return ""
 
 

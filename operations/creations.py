@@ -11,11 +11,11 @@ from inventory_orders.domain.product import NewProduct, Product
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import (
     CorruptItemError,
+    OutcomeError,
     ProductNotFoundError,
     RejectedError,
     RequestInvalidError,
     StoreError,
-    OutcomeError,
 )
 from inventory_orders.products.catalogue import (
     check_room,

@@ -43,12 +43,12 @@ from inventory_orders.errors import (
     InventoryOrdersError,
     LeaseHeldError,
     LeaseLostError,
+    Outcome,
+    OutcomeError,
     ProductNotFoundError,
     RejectedError,
     RequestInvalidError,
     StoreError,
-    Outcome,
-    OutcomeError,
     id_reused_error,
 )
 from inventory_orders.lanes.levels import estimate_levels
@@ -563,7 +563,7 @@ def _of_outcome(outcome: ChangeOutcome) -> Answer:
             return Done.BOOKED
         case Outcome.REPLAYED:
             return Done.BOOKED_BEFORE
-        case Outcome.REJECTED | Outcome.POISON:
+        case Outcome.REJECTED | Outcome.INVALID:
             return Problem(outcome.cause, outcome.detail)
     return Problem(outcome.cause, f"{outcome.detail}; {_AGAIN}" if outcome.detail else _AGAIN)
 

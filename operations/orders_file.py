@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from inventory_orders.errors import PoisonMessageError
+from inventory_orders.errors import InvalidMessageError
 from inventory_orders.messages.commands import MAX_QUANTITY, parse_order
 from operations.errors import UserError
 from operations.text_files import (
@@ -40,7 +40,7 @@ class OrderMessage:
 
     Attributes:
         body: The message body, unchanged.
-        order_id: Id of a valid order; None if the body is poison.
+        order_id: Id of a valid order; None if the body is invalid.
         group: `MessageGroupId` for the FIFO queue. That queue makes the deduplication id from the body.
     """
 
@@ -112,12 +112,12 @@ def message_of(body: str) -> OrderMessage:
     return _checked(body)[0]
 
 
-def _checked(body: str) -> tuple[OrderMessage, PoisonMessageError | None]:
+def _checked(body: str) -> tuple[OrderMessage, InvalidMessageError | None]:
     """Make a message from a body; with the reason if it is not an order."""
     try:
         order = parse_order(body)
-    except PoisonMessageError as error:
-        # Poison is sent too, because the service has to answer it. It gets a group of its own.
+    except InvalidMessageError as error:
+        # Invalid ones are sent too, because the service has to answer them. Each gets a group of its own.
         digest = hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()
         return OrderMessage(body, None, f"unreadable-{digest[:16]}"), error
     return OrderMessage(body, order.order_id, next(iter(order.quantities))), None

@@ -227,9 +227,7 @@ class LaneShop(Shop):
         self, worker: Engine, *changes: Change, seconds: float = INVOCATION_SECONDS
     ) -> list[Outcome]:
         """As `sell`, for tests that ask for nothing else."""
-        return [
-            outcome.kind for outcome in self.sell(worker, *changes, seconds=seconds).outcomes
-        ]
+        return [outcome.kind for outcome in self.sell(worker, *changes, seconds=seconds).outcomes]
 
     # ------------------------------------------------------------------ what must hold
 

@@ -72,7 +72,7 @@ def _command(command: dict[str, Any], deadline: Deadline) -> direct.Answer:
         report = runtime.process().engine.apply([change], deadline)
     emit_stats(report.stats, report.failure)
     outcome = report.outcome_of_one()
-    if outcome.kind is Outcome.POISON:
+    if outcome.kind is Outcome.INVALID:
         raise UnsuccessfulError(outcome)
     facts = _facts(command, change)
     if outcome.kind is Outcome.APPLIED and outcome.applied is None:

@@ -47,7 +47,7 @@ RULES = QueueRules(
         }
     ),
     # Acknowledged, the command would be lost; returned, it would come back again and again.
-    poison=frozenset({RejectionReason.UNKNOWN_ORDER_STATUS}),
+    invalid=frozenset({RejectionReason.UNKNOWN_ORDER_STATUS}),
 )
 
 # While more commands than that wait, or were returned, or SQS does not say, holds do not expire: a payment may be among

@@ -21,11 +21,11 @@ from inventory_orders.engine.outcomes import (
 )
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import (
+    Outcome,
+    OutcomeError,
     ProductNotFoundError,
     RejectedError,
     StoreError,
-    Outcome,
-    OutcomeError,
 )
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.sqs_batch import (
@@ -63,7 +63,7 @@ _ROUTES = {
 RULES = QueueRules(
     # The product may be on its way.
     may_be_early=frozenset({RejectionReason.UNKNOWN_PRODUCT}),
-    poison=frozenset({"EVENT_ID_REUSED"}),
+    invalid=frozenset({"EVENT_ID_REUSED"}),
 )
 
 MIN_AGE_OF_A_PRICE_MINUTES = 60

@@ -54,7 +54,7 @@ def _place(event: object, context: LambdaContext) -> direct.Answer:
     report = engine.apply([order], deadline)
     emit_orders(report)
     outcome = report.outcome_of_one()
-    if outcome.kind is Outcome.POISON:
+    if outcome.kind is Outcome.INVALID:
         return direct.of_outcome(outcome)
     if outcome.kind is Outcome.RETURNED:
         return direct.of_outcome(outcome) | {"orderId": order.order_id}

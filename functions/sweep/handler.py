@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.errors import CorruptItemError, RepairNeededError, Outcome, OutcomeError
+from inventory_orders.errors import CorruptItemError, Outcome, OutcomeError, RepairNeededError
 from inventory_orders.holds.ending import POLICY, EndingHolds
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.sqs import SqsCalls

@@ -1,4 +1,4 @@
-"""Checks by traffic: the service's answers to orders, receipts, commands, counts and poison."""
+"""Checks by traffic: the service's answers to orders, receipts, commands, counts and invalid messages."""
 
 from __future__ import annotations
 
@@ -335,7 +335,7 @@ def replays(run: Run) -> list[Line]:
     ]
 
 
-def poison(run: Run) -> list[Line]:
+def invalid(run: Run) -> list[Line]:
     """A message that is not JSON is dead-lettered from each queue, with its cause."""
     body = f"{run.name} is not JSON"
     sent, pairs = {}, queues.pairs(run.aws)
@@ -349,14 +349,16 @@ def poison(run: Run) -> list[Line]:
         taken = run.take_dead_letters(target, max(0.1, until - time.monotonic()))
         found = [letter for letter in taken if letter.original_message_id == sent[target]]
         if not found:
-            problems.append(f"poison of {_of(source)} is not in {_of(target)}, see its mapping")
+            problems.append(
+                f"an invalid message of {_of(source)} is not in {_of(target)}, see its mapping"
+            )
         for letter in found:
             if letter.code != "INVALID_JSON":
                 problems.append(f"{_of(target)} says {letter.code}, not INVALID_JSON")
             if letter.body != body:
                 problems.append(f"{_of(target)} has another body than was sent")
     saw = f"INVALID_JSON in {len(pairs)} of {len(pairs)} dead-letter queues, bodies unchanged; removed again"
-    return judged("poison is dead-lettered", problems, saw)
+    return judged("invalid messages are dead-lettered", problems, saw)
 
 
 def _of(output: str) -> str:
@@ -659,7 +661,7 @@ def cleans_up(run: Run) -> list[Line]:
 CHECKS = {
     check.__name__.replace("_", "-"): check
     for check in (
-        *(leftovers, holds, places, rejects, replays, poison, cancels, confirms, locations, api),
+        *(leftovers, holds, places, rejects, replays, invalid, cancels, confirms, locations, api),
         *(receives, counts, catalogue, events, fifo, hot, token, expires, books, cleans_up),
     )
 }

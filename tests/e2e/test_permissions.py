@@ -220,8 +220,8 @@ EVENTS = {
         s.product() and s.leased(sqs_event(s.order(), group="g"))
     ),
     "order of more than the row has": lambda s: s.lent() and sqs_event(s.order(10), group="g"),
-    "poison": lambda s: sqs_event("poison"),
-    "poison, FIFO": lambda s: sqs_event("poison", group="g"),
+    "invalid": lambda s: sqs_event("invalid"),
+    "invalid, FIFO": lambda s: sqs_event("invalid", group="g"),
     "receipt": lambda s: s.product() and s.adjustment(1),
     "receipt, booked before": again("adjust_stock", lambda s: s.product() and s.adjustment(1)),
     "receipt before its product": lambda s: sqs_event(s.adjustment(1)),
@@ -235,7 +235,7 @@ EVENTS = {
     "cancellation that reclaims units": reclaiming_cancellation,
     "cancellation before its order": lambda s: sqs_event(s.order_command("cancel")),
     "direct cancellation": lambda s: s.order_command("cancel"),
-    "poison among expiries": lambda s: s.expiry("poison"),
+    "invalid among expiries": lambda s: s.expiry("invalid"),
     "expiry of a broken order": expiry_of_a_broken_order,
     "new product": lambda s: s.command("create", openingStock=1),
     "price": lambda s: s.product("changePrice", price=1),
@@ -276,8 +276,8 @@ NEEDED = {
         order: OrdersTable dynamodb:BatchGetItem dynamodb:PutItem
         order, placed before: OrdersTable dynamodb:GetItem
         order, cancelled before it came: OrdersTable dynamodb:UpdateItem
-        poison: OrderDeadLetterQueue sqs:SendMessage
-        poison, FIFO: OrderFifoDeadLetterQueue sqs:SendMessage
+        invalid: OrderDeadLetterQueue sqs:SendMessage
+        invalid, FIFO: OrderFifoDeadLetterQueue sqs:SendMessage
         order of a leased product: OrderQueue sqs:ChangeMessageVisibility
         order of a leased product, FIFO: OrderQueueFifo sqs:ChangeMessageVisibility
         order of more than the row has: {LANES}""",
@@ -286,7 +286,7 @@ NEEDED = {
         receipt: StockAdjustmentsTable dynamodb:BatchGetItem dynamodb:PutItem
         receipt, booked before: ProductsTable dynamodb:GetItem
         loss of more than there is: StockAdjustmentsTable dynamodb:GetItem
-        poison: StockDeadLetterQueue sqs:SendMessage
+        invalid: StockDeadLetterQueue sqs:SendMessage
         receipt long before its product: StockQueue sqs:SendMessage
         receipt before its product: StockQueue sqs:ChangeMessageVisibility
         loss of more than the row has: {LANES}""",
@@ -295,8 +295,8 @@ NEEDED = {
         confirmation: OrdersTable dynamodb:BatchGetItem dynamodb:UpdateItem
         direct cancellation: OrdersTable dynamodb:GetItem
         cancellation before its order: OrdersTable dynamodb:PutItem
-        poison: OrderCommandDeadLetterQueue sqs:SendMessage
-        poison among expiries: ExpiryDeadLetterQueue sqs:SendMessage
+        invalid: OrderCommandDeadLetterQueue sqs:SendMessage
+        invalid among expiries: ExpiryDeadLetterQueue sqs:SendMessage
         confirmation long before its order: OrderCommandQueue sqs:SendMessage
         confirmation before its order: OrderCommandQueue sqs:ChangeMessageVisibility
         expiry of a broken order: ExpiryQueue sqs:ChangeMessageVisibility
@@ -309,7 +309,7 @@ NEEDED = {
         price: ProductsTable dynamodb:UpdateItem
         delisting: ProductsTable dynamodb:DeleteItem
         new product: StockAdjustmentsTable dynamodb:PutItem
-        poison: CatalogueDeadLetterQueue sqs:SendMessage
+        invalid: CatalogueDeadLetterQueue sqs:SendMessage
         details long before their product: CatalogueQueue sqs:SendMessage
         details before their product: CatalogueQueue sqs:ChangeMessageVisibility
         end of a lent product: {LANES}""",

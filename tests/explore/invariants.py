@@ -818,7 +818,7 @@ def check_end(world: World) -> None:
     for message_id, (_, body, _) in world.sent.items():
         end = end_of(world, message_id)
         require(end is not None, f"{body} was lost")
-        require(end != "REFUSED_BY_DYNAMODB", f"{body} was taken for poison")
+        require(end != "REFUSED_BY_DYNAMODB", f"{body} was taken for an invalid message")
     published = _published(world)
     for subject, expected in _happened(world).items():
         require(

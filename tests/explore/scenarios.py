@@ -591,7 +591,7 @@ _IN_ROWS = (
         [stock(p=2, q=1)],
         [
             places(order("g1", p=2), order("g2", p=1), group="p"),
-            # A quantity of 0 is poison, which has to be dead-lettered before its group can continue.
+            # A quantity of 0 is invalid: the message has to be dead-lettered before its group can continue.
             places(order("h0", q=0), order("h1", q=1, p=1), group="q"),
             restocks(1),
         ],

@@ -73,7 +73,7 @@ StockQueue               | moves dead letters      | StockDeadLetterQueue       
 CatalogueQueue           | moves dead letters      | CatalogueDeadLetterQueue    | redrive policy
 OrderCommandQueue        | moves dead letters      | OrderCommandDeadLetterQueue | redrive policy
 ExpiryQueue              | moves dead letters      | ExpiryDeadLetterQueue       | redrive policy
-# What a handler knows to be poison.
+# What a handler knows to be invalid.
 PlaceOrders              | sqs:SendMessage         | OrderDeadLetterQueue, OrderFifoDeadLetterQueue | role
 AdjustStock              | sqs:SendMessage         | StockDeadLetterQueue        | role
 ManageProducts           | sqs:SendMessage         | CatalogueDeadLetterQueue    | role

@@ -159,7 +159,7 @@ def place_orders_among_rivals(shop, call, monkeypatch):
         write(actions, token)
 
     monkeypatch.setattr(store, "write", fought_over)
-    call("place_orders", sqs_event("poison", *orders, orders[0]))
+    call("place_orders", sqs_event("invalid", *orders, orders[0]))
     call("place_orders", sqs_event(order_body("low", {TEA: 1})))
 
 

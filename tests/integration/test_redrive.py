@@ -8,7 +8,7 @@ from operations import redrive
 from operations.dead_letters import SEEN_IN_A_GROUP
 from operations.redrive import MAY_SUCCEED_NOW, Decision
 
-POISON = "INVALID_JSON"
+INVALID = "INVALID_JSON"
 FAST = 10_000.0
 
 
@@ -78,20 +78,20 @@ def fifo(embedded_aws):
 def test_look_changes_nothing_and_leaves_nothing_hidden(pair):
     for number in range(8):
         pair.put(f"good-{number}")
-    pair.put("bad", POISON)
+    pair.put("bad", INVALID)
     for _ in range(2):
         findings = redrive.preview(pair.sqs, pair.dead, MAY_SUCCEED_NOW)
         assert findings.count(Decision.SEND_BACK) == 8
-        assert findings.groups[POISON].decisions == {Decision.STAY: 1}
-        assert findings.groups[POISON].example == f"because of {POISON}"
+        assert findings.groups[INVALID].decisions == {Decision.STAY: 1}
+        assert findings.groups[INVALID].example == f"because of {INVALID}"
     assert pair.bodies(pair.dead) == [*(f"good-{number}" for number in range(8)), "bad"]
     assert pair.bodies(pair.source) == []
 
 
-def test_poison_stays_and_the_rest_goes_back_unchanged_and_in_order(pair):
+def test_invalid_messages_stay_and_the_rest_goes_back_unchanged_and_in_order(pair):
     for number in range(25):
         pair.put(f"good-{number:02}", "UNKNOWN_PRODUCT" if number % 2 else None)
-        pair.put(f"bad-{number:02}", POISON)
+        pair.put(f"bad-{number:02}", INVALID)
     findings = pair.redrive()
     assert findings.count(Decision.SEND_BACK) == findings.count(Decision.STAY) == 25
     back = pair.take(pair.source)
@@ -101,12 +101,12 @@ def test_poison_stays_and_the_rest_goes_back_unchanged_and_in_order(pair):
         assert {message["Attributes"]["MessageGroupId"] for message in back} == {"g"}
     left = pair.take(pair.dead)
     assert sorted(message["Body"] for message in left) == [f"bad-{n:02}" for n in range(25)]
-    assert {m["MessageAttributes"]["errorCode"]["StringValue"] for m in left} == {POISON}
+    assert {m["MessageAttributes"]["errorCode"]["StringValue"] for m in left} == {INVALID}
 
 
-def test_poison_does_not_block_the_messages_behind_it_in_its_group(fifo):
+def test_invalid_messages_do_not_block_those_behind_them_in_their_group(fifo):
     for number in range(SEEN_IN_A_GROUP + 5):
-        fifo.put(f"bad-{number}", POISON)
+        fifo.put(f"bad-{number}", INVALID)
     fifo.put("good")
     seen = redrive.preview(fifo.sqs, fifo.dead, MAY_SUCCEED_NOW)
     assert seen.count(Decision.SEND_BACK) == 0, "SQS does not show it"
@@ -120,7 +120,7 @@ def test_poison_does_not_block_the_messages_behind_it_in_its_group(fifo):
 def test_a_redrive_that_is_interrupted_anywhere_loses_nothing(pair, calls_before):
     bodies = [*(f"good-{number}" for number in range(4)), "bad"]
     for body in bodies:
-        pair.put(body, POISON if body == "bad" else None)
+        pair.put(body, INVALID if body == "bad" else None)
     real, calls = pair.sqs, [0]
 
     class Interrupted:

@@ -305,7 +305,7 @@ def read_ends(
         ],
         tables,
         ((Sent(queue, dead.body), dead.code) for (queue, _), dead in dead_letters.items()),
-        (Sent(queue, body) for queue, bodies in work.poison.items() for body in bodies),
+        (Sent(queue, body) for queue, bodies in work.invalid.items() for body in bodies),
     )
     return ends, Counter(dead.code for dead in dead_letters.values())
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from inventory_orders.errors import PoisonMessageError
+from inventory_orders.errors import InvalidMessageError
 from inventory_orders.messages.commands import (
     parse_adjustment,
     parse_catalogue_event,
@@ -61,7 +61,7 @@ class Ends:
         both: Messages that are in the tables and dead-lettered.
         missing: Messages that are neither.
         strangers: Rows, dead letters and details of products that belong to no message.
-        wrong: Poison that was applied, and dead letters whose cause is not right for them.
+        wrong: Invalid messages that were applied, and dead letters whose cause is not right for them.
     """
 
     stored: Mapping[str, int]
@@ -81,30 +81,30 @@ def account(
     sent: Iterable[Sent],
     tables: Tables,
     dead_letters: Iterable[tuple[Sent, str]],
-    poison: Iterable[Sent] = (),
+    invalid: Iterable[Sent] = (),
 ) -> Ends:
     """Find each distinct message in the tables or among the dead letters.
 
-    Poison is a dead letter and leaves no trace. But poison that is wrong only because it uses the id of a good message is
+    An invalid message is a dead letter and leaves no trace. But one that is wrong only because it uses the id of a good message is
     its rival: the first of them is stored, and the others are dead letters.
 
     Args:
-        sent: The messages, the poison among them; duplicates count once.
+        sent: The messages, the invalid ones among them; duplicates count once.
         tables: The rows of the tables.
         dead_letters: The dead letters, under the queue that each came from, and their causes; copies count once.
-        poison: Those of the messages that are to be dead-lettered.
+        invalid: Those of the messages that are to be dead-lettered.
     """
     distinct, dead = dict.fromkeys(sent), dict.fromkeys(dead_letters)
     stored = {message for message in distinct if _is_stored(message, tables)}
     dead_messages = dict.fromkeys(message for message, _ in dead)
-    bad = set(poison)
+    bad = set(invalid)
     names = {name for m in distinct if m not in bad and (name := _name(m)) is not None}
     hopeless = {message for message in bad if _name(message) not in names}
     taken = {_name(message): message for message in stored - hopeless}
 
     def is_right(message: Sent, cause: str) -> bool:
         if message in hopeless:
-            return (message.queue, cause) in _CAUSES_OF_POISON
+            return (message.queue, cause) in _CAUSES_OF_INVALID
         first = taken.get(_name(message))
         return cause == _ID_REUSED.get(message.queue) and first not in (None, message)
 
@@ -147,7 +147,7 @@ def _name(message: Sent) -> tuple[object, ...] | None:
 def _is_stored(message: Sent, tables: Tables) -> bool:
     try:
         key = _KEY[message.queue](message.body)
-    except PoisonMessageError:
+    except InvalidMessageError:
         return False
     document = json.loads(message.body)
     match message.queue:
@@ -182,7 +182,7 @@ def _strangers(distinct: Iterable[Sent], tables: Tables) -> list[str]:
     for message in distinct:
         try:
             known.add(_KEY[message.queue](message.body))
-        except PoisonMessageError:
+        except InvalidMessageError:
             continue
     events = {
         json.loads(message.body)["eventId"]
@@ -205,7 +205,7 @@ def _strangers(distinct: Iterable[Sent], tables: Tables) -> list[str]:
 
 _LATER_THAN_ALL = datetime(9000, 1, 1, tzinfo=UTC)
 
-_CAUSES_OF_POISON = {
+_CAUSES_OF_INVALID = {
     *((queue, cause) for queue in queues.QUEUES for cause in ("INVALID_JSON", "SCHEMA_VIOLATION")),
     *((queue, "TOO_MANY_PRODUCTS") for queue in (queues.STANDARD, queues.FIFO)),
     (queues.CATALOGUE, "EVENT_FROM_THE_FUTURE"),

@@ -1,4 +1,4 @@
-"""The soak's workload: ten thousand orders and other messages of every kind, many of them twice, and poison."""
+"""The soak's workload: ten thousand orders and other messages of every kind, many of them twice, and invalid ones."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _EVENTS = 400
 _GOOD = ORDERS + _CANCELLATIONS + _RECEIPTS + _EVENTS
 
 DUPLICATES = _GOOD * 15 // 100
-POISON = _GOOD * 2 // 100
-MESSAGES = _GOOD + DUPLICATES + POISON
+INVALID = _GOOD * 2 // 100
+MESSAGES = _GOOD + DUPLICATES + INVALID
 
 # Orders whose stock is held for as short as a message may ask, in a time that the run outlasts.
 _HELD, _HOLD_SECONDS = 500, 60
@@ -36,12 +36,12 @@ SEASONAL = [
 # The other orders name no locations. Some have a first line that names the only location it may come from.
 _WITH_LOCATIONS, _OF_ONE_PLACE = 0.8, 0.1
 
-# These queues get a share of the poison; the order queues get the rest.
-_OTHER_POISON = {
-    queues.FIFO: POISON * 15 // 100,
-    queues.STOCK: POISON * 10 // 100,
-    queues.COMMANDS: POISON * 10 // 100,
-    queues.CATALOGUE: POISON * 10 // 100,
+# These queues get a share of the invalid messages; the order queues get the rest.
+_OTHER_INVALID = {
+    queues.FIFO: INVALID * 15 // 100,
+    queues.STOCK: INVALID * 10 // 100,
+    queues.COMMANDS: INVALID * 10 // 100,
+    queues.CATALOGUE: INVALID * 10 // 100,
 }
 
 
@@ -50,12 +50,12 @@ class Workload:
     """The messages of each queue, in order.
 
     Attributes:
-        messages: By queue, the poison among them.
-        poison: The bodies of the poison, by queue.
+        messages: By queue, the invalid ones among them.
+        invalid: The bodies of the invalid ones, by queue.
     """
 
     messages: Mapping[str, Sequence[OrderMessage]]
-    poison: Mapping[str, Collection[str]]
+    invalid: Mapping[str, Collection[str]]
 
     @property
     def count(self) -> int:
@@ -103,37 +103,37 @@ def workload(run: str, seed: int, now: datetime) -> Workload:
     }
     chance.shuffle(good[queues.CATALOGUE])
 
-    poison_orders = sample_orders.poison(
-        run, POISON - sum(_OTHER_POISON.values()) + _OTHER_POISON[queues.FIFO], orders
+    invalid_orders = sample_orders.invalid_orders(
+        run, INVALID - sum(_OTHER_INVALID.values()) + _OTHER_INVALID[queues.FIFO], orders
     )
-    fifo_poison = [
+    fifo_invalid = [
         _another(message, number)
-        for number, message in enumerate(poison_orders[: _OTHER_POISON[queues.FIFO]])
+        for number, message in enumerate(invalid_orders[: _OTHER_INVALID[queues.FIFO]])
     ]
     extra: dict[str, list[OrderMessage]] = {
-        queues.STANDARD: poison_orders[len(fifo_poison) :],
-        queues.FIFO: fifo_poison,
+        queues.STANDARD: invalid_orders[len(fifo_invalid) :],
+        queues.FIFO: fifo_invalid,
         queues.STOCK: [
-            OrderMessage(_receipt_poison(run, number, receipts))
-            for number in range(_OTHER_POISON[queues.STOCK])
+            OrderMessage(_receipt_invalid(run, number, receipts))
+            for number in range(_OTHER_INVALID[queues.STOCK])
         ],
         queues.COMMANDS: [
-            OrderMessage(_cancellation_poison(run, number))
-            for number in range(_OTHER_POISON[queues.COMMANDS])
+            OrderMessage(_cancellation_invalid(run, number))
+            for number in range(_OTHER_INVALID[queues.COMMANDS])
         ],
         queues.CATALOGUE: [
-            OrderMessage(_event_poison(run, number))
-            for number in range(_OTHER_POISON[queues.CATALOGUE])
+            OrderMessage(_event_invalid(run, number))
+            for number in range(_OTHER_INVALID[queues.CATALOGUE])
         ],
     }
-    poison = {queue: {message.body for message in messages} for queue, messages in extra.items()}
+    invalid = {queue: {message.body for message in messages} for queue, messages in extra.items()}
     all_good = [(queue, message) for queue, messages in good.items() for message in messages]
     for queue, message in chance.sample(all_good, DUPLICATES):
         extra[queue].append(_another(message, 1) if queue == queues.FIFO else message)
     for queue, messages in extra.items():
         for message in messages:
             good[queue].insert(chance.randrange(len(good[queue]) + 1), message)
-    return Workload(good, poison)
+    return Workload(good, invalid)
 
 
 def _message(document: Mapping[str, object]) -> OrderMessage:
@@ -176,7 +176,7 @@ def _event(run: str, number: int, now: datetime, chance: random.Random) -> Order
     )
 
 
-def _receipt_poison(run: str, number: int, receipts: Sequence[Mapping[str, object]]) -> str:
+def _receipt_invalid(run: str, number: int, receipts: Sequence[Mapping[str, object]]) -> str:
     used = receipts[number % len(receipts)]
     kinds = (
         json.dumps({**used, "delta": -7}),
@@ -186,14 +186,14 @@ def _receipt_poison(run: str, number: int, receipts: Sequence[Mapping[str, objec
     return kinds[number % len(kinds)]
 
 
-def _cancellation_poison(run: str, number: int) -> str:
+def _cancellation_invalid(run: str, number: int) -> str:
     return (
         json.dumps({"action": "cancel", "orderId": f"{run} with spaces {number}"}),
         json.dumps({"action": "cancel", "orderId": f"{run}-bad-{number}", "why": "too late"}),
     )[number % 2]
 
 
-def _event_poison(run: str, number: int) -> str:
+def _event_invalid(run: str, number: int) -> str:
     event = {
         "eventId": f"{run}-bad-{number}",
         "productId": sample_orders.HOT_PRODUCT,

@@ -21,7 +21,7 @@ from inventory_orders.domain.product import ProductStatus
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import (
     ConfigurationError,
-    PoisonMessageError,
+    InvalidMessageError,
     StoreUnavailableError,
     ThrottledError,
 )
@@ -1111,7 +1111,7 @@ def test_a_cursor_leads_back_to_its_place_in_its_list_only():
         cursor = encode_cursor("u-7", place)
         assert place_after("u-7", {"cursor": cursor}) == place
     assert "o-1" not in cursor
-    with pytest.raises(PoisonMessageError):
+    with pytest.raises(InvalidMessageError):
         place_after("u-8", {"cursor": cursor})
 
 
@@ -1121,7 +1121,7 @@ def test_a_cursor_that_was_tampered_with_is_refused(api):
         for other in "Az0-_":
             changed = cursor[:number] + other + cursor[number + 1 :]
             if changed != cursor:
-                with pytest.raises(PoisonMessageError, match="INVALID_CURSOR"):
+                with pytest.raises(InvalidMessageError, match="INVALID_CURSOR"):
                     place_after("u-7", {"cursor": changed})
     for wrong in ("", "a", cursor[:-1], cursor + "A", cursor + "=", "é", "{}", "\n", "/" * 40):
         query = {"userId": "u-7", "cursor": wrong}

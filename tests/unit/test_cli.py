@@ -179,7 +179,7 @@ def test_what_is_no_order_is_named_by_line_and_nothing_is_sent(account, tmp_path
 
 
 class PickySqs:
-    """Takes one entry of a request, and refuses the rest: poison for good, the others for now."""
+    """Takes one entry of a request, and refuses the rest: invalid ones for good, the others for now."""
 
     def __init__(self):
         self.bodies = []
@@ -187,7 +187,7 @@ class PickySqs:
     def send_message_batch(self, QueueUrl, Entries):
         taken, *refused = Entries
         self.bodies.append(taken["MessageBody"])
-        failed = [{"Id": e["Id"], "SenderFault": "poison" in e["MessageBody"]} for e in refused]
+        failed = [{"Id": e["Id"], "SenderFault": "invalid" in e["MessageBody"]} for e in refused]
         return {
             "Successful": [{"Id": taken["Id"], "MessageId": taken["MessageBody"]}],
             "Failed": failed,
@@ -199,8 +199,8 @@ def test_what_sqs_does_not_take_is_sent_again_and_what_it_never_will_is_named(mo
     aws = SimpleNamespace(outputs={queues.STANDARD: "https://sqs.example/1/Q"}, sqs=PickySqs())
     messages = [SimpleNamespace(body=body) for body in ("a", "b", "c")]
     assert queues.send(aws, queues.STANDARD, messages) == aws.sqs.bodies == ["a", "b", "c"]
-    with pytest.raises(UserError, match=r"does not accept a message .*: poison"):
-        queues.send(aws, queues.STANDARD, [messages[0], SimpleNamespace(body="poison")])
+    with pytest.raises(UserError, match=r"does not accept a message .*: invalid"):
+        queues.send(aws, queues.STANDARD, [messages[0], SimpleNamespace(body="invalid")])
 
 
 def sending(queue, on_request):

@@ -26,7 +26,7 @@ ALL_CODES = (
     *(codes.UNDELIVERABLE.keys(), codes.BAD_LINES.keys()),
 )
 SAYS_A_CODE = {
-    *("PoisonMessageError", "RejectedError", "UnpublishableError"),
+    *("InvalidMessageError", "RejectedError", "UnpublishableError"),
     *("rejected", "returned", "id_reused_error", "Problem"),
 }
 

@@ -45,7 +45,7 @@ AS_THE_TABLES = "for each order its events in sequence, matching the tables"
 
 GOOD, SAME = (order_message("own-1", "u", [("tea", 3)]) for _ in range(2))
 STRANGE = OrderMessage(order_message("own-1", "mallory", [("tea", 1)]).body)
-POISON = OrderMessage("{")
+INVALID = OrderMessage("{")
 
 
 def line(product_id, quantity):
@@ -75,7 +75,7 @@ def result_of(**changes):
     workload = demo.Workload(
         [NewProduct("tea", 100)],
         [],
-        [*messages, messages[0], POISON],
+        [*messages, messages[0], INVALID],
         [],
         "Two orders",
         "Three messages.",
@@ -306,15 +306,15 @@ def test_a_payment_that_is_never_answered_is_no_success():
 @pytest.mark.parametrize(
     ("stored", "codes", "lost"),
     [
-        (GOOD, {STRANGE: "ORDER_ID_REUSED", POISON: "INVALID_JSON"}, 0),
+        (GOOD, {STRANGE: "ORDER_ID_REUSED", INVALID: "INVALID_JSON"}, 0),
         # The planted order was first. Then the others under its id are the ones that reuse it.
-        (STRANGE, {GOOD: "ORDER_ID_REUSED", POISON: "INVALID_JSON"}, 0),
-        (STRANGE, {GOOD: "TOO_MANY_DELIVERIES", POISON: "INVALID_JSON"}, 2),
-        (None, {GOOD: "SCHEMA_VIOLATION", STRANGE: "X", POISON: "INVALID_JSON"}, 2),
-        (None, {GOOD: "ORDER_ID_REUSED", STRANGE: "X", POISON: "INVALID_JSON"}, 2),
-        (GOOD, {GOOD: "ORDER_ID_REUSED", STRANGE: "X", POISON: "INVALID_JSON"}, 2),
+        (STRANGE, {GOOD: "ORDER_ID_REUSED", INVALID: "INVALID_JSON"}, 0),
+        (STRANGE, {GOOD: "TOO_MANY_DELIVERIES", INVALID: "INVALID_JSON"}, 2),
+        (None, {GOOD: "SCHEMA_VIOLATION", STRANGE: "X", INVALID: "INVALID_JSON"}, 2),
+        (None, {GOOD: "ORDER_ID_REUSED", STRANGE: "X", INVALID: "INVALID_JSON"}, 2),
+        (GOOD, {GOOD: "ORDER_ID_REUSED", STRANGE: "X", INVALID: "INVALID_JSON"}, 2),
         (GOOD, {STRANGE: "ORDER_ID_REUSED"}, 1),
-        (GOOD, {POISON: "INVALID_JSON"}, 1),
+        (GOOD, {INVALID: "INVALID_JSON"}, 1),
     ],
 )
 def test_a_valid_order_that_is_a_dead_letter_or_nowhere_is_lost(stored, codes, lost):
@@ -322,7 +322,7 @@ def test_a_valid_order_that_is_a_dead_letter_or_nowhere_is_lost(stored, codes, l
     if stored is not None:
         row = {"status": "PENDING", "_version": 1, "createdAt": BORN, "lastUpdatedAt": BORN}
         orders = {"own-1": json.loads(stored.body) | row}
-    sent = {str(number): each for number, each in enumerate((GOOD, SAME, STRANGE, POISON))}
+    sent = {str(number): each for number, each in enumerate((GOOD, SAME, STRANGE, INVALID))}
     dead_letters = {
         key: DeadLetter(key, codes[message], "", message.body)
         for key, message in sent.items()

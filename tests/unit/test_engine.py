@@ -99,7 +99,7 @@ def test_a_rejection_is_never_durable_before_the_change_that_it_depends_on():
 
 
 @pytest.mark.parametrize("hidden", [False, True])
-def test_a_redelivered_order_is_answered_from_its_row_and_another_body_is_poison(hidden):
+def test_a_redelivered_order_is_answered_from_its_row_and_another_body_is_invalid(hidden):
     """From the read without a write; or, if the read misses the row, by the condition of the write."""
     bench = Bench(product("p", 10))
     bench.apply(order(1))
@@ -108,7 +108,7 @@ def test_a_redelivered_order_is_answered_from_its_row_and_another_body_is_poison
     assert statuses(report) == [Outcome.REPLAYED, Outcome.APPLIED]
     assert bench.clock.slept == [], "this is not contention, so there is no backoff"
     report = bench.apply(order(1, quantity=2), order(1), order(3))
-    assert statuses(report) == [Outcome.POISON, Outcome.REPLAYED, Outcome.APPLIED]
+    assert statuses(report) == [Outcome.INVALID, Outcome.REPLAYED, Outcome.APPLIED]
     writes = len(bench.writes)
     assert statuses(bench.apply(order(1))) == [Outcome.REPLAYED]
     assert (len(bench.writes) == writes) is not hidden
@@ -128,7 +128,7 @@ def test_a_rejected_order_stays_rejected_when_stock_returns():
 def test_the_first_of_several_duplicates_in_a_batch_counts():
     bench = Bench(product("p", 10))
     report = bench.apply(order(1), order(1), order(1, quantity=2))
-    assert statuses(report) == [Outcome.APPLIED, Outcome.REPLAYED, Outcome.POISON]
+    assert statuses(report) == [Outcome.APPLIED, Outcome.REPLAYED, Outcome.INVALID]
     assert bench.stock() == 9
 
 
@@ -222,7 +222,7 @@ def test_an_invalid_change_is_isolated_and_the_others_are_applied(is_reason):
     bench.on("TransactWriteItems", refuse)
     report = bench.apply(*(order(number) for number in range(10)))
     assert statuses(report) == [
-        Outcome.POISON if number == 5 else Outcome.APPLIED for number in range(10)
+        Outcome.INVALID if number == 5 else Outcome.APPLIED for number in range(10)
     ]
     assert bench.stock() == 91
 
@@ -339,7 +339,7 @@ def test_an_adjustment_goes_through_the_same_engine():
     ]
     assert bench.stock() == 39
     assert bench.product("p").status is ProductStatus.ACTIVE
-    assert statuses(bench.apply(Adjustment("p", "r-1", 41, "RECEIPT"))) == [Outcome.POISON]
+    assert statuses(bench.apply(Adjustment("p", "r-1", 41, "RECEIPT"))) == [Outcome.INVALID]
 
 
 def test_a_product_that_runs_low_is_reported_once():
@@ -404,13 +404,18 @@ def test_in_a_group_nothing_takes_effect_before_a_duplicate_that_stands_before_i
         assert [orders_of(request) for request in bench.writes] == [["o1"], ["o2"]]
 
 
-def test_nothing_takes_effect_behind_poison_of_its_group_even_in_a_later_turn():
+def test_nothing_takes_effect_behind_an_invalid_message_of_its_group_in_any_turn():
     bench = Bench(product("p", 5))
     bench.apply(order(1))
     taken = Order("o1", "u", {"p": 2}, group="g")
     changes = (order(2, group="h"), taken, order(2, group="g"), order(3, group="g"))
     report = bench.apply(*changes)
-    assert statuses(report) == [Outcome.APPLIED, Outcome.POISON, Outcome.RETURNED, Outcome.RETURNED]
+    assert statuses(report) == [
+        Outcome.APPLIED,
+        Outcome.INVALID,
+        Outcome.RETURNED,
+        Outcome.RETURNED,
+    ]
     assert bench.stock() == 3
 
 
@@ -431,7 +436,7 @@ def test_a_cancellation_before_its_order_leaves_a_tombstone_for_the_order():
     assert record.lines == (OrderLine("p", 2),)
     assert bench.stock() == 5
     assert statuses(bench.apply(order(1, quantity=2))) == [Outcome.REPLAYED]
-    assert statuses(bench.apply(order(1, quantity=3))) == [Outcome.POISON]
+    assert statuses(bench.apply(order(1, quantity=3))) == [Outcome.INVALID]
     assert statuses(bench.apply(cancellation)) == [Outcome.REPLAYED]
 
 
@@ -474,7 +479,7 @@ def test_without_rivals_one_attempt_is_as_good_as_any():
     bench = hasty(product("p", 10))
     assert statuses(bench.apply(order(1))) == [Outcome.APPLIED]
     assert statuses(bench.apply(order(1))) == [Outcome.REPLAYED]
-    assert statuses(bench.apply(order(1, quantity=2))) == [Outcome.POISON]
+    assert statuses(bench.apply(order(1, quantity=2))) == [Outcome.INVALID]
     assert statuses(bench.apply(order(2, quantity=10))) == [Outcome.REJECTED]
     assert len(bench.reads) == 4, "a copy that is stale would cost the only attempt"
     assert bench.stock() == 9

@@ -18,9 +18,9 @@ from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import (
     CorruptItemError,
     LeaseLostError,
+    Outcome,
     StoreError,
     StoreUnavailableError,
-    Outcome,
 )
 from inventory_orders.products.catalogue import AtomicDecrement
 from inventory_orders.products.lease import Lease
@@ -31,7 +31,7 @@ from testing.shop import INVOCATION_SECONDS
 from testing.simulated_aws import ServiceError
 
 APPLIED, REPLAYED, REJECTED = Outcome.APPLIED, Outcome.REPLAYED, Outcome.REJECTED
-INVALID, RETURNED = Outcome.POISON, Outcome.RETURNED
+INVALID, RETURNED = Outcome.INVALID, Outcome.RETURNED
 
 HOUR = 3600.0
 LARGEST_ROW = 400 * 1024

@@ -301,7 +301,7 @@ def test_a_replayed_order_or_another_body_under_its_id_takes_nothing_from_a_lane
         assert shop.outcomes(worker, order) == [APPLIED]
     reused = Order(redelivered.order_id, "u", {"p": 2})
     batch = [reused, redelivered, shop.new_order("p"), first]
-    assert shop.outcomes(worker, *batch) == [Outcome.POISON, REPLAYED, APPLIED, REPLAYED]
+    assert shop.outcomes(worker, *batch) == [Outcome.INVALID, REPLAYED, APPLIED, REPLAYED]
 
 
 def test_a_product_without_rivals_goes_to_the_depot_with_its_batch(shop):

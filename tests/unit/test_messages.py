@@ -1,4 +1,4 @@
-"""Parsing: valid orders, and poison with errors that say what to fix."""
+"""Parsing: valid orders, and invalid messages with errors that say what to fix."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from inventory_orders.api.requests import MAX_BODY_BYTES
-from inventory_orders.errors import PoisonMessageError
+from inventory_orders.errors import InvalidMessageError
 from inventory_orders.invocation.sqs import printable
 from inventory_orders.messages.commands import (
     parse_catalogue_event,
@@ -132,8 +132,8 @@ def test_the_largest_order_is_half_as_large_as_a_message_may_be():
         ),
     ],
 )
-def test_the_error_for_poison_says_what_to_fix(text, code, field, says):
-    with pytest.raises(PoisonMessageError) as caught:
+def test_the_error_for_an_invalid_message_says_what_to_fix(text, code, field, says):
+    with pytest.raises(InvalidMessageError) as caught:
         parse_order(text)
     assert (caught.value.code, caught.value.field) == (code, field)
     assert says in caught.value.message
@@ -155,7 +155,7 @@ def test_values_at_the_limits_are_valid(items):
 def is_good(text):
     try:
         return bool(parse_order(text))
-    except PoisonMessageError:
+    except InvalidMessageError:
         return False
 
 
@@ -251,7 +251,7 @@ def test_a_time_may_be_spelt_in_every_way_of_rfc_3339_and_is_the_same_time():
     ],
 )
 def test_what_is_no_time_says_what_to_fix(time, says):
-    with pytest.raises(PoisonMessageError) as caught:
+    with pytest.raises(InvalidMessageError) as caught:
         event_at(time)
     assert caught.value.field == "eventTime"
     assert says in caught.value.message
@@ -280,7 +280,7 @@ def test_cancelled_units_go_back_on_sale_unless_they_are_lost(given, restocks):
 )
 def test_units_are_lost_by_name_and_before_they_are_handed_over(action, without, field, says):
     body = {name: value for name, value in PART.items() if name not in without}
-    with pytest.raises(PoisonMessageError) as refused:
+    with pytest.raises(InvalidMessageError) as refused:
         parse_order_command(json.dumps(body | {"action": action, "restock": False}))
     assert (refused.value.code, refused.value.field) == ("SCHEMA_VIOLATION", field)
     assert says in refused.value.message

@@ -14,7 +14,7 @@ from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand, Part
 from inventory_orders.domain.planner import Limits, Supply, plan
 from inventory_orders.domain.record import OrderAction, OrderKey
-from inventory_orders.errors import PoisonMessageError, Outcome
+from inventory_orders.errors import InvalidMessageError, Outcome
 from inventory_orders.messages.commands import parse_order
 from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import Table
@@ -22,7 +22,7 @@ from testing.bench import Bench, one_attempt, product, statuses
 from testing.lanes import LaneShop, cancels, leaves_out, of_product
 from testing.simulated_aws.values import size_of_item
 
-APPLIED, REPLAYED, POISON = Outcome.APPLIED, Outcome.REPLAYED, Outcome.POISON
+APPLIED, REPLAYED, INVALID = Outcome.APPLIED, Outcome.REPLAYED, Outcome.INVALID
 REJECTED, RETURNED = Outcome.REJECTED, Outcome.RETURNED
 READ, UPDATE, WRITE = "BatchGetItem", "UpdateItem", "TransactWriteItems"
 
@@ -648,13 +648,13 @@ class TestOneAttempt:
         ({}, REPLAYED),
         # The setting is no part of the request.
         ({"default_locations": ("b",)}, REPLAYED),
-        ({"locations": ("b", "a")}, POISON),
-        ({"locations": ("a",)}, POISON),
-        ({"locations": None}, POISON),
-        ({"split": True}, POISON),
-        ({"asked_locations": {"cup": "a"}}, POISON),
-        ({"asked_locations": {"tea": "b", "cup": "a"}}, POISON),
-        ({"asked_locations": {}}, POISON),
+        ({"locations": ("b", "a")}, INVALID),
+        ({"locations": ("a",)}, INVALID),
+        ({"locations": None}, INVALID),
+        ({"split": True}, INVALID),
+        ({"asked_locations": {"cup": "a"}}, INVALID),
+        ({"asked_locations": {"tea": "b", "cup": "a"}}, INVALID),
+        ({"asked_locations": {}}, INVALID),
     ],
 )
 @pytest.mark.parametrize("kind", ["placed", "rejected", "cancelled before"])
@@ -681,7 +681,7 @@ def test_an_order_that_said_nothing_is_the_same_wherever_the_setting_sends_it(sh
     order = shop.order(split=False)
     assert shop.place(worker, order) == ["-"]
     assert shop.do(replace(order, default_locations=("a", ""))) == [REPLAYED]
-    assert shop.do(replace(order, locations=("",))) == [POISON]
+    assert shop.do(replace(order, locations=("",))) == [INVALID]
     row = shop.order_row(order.order_id)
     assert not {"locations", "split"} & row.keys()
     assert not {"locationId", "askedLocationId"} & row["items"][0].keys()
@@ -782,7 +782,7 @@ def test_lines_of_one_product_add_up_at_the_location_that_one_of_them_names():
     ],
 )
 def test_what_cannot_be_placed_anywhere_is_said_at_once(text, code, words):
-    with pytest.raises(PoisonMessageError) as error:
+    with pytest.raises(InvalidMessageError) as error:
         parse_order(text)
     assert (error.value.code, words in str(error.value)) == (code, True)
 
@@ -799,11 +799,11 @@ def test_an_order_has_at_most_200_candidates():
         (body(*lines, *named[:1], locations=ten), ("",)),
         (body(*lines, ("q", 1)), tuple(ten)),
     ):
-        with pytest.raises(PoisonMessageError) as error:
+        with pytest.raises(InvalidMessageError) as error:
             parse_order(text, None, None, defaults)
         assert error.value.code == "TOO_MANY_PRODUCTS"
         assert "at most 200" in error.value.message
-    with pytest.raises(PoisonMessageError, match="at most 99 distinct products"):
+    with pytest.raises(InvalidMessageError, match="at most 99 distinct products"):
         parse_order(body(*((f"p{number}", 1) for number in range(100)), locations=["a", "b"]))
 
 
@@ -872,7 +872,7 @@ def test_a_transfer_moves_what_is_there_once(shop):
     assert book(shop) == BOTH
     assert shop.do(transfer(), transfer()) == [REPLAYED, REPLAYED]
     others = [transfer(units=1), transfer(target=""), transfer("", units=1), transfer("b", "a")]
-    assert [shop.do(other)[0] for other in others] == [POISON] * 4
+    assert [shop.do(other)[0] for other in others] == [INVALID] * 4
     assert units(shop) == {"-": (1, 1), "a": (3, 3), "b": (2, 2)}
     assert shop.do(transfer("", "a", 1, "home")) == [APPLIED]
     assert units(shop) == {"-": (0, 0), "a": (4, 4), "b": (2, 2)}
@@ -910,9 +910,9 @@ def test_an_id_that_the_other_kind_has_used_at_either_side_is_taken(
     if comes_first == "transfer":
         changes.reverse()
     if is_in_one_batch:
-        assert shop.do(*changes) == [APPLIED, POISON]
+        assert shop.do(*changes) == [APPLIED, INVALID]
     else:
-        assert [shop.do(change)[0] for change in changes] == [APPLIED, POISON]
+        assert [shop.do(change)[0] for change in changes] == [APPLIED, INVALID]
     assert len(book(shop)) == (2 if comes_first == "transfer" else 1)
 
 

@@ -30,7 +30,7 @@ from testing.events import order_body
 from testing.simulated_aws import ServiceError
 
 APPLIED, REPLAYED, REJECTED = Outcome.APPLIED, Outcome.REPLAYED, Outcome.REJECTED
-RETURNED, ID_REUSED = Outcome.RETURNED, Outcome.POISON
+RETURNED, ID_REUSED = Outcome.RETURNED, Outcome.INVALID
 
 WRITTEN = timestamp(BEGAN)
 BEFORE = "2026-01-01T23:00:00.000000+00:00"
@@ -940,13 +940,13 @@ def test_copies_of_early_commands_count_in_the_order_of_the_commands(shop):
     assert shop.status("o") == "FULFILLED"
 
 
-def test_expiries_come_from_their_own_queue_and_poison_goes_to_its_own(shop):
+def test_expiries_come_from_their_own_queue_and_invalid_ones_go_to_its_dead_letters(shop):
     """An expiry names no action: the queue tells."""
     place(shop, "held", holdSeconds=60)
     place(shop, "kept")
     shop.clock.sleep(60 + GRACE)
-    poison = ("{", {"orderId": ""}, asked("expire", "held"))
-    shop.send("Expiry", {"orderId": "held"}, {"orderId": "held"}, {"orderId": "kept"}, *poison)
+    invalid = ("{", {"orderId": ""}, asked("expire", "held"))
+    shop.send("Expiry", {"orderId": "held"}, {"orderId": "held"}, {"orderId": "kept"}, *invalid)
     shop.send("Expiry", {"orderId": "unknown"})
     assert shop.deliver("Expiry") == 0
     assert (shop.status("held"), shop.status("kept")) == ("EXPIRED", "PENDING")

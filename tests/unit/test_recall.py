@@ -20,9 +20,9 @@ from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import (
     CorruptItemError,
     LeaseLostError,
+    Outcome,
     ProductNotFoundError,
     ThrottledError,
-    Outcome,
 )
 from inventory_orders.lanes import recall as recall_module
 from inventory_orders.lanes.depot import Depot
@@ -371,9 +371,7 @@ def test_a_visitor_whose_lease_passed_on_reclaims_all_the_same(shop):
     [(39, APPLIED, None), (40, APPLIED, 60), (100, APPLIED, 0), (101, REJECTED, 100)],
 )
 @pytest.mark.parametrize("is_order", [True, False])
-def test_the_row_gives_what_it_can_spare_and_then_all_there_is(
-    shop, is_order, units, ending, left
-):
+def test_the_row_gives_what_it_can_spare_and_then_all_there_is(shop, is_order, units, ending, left):
     """100 units, of which 60 lie in lanes; the row must keep one of its 40."""
     shop.list_lent()
     order, loss = Order("o", "u", {"p": units}), Adjustment("p", "a", -units, "CORRECTION")

@@ -130,14 +130,14 @@ def test_a_batch_from_a_deployed_queue_is_for_the_function_that_it_feeds(tmp_pat
 
 @pytest.mark.parametrize(
     ("sample", "status"),
-    [("place_orders", 0), ("place_orders_poison", 3), ("adjust_stock_direct_bad", 3)],
+    [("place_orders", 0), ("place_orders_invalid", 3), ("adjust_stock_direct_bad", 3)],
 )
 def test_the_exit_status_says_whether_everything_was_accepted(sample, status, monkeypatch):
     monkeypatch.setattr(emulator, "running", lambda: None)
     command = ["invoke", samples.function_of(sample), f"events/{sample}.json"]
     done = CliRunner().invoke(main.app, command)
     assert done.exit_code == status
-    assert ("Not accepted: 13 dead letters" in done.stderr) is sample.endswith("poison")
+    assert ("Not accepted: 13 dead letters" in done.stderr) is sample.endswith("invalid")
 
 
 def test_a_log_that_lambda_has_cut_off_begins_with_a_whole_line():

@@ -8,7 +8,7 @@ import pytest
 
 from inventory_orders.domain.adjustment import Adjustment, Transfer
 from inventory_orders.domain.order import Order
-from inventory_orders.errors import PoisonMessageError
+from inventory_orders.errors import InvalidMessageError
 from inventory_orders.messages.commands import parse_order, parse_order_command
 from inventory_orders.store.rows import decode, encode
 from inventory_orders.store.tables import Table
@@ -33,7 +33,7 @@ from tests.soak.ledger import (
     wrong_transfers,
 )
 from tests.soak.staff import Staff
-from tests.soak.workload import DUPLICATES, MESSAGES, ORDERS, POISON, SEASONAL, workload
+from tests.soak.workload import DUPLICATES, INVALID, MESSAGES, ORDERS, SEASONAL, workload
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 EARLY, LATE = "2026-11-21T09:00:00.000000+00:00", "2026-11-21T10:00:00.000000+00:00"
@@ -65,7 +65,7 @@ AT_BERLIN = sent(
     | {"items": [{"productId": "tea", "locationId": "berlin", "quantity": 1}]},
 )
 OTHER = sent(queues.STANDARD, order_body("o-1", {"tea": 2}))
-POISONED = sent(queues.FIFO, "poison")
+WRONG = sent(queues.FIFO, "invalid")
 HELD = {"orderId": "o-1", "userId": "u-1", "status": "PENDING", "_version": 1}
 LINE = {"productId": "tea", "quantity": 2, "productCreatedAt": EARLY}
 RETURN = {
@@ -100,11 +100,11 @@ def test_every_kind_of_message_is_found_where_it_ended():
         products=[{"productId": "tea", "detailsEventTime": LATE, "detailsEventId": "e-2"}],
     )
     messages = [
-        *(ORDER, ORDER, POISONED, CANCELLATION, sent(queues.STOCK, RECEIPT)),
+        *(ORDER, ORDER, WRONG, CANCELLATION, sent(queues.STOCK, RECEIPT)),
         *(event("e-1", EARLY), event("e-2", LATE), OTHER),
     ]
-    dead_letters = [(POISONED, "INVALID_JSON"), (OTHER, "ORDER_ID_REUSED")]
-    allocation = account(messages, state, [*dead_letters, *dead_letters], [POISONED, OTHER])
+    dead_letters = [(WRONG, "INVALID_JSON"), (OTHER, "ORDER_ID_REUSED")]
+    allocation = account(messages, state, [*dead_letters, *dead_letters], [WRONG, OTHER])
     assert allocation.is_clean
     assert allocation.stored == {
         queues.STANDARD: 1,
@@ -135,7 +135,7 @@ def test_every_kind_of_message_is_found_where_it_ended():
             ),
         ),
         (event("e-2", LATE), tables(products=[{"productId": "tea"}])),
-        (POISONED, tables()),
+        (WRONG, tables()),
     ],
 )
 def test_a_message_without_a_trace_is_missing(message, state):
@@ -190,7 +190,7 @@ FUTURE = event("e-bad", "2999-01-01T00:00:00.000000+00:00")
 
 
 @pytest.mark.parametrize("dead_letters", [[], [(FUTURE, "EVENT_FROM_THE_FUTURE")]])
-def test_poison_that_was_applied_is_found_though_a_good_event_was_shut_out(dead_letters):
+def test_an_applied_invalid_message_is_found_though_a_good_event_was_shut_out(dead_letters):
     bad = json.loads(FUTURE.body)
     newest = {"detailsEventTime": bad["eventTime"], "detailsEventId": bad["eventId"]}
     state = tables(products=[{"productId": "tea"} | newest])
@@ -201,12 +201,10 @@ def test_poison_that_was_applied_is_found_though_a_good_event_was_shut_out(dead_
     assert not ends.is_clean
 
 
-def test_poison_without_a_dead_letter_or_with_the_cause_of_another_is_found():
-    assert account([POISONED], tables(), [], [POISONED]).missing == [POISONED]
+def test_an_invalid_message_without_a_dead_letter_or_with_a_wrong_cause_is_found():
+    assert account([WRONG], tables(), [], [WRONG]).missing == [WRONG]
     cause = TOO_MANY_DELIVERIES
-    assert account([POISONED], tables(), [(POISONED, cause)], [POISONED]).wrong == [
-        f"{cause} poison"
-    ]
+    assert account([WRONG], tables(), [(WRONG, cause)], [WRONG]).wrong == [f"{cause} invalid"]
     readable = sent(queues.STANDARD, order_body("o-bad", {"tea": 1}))
     state = tables(orders=[order_row("o-bad", {"tea": 1})])
     ends = account([readable], state, [(readable, "SCHEMA_VIOLATION")], [readable])
@@ -218,7 +216,7 @@ def test_poison_without_a_dead_letter_or_with_the_cause_of_another_is_found():
     [
         (tables(orders=[order_row("o-9", {"tea": 1})]), []),
         (tables(adjustments=[RECEIPT]), []),
-        (tables(), [(POISONED, "INVALID_JSON")]),
+        (tables(), [(WRONG, "INVALID_JSON")]),
     ],
 )
 def test_a_row_or_dead_letter_without_a_message_is_found(state, dead):
@@ -231,23 +229,23 @@ def test_the_workload_has_the_promised_messages_and_the_same_for_a_seed():
     made = workload("run", 1, NOW)
     assert made == workload("run", 1, NOW)
     assert made.count == MESSAGES
-    assert set(made.messages) == set(made.poison) == set(queues.QUEUES) - {queues.EXPIRIES}
+    assert set(made.messages) == set(made.invalid) == set(queues.QUEUES) - {queues.EXPIRIES}
     bodies = Counter((queue, m.body) for queue, ms in made.messages.items() for m in ms)
     contents = Counter((queue, m.body.rstrip()) for queue, ms in made.messages.items() for m in ms)
     repeated = sum(count - 1 for count in contents.values())
-    # Some kinds of poison have no id, so they are equal to one another.
-    assert DUPLICATES <= repeated <= DUPLICATES + POISON // 5
+    # Some kinds of invalid messages have no id, so they are equal to one another.
+    assert DUPLICATES <= repeated <= DUPLICATES + WRONG // 5
     orders = [order_id_of(m.body) for q in (queues.STANDARD, queues.FIFO) for m in made.messages[q]]
-    assert orders.count(None) > POISON * 6 // 10
-    poison = {(queue, body) for queue, bodies_of in made.poison.items() for body in bodies_of}
-    assert sum(count for message, count in bodies.items() if message in poison) == POISON
-    # Poison that can be read has the id of a good order.
+    assert orders.count(None) > WRONG * 6 // 10
+    invalid = {(queue, body) for queue, bodies_of in made.invalid.items() for body in bodies_of}
+    assert sum(count for message, count in bodies.items() if message in invalid) == INVALID
+    # An invalid message that can be read has the id of a good order.
     ids = set(orders) - {None}
     assert len(ids) == ORDERS == 10_000
     good = [
         json.loads(body)
         for queue in (queues.STANDARD, queues.FIFO)
-        for body in {m.body for m in made.messages[queue]} - made.poison[queue]
+        for body in {m.body for m in made.messages[queue]} - made.invalid[queue]
     ]
     assert {"locations" in order for order in good} == {True, False}
     assert {order.get("split") for order in good if "locations" in order} == {True, None}
@@ -258,7 +256,7 @@ def test_the_workload_has_the_promised_messages_and_the_same_for_a_seed():
     received = {
         json.loads(m.body).get("locationId")
         for m in made.messages[queues.STOCK][:50]
-        if m.body not in made.poison[queues.STOCK]
+        if m.body not in made.invalid[queues.STOCK]
     }
     assert received == {None, sample_orders.WAREHOUSE, sample_orders.STORE}
     fifo = [message.body for message in made.messages[queues.FIFO]]
@@ -268,10 +266,10 @@ def test_the_workload_has_the_promised_messages_and_the_same_for_a_seed():
 
 
 def order_id_of(body):
-    """The id of an order; None if it is poison."""
+    """The id of an order; None if it is invalid."""
     try:
         return parse_order(body).order_id
-    except PoisonMessageError:
+    except InvalidMessageError:
         return None
 
 

@@ -11,7 +11,7 @@ from inventory_orders.domain.rejection import RejectionReason
 from inventory_orders.errors import UnsupportedEventError
 from inventory_orders.invocation.runtime import refuse_unsupported_events
 from inventory_orders.invocation.sqs import Queue
-from inventory_orders.invocation.sqs_batch import QueueRules, SqsBatch, Outcome, read_messages
+from inventory_orders.invocation.sqs_batch import Outcome, QueueRules, SqsBatch, read_messages
 from inventory_orders.messages.commands import parse_order
 from inventory_orders.retry import EARLY_DELIVERIES
 from testing import bench as engine_bench
@@ -87,7 +87,7 @@ def test_nothing_of_a_group_takes_effect_before_a_reused_id_of_it_is_dead_letter
         before = []
     reused, behind = order_body("a", {"p": 2}), order_body("b", {"p": 1})
     batch = bench.process(sqs_event(*before, reused, behind, group="g"))
-    assert ends(batch) == [Outcome.APPLIED] * len(before) + [Outcome.POISON, Outcome.RETURNED]
+    assert ends(batch) == [Outcome.APPLIED] * len(before) + [Outcome.INVALID, Outcome.RETURNED]
     assert [entry["MessageBody"] for _, entry in bench.sqs.sent] == [json.dumps(reused)]
     assert bench.stock() == 4
     assert ends(bench.process(sqs_event(behind, group="g"))) == [Outcome.APPLIED]
@@ -107,9 +107,9 @@ def test_each_message_gets_its_own_answer():
     assert ends(batch) == [
         Outcome.APPLIED,
         Outcome.REJECTED,
-        Outcome.POISON,
+        Outcome.INVALID,
         Outcome.REPLAYED,
-        Outcome.POISON,
+        Outcome.INVALID,
     ]
     assert returned(batch) == []
 
@@ -150,7 +150,7 @@ def test_many_or_large_dead_letters_take_several_calls():
 
 
 @pytest.mark.parametrize("sqs", [FakeSqs(fail=True), FakeSqs(partly=True)])
-def test_poison_that_cannot_be_dead_lettered_is_returned(sqs):
+def test_an_invalid_message_that_cannot_be_dead_lettered_is_returned(sqs):
     bench = Bench(product("p", 5), sqs=sqs)
     batch = bench.process(sqs_event("bad", order_body("a", {"p": 1})))
     assert ends(batch) == [Outcome.RETURNED, Outcome.APPLIED]
@@ -271,9 +271,9 @@ def test_the_oldest_message_gives_the_age_of_the_batch(stamps, since, monkeypatc
     assert batch.age == (1790000010.0 - since if since else 0.0)
 
 
-def test_poison_that_stays_in_its_queue_has_an_age_too(monkeypatch):
+def test_an_invalid_message_that_stays_in_its_queue_has_an_age_too(monkeypatch):
     monkeypatch.setattr(time, "time", lambda: 1790000010.0)
-    event = sqs_event("poison", order_body("a", {"p": 1}))
+    event = sqs_event("invalid", order_body("a", {"p": 1}))
     event["Records"][0]["attributes"]["ApproximateFirstReceiveTimestamp"] = "1790000001000"
     batch = Bench(product("p", 9), sqs=FakeSqs(fail=True)).process(event)
     assert ends(batch) == [Outcome.RETURNED, Outcome.APPLIED]
@@ -356,15 +356,15 @@ def test_an_unreadable_batch_is_never_acknowledged():
     assert "batchItemFailures" not in handler({"orderId": "o"}, None)
 
 
-def test_poison_behind_a_returned_message_of_its_group_is_dead_lettered():
+def test_an_invalid_message_behind_a_returned_one_of_its_group_is_dead_lettered():
     bench = Bench(product("p", 5))
     bench.lease("p", 600)
     batch = bench.process(sqs_event(order_body("a", {"p": 1}), "bad", group="g"))
-    assert ends(batch) == [Outcome.RETURNED, Outcome.POISON]
+    assert ends(batch) == [Outcome.RETURNED, Outcome.INVALID]
     assert len(bench.sqs.sent) == 1
 
 
-def test_poison_behind_poison_that_cannot_be_sent_is_returned_only():
+def test_an_invalid_message_behind_one_that_cannot_be_sent_is_returned_only():
     bench = Bench(sqs=FakeSqs(refused=["first"]))
     event = sqs_event("sent", "first", "second", group="g")
     event["Records"] += sqs_event("-", "-", "-", "third", group="h")["Records"][3:]

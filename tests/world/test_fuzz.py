@@ -498,11 +498,11 @@ def broken_changes(draw, table):
 # ------------------------------------------------------------------ expectations
 
 
-POISON = object()
+INVALID = object()
 
 
 def strictly(text):
-    """Parse a JSON document by the strict rules of the contract. Returns POISON if it violates them."""
+    """Parse a JSON document by the strict rules of the contract. Returns INVALID if it violates them."""
 
     def reject(*_):
         raise ValueError
@@ -523,7 +523,7 @@ def strictly(text):
             object_pairs_hook=unique,
         )
     except (ValueError, RecursionError):
-        return POISON
+        return INVALID
 
 
 @functools.cache
@@ -681,7 +681,7 @@ def check_batch(world, function, event, answer, *, sqs_fails):
     for record in records:
         message_id, body = record["messageId"], record["body"]
         document = strictly(body)
-        wrong = document is POISON or wrong_fields(function, document)
+        wrong = document is INVALID or wrong_fields(function, document)
         if message_id in dead_letters:
             unchanged, texts = dead_letters[message_id]
             assert message_id not in returned
@@ -700,7 +700,7 @@ def check_batch(world, function, event, answer, *, sqs_fails):
             assert is_applied(world, function, document)
         elif wrong and "MessageGroupId" not in (record.get("attributes") or {}):
             assert sqs_fails or not is_sendable(body), (
-                "poison is returned only if it cannot be sent away"
+                "an invalid message is returned only if it cannot be sent away"
             )
     check_books(world)
 
@@ -708,7 +708,7 @@ def check_batch(world, function, event, answer, *, sqs_fails):
 def check_reason(document, wrong, body, texts):
     """Check that an error names the field, or the place in the text."""
     message = texts["errorMessage"]
-    if document is not POISON:
+    if document is not INVALID:
         assert texts["errorCode"] == "SCHEMA_VIOLATION"
         assert any(message.startswith(f"{field}:") for field in wrong), (message, wrong)
         return
@@ -855,7 +855,7 @@ def test_an_event_that_sqs_would_not_make_loses_nothing(world, function, data):
     """An event with missing attributes, other sources or other types is done completely, or not at all."""
     groups = [None, "g"] if function == "place_orders" else [None]
     group = data.draw(st.sampled_from(groups))
-    good = st.just(sqs_event(GOOD[function], "poison", group=group, queue=queue_of(function)))
+    good = st.just(sqs_event(GOOD[function], "invalid", group=group, queue=queue_of(function)))
     event = data.draw(broken(good))
     answer = world.invoke(function, event)
     if "code" not in answer:
@@ -959,7 +959,7 @@ def test_a_command_is_carried_out_or_its_wrong_field_is_named(world, function, a
         command = data.draw(named | broken(named))
         answer = world.invoke(function, command)
         document = strictly(json.dumps(command))
-        if document is not POISON:
+        if document is not INVALID:
             document = {"action": DEFAULTS.get(function), **document}
             meant = (
                 json_schema("commands")[function].get(document["action"])
@@ -967,7 +967,7 @@ def test_a_command_is_carried_out_or_its_wrong_field_is_named(world, function, a
                 else None
             )
             wrong = faults(document, meant) if meant else {"action"}
-        if document is POISON:
+        if document is INVALID:
             assert answer["code"] == "INVALID_JSON"
             assert answer["field"]
         elif wrong:
@@ -1066,7 +1066,7 @@ def test_a_direct_order_is_answered_or_its_wrong_field_is_named(world, data):
         check_books(world)
         return
     assert world.nothing_was_done()
-    wrong = POISON if document is POISON else faults(document, json_schema("order"))
+    wrong = INVALID if document is INVALID else faults(document, json_schema("order"))
     assert answer["code"] in CODES[bool(wrong)]
     if answer["code"] == "SCHEMA_VIOLATION":
         assert (answer["field"] or "the message") in (wrong or {"items", "attributes"})

@@ -15,7 +15,7 @@ class Outcome(Enum):
     """It was answered before: its record is there."""
     REJECTED = auto()
     """The business says no."""
-    POISON = auto()
+    INVALID = auto()
     """It can never succeed as it is. A message is dead-lettered."""
     RETURNED = auto()
     """It may yet succeed. A message goes back to its queue."""
@@ -59,7 +59,7 @@ class OutcomeError(InventoryOrdersError):
         self.code = code or self.code
 
 
-class PoisonMessageError(OutcomeError):
+class InvalidMessageError(OutcomeError):
     """A message that can never succeed, however often it is delivered.
 
     Attributes:
@@ -68,7 +68,7 @@ class PoisonMessageError(OutcomeError):
         field: Path of the offending field, empty when it is the message as a whole.
     """
 
-    kind = Outcome.POISON
+    kind = Outcome.INVALID
 
     def __init__(self, code: str, message: str, field: str = "") -> None:
         super().__init__(f"{code}: {message}", code)
@@ -118,7 +118,7 @@ class OutcomeUnknownError(StoreError):
 class RequestInvalidError(StoreError):
     """DynamoDB will never accept this request; nothing was applied."""
 
-    kind = Outcome.POISON
+    kind = Outcome.INVALID
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(code, message)
@@ -175,10 +175,10 @@ class RejectedError(OutcomeError):
     kind = Outcome.REJECTED
 
 
-def id_reused_error(code: str) -> PoisonMessageError:
+def id_reused_error(code: str) -> InvalidMessageError:
     """The error for an id that belongs to another request."""
     field = f"{code.partition('_')[0].lower()}Id"
-    return PoisonMessageError(
+    return InvalidMessageError(
         code,
         f"{field}: another request was sent under this id before and keeps it; send this one under an id of its own",
         field,

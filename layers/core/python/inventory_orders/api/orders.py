@@ -35,9 +35,9 @@ from inventory_orders.engine.outcomes import UnsuccessfulError
 from inventory_orders.engine.retrying_client import RetryingClient, read_orders
 from inventory_orders.errors import (
     CorruptItemError,
+    Outcome,
     RejectedError,
     StoreError,
-    Outcome,
     id_reused_error,
 )
 from inventory_orders.invocation import direct, runtime
@@ -96,7 +96,7 @@ def _place_now(
     report.stats.exhausted.clear()
     emit_orders(report)
     (outcome,) = report.outcomes
-    if outcome.kind is Outcome.POISON:
+    if outcome.kind is Outcome.INVALID:
         raise UnsuccessfulError(outcome)
     if outcome.applied is order:
         # What has just been written need not be read.

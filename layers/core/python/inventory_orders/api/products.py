@@ -32,7 +32,7 @@ from inventory_orders.domain.location import (
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.domain.record import OrderRecord
 from inventory_orders.engine.retrying_client import CommitStats
-from inventory_orders.errors import PoisonMessageError, ProductNotFoundError
+from inventory_orders.errors import InvalidMessageError, ProductNotFoundError
 from inventory_orders.invocation import direct
 from inventory_orders.invocation.telemetry import logger
 from inventory_orders.lanes.levels import StockLevel, estimate_levels, read_levels, read_rows
@@ -85,7 +85,7 @@ def _ids_of(request: Request) -> list[str]:
     """The products that a query names, each once.
 
     Raises:
-        PoisonMessageError: It names none, or too many, or one of them can be no id.
+        InvalidMessageError: It names none, or too many, or one of them can be no id.
     """
     given = request.parameters(("ids",)).get("ids")
     if not given:
@@ -153,7 +153,7 @@ def list_stock(request: Request, caller: Caller) -> HttpAnswer:
     location_id = location_in(query)
     status = query.get("status", "ACTIVE")
     if status not in tuple(ProductStatus):
-        raise PoisonMessageError(
+        raise InvalidMessageError(
             "SCHEMA_VIOLATION", not_one_of("status", ProductStatus, status), "status"
         )
     if query.get("inLanes", "true") != "true":

@@ -20,9 +20,9 @@ from inventory_orders.domain.rejection import RejectionReason
 from inventory_orders.engine.outcomes import outcome_of
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import (
+    InvalidMessageError,
     InventoryOrdersError,
     LeaseHeldError,
-    PoisonMessageError,
     Outcome,
     OutcomeError,
 )
@@ -79,7 +79,7 @@ class Request:
 
         Raises:
             ProblemError: It does not.
-        PoisonMessageError: They may be others.
+        InvalidMessageError: They may be others.
         """
         if self.route not in known:
             raise ProblemError(404, "UNKNOWN_ROUTE", "there is nothing here; see docs/api.md")
@@ -91,7 +91,7 @@ class Request:
 
         Raises:
             ProblemError: It is too long.
-            PoisonMessageError: It is not UTF-8.
+            InvalidMessageError: It is not UTF-8.
         """
         body: str = self._event.get("body") or ""
         sent = (
@@ -108,14 +108,14 @@ class Request:
         try:
             return sent.decode()
         except UnicodeDecodeError:
-            raise PoisonMessageError("INVALID_JSON", "the body is not UTF-8") from None
+            raise InvalidMessageError("INVALID_JSON", "the body is not UTF-8") from None
 
     def json(self) -> Any:
         """The body as JSON, read as strictly as a message.
 
         Raises:
             ProblemError: It is too long, or says that it is something else.
-            PoisonMessageError: It is not UTF-8, or not JSON.
+            InvalidMessageError: It is not UTF-8, or not JSON.
         """
         text = self.text()
         if not _JSON.fullmatch(self.headers.get("content-type", "").strip()):
@@ -130,7 +130,7 @@ class Request:
         """The query.
 
         Raises:
-            PoisonMessageError: It holds something unknown.
+            InvalidMessageError: It holds something unknown.
         """
         for name in self.query:
             if name not in known:
@@ -142,7 +142,7 @@ class Request:
         """An id in the path.
 
         Raises:
-            PoisonMessageError: It can be none.
+            InvalidMessageError: It can be none.
         """
         return checked_id(name, self.path[name])
 
@@ -225,9 +225,9 @@ class ProblemError(InventoryOrdersError):
         self.answer = HttpAnswer(status, document, headers)
 
 
-def malformed(field: str, detail: str) -> PoisonMessageError:
+def malformed(field: str, detail: str) -> InvalidMessageError:
     """A request that can never succeed, because of one of its fields."""
-    return PoisonMessageError("SCHEMA_VIOLATION", f"{field}: {detail}", field)
+    return InvalidMessageError("SCHEMA_VIOLATION", f"{field}: {detail}", field)
 
 
 _CAUSES = {LeaseHeldError.code: "a product is being counted"}
@@ -239,11 +239,11 @@ def problem_of(error: OutcomeError) -> ProblemError:
     code, detail = outcome.cause, outcome.detail
     more = {"field": outcome.field_path, "product": error.facts}
     match outcome.kind:
-        case Outcome.POISON if code.endswith("ID_REUSED"):
+        case Outcome.INVALID if code.endswith("ID_REUSED"):
             return ProblemError(409, code, detail)
-        case Outcome.POISON if code == "REFUSED_BY_DYNAMODB":
+        case Outcome.INVALID if code == "REFUSED_BY_DYNAMODB":
             return ProblemError(400, code, "DynamoDB does not take the request as it is")
-        case Outcome.POISON:
+        case Outcome.INVALID:
             return ProblemError(400, code, detail, more)
         case Outcome.REJECTED:
             reason = RejectionReason.__members__.get(code)
@@ -284,7 +284,7 @@ def check_path_can_name(name: str, value: str) -> None:
     """Check that a path can name what has this id, because API Gateway decodes a path before it looks for the route.
 
     Raises:
-        PoisonMessageError: A path with this id may reach another id.
+        InvalidMessageError: A path with this id may reach another id.
     """
     if value in (".", "..") or not {*"/?%"}.isdisjoint(value):
         raise malformed(
@@ -297,7 +297,7 @@ def limit_of(query: Mapping[str, str]) -> int:
     """The most entries that a page of a list may have.
 
     Raises:
-        PoisonMessageError: The query has another value.
+        InvalidMessageError: The query has another value.
     """
     given = query.get("limit", "20")
     if given.isascii() and given.isdecimal() and len(given) <= 3 and 1 <= int(given) <= MAX_LISTED:
@@ -309,7 +309,7 @@ def location_in(query: Mapping[str, str]) -> str | None:
     """The location that a query names; None if it names none.
 
     Raises:
-        PoisonMessageError: It is not a location.
+        InvalidMessageError: It is not a location.
     """
     return checked_id("locationId", query["locationId"]) if "locationId" in query else None
 
@@ -339,7 +339,7 @@ def place_after(list_name: str, query: Mapping[str, str]) -> ListPosition | None
     """Where to go on in a list; None: at its beginning.
 
     Raises:
-        PoisonMessageError: The query has a cursor of another list.
+        InvalidMessageError: The query has a cursor of another list.
     """
     if "cursor" not in query:
         return None
@@ -351,7 +351,7 @@ def place_after(list_name: str, query: Mapping[str, str]) -> ListPosition | None
         # Written again it must be the same: two texts for one place would be one too many.
         if encode_cursor(list_name, place) == cursor:
             return place
-    raise PoisonMessageError(
+    raise InvalidMessageError(
         "INVALID_CURSOR",
         "cursor: was not given out for this list; take `next` as it was answered, or leave it out",
         "cursor",
@@ -373,7 +373,7 @@ def answer_with_page(
         deadline: Of all reads.
 
     Raises:
-        PoisonMessageError: The query has a cursor of another list.
+        InvalidMessageError: The query has a cursor of another list.
     """
     shown, after = filled_page(place_after(list_name, query), read, deadline)
     following = {} if after is None else {"next": encode_cursor(list_name, after)}

@@ -18,7 +18,7 @@ from inventory_orders.api.requests import (
     problem_of,
 )
 from inventory_orders.clock import Deadline
-from inventory_orders.errors import ConfigurationError, PoisonMessageError, OutcomeError
+from inventory_orders.errors import ConfigurationError, InvalidMessageError, OutcomeError
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.telemetry import logger
 from inventory_orders.messages.commands import action_in, parse_command, validated_part
@@ -174,7 +174,7 @@ def serve(
         problem = error if isinstance(error, ProblemError) else problem_of(error)
         answer = problem.answer
         document = answer.document or {}
-        # The error of poison quotes the body, so it stays out of the log; the field does not.
+        # The error of an invalid message quotes the body, so it stays out of the log; the field does not.
         fields = {n: document[n] for n in ("status", "code", "field") if n in document}
         if answer.status >= 500:
             logger.error("request failed", extra=fields | {"error": str(error)})
@@ -229,14 +229,14 @@ def command_of(
         action: The action; None: the body names it.
 
     Raises:
-        PoisonMessageError: A part of the request is wrong.
+        InvalidMessageError: A part of the request is wrong.
     """
     in_query = ("createdAt", "locationId") if action == "delist" else ()
     query = dict(request.parameters(in_query))
     body = request.json() if request.text().strip() else {}
     if not isinstance(body, dict):
         detail = "the body must be an object, such as docs/openapi.yaml shows"
-        raise PoisonMessageError("SCHEMA_VIOLATION", detail)
+        raise InvalidMessageError("SCHEMA_VIOLATION", detail)
     elsewhere = {"actor", *request.path, *in_query}
     if action is None:
         action = action_in(body, function)

@@ -28,10 +28,10 @@ from inventory_orders.engine.outcomes import (
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read
 from inventory_orders.errors import (
     CorruptItemError,
+    Outcome,
     OutcomeUnknownError,
     StoreError,
     ThrottledError,
-    Outcome,
     id_reused_error,
 )
 from inventory_orders.sequences import followers
@@ -78,7 +78,7 @@ def note_unfinished(
         change, outcome = changes[number], outcomes[number]
         if outcome.is_open:
             unfinished |= dict.fromkeys((*change.record_keys, change.group), outcome.kind)
-        elif outcome.kind is Outcome.POISON:
+        elif outcome.kind is Outcome.INVALID:
             unfinished[change.group] = outcome.kind
 
 
@@ -197,13 +197,13 @@ class PendingChanges:
     def settle(self, change: Change, outcome: ChangeOutcome) -> None:
         """Give a change its outcome, unless it has one.
 
-        Poison ends as a dead letter, which is still to be sent. So nothing that arrived after it in its group takes effect.
+        An invalid message ends as a dead letter, which is still to be sent. So nothing that arrived after it in its group takes effect.
         """
         key = change.record_key
         if self._pending.pop(key, None) is None:
             return
         self._outcomes[key] = outcome
-        if outcome.kind is Outcome.POISON:
+        if outcome.kind is Outcome.INVALID:
             for later in followers(self.by_key.values(), lambda other: other.record_key == key):
                 self.settle(later, returned("BEHIND_A_RETURNED_MESSAGE"))
 

@@ -59,7 +59,7 @@ from inventory_orders.engine.outcomes import (
 )
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.engine.source import Source
-from inventory_orders.errors import StoreError, Outcome
+from inventory_orders.errors import Outcome, StoreError
 from inventory_orders.retry import LEASE_POLL_SECONDS
 from inventory_orders.store.cancellations import (
     CancellationReason,
@@ -368,17 +368,17 @@ class Engine:
             return False
         for change in undecided:
             pending.count_retries(change, 1)
-        if kind is Outcome.POISON:
+        if kind is Outcome.INVALID:
             self._isolate(batch, undecided, ChangeOutcome(kind, cause=code, detail=str(error)))
         return any(is_lost)
 
-    def _isolate(self, batch: Batch, suspects: Sequence[Change], poison: ChangeOutcome) -> None:
+    def _isolate(self, batch: Batch, suspects: Sequence[Change], invalid: ChangeOutcome) -> None:
         """Halve the transactions until a change that DynamoDB will not accept stands alone."""
         if len(suspects) > 1:
             batch.limits = replace(batch.limits, changes=(len(suspects) + 1) // 2)
             return
         for change in suspects:
-            batch.pending.settle(change, poison)
+            batch.pending.settle(change, invalid)
 
     def _apply_reason(self, batch: Batch, reason: CancellationReason) -> bool:
         """Learn why one action was cancelled. Returns whether it lost, and its change has to be planned again."""
@@ -475,7 +475,7 @@ def _kind_of(error: StoreError) -> tuple[Outcome | None, str]:
 
     Returns:
         What becomes of them, and why, as a stable code. None if they are to be planned again from what came back. With
-        `POISON` one of them is to blame, and has to be found.
+        `INVALID` one of them is to blame, and has to be found.
     """
     if not isinstance(error, TransactionCancelledError):
         return error.kind, error.code
@@ -487,7 +487,7 @@ def _kind_of(error: StoreError) -> tuple[Outcome | None, str]:
         # None of the changes is to blame.
         return Outcome.RETURNED, "CORRUPT_PAGE"
     if Meaning.INVALID in error.meanings - of_rows:
-        return Outcome.POISON, "REFUSED_BY_DYNAMODB"
+        return Outcome.INVALID, "REFUSED_BY_DYNAMODB"
     if Meaning.UNKNOWN in error.meanings:
         return Outcome.UNAVAILABLE, error.code
     is_of_places = Meaning.THROTTLED in of_rows or Meaning.RIVAL in of_rows | of_lanes

@@ -11,11 +11,11 @@ from inventory_orders.domain.product import Stock
 from inventory_orders.domain.rejection import Rejection, RejectionReason
 from inventory_orders.engine.retrying_client import CommitStats
 from inventory_orders.errors import (
-    PoisonMessageError,
-    StoreError,
-    StoreUnavailableError,
+    InvalidMessageError,
     Outcome,
     OutcomeError,
+    StoreError,
+    StoreUnavailableError,
 )
 from inventory_orders.store.cancellations import TransactionCancelledError
 
@@ -30,9 +30,9 @@ class ChangeOutcome:
         applied: The change that was written in the end: another one may have taken its place.
         after: The products that it changed, as its transaction left them.
         at: When it was written, as its record says; empty if it was not.
-        cause: Why it was rejected, returned or found to be poison, as a stable code; of a replay, why it changed nothing.
+        cause: Why it was rejected, returned or found invalid, as a stable code; of a replay, why it changed nothing.
         detail: The same in words.
-        field_path: Of poison: the offending field; empty if there is none.
+        field_path: The field that makes the message invalid; empty if there is none.
         retry_after: Seconds before a retry makes sense, where that is known; else 0.
         is_written_rejection: Whether a rejection was written just now, for this change and not for its duplicate.
     """
@@ -92,7 +92,7 @@ def outcome_of(error: OutcomeError) -> ChangeOutcome:
     outcome = ChangeOutcome(
         error.kind, cause=error.code, detail=str(error), retry_after=error.retry_after
     )
-    if isinstance(error, PoisonMessageError):
+    if isinstance(error, InvalidMessageError):
         return replace(outcome, detail=error.message, field_path=error.field)
     if isinstance(error, TransactionCancelledError):
         return replace(outcome, cause="CONTENTION")

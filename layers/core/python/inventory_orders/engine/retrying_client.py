@@ -15,11 +15,11 @@ from inventory_orders.domain.record import OrderKey, OrderRecord
 from inventory_orders.engine.memory import Pace, Rivals
 from inventory_orders.errors import (
     ContentionError,
+    OutcomeError,
     OutcomeUnknownError,
     StoreError,
     ThrottledError,
     UnpublishableError,
-    OutcomeError,
 )
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.cancellations import (

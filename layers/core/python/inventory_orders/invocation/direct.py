@@ -52,7 +52,7 @@ def of_outcome(outcome: ChangeOutcome) -> Answer:
     """The answer to a command, from its outcome."""
     if outcome.kind in (Outcome.APPLIED, Outcome.REPLAYED):
         return {"result": outcome.kind.name}
-    if outcome.kind is Outcome.POISON:
+    if outcome.kind is Outcome.INVALID:
         return invalid(outcome.cause, outcome.detail, outcome.field_path)
     return drop_none(
         {
@@ -148,7 +148,7 @@ def of_command(
         StoreError: It could not be read.
     """
     result = of_outcome(outcome)
-    if outcome.kind is Outcome.POISON:
+    if outcome.kind is Outcome.INVALID:
         return result
     result["orderId"] = command.order_id
     order = None

@@ -132,10 +132,10 @@ class SqsCalls:
             return inf
         return sum(int(number) for number in answer.get("Attributes", {}).values())
 
-    def send_dead_letters(self, poison: Mapping[Message, ChangeOutcome]) -> set[Message]:
+    def send_dead_letters(self, invalid: Mapping[Message, ChangeOutcome]) -> set[Message]:
         """Send messages to their dead-letter queue, unchanged. Returns those that were not sent."""
-        entries = {m: _dead_letter_entry(m, outcome) for m, outcome in poison.items()}
-        return poison.keys() - self._call_for_each(
+        entries = {m: _dead_letter_entry(m, outcome) for m, outcome in invalid.items()}
+        return invalid.keys() - self._call_for_each(
             "send_message_batch", self.queue.dead_letter_url, entries
         )
 

@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 
 from inventory_orders.clock import Deadline
 from inventory_orders.engine.outcomes import ChangeOutcome, outcome_of, returned
-from inventory_orders.errors import PoisonMessageError, UnsupportedEventError, Outcome
+from inventory_orders.errors import InvalidMessageError, Outcome, UnsupportedEventError
 from inventory_orders.invocation.sqs import Message, Queue, SqsCalls
 from inventory_orders.retry import EARLY_DELIVERIES, LONGEST_DELAY_SECONDS, redelivery_delay
 from inventory_orders.sequences import followers
@@ -34,11 +34,11 @@ class QueueRules:
     Attributes:
         may_be_early: What the message lacks may yet come. It is returned, sent again at delivery `EARLY_DELIVERIES`, and
             dead-lettered at that delivery of the copy. Not for FIFO queues.
-        poison: The sender or an operator has to act: the message is dead-lettered at once.
+        invalid: The sender or an operator has to act: the message is dead-lettered at once.
     """
 
     may_be_early: frozenset[str] = frozenset()
-    poison: frozenset[str] = frozenset()
+    invalid: frozenset[str] = frozenset()
 
     def end_of(self, message: Message, outcome: ChangeOutcome) -> Outcome:
         """Where a message ends, if its dead letter can be sent and no earlier message of its group is returned."""
@@ -46,12 +46,12 @@ class QueueRules:
             return Outcome.RETURNED
         if outcome.kind is not Outcome.REJECTED:
             return outcome.kind
-        if outcome.cause in self.poison:
-            return Outcome.POISON
+        if outcome.cause in self.invalid:
+            return Outcome.INVALID
         if outcome.cause not in self.may_be_early:
             return Outcome.REJECTED
         is_last = message.copy_of is not None and message.receive_count >= EARLY_DELIVERIES
-        return Outcome.POISON if is_last else Outcome.RETURNED
+        return Outcome.INVALID if is_last else Outcome.RETURNED
 
 
 class SqsBatch(Generic[T]):
@@ -83,10 +83,10 @@ class SqsBatch(Generic[T]):
         self.queue_errors: Sequence[str] = self._calls.errors
 
     def parse(self, parse: Callable[[Message], T]) -> list[T]:
-        """Read every message. Poison leaves here: it is dead-lettered, or returned with all behind it in its group.
+        """Read every message. Invalid ones leave here: they are dead-lettered, or returned with all behind it in its group.
 
         Args:
-            parse: Reads one message. Raises PoisonMessageError.
+            parse: Reads one message. Raises InvalidMessageError.
 
         Returns:
             What the other messages ask for, in their order.
@@ -94,9 +94,9 @@ class SqsBatch(Generic[T]):
         for message in self._messages:
             try:
                 self.contents[message] = parse(message)
-            except PoisonMessageError as error:
+            except InvalidMessageError as error:
                 self.outcomes[message] = outcome_of(error)
-        self._end(dict.fromkeys(self.outcomes, Outcome.POISON))
+        self._end(dict.fromkeys(self.outcomes, Outcome.INVALID))
         self._asking = [message for message in self.contents if message not in self.ends]
         return [self.contents[message] for message in self._asking]
 
@@ -137,29 +137,29 @@ class SqsBatch(Generic[T]):
         """End messages, unless something is in the way: the only place where an outcome becomes the end of a message."""
         self.ends |= ends
         self._returned.update(m for m, end in ends.items() if end is Outcome.RETURNED)
-        poison = [message for message, end in ends.items() if end is Outcome.POISON]
-        if poison:
-            self._returned |= self._send_dead_letters(poison)
+        invalid = [message for message, end in ends.items() if end is Outcome.INVALID]
+        if invalid:
+            self._returned |= self._send_dead_letters(invalid)
         if not self._returned:
             return
         for message in followers(self._messages, self._returned.__contains__):
             # A dead letter that was sent before stays one.
-            if self.ends.get(message) is not Outcome.POISON:
+            if self.ends.get(message) is not Outcome.INVALID:
                 self._returned.add(message)
                 self.outcomes[message] = returned("BEHIND_A_RETURNED_MESSAGE")
         self.ends |= dict.fromkeys(self._returned, Outcome.RETURNED)
 
-    def _send_dead_letters(self, poison: Sequence[Message]) -> set[Message]:
+    def _send_dead_letters(self, invalid: Sequence[Message]) -> set[Message]:
         """Dead-letter messages, of a group one after the other. Returns those that SQS did not take, and those behind."""
         unsent: set[Message] = set()
-        while poison:
+        while invalid:
             blocked = followers(self._messages, (self._returned | unsent).__contains__)
-            unsent.update(set(poison).intersection(blocked))
-            waiting = [message for message in poison if message not in unsent]
+            unsent.update(set(invalid).intersection(blocked))
+            waiting = [message for message in invalid if message not in unsent]
             first = {message.sequence: message for message in reversed(waiting)}
             letters = {message: self.outcomes[message] for message in reversed(first.values())}
             unsent |= self._calls.send_dead_letters(letters)
-            poison = [message for message in waiting if message not in letters]
+            invalid = [message for message in waiting if message not in letters]
         return unsent
 
     def _delay_returned(self, early: Collection[Message]) -> None:

@@ -21,7 +21,7 @@ from inventory_orders.domain.location import public_key
 from inventory_orders.domain.order import CancelledBeforehand, Order
 from inventory_orders.domain.order_command import OrderCommand, Transition
 from inventory_orders.domain.record import OrderAction
-from inventory_orders.errors import StoreError, Outcome
+from inventory_orders.errors import Outcome, StoreError
 
 if TYPE_CHECKING:
     from inventory_orders.engine.outcomes import ChangeOutcome, CommitReport
@@ -150,7 +150,7 @@ def _emit_transitions(done: Sequence[Transition], now: datetime) -> None:
 def emit_messages(batch: SqsBatch[Any]) -> None:
     """Count where the messages of any queue ended, say how old they are, and log every one that did not go through."""
     ends = Counter(batch.ends.values())
-    add("MessagesDeadLettered", ends[Outcome.POISON])
+    add("MessagesDeadLettered", ends[Outcome.INVALID])
     add("MessagesReturned", ends[Outcome.RETURNED])
     outcomes = batch.outcomes
     add("CorruptPage", sum(outcome.cause == CORRUPT_PAGE for outcome in outcomes.values()))
@@ -255,11 +255,11 @@ def _log_message(message: Message, end: Outcome, outcome: ChangeOutcome, content
             fields["subject"] = outcome.rejection.subject
         logger.info("rejected", extra=fields)
         return
-    # The detail of poison quotes the body, so it stays out of the log.
-    is_poison = Outcome.POISON in (end, outcome.kind)
-    fields |= {"field": outcome.field_path} if is_poison else {"detail": outcome.detail}
+    # The detail of an invalid message quotes the body, so it stays out of the log.
+    is_invalid = Outcome.INVALID in (end, outcome.kind)
+    fields |= {"field": outcome.field_path} if is_invalid else {"detail": outcome.detail}
     logger.warning(
-        "dead-lettered" if end is Outcome.POISON else "returned to the queue", extra=fields
+        "dead-lettered" if end is Outcome.INVALID else "returned to the queue", extra=fields
     )
 
 

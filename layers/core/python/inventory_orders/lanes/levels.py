@@ -20,9 +20,9 @@ from inventory_orders.domain.record import OrderRecord
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
 from inventory_orders.errors import (
     CorruptItemError,
+    OutcomeError,
     RequestInvalidError,
     ThrottledError,
-    OutcomeError,
 )
 from inventory_orders.store.dynamodb import Snapshot
 from inventory_orders.store.rows import Key

@@ -19,7 +19,7 @@ from inventory_orders.domain.record import (
     NOTES_OF_ADJUSTMENT,
     OrderAction,
 )
-from inventory_orders.errors import PoisonMessageError
+from inventory_orders.errors import InvalidMessageError
 from inventory_orders.messages.documents import (
     as_json,
     json_schema,
@@ -52,7 +52,7 @@ def parse_order(
         default_locations: Where an order that says nothing may be placed from, the best first.
 
     Raises:
-        PoisonMessageError: It can never be placed; says what to fix.
+        InvalidMessageError: It can never be placed; says what to fix.
     """
     return order_in(strict_json(body), group, default_hold, default_locations)
 
@@ -65,11 +65,11 @@ def parse_order_event(
     """Read the event of a direct invocation: an order, with or without `"action": "place"`.
 
     Raises:
-        PoisonMessageError: It can never be placed; says what to fix.
+        InvalidMessageError: It can never be placed; says what to fix.
     """
     document = as_json(event)
     if not isinstance(document, dict) or "orderId" not in document:
-        raise PoisonMessageError(
+        raise InvalidMessageError(
             "UNSUPPORTED_EVENT",
             f"the event must be {json_schema('order')['description']}, or a batch of SQS messages; "
             "see events/ for samples",
@@ -90,7 +90,7 @@ def order_in(
     """A document as an order; `whole` is what its sender calls it.
 
     Raises:
-        PoisonMessageError: It can never be placed; says what to fix.
+        InvalidMessageError: It can never be placed; says what to fix.
     """
     validated(document, "order", whole=whole)
     order = Order(
@@ -107,14 +107,14 @@ def order_in(
         default_locations,
     )
     if len(order.quantities) > MAX_DISTINCT_PRODUCTS:
-        raise PoisonMessageError(
+        raise InvalidMessageError(
             "TOO_MANY_PRODUCTS",
             f"items: an order may hold at most {MAX_DISTINCT_PRODUCTS} distinct products, this one has "
             f"{len(order.quantities)}; split it into several orders",
             "items",
         )
     if len(order.product_ids) > MAX_CANDIDATES:
-        raise PoisonMessageError(
+        raise InvalidMessageError(
             "TOO_MANY_PRODUCTS",
             f"items: {len(order.quantities)} products, each at each location that the order may be placed from, are "
             f"{len(order.product_ids)}; at most {MAX_CANDIDATES} are allowed. Name fewer locations, or split the order",
@@ -129,13 +129,13 @@ def _locations_of_lines(document: Mapping[str, Any]) -> dict[str, str]:
     """The only location of each product of which a line names one.
 
     Raises:
-        PoisonMessageError: Two lines of a product name two.
+        InvalidMessageError: Two lines of a product name two.
     """
     locations: dict[str, str] = {}
     for line in document["items"]:
         product_id, named = line["productId"], line.get("locationId")
         if named is not None and locations.setdefault(product_id, named) != named:
-            raise PoisonMessageError(
+            raise InvalidMessageError(
                 "SCHEMA_VIOLATION",
                 f'items: lines of {product_id} name the locations "{locations[product_id]}" and "{named}"; name one, or send '
                 "two orders",
@@ -148,12 +148,12 @@ def quantities_in(document: Mapping[str, Any]) -> Mapping[str, int]:
     """Units by product id that the lines of a message add up to.
 
     Raises:
-        PoisonMessageError: They are more than a message may hold.
+        InvalidMessageError: They are more than a message may hold.
     """
     quantities = sum_lines((line["productId"], line["quantity"]) for line in document["items"])
     for product_id, quantity in quantities.items():
         if quantity > MAX_QUANTITY:
-            raise PoisonMessageError(
+            raise InvalidMessageError(
                 "SCHEMA_VIOLATION",
                 f"items: the lines of {product_id} add up to {quantity:,} units; at most {MAX_QUANTITY:,} are allowed",
                 "items",
@@ -165,13 +165,13 @@ def _check_size(attributes: Mapping[str, Any]) -> None:
     try:
         size = len(json.dumps(attributes, ensure_ascii=False).encode())
     except UnicodeEncodeError:
-        raise PoisonMessageError(
+        raise InvalidMessageError(
             "SCHEMA_VIOLATION",
             "attributes: a text has half of a surrogate pair, which is no character; correct it",
             "attributes",
         ) from None
     if size > MAX_ATTRIBUTES_SIZE:
-        raise PoisonMessageError(
+        raise InvalidMessageError(
             "SCHEMA_VIOLATION",
             f"attributes: may have at most {MAX_ATTRIBUTES_SIZE:,} bytes as JSON, but has {size:,}; keep what is "
             "longer in a place of your own",
@@ -188,16 +188,16 @@ def parse_command(event: object, function: str, default: str | None = None) -> d
         default: The action that is meant when none is named.
 
     Raises:
-        PoisonMessageError: It is not a command of this function; says what to fix.
+        InvalidMessageError: It is not a command of this function; says what to fix.
     """
     given = as_json(event)
     document = {"action": default, **(given if isinstance(given, dict) else {})}
     try:
         return command_in(document, function)
-    except PoisonMessageError as error:
+    except InvalidMessageError as error:
         if error.field != "action":
             raise
-        raise PoisonMessageError(
+        raise InvalidMessageError(
             "UNSUPPORTED_EVENT",
             f"{error.message}. Or the event must be a batch of SQS messages; see events/ for samples",
             "action",
@@ -208,7 +208,7 @@ def command_in(given: Any, function: str) -> dict[str, Any]:
     """A document as a command that a function understands.
 
     Raises:
-        PoisonMessageError: It is not a command of this function; says what to fix.
+        InvalidMessageError: It is not a command of this function; says what to fix.
     """
     document = given if isinstance(given, dict) else {}
     action = action_in(document, function)
@@ -221,12 +221,12 @@ def action_in(document: Mapping[str, Any], function: str) -> str:
     """The action of a command.
 
     Raises:
-        PoisonMessageError: It names none that the function understands.
+        InvalidMessageError: It names none that the function understands.
     """
     action, known = document.get("action"), json_schema("commands")[function]
     if isinstance(action, str) and action in known:
         return action
-    raise PoisonMessageError("SCHEMA_VIOLATION", not_one_of("action", known, action), "action")
+    raise InvalidMessageError("SCHEMA_VIOLATION", not_one_of("action", known, action), "action")
 
 
 def validated_part(
@@ -242,7 +242,7 @@ def validated_part(
         whole: The part of the request, in words.
 
     Raises:
-        PoisonMessageError: It does not match the command; says what to fix.
+        InvalidMessageError: It does not match the command; says what to fix.
     """
     schema = json_schema("commands")[function][action]
     part = {name: value for name, value in schema.items() if name != "description"}
@@ -267,7 +267,7 @@ def parse_expiry(body: str, ended_by: datetime) -> OrderCommand:
         ended_by: The hold ends if it ended at this moment or before.
 
     Raises:
-        PoisonMessageError: It can never be applied; says what to fix.
+        InvalidMessageError: It can never be applied; says what to fix.
     """
     order_id = validated(strict_json(body), "expiry")["orderId"]
     return OrderCommand(order_id, OrderAction.EXPIRE, timestamp(ended_by))
@@ -277,7 +277,7 @@ def parse_order_command(body: str) -> OrderCommand:
     """Read a command that takes an order through its life.
 
     Raises:
-        PoisonMessageError: It can never be applied; says what to fix.
+        InvalidMessageError: It can never be applied; says what to fix.
     """
     return order_command(command_in(strict_json(body), "change_orders"))
 
@@ -286,7 +286,7 @@ def order_command(document: Mapping[str, Any]) -> OrderCommand:
     """A validated document as a command.
 
     Raises:
-        PoisonMessageError: Its lines add up to more than a message may hold.
+        InvalidMessageError: Its lines add up to more than a message may hold.
     """
     action, restock = OrderAction(document["action"]), document.get("restock")
     # What goes without saying makes no other command.
@@ -307,7 +307,7 @@ def parse_adjustment(body: str) -> Adjustment:
     """Read an adjustment.
 
     Raises:
-        PoisonMessageError: It can never be applied; says what to fix.
+        InvalidMessageError: It can never be applied; says what to fix.
     """
     return adjustment(validated(strict_json(body), "adjustment"))
 
@@ -316,13 +316,15 @@ def stock_command(document: Mapping[str, Any]) -> Adjustment | Transfer:
     """A validated document as an adjustment, or as the decrement or the transfer that its action asks for.
 
     Raises:
-        PoisonMessageError: It is a transfer to where it comes from.
+        InvalidMessageError: It is a transfer to where it comes from.
     """
     if document.get("action") != "transfer":
         return adjustment(document)
     source, target = (stock_key(document["productId"], document[side]) for side in ("from", "to"))
     if source == target:
-        raise PoisonMessageError("SCHEMA_VIOLATION", "to: must be another location than from", "to")
+        raise InvalidMessageError(
+            "SCHEMA_VIOLATION", "to: must be another location than from", "to"
+        )
     notes = notes_in(document, NOTES_OF_ADJUSTMENT)
     return Transfer(source, target, document["transferId"], document["quantity"], notes)
 
@@ -340,7 +342,7 @@ def parse_catalogue_event(body: str, now: datetime) -> CatalogueEvent:
     """Read a catalogue event.
 
     Raises:
-        PoisonMessageError: It can never be applied, or it claims to be from the future.
+        InvalidMessageError: It can never be applied, or it claims to be from the future.
     """
     return catalogue_event(validated(strict_json(body), "catalogue_event"), now)
 
@@ -349,11 +351,11 @@ def catalogue_event(document: Mapping[str, Any], now: datetime) -> CatalogueEven
     """A validated document as an event.
 
     Raises:
-        PoisonMessageError: Its time lies more than 15 minutes ahead: applied, it would shut out every true event until
+        InvalidMessageError: Its time lies more than 15 minutes ahead: applied, it would shut out every true event until
             then.
     """
     if document["eventTime"] > timestamp(now + timedelta(minutes=15)):
-        raise PoisonMessageError(
+        raise InvalidMessageError(
             "EVENT_FROM_THE_FUTURE",
             f"eventTime: {document['eventTime']} is more than 15 minutes ahead; correct the sender's clock",
             "eventTime",

@@ -16,7 +16,7 @@ import fastjsonschema
 from fastjsonschema import JsonSchemaValueException
 
 from inventory_orders.clock import timestamp
-from inventory_orders.errors import PoisonMessageError
+from inventory_orders.errors import InvalidMessageError
 
 _WHOLE_NUMBER = re.compile("-?[0-9]{1,20}")
 
@@ -43,7 +43,7 @@ def strict_json(body: str) -> Any:
     parser gives up. A number with a point or an exponent becomes a `Decimal`, which no schema accepts.
 
     Raises:
-        PoisonMessageError: With code `INVALID_JSON` and what to fix.
+        InvalidMessageError: With code `INVALID_JSON` and what to fix.
     """
     reader = _Reader()
     field, problem = "", ""
@@ -58,7 +58,7 @@ def strict_json(body: str) -> Any:
         problem = "the body is nested too deeply"
     if reader.liberties:
         problem = reader.liberties[0]
-    raise PoisonMessageError("INVALID_JSON", f"{field}: {problem}" if field else problem, field)
+    raise InvalidMessageError("INVALID_JSON", f"{field}: {problem}" if field else problem, field)
 
 
 def _not_json(body: str, error: json.JSONDecodeError) -> str:
@@ -79,7 +79,7 @@ def as_json(event: object) -> Any:
     try:
         return strict_json(json.dumps(event))
     except (RecursionError, ValueError):
-        raise PoisonMessageError(
+        raise InvalidMessageError(
             "INVALID_JSON", "the event is nested too deeply, or a number in it is absurdly long"
         ) from None
 
@@ -177,7 +177,7 @@ def validated(
         whole: What its sender calls the document.
 
     Raises:
-        PoisonMessageError: It does not follow the schema; says what to fix.
+        InvalidMessageError: It does not follow the schema; says what to fix.
     """
     schema = schema or json_schema(name)
     if name not in _validators:
@@ -196,12 +196,12 @@ def _as_stored(field: str, time: str) -> str:
     """A time that came in, as all times are stored, so that they can be compared as text. Nanoseconds are cut off.
 
     Raises:
-        PoisonMessageError: Its day is not in the calendar, or in no year that can be stored.
+        InvalidMessageError: Its day is not in the calendar, or in no year that can be stored.
     """
     try:
         return timestamp(datetime.fromisoformat(time.upper()))
     except (ValueError, OverflowError):
-        raise PoisonMessageError(
+        raise InvalidMessageError(
             "SCHEMA_VIOLATION", f"{field}: there is no such time as {time}", field
         ) from None
 
@@ -210,14 +210,14 @@ def checked_id(name: str, value: str, kind: str = "") -> str:
     """An id that came alone: `productId`, `orderId` or `userId`, or one of this kind under another name.
 
     Raises:
-        PoisonMessageError: It can be none.
+        InvalidMessageError: It can be none.
     """
     types = json_schema("types")
     validated({name: value}, name, {"properties": {name: types.get(kind or name, types["id"])}})
     return value
 
 
-def _violation(error: JsonSchemaValueException, whole: str) -> PoisonMessageError:
+def _violation(error: JsonSchemaValueException, whole: str) -> InvalidMessageError:
     """Say what to fix: the field, what it must be according to the schema, and what it is."""
     path = (error.name or "").removeprefix("data").removeprefix(".")
     where = path or whole
@@ -225,10 +225,10 @@ def _violation(error: JsonSchemaValueException, whole: str) -> PoisonMessageErro
         fields = error.definition.get("properties", {})
         wanted = error.definition.get("description") or f"an object with {' or '.join(fields)}"
         what = f"{where}: must be {wanted}, but is {_shown(error.value)}{_remedy(error)}"
-        return PoisonMessageError("SCHEMA_VIOLATION", what, path)
+        return InvalidMessageError("SCHEMA_VIOLATION", what, path)
     name, what = _RULES_ON_FIELDS[error.rule](error, where)
     path = f"{path}.{name}" if path else name
-    return PoisonMessageError("SCHEMA_VIOLATION", f"{path}: {what}", path)
+    return InvalidMessageError("SCHEMA_VIOLATION", f"{path}: {what}", path)
 
 
 def _missing(error: JsonSchemaValueException, where: str) -> tuple[str, str]:

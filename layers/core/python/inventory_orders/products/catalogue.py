@@ -42,14 +42,14 @@ from inventory_orders.engine.retrying_client import (
 from inventory_orders.errors import (
     ContentionError,
     CorruptItemError,
+    InvalidMessageError,
     LeaseHeldError,
+    Outcome,
+    OutcomeError,
     OutcomeUnknownError,
-    PoisonMessageError,
     ProductNotFoundError,
     RejectedError,
     ThrottledError,
-    Outcome,
-    OutcomeError,
 )
 from inventory_orders.lanes.depot import Depot
 from inventory_orders.lanes.recall import Reclaim, reclaim
@@ -516,12 +516,12 @@ def _check_details(key: str, names: Iterable[str]) -> None:
     """Check that a place gets nothing that its product has.
 
     Raises:
-        PoisonMessageError: It would.
+        InvalidMessageError: It would.
     """
     for name in DETAILS:
         if location_of(key) and name in names:
             what = f"{name}: a product has the same {name} everywhere; leave it out, or leave out locationId"
-            raise PoisonMessageError("SCHEMA_VIOLATION", what, name)
+            raise InvalidMessageError("SCHEMA_VIOLATION", what, name)
 
 
 def _check_no_newer_event(product: Product, at: str) -> None:

@@ -47,10 +47,10 @@ from inventory_orders.errors import (
     InventoryOrdersError,
     LeaseHeldError,
     LeaseLostError,
+    OutcomeError,
     ProductNotFoundError,
     RejectedError,
     ThrottledError,
-    OutcomeError,
 )
 from inventory_orders.lanes.depot import Depot
 from inventory_orders.lanes.recall import Reclaim, reclaim
