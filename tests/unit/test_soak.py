@@ -234,9 +234,9 @@ def test_the_workload_has_the_promised_messages_and_the_same_for_a_seed():
     contents = Counter((queue, m.body.rstrip()) for queue, ms in made.messages.items() for m in ms)
     repeated = sum(count - 1 for count in contents.values())
     # Some kinds of invalid messages have no id, so they are equal to one another.
-    assert DUPLICATES <= repeated <= DUPLICATES + WRONG // 5
+    assert DUPLICATES <= repeated <= DUPLICATES + INVALID // 5
     orders = [order_id_of(m.body) for q in (queues.STANDARD, queues.FIFO) for m in made.messages[q]]
-    assert orders.count(None) > WRONG * 6 // 10
+    assert orders.count(None) > INVALID * 6 // 10
     invalid = {(queue, body) for queue, bodies_of in made.invalid.items() for body in bodies_of}
     assert sum(count for message, count in bodies.items() if message in invalid) == INVALID
     # An invalid message that can be read has the id of a good order.
