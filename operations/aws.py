@@ -116,10 +116,20 @@ class Aws:
             ) from error
 
     @property
+    def stack_name(self) -> str:
+        """Name of the CloudFormation stack."""
+        return self.stack_id.split("/")[1]
+
+    @property
+    def service_name(self) -> str:
+        """Value of the metric dimension `service`: infra/settings.py derives both names from the stage."""
+        return f"inventory-orders-{self.stack_name.partition('-')[2]}"
+
+    @property
     def place(self) -> str:
         """Account, region and stage, in words."""
-        _, _, _, region, account, name = self.stack_id.split(":")
-        return f"account {account}, {region}, stack {name.split('/')[1]}"
+        _, _, _, region, account, _ = self.stack_id.split(":")
+        return f"account {account}, {region}, stack {self.stack_name}"
 
     @property
     def tables(self) -> dict[Table, str]:

@@ -6,11 +6,13 @@ import hashlib
 import json
 import re
 import time
+from collections.abc import Mapping
 from threading import Lock
 from typing import Any
 
 import boto3
 
+from inventory_orders.invocation.telemetry import NAMESPACE
 from local.dashboard.alarms import State, judge
 from local.dashboard.body import evaluate
 from local.dashboard.collector import Collector, unknown
@@ -117,17 +119,27 @@ class Service:
                 "widgets": [self._widget(widget, window, now) for widget in self._widgets],
             }
 
-    def alarms(self) -> list[dict[str, Any]]:
-        """Judge all alarms."""
+    def alarms(self) -> dict[str, Any]:
+        """Judge all alarms, and return those that are on."""
         with self._lock:
-            return [self._alarm(arn, int(time.time())) for arn in self._alarms]
+            judged = [self._alarm(arn, int(time.time())) for arn in self._alarms]
+        on = [each for each in judged if each["state"] == State.ALARM]
+        return {
+            "on": [{"name": one["name"], "step": first_step(one["description"])} for one in on],
+            "count": len(judged),
+        }
 
-    def sums(self, metric: Metric, window: Window) -> list[float]:
-        """Sum up a metric over each period."""
+    def orders(self, metrics: Mapping[str, str], window: Window) -> dict[str, list[float]]:
+        """Sum up metrics of orders over each period, by a name of the caller's own."""
+        service = frozenset({("service", self.aws.service_name)})
         with self._lock:
             if self._collector is None:
-                return [0.0] * window.count
-            return [sum(values) for values in self._collector.samples.buckets(metric, window)]
+                return {key: [0.0] * window.count for key in metrics}
+            samples = self._collector.samples
+            return {
+                key: [*map(sum, samples.buckets(Metric(NAMESPACE, name, service), window))]
+                for key, name in metrics.items()
+            }
 
     @property
     def _layout(self) -> str:
@@ -166,6 +178,12 @@ class Service:
 def short_name(alarm_name: str) -> str:
     """Shorten the name of an alarm to its title, in words: `Order Queue Dead Letters`."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", alarm_name.rpartition("-")[2])
+
+
+def first_step(description: str) -> str:
+    """Find the first step in the description of an alarm: it follows after the meaning, and before a link."""
+    step = description.rpartition("First: ")[2].partition(" More: ")[0]
+    return step[:1].upper() + step[1:]
 
 
 def window_of(span: str, now: int, traffic: Traffic | None) -> Window:

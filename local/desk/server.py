@@ -15,7 +15,7 @@ from local.dashboard.service import Service
 from local.desk import background
 from local.desk.background import DeskServer
 from local.desk.live import Live
-from local.desk.signals import OfCloudWatch, OfService
+from local.desk.signals import CloudWatch
 from local.desk.site import Site, serving
 from local.desk.trial import Trial
 from local.desk.work import Desk
@@ -39,8 +39,8 @@ def serve_account(aws: Aws, on_ready: Callable[[str], None]) -> None:
         on_ready: Called with the address.
     """
     token = secrets.token_urlsafe()
-    desk = Desk(lambda: aws, is_embedded=False, signals=OfCloudWatch(lambda: aws))
-    live = Live(lambda: aws, desk.today.attention, _LOOK_SECONDS_ON_AN_ACCOUNT)
+    desk = Desk(lambda: aws, is_embedded=False, signals=CloudWatch(lambda: aws))
+    live = Live(lambda: aws, desk.attention, _LOOK_SECONDS_ON_AN_ACCOUNT)
     try:
         with serving(Site(desk, token, live)) as port:
             on_ready(_server(port, token).address())
@@ -57,8 +57,8 @@ def main() -> int:
     use_embedded(aws.endpoint)
     service = Service(STACK_NAME, aws.endpoint)
     trial = Trial(lambda: service.aws)
-    desk = Desk(lambda: service.aws, is_embedded=True, signals=OfService(service))
-    live = Live(lambda: service.aws, desk.today.attention, POLL_SECONDS)
+    desk = Desk(lambda: service.aws, is_embedded=True, signals=service)
+    live = Live(lambda: service.aws, desk.attention, POLL_SECONDS)
     token = secrets.token_urlsafe()
     stopped = Event()
     for number in (signal.SIGTERM, signal.SIGINT):

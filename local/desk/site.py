@@ -125,7 +125,7 @@ class Site:
         self.contract = _FILES[_CONTRACT].read_bytes()
         self.reads: dict[str, Callable[[Query], object]] = {
             "/data/about": lambda _: desk.about(),
-            "/data/today": lambda _: desk.today.read(),
+            "/data/today": lambda _: desk.today(),
             "/data/search": lambda query: desk.find(query["text"]),
             "/data/products": lambda _: desk.products(),
             "/data/product": lambda query: desk.product(*_stock_of(query)),

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from datetime import UTC, datetime
 from threading import Lock
 from typing import Any
 
 import psutil
 
 from inventory_orders.api.products import shown_level
-from inventory_orders.clock import timestamp
 from inventory_orders.domain.events import to_json
 from inventory_orders.domain.location import (
     DEFAULT_LOCATION,
@@ -21,18 +20,16 @@ from inventory_orders.domain.location import (
     stock_key,
 )
 from inventory_orders.domain.outbound import Generation
-from inventory_orders.errors import InvalidMessageError
 from inventory_orders.lanes.levels import StockLevel
-from inventory_orders.messages.documents import strict_json
 from inventory_orders.store.tables import Table
+from local.desk import today
 from local.desk.search import find
-from local.desk.signals import Signals
-from local.desk.today import Today
+from local.desk.signals import Signals, orders_of_last_hour
 from operations import orders, queues, redrive
 from operations.audit import read_history, read_rows
 from operations.aws import Aws
-from operations.codes import DEAD_LETTERS, Redrive
-from operations.dead_letters import Delivery, crowded_groups, read_dead_letters
+from operations.codes import DEAD_LETTERS
+from operations.dead_letters import read_dead_letters
 from operations.errors import UserError
 from operations.lanes import read_lanes
 from operations.movements import Row, movements_of
@@ -82,9 +79,6 @@ class Desk:
         stack: Finds the stack, which may be deployed again at any time.
         is_embedded: Whether it is on the embedded AWS.
         signals: Its monitoring; None if it has none.
-
-    Attributes:
-        today: What needs attention.
     """
 
     def __init__(
@@ -95,7 +89,7 @@ class Desk:
         self._actor = f"desk:{psutil.Process().username()}"
         # Messages that one request reads are hidden from another one.
         self._dead_letters = Lock()
-        self.today = Today(stack, signals, self._dead_letters)
+        self._signals = signals
 
     def about(self) -> Document:
         """Tell which stack this is."""
@@ -105,6 +99,30 @@ class Desk:
             "embedded": self._is_embedded,
             "production": aws.is_production,
         }
+
+    def attention(self) -> object:
+        """What comes without an event: how many dead letters there are in each queue, and the alarms that are on."""
+        return today.depths(self._stack()), self._signals and self._signals.alarms().get("on")
+
+    def today(self) -> Document:
+        """Show what needs attention."""
+        aws, signals = self._stack(), self._signals
+
+        def dead_letters() -> Document:
+            with self._dead_letters:
+                return today.dead_letters(aws)
+
+        reads: dict[str, Callable[[], Document]] = {
+            "toShip": lambda: today.to_ship(aws),
+            "held": lambda: today.held(aws),
+            "products": lambda: today.products(aws),
+            "deadLetters": dead_letters,
+        }
+        if signals is not None:
+            reads["alarms"] = signals.alarms
+            reads["lastHour"] = lambda: orders_of_last_hour(signals)
+        with ThreadPoolExecutor(len(reads)) as pool:
+            return dict(zip(reads, pool.map(lambda read: read(), reads.values()), strict=True))
 
     def products(self) -> Document:
         """List all products with their levels, and what is wrong with those that cannot be read.
@@ -239,17 +257,15 @@ class Desk:
         return found | {"names": _names(aws, [found]), "attributes": attributes}
 
     def dead_letters(self) -> Document:
-        """List the dead letters of all queues, what their causes mean, and the queues with `more` than is listed, and why."""
-        aws = self._stack()
+        """List the dead letters of all queues, and what their causes mean."""
         with self._dead_letters:
-            by_queue, _ = read_dead_letters(aws, MOST_DEAD_LETTERS)
+            by_queue, is_all = read_dead_letters(self._stack(), MOST_DEAD_LETTERS)
         letters = [
             {
                 "queue": queue,
                 "source": _source_of(queue).removesuffix("Url"),
                 "messageId": delivery.message_id,
                 "group": delivery.group,
-                "sentAt": timestamp(datetime.fromtimestamp(delivery.sent_at / 1000, UTC)),
                 "code": delivery.content.code,
                 "message": delivery.content.message,
                 "body": delivery.content.body,
@@ -257,18 +273,15 @@ class Desk:
             for queue, found in by_queue.items()
             for delivery in found
         ]
-        causes = {
-            code: {"meaning": meaning, "repair": repair, "mayHelp": again is not Redrive.NEVER}
-            for code, (meaning, repair, again) in DEAD_LETTERS.items()
-        }
+        codes = {letter["code"] for letter in letters}
         return {
             "deadLetters": letters,
-            "causes": causes,
-            "more": [
-                {"queue": _source_of(queue).removesuffix("Url"), "listed": len(found), "why": why}
-                for queue, found in by_queue.items()
-                if (why := _why_more(aws, queue, found))
-            ],
+            "causes": {
+                code: {"meaning": cause.meaning, "act": cause.act}
+                for code, cause in DEAD_LETTERS.items()
+                if code in codes
+            },
+            "isAll": is_all,
         }
 
     def lanes(self) -> Document:
@@ -310,35 +323,23 @@ class Desk:
     def settle(self, request: Mapping[str, Any]) -> Document:
         """Send one dead letter back to the queue that it came from (`action` is `redrive`), or delete it (`delete`).
 
-        Args:
-            request: With a `body`, that is sent instead of the letter's own.
-
-        Returns:
-            That it is `done`, or as `carry_out` what is wrong with the body.
-
         Raises:
             NotFoundError: It is not there any more.
             UserError: There is no such queue or action.
-            LostAnswerError: It was sent, and may still be there.
         """
         aws, queue, action = self._stack(), request.get("queue"), request.get("action")
         if queue not in queues.DEAD_LETTERS or action not in ("redrive", "delete"):
             raise UserError(f"{action!r} of {queue!r} is nothing that the desk can do")
-        body = request.get("body")
-        if body is not None:
-            try:
-                strict_json(body)
-            except InvalidMessageError as error:
-                return {"done": False, "code": error.code, "message": error.message}
-        source = aws.outputs[_source_of(queue)] if action == "redrive" else None
+        source = _source_of(queue)
         with self._dead_letters:
             was_there = redrive.settle(
-                aws.sqs, aws.outputs[queue], str(request.get("messageId")), source, body
+                aws.sqs,
+                aws.outputs[queue],
+                str(request.get("messageId")),
+                aws.outputs[source] if action == "redrive" else None,
             )
         if not was_there:
-            raise NotFoundError(
-                "it is not in the dead-letter queue now: it was sent or deleted, or another reader has it for up to two minutes"
-            )
+            raise NotFoundError("this dead letter is not in its queue: another reader has it")
         return {"done": True}
 
 
@@ -371,12 +372,3 @@ def _names(aws: Aws, orders: Iterable[Document]) -> dict[str, str]:
 def _source_of(dead_letters: str) -> str:
     """The output with the queue that sends its dead letters to this one."""
     return queues.QUEUES[queues.DEAD_LETTERS.index(dead_letters)]
-
-
-def _why_more(aws: Aws, queue: str, found: Sequence[Delivery]) -> str:
-    """Why a dead-letter queue may hold more than was found in it: `LIMIT`, `GROUP` or `READER`; empty if it does not."""
-    if len(found) >= MOST_DEAD_LETTERS:
-        return "LIMIT"
-    if crowded_groups(aws.outputs[queue], found):
-        return "GROUP"
-    return "READER" if queues.depth(aws, queue).total > len(found) else ""

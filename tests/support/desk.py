@@ -11,7 +11,6 @@ from threading import Event
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
-from uuid import uuid4
 
 from local.desk.live import Live, News
 from local.desk.site import Site, serving
@@ -87,30 +86,26 @@ class DeskOfShop:
     def place(self, order: dict[str, Any]) -> None:
         self.command("PlaceOrders", **order)
 
-    def dead_letter(
-        self, queue: str, body: str, code: str, group: str = "", attributes: Any = None
-    ) -> str:
-        """Put a dead letter into a queue of `DEAD_LETTERS`, in a FIFO queue into a group. Returns its id."""
+    def dead_letter(self, queue: str, body: str, code: str) -> str:
+        """Put a dead letter into a queue of `DEAD_LETTERS`. Returns its id."""
         texts = {"errorCode": code, "errorMessage": f"why it is {code}", "originalMessageId": "m"}
-        cause: Any = {
+        attributes: Any = {
             name: {"DataType": "String", "StringValue": text} for name, text in texts.items()
         }
-        fifo: Any = group and {"MessageGroupId": group, "MessageDeduplicationId": uuid4().hex}
         return self.aws.sqs.send_message(
-            QueueUrl=self.aws.outputs[queue],
-            MessageBody=body,
-            MessageAttributes=cause | (attributes or {}),
-            **(fifo or {}),
+            QueueUrl=self.aws.outputs[queue], MessageBody=body, MessageAttributes=attributes
         )["MessageId"]
 
 
 @contextmanager
-def desk_of_shop(*, is_embedded: bool = True, is_production: bool = False) -> Iterator[DeskOfShop]:
-    """Serve the desk of a new tea shop."""
+def desk_of_shop(
+    *, is_embedded: bool = True, is_production: bool = False, signals: Any = None
+) -> Iterator[DeskOfShop]:
+    """Serve the desk of a new tea shop, whose monitoring shows these signals."""
     with open_shop(catalogue()) as shop:
         stack_id = "arn:aws:cloudformation:us-east-1:123456789012:stack/InventoryOrders-shop/1"
         aws = shop.stack_with(stack_id=stack_id, is_production=is_production)
-        desk = Desk(lambda: aws, is_embedded=is_embedded)
+        desk = Desk(lambda: aws, is_embedded=is_embedded, signals=signals)
         here: Any = (SimpleNamespace(), Trial(lambda: aws)) if is_embedded else ()
         live = LiveByHand()
         with serving(Site(desk, TOKEN, live, *here)) as port:

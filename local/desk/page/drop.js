@@ -15,24 +15,21 @@ const queryOf = (productId) => new URLSearchParams({ id: productId });
 
 export const read = ([productId]) => ask(`/data/product?${queryOf(productId)}`);
 
-// Nothing to read again: the server tells all of it.
+// Nothing has to be read again: the server sends all of it.
 export const follows = () => false;
 
-function hear(news, state) {
-  if (news.problem !== undefined) throw new Error(news.problem);
-  Object.assign(state, { sale: news, problem: "" });
-  redraw();
-}
-
-// Until the reader leaves.
 async function keepListening(state, productId, signal) {
+  const hear = (sale) => {
+    if (sale.problem !== undefined) throw new Error(sale.problem);
+    Object.assign(state, { sale, problem: "" });
+    redraw();
+  };
   while (!signal.aborted) {
-    await listen(`/data/drop?${queryOf(productId)}`, (news) => hear(news, state), signal).catch((error) => {
-      if (signal.aborted) return;
+    await listen(`/data/drop?${queryOf(productId)}`, hear, signal).catch((error) => {
       state.problem = error.message;
-      redraw();
+      if (!signal.aborted) redraw();
     });
-    if (!signal.aborted) await pause(RETRY_MILLISECONDS);
+    await pause(RETRY_MILLISECONDS);
   }
 }
 
@@ -43,18 +40,14 @@ export function start(state, [productId]) {
 
 export const stop = (state) => state.listening.abort();
 
-// When it is sold out at this rate, or was.
-function endOf({ left, sold, unitsPerSecond, first, last, lastRejected }) {
-  if (left === 0 && sold > 0) return [T.drop.soldOut(clock(last), T.seconds(Math.round(last - first))), "out"];
-  if (lastRejected - last > REJECTING_SECONDS && sold > 0) return [T.drop.rejecting(clock(last), T.seconds(Math.round(last - first))), "out"];
-  if (left === 0) return [T.drop.nothingLeft, "out"];
-  if (unitsPerSecond === 0) return [sold > 0 ? T.drop.stopped(clock(last)) : T.drop.noOrders, ""];
+// When it is sold out at this rate, or was; and whether it sells or is out.
+function endOf({ left, unitsPerSecond, times: { placed: [first, last] = [], rejected: [, lastRejected = 0] = [] } }) {
+  const isOver = left === 0 || lastRejected - last > REJECTING_SECONDS;
+  if (first === undefined) return [left === 0 ? T.drop.nothingLeft : T.drop.noOrders, ""];
+  if (isOver) return [(left === 0 ? T.drop.soldOut : T.drop.rejecting)(clock(last), T.seconds(Math.round(last - first))), "out"];
+  if (unitsPerSecond === 0) return [T.drop.stopped(clock(last)), ""];
   const seconds = left / unitsPerSecond;
   return [T.drop.soldOutIn(T.drop.length(seconds), clock(Date.now() / 1000 + seconds)), "sells"];
-}
-
-function big(amount, text, kind = "") {
-  return html`<div class="big ${kind}"><dd>${amount}</dd><dt>${text}</dt></div>`;
 }
 
 // Orders that name no location are served from one of them.
@@ -63,27 +56,19 @@ function placesOf(places) {
   return each.length > 1 ? T.drop.places(each.join(", ")) : "";
 }
 
-function chartOf({ times, placedPerSecond, rejectedPerSecond }) {
-  const lines = [
-    { text: T.drop.placed, color: "--accent", values: placedPerSecond },
-    { text: T.drop.rejected, color: "--bad", values: rejectedPerSecond },
-  ];
-  return lineChart({ title: T.drop.chart, times, lines, height: CHART_HEIGHT });
-}
+const big = (amount, text) => html`<div><dd>${amount}</dd><dt>${text}</dt></div>`;
 
 function saleOf(sale) {
-  const { sold, left, ordersPerSecond, rejected, waiting, orders, late, since, places } = sale;
+  const { sold, left, ordersPerSecond, rejected, waiting, orders, late, since, places, drawn } = sale;
   const [end, kind] = endOf(sale);
-  const share = sold / Math.max(1, sold + left);
-  return [
-    html`<p class="card end ${kind}" role="status">${end}</p>`,
-    html`<section class="card"><dl class="bigs">
-      ${big(number(sold), T.drop.sold(number(orders), orders), "sold")}${big(number(left), T.drop.left)}
-      ${big(measured(ordersPerSecond), T.drop.rate)}${big(number(rejected), T.drop.rejectedOrders)}${big(number(waiting), T.drop.waiting)}
-    </dl><svg class="amounts" aria-hidden="true"><rect class="committed" width="${100 * share}%" height="100%"></rect></svg>
-    <p class="hint">${placesOf(places)} ${T.drop.since(clock(since))} ${late >= LATE_SECONDS ? html`<strong class="late">${T.drop.late(T.seconds(Math.round(late)))}</strong>` : ""}</p></section>`,
-    html`<section class="card">${chartOf(sale)}</section>`,
-  ];
+  const lines = ["placed", "rejected"].map((name) => ({ text: T.drop[name], color: name === "placed" ? "--accent" : "--bad", values: drawn[name] }));
+  return html`<p class="card end ${kind}" role="status">${end}</p>
+    <section class="card"><dl class="big">
+      ${big(number(sold), T.drop.sold(number(orders), orders))}${big(number(left), T.drop.left)}${big(measured(ordersPerSecond), T.drop.rate)}
+      ${big(number(rejected), T.drop.rejected)}${big(number(waiting), T.drop.waiting)}
+    </dl><svg class="amounts" aria-hidden="true"><rect class="committed" width="${(100 * sold) / Math.max(1, sold + left)}%" height="100%"></rect></svg>
+    <p class="hint">${placesOf(places)} ${T.drop.since(clock(since))}</p>${late >= LATE_SECONDS ? problem(T.drop.late(T.seconds(Math.round(late)))) : ""}</section>
+    <section class="card">${lineChart({ title: T.drop.chart, times: drawn.at, lines, height: CHART_HEIGHT })}</section>`;
 }
 
 export function draw({ productId, name }, { sale, problem: why }) {

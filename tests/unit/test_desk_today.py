@@ -1,0 +1,204 @@
+"""What the desk's first page and its search read: of the shop, of its dead letters, and of its monitoring."""
+
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from urllib.parse import quote
+
+import pytest
+from botocore.exceptions import ClientError
+
+from local.desk import search, signals, today
+from local.desk.signals import CloudWatch, orders_of_last_hour
+from tests.support.desk import ask, desk_of_shop
+
+TEA = "tea-earl-grey"
+
+
+@pytest.fixture
+def desk():
+    with desk_of_shop() as desk:
+        yield desk
+
+
+def get(desk, path):
+    reply = ask(desk.origin, "GET", f"/data/{path}")
+    assert reply.status == 200, reply.said
+    return reply.said
+
+
+def place(desk, order_id, units=3, *, paid=True, user="auth0|anna", **more):
+    items = [{"productId": TEA, "quantity": units}]
+    desk.place({"orderId": order_id, "userId": user, "items": items, **more})
+    if paid:
+        desk.command("ChangeOrders", action="confirm", orderId=order_id)
+
+
+def test_a_quiet_day_reads_no_dead_letters(desk):
+    desk.shop.calls.clear()
+    shown = get(desk, "today")
+    assert shown["toShip"]["count"] == shown["held"]["count"] == shown["deadLetters"]["count"] == 0
+    assert shown["products"] == {"count": 40, "levels": {"ACTIVE": 40}, "promised": 0}
+    assert "ReceiveMessage" not in desk.shop.calls
+    assert desk.shop.calls.count("Scan") == 1
+    assert "alarms" not in shown
+
+
+def test_today_counts_what_needs_somebody(desk):
+    there = desk.shop.stock(TEA)
+    desk.command("ManageProducts", action="change", productId=TEA, backorderLimit=9)
+    place(desk, "o-1")
+    # More than is there, so that all of it is promised, and more.
+    place(desk, "o-2", there)
+    place(desk, "o-3", 1, paid=False, holdSeconds=600)
+    place(desk, "o-4", 1, paid=False, holdSeconds=60)
+    loss = {"adjustmentId": "r-1", "productId": TEA, "delta": -1, "reason": "LOSS"}
+    desk.command("AdjustStock", action="adjust", **loss, actor="anna")
+    for code in ("INVALID_JSON", "INVALID_JSON", "SCHEMA_VIOLATION"):
+        desk.dead_letter("OrderDeadLetterQueueUrl", "x", code)
+    desk.dead_letter("StockDeadLetterQueueUrl", "{}", "INVALID_JSON")
+    shown = get(desk, "today")
+    assert shown["toShip"] == {
+        "count": 2,
+        "isAll": True,
+        "blocked": 1,
+        "missing": {TEA: 1},
+        "oldest": desk.shop.order_row("o-1")["confirmedAt"],
+        "names": {TEA: "Earl Grey"},
+    }
+    next_end = desk.shop.order_row("o-4")["expiresAt"]
+    assert shown["held"] == {"count": 2, "isAll": True, "nextEnd": next_end}
+    levels = {"ACTIVE": 39, "LOW_STOCK": 1}
+    assert shown["products"] == {"count": 40, "levels": levels, "promised": 1}
+    assert shown["deadLetters"]["count"] == 4
+    causes = [(cause["code"], cause["count"]) for cause in shown["deadLetters"]["causes"]]
+    assert causes == [("INVALID_JSON", 3), ("SCHEMA_VIOLATION", 1)]
+    assert "not JSON" in shown["deadLetters"]["causes"][0]["meaning"]
+    assert desk.shop.waiting("OrderDeadLetter") == ["x"] * 3, "they stay there"
+
+
+def test_today_reads_no_more_than_it_shows(desk, monkeypatch):
+    monkeypatch.setattr(today, "MOST", 1)
+    for number in range(2):
+        place(desk, f"o-{number}")
+        place(desk, f"h-{number}", 1, paid=False, holdSeconds=60)
+    shown = get(desk, "today")
+    for of in ("toShip", "held"):
+        assert (shown[of]["count"], shown[of]["isAll"]) == (1, False)
+
+
+def test_the_search_finds_ids_and_parts_of_names(desk):
+    place(desk, "o-1/2%", user="auth0|anna")
+
+    def find(text):
+        found = get(desk, f"search?text={quote(text, safe='')}")
+        assert found.pop("isAll")
+        return {
+            kind: [
+                hit if isinstance(hit, str) else hit.get("orderId", hit.get("productId"))
+                for hit in hits
+            ]
+            for kind, hits in found.items()
+            if hits
+        }
+
+    assert find("o-1/2%") == {"orders": ["o-1/2%"]}
+    assert find("auth0|anna") == {"customers": ["auth0|anna"]}
+    assert find(TEA) == {"products": [TEA]}, "and not those whose ids begin so"
+    assert find("eArL gReY") == {"products": [TEA, f"{TEA}-decaf"]}
+    assert find("ber") == {}
+    opening = {"productId": TEA, "locationId": "berlin", "openingStock": 20}
+    desk.command("ManageProducts", action="create", **opening)
+    assert find("BER") == {"locations": ["berlin"]}
+    assert find("x" * 5000) == {}
+
+
+def test_the_search_says_when_there_is_more(desk, monkeypatch):
+    monkeypatch.setattr(search, "MOST_HITS", 2)
+    found = get(desk, "search?text=tea")
+    assert (len(found["products"]), found["isAll"]) == (2, False)
+
+
+# ---------------------------------------------------------------- CloudWatch
+
+NOW = 1_795_600_830
+DENIED = ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "GetMetricData")
+TEXT = "Messages were dead-lettered. First: read errorCode. It says why. More: docs/runbook.md"
+
+
+class FakeCloudWatch:
+    """Answers from alarms and metrics; counts what is paid for."""
+
+    def __init__(self):
+        self.asked = []
+        self.alarms = []
+        self.error = None
+
+    def describe_alarms(self, **how):
+        assert how == {"AlarmNamePrefix": "InventoryOrders-shop-", "MaxRecords": 100}
+        return {"MetricAlarms": self._answer(self.alarms)}
+
+    def get_metric_data(self, **how):
+        self.asked.append(how)
+        minutes = [
+            datetime.fromtimestamp(how["StartTime"].timestamp() + 60 * n, UTC) for n in (2, 0)
+        ]
+        placed = {"Id": "placed", "Timestamps": minutes, "Values": [5.0, 3.0]}
+        rejected = {"Id": "rejected", "Timestamps": [], "Values": []}
+        return {"MetricDataResults": self._answer([placed, rejected])}
+
+    def _answer(self, good):
+        if self.error:
+            raise self.error
+        return good
+
+
+@pytest.fixture
+def cloudwatch(monkeypatch):
+    fake = FakeCloudWatch()
+    fake.now = NOW
+    monkeypatch.setattr(signals, "time", SimpleNamespace(time=lambda: fake.now))
+    fake.outputs = {"DashboardName": "d"}
+    aws = SimpleNamespace(
+        outputs=fake.outputs,
+        stack_name="InventoryOrders-shop",
+        service_name="inventory-orders-shop",
+        session=SimpleNamespace(client=lambda name: {"cloudwatch": fake}[name]),
+    )
+    fake.signals = CloudWatch(lambda: aws)
+    return fake
+
+
+def test_alarms_that_are_on_say_their_first_step(cloudwatch):
+    assert cloudwatch.signals.alarms() == {"on": [], "count": 0}
+    cloudwatch.alarms = [
+        {"AlarmName": f"InventoryOrders-shop-{name}", "StateValue": state, "AlarmDescription": TEXT}
+        for name, state in (("OrderQueueDeadLetters", "ALARM"), ("Retries", "OK"))
+    ]
+    on = [{"name": "Order Queue Dead Letters", "step": "Read errorCode. It says why."}]
+    assert cloudwatch.signals.alarms() == {"on": on, "count": 2}
+    cloudwatch.error = DENIED
+    assert "AccessDenied" in cloudwatch.signals.alarms()["problem"]
+
+
+def test_orders_of_the_last_hour_are_asked_for_once_a_minute(cloudwatch):
+    for cloudwatch.now in (NOW, NOW + 20, NOW + 60):
+        hour = orders_of_last_hour(cloudwatch.signals)
+    assert hour["seconds"] == 60
+    assert hour["start"] == NOW + 60 - 30 - 59 * 60
+    assert (hour["placed"], hour["rejected"]) == ([3.0, 0.0, 5.0, *[0.0] * 57], [0.0] * 60)
+    assert len(cloudwatch.asked) == 2
+    metric = cloudwatch.asked[0]["MetricDataQueries"][0]["MetricStat"]["Metric"]
+    assert metric == {
+        "Namespace": "InventoryOrders",
+        "MetricName": "OrdersPlaced",
+        "Dimensions": [{"Name": "service", "Value": "inventory-orders-shop"}],
+    }
+    cloudwatch.now += 60
+    cloudwatch.error = DENIED
+    assert "AccessDenied" in orders_of_last_hour(cloudwatch.signals)["problem"]
+
+
+def test_a_stack_with_basic_monitoring_does_not_measure_orders(cloudwatch):
+    cloudwatch.outputs.clear()
+    hour = orders_of_last_hour(cloudwatch.signals)
+    assert (hour["placed"], hour["rejected"], cloudwatch.asked) == (None, None, [])
