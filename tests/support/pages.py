@@ -31,6 +31,11 @@ class Page(NamedTuple):
 PAGES = [
     Page("today", "#/today", "Today"),
     Page("product", f"#/product/{TEA}", "Earl Grey"),
+    Page("orders", "#/orders", "Orders to ship"),
+    Page("orders", "#/orders/held", "Orders waiting for payment"),
+    Page("order", "#/order/o-1", "Order o-1"),
+    Page("pick", "#/pick/o-1/o-2", "Pick list"),
+    Page("scan", "#/scan", "Scan"),
     Page("drop", f"#/drop/{HOT_PRODUCT}", "Drop: First Flush 2026, limited drop"),
     Page("lanes", "#/lanes", "Lanes"),
     Page("search", "#/search/tea", "Found for “tea”"),
@@ -53,7 +58,8 @@ def fill(desk: DeskOfShop) -> None:
     for number in range(6):
         lines = [{"productId": TEA, "quantity": 1 + number}, {"productId": MILK, "quantity": 2}]
         order_id, user_id = f"o-{number}", "auth0:anna" if number % 2 else "auth0:ben"
-        desk.place({"orderId": order_id, "userId": user_id, "items": lines})
+        hold = {} if number < 4 else {"holdSeconds": 900}
+        desk.place({"orderId": order_id, "userId": user_id, "items": lines, **hold})
         if number < 4:
             desk.command("ChangeOrders", action="confirm", orderId=order_id)
     part = [{"productId": TEA, "quantity": 1}]

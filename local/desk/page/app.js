@@ -122,10 +122,11 @@ export function live(text, kind) {
   draw();
 }
 
-// Asks the operator, in production or if the change warns. Escape is a no. `question` has `warning`, `yes` and `kind`.
-async function isMeant(words, { warning = "", ...answer } = {}) {
+// Asks the operator, in production or if the change warns. Escape is a no. `question` has `warning`, `yes` and `kind`, or says that the
+// reader `isAgreed` to changes of this kind.
+async function isMeant(words, { warning = "", isAgreed = false, ...answer } = {}) {
   const { production, place } = shown.about;
-  if (!production && !warning) return true;
+  if ((!production && !warning) || isAgreed) return true;
   const all = [T.question(words), warning, production ? T.thisIs(place) : ""].filter(Boolean).join(" ");
   shown.question = { title: production ? T.inProduction : T.areYouSure, words: all, ...answer };
   draw();

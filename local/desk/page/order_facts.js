@@ -1,5 +1,7 @@
-// What an order's status means in words, and what can be done with an order.
+// What all pages say of an order, and what can be done with it.
 import { atLocation, nameOf, number } from "./format.js";
+import { problem } from "./parts.js";
+import { send } from "./server.js";
 import { T } from "./texts.js";
 
 const POSSIBLE = { PENDING: ["confirm", "cancel"], CONFIRMED: ["fulfil", "cancel", "return"], FULFILLED: ["return"] };
@@ -36,4 +38,21 @@ export function statusOf(order, names = order.names ?? {}) {
   if (status === "CONFIRMED" && shipped > 0) return T.order.partlyShipped(number(shipped), number(ordered - cancelled), items.length > 1);
   const parts = [status !== "CANCELLED" && cancelled > 0 && T.order.partlyCancelled(number(cancelled)), returned > 0 && T.order.partlyReturned(number(returned))];
   return [T.order.statuses[status] ?? status, ...(status === "EXPIRED" ? [] : parts)].filter(Boolean).join(", ");
+}
+
+// The products that a shipment would lack.
+export function missingOf({ status, shippable, missing = [] }, names) {
+  if (status !== "CONFIRMED" || shippable) return [];
+  if (shippable === undefined) return [problem(T.allOrders.unknown)];
+  const words = missing.map((one) => T.allOrders.missing(nameOf(names, one.productId) + atLocation(one), number(one.wanted), number(one.onHand)));
+  return [problem(T.allOrders.cannotShip(words.join(", ")))];
+}
+
+// Units as commands name them: a product is in one line of an order only.
+export const unitsIn = (items) => items.map(({ productId, quantity }) => ({ productId, quantity }));
+
+// Sends a command, and says what came of it.
+export async function carryOut(command) {
+  const { result, status } = await send(command);
+  return result === "APPLIED" ? T.applied : T.order.unchanged(T.outcomes[result], T.order.statuses[status]);
 }
