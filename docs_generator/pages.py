@@ -147,7 +147,11 @@ def all_codes() -> str:
         + _table(
             "`errorCode`, cause, what to do, [redrive](../reference.md#dead-letters) sends it back",
             [
-                (_code(code), cause.meaning, cause.act, "yes" if cause.may_succeed_now else "no")
+                (
+                    *(_code(code), cause.meaning),
+                    cause.repair + cause.redrive.value.format(code=code),
+                    "yes" if cause.redrive is codes.Redrive.ALWAYS else "no",
+                )
                 for code, cause in codes.DEAD_LETTERS.items()
             ],
         )

@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum
 from typing import NamedTuple
+
+
+class Redrive(Enum):
+    """Whether a message may succeed when it is sent again unchanged. Its value ends the sentence that names the repair."""
+
+    NEVER = ""
+    """The fault lies in the message itself."""
+    BY_CAUSE = ", then redrive with `--cause {code}`"
+    """Once the cause is repaired, which is rare: only if the operator names it."""
+    ALWAYS = ", then redrive"
+    """The cause lies outside the message, and may have been repaired since."""
 
 
 class Cause(NamedTuple):
@@ -11,13 +23,13 @@ class Cause(NamedTuple):
 
     Attributes:
         meaning: The fault, in words.
-        act: The repair, and the person who does it.
-        may_succeed_now: Whether the cause lies outside the message, and may have been repaired since.
+        repair: What to do, and who does it.
+        redrive: Whether the message may succeed afterwards, unchanged.
     """
 
     meaning: str
-    act: str
-    may_succeed_now: bool = False
+    repair: str
+    redrive: Redrive = Redrive.NEVER
 
 
 _OWN_ID = "the sender sends it under an unused id"
@@ -44,40 +56,42 @@ DEAD_LETTERS: Mapping[str, Cause] = {
         "the time of an event is more than 15 minutes ahead", "the sender corrects its clock"
     ),
     "UNKNOWN_PRODUCT": Cause(
-        "the product was not listed in time", "list the product, then redrive", may_succeed_now=True
+        "the product was not listed in time", "list the product", Redrive.ALWAYS
     ),
     "BELOW_FLOOR": Cause(
         "the adjustment would take the stock below `-backorderLimit`, and no receipt came in time",
-        "book the missing units, then redrive",
-        may_succeed_now=True,
+        "book the missing units",
+        Redrive.ALWAYS,
     ),
     "UNKNOWN_ORDER": Cause(
         "the order of a command did not come in time",
-        "once the order was answered, redrive",
-        may_succeed_now=True,
+        "wait until the order is answered",
+        Redrive.ALWAYS,
     ),
     "NOT_CONFIRMED": Cause(
         "the order was not confirmed before its fulfilment came, nor in time after it",
-        "once it is paid, confirm it, then redrive",
-        may_succeed_now=True,
+        "once it is paid, confirm it",
+        Redrive.ALWAYS,
     ),
     "NOT_FULFILLED": Cause(
         "the order was not handed over before its return came, nor in time after it",
-        "once it is handed over, fulfil it, then redrive",
-        may_succeed_now=True,
+        "once it is handed over, fulfil it",
+        Redrive.ALWAYS,
     ),
     "UNKNOWN_ORDER_STATUS": Cause(
         "another program gave the order a status that the service does not know",
-        "correct the status, then redrive with `--cause UNKNOWN_ORDER_STATUS`",
+        "correct the status",
+        Redrive.BY_CAUSE,
     ),
     "REFUSED_BY_DYNAMODB": Cause(
         "DynamoDB does not accept this write: an error of this service, or a row that has become too large",
-        "repair it, then redrive with `--cause REFUSED_BY_DYNAMODB`",
+        "repair it",
+        Redrive.BY_CAUSE,
     ),
     "TOO_MANY_DELIVERIES": Cause(
         "SQS moved the message after 1,000 deliveries, so it has no `errorCode`",
-        "read the function's log, repair the cause, then redrive",
-        may_succeed_now=True,
+        "read the function's log, repair the cause",
+        Redrive.ALWAYS,
     ),
 }
 """`errorCode` of dead letters, `code` of direct commands."""

@@ -7,16 +7,22 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from operations.codes import DEAD_LETTERS
+from botocore.exceptions import BotoCoreError, ClientError
+
+from operations.codes import DEAD_LETTERS, Redrive
 from operations.dead_letters import DeadLetter, DeadLetterReader, Delivery, crowded_groups
+from operations.errors import LostAnswerError
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
-MAY_SUCCEED_NOW = frozenset(code for code, cause in DEAD_LETTERS.items() if cause.may_succeed_now)
-"""Causes outside the message, which may have been repaired since. All other causes lie in the message itself."""
+MAY_SUCCEED_NOW = frozenset(
+    code for code, cause in DEAD_LETTERS.items() if cause.redrive is Redrive.ALWAYS
+)
+"""Causes outside the message, which may have been repaired since."""
 
 CAUSES = frozenset(DEAD_LETTERS)
 """All causes that a dead letter may have."""
@@ -157,27 +163,56 @@ def redrive(
     return findings
 
 
-def settle(sqs: SQSClient, url: str, message_id: str, source_url: str | None) -> bool:
-    """Send one dead letter back to its source, or without one delete it. Returns whether it was in the queue."""
+def settle(
+    sqs: SQSClient, url: str, message_id: str, source_url: str | None, body: str | None = None
+) -> bool:
+    """Send one dead letter back to its source, or without one delete it. Returns whether it was in the queue.
+
+    Args:
+        sqs: A client.
+        url: URL of the dead-letter queue.
+        message_id: The dead letter's id there.
+        source_url: URL of the queue that it belongs to.
+        body: A corrected body to send; None sends it unchanged.
+
+    Raises:
+        LostAnswerError: It was sent, but may still be in the dead-letter queue.
+    """
     with DeadLetterReader(sqs, url) as reader:
         for delivery in reader.deliveries():
-            if delivery.message_id == message_id:
-                if source_url is not None:
-                    _send(sqs, source_url, delivery, delivery.original_attributes)
+            if delivery.message_id != message_id:
+                continue
+            if source_url is None:
                 reader.delete(delivery)
                 return True
+            _send(sqs, source_url, delivery, delivery.original_attributes, body)
+            try:
+                reader.delete(delivery)
+            except (BotoCoreError, ClientError) as error:
+                raise LostAnswerError(
+                    f"SQS took it, but did not delete it here: {error}"
+                ) from error
+            return True
     return False
 
 
-def _send(sqs: SQSClient, url: str, delivery: Delivery, attributes: Mapping[str, Any]) -> str:
-    """Send the same body to a queue. Returns the new message id."""
+def _send(
+    sqs: SQSClient,
+    url: str,
+    delivery: Delivery,
+    attributes: Mapping[str, Any],
+    body: str | None = None,
+) -> str:
+    """Send a message, or a corrected body of it, to a queue. Returns the new message id."""
     request: dict[str, Any] = {
         "QueueUrl": url,
-        "MessageBody": delivery.content.body,
+        "MessageBody": delivery.content.body if body is None else body,
         "MessageAttributes": attributes,
     }
     if delivery.group is not None:
         request["MessageGroupId"] = delivery.group
     if url.endswith(".fifo"):
-        request["MessageDeduplicationId"] = f"redrive-{delivery.message_id}"
+        # SQS would drop a corrected message as a copy of one that was sent unchanged in the last five minutes.
+        edition = "" if body is None else f"-{sha256(body.encode()).hexdigest()[:16]}"
+        request["MessageDeduplicationId"] = f"redrive-{delivery.message_id}{edition}"
     return sqs.send_message(**request)["MessageId"]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from datetime import UTC, datetime
 from threading import Lock
 from typing import Any
 
 import psutil
 
 from inventory_orders.api.products import shown_level
+from inventory_orders.clock import timestamp
 from inventory_orders.domain.events import to_json
 from inventory_orders.domain.location import (
     DEFAULT_LOCATION,
@@ -20,7 +22,9 @@ from inventory_orders.domain.location import (
     stock_key,
 )
 from inventory_orders.domain.outbound import Generation
+from inventory_orders.errors import InvalidMessageError
 from inventory_orders.lanes.levels import StockLevel
+from inventory_orders.messages.documents import strict_json
 from inventory_orders.store.tables import Table
 from local.desk import today
 from local.desk.search import find
@@ -28,8 +32,8 @@ from local.desk.signals import Signals, orders_of_last_hour
 from operations import orders, queues, redrive
 from operations.audit import read_history, read_rows
 from operations.aws import Aws
-from operations.codes import DEAD_LETTERS
-from operations.dead_letters import read_dead_letters
+from operations.codes import DEAD_LETTERS, Redrive
+from operations.dead_letters import Delivery, crowded_groups, read_dead_letters
 from operations.errors import UserError
 from operations.lanes import read_lanes
 from operations.movements import Row, movements_of
@@ -257,15 +261,17 @@ class Desk:
         return found | {"names": _names(aws, [found]), "attributes": attributes}
 
     def dead_letters(self) -> Document:
-        """List the dead letters of all queues, and what their causes mean."""
+        """List the dead letters of all queues, what their causes mean, and the queues with `more` than is listed, and why."""
+        aws = self._stack()
         with self._dead_letters:
-            by_queue, is_all = read_dead_letters(self._stack(), MOST_DEAD_LETTERS)
+            by_queue, _ = read_dead_letters(aws, MOST_DEAD_LETTERS)
         letters = [
             {
                 "queue": queue,
                 "source": _source_of(queue).removesuffix("Url"),
                 "messageId": delivery.message_id,
                 "group": delivery.group,
+                "sentAt": timestamp(datetime.fromtimestamp(delivery.sent_at / 1000, UTC)),
                 "code": delivery.content.code,
                 "message": delivery.content.message,
                 "body": delivery.content.body,
@@ -273,15 +279,18 @@ class Desk:
             for queue, found in by_queue.items()
             for delivery in found
         ]
-        codes = {letter["code"] for letter in letters}
+        causes = {
+            code: {"meaning": meaning, "repair": repair, "mayHelp": again is not Redrive.NEVER}
+            for code, (meaning, repair, again) in DEAD_LETTERS.items()
+        }
         return {
             "deadLetters": letters,
-            "causes": {
-                code: {"meaning": cause.meaning, "act": cause.act}
-                for code, cause in DEAD_LETTERS.items()
-                if code in codes
-            },
-            "isAll": is_all,
+            "causes": causes,
+            "more": [
+                {"queue": _source_of(queue).removesuffix("Url"), "listed": len(found), "why": why}
+                for queue, found in by_queue.items()
+                if (why := _why_more(aws, queue, found))
+            ],
         }
 
     def lanes(self) -> Document:
@@ -323,23 +332,35 @@ class Desk:
     def settle(self, request: Mapping[str, Any]) -> Document:
         """Send one dead letter back to the queue that it came from (`action` is `redrive`), or delete it (`delete`).
 
+        Args:
+            request: With a `body`, that is sent instead of the letter's own.
+
+        Returns:
+            That it is `done`, or as `carry_out` what is wrong with the body.
+
         Raises:
             NotFoundError: It is not there any more.
             UserError: There is no such queue or action.
+            LostAnswerError: It was sent, and may still be there.
         """
         aws, queue, action = self._stack(), request.get("queue"), request.get("action")
         if queue not in queues.DEAD_LETTERS or action not in ("redrive", "delete"):
             raise UserError(f"{action!r} of {queue!r} is nothing that the desk can do")
-        source = _source_of(queue)
+        body = request.get("body")
+        if body is not None:
+            try:
+                strict_json(body)
+            except InvalidMessageError as error:
+                return {"done": False, "code": error.code, "message": error.message}
+        source = aws.outputs[_source_of(queue)] if action == "redrive" else None
         with self._dead_letters:
             was_there = redrive.settle(
-                aws.sqs,
-                aws.outputs[queue],
-                str(request.get("messageId")),
-                aws.outputs[source] if action == "redrive" else None,
+                aws.sqs, aws.outputs[queue], str(request.get("messageId")), source, body
             )
         if not was_there:
-            raise NotFoundError("this dead letter is not in its queue: another reader has it")
+            raise NotFoundError(
+                "it is not in the dead-letter queue now: it was sent or deleted, or another reader has it for up to two minutes"
+            )
         return {"done": True}
 
 
@@ -372,3 +393,12 @@ def _names(aws: Aws, orders: Iterable[Document]) -> dict[str, str]:
 def _source_of(dead_letters: str) -> str:
     """The output with the queue that sends its dead letters to this one."""
     return queues.QUEUES[queues.DEAD_LETTERS.index(dead_letters)]
+
+
+def _why_more(aws: Aws, queue: str, found: Sequence[Delivery]) -> str:
+    """Why a dead-letter queue may hold more than was found in it: `LIMIT`, `GROUP` or `READER`; empty if it does not."""
+    if len(found) >= MOST_DEAD_LETTERS:
+        return "LIMIT"
+    if crowded_groups(aws.outputs[queue], found):
+        return "GROUP"
+    return "READER" if queues.depth(aws, queue).total > len(found) else ""

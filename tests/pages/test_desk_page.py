@@ -119,7 +119,7 @@ def test_a_day_at_the_desk(page, desk):
     page.get_by_role("link", name="Dead letters").click()
     page.get_by_text("What to do: book the missing units, then redrive.").wait_for()
     assert page.get_by_role("link", name=f"product {TEA}").is_visible()
-    page.get_by_role("button", name=f"Redrive {letter}").click()
+    page.get_by_role("button", name=f"Send again unchanged: message {letter}").click()
     said(page, "sent to StockQueue")
     page.get_by_text("There are no dead letters.").wait_for()
     assert desk.shop.waiting("Stock") == [json.dumps(BELOW_FLOOR)]
@@ -184,19 +184,6 @@ def test_in_production_each_change_asks_and_escape_is_a_no(page):
         dialog.get_by_role("button", name="Yes, do it").press("Enter")
         said(page, "Confirm order o-1: done")
         assert desk.shop.status("o-1") == "CONFIRMED"
-
-
-def test_a_dead_letter_is_deleted_only_after_a_yes(page, desk):
-    letter = desk.dead_letter("OrderDeadLetterQueueUrl", "no order", "INVALID_JSON")
-    page.goto(desk.address())
-    page.get_by_role("link", name="Dead letters").click()
-    delete = page.get_by_role("button", name=f"Delete {letter}")
-    delete.click()
-    page.get_by_role("button", name="Go back").click()
-    delete.click()
-    page.get_by_role("button", name="Yes, do it").click()
-    page.get_by_text("There are no dead letters.").wait_for()
-    assert desk.shop.waiting("OrderDeadLetter") == []
 
 
 def test_a_product_is_listed_limited_and_taken_off_sale(page, desk):

@@ -11,6 +11,7 @@ from threading import Event
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 from local.desk.live import Live, News
 from local.desk.site import Site, serving
@@ -86,14 +87,20 @@ class DeskOfShop:
     def place(self, order: dict[str, Any]) -> None:
         self.command("PlaceOrders", **order)
 
-    def dead_letter(self, queue: str, body: str, code: str) -> str:
-        """Put a dead letter into a queue of `DEAD_LETTERS`. Returns its id."""
+    def dead_letter(
+        self, queue: str, body: str, code: str, group: str = "", attributes: Any = None
+    ) -> str:
+        """Put a dead letter into a queue of `DEAD_LETTERS`, in a FIFO queue into a group. Returns its id."""
         texts = {"errorCode": code, "errorMessage": f"why it is {code}", "originalMessageId": "m"}
-        attributes: Any = {
+        cause: Any = {
             name: {"DataType": "String", "StringValue": text} for name, text in texts.items()
         }
+        fifo: Any = group and {"MessageGroupId": group, "MessageDeduplicationId": uuid4().hex}
         return self.aws.sqs.send_message(
-            QueueUrl=self.aws.outputs[queue], MessageBody=body, MessageAttributes=attributes
+            QueueUrl=self.aws.outputs[queue],
+            MessageBody=body,
+            MessageAttributes=cause | (attributes or {}),
+            **(fifo or {}),
         )["MessageId"]
 
 

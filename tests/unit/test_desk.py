@@ -14,7 +14,8 @@ from cli import main, this_machine
 from cli import queues as queue_commands
 from inventory_orders.store.tables import Table
 from local.desk import work
-from operations.dead_letters import SEEN_IN_A_GROUP
+from operations.dead_letters import SEEN_IN_A_GROUP, DeadLetterReader
+from operations.redrive import MAY_SUCCEED_NOW
 from tests.support.desk import TOKEN, ask, desk_of_shop
 
 TEA = "tea-earl-grey"
@@ -474,6 +475,7 @@ def test_one_dead_letter_goes_back_and_another_is_deleted(desk):
     )
     found = get(desk, "dead-letters")
     assert [one["messageId"] for one in found["deadLetters"]] == [first, second, third]
+    assert found["deadLetters"][1].pop("sentAt").startswith("2027-01-15T08:00:00.")
     assert found["deadLetters"][1] == {
         "queue": queue,
         "source": "StockQueue",
@@ -483,8 +485,11 @@ def test_one_dead_letter_goes_back_and_another_is_deleted(desk):
         "message": "why it is SCHEMA_VIOLATION",
         "body": '{"number": 1}',
     }
-    assert found["causes"]["BELOW_FLOOR"]["act"] == "book the missing units, then redrive"
-    assert found["isAll"]
+    causes = found["causes"]
+    assert causes["BELOW_FLOOR"]["repair"] == "book the missing units"
+    may_help = {code for code, cause in causes.items() if cause["mayHelp"]}
+    assert may_help == MAY_SUCCEED_NOW | {"UNKNOWN_ORDER_STATUS", "REFUSED_BY_DYNAMODB"}
+    assert found["more"] == []
     post(desk, "dead-letter", {"queue": queue, "messageId": third, "action": "redrive"})
     post(desk, "dead-letter", {"queue": queue, "messageId": second, "action": "delete"})
     assert desk.shop.waiting("Stock") == ['{"number": 2}']
@@ -493,22 +498,72 @@ def test_one_dead_letter_goes_back_and_another_is_deleted(desk):
     assert ask(desk.origin, "POST", "/data/dead-letter", gone).status == 404
 
 
+def test_a_corrected_letter_goes_to_its_group_and_is_deleted_once_sqs_has_it(desk, monkeypatch):
+    queue, source = "OrderFifoDeadLetterQueueUrl", desk.aws.outputs["OrderQueueFifoUrl"]
+    trace = {"trace": {"DataType": "String", "StringValue": "t-1"}}
+    letter = desk.dead_letter(queue, "{", "INVALID_JSON", group="g", attributes=trace)
+
+    def settle(**body):
+        return {"queue": queue, "messageId": letter, "action": "redrive", **body}
+
+    said = post(desk, "dead-letter", settle(body='{"a": 1,\n"b"'))
+    assert (said["done"], said["code"]) == (False, "INVALID_JSON")
+    assert "line 2, column 4" in said["message"]
+    response = {"Error": {"Code": "X"}, "ResponseMetadata": {"HTTPStatusCode": 403}}
+
+    def failing(name, **body):
+        with monkeypatch.context() as patch:
+            patch.setattr(desk.aws.sqs, name, Mock(side_effect=[ClientError(response, name)]))
+            return ask(desk.origin, "POST", "/data/dead-letter", settle(**body))
+
+    assert failing("send_message", body='{"a": 1}').status == 503
+    for body in ({"body": '{"a": 1}'}, {}):
+        lost = failing("delete_message", **body)
+        assert (lost.status, "SQS took it" in lost.said) == (504, True), lost.said
+    assert desk.shop.waiting("OrderFifoDeadLetter") == ["{"]
+    post(desk, "dead-letter", settle(body='{"a": 1}'))
+    # SQS dropped the second copy, but took the corrected message for another one than the unchanged.
+    names = {"MessageAttributeNames": ["All"], "MessageSystemAttributeNames": ["MessageGroupId"]}
+    found = desk.aws.sqs.receive_message(QueueUrl=source, MaxNumberOfMessages=10, **names)
+    assert [one["Body"] for one in found["Messages"]] == ['{"a": 1}', "{"]
+    assert found["Messages"][0]["MessageAttributes"] == trace
+    assert {one["Attributes"]["MessageGroupId"] for one in found["Messages"]} == {"g"}
+    assert desk.shop.waiting("OrderFifoDeadLetter") == []
+
+
+def test_a_list_of_dead_letters_says_what_it_leaves_out(desk, monkeypatch):
+    queue = "StockDeadLetterQueueUrl"
+    for number in range(3):
+        desk.dead_letter(queue, f"{number}", "BELOW_FLOOR")
+
+    def more():
+        return [(each["listed"], each["why"]) for each in get(desk, "dead-letters")["more"]]
+
+    with DeadLetterReader(desk.aws.sqs, desk.aws.outputs[queue]) as another:
+        another.receive()
+        assert more() == [(0, "READER")]
+    assert more() == []
+    monkeypatch.setattr(work, "MOST_DEAD_LETTERS", 2)
+    assert more() == [(2, "LIMIT")]
+
+
 def test_a_fifo_group_may_hold_more_dead_letters_than_sqs_shows(desk, monkeypatch):
     monkeypatch.setattr(queue_commands, "aws_of", lambda *_: desk.aws)
 
     def found():
         status = json.loads(CliRunner().invoke(main.app, ["status", "--json"]).stdout)
-        return get(desk, "dead-letters")["isAll"], status["deadLettersAreAll"]
+        return get(desk, "dead-letters")["more"], status["deadLettersAreAll"]
 
     for number in range(SEEN_IN_A_GROUP):
-        assert found() == (True, True), number
+        assert found() == ([], True), number
         desk.aws.sqs.send_message(
             QueueUrl=desk.aws.outputs["OrderFifoDeadLetterQueueUrl"],
             MessageBody="{}",
             MessageGroupId="g",
             MessageDeduplicationId=f"{number}",
         )
-    assert found() == (False, False)
+    more = {"queue": "OrderQueueFifo", "listed": SEEN_IN_A_GROUP, "why": "GROUP"}
+    assert found() == ([more], False)
     assert "at least 10" in CliRunner().invoke(main.app, ["status"]).stdout
 
 

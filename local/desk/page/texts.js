@@ -47,7 +47,9 @@ export const T = {
   applied: "done",
   outcomes: { REPLAYED: "done before, nothing changed", STALE: "nothing changed, because the product has been listed again since: refresh this page" },
   // The field that a refusal is about, or several: one of each form that can get it.
-  fieldOf: {},
+  fieldOf: {
+    INVALID_JSON: ["body"],
+  },
   inProduction: "In production",
   areYouSure: "Are you sure?",
   question: (words) => `${words}?`,
@@ -310,7 +312,45 @@ export const T = {
   },
 
   // ---------------------------------------------------------------- dead letters
-  letters: {},
+  letters: {
+    title: "Dead letters",
+    intro: "Messages that the service could not process. Send one again once its cause is repaired. Correct or delete the others.",
+    none: "There are no dead letters.",
+    more: {
+      LIMIT: (queue, listed) => `${queue} has more than the ${listed} that are listed. The others appear when these are gone.`,
+      GROUP: (queue, listed) => `${queue} may have more than the ${listed} that are listed: SQS shows ten of a FIFO group at a time.`,
+      READER: (queue, listed) => `${queue} has more than the ${listed} that are listed: another reader has them for up to two minutes.`,
+    },
+    count: (amount, since) => `${counted(amount, "message")}, the first ${since}`,
+    allGone: "none left",
+    repair: "What to do: ",
+    thenCorrect: (repair) => `${repair}, or you do here.`,
+    thenSend: (repair) => (repair ? `${repair}, then send it again.` : "once the cause is repaired, send it again."),
+    since: "Since",
+    about: "About",
+    order: (orderId) => `order ${orderId}`,
+    queue: "Queue",
+    group: "Group",
+    message: "Message id",
+    body: "Body of the message",
+    gone: "No longer in the dead-letter queue, or another reader has it.",
+    send: "Send again unchanged",
+    edit: "Edit and send again",
+    sendEdited: "Send edited message",
+    discard: "Discard changes",
+    remove: "Delete",
+    named: (text, messageId) => `${text}: message ${messageId}`,
+    sendAll: (amount) => `Send all ${number(amount)} again unchanged`,
+    progress: (at, all) => `Sending ${number(at)} of ${number(all)} …`,
+    allSent: "all of them are in their queue. A message that fails again comes back to this list",
+    partlySent: (sent, all) => `${number(sent)} of ${number(all)} sent; the others say why not`,
+    outcomes: { redrive: (queue) => `it is in ${queue}. If it fails again, it comes back to this list`, delete: () => "deleted" },
+    lost: {
+      redrive: (why) => `${why}. It may be in its queue and here, too: you can send it again, because it is applied only once`,
+      delete: (why) => `${why}. It may have been deleted: refresh this page`,
+    },
+    cannotBeUndone: (message) => `This cannot be undone. The message: ${message}.`,
+  },
 
   // ---------------------------------------------------------------- lanes
   lanes: {

@@ -1,0 +1,170 @@
+// Messages that the service could not process, those of one cause together: sent again, corrected or deleted.
+import { age, inWords, moment, number } from "./format.js";
+import { idOfMessage, isWrong, redraw, refuse, reread, say, withCode } from "./messages.js";
+import { button, change, facts, form, hint, html, labelled, link, messageOf, nothing, repeat, steady } from "./parts.js";
+import { LostAnswerError, RefusedError, ask } from "./server.js";
+import { T } from "./texts.js";
+
+const keyOf = ({ queue, messageId }) => `${queue}/${messageId}`;
+
+export function start(state) {
+  state.edited ??= new Set();
+}
+
+export async function read(_, state) {
+  const found = await ask("/data/dead-letters");
+  found.deadLetters.sort((one, other) => one.sentAt.localeCompare(other.sentAt));
+  state.rows = steady(state.rows, found.deadLetters, keyOf);
+  return found;
+}
+
+export const follows = ({ changed }) => changed === true;
+
+// ---------------------------------------------------------------- the body of a message
+
+function parsed(body) {
+  try {
+    return JSON.parse(body);
+  } catch {
+    return undefined;
+  }
+}
+
+// JSON in lines, each token as it was sent: JSON.stringify would round long numbers and drop a name that is there twice.
+function laidOut(body) {
+  if (parsed(body) === undefined) return body;
+  let depth = 0;
+  const lineAfter = (text) => `${text}\n${"  ".repeat(depth)}`;
+  return body.replace(/("(?:\\.|[^"\\])*")|([[{])\s*([\]}])|\s+|[[\]{},:]/g, (token, text, open, close) => {
+    if (text || open) return text ?? open + close;
+    if ("[{".includes(token)) depth += 1;
+    if ("]}".includes(token)) depth -= 1;
+    return { ":": ": ", "]": lineAfter("") + token, "}": lineAfter("") + token }[token] ?? (token.trim() && lineAfter(token));
+  });
+}
+
+function linksOf(body) {
+  const said = parsed(body) ?? {};
+  const items = Array.isArray(said.items) ? said.items : [];
+  const products = [said, ...items].filter((one) => typeof one?.productId === "string");
+  const order = typeof said.orderId === "string" ? [link(T.letters.order(said.orderId), "order", said.orderId)] : [];
+  const linkOf = (one) => link(inWords(one), ...["product", one.productId, one.locationId].filter(Boolean));
+  return [...order, ...new Map(products.map((one) => [inWords(one), linkOf(one)])).values()];
+}
+
+// ---------------------------------------------------------------- what can be done with a message
+
+async function settle({ queue, messageId, source }, action, more = {}) {
+  try {
+    const answer = await ask("/data/dead-letter", { method: "POST", body: JSON.stringify({ queue, messageId, action, ...more }) });
+    if (!answer.done) throw new RefusedError(answer);
+    return T.letters.outcomes[action](source);
+  } catch (error) {
+    if (error instanceof LostAnswerError) throw new Error(T.letters.lost[action](error.message));
+    throw error;
+  }
+}
+
+function sendAll(key, letters) {
+  return change(key, T.letters.sendAll(letters.length), async () => {
+    let sent = 0;
+    for (const [at, letter] of letters.entries()) {
+      say(key, T.letters.progress(at + 1, letters.length));
+      try {
+        say(keyOf(letter), T.done(T.letters.send, await settle(letter, "redrive")));
+        sent += 1;
+      } catch (error) {
+        refuse(keyOf(letter), T.failed(T.letters.send, error.message));
+      }
+    }
+    if (sent === letters.length) return T.letters.allSent;
+    await reread();
+    throw new Error(T.letters.partlySent(sent, letters.length));
+  });
+}
+
+function edit(state, key, isOpen) {
+  if (isOpen) state.edited.add(key);
+  else state.edited.delete(key);
+  redraw();
+  document.getElementById(isOpen ? `body-${key}` : `edit-${key}`)?.focus();
+}
+
+function editor(state, letter) {
+  const key = keyOf(letter);
+  const send = ({ body }) => {
+    const more = body.value === body.defaultValue ? {} : { body: body.value };
+    return change(key, T.letters.sendEdited, async () => {
+      const said = await settle(letter, "redrive", more);
+      state.edited.delete(key);
+      return said;
+    });
+  };
+  const isBad = isWrong(key, "body");
+  const text = laidOut(letter.body);
+  const area = html`<textarea name="body" id=${`body-${key}`} rows=${Math.min(20, text.split("\n").length + 1)} spellcheck="false" .defaultValue=${text}
+    aria-invalid=${isBad ? "true" : nothing} aria-describedby=${isBad ? idOfMessage(key) : nothing}></textarea>`;
+  return form(key, { text: T.letters.sendEdited, kind: "primary", send, more: button(T.letters.discard, () => edit(state, key, false)) }, labelled(T.letters.body, area));
+}
+
+function actionsOf(state, letter, mayHelp) {
+  const key = keyOf(letter);
+  const named = (text) => T.letters.named(text, letter.messageId);
+  const send = () => change(key, T.letters.send, () => settle(letter, "redrive"));
+  const remove = () =>
+    change(key, T.letters.remove, () => settle(letter, "delete"), { warning: T.letters.cannotBeUndone(letter.message), yes: T.letters.remove, kind: "danger" });
+  return [
+    mayHelp ? button(T.letters.send, send, { label: named(T.letters.send) }) : nothing,
+    button(T.letters.edit, () => edit(state, key, true), { label: named(T.letters.edit), id: `edit-${key}` }),
+    button(T.letters.remove, remove, { label: named(T.letters.remove), kind: "danger" }),
+  ];
+}
+
+// ---------------------------------------------------------------- the page
+
+const listed = (parts) => parts.map((part, at) => (at ? [", ", part] : part));
+
+function letterOf(state, { row, isGone }, mayHelp) {
+  const isEdited = state.edited.has(keyOf(row));
+  const links = linksOf(row.body);
+  const about = [
+    [T.letters.since, html`${age(row.sentAt)} <small>${moment(row.sentAt)}</small>`],
+    [T.letters.about, links.length ? listed(links) : ""],
+    [T.letters.queue, row.source],
+    [T.letters.group, row.group ?? ""],
+    [T.letters.message, row.messageId],
+  ];
+  const actions = isGone ? T.letters.gone : isEdited ? nothing : actionsOf(state, row, mayHelp);
+  const shown = isEdited ? editor(state, row) : html`<pre tabindex="0" role="group" aria-label=${T.letters.body}>${laidOut(row.body)}</pre>`;
+  return html`<li class="letter ${isGone ? "is-gone" : ""}">
+    <div><h3>${row.message}</h3>${facts(about)}<div class="actions">${actions}${isEdited ? nothing : messageOf(keyOf(row))}</div></div>${shown}
+  </li>`;
+}
+
+function groupOf(state, [code, rows], causes) {
+  // A newer version of the service may have causes that this one does not know.
+  const { meaning = "", repair = "", mayHelp = true } = causes[code] ?? {};
+  const here = rows.filter(({ isGone }) => !isGone).map(({ row }) => row);
+  const free = here.filter((letter) => !state.edited.has(keyOf(letter)));
+  const all = button(T.letters.sendAll(free.length), () => sendAll(code, free));
+  return html`<section class="card letters"><h2>${withCode(meaning || code)}</h2>
+    <p class="hint"><code>${code}</code> · ${here.length ? T.letters.count(here.length, age(here[0].sentAt)) : T.letters.allGone}</p>
+    <p>${T.letters.repair}${withCode(mayHelp ? T.letters.thenSend(repair) : T.letters.thenCorrect(repair))}</p>
+    <div class="actions">${mayHelp && free.length > 1 ? all : nothing}${messageOf(code)}</div>
+    <ol>${repeat(rows, ({ row }) => keyOf(row), (each) => letterOf(state, each, mayHelp))}</ol>
+  </section>`;
+}
+
+export function draw({ causes, more }, state) {
+  const groups = Map.groupBy(state.rows, ({ row }) => row.code);
+  const isEmpty = state.rows.every(({ isGone }) => isGone);
+  return {
+    title: T.letters.title,
+    about: T.letters.intro,
+    content: [
+      isEmpty ? html`<p class="card">${T.letters.none}</p>` : nothing,
+      more.map(({ queue, listed: amount, why }) => hint(T.letters.more[why](queue, number(amount)))),
+      repeat(groups, ([code]) => code, (group) => groupOf(state, group, causes)),
+    ],
+  };
+}

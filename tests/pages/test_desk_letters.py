@@ -1,0 +1,116 @@
+"""Dead letters in a real browser: sent again, corrected, deleted, and left alone while someone works on one."""
+
+import json
+
+import pytest
+
+from local.desk import work
+from operations.redrive import settle
+from tests.support.desk import desk_of_shop
+
+TEA = "tea-earl-grey"
+STOCK, ORDERS = "StockDeadLetterQueueUrl", "OrderDeadLetterQueueUrl"
+
+
+def damage(number):
+    said = {"adjustmentId": f"r-{number}", "productId": TEA, "delta": -90, "reason": "DAMAGE"}
+    return json.dumps(said)
+
+
+@pytest.fixture
+def desk(page):
+    with desk_of_shop() as desk:
+        yield desk
+        # The answer to a late request would be an error.
+        page.goto("about:blank")
+
+
+def open_letters(page, desk):
+    page.goto(desk.address())
+    page.get_by_role("link", name="Dead letters", exact=True).click()
+    page.get_by_role("heading", level=1, name="Dead letters").wait_for()
+
+
+def letter(page, message_id):
+    return page.get_by_role("listitem").filter(has_text=message_id)
+
+
+def test_letters_of_one_cause_are_sent_again_corrected_or_deleted(page, desk):
+    first, second, third = (desk.dead_letter(STOCK, damage(n), "BELOW_FLOOR") for n in range(3))
+    order = json.dumps({"orderId": "o-1", "userId": "u", "items": [{"productId": TEA}]})
+    bad = desk.dead_letter(ORDERS, order, "SCHEMA_VIOLATION")
+    open_letters(page, desk)
+    group = page.locator("section", has_text="BELOW_FLOOR").first
+    group.get_by_text("What to do: book the missing units, then send it again.").wait_for()
+    assert "3 messages, the first in" in group.inner_text()
+    assert '{\n  "adjustmentId": "r-0",\n' in letter(page, first).locator("pre").inner_text()
+
+    # The fault lies in the message: to send it again unchanged cannot help.
+    buttons = letter(page, bad).get_by_role("button")
+    assert buttons.all_inner_texts() == ["Edit and send again", "Delete"]
+    assert letter(page, bad).get_by_role("link").all_inner_texts() == ["order o-1", TEA]
+    letter(page, bad).get_by_role("button", name="Edit and send again").press("Enter")
+    body = page.get_by_role("textbox", name="Body of the message")
+    assert body.evaluate("area => area === document.activeElement")
+    body.fill('{"orderId": "o-1",\n"items"}')
+    send = letter(page, bad).get_by_role("button", name="Send edited message")
+    send.click()
+    page.get_by_role("alert").get_by_text("line 2, column 8").wait_for()
+    assert body.get_attribute("aria-invalid") == "true"
+    corrected = json.loads(order) | {"items": [{"productId": TEA, "quantity": 1}]}
+    body.fill(json.dumps(corrected))
+    # Others come and go meanwhile; what is edited stays.
+    added = desk.dead_letter(STOCK, damage(3), "BELOW_FLOOR")
+    desk.live.tell({"changed": True})
+    letter(page, added).wait_for()
+    assert json.loads(body.input_value()) == corrected
+    send.click()
+    letter(page, bad).get_by_role("status").get_by_text("it is in OrderQueue.").wait_for()
+    assert desk.shop.waiting("Order") == [json.dumps(corrected)]
+    assert desk.shop.waiting("OrderDeadLetter") == []
+    letter(page, bad).get_by_text("No longer in the dead-letter queue").wait_for()
+    assert letter(page, bad).get_by_role("button", name="Edit").count() == 0
+
+    # Deleted only after a yes.
+    delete = page.get_by_role("button", name=f"Delete: message {second}")
+    delete.click()
+    page.get_by_role("button", name="Go back").click()
+    delete.click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    letter(page, second).get_by_role("status").get_by_text("deleted").wait_for()
+
+    group.get_by_role("button", name="Send all 3 again unchanged").click()
+    group.get_by_role("status").get_by_text("all of them are in their queue").wait_for()
+    letter(page, third).get_by_role("status").get_by_text("it is in StockQueue").wait_for()
+    assert desk.shop.waiting("Stock") == [damage(0), damage(2), damage(3)]
+    page.get_by_text("There are no dead letters.").wait_for()
+
+
+@pytest.fixture
+def failing(chromium):
+    """A page whose requests may fail, of which the browser complains."""
+    opened = chromium.new_page()
+    yield opened
+    opened.close()
+
+
+def test_what_is_not_known_about_a_letter_is_said(failing, desk, monkeypatch):
+    page, cause = failing, "UNKNOWN_ORDER_STATUS"
+    body = '{"orderId": "o-1", "big": 12345678901234567890, "a": {}, "a": ["x, {y}", 1.0]}'
+    first, second = desk.dead_letter(ORDERS, body, cause), desk.dead_letter(ORDERS, "{}", cause)
+    monkeypatch.setattr(work, "MOST_DEAD_LETTERS", 2)
+    open_letters(page, desk)
+    page.get_by_text("OrderQueue has more than the 2 that are listed").wait_for()
+    # Nothing of a body is rounded or dropped.
+    shown = letter(page, first).locator("pre").inner_text()
+    assert "".join(shown.split()) == body.replace(" ", "")
+    page.route("**/data/dead-letter", lambda route: route.fulfill(status=504, body="timed out"))
+    letter(page, first).get_by_role("button", name="Send again unchanged").click()
+    letter(page, first).get_by_role("alert").get_by_text("applied only once").wait_for()
+    page.unroute("**/data/dead-letter")
+    # Another reader deletes one that is still listed.
+    settle(desk.aws.sqs, desk.aws.outputs[ORDERS], second, None)
+    page.get_by_role("button", name="Send all 2 again unchanged").click()
+    page.get_by_role("alert").get_by_text("1 of 2 sent").wait_for()
+    letter(page, second).get_by_role("alert").get_by_text("not in the dead-letter queue").wait_for()
+    assert desk.shop.waiting("Order") == [body]
