@@ -24,7 +24,7 @@ from proselint.tools import LintFile
 from local import ROOT
 
 HABITS = {
-    r"\b(is|are|was|were|be) (no|none)\b(?! (longer|more|fewer|less|later|doubt)\b)": "say what it is not: `is not a ...`",
+    r"(?<!there )\b(is|are|was|were|be) (no|none)\b(?! (longer|more|fewer|less|later|doubt)\b)": "say what it is not: `is not a ...`",
     r"\b(of|at|until|from) then\b": "name the time",
     r"\bin the place of\b": "`instead of`",
     r"\bfor want of\b": "`because ... is short`",
