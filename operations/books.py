@@ -453,6 +453,7 @@ class Entry:
         available: Available units after the change.
         on_hand_delta: Change of the units on hand; 0 for a gap.
         on_hand: Units on hand after the change.
+        facts: The change for other programs, as `Movement` has it; empty for a gap.
     """
 
     version: int | None
@@ -462,11 +463,13 @@ class Entry:
     available: int
     on_hand_delta: int
     on_hand: int
+    facts: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def as_json(self) -> dict[str, Any]:
         """The entry, for other programs."""
         return {
+            **self.facts,
             "version": self.version,
             "at": self.at,
             "what": self.what,
@@ -496,7 +499,14 @@ def history(books: Books, account: Account) -> list[Entry]:
         available, on_hand = available + movement.available, on_hand + moved
         entries.append(
             Entry(
-                version, movement.at, movement.what, movement.available, available, moved, on_hand
+                version,
+                movement.at,
+                movement.what,
+                movement.available,
+                available,
+                moved,
+                on_hand,
+                movement.facts,
             )
         )
         seen = max(seen, version or 0)

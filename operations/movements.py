@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from inventory_orders.domain.location import key_in, location_of
@@ -28,6 +28,8 @@ class Movement:
         open: Units that orders wait for from then on; negative for units that they got, or do not wait for any more.
         page: Name of the page that it wrote: of a lane, which it took units from, or of units that leave; empty for the row.
         closes: Whether it ends the generation.
+        facts: The change for other programs: its `kind`, which is the reason of an adjustment or the action of an order
+            (`lose` for units that are not sold again), and the ids and notes that come with it.
     """
 
     generation: Generation
@@ -39,6 +41,7 @@ class Movement:
     open: int = 0
     page: str = ""
     closes: bool = False
+    facts: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def is_in(self, version: int, pages: Pages) -> bool:
         """Whether a row of this version and these pages already show it."""
@@ -74,6 +77,8 @@ def adjustment_of(row: Row) -> Movement:
         row["delta"],
         row.get("onHandDelta", row["delta"]),
         closes=row["reason"] == "CLOSING",
+        facts=_facts(row["reason"], row, "adjustmentId")
+        | ({"locationId": location_of(row["transferWith"])} if "transferWith" in row else {}),
     )
 
 
@@ -159,24 +164,33 @@ def movements_of(order: Row) -> Iterator[Movement]:
     """
     name = f"order {order['orderId']}"
     for line in _taken_lines(order):
-        yield _taken(name, order["createdAt"], line)
+        yield _taken(name, order, line)
         for move in moves_of_line(order, line):
             if move.effect.open or move.effect.available:
-                yield _moved(name, line, move)
+                yield _moved(name, order, line, move)
 
 
 def _taken_lines(order: Row) -> Iterator[Row]:
     return (line for line in order.get("items", ()) if "productCreatedAt" in line)
 
 
-def _taken(name: str, at: str, line: Row) -> Movement:
+def _taken(name: str, order: Row, line: Row) -> Movement:
     page, units = line.get("lanePage", ""), line["quantity"]
     version = line["laneVersion"] if page else line.get("productVersion")
     what = f"{name}, from {lane_name(lane_of(page))}" if page else name
-    return Movement(_generation(line), version, at, what, -units, open=units, page=page)
+    return Movement(
+        _generation(line),
+        version,
+        order["createdAt"],
+        what,
+        -units,
+        open=units,
+        page=page,
+        facts=_facts("place", order, "orderId", "userId"),
+    )
 
 
-def _moved(name: str, line: Row, move: Move) -> Movement:
+def _moved(name: str, order: Row, line: Row, move: Move) -> Movement:
     step, effect, units, version = move
     page = ""
     if effect.on_hand < 0:
@@ -186,7 +200,9 @@ def _moved(name: str, line: Row, move: Move) -> Movement:
         effect = effect._replace(available=0, on_hand=0)
     what = f"{name}, {_said(step)}{', units lost' if effect == LOST else ''}"
     numbers = (effect.available * units, effect.on_hand * units, effect.open * units)
-    return Movement(_generation(line), version, step["at"], what, *numbers, page)
+    kind = "lose" if effect == LOST else step["action"]
+    facts = _facts(kind, {**step, "orderId": order["orderId"]}, "orderId", "reason")
+    return Movement(_generation(line), version, step["at"], what, *numbers, page, facts=facts)
 
 
 def stranded(order: Row) -> Iterator[tuple[Generation, int]]:
@@ -212,6 +228,12 @@ def lane_of(page: str) -> int:
 def _said(step: Row) -> str:
     """A step in words: what was done, under which id, by whom and what for."""
     return " ".join([step["action"], *filter(None, [step.get("stepId")]), *_notes(step)])
+
+
+def _facts(kind: str, row: Row, *names: str) -> dict[str, str]:
+    """A change for other programs: what it was, and what its row says of it."""
+    given = {name: row[name] for name in (*names, "actor", "reference") if name in row}
+    return {"kind": kind, **given}
 
 
 def _notes(row: Row) -> list[str]:

@@ -59,8 +59,19 @@ function headOf(column, at, sort, onSort) {
   return html`<th scope="col" role="columnheader" class=${column.kind ?? ""} aria-sort=${order}><button type="button" class="sort" @click=${press}>${column.text}</button></th>`;
 }
 
-// A table, whose rows are cards on a phone. A column has `text`, `cell(row)`, a `kind` ("amount" for numbers, "wide" for
-// a cell of a card's whole width) and `sort(row)`, if it can be sorted by. Roles are named, because CSS takes those away.
+// A phone shows no heads of columns: there, this sorts.
+export function sortChoice(columns, sort, onSort) {
+  const options = columns.flatMap((column, at) => (column.sort ? ["↑", "↓"].map((way, isDown) => [`${at} ${isDown}`, T.pair(column.text, way)]) : []));
+  const choose = ({ target }) => {
+    const [by, isDown] = target.value.split(" ").map(Number);
+    onSort(target.value ? { by, isDown: isDown === 1 } : undefined);
+  };
+  return html`<div class="phone">${choice("sort", T.sortBy, [["", T.unsorted], ...options], { value: sort ? `${sort.by} ${Number(sort.isDown)}` : "", onChange: choose })}</div>`;
+}
+
+// A table, whose rows are cards on a phone. A column has `text`, `cell(row)`, `sort(row)`, if it can be sorted by, and a
+// `kind`: "amount" for numbers, of which a card has three in a line, "two" for a cell next to one, "wide" for one without a
+// heading. Roles are named, because CSS takes those away.
 export function table({ label, columns, rows, keyOf, classOf = () => "", sort, onSort }) {
   const cellOf = (row) => (column) => html`<td role="cell" class=${column.kind ?? ""} data-label=${column.text}>${column.cell(row)}</td>`;
   return html`<table class="list" role="table" aria-label=${label}>
@@ -104,7 +115,7 @@ export function checkbox(name, text, properties = {}) {
 
 // `options` are pairs of a value and its text. `value` is what is chosen at first.
 export function choice(name, text, options, { value, onChange } = {}) {
-  return labelled(text, html`<select name=${name} @change=${onChange}>${options.map(([key, words]) => html`<option value=${key} ?selected=${key === value}>${words}</option>`)}</select>`);
+  return labelled(text, html`<select name=${name} @change=${onChange}>${options.map(([key, words]) => html`<option value=${key} ?selected=${key === value} .selected=${key === value}>${words}</option>`)}</select>`);
 }
 
 // The first field that is not filled in as it should be, in words.

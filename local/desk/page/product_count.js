@@ -1,0 +1,72 @@
+// Counting what lies on the shelf: orders for the product wait until the count is booked, cancelled or over.
+import { clock, inWords, number, signed } from "./format.js";
+import { reread } from "./messages.js";
+import { button, card, change, form, hint, messageOf, note, notesOf, nothing, problem, units } from "./parts.js";
+import { RefusedError, randomId, send } from "./server.js";
+import { named, numbersOf } from "./stock.js";
+import { T } from "./texts.js";
+
+const COUNT_SECONDS = 600; // how long orders wait at most
+const KEY = "count";
+
+// Counts that have begun, by product and location in words: this tab has them until they end, also after a reload.
+const counts = new Map(JSON.parse(sessionStorage.getItem("counts") ?? "[]"));
+
+function keep(product, begun) {
+  if (begun === undefined) counts.delete(inWords(product));
+  else counts.set(inWords(product), begun);
+  sessionStorage.setItem("counts", JSON.stringify([...counts]));
+}
+
+async function begin(product) {
+  const begun = await send({ action: "acquire", ...named(product), seconds: COUNT_SECONDS, outliveInvocation: true });
+  // One id for all clicks: they book one count.
+  keep(product, { ...begun, adjustmentId: randomId("count") });
+  return T.count.begun;
+}
+
+async function book(product, { lease, adjustmentId, committed }, counted, notes) {
+  try {
+    const { delta, handedOverSince } = await send({ action: "commit", lease, adjustmentId, counted, ...notes });
+    keep(product);
+    product.state.isChanged = true;
+    return T.count.booked(signed(delta), handedOverSince === undefined ? "" : number(handedOverSince));
+  } catch (error) {
+    if (error.code === "BELOW_FLOOR") throw new RefusedError({ code: error.code, message: T.count.short(T.units(committed - counted - product.backorderLimit)) });
+    if (!(error.code in T.count.ends)) throw error;
+    keep(product);
+    await reread();
+    throw new RefusedError({ code: error.code, message: T.count.ends[error.code] });
+  }
+}
+
+async function cancel(product, { lease }) {
+  const { result } = await send({ action: "release", lease });
+  keep(product);
+  return result === "RELEASED" ? T.count.cancelled : T.count.wasOver;
+}
+
+function beginningOf(product) {
+  const press = async () => {
+    if (await change(KEY, T.count.begin(inWords(product)), () => begin(product))) document.querySelector("[name=counted]")?.focus();
+  };
+  return card(T.count.title, hint(T.count.about(COUNT_SECONDS / 60)), button(T.count.beginButton, press), messageOf(KEY));
+}
+
+export function countOf(product) {
+  const begun = counts.get(inWords(product));
+  if (begun === undefined) return beginningOf(product);
+  const end = Number(begun.lease.expiresAt);
+  const bookIt = (fields) => {
+    const counted = fields.counted.valueAsNumber;
+    return change(KEY, T.count.book(number(counted), inWords(product)), () => book(product, begun, counted, notesOf(fields, ["reference"])));
+  };
+  const giveUp = button(T.count.cancelButton, () => change(KEY, T.count.cancel(inWords(product)), () => cancel(product, begun)));
+  return card(
+    T.count.title,
+    begun.message === undefined ? nothing : problem(begun.message),
+    hint(T.count.how(clock(end - COUNT_SECONDS), clock(end))),
+    numbersOf(begun),
+    form(KEY, { text: T.count.bookButton, send: bookIt, kind: "primary", more: giveUp }, units(KEY, "counted", T.count.counted), note(KEY, "reference", T.product.referenceAlone)),
+  );
+}
