@@ -101,6 +101,13 @@ def test_what_is_not_known_about_a_letter_is_said(failing, desk, monkeypatch):
     monkeypatch.setattr(work, "MOST_DEAD_LETTERS", 2)
     open_letters(page, desk)
     page.get_by_text("OrderQueue has more than the 2 that are listed").wait_for()
+    # What is on the screen stays when it cannot be read again, and comes afresh when it can.
+    page.route("**/data/dead-letters", lambda route: route.fulfill(status=503, body="no"))
+    page.get_by_role("button", name="Refresh").click()
+    page.get_by_text("Cannot refresh this page: no").wait_for()
+    page.unroute("**/data/dead-letters")
+    page.get_by_role("button", name="Refresh").click()
+    page.locator("#notice[hidden]").wait_for(state="attached")
     # Nothing of a body is rounded or dropped.
     shown = letter(page, first).locator("pre").inner_text()
     assert "".join(shown.split()) == body.replace(" ", "")

@@ -42,7 +42,7 @@ const PARTS = [
 
 const states = new Map();
 // What is on the screen. `news` says whether it follows what happens.
-const shown = { about: null, view: null, ids: [], state: {}, data: undefined, error: "", isBusy: true, news: { text: T.live.starting, kind: "" }, notice: "", dismissed: "", question: null };
+const shown = { about: null, view: null, ids: [], state: {}, data: undefined, error: "", isBusy: true, isAfresh: false, news: { text: T.live.starting, kind: "" }, notice: "", dismissed: "", question: null };
 let reading = 0;
 
 // ---------------------------------------------------------------- drawing
@@ -90,10 +90,12 @@ function noticeOf({ notice, dismissed }) {
   return html`<div id="notice" role="status" ?hidden=${!isShown}>${isShown ? html`<span>${withCode(notice)}</span><button type="button" class="close" aria-label=${T.dismissNotice} @click=${dismiss}>×</button>` : nothing}</div>`;
 }
 
-function drawn({ view, data, state, ids, error }) {
+function drawn({ view, data, state, ids, error, isAfresh }) {
   if (error) return { title: T.notReadable, about: "", content: problem(error) };
   if (view === null || (view.read && data === undefined)) return { title: T.reading, about: "", content: nothing };
-  return view.draw(data, state, ids);
+  // The view's rows are on their way.
+  if (!isAfresh) shown.drawn = view.draw(data, state, ids);
+  return shown.drawn;
 }
 
 function draw() {
@@ -145,21 +147,26 @@ async function isMeant(words, { warning = "", isAgreed = false, ...answer } = {}
 async function read(isAfresh = false) {
   const mine = (reading += 1);
   const { view, ids, state } = shown;
-  if (isAfresh) delete state.rows;
   if (!view.read) {
     draw();
     return;
   }
-  shown.isBusy = true;
+  if (isAfresh) [shown.rows, state.rows] = [state.rows ?? shown.rows, undefined];
+  Object.assign(shown, { isBusy: true, isAfresh: isAfresh || shown.isAfresh });
   draw();
   try {
     const data = await view.read(ids, state);
     // The reader has moved on.
     if (mine !== reading) return;
-    Object.assign(shown, { data, error: "", isBusy: false });
+    Object.assign(shown, { data, error: "", isBusy: false, isAfresh: false });
+    notice("");
   } catch (error) {
     if (mine !== reading) return;
-    Object.assign(shown, { error: error.message, isBusy: false });
+    state.rows ??= shown.rows;
+    Object.assign(shown, { isBusy: false, isAfresh: false });
+    // What is on the screen stays: someone may be typing there.
+    if (shown.data === undefined) shown.error = error.message;
+    else notice(T.notRefreshed(error.message));
   }
   draw();
 }
@@ -178,7 +185,7 @@ async function open() {
   const mine = (reading += 1);
   const view = await VIEWS[name]();
   if (mine !== reading) return;
-  Object.assign(shown, { name, view, ids, state: states.get(location.hash), data: undefined, error: "" });
+  Object.assign(shown, { name, view, ids, state: states.get(location.hash), data: undefined, rows: undefined, error: "", isAfresh: false });
   delete shown.state.rows;
   view.start?.(shown.state, ids);
   await read();

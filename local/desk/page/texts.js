@@ -32,6 +32,7 @@ export const T = {
   refresh: "Refresh",
   reading: "Loading …",
   notReadable: "Cannot show this page",
+  notRefreshed: (why) => `Cannot refresh this page: ${why}`,
 
   // ---------------------------------------------------------------- messages
   dismiss: "Dismiss this message",
@@ -486,7 +487,7 @@ export const T = {
     count: (amount, since) => `${counted(amount, "message")}, the first ${since}`,
     allGone: "none left",
     repair: "What to do: ",
-    thenCorrect: (repair) => `${repair}, or you do here.`,
+    thenCorrect: (repair) => `${repair}, or you can correct it here.`,
     thenSend: (repair) => (repair ? `${repair}, then send it again.` : "once the cause is repaired, send it again."),
     since: "Since",
     about: "About",
@@ -531,7 +532,33 @@ export const T = {
   dashboard: {},
 
   // ---------------------------------------------------------------- the page to try the service
-  try: {},
+  try: {
+    title: "Try the service",
+    intro: "Orders go through the HTTP API of the stack on the embedded AWS. Their outcomes come from its event bus.",
+    placeTitle: "Place an order",
+    place: "Place order",
+    product: "Product",
+    noProducts: "No product is listed yet.",
+    notListed: "no longer listed",
+    availability: { IN_STOCK: "in stock", LOW: "few left", BACKORDER: "on backorder", OUT: "sold out", DISCONTINUED: "discontinued" },
+    quantity: "Quantity",
+    hold: "Hold in seconds, 60 or more",
+    asSet: "as configured",
+    wait: "Wait for the answer",
+    answer: (status, phrase, milliseconds) => `${status} ${phrase} after ${milliseconds} ms`,
+    refusal: (detail, answer) => `${detail}; ${answer}`,
+    placed: (answer) => `placed, ${answer}`,
+    accepted: (answer) => `accepted, ${answer}. The outcome follows as an event`,
+    result: (outcome, answer) => `${outcome}, ${answer}`,
+    named: (text, orderId) => `${text}: order ${orderId}`,
+    orders: "Orders of this tab",
+    noOrders: "None yet. Choose a product and place one.",
+    held: (seconds) => `held for ${counted(seconds, "more second")}`,
+    holdEnded: "its hold has ended; it will expire",
+    events: "All events, the newest first",
+    noEvents: "None since this page was opened.",
+    available: (amount) => `${amount} available`,
+  },
 
   // ---------------------------------------------------------------- the page of the API
   contract: {},
