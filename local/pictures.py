@@ -33,7 +33,7 @@ PICTURES = {
 """Where each picture is taken, and its height in pixels. The drop is taken while it sells."""
 
 _WIDTH = 1280
-_DROP_UNITS, _ORDERS_A_SECOND, _DROP_SECONDS = 1600, 60, 12
+_DROP_UNITS, _ORDERS_A_SECOND, _DROP_SECONDS = 4000, 60, 30
 # Charts are drawn by what comes once a second.
 _SETTLE_MILLISECONDS = 2500
 
@@ -48,6 +48,8 @@ def take(aws: Aws, server: background.DeskServer, folder: Path) -> None:
         for name, (path, height) in PICTURES.items():
             selling = beside.submit(_sell, aws) if name == "drop" else None
             page.set_viewport_size({"width": _WIDTH, "height": height})
+            # The page before would be taken for one that cannot be loaded.
+            page.goto("about:blank")
             page.goto(f"{server.endpoint}/{path}")
             page.locator("#view[aria-busy=false]").wait_for()
             page.wait_for_timeout(_DROP_SECONDS * 800 if selling else _SETTLE_MILLISECONDS)

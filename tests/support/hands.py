@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from functools import reduce
 from types import MappingProxyType
 from typing import Any
 
@@ -48,6 +49,11 @@ class Hands(ABC):
     def search(self, text: str) -> None:
         """Search for an order, a customer or a product."""
 
+    def _labelled(self, label: str) -> Any:
+        roles = ("textbox", "spinbutton", "combobox")
+        first, *others = (self.page.get_by_role(role, name=label, exact=True) for role in roles)
+        return reduce(lambda found, other: found.or_(other), others, first)
+
     def press(self, name: Name, role: str = "button") -> None:
         self._act_on(self.page.get_by_role(role, name=name, exact=True))
 
@@ -62,13 +68,17 @@ class Hands(ABC):
 
     def go(self, part: str) -> None:
         """Open a part of the desk."""
-        self._act_on(self.page.get_by_role("navigation").get_by_role("link", name=part, exact=True))
+        self._act_on(
+            self.page.get_by_role("navigation", name="Pages").get_by_role(
+                "link", name=part, exact=True
+            )
+        )
 
     def write(self, label: str, text: str) -> None:
-        self._write_into(self.page.get_by_label(label, exact=True), text)
+        self._write_into(self._labelled(label), text)
 
     def choose(self, label: str, option: str) -> None:
-        self._choose_in(self.page.get_by_label(label, exact=True), option)
+        self._choose_in(self._labelled(label), option)
 
     def send(self, name: Name) -> None:
         self._send(self.page.get_by_role("button", name=name, exact=True))
@@ -118,6 +128,8 @@ class Keyboard(Hands):
         self._key("Enter")
 
     def search(self, text: str) -> None:
+        if self.page.locator(":is(input, select, textarea):focus").count():
+            self._key("Escape")
         self._key("/")
         self._type(text)
         self._key("Enter")

@@ -21,22 +21,27 @@ class Page(NamedTuple):
         view: Its view, as `VIEWS` of app.js names it.
         path: Its address.
         title: Its heading, once it has been read.
+        press: Text of buttons and boxes that show more of it.
     """
 
     view: str
     path: str
     title: str
+    press: tuple[str, ...] = ()
 
 
 PAGES = [
     Page("today", "#/today", "Today"),
-    Page("product", f"#/product/{TEA}", "Earl Grey"),
-    Page("orders", "#/orders", "Orders to ship"),
+    Page("orders", "#/orders", "Orders to ship", ("Select o-0", "Select o-2")),
+    Page("orders", "#/orders/at/berlin", "Orders to ship from berlin"),
     Page("orders", "#/orders/held", "Orders waiting for payment"),
+    Page("orders", "#/orders/of/auth0:anna", "Orders of auth0:anna"),
     Page("order", "#/order/o-1", "Order o-1"),
-    Page("pick", "#/pick/o-1/o-2", "Pick list"),
-    Page("scan", "#/scan", "Scan"),
+    Page("pick", "#/pick/o-0/o-1/o-2", "Pick list"),
+    Page("scan", "#/scan", "Scan", ("Enter",)),
+    Page("product", f"#/product/{MILK}", "Hojicha", ("Receive",)),
     Page("drop", f"#/drop/{HOT_PRODUCT}", "Drop: First Flush 2026, limited drop"),
+    Page("dead-letters", "#/dead-letters", "Dead letters", ("Edit and send again",)),
     Page("lanes", "#/lanes", "Lanes"),
     Page("search", "#/search/tea", "Found for “tea”"),
     Page("search", "#/search/nothing", "Found for “nothing”"),

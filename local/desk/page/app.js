@@ -222,8 +222,11 @@ async function keepListening() {
 function listenToKeys() {
   document.addEventListener("keydown", (event) => {
     const hasDialog = document.querySelector("dialog[open]") !== null;
+    const isField = event.target.matches("input, select, textarea");
     if (event.key === "Escape" && !hasDialog && shown.notice) dismiss();
-    if (event.key !== "/" || hasDialog || event.target.matches("input, select, textarea")) return;
+    // Then the keys below work again.
+    if (event.key === "Escape" && isField) event.target.blur();
+    if (event.key !== "/" || hasDialog || isField) return;
     event.preventDefault();
     document.getElementById("search").focus();
   });
