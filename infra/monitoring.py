@@ -169,7 +169,8 @@ class Monitoring(Construct):
         return dashboard
 
     def _show(self, section: watched.Section, dashboard: cloudwatch.Dashboard) -> None:
-        markdown = f"## {section.title}\n{section.text}"
+        # One paragraph on CloudWatch, where the height is fixed. The local page folds the advice.
+        markdown = f"## {section.title}\n{section.text}\n{section.advice}"
         dashboard.add_widgets(cloudwatch.TextWidget(markdown=markdown, width=_COLUMNS, height=2))
         if section.totals:
             dashboard.add_widgets(
@@ -188,8 +189,12 @@ class Monitoring(Construct):
     def _graph(self, graph: watched.Graph, width: int) -> cloudwatch.GraphWidget:
         marks = []
         if graph.mark is not None:
-            value, label = graph.mark
-            marks = [cloudwatch.HorizontalAnnotation(value=value, label=label, color=watched.RED)]
+            mark = graph.mark
+            marks = [
+                cloudwatch.HorizontalAnnotation(
+                    value=mark.value, label=mark.label, color=watched.RED
+                )
+            ]
         return cloudwatch.GraphWidget(
             title=graph.title,
             left=[metric for line in graph.lines for metric in self._drawn(line)],

@@ -7,7 +7,7 @@ the dashboard shows them, and no alarm counts them.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from aws_cdk.aws_cloudwatch import ComparisonOperator, TreatMissingData
@@ -94,22 +94,39 @@ class Formula:
 
 
 @dataclass(frozen=True, slots=True)
+class Mark:
+    """A value with what it means, drawn across a graph: the threshold of alarms (`_limit`), or a healthy value (`_guide`)."""
+
+    value: float
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
 class Graph:
-    """A graph. `mark` is a value with what it means, drawn across the graph."""
+    """A graph, which may have a mark."""
 
     title: str
     lines: Sequence[Line | Formula]
     unit: str
-    mark: tuple[float, str] | None
+    mark: Mark | None
     stacked: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A question about the service, with rows of graphs that answer it. `totals` are numbers above the graphs."""
+    """A question about the service, with rows of graphs that answer it.
+
+    Attributes:
+        title: The question.
+        text: One sentence about what it means.
+        advice: What is healthy, and what to do if it is not.
+        rows: The graphs.
+        totals: Numbers above the graphs.
+    """
 
     title: str
     text: str
+    advice: str
     rows: Sequence[Sequence[Graph]]
     totals: Sequence[Line]
 
@@ -323,22 +340,57 @@ BASIC_METRICS = sorted({a.metric.name for a in ALARMS if a.basic and a.metric.of
 """The metrics of the handlers that the alarms of `monitoring: basic` need."""
 
 
-_GREEN, RED, _ORANGE = "#2ca02c", "#d62728", "#ff7f0e"
-_BLUE, _PURPLE, _GREY, _BROWN = "#1f77b4", "#9467bd", "#7f7f7f", "#8c564b"
-_PINK, _OLIVE, _TEAL = "#e377c2", "#bcbd22", "#17becf"
+# At least 3:1 on light and on dark pages.
+_GREEN, RED, _ORANGE = "#2ca02c", "#d62728", "#dd6b0a"
+_BLUE, _PURPLE, _GREY, _BROWN = "#1f77b4", "#9467bd", "#7f7f7f", "#a2665a"
+_PINK, _OLIVE, _TEAL = "#d65fae", "#8f9010", "#1290a0"
 PALETTE = (_BLUE, _ORANGE, _GREEN, _PURPLE, _BROWN, _GREY, _PINK, _OLIVE, _TEAL)
 """The colours of the lines of one graph."""
 
 
-def _section(title: str, text: str, *rows: Sequence[Graph], totals: Sequence[Line] = ()) -> Section:
-    return Section(title, text, rows, totals)
+def _section(
+    title: str, text: str, advice: str, *rows: Sequence[Graph], totals: Sequence[Line] = ()
+) -> Section:
+    return Section(title, text, advice, rows, totals)
+
+
+def _limit(unit: str, *names: str, drawn: Callable[[float], float] = float) -> Mark:
+    """Draw the threshold that alarms share, with the periods after which each of them turns on.
+
+    Args:
+        unit: The unit of the graph.
+        names: The alarms, as in `ALARMS`.
+        drawn: What the graph draws for a value of the alarms' metric.
+    """
+    alarms = [next(alarm for alarm in ALARMS if alarm.name == name) for name in names]
+    value = round(drawn(alarms[0].when.threshold), 9)
+    side = "above" if drawn(1) > drawn(0) else "below"
+    return Mark(value, f"alarm {side} {value:,g} {unit} {', or '.join(map(_periods, alarms))}")
+
+
+def _periods(alarm: Alarm) -> str:
+    when = alarm.when
+    many = "for" if when.breaching is None else f"in {when.breaching} of"
+    return f"{many} {when.periods} periods of {alarm.metric.minutes} min"
+
+
+def _guide(value: float, text: str) -> Mark:
+    return Mark(value, f"{text} (no alarm)")
+
+
+def _percent(rate: float) -> float:
+    return 100 * rate
+
+
+def _percent_without(rate: float) -> float:
+    return 100 - 100 * rate
 
 
 def _graph(
     title: str,
     *lines: Line | Formula,
     unit: str = "per period",
-    mark: tuple[float, str] | None = None,
+    mark: Mark | None = None,
     stacked: bool = False,
 ) -> Graph:
     return Graph(title, lines, unit, mark, stacked)
@@ -394,9 +446,10 @@ _OTHER_ENDS = (
 
 _FLOW = _section(
     "Are orders flowing?",
-    "Placed and rejected are both healthy answers. **Age grows** and nothing is placed: look at the platform below. SQS "
-    "leaves out messages that it delivered three times; **came back** is the time since the first delivery. **Dead "
-    "letters** stay until you redrive or delete them: their `errorMessage` says what to fix.",
+    "Placed and rejected are both healthy answers.",
+    "**Age grows** and nothing is placed: look at the platform below. SQS leaves out messages that it delivered three times; "
+    "**came back** is the time since the first delivery. **Dead letters** stay until you redrive or delete them: their "
+    "`errorMessage` says what to fix.",
     (
         _graph("Orders", _PLACED, _REJECTED, stacked=True),
         _graph(
@@ -415,7 +468,7 @@ _FLOW = _section(
             _each(_AGE, "Maximum", "queues"),
             Line(Metric("TimeSinceFirstReceive", "Maximum"), "came back", RED),
             unit="seconds",
-            mark=(_OLDEST_MESSAGE_SECONDS, "longer than any lease"),
+            mark=_limit("seconds", "{name}OldestMessage", "TimeSinceFirstReceive"),
         ),
         _graph("Waiting", _each(_VISIBLE, "Maximum", "queues"), unit="messages"),
         _graph("Dead letters", _each(_VISIBLE, "Maximum", "dead letters"), unit="messages"),
@@ -438,8 +491,9 @@ def _life(grace: int) -> Section:
     return _section(
         "Are orders confirmed, or do they expire?",
         f"A hold expires on time if it does so **{grace} to {latest} s** after its end: the first {grace} s are grace for late "
-        "payments. If it is later, look at the age of ExpiryQueue and at the sweep. While very many commands wait, holds do "
-        "not expire, since a payment may be among them. **Late payments** are orders to refund: their rows say why.",
+        "payments.",
+        "If it is later, look at the age of ExpiryQueue and at the sweep. While very many commands wait, holds do not expire, "
+        "since a payment may be among them. **Late payments** are orders to refund: their rows say why.",
         (
             _graph(
                 "Steps",
@@ -453,7 +507,7 @@ def _life(grace: int) -> Section:
                 "How long after its end a hold expires",
                 *_spread("ExpiryDelay", p50=_GREEN, p99=_ORANGE, latest=RED),
                 unit="seconds",
-                mark=(latest, f"p99 healthy below {latest} s"),
+                mark=_guide(latest, f"p99 healthy below {latest} s"),
             ),
             _graph("Late payments", _sum("ConfirmationsRejected", "to refund", RED)),
         ),
@@ -462,9 +516,9 @@ def _life(grace: int) -> Section:
 
 _EVENTS = _section(
     "Do consumers get events?",
-    "Events of orders and products are published on the bus, those of an order in their order. **Changes get older** and "
-    "events are refused: look at the bus. **Undeliverable** events stay in their queue: no consumer gets them before they "
-    "are published again.",
+    "Events of orders and products are published on the bus, in sequence per order.",
+    "**Changes get older** and events are refused: look at the bus. **Undeliverable** events stay in their queue: no consumer "
+    "gets them before they are published again.",
     (
         _graph(
             "Events",
@@ -481,7 +535,7 @@ _EVENTS = _section(
             "Age of the changes",
             Line(_CHANGES_AGE, "oldest change", _ORANGE),
             unit="ms",
-            mark=(_LATE_EVENTS_MS, "late"),
+            mark=_limit("ms", "PublishEventsIteratorAge"),
         ),
         _graph(
             "Undeliverable events", Line(_UNDELIVERABLE, "to be repaired", RED), unit="messages"
@@ -491,9 +545,9 @@ _EVENTS = _section(
 
 _REQUESTS = _section(
     "Does the API answer?",
-    "4xx are answers: a rejected order, a wrong body, no permission; or **429**, the limit `apiLimits`. For **5xx** read "
-    "the function's log. Both latencies include callers that wait for their order, up to 25 s. Their difference is API "
-    "Gateway's part.",
+    "4xx are answers: a rejected order, a wrong body, no permission; or **429**, the limit `apiLimits`.",
+    "For **5xx** read the function's log. Both latencies include callers that wait for their order, up to 25 s. Their "
+    "difference is API Gateway's part.",
     (
         _graph(
             "Requests to the API",
@@ -512,26 +566,27 @@ _REQUESTS = _section(
 
 _CONTENTION = _section(
     "Is there contention?",
-    "Many writers want the same row. Healthy: **conflicts under 5 %, under 0.5 retries on average, 99 % of retried changes "
-    "succeed**. Above 5 %: use fewer writers with fuller batches (`maximumConcurrency`, `batchSize`).",
+    "Contention means that many writers want the same row.",
+    "Healthy: **conflicts under 5 %, under 0.5 retries on average, 99 % of retried changes succeed**. Above 5 %: use fewer "
+    "writers with fuller batches (`maximumConcurrency`, `batchSize`).",
     (
         _graph(
             "Conflict rate",
             _rate("100 * rate", "of attempts", RED, "VersionConflict"),
             unit="%",
-            mark=(5, "healthy below 5 %"),
+            mark=_limit("%", "ConflictRate", drawn=_percent),
         ),
         _graph(
             "Retries of a change",
             *_spread("Retries", average=_BLUE, p95=_PURPLE),
             unit="retries",
-            mark=(0.5, "average healthy below 0.5"),
+            mark=_guide(0.5, "average healthy below 0.5"),
         ),
         _graph(
             "Retries that succeed",
             _rate("100 - 100 * exhausted", "of retried changes", _GREEN, "RetriesExhausted"),
             unit="%",
-            mark=(99, "healthy above 99 %"),
+            mark=_limit("%", "RetriesExhausted", drawn=_percent_without),
         ),
     ),
     (
@@ -555,9 +610,9 @@ _CONTENTION = _section(
 
 _LANES = _section(
     "Do lanes help?",
-    "Orders that find all units in **their worker's own lane** meet no rival. For missing units the worker visits the "
-    "**depot**, which one worker at a time fills from the rows. Healthy: most orders from lanes, next to no lost loans, "
-    "short waits. **Recalls and long waits** show scarce stock.",
+    "Orders that find all units in **their worker's own lane** meet no rival.",
+    "For missing units the worker visits the **depot**, which one worker at a time fills from the rows. Healthy: most orders "
+    "from lanes, next to no lost loans, short waits. **Recalls and long waits** show scarce stock.",
     (
         _graph(
             "Orders served by the worker's own lane",
@@ -568,7 +623,7 @@ _LANES = _section(
             "Loans lost to rivals",
             _rate("100 * lost", "of loans", RED, "LoansLost"),
             unit="%",
-            mark=(100 * _MAX_LOANS_LOST, "too many visits"),
+            mark=_limit("%", "LoansLost", drawn=_percent),
         ),
         _graph(
             "Wait in line at the depot",
@@ -590,8 +645,8 @@ _LANES = _section(
 
 _EFFICIENCY = _section(
     "How efficient is it?",
-    "One transaction can place 99 orders for one product. **Few orders per transaction** under load: batches are small "
-    "(raise `batchWindowSeconds`), or orders share no products.",
+    "One transaction can place 99 orders for one product.",
+    "**Few orders per transaction** under load: batches are small (raise `batchWindowSeconds`), or orders share no products.",
     (
         _graph(
             "Orders per transaction",
@@ -616,8 +671,8 @@ _EFFICIENCY = _section(
 
 _PLATFORM = _section(
     "Is the platform healthy?",
-    "**Errors** are bugs or timeouts: read the function's log. **Throttles** show a limit: for Lambda the account's "
-    "concurrency, for DynamoDB a hot key or a table that is not warm yet.",
+    "**Errors** are bugs or timeouts: read the function's log.",
+    "**Throttles** show a limit: for Lambda the account's concurrency, for DynamoDB a hot key or a table that is not warm yet.",
     (
         _graph("Errors", _each("Errors", "Sum", "functions")),
         _graph("Throttles", _each("Throttles", "Sum", "functions")),

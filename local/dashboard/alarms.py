@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from local.dashboard.body import Unknown
+from local.dashboard.body import Drawn, Unknown
 from local.dashboard.metrics import (
     RETENTION_SECONDS,
     DashboardError,
@@ -47,13 +47,22 @@ class Judgement:
     Attributes:
         state: The alarm's state.
         reason: Why it is in this state, for a person.
+        unknown: Why its metric is not available on this machine; None if it is.
     """
 
     state: State
     reason: str
+    unknown: str | None = None
 
 
-def judge(definition: Mapping[str, Any], samples: Samples, now: int, unknown: Unknown) -> Judgement:
+def judge(
+    definition: Mapping[str, Any],
+    samples: Samples,
+    now: int,
+    unknown: Unknown,
+    drawn: Drawn = float,
+    unit: str = "",
+) -> Judgement:
     """Evaluate an alarm over its newest periods. The last of them ends now.
 
     Args:
@@ -61,18 +70,16 @@ def judge(definition: Mapping[str, Any], samples: Samples, now: int, unknown: Un
         samples: All samples.
         now: Unix seconds.
         unknown: Says why a metric is not available here.
+        drawn: What a chart next to the reason draws for a value of the metric.
+        unit: The chart's unit.
 
     Raises:
         DashboardError: This kind of alarm is not supported here.
     """
     _check_supported(definition)
-    metric = Metric(
-        definition["Namespace"],
-        definition["MetricName"],
-        frozenset((entry["Name"], entry["Value"]) for entry in definition["Dimensions"]),
-    )
+    metric = metric_of(definition)
     if (reason := unknown(metric)) is not None:
-        return Judgement(State.UNKNOWN, f"Not known on this machine: {reason}.")
+        return Judgement(State.UNKNOWN, f"Not measured on this machine: {reason}.", reason)
     points = _newest_points(definition, metric, samples, now)
     if not points:
         return Judgement(State.UNKNOWN, "There is no data, so it keeps a state that is not known.")
@@ -84,7 +91,32 @@ def judge(definition: Mapping[str, Any], samples: Samples, now: int, unknown: Un
     breaching = sum(if_missing if point is None else compare(point, threshold) for point in points)
     needed = definition.get("DatapointsToAlarm") or definition["EvaluationPeriods"]
     state = State.ALARM if breaching >= needed else State.OK
-    return Judgement(state, _in_words(definition, points[-1], needed))
+    newest = "no data" if points[-1] is None else _shown(drawn(points[-1]), unit)
+    beyond = f"{side_of(definition, drawn)} {_shown(drawn(threshold), unit)}"
+    count = f"{beyond} in {breaching} of {len(points)} periods, on from {needed}"
+    condition = count if definition["EvaluationPeriods"] > 1 else f"on when {beyond}"
+    return Judgement(state, f"{_in_words(definition, newest)}, {condition}.")
+
+
+def metric_of(definition: Mapping[str, Any]) -> Metric:
+    """The metric of an alarm."""
+    return Metric(
+        definition["Namespace"],
+        definition["MetricName"],
+        frozenset((entry["Name"], entry["Value"]) for entry in definition["Dimensions"]),
+    )
+
+
+def statistic_of(definition: Mapping[str, Any]) -> str:
+    """The statistic of an alarm."""
+    name: str = definition.get("Statistic") or definition["ExtendedStatistic"]
+    return name
+
+
+def side_of(definition: Mapping[str, Any], drawn: Drawn = float) -> str:
+    """On which side of the threshold trouble is, where a chart draws it: `above` or `below`."""
+    is_above = definition["ComparisonOperator"].startswith("Greater")
+    return "above" if is_above == ((drawn(1) or 0) > (drawn(0) or 0)) else "below"
 
 
 def _check_supported(definition: Mapping[str, Any]) -> None:
@@ -107,11 +139,6 @@ def _keeps_its_state(definition: Mapping[str, Any]) -> bool:
     return definition.get("TreatMissingData") == "ignore" and definition["EvaluationPeriods"] == 1
 
 
-def _statistic_of(definition: Mapping[str, Any]) -> str:
-    name: str = definition.get("Statistic") or definition["ExtendedStatistic"]
-    return name
-
-
 def _newest_points(
     definition: Mapping[str, Any], metric: Metric, samples: Samples, now: int
 ) -> Sequence[float | None]:
@@ -120,17 +147,18 @@ def _newest_points(
     keeps = _keeps_its_state(definition)
     looked_at = RETENTION_SECONDS // period if keeps else count
     window = Window(now + 1 - period * looked_at, period, looked_at)
-    stat = _statistic_of(definition)
+    stat = statistic_of(definition)
     points = [statistic(stat, bucket) for bucket in samples.buckets(metric, window)]
     return [point for point in points if point is not None][-1:] if keeps else points
 
 
-def _in_words(definition: Mapping[str, Any], newest: float | None, needed: int) -> str:
+def _in_words(definition: Mapping[str, Any], newest: str) -> str:
     period = definition["Period"]
     length = f"{period} s" if period < 60 else f"{period // 60} min"
     length += " with data" if _keeps_its_state(definition) else ""
-    return (
-        f"{_statistic_of(definition)} over the last {length}: "
-        f"{'no data' if newest is None else f'{newest:,.4g}'}; alarm when {definition['ComparisonOperator']} "
-        f"{definition['Threshold']:,g} for {needed} of {definition['EvaluationPeriods']} periods."
-    )
+    return f"{statistic_of(definition)}: {newest} in the last {length}"
+
+
+def _shown(value: float | None, unit: str) -> str:
+    # Four digits, and none of them in an exponent.
+    return "none" if value is None else f"{float(f'{value:.4g}'):,.12g} {unit}".rstrip()

@@ -7,8 +7,9 @@ Source: https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/CloudWa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from markdown_it import MarkdownIt
@@ -18,6 +19,9 @@ from local.dashboard.metrics import DashboardError, Metric, Samples, Window, sta
 
 Unknown = Callable[[Metric], str | None]
 """Says why a metric is not available on this machine; None if it is."""
+
+Drawn = Callable[[float], float | None]
+"""What a chart draws for a value of a metric."""
 
 _OPTIONS = {"color", "expression", "id", "label", "period", "stat", "visible"}
 _PROPERTIES = {
@@ -73,7 +77,7 @@ def _content(
     kind: str, properties: Mapping[str, Any], samples: Samples, window: Window, unknown: Unknown
 ) -> dict[str, Any]:
     if kind == "text":
-        return {"kind": "text", "html": _markdown.render(properties["markdown"])}
+        return _text(properties["markdown"])
     if kind != "metric":
         raise DashboardError(f"widgets of the type {kind} are not supported here")
     _check_known("properties", properties, _PROPERTIES)
@@ -87,6 +91,14 @@ def _content(
             raise DashboardError("single values are supported for the whole time range only")
         case other:
             raise DashboardError(f"the view {other} is not supported here")
+
+
+def _text(markdown: str) -> dict[str, Any]:
+    """Take a section's text apart: its title, a line about it, and the rest, which the page folds."""
+    title, _, rest = markdown.partition("\n")
+    text, _, advice = rest.partition("\n")
+    parts = {"html": _markdown.renderInline(text), "advice": _markdown.renderInline(advice)}
+    return {"kind": "text", "title": title.lstrip("# ")} | parts
 
 
 def _graph(properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,6 +144,23 @@ def read_lines(properties: Mapping[str, Any]) -> list[Line]:
         DashboardError: The body uses something that is not supported here.
     """
     return [_line(entry, properties) for entry in properties.get("metrics", [])]
+
+
+def drawings_of(lines: Iterable[Line], metric: Metric, stat: str) -> Iterator[tuple[str, Drawn]]:
+    """Find the lines that show a metric, alone or by an expression: their labels, and what they draw for a value."""
+    lines = [*lines]
+    for line in lines:
+        if line.source != (metric, stat):
+            continue
+        if line.visible:
+            yield line.label, float
+        for other in lines:
+            if isinstance(other.source, Expression) and other.source.ids == {line.id}:
+                yield other.label, partial(_value, other.source, line.id)
+
+
+def _value(expression: Expression, name: str, value: float) -> float | None:
+    return expression.value({name: value})
 
 
 def _line(entry: Sequence[Any], properties: Mapping[str, Any]) -> Line:

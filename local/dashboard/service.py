@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import time
-from collections.abc import Mapping
-from threading import Lock
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from math import isclose
+from operator import gt, lt
+from threading import Condition, Lock
 from typing import Any
 
 import boto3
 
 from inventory_orders.invocation.telemetry import NAMESPACE
-from local.dashboard.alarms import State, judge
-from local.dashboard.body import evaluate
+from local.dashboard.alarms import Judgement, State, judge, metric_of, side_of, statistic_of
+from local.dashboard.body import Drawn, Line, drawings_of, evaluate, read_lines
 from local.dashboard.collector import Collector, unknown
 from local.dashboard.metrics import DashboardError, Metric, Traffic, Window
 from operations.aws import Aws
@@ -32,6 +34,8 @@ _MIN_SECONDS = 20
 _MAX_POINTS = 300
 
 _REFRESH_SECONDS = 5.0
+# A poll may wait for AWS. A page that has gone away is noticed when the next snapshot is sent.
+_LONGEST_PAUSE_SECONDS = 5.0
 
 
 class Service:
@@ -48,6 +52,7 @@ class Service:
         self._alarms: dict[str, dict[str, Any]] = {}
         self._read_at = float("-inf")
         self._problem = ""
+        self._polled = Condition()
 
     def poll(self) -> None:
         """Read what is new. An error is shown on the page, and the next poll tries again."""
@@ -61,6 +66,8 @@ class Service:
         # Any error: the page has to show it and keep running.
         except Exception as error:
             self._problem = f"{type(error).__name__}: {error}"
+        with self._polled:
+            self._polled.notify_all()
 
     @property
     def aws(self) -> Aws:
@@ -107,7 +114,6 @@ class Service:
             return {
                 "name": self._name,
                 "endpoint": self._endpoint,
-                "layout": self._layout,
                 "problem": self._problem,
                 "ready": bool(self._widgets),
                 "now": now,
@@ -116,8 +122,25 @@ class Service:
                 "start": window.start,
                 "period": window.period,
                 "count": window.count,
-                "widgets": [self._widget(widget, window, now) for widget in self._widgets],
+                "alarms": [
+                    self._alarm(arn, now)
+                    for widget in self._widgets
+                    if widget["type"] == "alarm"
+                    for arn in widget["properties"]["alarms"]
+                ],
+                "widgets": [
+                    self._widget(self._collector, widget, window, now)
+                    for widget in self._widgets
+                    if widget["type"] != "alarm" and self._collector is not None
+                ],
             }
+
+    def snapshots(self, span: str) -> Generator[dict[str, Any], None, None]:
+        """Yield a snapshot after each poll, until the caller closes this."""
+        while True:
+            yield self.snapshot(span)
+            with self._polled:
+                self._polled.wait(_LONGEST_PAUSE_SECONDS)
 
     def alarms(self) -> dict[str, Any]:
         """Judge all alarms, and return those that are on."""
@@ -141,37 +164,49 @@ class Service:
                 for key, name in metrics.items()
             }
 
-    @property
-    def _layout(self) -> str:
-        """A digest that changes when the page has to be built again."""
-        text = json.dumps([self._widgets, sorted(self._alarms)])
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+    def _widget(
+        self, collector: Collector, widget: dict[str, Any], window: Window, now: int
+    ) -> dict[str, Any]:
+        content = evaluate(widget, collector.samples, window, unknown)
+        if content.get("lines"):
+            lines = read_lines(widget["properties"])
+            for limit in content["lines"]:
+                limit["alarms"] = [*self._limits(limit["value"], lines, content, now)]
+        return content
 
-    def _widget(self, widget: dict[str, Any], window: Window, now: int) -> dict[str, Any]:
-        place = {name: widget[name] for name in ("x", "y", "width", "height")}
-        if self._collector is None:
-            return place
-        if widget["type"] != "alarm":
-            return place | evaluate(widget, self._collector.samples, window, unknown)
-        title = widget["properties"].get("title", "")
-        alarms = [self._alarm(arn, now) for arn in widget["properties"]["alarms"]]
-        return place | {"kind": "alarms", "title": title, "alarms": alarms}
+    def _limits(
+        self, limit: float, lines: Sequence[Line], content: dict[str, Any], now: int
+    ) -> Iterator[dict[str, Any]]:
+        """Judge the alarms whose threshold a graph draws, in the graph's unit.
 
-    def _alarm(self, arn: str, now: int) -> dict[str, Any]:
+        `isBeyond` says whether the graph has values beyond it, although the alarm may be off: it looks at other periods.
+        """
+        values = {one["label"]: [*one["points"], one["overall"]] for one in content["series"]}
+        for definition in self._alarms.values():
+            metric, statistic = metric_of(definition), statistic_of(definition)
+            for label, drawn in drawings_of(lines, metric, statistic):
+                if not isclose(drawn(definition["Threshold"]) or 0, limit):
+                    continue
+                compare = gt if side_of(definition, drawn) == "above" else lt
+                is_beyond = any(v is not None and compare(v, limit) for v in values[label])
+                alarm = self._alarm(definition["AlarmArn"], now, drawn, content["unit"])
+                yield alarm | {"isBeyond": is_beyond}
+
+    def _alarm(self, arn: str, now: int, drawn: Drawn = float, unit: str = "") -> dict[str, Any]:
         definition = self._alarms.get(arn)
         if definition is None or self._collector is None:
-            reason = "the dashboard refers to it, but it is not deployed"
-            return {"name": arn, "state": State.UNKNOWN, "reason": reason, "description": ""}
-        try:
-            judgement = judge(definition, self._collector.samples, now, unknown)
-            state, reason = judgement.state, judgement.reason
-        except DashboardError as error:
-            state, reason = State.UNKNOWN, str(error)
+            definition = {"AlarmName": arn}
+            reason = "The dashboard refers to it, but it is not deployed."
+            judgement = Judgement(State.UNKNOWN, reason)
+        else:
+            try:
+                judgement = judge(definition, self._collector.samples, now, unknown, drawn, unit)
+            except DashboardError as error:
+                judgement = Judgement(State.UNKNOWN, str(error))
         return {
             "name": short_name(definition["AlarmName"]),
-            "state": state,
-            "reason": reason,
             "description": definition.get("AlarmDescription", ""),
+            **asdict(judgement),
         }
 
 

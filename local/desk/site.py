@@ -144,7 +144,7 @@ class Site:
         self.writes = {"/data/command": desk.carry_out, "/data/dead-letter": desk.settle}
         if service is not None and trial is not None:
             self.files |= _FILES_OF_THE_EMBEDDED_AWS
-            self.reads["/data/dashboard"] = lambda query: service.snapshot(
+            self.streams["/data/dashboard"] = lambda query: service.snapshots(
                 query.get("range", LATEST)
             )
             self.reads["/data/shelf"] = lambda _: trial.shelf()

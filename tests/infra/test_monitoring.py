@@ -17,15 +17,16 @@ from inventory_orders.errors import ThrottledError
 from inventory_orders.publishing.publisher import Bus, Refusal
 from inventory_orders.store.cancellations import CancellationReason, TransactionCancelledError
 from inventory_orders.store.tables import Table
-from local.dashboard.alarms import State, judge
-from local.dashboard.body import evaluate
+from local import ROOT
+from local.dashboard.alarms import State, judge, side_of, statistic_of
+from local.dashboard.body import drawings_of, evaluate, read_lines
 from local.dashboard.metrics import Metric, Samples, Window
 from local.sample_orders import catalogue
 from operations import emf
 from testing.events import order_body, sqs_event
 from testing.shop import open_shop
 from testing.streams import change, order_row
-from tests.support.template import alarms_of, resources, synthesise
+from tests.support.template import alarms_of, resolve, resources, synthesise, widgets_of
 
 SERVICE = "inventory-orders-dev"
 NOW = 1_790_000_000
@@ -61,20 +62,7 @@ def template():
 
 @pytest.fixture(scope="module")
 def widgets(template):
-    (dashboard,) = resources(template, "AWS::CloudWatch::Dashboard").values()
-    return json.loads(_resolve(dashboard["Properties"]["DashboardBody"]))["widgets"]
-
-
-def _resolve(value):
-    """Resolve a Fn::Join, with logical names for the values that CloudFormation fills in."""
-    if isinstance(value, str):
-        return value
-    if "Ref" in value:
-        return value["Ref"].replace("AWS::", "")
-    if "Fn::GetAtt" in value:
-        return value["Fn::GetAtt"][0]
-    separator, parts = value["Fn::Join"]
-    return separator.join(_resolve(part) for part in parts)
+    return widgets_of(template)
 
 
 def metrics_of(widgets):
@@ -93,7 +81,7 @@ def metrics_of(widgets):
 
 
 def metric_of_alarm(properties):
-    dimensions = {d["Name"]: _resolve(d["Value"]) for d in properties["Dimensions"]}
+    dimensions = {d["Name"]: resolve(d["Value"]) for d in properties["Dimensions"]}
     return properties["Namespace"], properties["MetricName"], dimensions
 
 
@@ -231,6 +219,59 @@ def test_every_metric_of_aws_exists_with_these_dimensions(template, widgets):
     for namespace, name, dimensions in theirs:
         existing = AWS_METRICS[namespace, " ".join(sorted(dimensions))]
         assert name in existing.split(), (namespace, name, dimensions)
+
+
+def test_every_limit_that_is_drawn_is_that_of_its_alarms_and_names_their_periods(template, widgets):
+    """Or it says that there is no alarm. And a threshold that a graph could show, it shows."""
+    marked = set()
+    for widget in widgets:
+        properties = widget["properties"]
+        marks = properties.get("annotations", {}).get("horizontal", [])
+        drawn = {mark["value"]: [] for mark in marks}
+        lines = read_lines(properties)
+        for logical_id, alarm in alarms_of(template).items():
+            namespace, name, dimensions = metric_of_alarm(alarm)
+            metric = Metric(namespace, name, frozenset(dimensions.items()))
+            for _, draw in drawings_of(lines, metric, statistic_of(alarm)):
+                if alarm["Threshold"] == 0:
+                    continue
+                value = pytest.approx(draw(alarm["Threshold"]))
+                assert list(drawn) == [value], f"{properties['title']} does not draw {logical_id}"
+                count, needed = alarm["EvaluationPeriods"], alarm["DatapointsToAlarm"]
+                many = f"for {count}" if needed == count else f"in {needed} of {count}"
+                drawn[marks[0]["value"]].append(f"{many} periods of {alarm['Period'] // 60} min")
+                side = side_of(alarm, draw)
+                assert marks[0]["label"].startswith(f"alarm {side} {marks[0]['value']:,g} ")
+        for mark, periods in zip(marks, drawn.values(), strict=True):
+            marked.add(properties["title"])
+            assert all(each in mark["label"] for each in periods)
+            assert bool(periods) != ("(no alarm)" in mark["label"]), mark
+            assert mark["label"].count("periods") == len(set(periods))
+    assert len(marked) == 7
+
+
+def test_every_line_can_be_seen_on_light_and_on_dark_cards(widgets):
+    style = (ROOT / "local" / "desk" / "page" / "page.css").read_text("utf-8")
+    cards = re.findall(r"--card: (#[0-9a-f]{6})", style)
+    assert len(cards) == 2
+    colors = {
+        watched.RED,
+        *watched.PALETTE,
+        *re.findall(r'"color": "(#[0-9a-f]{6})"', json.dumps(widgets)),
+    }
+    assert len(colors) == 10
+    faint = {c for c in colors for card in cards if contrast(c, card) < 3}
+    assert faint == set()
+
+
+def contrast(*colors):
+    """https://www.w3.org/TR/WCAG22/#dfn-contrast-ratio"""
+    shares = [[int(c[at : at + 2], 16) / 255 for at in (1, 3, 5)] for c in colors]
+    linear = [
+        [s / 12.92 if s <= 0.04045 else ((s + 0.055) / 1.055) ** 2.4 for s in c] for c in shares
+    ]
+    dark, light = sorted(0.2126 * r + 0.7152 * g + 0.0722 * b for r, g, b in linear)
+    return (light + 0.05) / (dark + 0.05)
 
 
 def test_the_dashboard_shows_all_reasons_for_which_orders_are_rejected(widgets):

@@ -1,9 +1,12 @@
-"""The dashboard's page in a real browser, with made-up data: what is drawn can be read, and popups have a way out.
+"""The dashboard's page in a real browser, with made-up data: what is drawn can be read, by keyboard too, and comes by itself.
 
-The page of the API's contract beside it: it shows every route, and needs nothing else.
+tests/infra/test_dashboard.py has the widgets and alarms that are deployed. The page of the API's contract beside it: it shows
+every route, and needs nothing else.
 """
 
+from threading import Condition
 from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 import yaml
@@ -12,7 +15,7 @@ from local import ROOT
 from local.dashboard import browser
 from local.desk.site import Site, serving
 from operations.errors import UserError
-from tests.support.desk import TOKEN
+from tests.support.desk import TOKEN, LiveByHand
 
 COUNT = 21
 CONTRACT = yaml.safe_load((ROOT / "docs" / "openapi.yaml").read_text("utf-8"))
@@ -25,43 +28,52 @@ def series(label, color, points):
 
 
 def graph(title, *drawn, stacked=False, lines=()):
-    place = {"x": 0, "y": 4, "width": 24, "height": 8}
     rest = {"stacked": stacked, "unit": "per period", "least": 0, "lines": list(lines)}
-    return place | {"kind": "graph", "title": title, "series": list(drawn)} | rest
+    return {"kind": "graph", "title": title, "series": list(drawn)} | rest
 
 
-def alarm(state="OK"):
-    return {"name": "Dead Letters", "state": state, "reason": "0 of 1", "description": "First: go"}
+def alarm(state="OK", name="Dead Letters", unknown=None, **more):
+    said = {"name": name, "state": state, "reason": "0 of 1", "description": "First: go"}
+    return said | {"unknown": unknown} | more
+
+
+def limit(value, label, *alarms):
+    return {"value": value, "label": label, "color": RED, "alarms": list(alarms)}
 
 
 class FakeService:
     """What the page is told."""
 
     def __init__(self):
-        self.looks = 0
-        self.said = {}
+        self.spans = []
+        self._said = {}
+        self._news = Condition()
 
     def show(self, *widgets, alarms=None, **said):
-        """Say something else from now on."""
-        place = {"x": 0, "y": 0, "width": 24, "height": 4}
-        shown = place | {"kind": "alarms", "title": "Alarms", "alarms": alarms or [alarm()]}
-        self.said = {
-            "name": "Made up",
-            "endpoint": "http://127.0.0.1:1",
-            "layout": str(hash(str(widgets))),
-            "problem": "",
-            "ready": True,
-            "traffic": True,
-            "earlier": False,
-            "start": 1_800_000_000,
-            "period": 1,
-            "count": COUNT,
-            "widgets": [shown, *widgets],
-        } | said
+        """Say something else from now on, at once."""
+        with self._news:
+            self._said = {
+                "name": "Made up",
+                "endpoint": "http://127.0.0.1:1",
+                "problem": "",
+                "ready": True,
+                "now": self._said.get("now", 1_800_000_000) + 1,
+                "traffic": True,
+                "earlier": False,
+                "start": 1_800_000_000,
+                "period": 1,
+                "count": COUNT,
+                "alarms": [alarm()] if alarms is None else alarms,
+                "widgets": widgets,
+            } | said
+            self._news.notify_all()
 
-    def snapshot(self, _):
-        self.looks += 1
-        return self.said | {"now": 1_800_000_000 + self.looks}
+    def snapshots(self, span):
+        self.spans.append(span)
+        while True:
+            yield self._said
+            with self._news:
+                self._news.wait(1)
 
 
 @pytest.fixture
@@ -73,9 +85,10 @@ def service():
 
 @pytest.fixture
 def url(service):
-    about = {"place": "made up", "embedded": True, "production": False}
-    desk = SimpleNamespace(**dict.fromkeys(("carry_out", "settle")), about=lambda: about)
-    with serving(Site(desk, TOKEN, service, SimpleNamespace())) as port:
+    desk = MagicMock()
+    desk.about.return_value = {"place": "made up", "embedded": True, "production": False}
+    here = service, SimpleNamespace(shelf=list)
+    with serving(Site(desk, TOKEN, LiveByHand(), *here)) as port:
         yield f"http://127.0.0.1:{port}"
 
 
@@ -88,12 +101,9 @@ def show(page, url, service):
         page.goto(f"{url}/dashboard#token={TOKEN}")
         page.wait_for_selector("body[data-now]")
 
-    return opened
-
-
-def look_again(page):
-    """Do not wait for the next second."""
-    page.evaluate("poll()")
+    yield opened
+    # Ends what the page listens to.
+    page.goto("about:blank")
 
 
 COLUMNS = """
@@ -134,7 +144,7 @@ def test_a_stacked_area_shows_its_own_series_in_its_own_colour_only(page, show):
     many, fewer = found[600][ORANGE], found[600][PURPLE]
     assert many["rows"] == pytest.approx(4 * fewer["rows"], abs=8)
     assert fewer["bottom"] < many["top"], "no area covers another one"
-    assert "per period, stacked" in page.inner_text('[data-title="Parts"] h3')
+    assert "per period, stacked" in page.inner_text('[data-title="Parts"] figcaption')
 
 
 def test_a_thin_area_is_a_thin_strip_and_still_seen(page, show):
@@ -143,7 +153,7 @@ def test_a_thin_area_is_a_thin_strip_and_still_seen(page, show):
     show(graph("Parts", many, two, stacked=True))
     column = columns(page, "Parts", ORANGE, PURPLE)[600]
     assert 1 <= column[PURPLE]["rows"] <= 3
-    assert column[ORANGE]["rows"] > 100
+    assert column[ORANGE]["rows"] > 40
 
 
 def test_a_single_moment_between_pauses_is_seen(page, show):
@@ -152,7 +162,7 @@ def test_a_single_moment_between_pauses_is_seen(page, show):
     show(graph("Parts", series("lone", ORANGE, lone), stacked=True))
     seen = [column[ORANGE]["rows"] for column in columns(page, "Parts", ORANGE) if column]
     assert 3 <= len(seen) <= 6
-    assert min(seen) > 100
+    assert min(seen) > 40
 
 
 @pytest.mark.parametrize("count", [COUNT, 300])
@@ -160,7 +170,7 @@ def test_a_single_point_is_a_dot_and_a_line_has_none(page, show, count):
     lone, line = [None] * count, [None] * count
     lone[10], line[1:] = 1, [1] * (count - 1)
     drawn = series("lone", RED, lone), series("line", ORANGE, line)
-    show(graph("One", drawn[0]), graph("Many", drawn[1]) | {"y": 12}, count=count)
+    show(graph("One", drawn[0]), graph("Many", drawn[1]), count=count)
     dot = [column[RED] for column in columns(page, "One", RED) if column]
     assert 4 <= max(one["rows"] for one in dot) <= 8
     assert 4 <= len(dot) <= 8
@@ -169,126 +179,108 @@ def test_a_single_point_is_a_dot_and_a_line_has_none(page, show, count):
     assert "stacked" not in page.inner_text('[data-title="Many"]')
 
 
-def test_no_title_is_cut_off(page, show):
-    narrow = {"width": 6, "height": 6}
-    long = graph("From the outcome until it is published", series("one", RED, [1] * COUNT))
-    units = graph("Capacity", series("one", RED, [1] * COUNT)) | narrow | {"x": 6}
-    page.set_viewport_size({"width": 1360, "height": 1000})
-    units |= {"unit": "write units per placed order", "stacked": True}
-    fired = alarm("ALARM") | {"name": "Order Command Queue Oldest Message"}
-    show(long | narrow, units, alarms=[fired] * 52)
-    cut = page.eval_on_selector_all(
-        "h3, h3 small, .alarm-list, .alarm-list button",
-        "all => all.filter(one => one.scrollWidth > one.clientWidth && one.clientWidth > 0)"
-        ".map(one => one.textContent)",
-    )
-    assert cut == []
-
-
-def test_the_label_of_a_line_covers_no_curve(page, show):
-    lines = [
-        {"value": 5, "label": "healthy below 5 %", "color": RED},
-        {"value": 1200, "label": "longer than any lease", "color": RED},
-    ]
-    show(graph("Rate", series("rate", PURPLE, [7] * COUNT), lines=lines))
-    page.wait_for_selector('[data-line="longer than any lease"] small:visible')
-    legend = page.inner_text('[data-title="Rate"] .legend')
-    assert "healthy below 5 %" in legend
-    assert "longer than any lease 1,200" in legend
-    assert page.locator('[data-line="healthy below 5 %"] small').is_hidden()
+def test_the_label_of_a_limit_covers_no_curve_and_its_alarm_is_next_to_it(page, show, service):
+    cool = alarm("OK", "Conflict Rate", isBeyond=True, reason="1 of 3 periods")
+    far = alarm("OK", "Oldest", isBeyond=False)
+    lines = [limit(5, "alarm above 5 %", cool), limit(1200, "alarm above 1,200", far)]
+    rate = graph("Rate", series("rate", PURPLE, [7] * COUNT), lines=lines)
+    show(rate)
+    legend = page.locator('[data-title="Rate"] .legend')
+    assert "alarm above 1,200 (above this chart)" in legend.inner_text()
+    assert "above this" not in legend.locator('[data-limit="alarm above 5 %"]').inner_text()
     red = [column[RED] for column in columns(page, "Rate", RED) if column]
     assert len(red) > 100, "the line is drawn"
     assert {(one["top"], one["bottom"]) for one in red} == {(red[0]["top"], red[0]["top"])}
+    words = page.locator('[data-title="Rate"] .limit')
+    assert words.all_inner_texts() == [
+        "Beyond the line at times, but Conflict Rate is off. 1 of 3 periods",
+        "● Oldest is off. 0 of 1",
+    ]
+    cool["state"] = "ALARM"
+    service.show(rate)
+    words.get_by_text("▲ Conflict Rate is on. 1 of 3 periods").wait_for()
 
 
-def test_an_unavailable_metric_shows_its_reason_instead_of_zero(page, show):
+def test_what_is_not_measured_is_one_line_with_its_reasons(page, show):
     units, rows = (series(name, RED, []) | {"unknown": "no metrics"} for name in ("units", "rows"))
     known = series("orders", ORANGE, [1] * COUNT)
-    show(graph("Nothing", units, rows), graph("Some", units, rows, known) | {"y": 12})
-    nothing = page.locator('[data-title="Nothing"]')
-    assert "Not known on this machine: no metrics." in nothing.inner_text()
-    assert nothing.locator("canvas").count() == 0
-    some = page.inner_text('[data-title="Some"]')
-    assert "Not known on this machine: units, rows (no metrics)." in some
+    silent = alarm("UNKNOWN", "Throttles", "it does not throttle")
+    show(
+        {"kind": "text", "title": "Nothing here?", "html": "", "advice": ""},
+        graph("Nothing", units, rows),
+        {"kind": "text", "title": "Something?", "html": "<b>Yes</b>.", "advice": "More."},
+        graph("Some", units, rows, known),
+        alarms=[alarm(), silent],
+    )
+    assert page.locator("figure").count() == 1
+    assert page.locator("#view h2").all_inner_texts() == ["Something?"]
+    summary = page.get_by_text("Not measured on this machine: 2 charts and 1 alarm, because")
+    assert not page.get_by_text("it does not throttle").nth(1).is_visible()
+    summary.press("Enter")
+    said = " ".join(page.inner_text("#unmeasured").split())
+    assert "Because no metrics Charts: Nothing, Some (units, rows) Because" in said
+    assert said.endswith("Because it does not throttle Alarms: Throttles")
+    page.get_by_text("Yes.").press("Enter")
+    assert page.get_by_text("More.").is_visible()
 
 
-def test_the_legend_shows_the_moment_under_the_pointer(page, show):
-    show(graph("Orders", series("placed", ORANGE, [1] * COUNT)))
-    value = page.locator('[data-title="Orders"] .legend b')
-    assert value.get_attribute("data-value") == str(COUNT)
-    page.locator('[data-title="Orders"] .u-over').hover()
-    page.locator('[data-title="Orders"] .legend b[data-value="1"]').wait_for()
+def test_the_legend_shows_the_moment_under_the_pointer_or_of_the_arrow_keys(page, show):
+    points = list(range(COUNT))
+    show(graph("Orders", series("placed", ORANGE, points)), graph("More", series("x", RED, points)))
+    values = page.locator(".legend b")
+    assert [values.nth(n).get_attribute("data-value") for n in (0, 1)] == ["210", "210"]
+    plot = page.get_by_role("img", name="Orders (per period): placed 210")
+    plot.locator(".u-over").hover()
+    page.locator('[data-title="More"] b[data-value="10"]').wait_for()
+    page.mouse.move(0, 0)
+    plot.focus()
+    for key in ("ArrowLeft", "ArrowLeft", "ArrowRight", "ArrowRight", "ArrowRight", "ArrowLeft"):
+        plot = page.locator(":focus")
+        plot.press(key)
+    assert [values.nth(n).get_attribute("data-value") for n in (0, 1)] == ["19", "19"]
+    assert plot.get_attribute("aria-label") == "Orders (per period): placed 19"
+    plot.press("Escape")
+    assert values.first.get_attribute("data-value") == "210"
 
 
-def test_the_explanation_of_an_alarm_works_by_keyboard(page, show):
-    show()
-    button = page.locator('[data-name="Dead Letters"] button')
-    button.focus()
-    page.keyboard.press("Enter")
-    assert page.locator("dialog").is_visible()
-    assert page.get_by_role("dialog", name="Dead Letters: OK").inner_text().count("First: go") == 1
-    assert page.evaluate("document.activeElement.textContent") == "Close"
-    page.keyboard.press("Escape")
-    assert page.locator("dialog").is_hidden()
-    assert page.evaluate("document.activeElement.textContent") == "Dead Letters"
-    page.keyboard.press("Enter")
-    page.keyboard.press("Enter")
-    assert page.locator("dialog").is_hidden(), "the second one pressed Close"
+def test_alarms_that_are_on_come_first_and_the_others_open_by_keyboard(page, show, service):
+    blind = alarm("UNKNOWN", "Throttles", "no metrics", reason="Not measured.")
+    new = alarm("UNKNOWN", "Sweep Silence", reason="There is no data so far.")
+    show(alarms=[alarm(), blind, new])
+    said = "No alarm is on, 1 off, 1 without data yet, 1 cannot be measured here"
+    summary = page.locator("#alarms summary")
+    assert summary.inner_text() == said
+    assert page.locator("#alarms .alarm").count() == 0
+    summary.press("Enter")
+    row = page.get_by_role("row", name="Dead Letters")
+    assert row.inner_text().split("\t") == ["Dead Letters", "● off", "0 of 1", "First: go"]
+    service.show(alarms=[alarm("ALARM"), blind, new])
+    page.get_by_role("status").get_by_text("1 alarm is on").wait_for()
+    on = page.locator('[data-alarm="Dead Letters"]')
+    assert on.inner_text().split("\n")[0] == "▲ Dead Letters"
+    assert "First: go" in on.inner_text()
+    assert page.locator("#alarms tbody").is_visible(), "it stays open"
 
 
-def test_the_explanation_closes_by_its_button_and_by_a_click_outside_only(page, show):
-    show()
-    button, dialog = page.locator('[data-name="Dead Letters"] button'), page.locator("dialog")
-    button.click()
-    dialog.get_by_role("button", name="Close").click()
-    assert dialog.is_hidden()
-    button.click()
-    dialog.locator("#explanation-meaning").click()
-    box = dialog.bounding_box()
-    page.mouse.click(box["x"] + 4, box["y"] + 4)
-    assert dialog.is_visible(), "its text can be selected"
-    page.mouse.click(box["x"] - 20, box["y"] - 20)
-    assert dialog.is_hidden()
-
-
-def test_the_explanation_stays_true_while_it_is_open(page, show, service):
-    show()
-    page.locator('[data-name="Dead Letters"] button').click()
-    service.said["widgets"][0]["alarms"] = [alarm("ALARM")]
-    look_again(page)
-    page.get_by_role("dialog", name="Dead Letters: ALARM").wait_for()
-    service.show(graph("Deployed meanwhile", series("one", ORANGE, [1] * COUNT)))
-    look_again(page)
-    page.wait_for_selector('[data-title="Deployed meanwhile"]')
-    assert page.locator("dialog").is_visible()
-
-
-def test_a_notice_can_be_closed_and_stays_closed_until_there_is_another_one(page, show, service):
-    show(traffic=False)
-    notice = page.locator("#notice")
-    notice.get_by_text("run make demo").wait_for()
-    notice.get_by_role("button", name="Close this notice").click()
-    look_again(page)
-    assert notice.is_hidden()
-    service.show(problem="no answer")
-    look_again(page)
-    notice.wait_for()
-    assert "no answer" in notice.inner_text()
-    page.keyboard.press("Escape")
-    assert notice.is_hidden()
-    service.show()
-    look_again(page)
-    service.show(problem="no answer")
-    look_again(page)
-    notice.wait_for()
-
-
-def test_earlier_traffic_is_named(page, show, service):
-    show()
-    assert "earlier traffic" not in page.inner_text("#about")
-    service.show(earlier=True)
-    look_again(page)
+def test_the_server_sends_what_is_new_and_a_range_is_asked_for_once(page, show, service):
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    show(graph("One", series("placed", ORANGE, [1] * COUNT)), traffic=False)
+    page.get_by_text("No traffic yet: run make demo").wait_for()
+    for _ in range(3):
+        service.show(graph("Two", series("placed", ORANGE, [1] * COUNT)), earlier=True)
+    page.wait_for_selector('[data-title="Two"]')
+    assert page.get_by_text("No traffic yet").count() == 0
     assert "There was earlier traffic: choose a longer range" in page.inner_text("#about")
+    page.get_by_label("Show").select_option("1 hour")
+    page.wait_for_selector('body[data-range="1h"]')
+    assert service.spans == ["latest", "1h"]
+    assert sum("/data/dashboard" in one for one in asked) == 2
+    assert page.url.endswith("/dashboard?range=1h")
+    page.reload()
+    page.wait_for_selector('body[data-range="1h"]')
+    service.show(problem="no answer")
+    page.get_by_text("The embedded AWS cannot be read: no answer").wait_for()
 
 
 def test_the_contract_is_shown_with_every_route_and_loads_nothing_from_elsewhere(page, url, show):

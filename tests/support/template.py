@@ -72,6 +72,27 @@ def resources(template: Template, kind: str) -> Mapping[str, Mapping[str, Any]]:
     return template.find_resources(kind)
 
 
+def resolve(value: Any) -> str:
+    """Resolve a Fn::Join, with logical names for the values that CloudFormation fills in."""
+    if isinstance(value, str):
+        return value
+    if "Ref" in value:
+        return str(value["Ref"]).replace("AWS::", "")
+    if "Fn::GetAtt" in value:
+        return str(value["Fn::GetAtt"][0])
+    separator, parts = value["Fn::Join"]
+    return str(separator).join(resolve(part) for part in parts)
+
+
+def widgets_of(template: Template) -> list[dict[str, Any]]:
+    """The widgets of its dashboard."""
+    (dashboard,) = resources(template, "AWS::CloudWatch::Dashboard").values()
+    widgets: list[dict[str, Any]] = json.loads(resolve(dashboard["Properties"]["DashboardBody"]))[
+        "widgets"
+    ]
+    return widgets
+
+
 def alarms_of(template: Template) -> dict[str, Any]:
     """The alarms, without metric math, as the embedded AWS gets them."""
     return {

@@ -3,6 +3,7 @@
 import math
 import statistics
 import time
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -153,11 +154,15 @@ def test_an_unsupported_widget_shows_the_error_in_its_place(widget, named):
 
 
 def test_markdown_is_rendered_and_its_html_is_escaped():
-    text = {"type": "text", "properties": {"markdown": "## A\n**b** <script>alert(1)</script>"}}
-    html = evaluate(text, Samples(), Window(0, 1, 1), unknown)["html"]
-    assert "<h2>A</h2>" in html
-    assert "<strong>b</strong>" in html
-    assert "<script" not in html
+    markdown = "## A?\n**b** <script>alert(1)</script>\n`c`\nd"
+    text = {"type": "text", "properties": {"markdown": markdown}}
+    shown = evaluate(text, Samples(), Window(0, 1, 1), unknown)
+    assert shown == {
+        "kind": "text",
+        "title": "A?",
+        "html": "<strong>b</strong> &lt;script&gt;alert(1)&lt;/script&gt;",
+        "advice": "<code>c</code>\nd",
+    }
 
 
 def alarm(**changes):
@@ -184,7 +189,9 @@ def test_an_alarm_fires_when_enough_of_its_newest_periods_breach():
     samples.add(PLACED, 1100, [1])
     judgement = judge(alarm(), samples, 1100, unknown)
     assert judgement.state is State.ALARM
-    assert "Average over the last 1 min: 1; alarm when" in judgement.reason
+    assert judgement.reason == (
+        "Average: 1 in the last 1 min, above 0.5 in 3 of 3 periods, on from 3."
+    )
     assert judge(alarm(), samples, 1161, unknown).state is State.OK, "it passes"
     of_three = alarm(DatapointsToAlarm=1)
     fired = [t for t in range(900, 1400) if judge(of_three, samples, t, unknown).state == "ALARM"]
@@ -206,7 +213,7 @@ def test_an_alarm_that_ignores_missing_data_keeps_its_state():
     samples.add(PLACED, 5000, [0])
     judgement = judge(keeps, samples, 8000, unknown)
     assert judgement.state is State.OK
-    assert "over the last 1 min with data: 0" in judgement.reason
+    assert judgement.reason == "Average: 0 in the last 1 min with data, on when above 0.5."
 
 
 def test_an_alarm_on_silence_is_off_while_there_is_data_and_unknown_before_the_first():
@@ -225,7 +232,9 @@ def test_an_alarm_on_silence_is_off_while_there_is_data_and_unknown_before_the_f
 
 def test_an_alarm_on_an_unavailable_metric_is_unknown():
     throttles = alarm(Namespace="AWS/Lambda", MetricName="Throttles")
-    assert judge(throttles, Samples(), 1000, unknown).state is State.UNKNOWN
+    judgement = judge(throttles, Samples(), 1000, unknown)
+    assert judgement.state is State.UNKNOWN
+    assert judgement.unknown == "the embedded AWS does not throttle functions"
     for other in (
         {"TreatMissingData": "missing"},
         {"TreatMissingData": "ignore"},
@@ -379,6 +388,65 @@ def test_what_nothing_works_off_counts_also_while_it_is_looked_at(output, monkey
     visible = Metric("AWS/SQS", "ApproximateNumberOfMessagesVisible", dimensions)
     (bucket,) = collector.samples.buckets(visible, Window(now, 60, 1))
     assert set(bucket) == {3}
+
+
+def served(widget, samples, **changes):
+    """A service that shows one widget, and has one alarm."""
+    service = Service("InventoryOrders-dev", "http://127.0.0.1:1")
+    service._widgets = [widget]
+    service._alarms = {"arn": alarm(AlarmArn="arn", AlarmName="s-RateOfOrders", **changes)}
+    service._collector = SimpleNamespace(samples=samples)
+    return service
+
+
+@pytest.mark.parametrize(
+    ("expression", "line", "changes", "newest", "beyond"),
+    [
+        ("100 * rate", 50, {}, "75 %", "above 50 %"),
+        ("100 - 100 * rate", 50, {}, "25 %", "below 50 %"),
+        ("100 * rate", 50, {"ComparisonOperator": "LessThanThreshold"}, "75 %", "below 50 %"),
+    ],
+)
+def test_the_alarm_of_a_limit_says_in_the_units_of_the_graph_why_it_is_off(
+    expression, line, changes, newest, beyond
+):
+    now, samples = int(time.time()), Samples()
+    samples.add(PLACED, now, [1, 1, 1, 0])
+    drawn = graph(
+        [{"expression": expression, "label": "rate of orders"}],
+        placed(id="rate", stat="Average", visible=False),
+        yAxis={"left": {"label": "%"}},
+        annotations={"horizontal": [{"value": line}, {"value": 20}]},
+    )
+    (shown,) = served(drawn, samples, **changes).snapshot("5m")["widgets"]
+    limit, guide = shown["lines"]
+    assert guide["alarms"] == []
+    (found,) = limit["alarms"]
+    assert (found["name"], found["state"]) == ("Rate Of Orders", "OK")
+    is_breaching = not changes
+    assert found["isBeyond"] is is_breaching, "the graph is beyond it, the alarm is not on yet"
+    words = f"Average: {newest} in the last 1 min, {beyond} in {int(is_breaching)} of 3 periods"
+    assert found["reason"] == f"{words}, on from 3."
+
+
+def test_a_limit_is_not_of_an_alarm_on_another_statistic_or_number():
+    drawn = graph(placed(stat="Average"), annotations={"horizontal": [{"value": 0.5}]})
+    for changes in ({"Statistic": "Sum"}, {"Threshold": 0.6}, {"MetricName": "OrdersRejected"}):
+        (shown,) = served(drawn, Samples(), **changes).snapshot("5m")["widgets"]
+        assert shown["lines"][0]["alarms"] == []
+
+
+def test_a_page_gets_a_snapshot_after_each_poll(monkeypatch):
+    service = served(graph(placed()), Samples())
+    monkeypatch.setattr(service, "_read_definitions", lambda: None)
+    monkeypatch.setattr(service._collector, "collect", lambda: None, raising=False)
+    snapshots = service.snapshots("5m")
+    assert next(snapshots)["count"] == 300
+    with ThreadPoolExecutor(1) as threads:
+        following = threads.submit(next, snapshots)
+        while not following.done():
+            service.poll()
+    assert following.result()["widgets"]
 
 
 def test_what_cannot_be_read_is_a_problem_that_the_page_shows(monkeypatch):

@@ -148,6 +148,7 @@ async function read(isAfresh = false) {
   const mine = (reading += 1);
   const { view, ids, state } = shown;
   if (!view.read) {
+    shown.isBusy = false;
     draw();
     return;
   }

@@ -11,6 +11,7 @@ const LEAST_AREA = 1.5; // pixels: 2 rejections are seen on top of 500
 const LONE_BAR = 5; // pixels
 const LONE_DOT = 7; // pixels
 const HEADROOM = 1.08;
+const LOW = 70; // pixels: too few for the times below it
 const AWAY = { left: -10, top: -10 };
 const STEPS = { ArrowLeft: -1, ArrowRight: 1 };
 
@@ -104,7 +105,10 @@ function seriesOf({ text, color, isStepped, isDashed }) {
 const isLong = (times) => times.at(-1) - times[0] >= SHORT_SECONDS;
 const momentOf = (times, at) => (isLong(times) ? T.pair(day(at), clock(at)) : clock(at));
 
-function ticksOf(_, ticks) {
+const isLow = ({ height }) => height < LOW;
+
+function ticksOf(plot, ticks) {
+  if (isLow(plot)) return ticks.map(() => "");
   if (isLong(ticks)) return ticks.map(day);
   return ticks.map((tick) => (tick % 60 === 0 ? minute(tick) : clock(tick)));
 }
@@ -150,11 +154,11 @@ class Drawing extends AsyncDirective {
     if (isStacked) for (const one of series) Object.assign(one, { paths: () => null, points: { show: false } });
     const options = {
       ...sizeOf(),
-      padding: [6, 12, 0, 0],
+      padding: [6, 26, 0, 0],
       cursor: { y: false, drag: { x: false, y: false }, sync: sync && { key: sync } },
       legend: { show: false },
       scales: { x: { range: (_, first, last) => [first, Math.max(last, first + 1)] }, y: { range: () => [this.lowest, this.highest] } },
-      axes: [{ ...axis, size: 22, gap: 3, space: 80, values: ticksOf }, { ...axis, size: 44, gap: 4, space: 26, values: (_, ticks) => ticks.map(measured) }],
+      axes: [{ ...axis, size: (plot) => (isLow(plot) ? 6 : 22), gap: 3, space: 80, values: ticksOf }, { ...axis, size: 44, gap: 4, space: 26, values: (_, ticks) => ticks.map(measured) }],
       series: [{}, ...series],
       hooks: {
         drawAxes: [(plot) => drawAreas(plot, this.areas, lines)],
@@ -212,9 +216,9 @@ class Drawing extends AsyncDirective {
       html`<figcaption>${title ? html`<h3>${title}</h3>` : nothing}<small>${when}</small>
           <ul class="legend" aria-live=${this.isByKeys ? "polite" : "off"}>
             ${lines.map((line) => html`<li data-label=${line.text}>${swatch(line.color, line.isDashed)}${line.text}${value(line)}</li>`)}
-            ${limits.map((limit) => html`<li data-limit=${limit.text}>${swatch(limit.color, true)}${limit.text}${limit.value > this.highest ? html` <small>${T.chart.above}</small>` : nothing}</li>`)}
+            ${limits.map((limit) => html`<li data-limit=${limit.text}>${swatch(limit.color, true)}<span>${limit.text}${limit.value > this.highest ? html` <small>${T.chart.above}</small>` : nothing}</span></li>`)}
           </ul></figcaption>
-        <div class="plot" role="img" tabindex="0" aria-label=${words ?? T.chart.words(title, unit, all)} @keydown=${this.press} @blur=${this.leave}><div></div>${hasValues ? nothing : html`<p>${T.chart.empty}</p>`}</div>${below}`,
+        <div class="plot" ?data-empty=${!hasValues} role="img" tabindex="0" aria-label=${words ?? T.chart.words(title, unit, all)} @keydown=${this.press} @blur=${this.leave}><div></div>${hasValues ? nothing : html`<p>${T.chart.empty}</p>`}</div>${below}`,
       this.figure,
     );
   }

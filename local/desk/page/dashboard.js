@@ -1,395 +1,188 @@
-// Polls /data/dashboard once a second and draws it: widgets in CloudWatch's grid of 24 columns, charts with uPlot.
-"use strict";
+// The deployed dashboard, from the logs and queues of the embedded AWS: alarms that are on, charts, and what is not measured.
+import { unsafeHTML } from "/lit-html/directives/unsafe-html.js";
+import { lineChart } from "./chart.js";
+import { clock, measured } from "./format.js";
+import { redraw, withCode } from "./messages.js";
+import { choice, html, nothing, problem, repeat, table } from "./parts.js";
+import { listen, pause } from "./server.js";
+import { T } from "./texts.js";
 
-const POLL_MILLISECONDS = 1000;
-const COLORS = ["#1f77b4", "#ff7f0e", "#2ca02c", "#9467bd", "#8c564b", "#d62728", "#7f7f7f"];
-const LEAST_AREA = 1.5; // pixels: 2 rejections are seen on top of 500
-const LONE_BAR = 5; // pixels
-const LONE_DOT = 7; // pixels
-const RESOLUTIONS = {
-  1: "one point per second (CloudWatch: per minute)",
-  5: "one point per 5 seconds (CloudWatch: per minute)",
-  30: "one point per 30 seconds (CloudWatch: per minute)",
-  60: "one point per minute, as on CloudWatch",
+const RETRY_MILLISECONDS = 2000;
+const LATEST = "latest";
+
+// ---------------------------------------------------------------- snapshots
+
+// The server sends one after each look at the logs and queues. `stream` ends the one before, of another range.
+async function follow(state) {
+  state.stream?.abort();
+  const { signal } = (state.stream = new AbortController());
+  const show = (snapshot) => {
+    Object.assign(state, { snapshot, problem: "" });
+    redraw();
+    Object.assign(document.body.dataset, { range: state.range, now: snapshot.now });
+  };
+  while (!signal.aborted) {
+    try {
+      await listen(`/data/dashboard?range=${state.range}`, show, signal);
+    } catch (error) {
+      if (signal.aborted) return;
+      state.problem = error.message;
+      redraw();
+    }
+    await pause(RETRY_MILLISECONDS);
+  }
+}
+
+export function start(state) {
+  const asked = new URLSearchParams(location.search).get("range");
+  state.range ??= asked in T.dashboard.ranges ? asked : LATEST;
+  // A browser has few connections to one server, for all of its tabs.
+  state.look = () => (document.hidden ? state.stream.abort() : follow(state));
+  document.addEventListener("visibilitychange", state.look);
+  follow(state);
+}
+
+export function stop(state) {
+  document.removeEventListener("visibilitychange", state.look);
+  state.stream.abort();
+}
+
+// ---------------------------------------------------------------- alarms
+
+const COLUMNS = [
+  { text: T.dashboard.alarm, cell: ({ name }) => name },
+  { text: T.dashboard.state, cell: ({ state }) => T.dashboard.states[state] },
+  { text: T.dashboard.reason, kind: "wide", cell: ({ reason }) => reason },
+  { text: T.dashboard.meaning, kind: "wide", cell: ({ description }) => description },
+];
+
+function alarmOf({ name, reason, description }) {
+  return html`<section class="card alarm" data-alarm=${name}><h3>▲ ${name}</h3><p>${description}</p><p class="hint">${reason}</p></section>`;
+}
+
+function alarmsOf(alarms) {
+  const on = alarms.filter(({ state }) => state === "ALARM");
+  const others = alarms.filter(({ state }) => state !== "ALARM");
+  const amount = (isOne) => others.filter(isOne).length;
+  const counts = {
+    off: amount(({ state }) => state === "OK"),
+    unmeasured: amount(({ unknown }) => unknown !== null),
+    unknown: amount(({ state, unknown }) => state === "UNKNOWN" && unknown === null),
+  };
+  return html`<section id="alarms" aria-label=${T.dashboard.alarms}>
+    <details class="card"><summary><strong role="status">${T.dashboard.on(on.length)}</strong>, ${T.dashboard.others(counts)}</summary>
+      ${table({ label: T.dashboard.alarms, columns: COLUMNS, rows: others, keyOf: ({ name }) => name })}</details>
+    <div class="cards">${repeat(on, ({ name }) => name, alarmOf)}</div>
+  </section>`;
+}
+
+// ---------------------------------------------------------------- charts
+
+const isMeasured = ({ unknown }) => unknown === null;
+
+// What the alarms say whose threshold is a line of a chart. They look at other periods than the chart.
+function wordsOf({ alarms }) {
+  const on = alarms.filter(({ state }) => state === "ALARM");
+  const crossed = alarms.filter(({ state, isBeyond }) => isBeyond && state === "OK");
+  if (on.length + crossed.length > 0) {
+    return [...on.map((one) => html`<strong>${T.dashboard.isOn(one.name, one.reason)}</strong> `), ...crossed.map((one) => html`<em>${T.dashboard.isCrossed(one.name, one.reason)}</em> `)];
+  }
+  if (alarms.length > 1 && alarms.every(({ state }) => state === "OK")) return T.dashboard.allOff(alarms.length);
+  return alarms.map((one) => (one.state === "OK" ? T.dashboard.isOff : T.dashboard.isUnknown)(one.name, one.reason)).join(" ");
+}
+
+function chartOf({ title, unit, stacked, least, series, lines: limits }, times) {
+  const lines = series.filter(isMeasured).map(({ label, color, points, overall }) => ({ text: label, color: color ?? "--accent", values: points, value: overall }));
+  const below = limits.filter(({ alarms }) => alarms.length).map((limit) => html`<p class="hint limit">${wordsOf(limit)}</p>`);
+  return lineChart({
+    title,
+    unit: stacked ? `${unit}, ${T.dashboard.stacked}` : unit,
+    times,
+    lines,
+    limits: limits.map(({ value, label, color }) => ({ value, text: label, color: color ?? "--bad" })),
+    isStacked: stacked,
+    least: least ?? 0,
+    sync: "dashboard",
+    below,
+  });
+}
+
+function totalsOf({ title, series }) {
+  const total = ({ label, overall }) => html`<li data-label=${label}><b data-value=${overall ?? ""}>${measured(overall)}</b> ${label}</li>`;
+  return html`<h3>${title}</h3><ul>${series.map(total)}</ul>`;
+}
+
+const CONTENT = {
+  graph: chartOf,
+  values: totalsOf,
+  error: ({ title, error }) => [html`<h3>${title}</h3>`, problem(error)],
 };
 
-const dark = matchMedia("(prefers-color-scheme: dark)");
-
-let layout = null;
-let widgets = [];
-let latest = null;
-let charts = [];
-let explained = null; // index of the alarm in the dialog
-
-function style(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-}
-
-function colorOf(series, index) {
-  return series.color ?? COLORS[index % COLORS.length];
-}
-
-function shown(value) {
-  if (value === null || value === undefined) return "–";
-  const size = Math.abs(value);
-  const digits = Number.isInteger(value) || size >= 1000 ? 0 : size >= 100 ? 0 : size >= 10 ? 1 : 2;
-  return value.toLocaleString("en", { maximumFractionDigits: digits });
-}
-
-function setValue(node, value) {
-  setText(node, shown(value));
-  node.dataset.value = value ?? "";
-}
-
-// ---------------------------------------------------------------- text, numbers, alarms
-
-function heading(title, unit = "") {
-  return element("h3", {}, title, element("small", { textContent: unit }));
-}
-
-function textWidget(root, widget) {
-  // The server renders the Markdown and escapes HTML in it, so this is safe.
-  root.innerHTML = widget.html;
-  return () => {};
-}
-
-function errorWidget(root, widget) {
-  root.append(heading(widget.title), element("div", { className: "plot" }, element("p", { className: "empty", textContent: widget.error })));
-  return () => {};
-}
-
-function swatch(color) {
-  const made = element("span", { className: "swatch" });
-  made.style.background = color;
-  return made;
-}
-
-function numbersWidget(root, widget) {
-  const values = widget.series.map(() => element("b"));
-  const numbers = widget.series.map((series, index) => {
-    const label = element("span", {}, swatch(colorOf(series, index)), series.label);
-    const made = element("div", { className: "number" }, values[index], label);
-    made.dataset.label = series.label;
-    return made;
-  });
-  root.append(heading(widget.title), element("div", { className: "numbers" }, ...numbers));
-  return (now) => now.series.forEach((series, index) => setValue(values[index], series.overall));
-}
-
-function alarmsWidget(root, widget) {
-  const count = element("small");
-  const title = element("h3", {}, widget.title, count);
-  const items = widget.alarms.map((alarm, index) => {
-    const button = element("button", { type: "button", textContent: alarm.name, ariaHasPopup: "dialog" });
-    const item = element("li", {}, button);
-    item.dataset.name = alarm.name;
-    button.addEventListener("click", () => {
-      explained = index;
-      explain(current.alarms[index]);
-      byId("explanation").showModal();
-    });
-    return item;
-  });
-  let current = widget;
-  root.append(title, element("ul", { className: "alarm-list" }, ...items));
-  return (now) => {
-    current = now;
-    const counts = { ALARM: 0, OK: 0, UNKNOWN: 0 };
-    now.alarms.forEach((alarm, index) => {
-      counts[alarm.state] += 1;
-      items[index].dataset.state = alarm.state;
-      items[index].firstChild.title = alarm.reason;
-      items[index].firstChild.ariaLabel = `${alarm.name}: ${alarm.state}`;
-    });
-    setText(count, `${counts.ALARM} in alarm · ${counts.OK} OK · ${counts.UNKNOWN} not known on this machine`);
-    if (byId("explanation").open && explained in now.alarms) explain(now.alarms[explained]);
-  };
-}
-
-function explain(alarm) {
-  setText(byId("explanation-title"), `${alarm.name}: ${alarm.state}`);
-  setText(byId("explanation-meaning"), alarm.description);
-  setText(byId("explanation-reason"), alarm.reason);
-}
-
-// ---------------------------------------------------------------- graphs
-
-// Stacks each series on those before it: floor and top of its area at each moment, null where no series has a value.
-function stacked(all) {
-  const sums = new Array(all[0]?.length ?? 0).fill(0);
-  const seen = sums.map((_, at) => all.some((points) => points[at] !== null));
-  return all.map((points) =>
-    points.map((value, at) => {
-      if (!seen[at]) return null;
-      const floor = sums[at];
-      sums[at] += value ?? 0;
-      return { floor, top: sums[at] };
-    }),
-  );
-}
-
-// The runs of moments with values: [first, last], both inclusive.
-function runsOf(points) {
-  const runs = [];
-  points.forEach((point, at) => {
-    if (point === null) return;
-    if (at > 0 && points[at - 1] !== null) runs.at(-1)[1] = at;
-    else runs.push([at, at]);
-  });
-  return runs;
-}
-
-// Fills each area in its own colour only. From the top down, so that a thin area keeps its least height.
-function drawAreas(chart, areas, colors) {
-  const { ctx } = chart;
-  const ratio = devicePixelRatio;
-  const x = (at) => chart.valToPos(chart.data[0][at], "x", true);
-  const low = (area) => chart.valToPos(area.floor, "y", true);
-  const high = (area) => (area.top > area.floor ? Math.min(chart.valToPos(area.top, "y", true), low(area) - LEAST_AREA * ratio) : low(area));
-  ctx.save();
-  for (let index = areas.length - 1; index >= 0; index -= 1) {
-    ctx.fillStyle = colors[index];
-    for (const [first, last] of runsOf(areas[index])) {
-      const run = areas[index].slice(first, last + 1);
-      let edge = run.map((area, offset) => [x(first + offset), area]);
-      // A single moment has no width: a bar stands for it.
-      if (first === last) edge = [-0.5, 0.5].map((side) => [x(first) + side * LONE_BAR * ratio, run[0]]);
-      const top = edge.map(([left, area]) => [left, high(area)]);
-      const bottom = edge.map(([left, area]) => [left, low(area)]).reverse();
-      ctx.beginPath();
-      [...top, ...bottom].forEach(([left, y]) => ctx.lineTo(left, y));
-      ctx.fill();
-    }
+// Each section is a text and the widgets behind it. Some of them measure nothing here.
+function sectionsOf(widgets) {
+  const sections = [{ widgets: [] }];
+  for (const widget of widgets) {
+    if (widget.kind === "text") sections.push({ text: widget, widgets: [] });
+    else if (widget.series?.some(isMeasured) ?? true) sections.at(-1).widgets.push(widget);
   }
-  ctx.restore();
+  return sections.filter((section) => section.widgets.length > 0);
 }
 
-function highest(data, widget) {
-  let most = 0;
-  for (const points of data.slice(1)) for (const value of points) if (value > most) most = value;
-  // A line far above the values would flatten the curves; then only the legend tells of it.
-  for (const line of widget.lines) if (most === 0 || line.value <= 4 * most) most = Math.max(most, line.value);
-  return most || 1;
+function sectionOf({ text, widgets }, times) {
+  const advice = text && html`<h2>${text.title}</h2><details><summary>${unsafeHTML(text.html)}</summary><p>${unsafeHTML(text.advice)}</p></details>`;
+  const drawn = (widget) => html`<div class="card is-${widget.kind}">${CONTENT[widget.kind](widget, times)}</div>`;
+  return html`<section class="question">${advice ?? nothing}<div class="charts">${repeat(widgets, ({ title }) => title, drawn)}</div></section>`;
 }
 
-function drawLines(chart, lines, items) {
-  const { ctx, bbox } = chart;
-  const ratio = devicePixelRatio;
-  ctx.save();
-  const width = Math.max(1, Math.round(ratio));
-  ctx.lineWidth = width;
-  ctx.setLineDash([5 * ratio, 4 * ratio]);
-  lines.forEach((line, index) => {
-    const above = line.value > chart.scales.y.max;
-    items[index].lastChild.hidden = !above;
-    if (above) return;
-    // On whole pixels, so that the line is sharp.
-    const y = Math.round(chart.valToPos(line.value, "y", true)) + width / 2;
-    ctx.strokeStyle = line.color ?? style("--muted");
-    ctx.beginPath();
-    ctx.moveTo(bbox.left, y);
-    ctx.lineTo(bbox.left + bbox.width, y);
-    ctx.stroke();
+// ---------------------------------------------------------------- what is not measured
+
+function unmeasuredOf(widgets, alarms) {
+  const charts = widgets.flatMap(({ title, series = [] }) => {
+    const lines = series.filter((one) => !isMeasured(one));
+    const name = lines.length < series.length ? T.dashboard.part(title, lines.map(({ label }) => label)) : title;
+    return lines.length > 0 ? [{ name, unknown: lines[0].unknown }] : [];
   });
-  ctx.restore();
-}
-
-// The labels of lines are in the legend, where they cover no curve.
-function lineItem(line) {
-  const dash = element("span", { className: "dash" });
-  dash.style.borderColor = line.color ?? "var(--muted)";
-  const value = line.label.includes(shown(line.value)) ? "" : ` ${shown(line.value)}`;
-  const item = element("li", {}, dash, line.label + value, element("small", { textContent: "(above this graph)", hidden: true }));
-  item.dataset.line = line.label;
-  return item;
-}
-
-function makeChart(plot, widget, known, hooks) {
-  const axis = { stroke: style("--muted"), font: `11px ${getComputedStyle(document.body).fontFamily}`, ticks: { show: false }, grid: { stroke: style("--grid"), width: 1 } };
-  // A line needs two moments: a single one is a dot.
-  const lone = (chart, index) => runsOf(chart.data[index]).flatMap(([first, last]) => (first === last ? [first] : []));
-  const series = known.map((one, index) => {
-    const color = colorOf(one, index);
-    return { label: one.label, stroke: color, width: 1.8, points: { show: true, filter: lone, size: LONE_DOT, fill: color } };
-  });
-  if (widget.stacked) for (const one of series) Object.assign(one, { paths: () => null, points: { show: false } });
-  return new uPlot(
-    {
-      width: plot.clientWidth,
-      height: plot.clientHeight,
-      padding: [8, 22, 0, 0],
-      legend: { show: false },
-      cursor: { sync: { key: "dashboard" }, drag: { x: false, y: false }, points: { size: 7 } },
-      scales: { x: { time: true, range: () => [latest.start, latest.start + latest.period * Math.max(1, latest.count - 1)] }, y: { range: (chart) => [widget.least ?? 0, highest(chart.data, widget) * 1.08] } },
-      series: [{}, ...series],
-      axes: [
-        { ...axis, size: 24, gap: 4, space: 70, values: (_, ticks) => ticks.map((tick) => (tick % 60 === 0 ? clock(tick).slice(0, 5) : clock(tick))) },
-        { ...axis, size: 46, gap: 4, space: 34, values: (_, ticks) => ticks.map(shown) },
-      ],
-      hooks,
-    },
-    [[], ...known.map(() => [])],
-    plot,
-  );
-}
-
-function graphWidget(root, widget) {
-  const plot = element("div", { className: "plot" });
-  const empty = element("p", { className: "empty", hidden: true });
-  const known = () => current.series.filter((series) => series.unknown === null);
-  let current = widget;
-  let at = null;
-  let areas = [];
-
-  plot.append(empty);
-  const unit = [widget.unit, widget.stacked ? "stacked" : ""].filter(Boolean).join(", ");
-  root.append(heading(widget.title, unit), plot);
-  const values = new Map();
-  const legend = element("ul", { className: "legend" });
-  widget.series.forEach((series, index) => {
-    if (series.unknown !== null) return;
-    const value = element("b");
-    values.set(series.label, value);
-    const item = element("li", {}, swatch(colorOf(series, index)), series.label, value);
-    item.dataset.label = series.label;
-    legend.append(item);
-  });
-  const lines = widget.lines.map(lineItem);
-  legend.append(...lines);
-  const unknown = widget.series.filter((series) => series.unknown !== null);
-  const reasons = [...new Set(unknown.map((series) => series.unknown))].join("; ");
-  const nothing = values.size === 0;
-  if (!nothing) root.append(legend);
-  if (unknown.length > 0 && !nothing) {
-    const names = unknown.map((series) => series.label).join(", ");
-    root.append(element("p", { className: "note", textContent: `Not known on this machine: ${names} (${reasons}).` }));
-  }
-  if (nothing) {
-    empty.hidden = false;
-    empty.textContent = `Not known on this machine: ${reasons}. CloudWatch shows it here.`;
-    return () => {};
-  }
-
-  // The legend shows the values under the pointer, or those of the whole range.
-  const fill = () => {
-    for (const series of known()) setValue(values.get(series.label), at === null ? series.overall : series.points[at]);
+  const silent = alarms.filter((alarm) => !isMeasured(alarm));
+  if (charts.length + silent.length === 0) return nothing;
+  const reasons = [...new Set([...charts, ...silent].map(({ unknown }) => unknown))];
+  const namesOf = (all, reason, words) => {
+    const names = all.filter(({ unknown }) => unknown === reason).map(({ name }) => name);
+    return names.length > 0 ? html`<p>${words(names)}</p>` : nothing;
   };
-  const colored = known().map((series) => ({ ...series, color: colorOf(series, widget.series.findIndex((one) => one.label === series.label)) }));
-  const chart = makeChart(plot, widget, colored, {
-    drawAxes: [(one) => drawAreas(one, areas, colored.map((series) => series.color))],
-    draw: [(one) => drawLines(one, widget.lines, lines)],
-    setCursor: [
-      (one) => {
-        at = one.cursor.idx ?? null;
-        fill();
-      },
-    ],
-  });
-  charts.push(chart);
-  new ResizeObserver(() => {
-    if (plot.clientWidth > 0) chart.setSize({ width: plot.clientWidth, height: plot.clientHeight });
-  }).observe(plot);
-
-  return (now) => {
-    current = now;
-    const times = Array.from({ length: latest.count }, (_, index) => latest.start + index * latest.period);
-    const points = known().map((series) => series.points);
-    if (at !== null && at >= latest.count) at = null;
-    areas = widget.stacked ? stacked(points) : [];
-    // Where an area has no height, the pointer finds nothing.
-    const drawn = widget.stacked ? areas.map((area) => area.map((one) => (one !== null && one.top > one.floor ? one.top : null))) : points;
-    chart.setData([times, ...drawn]);
-    const none = points.every((one) => one.every((value) => value === null));
-    empty.hidden = !none;
-    setText(empty, none ? (latest.traffic ? "No data in this time range." : "No traffic yet.") : "");
-    fill();
-  };
+  return html`<details class="card" id="unmeasured"><summary>${T.dashboard.unmeasured(charts.length, silent.length)}</summary>
+    ${reasons.map((reason) => html`<h3>${T.dashboard.because(reason)}</h3>${namesOf(charts, reason, T.dashboard.ofCharts)}${namesOf(silent, reason, T.dashboard.ofAlarms)}`)}</details>`;
 }
 
 // ---------------------------------------------------------------- the page
 
-const KINDS = { text: textWidget, values: numbersWidget, alarms: alarmsWidget, graph: graphWidget, error: errorWidget };
-
-function build(snapshot) {
-  const grid = byId("grid");
-  charts.forEach((chart) => chart.destroy());
-  charts = [];
-  grid.replaceChildren();
-  widgets = snapshot.widgets.map((widget) => {
-    const root = element("section", { className: `widget is-${widget.kind}` });
-    root.dataset.title = widget.title;
-    root.style.gridColumn = `${widget.x + 1} / span ${widget.width}`;
-    root.style.gridRow = `${widget.y + 1} / span ${widget.height}`;
-    grid.append(root);
-    return KINDS[widget.kind](root, widget);
-  });
+function controlsOf(state) {
+  const choose = (event) => {
+    state.range = event.target.value;
+    history.replaceState(null, "", `?range=${state.range}`);
+    follow(state);
+  };
+  const isLive = state.snapshot !== undefined && !state.problem;
+  return [
+    html`<span id="live" class=${isLive ? "on" : "off"} role="status">${isLive ? T.dashboard.live : T.dashboard.stopped}</span>`,
+    choice("range", T.dashboard.range, Object.entries(T.dashboard.ranges), { value: state.range, onChange: choose }),
+  ];
 }
 
-function listenToPopups() {
-  const dialog = byId("explanation");
-  dialog.querySelector("button").addEventListener("click", () => dialog.close());
-  // The dialog's content fills it, so its own surface is what lies around it. Escape closes it by itself.
-  dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
+function contentOf({ snapshot, problem: why }) {
+  const { alarms, widgets, start, period, count, ready, traffic, problem: cause } = snapshot;
+  const times = Array.from({ length: count }, (_, index) => start + index * period);
+  return [
+    why || cause ? problem(why || T.dashboard.unreadable(cause)) : nothing,
+    ready && !traffic ? html`<p class="card">${withCode(T.dashboard.noTraffic)}</p>` : nothing,
+    ready ? [alarmsOf(alarms), ...sectionsOf(widgets).map((section) => sectionOf(section, times)), unmeasuredOf(widgets, alarms)] : nothing,
+  ];
 }
 
-function show(snapshot) {
-  latest = snapshot;
-  document.title = `${snapshot.name} - Desk`;
-  setText(byId("name"), snapshot.name);
-  const resolution = RESOLUTIONS[snapshot.period];
-  setText(
-    byId("about"),
-    `The deployed dashboard, from the logs and queues of the embedded AWS at ${snapshot.endpoint}. ` +
-      `${clock(snapshot.start)} to ${clock(snapshot.start + snapshot.period * snapshot.count)}, ${resolution}. ` +
-      "Legends show the whole range, or the moment under the pointer." +
-      (snapshot.earlier ? " There was earlier traffic: choose a longer range to see it." : ""),
-  );
-  live(`live, ${clock(snapshot.now)}`, "on");
-  document.body.classList.remove("stale");
-  if (snapshot.problem) notice(`The embedded AWS cannot be read: ${snapshot.problem}`);
-  else if (snapshot.ready && !snapshot.traffic) notice("No traffic yet: run `make demo` in another terminal, and watch it here.");
-  else notice("");
-  if (!snapshot.ready) return;
-  if (layout !== snapshot.layout) {
-    build(snapshot);
-    layout = snapshot.layout;
-  }
-  snapshot.widgets.forEach((widget, index) => widgets[index](widget));
-  document.body.dataset.range = byId("range").value;
-  document.body.dataset.now = snapshot.now;
+export function draw(_, state) {
+  const { snapshot } = state;
+  const controls = controlsOf(state);
+  if (snapshot === undefined) return { title: T.dashboard.title, controls, content: state.problem ? problem(state.problem) : nothing };
+  const { start, period, count, earlier } = snapshot;
+  const about = T.dashboard.about(clock(start), clock(start + period * count), T.dashboard.resolution[period], earlier);
+  return { title: snapshot.name, about, controls, content: html`<div class=${state.problem ? "is-gone" : ""}>${contentOf(state)}</div>` };
 }
-
-async function poll() {
-  const range = byId("range").value;
-  try {
-    const snapshot = await ask(`/data/dashboard?range=${range}`);
-    if (range === byId("range").value) show(snapshot);
-  } catch (error) {
-    live("stopped", "off");
-    document.body.classList.add("stale");
-    notice(error.message);
-    if (!(error instanceof GoneError)) console.error(error);
-  }
-}
-
-async function main() {
-  const select = byId("range");
-  const asked = new URLSearchParams(location.search).get("range");
-  if ([...select.options].some((option) => option.value === asked)) select.value = asked;
-  select.addEventListener("change", () => {
-    history.replaceState(null, "", `?range=${select.value}`);
-    poll();
-  });
-  listenToPopups();
-  // Charts take their colours when they are created.
-  dark.addEventListener("change", () => {
-    layout = null;
-    poll();
-  });
-  for (;;) {
-    if (!document.hidden) await poll();
-    await new Promise((resolve) => setTimeout(resolve, POLL_MILLISECONDS));
-  }
-}
-
-main();

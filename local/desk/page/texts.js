@@ -529,7 +529,39 @@ export const T = {
   },
 
   // ---------------------------------------------------------------- the dashboard
-  dashboard: {},
+  dashboard: {
+    title: "Dashboard",
+    about: (start, end, resolution, earlier) =>
+      `${start} to ${end}, one point per ${resolution}. Legends show the whole range, or a moment: point at it, or press ← or →.${earlier ? " There was earlier traffic: choose a longer range to see it." : ""}`,
+    resolution: { 1: "second (CloudWatch: minute)", 5: "5 seconds (CloudWatch: minute)", 30: "30 seconds (CloudWatch: minute)", 60: "minute, as on CloudWatch" },
+    range: "Show",
+    ranges: { latest: "the latest traffic", "5m": "5 minutes", "15m": "15 minutes", "1h": "1 hour", "3h": "3 hours" },
+    live: "live",
+    stopped: "not live",
+    unreadable: (why) => `The embedded AWS cannot be read: ${why}`,
+    noTraffic: "No traffic yet: run `make demo` in another terminal, and watch it here.",
+    stacked: "stacked",
+    alarms: "Alarms",
+    alarm: "Alarm",
+    state: "State",
+    reason: "Why",
+    meaning: "What it means",
+    states: { ALARM: "▲ on", OK: "● off", UNKNOWN: "○ not known" },
+    on: (amount) => (amount === 0 ? "No alarm is on" : counted(amount, "alarm is on", "alarms are on")),
+    others: ({ off, unknown, unmeasured }) =>
+      [`${number(off)} off`, unknown && `${number(unknown)} without data yet`, unmeasured && `${number(unmeasured)} cannot be measured here`].filter(Boolean).join(", "),
+    isOn: (name, reason) => `▲ ${name} is on. ${reason}`,
+    isCrossed: (name, reason) => `Beyond the line at times, but ${name} is off. ${reason}`,
+    isOff: (name, reason) => `● ${name} is off. ${reason}`,
+    isUnknown: (name, reason) => `○ ${name} is not known. ${reason}`,
+    allOff: (amount) => `● All ${number(amount)} alarms are off.`,
+    unmeasured: (charts, alarms) =>
+      `Not measured on this machine: ${counted(charts, "chart")} and ${counted(alarms, "alarm")}, because the embedded AWS has no such metrics. CloudWatch shows them.`,
+    because: (reason) => `Because ${reason}`,
+    part: (chart, lines) => `${chart} (${lines.join(", ")})`,
+    ofAlarms: (names) => `Alarms: ${names.join(", ")}`,
+    ofCharts: (names) => `Charts: ${names.join(", ")}`,
+  },
 
   // ---------------------------------------------------------------- the page to try the service
   try: {
