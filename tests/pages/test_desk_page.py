@@ -6,7 +6,6 @@ from contextlib import contextmanager
 
 import pytest
 
-from inventory_orders.store.tables import Table
 from local.desk.trial import Trial
 from operations.http_api import Reply
 from tests.support.desk import TOKEN, desk_of_shop
@@ -81,40 +80,6 @@ def test_a_day_at_the_desk(page, desk):
     newest = page.locator("#history .list tbody tr").first.inner_text()
     assert re.search(rf"\+40\s+{before + 34}\s+\+40\s+{before + 40}\s+RECEIPT desk-", newest)
 
-    # Ships one of two orders.
-    page.get_by_role("link", name="Orders").click()
-    title(page, "Orders to ship")
-    page.get_by_role("button", name="Fulfil o-1").press("Enter")
-    said(page, "Fulfil order o-1: done")
-    page.get_by_role("link", name="o-1").wait_for(state="detached")
-    page.keyboard.press("/")
-    page.keyboard.type("  ")
-    page.keyboard.press("Enter")
-    assert page.url.endswith("#/orders")
-    assert page.get_by_role("button", name="Fulfil o-2").is_visible()
-    # Cancelling asks first.
-    page.get_by_role("button", name="Cancel o-2").press("Enter")
-    page.get_by_text("Its units go back into stock. It cannot be undone.").wait_for()
-    page.keyboard.press("Escape")
-    assert page.get_by_role("button", name="Fulfil o-2").is_visible()
-
-    # Takes a unit of it back.
-    page.keyboard.press("/")
-    page.keyboard.type("o-1")
-    page.keyboard.press("Enter")
-    title(page, "Order o-1")
-    page.get_by_label(f"Units of {TEA} that came back").fill("1")
-    page.get_by_label("Reason").fill("too small")
-    page.get_by_role("button", name="Take back").click()
-    said(page, f"Take back 1 {TEA} of order o-1: done")
-    assert desk.shop.stock(TEA) == before + 35
-    page.get_by_role("cell", name="too small").wait_for()
-    page.keyboard.press("/")
-    page.keyboard.type("auth0:anna")
-    page.keyboard.press("Enter")
-    title(page, "Orders of auth0:anna")
-    assert page.locator("tbody tr").count() == 2
-
     # Repairs a dead letter: there is enough now.
     page.get_by_role("link", name="Dead letters").click()
     page.get_by_text("What to do: book the missing units, then redrive.").wait_for()
@@ -149,41 +114,6 @@ def test_what_fails_is_said_and_a_lost_answer_is_sent_again_under_the_same_id(fa
     said(page, "done before, nothing changed")
     assert json.loads(lost[0])["done"]
     assert desk.shop.stock(TEA) == before + 5
-
-
-def test_a_change_that_another_desk_made_is_shown_with_what_the_order_is_now(page, desk):
-    place(desk, "o-1", paid=False)
-    page.goto(desk.address())
-    page.goto(f"{desk.origin}/#/order/o-1")
-    confirm = page.get_by_role("button", name="Confirm o-1")
-    confirm.wait_for()
-    for action in ("confirm", "fulfil"):
-        desk.command("ChangeOrders", action=action, orderId="o-1")
-    confirm.click()
-    said(page, "Confirm order o-1: done before, nothing changed; the order is FULFILLED")
-    assert desk.shop.status("o-1") == "FULFILLED"
-
-
-def test_in_production_each_change_asks_and_escape_is_a_no(page):
-    with desk_for(page, is_embedded=False, is_production=True) as desk:
-        place(desk, "o-1", paid=False)
-        page.goto(desk.address())
-        page.get_by_text("PRODUCTION: account").wait_for()
-        parts = page.get_by_role("navigation").get_by_role("link").all_inner_texts()
-        assert parts == ["Products", "Orders", "Dead letters", "Lanes", "API"]
-        page.goto(f"{desk.origin}/#/order/o-1")
-        confirm = page.get_by_role("button", name="Confirm o-1")
-        confirm.click()
-        dialog = page.get_by_role("dialog", name="In production")
-        assert "Confirm order o-1? This is account 123456789012" in dialog.inner_text()
-        assert page.evaluate("document.activeElement.textContent") == "Go back"
-        page.keyboard.press("Escape")
-        dialog.wait_for(state="hidden")
-        assert desk.shop.status("o-1") == "PENDING"
-        confirm.click()
-        dialog.get_by_role("button", name="Yes, do it").press("Enter")
-        said(page, "Confirm order o-1: done")
-        assert desk.shop.status("o-1") == "CONFIRMED"
 
 
 def test_a_product_is_listed_limited_and_taken_off_sale(page, desk):
@@ -281,32 +211,6 @@ def test_a_count_is_cancelled_and_one_that_took_too_long_books_nothing(page, des
     assert desk.shop.stock(TEA) == there - 3
 
 
-def test_lost_units_are_written_off_and_an_order_without_its_goods_is_marked(page, desk):
-    there = desk.shop.stock(TEA)
-    desk.command("ManageProducts", action="change", productId=TEA, backorderLimit=9)
-    place(desk, "o-1", paid=False)
-    page.goto(desk.address())
-    page.goto(f"{desk.origin}/#/order/o-1")
-    page.get_by_label(f"Units of {TEA} to cancel").fill("1")
-    page.get_by_label("Lost or broken: do not sell again").check()
-    page.get_by_role("button", name="Cancel a part").click()
-    page.get_by_text("The units are written off, and are not sold again.").wait_for()
-    page.get_by_role("button", name="Yes, do it").click()
-    said(page, f"Cancel 1 {TEA} of order o-1: done")
-    page.get_by_role("cell", name="cancel, not to be sold again").wait_for()
-    assert desk.shop.stock(TEA) == there - 3
-    lines = [{"productId": TEA, "quantity": there}]
-    desk.place({"orderId": "o-2", "userId": "auth0:anna", "items": lines})
-    for order_id in ("o-1", "o-2"):
-        desk.command("ChangeOrders", action="confirm", orderId=order_id)
-    page.get_by_role("link", name="Orders").click()
-    page.get_by_text(f"Not there: Earl Grey ({there} wanted, {there - 1} on hand)").wait_for()
-    assert page.get_by_text("Not there:").count() == 1
-    desk.shop.edit(Table.PRODUCTS, TEA, onHand={"S": "many"})
-    page.get_by_role("button", name="Refresh").click()
-    page.get_by_text("Not known whether its goods are there").last.wait_for()
-
-
 def test_a_day_at_several_locations(page, desk):
     at_home, milk = desk.shop.stock(TEA), "tea-hojicha"
     page.goto(desk.address())
@@ -346,23 +250,13 @@ def test_a_day_at_several_locations(page, desk):
     ).wait_for()
     assert (desk.shop.stock(TEA), desk.shop.stock(f"{TEA}#berlin")) == (at_home + 8, 11)
 
-    # Ships what berlin has of two orders.
+    # Berlin ships one of two orders.
     lines = [{"productId": TEA, "quantity": 2, "locationId": "berlin"}]
     for order_id, more in (("o-1", []), ("o-2", [{"productId": milk, "quantity": 1}])):
         desk.place({"orderId": order_id, "userId": "u", "items": lines + more})
         desk.command("ChangeOrders", action="confirm", orderId=order_id)
-    page.get_by_role("link", name="Orders").click()
-    page.get_by_text("2 Earl Grey at berlin, 1 Hojicha").wait_for()
-    page.get_by_label("Ships from").select_option("berlin")
-    page.get_by_role("button", name="Fulfil the part of o-2 from berlin").press("Enter")
-    said(page, f"Fulfil 2 {TEA} of order o-2 from berlin: done")
-    page.get_by_role("link", name="o-2").wait_for(state="detached")
-    page.get_by_role("button", name="Fulfil o-1").wait_for()
-    page.get_by_label("Ships from").select_option("the default location")
-    page.get_by_role("button", name="Fulfil o-2").wait_for()
-    page.get_by_role("link", name="o-2").click()
-    title(page, "Order o-2")
-    assert page.locator("tbody tr").first.inner_text().split("\t")[2:5] == ["berlin", "2", "2"]
+    desk.command("ChangeOrders", action="fulfil", orderId="o-2")
+    page.goto(f"{desk.origin}/#/product/{TEA}/berlin")
 
     # Counts at one location.
     page.get_by_role("link", name=TEA).click()

@@ -1,0 +1,349 @@
+"""Orders at the desk, in a real browser: lists, one order, the pick list and scan mode, on the tea shop in memory."""
+
+import json
+from contextlib import contextmanager
+
+import pytest
+
+from inventory_orders.store.tables import Table
+from local.desk import work
+from tests.support.desk import desk_of_shop
+
+TEA, HOJICHA = "tea-earl-grey", "tea-hojicha"
+
+
+@contextmanager
+def desk_for(page, **how):
+    """A page leaves its desk before that ends: the answer to a late request would be an error."""
+    with desk_of_shop(**how) as desk:
+        page.goto(desk.address())
+        yield desk
+        page.goto("about:blank")
+
+
+@pytest.fixture
+def desk(page):
+    with desk_for(page) as desk:
+        yield desk
+
+
+@pytest.fixture
+def failing(chromium):
+    """A page whose requests may fail, of which the browser complains."""
+    opened = chromium.new_page()
+    yield opened
+    opened.close()
+
+
+def place(desk, order_id, *lines, is_paid=True, user="auth0:anna", **more):
+    """Place an order of pairs of a product and a quantity, or of a line."""
+    items = [
+        line if isinstance(line, dict) else {"productId": line[0], "quantity": line[1]}
+        for line in lines or [(TEA, 3)]
+    ]
+    desk.place({"orderId": order_id, "userId": user, "items": items, **more})
+    if is_paid:
+        desk.command("ChangeOrders", action="confirm", orderId=order_id)
+
+
+def show(page, desk, path, title):
+    page.goto(f"{desk.origin}/#/{path}")
+    page.get_by_role("heading", level=1, name=title, exact=True).wait_for()
+
+
+def said(page, text, role="status"):
+    page.get_by_role(role).get_by_text(text).wait_for()
+
+
+def row(page, order_id):
+    return page.get_by_role("row").filter(has=page.get_by_role("link", name=order_id, exact=True))
+
+
+def ids(page):
+    page.locator("#view[aria-busy=false]").wait_for()
+    return page.locator("tbody td.wide:not(.act) > div > a").all_inner_texts()
+
+
+def happened(desk, order_id):
+    desk.live.tell({"event": {"detail": {"data": {"orderId": order_id}}}})
+
+
+def test_selected_orders_are_handed_over_at_once_and_each_row_says_what_came_of_it(page, desk):
+    desk.command("ManageProducts", action="change", productId=HOJICHA, backorderLimit=900)
+    for number in (1, 2, 3):
+        place(desk, f"o-{number}")
+    place(desk, "o-4", (HOJICHA, 900))
+    show(page, desk, "orders", "Orders to ship")
+    assert "Cannot ship: Hojicha (900 wanted, " in row(page, "o-4").inner_text()
+
+    # By keyboard: all that can ship, one of them with a tracking number. Enter goes on to the next field.
+    page.get_by_label("Select all that can ship (3)").press("Space")
+    assert not page.get_by_label("Select o-4").is_checked()
+    page.get_by_label("Tracking number of o-1").focus()
+    page.keyboard.type("DHL-1")
+    page.keyboard.press("Enter")
+    page.keyboard.type("DHL-2")
+    assert page.get_by_label("Tracking number of o-2").input_value() == "DHL-2"
+    desk.command("ChangeOrders", action="cancel", orderId="o-2")
+    page.get_by_role("button", name="Hand over 3 orders").press("Enter")
+    said(page, "2 of 3 handed over. 1 failed: see its row.", "alert")
+    said(page, "Hand over o-1: done")
+    said(page, "Hand over o-3: done")
+    said(page, "Hand over o-2 failed: the order o-2 is cancelled", "alert")
+    statuses = [desk.shop.status(f"o-{number}") for number in range(1, 5)]
+    assert statuses == ["FULFILLED", "CANCELLED", "FULFILLED", "CONFIRMED"]
+
+    # The rows stay where they are, and say what happened.
+    assert ids(page) == ["o-1", "o-2", "o-3", "o-4"]
+    for order_id, status in (("o-1", "shipped"), ("o-2", "cancelled")):
+        row(page, order_id).get_by_text(status, exact=True).wait_for()
+    assert row(page, "o-1").get_by_role("button", name="Hand over o-1").count() == 0
+    show(page, desk, "order/o-1", "Order o-1")
+    page.get_by_role("cell", name="DHL-1").wait_for()
+
+
+def test_lists_follow_what_happens_and_move_nothing(page, desk, monkeypatch):
+    monkeypatch.setattr(work, "ORDERS_OF_A_PAGE", 2)
+    for number, seconds in enumerate((900, 600, 800)):
+        place(desk, f"h-{number}", is_paid=False, holdSeconds=seconds)
+    show(page, desk, "orders", "Orders to ship")
+    page.get_by_text("Nothing to ship.").wait_for()
+    page.get_by_role("link", name="Waiting for payment").click()
+    page.get_by_text("The first 2 orders.").wait_for()
+    assert ids(page) == ["h-1", "h-2"]
+    page.get_by_role("button", name="Show more").click()
+    page.get_by_text("3 orders.").wait_for()
+    assert ids(page) == ["h-1", "h-2", "h-0"]
+    page.get_by_role("button", name="Confirm payment h-2").click()
+    said(page, "Confirm payment of h-2: done")
+    row(page, "h-2").get_by_text("paid, to ship").wait_for()
+    place(desk, "h-3", is_paid=False, holdSeconds=300)
+    desk.command("ChangeOrders", action="cancel", orderId="h-1")
+    happened(desk, "h-3")
+    row(page, "h-1").get_by_text("cancelled").wait_for()
+    assert ids(page) == ["h-1", "h-2", "h-0", "h-3"]
+    page.get_by_role("button", name="Refresh").click()
+    row(page, "h-1").wait_for(state="detached")
+    assert ids(page) == ["h-3", "h-0"]
+    page.get_by_role("link", name="auth0:anna").first.click()
+    page.get_by_role("heading", level=1, name="Orders of auth0:anna").wait_for()
+    assert ids(page) == ["h-3", "h-2"]
+    desk.shop.edit(Table.PRODUCTS, TEA, onHand={"S": "many"})
+    page.get_by_role("link", name="To ship").click()
+    row(page, "h-2").get_by_text("Cannot tell whether its products are there").wait_for()
+
+
+def test_a_pick_list_names_what_is_still_to_ship(page, desk):
+    desk.command("ManageProducts", action="change", productId=HOJICHA, backorderLimit=900)
+    berlin = {"productId": TEA, "locationId": "berlin"}
+    desk.command("ManageProducts", action="create", **berlin, openingStock=20)
+    place(desk, "o-1", (HOJICHA, 2), (TEA, 3))
+    place(desk, "o-2", {**berlin, "quantity": 4}, (HOJICHA, 900))
+    place(desk, "o-3")
+    part = [{"productId": TEA, "quantity": 1}]
+    desk.command("ChangeOrders", action="fulfil", orderId="o-1", stepId="s", items=part)
+    desk.command("ChangeOrders", action="fulfil", orderId="o-3")
+    show(page, desk, "orders", "Orders to ship")
+    for order_id in ("o-1", "o-2"):
+        page.get_by_label(f"Select {order_id}").check()
+    page.get_by_role("link", name="Pick list").click()
+
+    def lines(label):
+        rows = page.get_by_role("table", name=label).locator("tbody tr").all()
+        return [" ".join(each.inner_text().split()) for each in rows]
+
+    page.get_by_role("table", name="Products").wait_for()
+    here = "the default location"
+    assert lines("Products") == [
+        f"4 Earl Grey {TEA} berlin",
+        f"2 Earl Grey {TEA} {here}",
+        f"902 Hojicha {HOJICHA} {here}",
+    ]
+    assert lines("o-1") == [f"2 Hojicha {HOJICHA} {here}", f"2 Earl Grey {TEA} {here}"]
+    assert page.get_by_text("Cannot ship: Hojicha (900 wanted").count() == 1
+    page.locator("[name=where]").select_option("berlin")
+    assert lines("Products") == [f"4 Earl Grey {TEA} berlin"]
+    desk.command("ChangeOrders", action="cancel", orderId="o-2")
+    happened(desk, "o-2")
+    page.get_by_text("Nothing to pick: cancelled.").wait_for()
+
+    # On paper there is the list alone, with boxes to tick, also in the dark.
+    show(page, desk, "pick/o-1/o-3", "Pick list")
+    page.get_by_text("Nothing to pick: shipped.").wait_for()
+    page.emulate_media(media="print", color_scheme="dark")
+    shown = page.locator("body").inner_text()
+    assert shown.split()[:4] == ["Pick", "list", "2", "orders,"]
+    assert "Print" not in shown
+    assert page.locator(".tick").count() == 4
+    colours = page.evaluate(
+        "[getComputedStyle(document.body).color, getComputedStyle(document.body).backgroundColor]"
+    )
+    assert colours == ["rgb(0, 0, 0)", "rgb(255, 255, 255)"]
+
+
+def test_orders_are_handed_over_with_a_scanner(page, desk):
+    place(desk, "o-1", (TEA, 3), (HOJICHA, 2))
+    place(desk, "o-2", (TEA, 1), (HOJICHA, 1))
+    place(desk, "o-3", is_paid=False)
+    show(page, desk, "scan", "Scan")
+
+    def scan(*texts):
+        for text in texts:
+            page.keyboard.type(text)
+            page.keyboard.press("Enter")
+
+    # As fast as a scanner.
+    scan("o-1", TEA, HOJICHA)
+    said(page, "2 x Hojicha. That is all: press Enter to hand over.")
+    page.get_by_text("3 x Earl Grey").wait_for()
+    scan("")
+    said(page, "Hand over o-1: done")
+    assert desk.shop.status("o-1") == "FULFILLED"
+    page.get_by_text("Order o-1: 3 Earl Grey, 2 Hojicha, at ").wait_for()
+
+    # Only some of the next one.
+    scan("o-3")
+    said(page, "Order o-3 cannot be handed over: waiting for payment.", "alert")
+    scan("o-2", HOJICHA, "mug")
+    said(page, "mug is not in order o-2.", "alert")
+    scan(HOJICHA)
+    said(page, "Hojicha is ticked already.", "alert")
+    scan("")
+    said(page, "Not ticked yet: 1 Earl Grey.", "alert")
+    page.get_by_role("button", name="Hand over the ticked lines").press("Enter")
+    said(page, "Hand over o-2: done")
+    assert desk.shop.status("o-2") == "CONFIRMED"
+    scan("o-2")
+    said(page, "Order o-2: 1 line to tick.")
+
+    # Cancelled elsewhere while it is open.
+    desk.command("ChangeOrders", action="cancel", orderId="o-2")
+    happened(desk, "o-2")
+    page.get_by_text("Order o-2 cannot be handed over: shipped, 1 cancelled.").wait_for()
+    page.get_by_role("button", name="Put this order aside").click()
+    scan("")
+    said(page, "Scan an order first.", "alert")
+
+
+def test_one_order_from_payment_to_return(page, desk):
+    there = desk.shop.stock(TEA)
+    place(desk, "o-1", (TEA, 4), is_paid=False, attributes={"channel": "web"})
+    show(page, desk, "order/o-1", "Order o-1")
+    page.get_by_role("heading", name="waiting for payment").wait_for()
+    page.get_by_text("web", exact=True).wait_for()
+    page.get_by_role("button", name="Confirm payment").press("Enter")
+    said(page, "Confirm payment of o-1: done")
+
+    # A part is lost, and is not sold again. That asks, and no tracking number is wanted.
+    page.get_by_text("Cancel", exact=True).press("Enter")
+    cancel = page.locator("details[open]")
+    assert cancel.get_by_label("Tracking number").count() == 0
+    cancel.get_by_role("button", name="Cancel these units").click()
+    said(page, "Enter the units of at least one line.", "alert")
+    cancel.get_by_label("Units of Earl Grey to cancel").fill("1")
+    cancel.get_by_label("Lost or broken: do not sell again").check()
+    cancel.get_by_role("button", name="Cancel these units").click()
+    page.get_by_text("The units are written off and not sold again.").wait_for()
+    page.get_by_role("button", name="Yes, cancel").press("Enter")
+    said(page, "Cancel 1 Earl Grey of o-1: done")
+    page.get_by_role("cell", name="Cancelled, not to be sold again").wait_for()
+
+    page.get_by_text("Hand over a part").press("Enter")
+    page.get_by_label("Units of Earl Grey that leave").fill("1")
+    page.get_by_label("Units of Earl Grey that leave").press("Enter")
+    said(page, "Hand over 1 Earl Grey of o-1: done")
+    page.get_by_role("heading", name="paid, 1 of 3 shipped").wait_for()
+    page.get_by_label("Tracking number, if there is one").first.fill("DHL-1")
+    page.get_by_role("button", name="Hand over the rest").click()
+    said(page, "Hand over o-1: done")
+
+    page.get_by_text("Take back").first.press("Enter")
+    page.get_by_label("Units of Earl Grey that came back").fill("2")
+    page.get_by_label("Reason").fill("too small")
+    page.get_by_role("button", name="Take back").click()
+    said(page, "Take back 2 Earl Grey of o-1: done")
+    page.get_by_role("heading", name="shipped, 1 cancelled, 2 returned").wait_for()
+    assert desk.shop.stock(TEA) == there - 2
+    newest = page.get_by_role("table", name="What happened").get_by_role("row").last.inner_text()
+    assert "Taken back" in newest
+    assert "at the desk" in newest
+    assert newest.endswith("too small")
+
+    # The whole order, after a yes; a payment that comes later is to be refunded.
+    place(desk, "o-2", is_paid=False)
+    show(page, desk, "order/o-2", "Order o-2")
+    page.get_by_text("Cancel", exact=True).press("Enter")
+    page.get_by_role("button", name="Cancel the whole order").press("Enter")
+    page.keyboard.press("Escape")
+    assert desk.shop.status("o-2") == "PENDING"
+    page.get_by_role("button", name="Cancel the whole order").press("Enter")
+    page.get_by_text("The units go back into stock. It cannot be undone.").wait_for()
+    page.get_by_role("button", name="Yes, cancel").press("Enter")
+    page.get_by_role("heading", name="cancelled", exact=True).wait_for()
+    desk.aws.invoke("ChangeOrders", {"action": "confirm", "orderId": "o-2"})
+    happened(desk, "o-2")
+    page.get_by_text("A late payment arrived").wait_for()
+
+
+def test_a_location_hands_over_its_part_once(failing):
+    page, berlin = failing, {"productId": TEA, "locationId": "berlin"}
+    with desk_for(page) as desk:
+        desk.command("ManageProducts", action="create", **berlin, openingStock=20)
+        place(desk, "o-1", {**berlin, "quantity": 2})
+        place(desk, "o-2", {**berlin, "quantity": 2}, (HOJICHA, 1))
+        show(page, desk, "orders", "Orders to ship")
+        page.get_by_text("2 Earl Grey at berlin, 1 Hojicha").wait_for()
+        page.get_by_label("Ships from").select_option("berlin")
+        page.get_by_role("heading", level=1, name="Orders to ship from berlin").wait_for()
+        lost = []
+
+        def lose(route):
+            lost.append(route.fetch().text())
+            route.fulfill(status=504, body="the answer is lost")
+
+        # Pressed again after a lost answer, it ships nothing twice.
+        page.route("**/data/command", lose, times=1)
+        page.get_by_role("button", name="Hand over o-2").click()
+        said(page, "Hand over 2 Earl Grey of o-2 from berlin failed: the answer is lost.", "alert")
+        assert json.loads(lost[0])["done"]
+        page.get_by_role("button", name="Hand over o-2").click()
+        said(page, "done before, nothing changed; the order is paid, to ship")
+        row(page, "o-2").get_by_text("paid, 2 of 3 units shipped").wait_for()
+        page.get_by_label("Ships from").select_option("the default location")
+        row(page, "o-1").wait_for(state="detached")
+        page.get_by_role("button", name="Hand over o-2").click()
+        said(page, "Hand over o-2: done")
+        assert [desk.shop.status(one) for one in ("o-1", "o-2")] == ["CONFIRMED", "FULFILLED"]
+
+
+def test_in_production_each_change_asks_and_scan_mode_once(page):
+    with desk_for(page, is_embedded=False, is_production=True) as desk:
+        for order_id in ("o-1", "o-2", "o-3"):
+            place(desk, order_id, is_paid=order_id != "o-1")
+        page.get_by_text("PRODUCTION: account").wait_for()
+        parts = page.get_by_role("navigation", name="Pages").get_by_role("link").all_inner_texts()
+        assert {"Dashboard", "Try it"}.isdisjoint(parts)
+        show(page, desk, "order/o-1", "Order o-1")
+        page.get_by_role("button", name="Confirm payment").click()
+        dialog = page.get_by_role("dialog", name="In production")
+        assert "Confirm payment of o-1? This is account 123456789012" in dialog.inner_text()
+        assert page.evaluate("document.activeElement.textContent") == "Go back"
+        page.keyboard.press("Escape")
+        dialog.wait_for(state="hidden")
+        assert desk.shop.status("o-1") == "PENDING"
+        # Another desk is faster.
+        for action in ("confirm", "fulfil"):
+            desk.command("ChangeOrders", action=action, orderId="o-1")
+        page.get_by_role("button", name="Confirm payment").click()
+        dialog.get_by_role("button", name="Yes, do it").press("Enter")
+        said(page, "Confirm payment of o-1: done before, nothing changed; the order is shipped")
+
+        show(page, desk, "scan", "Scan")
+        for order_id in ("o-2", "o-3"):
+            for text in (order_id, TEA, ""):
+                page.keyboard.type(text)
+                page.keyboard.press("Enter")
+            if order_id == "o-2":
+                dialog.get_by_role("button", name="Yes, do it").press("Enter")
+            said(page, f"Hand over {order_id}: done")
+        assert [desk.shop.status(one) for one in ("o-2", "o-3")] == ["FULFILLED", "FULFILLED"]
