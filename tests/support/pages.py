@@ -43,8 +43,8 @@ PAGES = [
     Page("drop", f"#/drop/{HOT_PRODUCT}", "Drop: First Flush 2026, limited drop"),
     Page("dead-letters", "#/dead-letters", "Dead letters", ("Edit and send again",)),
     Page("lanes", "#/lanes", "Lanes"),
-    Page("search", "#/search/tea", "Found for “tea”"),
-    Page("search", "#/search/nothing", "Found for “nothing”"),
+    Page("search", "#/search/tea", "Search: tea"),
+    Page("search", "#/search/nothing", "Search: nothing"),
 ]
 
 

@@ -64,6 +64,7 @@ function find(event) {
   const text = search.value.trim();
   if (text) location.href = hrefOf("search", text);
   search.value = "";
+  search.blur();
 }
 
 function searchBox() {

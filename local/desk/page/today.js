@@ -2,59 +2,61 @@
 import { chart } from "./chart.js";
 import { age, clock, nameOf, number } from "./format.js";
 import { withCode } from "./messages.js";
-import { card, hint, html, link, nothing, problem } from "./parts.js";
+import { card, hint, html, link, nothing, problem, steady } from "./parts.js";
 import { ask } from "./server.js";
 import { T } from "./texts.js";
-
-export const read = () => ask("/data/today");
 
 // Whatever happens to an order or a product may change a number here.
 export const follows = ({ event, changed }) => event !== undefined || changed === true;
 
-const bounded = ({ count, isAll }) => T.today.bounded(number(count), isAll);
-
-// What needs somebody, the most urgent first: how bad it is, what it is, and the first step.
+// What needs somebody, the most urgent first: a key, how bad it is, what it is, and the first step.
 function needsOf({ alarms, deadLetters, toShip, products: { promised, levels } }) {
-  const { OUT_OF_STOCK: out = 0, LOW_STOCK: low = 0 } = levels;
   const needs = [
-    ["bad", deadLetters.count, T.today.deadLetters, "dead-letters"],
-    ["bad", toShip.blocked, T.today.blocked, "orders"],
-    ["bad", promised, T.today.promised, "products", "PROMISED"],
-    ["warn", out, T.today.out, "products", "OUT_OF_STOCK"],
-    ["warn", low, T.today.low, "products", "LOW_STOCK"],
-  ].filter(([, count]) => count > 0);
+    ["deadLetters", "bad", deadLetters.count, "dead-letters"],
+    ["blocked", "bad", toShip.blocked, "orders"],
+    ["promised", "bad", promised, "products", "PROMISED"],
+    ["out", "warn", levels.OUT_OF_STOCK ?? 0, "products", "OUT_OF_STOCK"],
+    ["low", "warn", levels.LOW_STOCK ?? 0, "products", "LOW_STOCK"],
+  ].filter(([, , count]) => count > 0);
   // Alarms with the same first step are one thing to do.
   const alarmed = [...Map.groupBy(alarms?.on ?? [], ({ step }) => step)];
   return [
-    ...alarmed.map(([step, some]) => ["bad", T.today.alarm(some.map(({ name }) => name).join(", "), some.length), step]),
-    ...needs.map(([kind, count, wordsOf, ...path]) => [kind, link(wordsOf(count)[0], ...path), wordsOf(count)[1]]),
+    ...(alarms?.problem ? [["unknown", "warn", T.today.noAlarms, alarms.problem]] : []),
+    ...alarmed.map(([step, some]) => [step, "bad", T.today.alarm(some.map(({ name }) => name).join(", "), some.length), step]),
+    ...needs.map(([key, kind, count, ...path]) => [key, kind, link(T.today[key](count), ...path), T.today.steps[key]]),
   ];
 }
 
-function summaryOf(needs, toShip) {
+export async function read(_, state) {
+  const found = await ask("/data/today");
+  state.rows = steady(state.rows, needsOf(found), ([key]) => key);
+  return found;
+}
+
+const bounded = ({ count, isAll }) => T.today.bounded(number(count), isAll);
+
+function summaryOf(rows, toShip) {
+  const needs = rows.filter(({ isGone }) => !isGone);
+  const kind = needs.length === 0 ? "good" : needs.some(({ row }) => row[1] === "bad") ? "bad" : "warn";
+  const items = rows.map(({ row: [, , what, step], isGone }) => html`<li class=${isGone ? "is-gone" : ""}><strong>${what}</strong> ${isGone ? T.today.isGone : step}</li>`);
   const work = toShip.count > 0 ? link(T.today.ship(bounded(toShip), toShip.count), "orders") : T.today.nothingToShip;
-  const items = needs.map(([kind, what, step]) => html`<li class=${kind}><strong>${what}</strong> <span>${step}</span></li>`);
-  return html`<section class="card summary ${needs[0]?.[0] ?? "good"}"><h2>${needs.length ? T.today.needs(needs.length) : T.today.well}</h2><ol>${items}</ol><p>${work}</p></section>`;
+  return html`<section class="card summary ${kind}"><h2>${needs.length ? T.today.needs(needs.length) : T.today.well}</h2><ol>${items}</ol><p>${work}</p></section>`;
 }
 
 const listOf = (items) => html`<ul>${items.map((item) => html`<li>${item}</li>`)}</ul>`;
 // A number with what it counts, which links to its list. `kind` is how bad it is, unless it is 0.
 const figure = (amount, what, kind = "") => html`<p class="figure ${amount === "0" ? "none" : kind}"><b>${amount}</b> <span>${what}</span></p>`;
 
-function shipCard({ toShip }) {
-  const { count, oldest, blocked, missing, names } = toShip;
-  const waiting = Object.entries(missing).map(([productId, orders]) => html`${link(nameOf(names, productId), "product", productId)} ${T.today.waitFor(orders)}`);
+function ordersCard({ toShip, held }) {
+  const waiting = Object.entries(toShip.missing).map(([productId, orders]) => html`${link(nameOf(toShip.names, productId), "product", productId)} ${T.today.waitFor(orders)}`);
   return card(
-    T.today.toShip,
-    figure(bounded(toShip), link(T.today.paidOrders(count), "orders")),
-    oldest ? hint(T.today.oldest(age(oldest))) : nothing,
-    blocked ? [hint(T.today.cannotShip(blocked)), listOf(waiting)] : nothing,
+    T.today.orders,
+    figure(bounded(toShip), link(T.today.toShip, "orders")),
+    toShip.oldest ? hint(T.today.oldest(age(toShip.oldest))) : nothing,
+    toShip.blocked ? [hint(T.today.cannotShip(toShip.blocked)), listOf(waiting)] : nothing,
+    figure(bounded(held), link(T.today.held, "orders", "held")),
+    held.nextEnd ? hint(T.today.nextEnd(age(held.nextEnd), clock(Date.parse(held.nextEnd) / 1000))) : nothing,
   );
-}
-
-function heldCard({ held }) {
-  const next = held.nextEnd ? hint(T.today.nextEnd(age(held.nextEnd), clock(Date.parse(held.nextEnd) / 1000))) : nothing;
-  return card(T.today.held, figure(bounded(held), link(T.today.heldOrders(held.count), "orders", "held")), next);
 }
 
 function productsCard({ products: { count, levels, promised } }) {
@@ -70,8 +72,8 @@ function lettersCard({ deadLetters: { count, causes } }) {
 function alarmsCard({ alarms: { on, count, problem: why } }) {
   if (why) return card(T.today.alarms, problem(T.today.unknown(why)));
   // Only the embedded AWS has a dashboard here.
-  const words = T.today.alarmsOn(on.length);
   const isHere = document.querySelector('nav [href="/dashboard"]') !== null;
+  const words = T.today.alarmsOn(on.length);
   return card(T.today.alarms, figure(number(on.length), isHere ? html`<a href="/dashboard">${words}</a>` : words, "bad"), hint(T.today.ofAlarms(count)));
 }
 
@@ -82,7 +84,7 @@ function hourCard({ lastHour: { start, seconds, placed, rejected, problem: why }
   return html`<section class="card wide"><h2>${T.today.lastHour}</h2>${hint(words)}${chart(words, placed.map((_, at) => start + at * seconds), lines)}</section>`;
 }
 
-export function draw(data) {
-  const cards = [shipCard, heldCard, productsCard, lettersCard, ...(data.alarms ? [alarmsCard, hourCard] : [])];
-  return { title: T.today.title, about: T.today.about, content: [summaryOf(needsOf(data), data.toShip), html`<div class="cards today">${cards.map((cardOf) => cardOf(data))}</div>`] };
+export function draw(data, { rows }) {
+  const cards = [ordersCard, productsCard, lettersCard, ...(data.alarms ? [alarmsCard, hourCard] : [])];
+  return { title: T.today.title, about: T.today.about, content: html`<div class="today">${summaryOf(rows, data.toShip)}<div class="cards">${cards.map((cardOf) => cardOf(data))}</div></div>` };
 }

@@ -1,0 +1,163 @@
+"""Today, the search and the drop in a real browser, on the tea shop in memory."""
+
+import re
+from datetime import UTC, datetime
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.support.desk import desk_of_shop
+
+TEA, HOT = "tea-earl-grey", "tea-first-flush-drop"
+MINUTES = [0.0] * 58
+ON = {"name": "Retries Exhausted", "step": "Read the code in the log."}
+
+
+class Signals:
+    """The monitoring of the shop."""
+
+    def __init__(self):
+        self.on = []
+        self.problem = {}
+        self.measured = {"placed": [*MINUTES, 3.0, 4.0], "rejected": [*MINUTES, 0.0, 1.0]}
+
+    def alarms(self):
+        return self.problem or {"on": self.on, "count": 58}
+
+    def orders(self, metrics, window):
+        return self.measured
+
+
+@pytest.fixture
+def signals():
+    return Signals()
+
+
+@pytest.fixture
+def desk(page, signals):
+    with desk_of_shop(signals=signals) as desk:
+        yield desk
+        page.goto("about:blank")
+
+
+def place(desk, order_id, product_id=TEA, units=3, *, paid=True, **more):
+    items = [{"productId": product_id, "quantity": units}]
+    desk.place({"orderId": order_id, "userId": "auth0|anna", "items": items, **more})
+    if paid:
+        desk.command("ChangeOrders", action="confirm", orderId=order_id)
+
+
+def event(desk, kind, order_id, product_id=HOT, units=3):
+    at = datetime.fromtimestamp(desk.shop.clock.now(), UTC).isoformat()
+    data = {"orderId": order_id, "items": [{"productId": product_id, "quantity": units}]}
+    metadata = {"eventId": f"{order_id}#1#{kind}", "occurredAt": at}
+    return {"event": {"detail-type": kind, "detail": {"metadata": metadata, "data": data}}}
+
+
+def card(page, title):
+    return page.locator(".card").filter(has=page.get_by_role("heading", name=title, exact=True))
+
+
+def test_today_says_what_comes_first_and_follows_what_happens(page, desk, signals):
+    page.goto(desk.address())
+    page.get_by_role("heading", name="All is well").wait_for()
+    page.get_by_text("No order is waiting to be shipped.").wait_for()
+    expect(card(page, "Orders in the last hour")).to_contain_text("7 placed and 1 rejected")
+    page.locator(".today canvas").wait_for()
+
+    desk.command("ManageProducts", action="change", productId=TEA, backorderLimit=900)
+    place(desk, "o-1")
+    place(desk, "o-2", units=70)
+    place(desk, "o-3", paid=False, holdSeconds=60)
+    desk.dead_letter("StockDeadLetterQueueUrl", "{}", "BELOW_FLOOR")
+    signals.on = [ON, ON | {"name": "Sweep Errors"}]
+    desk.live.tell(event(desk, "OrderPlaced", "o-1"))
+    page.get_by_role("heading", name="5 things need you").wait_for()
+    needs = page.locator(".summary li").all_inner_texts()
+    assert needs[0] == "Alarms: Retries Exhausted, Sweep Errors.\nRead the code in the log."
+    assert [need.split(".")[0] for need in needs[1:]] == [
+        "1 dead letter",
+        "1 paid order cannot ship",
+        "1 product promised beyond what is there",
+        "1 product low on stock",
+    ]
+    links = page.locator("main a").evaluate_all(
+        "all => all.map((one) => [one.textContent, one.hash])"
+    )
+    for link in (
+        ["1 dead letter.", "#/dead-letters"],
+        ["Ship 2 paid orders", "#/orders"],
+        ["on hold, waiting for payment", "#/orders/held"],
+        ["Earl Grey", f"#/product/{TEA}"],
+        ["out of stock", "#/products/OUT_OF_STOCK"],
+        ["low on stock", "#/products/LOW_STOCK"],
+        ["promised beyond what is there", "#/products/PROMISED"],
+    ):
+        assert link in links
+    assert "1 BELOW_FLOOR" in card(page, "Dead letters").inner_text()
+
+    # What is done stays where it was. What cannot be known is not shown as 0.
+    signals.problem, signals.measured = {"problem": "AccessDenied"}, dict.fromkeys(signals.measured)
+    desk.live.tell({"changed": True})
+    page.locator(".summary").get_by_text("Alarms are unknown.").wait_for()
+    assert page.locator(".summary li").first.inner_text().endswith("No longer there.")
+    expect(card(page, "Alarms")).to_contain_text("Unknown: AccessDenied")
+    assert "its setting monitoring is basic" in card(page, "Orders in the last hour").inner_text()
+
+
+def test_the_search_leads_to_the_only_hit_and_lists_several(page, desk):
+    def find(text):
+        page.keyboard.press("/")
+        page.keyboard.type(text)
+        page.keyboard.press("Enter")
+
+    page.goto(desk.address())
+    page.get_by_role("heading", name="All is well").wait_for()
+    find("grey decaf")
+    page.get_by_role("heading", level=1, name="Earl Grey Decaf").wait_for()
+    page.go_back()
+    page.get_by_role("heading", level=1, name="Today").wait_for()
+    find("grey")
+    page.get_by_role("heading", level=1, name="Search: grey").wait_for()
+    hits = page.locator("main a").evaluate_all("all => all.map((one) => one.hash)")
+    assert hits == [f"#/product/{tea}" for tea in (TEA, f"{TEA}-decaf", "tea-lady-grey")]
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", level=1, name="Earl Grey", exact=True).wait_for()
+    place(desk, "o/1%")
+    for text, title in (("o/1%", "Order o/1%"), ("auth0|anna", "Orders of auth0|anna")):
+        find(text)
+        page.get_by_role("heading", level=1, name=title).wait_for()
+    find("o/1%|#")
+    page.get_by_role("heading", level=1, name="Search: o/1%|#").wait_for()
+    page.get_by_text("Type the whole id of an order or a customer").wait_for()
+
+
+def test_a_drop_is_seen_until_it_is_sold_out(page, desk):
+    page.goto(desk.address())
+    page.goto(f"{desk.origin}/#/drop/{HOT}")
+    page.get_by_role("heading", level=1, name="Drop: First Flush 2026, limited drop").wait_for()
+    big = page.locator(".big")
+    expect(page.locator(".end")).to_have_text("No orders yet")
+    left = desk.shop.stock(HOT)
+    assert f"{left}\nleft" in big.inner_text()
+    desk.shop.clock.advance(5)
+    place(desk, "o-1", HOT, 3, paid=False)
+    desk.live.tell(event(desk, "OrderPlaced", "o-1"))
+    desk.shop.clock.advance(1)
+    expect(page.locator(".end")).to_contain_text("Sold out in about")
+    expect(big).to_contain_text(f"{left - 3}")
+    assert "3\nsold in 1 order\n" in big.inner_text()
+
+    place(desk, "o-2", HOT, left - 3, paid=False)
+    desk.live.tell(event(desk, "OrderPlaced", "o-2", units=left - 3))
+    desk.live.tell(event(desk, "OrderRejected", "o-3"))
+    expect(page.locator(".end")).to_have_text(
+        re.compile(r"Sold out at \d+:\d\d:\d\d [AP]M after 1 s")
+    )
+    shown = big.inner_text()
+    assert "1\nrejected" in shown
+    assert f"{left}\nsold in 2 orders\n0\nleft" in shown
+    page.locator("main canvas").wait_for()
+
+    desk.live.tell({"problem": "AWS does not let you listen"})
+    page.locator("main").get_by_text("not live: AWS does not let you listen").wait_for()
