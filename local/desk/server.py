@@ -29,10 +29,11 @@ POLL_SECONDS = 1.0
 _LOOK_SECONDS_ON_AN_ACCOUNT = 30.0
 # Less than `background` waits for the end.
 _CLOSE_SECONDS = 3.0
+_CLOSE_SECONDS_ON_AN_ACCOUNT = 10.0
 
 
 def serve_account(aws: Aws, on_ready: Callable[[str], None]) -> None:
-    """Serve the desk of a stack on an account until Ctrl-C.
+    """Serve the desk of a stack on an account until Ctrl-C, a signal to end, or the end of its terminal.
 
     Args:
         aws: The stack, with the operator's own credentials.
@@ -41,12 +42,15 @@ def serve_account(aws: Aws, on_ready: Callable[[str], None]) -> None:
     token = secrets.token_urlsafe()
     desk = Desk(lambda: aws, is_embedded=False, signals=CloudWatch(lambda: aws))
     live = Live(lambda: aws, desk.attention, _LOOK_SECONDS_ON_AN_ACCOUNT)
+    # What listens to the bus must not be left behind there.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     try:
         with serving(Site(desk, token, live)) as port:
             on_ready(_server(port, token).address())
             Event().wait()
     finally:
-        live.close(_CLOSE_SECONDS)
+        live.close(_CLOSE_SECONDS_ON_AN_ACCOUNT)
 
 
 def main() -> int:

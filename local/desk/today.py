@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
+from inventory_orders.domain.location import location_of
+from inventory_orders.lanes.levels import StockLevel
 from inventory_orders.store.lists import list_holds
 from inventory_orders.store.tables import EXPIRY_SHARDS
 from operations import orders, queues
@@ -49,14 +52,22 @@ def held(aws: Aws) -> Document:
 
 
 def products(aws: Aws) -> Document:
-    """Count the products by level, and those promised beyond what is there at some location."""
+    """Count the products that are out of stock, low or promised beyond what is there: at any location, as the list does."""
     levels, _ = list_stock(aws)
     groups = by_product(levels).values()
     return {
         "count": len(groups),
-        "levels": Counter(shown_total(group)["status"] for group in groups),
+        "levels": Counter(status for group in groups for status in _statuses(group)),
         "promised": sum(any(level.available < 0 for level in group) for group in groups),
     }
+
+
+def _statuses(group: Sequence[StockLevel]) -> set[str]:
+    # A shop may leave the default location unused.
+    used = [
+        one for one in group if location_of(one.product.product_id) or one.on_hand or one.committed
+    ]
+    return {shown_total(group)["status"], *(one.product.status for one in used)}
 
 
 def depths(aws: Aws) -> dict[str, int]:

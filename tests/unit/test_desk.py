@@ -2,6 +2,7 @@
 
 import io
 import json
+import signal
 import threading
 from unittest.mock import Mock
 
@@ -133,6 +134,8 @@ def test_the_command_serves_an_account_until_ctrl_c_under_a_secret_address(desk,
 
     monkeypatch.setattr(this_machine, "aws_of", lambda stage, console: desk.aws)
     monkeypatch.setattr(this_machine, "_open", interrupt)
+    handled = {}
+    monkeypatch.setattr(signal, "signal", handled.__setitem__)
     before = set(threading.enumerate())
     for _ in range(2):
         done = CliRunner().invoke(main.app, ["desk", "--stage", "shop"], catch_exceptions=False)
@@ -143,6 +146,8 @@ def test_the_command_serves_an_account_until_ctrl_c_under_a_secret_address(desk,
     first, second = (address.split("#token=")[1] for address in addresses)
     assert first != second
     assert len(first) >= 43, "256 bits"
+    # Else the queue and the rule by which it listens would be left behind.
+    assert handled == dict.fromkeys((signal.SIGTERM, signal.SIGHUP), signal.default_int_handler)
 
 
 def test_a_receipt_is_booked_once_and_the_history_explains_the_stock(desk):

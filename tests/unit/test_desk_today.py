@@ -76,6 +76,14 @@ def test_today_counts_what_needs_somebody(desk):
     assert desk.shop.waiting("OrderDeadLetter") == ["x"] * 3, "they stay there"
 
 
+def test_a_product_that_is_out_at_one_location_is_counted_as_its_list_does(desk):
+    for location_id, units in (("berlin", 0), ("store", 5)):
+        opening = {"productId": TEA, "locationId": location_id, "openingStock": units}
+        desk.command("ManageProducts", action="create", **opening)
+    levels = {"ACTIVE": 40, "OUT_OF_STOCK": 1}
+    assert get(desk, "today")["products"] == {"count": 40, "levels": levels, "promised": 0}
+
+
 def test_today_reads_no_more_than_it_shows(desk, monkeypatch):
     monkeypatch.setattr(today, "MOST", 1)
     for number in range(2):
@@ -108,6 +116,7 @@ def test_the_search_finds_ids_and_parts_of_names(desk):
     assert find("ber") == {}
     opening = {"productId": TEA, "locationId": "berlin", "openingStock": 20}
     desk.command("ManageProducts", action="create", **opening)
+    assert get(desk, "today")["products"]["levels"] == {"ACTIVE": 40}
     assert find("BER") == {"locations": ["berlin"]}
     assert find("x" * 5000) == {}
 
