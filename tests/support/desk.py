@@ -106,14 +106,18 @@ class DeskOfShop:
 
 @contextmanager
 def desk_of_shop(
-    *, is_embedded: bool = True, is_production: bool = False, signals: Any = None
+    *,
+    is_embedded: bool = True,
+    is_production: bool = False,
+    signals: Any = None,
+    service: Any = None,
 ) -> Iterator[DeskOfShop]:
-    """Serve the desk of a new tea shop, whose monitoring shows these signals."""
+    """Serve the desk of a new tea shop, whose monitoring shows these signals, and whose dashboard is this one."""
     with open_shop(catalogue()) as shop:
         stack_id = "arn:aws:cloudformation:us-east-1:123456789012:stack/InventoryOrders-shop/1"
         aws = shop.stack_with(stack_id=stack_id, is_production=is_production)
         desk = Desk(lambda: aws, is_embedded=is_embedded, signals=signals)
-        here: Any = (SimpleNamespace(), Trial(lambda: aws)) if is_embedded else ()
+        here: Any = (service or SimpleNamespace(), Trial(lambda: aws)) if is_embedded else ()
         live = LiveByHand()
         with serving(Site(desk, TOKEN, live, *here)) as port:
             yield DeskOfShop(shop, aws, f"http://127.0.0.1:{port}", live)

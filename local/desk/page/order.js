@@ -59,10 +59,12 @@ function cancelAll(order) {
 function partsOf(order) {
   const able = possible(order);
   const open = movable(order, "fulfil").reduce((sum, item) => sum + item.quantity, 0);
+  // What came of a form stays when the form has gone.
+  const said = (...keys) => keys.map((key) => messageOf(`${key} ${order.orderId}`));
   return [
-    able.includes("fulfil") && open > 1 ? folded(T.order.parts.fulfil.title, partOf(order, "fulfil")) : nothing,
-    able.includes("return") ? folded(T.order.parts.return.title, partOf(order, "return")) : nothing,
-    able.includes("cancel") ? folded(T.order.parts.cancel.title, cancelAll(order), partOf(order, "cancel")) : nothing,
+    able.includes("fulfil") && open > 1 ? folded(T.order.parts.fulfil.title, partOf(order, "fulfil")) : said("fulfil"),
+    able.includes("return") ? folded(T.order.parts.return.title, partOf(order, "return")) : said("return"),
+    able.includes("cancel") ? folded(T.order.parts.cancel.title, cancelAll(order), partOf(order, "cancel")) : said("cancel all", "cancel"),
   ];
 }
 
