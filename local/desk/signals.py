@@ -15,7 +15,7 @@ from local.dashboard.service import Service, first_step, short_name
 from operations.aws import Aws
 
 _MINUTE = 60
-# docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_DescribeAlarms.html
+# The most that DescribeAlarms returns at once.
 _MOST_ALARMS = 100
 
 
