@@ -40,9 +40,9 @@ def document() -> dict[str, Any]:
         "info": {
             "title": "Inventory and orders: outcomes",
             "version": str(SCHEMA_VERSION),
-            "description": "Events of orders and products, on an EventBridge bus, at least once: repeated with the same "
-            "detail.metadata.eventId, published again from the rows mostly with another. Remember facts: an orderId, a stepId. "
-            "The events of an order reach the bus in sequence; a bus promises its targets no sequence, so compare "
+            "description": "Events of orders and products on an EventBridge bus, delivered at least once. A repeated event has the same "
+            "detail.metadata.eventId; an event that is published again from the rows mostly has another. Remember facts: an orderId, "
+            "a stepId. The events of an order reach the bus in sequence, but a bus does not guarantee a sequence to its targets: compare "
             "detail.data.version.",
             "license": {"name": "MIT-0"},
         },
@@ -59,7 +59,7 @@ def document() -> dict[str, Any]:
             "publish": {
                 "action": "send",
                 "channel": {"$ref": "#/channels/outcomes"},
-                "summary": "The events of the tables' changes.",
+                "summary": "Publish an event for each change of the tables.",
                 "messages": [{"$ref": f"#/channels/outcomes/messages/{name}"} for name in EVENTS],
             }
         },
