@@ -1,7 +1,7 @@
 // One product, or its stock at one location: its numbers, what can be done with it, and its history.
 import { atLocation, inWords, locationName, moment, number, price, signed } from "./format.js";
 import { refuse, say } from "./messages.js";
-import { button, card, change, choice, facts, field, folded, form, hint, hrefOf, html, link, messageOf, note, notesOf, nothing, problem, steady, table, units } from "./parts.js";
+import { button, card, change, choice, facts, field, folded, form, hint, hrefOf, html, link, messageOf, note, notesOf, nothing, problem, repeat, steady, table, units } from "./parts.js";
 import { countOf } from "./product_count.js";
 import { follow, historyOf } from "./product_history.js";
 import { ask } from "./server.js";
@@ -10,10 +10,9 @@ import { T } from "./texts.js";
 
 const ON_THE_WAY = "#"; // no location has this name
 const MOST_UNITS = 1_000_000;
-const TAKEN_OFF = ["DAMAGE", "LOSS"];
+const TAKES_OFF = ["DAMAGE", "LOSS"];
 
 const queryOf = ({ productId, locationId = "" }) => new URLSearchParams({ id: productId, location: locationId });
-const hrefParts = ({ productId, locationId }) => ["product", productId, ...(locationId ? [locationId] : [])];
 const nameIn = (product) => (product.total ?? product).name ?? product.productId;
 
 export function start(state) {
@@ -22,7 +21,7 @@ export function start(state) {
 }
 
 export async function read([productId, locationId], state) {
-  // Its messages are still to be read.
+  // What came of it is still to be read.
   if (state.delisted) return state.delisted;
   const product = await ask(`/data/product?${queryOf({ productId, locationId })}`);
   state.rows = steady(state.rows, product.onTheWay ?? [], (lot) => lot.reference);
@@ -30,12 +29,12 @@ export async function read([productId, locationId], state) {
   return product;
 }
 
-export const follows = ({ event }, [productId]) => {
-  const { productId: its, items = [] } = event?.detail.data ?? {};
-  return [its, ...items.map((item) => item.productId)].includes(productId);
-};
+export function follows({ event }, [productId]) {
+  const { items = [], ...data } = event?.detail.data ?? {};
+  return [data, ...items].some((one) => one.productId === productId);
+}
 
-// Changes the product. Its history is read again then.
+// Changes the product. Then its history is read again.
 function act(product, key, words, command, question) {
   const { state } = product;
   const work = async () => {
@@ -47,41 +46,35 @@ function act(product, key, words, command, question) {
   return change(key, words, work, question);
 }
 
+function formCard(key, send, ...fields) {
+  const { title, text } = T.product.forms[key];
+  return card(title, form(key, { text, send }, ...fields));
+}
+
 // ---------------------------------------------------------------- goods
+
+function adjustment(product, id, delta, reason, fields) {
+  return { action: "adjust", adjustmentId: id, ...named(product), delta, reason, ...notesOf(fields, ["reference"]) };
+}
 
 function receiptOf(product) {
   const receive = (fields, id) => {
     const delta = fields.delta.valueAsNumber;
-    const command = { action: "adjust", adjustmentId: id, ...named(product), delta, reason: "RECEIPT", ...notesOf(fields, ["reference"]) };
-    return act(product, "receive", T.product.receive(number(delta), inWords(product)), command);
+    return act(product, "receive", T.product.receive(number(delta), inWords(product)), adjustment(product, id, delta, "RECEIPT", fields));
   };
-  return card(
-    T.product.receiveTitle,
-    form("receive", { text: T.product.receiveButton, send: receive, kind: "primary" }, units("receive", "delta", T.product.unitsIn, { min: 1, max: MOST_UNITS }), note("receive", "reference", T.product.reference)),
-  );
+  return formCard("receive", receive, units("receive", "delta", T.product.unitsIn, { min: 1, max: MOST_UNITS }), note("receive", "reference", T.product.deliveryNote));
 }
 
 function correctionOf(product) {
   const correct = (fields, id) => {
     const { reason: { value: reason }, delta: { valueAsNumber: delta } } = fields;
     const name = T.product.reasons[reason];
-    if (delta > 0 && TAKEN_OFF.includes(reason)) {
-      refuse("correct", T.product.takesOff(name, number(-delta)), ["delta"]);
-      return false;
-    }
-    const command = { action: "adjust", adjustmentId: id, ...named(product), delta, reason, ...notesOf(fields, ["reference"]) };
-    return act(product, "correct", T.product.correct(name, signed(delta), inWords(product)), command);
+    if (delta < 0 || !TAKES_OFF.includes(reason)) return act(product, "correct", T.product.correct(name, signed(delta), inWords(product)), adjustment(product, id, delta, reason, fields));
+    refuse("correct", T.product.takesOff(name, number(-delta)), ["delta"]);
+    return false;
   };
-  return card(
-    T.product.correctTitle,
-    form(
-      "correct",
-      { text: T.product.correctButton, send: correct },
-      units("correct", "delta", T.product.unitsOff, { min: -MOST_UNITS, max: MOST_UNITS }),
-      choice("reason", T.product.reason, Object.entries(T.product.reasons)),
-      note("correct", "reference", T.product.referenceAlone),
-    ),
-  );
+  const delta = units("correct", "delta", T.product.unitsOff, { min: -MOST_UNITS, max: MOST_UNITS });
+  return formCard("correct", correct, delta, choice("reason", T.product.reason, Object.entries(T.product.reasons)), note("correct", "reference", T.product.reference));
 }
 
 // Goods on the way are units that went out under a reference and did not come in under it.
@@ -89,92 +82,63 @@ function transferOf(product, names) {
   const { productId, locationId: here = "" } = product;
   const transfer = (fields, id) => {
     const [from, to, quantity] = [fields.from.value, fields.to.value, fields.quantity.valueAsNumber];
-    const isLater = to === ON_THE_WAY;
-    const out = { action: "adjust", adjustmentId: id, productId, locationId: from, delta: -quantity, reason: "TRANSFER_OUT", reference: id };
-    const command = isLater ? out : { action: "transfer", transferId: id, productId, from, to, quantity };
-    const words = T.product.transfer(number(quantity), productId, names[from], isLater ? undefined : names[to]);
-    return act(product, "transfer", words, { ...command, ...notesOf(fields, ["reference"]) });
+    const out = { reference: id, ...adjustment({ productId }, id, -quantity, "TRANSFER_OUT", fields), locationId: from };
+    const atOnce = { action: "transfer", transferId: id, productId, from, to, quantity, ...notesOf(fields, ["reference"]) };
+    return act(product, "transfer", T.product.transfer(number(quantity), productId, names[from], names[to]), to === ON_THE_WAY ? out : atOnce);
   };
-  const options = Object.entries(names);
-  return card(
-    T.product.transferTitle,
-    form(
-      "transfer",
-      { text: T.product.transferButton, send: transfer },
-      choice("from", T.product.from, options, { value: here }),
-      choice("to", T.product.to, [...options, [ON_THE_WAY, T.product.arriveLater]], { value: Object.keys(names).find((name) => name !== here) }),
-      units("transfer", "quantity", T.product.unitsToTransfer, { min: 1, max: MOST_UNITS }),
-      note("transfer", "reference", T.product.referenceAlone),
-    ),
+  const places = Object.entries(names);
+  return formCard(
+    "transfer",
+    transfer,
+    choice("from", T.product.from, places, { value: here }),
+    choice("to", T.product.to, [...places, [ON_THE_WAY, T.product.arriveLater]], { value: Object.keys(names).find((name) => name !== here) }),
+    units("transfer", "quantity", T.product.unitsToTransfer, { min: 1, max: MOST_UNITS }),
+    note("transfer", "reference", T.product.reference),
   );
 }
 
-function arrivalOf(product, { reference, from, units: most }, names) {
-  const { productId } = product;
+function lotOf(product, names, { row: { reference, from, since, units: most }, isGone }) {
   const key = `arrive ${reference}`;
   const arrive = ({ arrived: { valueAsNumber: delta }, to: { value: to } }, id) => {
-    const command = { action: "adjust", adjustmentId: id, productId, locationId: to, delta, reason: "TRANSFER_IN", reference };
-    return act(product, key, T.product.arrival(number(delta), productId, names[to]), command);
+    const command = { action: "adjust", adjustmentId: id, productId: product.productId, locationId: to, delta, reason: "TRANSFER_IN", reference };
+    return act(product, key, T.product.arrival(number(delta), product.productId, names[to]), command);
   };
-  return form(
-    key,
-    { text: T.product.arriveButton, send: arrive },
-    units(key, "arrived", T.product.unitsArrived(reference), { min: 1, max: most, value: most }),
-    choice("to", T.product.arriveAt, Object.entries(names), { value: Object.keys(names).find((name) => !from.includes(name)) }),
-  );
+  const arrived = units(key, "arrived", T.product.unitsArrived(reference), { min: 1, max: most, value: most });
+  const to = choice("to", T.product.arriveAt, Object.entries(names), { value: Object.keys(names).find((name) => !from.includes(name)) });
+  const words = T.product.lot(T.units(most), reference, from.map((name) => names[name] ?? name).join(", "), moment(since));
+  return isGone ? html`<p class="is-gone">${T.product.allArrived(reference)}</p>${messageOf(key)}` : html`<p>${words}</p>${form(key, { text: T.product.arriveButton, send: arrive }, arrived, to)}`;
 }
 
 function onTheWayOf(product, names) {
   const { rows } = product.state;
-  if (rows.length === 0) return nothing;
-  const columns = [
-    { text: T.product.referenceOf, cell: ({ row }) => row.reference },
-    { text: T.product.from, cell: ({ row }) => row.from.map((from) => names[from] ?? from).join(", ") },
-    { text: T.product.since, cell: ({ row }) => moment(row.since) },
-    { text: T.product.units, kind: "amount", cell: ({ row }) => number(row.units) },
-    { text: T.product.arrived, kind: "wide", cell: ({ row, isGone }) => (isGone ? html`${T.product.allArrived}${messageOf(`arrive ${row.reference}`)}` : arrivalOf(product, row, names)) },
-  ];
-  return card(T.product.onTheWay, table({ label: T.product.onTheWay, columns, rows, keyOf: ({ row }) => row.reference, classOf: ({ isGone }) => (isGone ? "is-gone" : "") }));
+  return rows.length ? card(T.product.onTheWay, repeat(rows, ({ row }) => row.reference, (lot) => lotOf(product, names, lot))) : nothing;
 }
 
 // ---------------------------------------------------------------- what it is
 
-// Only what differs: somebody else may have changed the other one since this page was read.
-function changeOf(product, key, text, valuesIn) {
+// Sends only what differs: somebody else may have changed the rest since this page was read.
+function changesOf(product, key, valuesIn) {
   return (fields) => {
+    const words = T.product.change(inWords(product));
     const changed = Object.entries(valuesIn(fields)).filter(([name, value]) => value !== product[name]);
-    if (changed.length) return act(product, key, text, { action: "change", ...named(product), ...Object.fromEntries(changed) });
-    refuse(key, T.product.same(text));
+    if (changed.length) return act(product, key, words, { action: "change", ...named(product), ...Object.fromEntries(changed) });
+    refuse(key, T.product.same(words));
     return false;
   };
 }
 
 function limitsOf(product) {
-  const valuesIn = ({ lowStockThreshold, backorderLimit }) => ({ lowStockThreshold: lowStockThreshold.valueAsNumber, backorderLimit: backorderLimit.valueAsNumber });
-  return card(
-    T.product.limitsTitle,
-    form(
-      "limits",
-      { text: T.product.saveLimits, send: changeOf(product, "limits", T.product.change(inWords(product)), valuesIn) },
-      units("limits", "lowStockThreshold", T.product.lowAt, { value: product.lowStockThreshold }),
-      units("limits", "backorderLimit", T.product.backorders, { value: product.backorderLimit }),
-    ),
-  );
+  const valuesIn = (fields) => Object.fromEntries(["lowStockThreshold", "backorderLimit"].map((name) => [name, fields[name].valueAsNumber]));
+  const backorders = units("limits", "backorderLimit", T.product.backorders, { value: product.backorderLimit });
+  return formCard("limits", changesOf(product, "limits", valuesIn), units("limits", "lowStockThreshold", T.product.lowAt, { value: product.lowStockThreshold }), backorders);
 }
 
-// Its name and price are the same at all locations.
+// Name and price are the same at all locations.
 function detailsOf({ productId, total, state, ...own }) {
   const { name = "", price: cents } = total ?? own;
   const valuesIn = (fields) => ({ ...notesOf(fields, ["name"]), ...priceIn(fields) });
-  return card(
-    T.product.detailsTitle,
-    form(
-      "details",
-      { text: T.product.saveDetails, send: changeOf({ productId, name, price: cents, state }, "details", T.product.change(productId), valuesIn) },
-      field("details", "name", T.product.name, { value: name, maxLength: 200, required: name !== "" }),
-      priceField("details", cents),
-    ),
-  );
+  const nameField = field("details", "name", T.product.name, { value: name, maxLength: 200, required: name !== "" });
+  return formCard("details", changesOf({ productId, name, price: cents, state }, "details", valuesIn), nameField, priceField("details", cents));
 }
 
 async function promisedIn(product) {
@@ -183,67 +147,71 @@ async function promisedIn(product) {
 }
 
 function saleOf(product) {
-  const { status, createdAt } = product;
-  // The command for the product itself discontinues it everywhere.
-  const what = product.total === undefined || product.locationId ? inWords(product) : T.product.everywhere(product.productId);
-  const isOff = status === "DISCONTINUED";
-  const end = async (text, target, command, warning) => {
+  const { status, createdAt, locationId, total, productId } = product;
+  const hasPlaces = total !== undefined && !locationId;
+  // The command for the product itself, unlike the one to delist it, is about all of its locations.
+  const what = hasPlaces ? T.product.everywhere(productId) : inWords(product);
+  const end = (text, command, warning) => async () => {
     say("sale", T.product.looking);
     try {
       const question = { warning: T.pair(await promisedIn(product), warning), yes: text, kind: "danger" };
       say("sale", "");
-      return await act(product, "sale", T.pair(text, target), { ...command, ...named(product) }, question);
+      await act(product, "sale", T.pair(text, what), { ...command, ...named(product) }, question);
     } catch (error) {
       refuse("sale", error.message);
-      return false;
     }
   };
+  const { discontinue, delist, listAgain } = T.product;
+  const isOff = status === "DISCONTINUED";
   const first = isOff
-    ? button(T.product.listAgain, () => act(product, "sale", T.pair(T.product.listAgain, what), { action: "listAgain", ...named(product) }))
-    : button(T.product.discontinue, () => end(T.product.discontinue, what, { action: "discontinue" }, T.product.discontinueWarning), { kind: "danger" });
-  const delist = () => end(T.product.delist, inWords(product), { action: "delist", createdAt }, T.product.delistWarning(product.locationId ? inWords(product) : T.product.theProduct));
-  const last = product.total && !product.locationId ? hint(T.product.hasPlaces) : button(T.product.delist, delist, { kind: "danger" });
+    ? button(listAgain, () => act(product, "sale", T.pair(listAgain, what), { action: "listAgain", ...named(product) }))
+    : button(discontinue, end(discontinue, { action: "discontinue" }, T.product.discontinueWarning), { kind: "danger" });
+  const last = hasPlaces ? hint(T.product.hasPlaces) : button(delist, end(delist, { action: "delist", createdAt }, T.product.delistWarning(what)), { kind: "danger" });
   return card(T.product.saleTitle, hint(isOff ? T.product.isOff : T.product.isOn), html`<div class="actions">${first}${last}${messageOf("sale")}</div>`);
 }
 
 // ---------------------------------------------------------------- the page
 
 function stockOf(product) {
-  const { onHand, available, productId, isExact } = product;
-  return html`<section class="card"><h2>${product.total ? T.product.stockAt(locationName(product)) : T.product.stock}</h2>${stockBar(product)}${numbersOf(product)}
-    ${available < 0 ? problem(T.product.isShort(number(-available), number(onHand))) : nothing}
-    <p>${levelOf(product)}${isExact ? nothing : ` ${T.product.notExact}`}</p>
-    ${hint(T.product.committedMeans)}<p>${link(T.product.watch, "drop", productId)}</p></section>`;
+  const { available, productId, isExact, total } = product;
+  return card(
+    total ? T.product.stockAt(locationName(product)) : T.product.stock,
+    stockBar(product),
+    numbersOf(product),
+    available < 0 ? problem(T.product.isShort(number(-available))) : nothing,
+    html`<p>${levelOf(product)}${isExact ? nothing : ` ${T.product.notExact}`}</p>${hint(T.product.committedMeans)}<p>${link(T.product.watch, "drop", productId)}</p>`,
+  );
 }
 
-// The locations of a product: what there is at each, and at all.
-function locationsOf({ total, locationId = "" }) {
-  const place = ({ row }) => (row.places ? html`<strong>${T.product.allLocations}</strong>` : html`<a href=${hrefOf(...hrefParts(row))} aria-current=${(row.locationId ?? "") === locationId ? "page" : nothing}>${locationName(row)}</a>`);
-  const rows = [...total.places, total].map((row) => ({ row }));
+// What there is at each location, and at all.
+function locationsOf({ total, productId, locationId: here = "" }) {
+  const linkTo = ({ locationId = "", ...one }) =>
+    html`<a href=${hrefOf("product", productId, ...(locationId ? [locationId] : []))} aria-current=${locationId === here ? "page" : nothing}>${locationName({ ...one, locationId })}</a>`;
+  const place = ({ row }) => (row.places ? html`<strong>${T.product.allLocations}</strong>` : linkTo(row));
   const columns = [{ text: T.product.location, kind: "wide", cell: place }, ...STOCK_COLUMNS];
+  const rows = [...total.places, total].map((row) => ({ row }));
   return card(T.product.atAll, table({ label: T.product.atAll, columns, rows, keyOf: ({ row }) => (row.places ? "#" : (row.locationId ?? "")), classOf: ({ row }) => (row.places ? "total" : "") }));
 }
 
 // Where its available units are, for operators.
 function lanesOf({ stockCount, inLanes, version, createdAt }) {
   const lanes = Object.entries(inLanes).map(([lane, amount]) => [T.product.lane(Number(lane)), number(amount)]);
-  return folded(T.product.forOperators, hint(T.product.lanesMean), facts([[T.product.inRow, number(stockCount)], ...lanes, [T.product.version, number(version)], [T.product.listed, moment(createdAt)]]), html`<p>${link(T.lanes.title, "lanes")}</p>`);
-}
-
-function goneOf(product) {
-  const back = product.locationId ? link(nameIn(product), "product", product.productId) : link(T.allProducts.title, "products");
-  return { title: nameIn(product) + atLocation(product), about: T.product.isGone, content: [card(T.product.saleTitle, messageOf("sale"), html`<p>${back}</p>`)] };
+  const all = [[T.product.inRow, number(stockCount)], ...lanes, [T.product.version, number(version)], [T.product.listed, moment(createdAt)]];
+  return folded(T.product.forOperators, hint(T.product.lanesMean), facts(all), html`<p>${link(T.lanes.title, "lanes")}</p>`);
 }
 
 export function draw(found, state) {
   const product = { ...found, state };
-  if (state.delisted) return goneOf(product);
-  const { productId, total, createdAt } = product;
+  const { productId, locationId, total, createdAt } = product;
+  const title = nameIn(product) + atLocation(product);
+  if (state.delisted) {
+    const back = locationId ? link(nameIn(product), "product", productId) : link(T.allProducts.title, "products");
+    return { title, about: T.product.isGone, content: [card(T.product.saleTitle, messageOf("sale"), html`<p>${back}</p>`)] };
+  }
   const names = total && Object.fromEntries(total.places.map((one) => [one.locationId ?? "", locationName(one)]));
-  const cents = (total ?? product).price;
   return {
-    title: nameIn(product) + atLocation(product),
-    about: [productId, ...(cents === undefined ? [] : [price(cents)]), T.product.listedAt(moment(createdAt))].join(" · "),
+    title,
+    about: [productId, price((total ?? product).price), T.product.listedAt(moment(createdAt))].filter(Boolean).join(" · "),
     content: [
       total ? locationsOf(product) : nothing,
       html`<div class="cards">${stockOf(product)}${receiptOf(product)}${countOf(product)}${correctionOf(product)}</div>`,

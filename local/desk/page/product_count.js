@@ -1,4 +1,4 @@
-// Counting what lies on the shelf: orders for the product wait until the count is booked, cancelled or over.
+// Counting what is on the shelf: orders for the product wait until the count is booked, cancelled or over.
 import { clock, inWords, number, signed } from "./format.js";
 import { reread } from "./messages.js";
 import { button, card, change, form, hint, messageOf, note, notesOf, nothing, problem, units } from "./parts.js";
@@ -30,13 +30,14 @@ async function book(product, { lease, adjustmentId, committed }, counted, notes)
     const { delta, handedOverSince } = await send({ action: "commit", lease, adjustmentId, counted, ...notes });
     keep(product);
     product.state.isChanged = true;
-    return T.count.booked(signed(delta), handedOverSince === undefined ? "" : number(handedOverSince));
+    return T.count.booked(signed(delta), handedOverSince && number(handedOverSince));
   } catch (error) {
-    if (error.code === "BELOW_FLOOR") throw new RefusedError({ code: error.code, message: T.count.short(T.units(committed - counted - product.backorderLimit)) });
-    if (!(error.code in T.count.ends)) throw error;
+    const { code } = error;
+    if (code === "BELOW_FLOOR") throw new RefusedError({ code, message: T.count.short(T.units(committed - counted - product.backorderLimit)) });
+    if (!(code in T.count.ends)) throw error;
     keep(product);
     await reread();
-    throw new RefusedError({ code: error.code, message: T.count.ends[error.code] });
+    throw new RefusedError({ code, message: T.count.ends[code] });
   }
 }
 
@@ -46,27 +47,24 @@ async function cancel(product, { lease }) {
   return result === "RELEASED" ? T.count.cancelled : T.count.wasOver;
 }
 
-function beginningOf(product) {
-  const press = async () => {
-    if (await change(KEY, T.count.begin(inWords(product)), () => begin(product))) document.querySelector("[name=counted]")?.focus();
-  };
-  return card(T.count.title, hint(T.count.about(COUNT_SECONDS / 60)), button(T.count.beginButton, press), messageOf(KEY));
-}
-
 export function countOf(product) {
   const begun = counts.get(inWords(product));
-  if (begun === undefined) return beginningOf(product);
+  const press = (words, work) => () => change(KEY, words(inWords(product)), () => work(product, begun));
+  if (begun === undefined) {
+    const start = async () => (await press(T.count.begin, begin)()) && document.querySelector("[name=counted]")?.focus();
+    return card(T.count.title, hint(T.count.about(COUNT_SECONDS / 60)), button(T.count.beginButton, start), messageOf(KEY));
+  }
   const end = Number(begun.lease.expiresAt);
   const bookIt = (fields) => {
     const counted = fields.counted.valueAsNumber;
     return change(KEY, T.count.book(number(counted), inWords(product)), () => book(product, begun, counted, notesOf(fields, ["reference"])));
   };
-  const giveUp = button(T.count.cancelButton, () => change(KEY, T.count.cancel(inWords(product)), () => cancel(product, begun)));
+  const more = button(T.count.cancelButton, press(T.count.cancel, cancel));
   return card(
     T.count.title,
     begun.message === undefined ? nothing : problem(begun.message),
     hint(T.count.how(clock(end - COUNT_SECONDS), clock(end))),
     numbersOf(begun),
-    form(KEY, { text: T.count.bookButton, send: bookIt, kind: "primary", more: giveUp }, units(KEY, "counted", T.count.counted), note(KEY, "reference", T.product.referenceAlone)),
+    form(KEY, { text: T.count.bookButton, send: bookIt, kind: "primary", more }, units(KEY, "counted", T.count.counted), note(KEY, "reference", T.product.reference)),
   );
 }

@@ -10,16 +10,14 @@ const READ_AT_ONCE = 20_000; // orders that a history may read without a click
 const ROWS = 25;
 const CHART_HEIGHT = 220;
 
-async function read(product, state) {
-  const { productId, locationId = "", onHand, available } = product;
+async function read({ productId, locationId = "", onHand, available }, state) {
   const history = { ...state.history, isReading: true };
   state.history = history;
   redraw();
-  const seen = { onHand, available };
   try {
     const { entries, unexplained } = await ask(`/data/history?${new URLSearchParams({ id: productId, location: locationId })}`);
     // Entries without a time stand for versions that changed no stock.
-    Object.assign(history, { changes: entries.filter((entry) => entry.at !== ""), unexplained, seen, error: "" });
+    Object.assign(history, { changes: entries.filter((entry) => entry.at !== ""), unexplained, seen: { onHand, available }, error: "" });
   } catch (error) {
     history.error = error.message;
   }
@@ -27,7 +25,7 @@ async function read(product, state) {
   redraw();
 }
 
-// Reads it with the page, and again after a change by this page. What others change must not move the rows.
+// Reads it with the page, and again after a change by this page. What others change does not move the rows.
 export function follow(product, state) {
   const isAsked = state.isChanged || state.history === undefined;
   state.isChanged = false;
@@ -39,8 +37,7 @@ export function follow(product, state) {
 function chartOf(changes, threshold) {
   // Times come from several clocks; the order of the changes does not.
   const times = [];
-  for (const { at } of changes) times.push(Math.max(Date.parse(at) / 1000, times.at(-1) ?? 0));
-  times.push(Math.max(Date.now() / 1000, times.at(-1)));
+  for (const at of [...changes.map((entry) => Date.parse(entry.at)), Date.now()]) times.push(Math.max(at / 1000, times.at(-1) ?? 0));
   const line = (text, color, name) => {
     const values = [...changes, changes.at(-1)].map((entry) => entry[name]);
     return { text, color, values, value: values.at(-1), isStepped: true };
@@ -50,13 +47,12 @@ function chartOf(changes, threshold) {
 }
 
 function wordsOf({ row: { kind, orderId, locationId, reference, reason } }) {
-  const words = orderId === undefined ? T.history.adjusted(kind, locationId === undefined ? "" : locationName({ locationId })) : T.history.ordered[kind](link(orderId, "order", orderId));
+  const place = locationId === undefined ? "" : locationName({ locationId });
+  const words = orderId === undefined ? T.history.adjusted(kind, place) : T.history.ordered[kind](link(orderId, "order", orderId));
   return [words, ...[reference, reason].filter(Boolean).map((note) => `, ${note}`)];
 }
 
-function amountOf(delta, amount) {
-  return html`${delta ? html`<span class="delta">${signed(delta)}</span>` : nothing} ${number(amount)}`;
-}
+const amountOf = (delta, amount) => html`${delta ? html`<span class="delta">${signed(delta)}</span>` : nothing} ${number(amount)}`;
 
 const COLUMNS = [
   { text: T.history.when, cell: ({ row }) => moment(row.at) },
@@ -66,19 +62,19 @@ const COLUMNS = [
   { text: T.product.available, kind: "amount", cell: ({ row }) => amountOf(row.delta, row.available) },
 ];
 
-function changesOf(product, { changes, unexplained, seen, shown = ROWS }) {
-  const { state, onHand, available } = product;
+function changesOf({ state, onHand, available, lowStockThreshold, ...product }, { changes, unexplained, seen, shown = ROWS }) {
   const rows = changes.slice(-shown).reverse().map((row) => ({ row }));
   const isBehind = seen.onHand !== onHand || seen.available !== available;
+  const newer = html`${T.history.behind} ${button(T.history.readAgain, () => read({ ...product, onHand, available }, state))}`;
   const showMore = () => {
     state.history.shown = shown * 4;
     redraw();
   };
   return [
     unexplained.map((what) => problem(T.history.unexplained(what))),
-    changes.length ? chartOf(changes, product.lowStockThreshold) : nothing,
-    html`<div class="actions newer">${isBehind ? html`<span>${T.history.behind}</span>${button(T.history.readAgain, () => read(product, state))}` : hint(T.history.shown(rows.length, changes.length))}</div>`,
-    table({ label: T.history.title, columns: COLUMNS, rows, keyOf: ({ row }) => `${row.at} ${row.orderId ?? row.adjustmentId} ${row.kind} ${row.version}`, classOf: () => "" }),
+    changes.length ? chartOf(changes, lowStockThreshold) : nothing,
+    html`<div class="actions newer">${isBehind ? newer : hint(T.history.shown(rows.length, changes.length))}</div>`,
+    table({ label: T.history.title, columns: COLUMNS, rows, keyOf: ({ row }) => `${row.at} ${row.orderId ?? row.adjustmentId} ${row.kind} ${row.version}` }),
     changes.length > shown ? button(T.history.more, showMore) : nothing,
   ];
 }
@@ -86,11 +82,6 @@ function changesOf(product, { changes, unexplained, seen, shown = ROWS }) {
 export function historyOf(product) {
   const { state, ordersToRead } = product;
   const { isReading, error, changes } = state.history ?? {};
-  const isOpen = changes !== undefined;
-  return card(
-    T.history.title,
-    error ? problem(error) : nothing,
-    isReading && !isOpen ? hint(T.history.reading) : nothing,
-    isOpen ? changesOf(product, state.history) : isReading ? nothing : button(T.history.read(T.orders(ordersToRead)), () => read(product, state)),
-  );
+  const start = isReading ? hint(T.history.reading) : button(T.history.read(T.orders(ordersToRead)), () => read(product, state));
+  return card(T.history.title, error ? problem(error) : nothing, changes ? changesOf(product, state.history) : start);
 }

@@ -7,22 +7,21 @@ import { STOCK_COLUMNS, listing } from "./stock.js";
 import { T } from "./texts.js";
 
 const MOST_ROWS = 300; // the filter finds the others
-const PROMISED = "PROMISED";
-const SUMS = ["onHand", "committed", "available"];
+const LEVELS = { PROMISED: T.allProducts.promised, ...T.level };
 
 const keyOf = ({ productId }) => productId;
 const nameIn = ({ name, productId }) => name ?? productId;
-
-// ---------------------------------------------------------------- what is shown
+const sum = (rows, name) => rows.reduce((total, { row }) => total + row[name], 0);
 
 // A level of any location counts, but for a default location that a shop does not use.
 function isAsked(product, { text, level }) {
   const isUsed = ({ locationId, onHand, committed }) => locationId || onHand || committed;
-  const isAt = (one) => (level === PROMISED ? one.available < 0 : level === "" || one.status === level);
-  return [product, ...(product.places ?? []).filter(isUsed)].some(isAt) && `${product.productId} ${product.name ?? ""}`.toLowerCase().includes(text.trim().toLowerCase());
+  const isAt = (one) => level === "" || (level === "PROMISED" ? one.available < 0 : one.status === level);
+  const isFound = `${product.productId} ${product.name ?? ""}`.toLowerCase().includes(text.trim().toLowerCase());
+  return isFound && [product, ...(product.places ?? []).filter(isUsed)].some(isAt);
 }
 
-// Afresh, or keeping the rows that are shown in their places.
+// Afresh, or with the rows that are shown where they are.
 function arrange(state, isAfresh = true) {
   const kept = new Set(isAfresh ? [] : state.rows.map(({ row }) => row.productId));
   const found = state.products.filter((one) => kept.has(one.productId) || isAsked(one, state));
@@ -30,9 +29,7 @@ function arrange(state, isAfresh = true) {
 }
 
 export function start(state, [level = ""]) {
-  state.text ??= "";
-  state.level ??= level;
-  state.open ??= new Set();
+  Object.assign(state, { text: "", level, open: new Set(), ...state });
 }
 
 export async function read(_, state) {
@@ -45,12 +42,6 @@ export async function read(_, state) {
 // Every event is about an order or a product.
 export const follows = ({ event }) => event !== undefined;
 
-function choose(state, chosen) {
-  Object.assign(state, chosen);
-  arrange(state);
-  redraw();
-}
-
 // ---------------------------------------------------------------- drawing
 
 function placesOf({ productId, places, open }) {
@@ -59,7 +50,8 @@ function placesOf({ productId, places, open }) {
     if (!open.delete(productId)) open.add(productId);
     redraw();
   };
-  return html`<button type="button" class="fold" aria-expanded=${open.has(productId)} aria-label=${T.allProducts.placesOf(places.length, productId)} @click=${toggle}>${T.allProducts.places(places.length)}</button>`;
+  const label = T.allProducts.placesOf(places.length, productId);
+  return html`<button type="button" class="fold" aria-expanded=${open.has(productId)} aria-label=${label} @click=${toggle}>${T.allProducts.places(places.length)}</button>`;
 }
 
 function productOf({ row, isGone }) {
@@ -75,48 +67,50 @@ const COLUMNS = [
   ...STOCK_COLUMNS,
 ];
 
+// A product, and its locations if they are open.
 function rowsOf({ row, isGone }, open) {
   const places = open.has(row.productId) && !isGone ? (row.places ?? []) : [];
-  return [{ row: { ...row, open }, isGone }, ...places.map((place) => ({ row: { ...place, placeOf: row.productId } }))];
+  return [{ row: { ...row, open }, isGone, kind: isGone ? "is-gone" : "" }, ...places.map((place) => ({ row: { ...place, placeOf: row.productId }, kind: "place" }))];
 }
 
-// Of all that are found, shown or not.
-function totalOf(rows) {
-  const there = rows.filter(({ isGone }) => !isGone).map(({ row }) => row);
-  return { row: { total: there.length, ...Object.fromEntries(SUMS.map((name) => [name, there.reduce((sum, one) => sum + one[name], 0)])) } };
-}
-
-function listOf({ rows, sort, open, ...state }, clear) {
-  if (rows.length === 0) return html`<p>${T.allProducts.none(state.text.trim(), T.allProducts.levels[state.level] ?? "")}</p>${state.text || state.level ? button(T.allProducts.clear, clear) : nothing}`;
+// The last row is about all that are found, listed or not.
+function listOf({ rows, sort, open }, onSort) {
+  const there = rows.filter(({ isGone }) => !isGone);
+  const total = { total: there.length, onHand: sum(there, "onHand"), committed: sum(there, "committed"), available: sum(there, "available") };
   return table({
     label: T.allProducts.title,
     columns: COLUMNS,
-    rows: [...rows.slice(0, MOST_ROWS).flatMap((row) => rowsOf(row, open)), totalOf(rows)],
+    rows: [...rows.slice(0, MOST_ROWS).flatMap((row) => rowsOf(row, open)), { row: total, kind: "total" }],
     keyOf: ({ row }) => (row.placeOf ? `${row.placeOf}#${row.locationId ?? ""}` : row.productId),
-    classOf: ({ row, isGone }) => (isGone ? "is-gone" : row.placeOf ? "place" : row.total === undefined ? "" : "total"),
+    classOf: ({ kind }) => kind,
     sort,
-    onSort: state.onSort,
+    onSort,
   });
 }
 
 export function draw(unreadable, state) {
   const { text, level, sort, rows, products } = state;
-  const onSort = (by) => choose(state, { sort: by });
+  const choose = (chosen) => {
+    Object.assign(state, chosen);
+    arrange(state);
+    redraw();
+  };
   const clear = () => {
-    choose(state, { text: "", level: "" });
+    choose({ text: "", level: "" });
     document.getElementById("filter").focus();
   };
-  const filter = html`<input id="filter" type="search" autocomplete="off" .value=${text} @input=${({ target }) => choose(state, { text: target.value })}>`;
-  const levels = choice("level", T.allProducts.show, [["", T.allProducts.all], ...Object.entries(T.allProducts.levels)], { value: level, onChange: ({ target }) => choose(state, { level: target.value }) });
-  const more = rows.length > MOST_ROWS ? T.allProducts.more(MOST_ROWS) : "";
+  const onSort = (by) => choose({ sort: by });
+  const filter = html`<input id="filter" type="search" autocomplete="off" .value=${text} @input=${({ target }) => choose({ text: target.value })}>`;
+  const levels = choice("level", T.allProducts.show, [["", T.allProducts.all], ...Object.entries(LEVELS)], { value: level, onChange: ({ target }) => choose({ level: target.value }) });
+  const found = [T.allProducts.found(rows.length, products.length), rows.length > MOST_ROWS ? T.allProducts.more(MOST_ROWS) : ""].filter(Boolean).join(". ");
+  const none = html`<p>${T.allProducts.none(text.trim(), LEVELS[level])}</p>${text || level ? button(T.allProducts.clear, clear) : nothing}`;
   return {
     title: T.allProducts.title,
     about: T.allProducts.about,
     content: [
       Object.values(unreadable).map((why) => problem(T.allProducts.leftOut(why))),
-      html`<div class="filters">${labelled(T.allProducts.filter, filter)}${levels}${sortChoice(COLUMNS, sort, onSort)}
-        <p class="hint" role="status">${T.allProducts.found(rows.length, products.length)} ${more}</p></div>`,
-      html`<section class="card">${listOf({ ...state, onSort }, clear)}</section>`,
+      html`<div class="filters">${labelled(T.allProducts.filter, filter)}${levels}${sortChoice(COLUMNS, sort, onSort)}<p class="hint" role="status">${found}</p></div>`,
+      html`<section class="card">${rows.length ? listOf(state, onSort) : none}</section>`,
       listing(),
     ],
   };
