@@ -59,12 +59,15 @@ export function messageOf(key) {
   </div>`;
 }
 
-// Carries something out and says what came of it. Returns whether it succeeded.
+// Carries something out, reads the page again, and says what came of it: whoever reads that sees the new page, and may
+// press again. Returns whether it succeeded.
 async function attempt(key, words, work) {
   try {
     say(key, T.doing(words));
-    say(key, T.done(words, await work()));
+    const outcome = await work();
     ids.delete(key);
+    await page.read();
+    say(key, T.done(words, outcome));
     return true;
   } catch (error) {
     refuse(key, T.failed(words, error.message), error.fields);
@@ -81,7 +84,6 @@ export async function change(key, words, work, question) {
   try {
     if (!(await page.isMeant(words, question))) return false;
     const isDone = await attempt(key, words, work);
-    if (isDone) await page.read();
     // Who works by keyboard goes on from here, if what was pressed is gone.
     if (document.activeElement === document.body) document.getElementById(idOfMessage(key))?.focus();
     return isDone;

@@ -1,0 +1,423 @@
+"""Products at the desk, in a real browser: the list, and one product with its history, on the tea shop in memory."""
+
+import json
+import re
+from contextlib import contextmanager
+
+import pytest
+
+from tests.support.desk import desk_of_shop
+
+TEA, DECAF = "tea-earl-grey", "tea-earl-grey-decaf"
+ANNA = "arn:aws:sts::123456789012:assumed-role/Admin/anna@example.com"
+PHONE = {"width": 390, "height": 844}
+
+
+@contextmanager
+def desk_for(page):
+    """A page leaves its desk before that ends: the answer to a late request would be an error."""
+    with desk_of_shop() as desk:
+        page.goto(desk.address())
+        yield desk
+        page.goto("about:blank")
+
+
+@pytest.fixture
+def desk(page):
+    with desk_for(page) as desk:
+        yield desk
+
+
+@pytest.fixture
+def failing(chromium):
+    """A page whose requests may fail, of which the browser complains."""
+    opened = chromium.new_page()
+    yield opened
+    opened.close()
+
+
+def show(page, desk, path, title):
+    page.goto(f"{desk.origin}/#/{path}")
+    page.get_by_role("heading", level=1, name=title, exact=True).wait_for()
+
+
+def place(desk, order_id, quantity=3, *, is_paid=True, **line):
+    items = [{"productId": TEA, "quantity": quantity, **line}]
+    desk.place({"orderId": order_id, "userId": "auth0:anna", "items": items})
+    if is_paid:
+        desk.command("ChangeOrders", action="confirm", orderId=order_id)
+
+
+def change(desk, product_id=TEA, **changes):
+    desk.command("ManageProducts", action="change", productId=product_id, **changes)
+
+
+def happens(desk, *product_ids):
+    """An order event of products reaches the pages."""
+    items = [{"productId": each, "quantity": 1} for each in product_ids]
+    desk.live.tell({"event": {"detail": {"data": {"orderId": "o-9", "items": items}}}})
+
+
+def said(page, text, role="status"):
+    page.get_by_role(role).get_by_text(text).wait_for()
+
+
+def names(page):
+    """The names of the products that are listed, in their order, and the last row."""
+    return [text.splitlines()[0].strip() for text in page.locator("tbody tr").all_inner_texts()]
+
+
+def numbers(page, at=0):
+    """On hand, committed and available."""
+    return [int(text) for text in page.locator(".stock").nth(at).locator("dd").all_inner_texts()]
+
+
+def card(page, title):
+    return page.locator(".card").filter(has=page.get_by_role("heading", name=title, exact=True))
+
+
+def history(page):
+    """The rows of the history: what, who, and both numbers with their changes."""
+    rows = page.get_by_role("table", name="History").locator("tbody tr").all()
+    return [[cell.inner_text() for cell in row.locator("td").all()[1:]] for row in rows]
+
+
+def test_products_are_filtered_sorted_summed_and_followed(page, desk):
+    change(desk, TEA, backorderLimit=9)
+    place(desk, "o-1", desk.shop.stock(TEA) + 2)
+    change(desk, DECAF, lowStockThreshold=1000)
+    show(page, desk, "products", "Products")
+    # The ones that need somebody come first, with what is promised beyond the stock.
+    tea = page.locator("tbody tr").first
+    assert names(page)[:3] == ["Earl Grey", "Earl Grey Decaf", "Assam Breakfast"]
+    assert tea.inner_text().split("\n")[1].startswith(TEA)
+    assert tea.locator("svg rect").evaluate_all("all => all.map((one) => one.classList[0])") == [
+        *("committed", "short", "available"),
+    ]
+    assert tea.get_by_role("img").get_attribute("aria-label").startswith("Committed ")
+    assert page.locator("tbody tr").last.inner_text().split() == [
+        *("Total", "of", "40", "products", "31,820", "62", "31,758"),
+    ]
+
+    page.get_by_role("button", name="Available").click()
+    page.locator("[aria-sort=descending]").wait_for()
+    page.get_by_role("button", name="Available").click()
+    assert names(page)[0] == "Earl Grey"
+    page.get_by_role("button", name="Price").click()
+    assert names(page)[0] == "First Flush 2026, limited drop"
+    page.get_by_label("Filter by name or id").fill("EARL GREY")
+    said(page, "2 of 40 products")
+    assert names(page) == ["Earl Grey Decaf", "Earl Grey", "Total of 2 products"]
+
+    # What happens moves no row, also if it no longer is what was asked for.
+    page.get_by_label("Show").select_option("low")
+    assert names(page) == ["Earl Grey Decaf", "Earl Grey", "Total of 2 products"]
+    change(desk, DECAF, lowStockThreshold=0)
+    desk.command(
+        "ManageProducts", action="create", productId="mug", openingStock=0, name="Earl Grey mug"
+    )
+    change(desk, "mug", backorderLimit=5, lowStockThreshold=1)
+    happens(desk, "any")
+    page.get_by_role("link", name="Earl Grey mug", exact=True).wait_for()
+    assert names(page) == ["Earl Grey Decaf", "Earl Grey", "Earl Grey mug", "Total of 3 products"]
+    page.get_by_role("button", name="Refresh").click()
+    page.get_by_text("Total of 2 products").wait_for()
+
+    page.get_by_label("Filter by name or id").fill("coffee")
+    page.get_by_text("No product has “coffee” in its name or id and is low.").wait_for()
+    page.get_by_role("button", name="Show all products").click()
+    page.locator("#filter:focus").wait_for()
+    said(page, "41 products")
+    assert page.get_by_label("Show").input_value() == ""
+    # A number of another page leads to its list.
+    show(page, desk, "products/PROMISED", "Products")
+    assert names(page) == ["Earl Grey", "Total of 1 product"]
+
+    # A phone has no headings to sort by.
+    page.set_viewport_size(PHONE)
+    show(page, desk, "products", "Products")
+    page.get_by_label("Sort by").select_option("Price ↑")
+    assert names(page)[1] == "Peppermint"
+    assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
+
+
+def test_many_products_are_listed_in_part_and_one_that_cannot_be_read_is_named(page, desk):
+    shown = {"onHand": 1, "committed": 0, "available": 1, "status": "ACTIVE"}
+    many = [{"productId": f"p-{n}", **shown} for n in range(301)]
+    body = json.dumps({"products": many, "unreadable": {"p-x": "p-x has no status"}})
+    page.route("**/data/products", lambda route: route.fulfill(body=body))
+    show(page, desk, "products", "Products")
+    said(page, "301 products. The first 300 are listed: filter to see others.")
+    page.get_by_text("Left out: p-x has no status").wait_for()
+    assert names(page)[299:] == ["p-299", "Total of 301 products"]
+
+
+def test_goods_come_in_and_the_history_says_in_words_what_happened(page, desk):
+    before = desk.shop.stock(TEA)
+    place(desk, "o-1")
+    receipt = {"adjustmentId": "r-1", "productId": TEA, "delta": 40, "reason": "RECEIPT"}
+    desk.command("AdjustStock", action="adjust", **receipt, actor=ANNA, reference="note 17")
+    show(page, desk, f"product/{TEA}", "Earl Grey")
+    page.get_by_role("figure").locator("canvas").wait_for()
+    stock = before + 37
+    assert history(page) == [
+        ["Received, note 17", "anna@example.com", f"+40 {stock + 3}", f"+40 {stock}"],
+        ["Placed by order o-1", "auth0:anna", f"{before}", f"-3 {before - 3}"],
+        ["Opening stock", "", f"+{before} {before}", f"+{before} {before}"],
+    ]
+    legend = page.locator("figcaption").inner_text().replace("\n", " ")
+    assert f"Available {stock}" in legend
+    assert "--" not in legend
+    assert page.get_by_role("link", name="Watch it sell").get_attribute("href") == f"/#/drop/{TEA}"
+
+    page.get_by_label("Units that came in").fill("5")
+    page.keyboard.press("Enter")
+    said(page, f"Receive 5 {TEA}: done")
+    assert numbers(page) == [stock + 8, 3, stock + 5]
+    page.get_by_role("table").get_by_text(re.compile("^.* at the desk$")).wait_for()
+
+    # What others do changes the numbers at once, and the rows when they are asked for.
+    place(desk, "o-2", 2)
+    happens(desk, "another")
+    happens(desk, TEA)
+    page.get_by_text("The stock has changed since.").wait_for()
+    assert numbers(page) == [stock + 8, 5, stock + 3]
+    assert len(history(page)) == 4
+    page.get_by_role("button", name="Show newer changes").click()
+    page.get_by_role("link", name="o-2").wait_for()
+
+    # A loss takes units off, and not more than there are.
+    units = page.get_by_label("Units, such as -2 or 5")
+    page.locator("[name=reason]").select_option("Loss")
+    units.fill("2")
+    page.keyboard.press("Enter")
+    said(page, "Units: loss takes units off the stock, so enter -2", "alert")
+    page.get_by_role("link", name="o-1").click()
+    page.get_by_role("heading", level=1, name="Order o-1").wait_for()
+
+
+def test_a_long_history_is_read_after_a_click(page, desk):
+    def with_many(route):
+        answer = route.fetch()
+        route.fulfill(json={**answer.json(), "ordersToRead": 20_001})
+
+    page.route("**/data/product?*", with_many)
+    show(page, desk, f"product/{TEA}", "Earl Grey")
+    read = page.get_by_role("button", name="Read the history: all 20,001 orders")
+    read.wait_for()
+    assert page.get_by_role("table").count() == 0
+    read.click()
+    page.get_by_role("table").get_by_text("Opening stock").wait_for()
+
+
+def lose_an_answer(page):
+    """The next command is carried out, and its answer is lost. Returns a list for it."""
+    lost = []
+
+    def lose(route):
+        lost.append(route.fetch().text())
+        route.fulfill(status=504, body="the answer is lost")
+
+    page.route("**/data/command", lose, times=1)
+    return lost
+
+
+def test_a_refusal_marks_its_field_and_a_lost_answer_is_sent_again_under_the_same_id(failing):
+    page = failing
+    with desk_for(page) as desk:
+        before = desk.shop.stock(TEA)
+        show(page, desk, f"product/{TEA}", "Earl Grey")
+        units = page.get_by_label("Units, such as -2 or 5")
+        units.fill("-1000")
+        page.get_by_role("button", name="Correct").click()
+        said(page, "(BELOW_FLOOR)", "alert")
+        assert units.get_attribute("aria-invalid") == "true"
+        lost = lose_an_answer(page)
+        page.get_by_label("Units that came in").fill("5")
+        page.get_by_role("button", name="Receive").click()
+        said(page, "the answer is lost. It may have been done: check before you repeat it", "alert")
+        page.get_by_role("button", name="Receive").click()
+        said(page, "done before, nothing changed")
+        assert json.loads(lost[0])["done"]
+        assert desk.shop.stock(TEA) == before + 5
+
+
+def test_a_product_is_listed_changed_and_taken_off_sale(page, desk):
+    show(page, desk, "products", "Products")
+    page.get_by_text("List a new product").click()
+    for product_id, outcome, role in (
+        (TEA, "(PRODUCT_EXISTS)", "alert"),
+        ("mug", "done", "status"),
+    ):
+        page.get_by_label("Product id").fill(product_id)
+        page.get_by_label("Price (optional)").fill("12.5")
+        page.get_by_label("Opening stock").fill("5")
+        page.keyboard.press("Enter")
+        said(page, outcome, role)
+    page.get_by_role("link", name="mug").click()
+    page.get_by_text("mug · 12.50 · listed").wait_for()
+
+    # Another desk changes the other limit, and the name.
+    page.get_by_role("button", name="Save limits").click()
+    said(page, "Change mug: nothing is different from before", "alert")
+    change(desk, "mug", backorderLimit=100, name="Mug")
+    card(page, "Limits").get_by_label("Low at").fill("9")
+    page.get_by_role("button", name="Save limits").click()
+    said(page, "Change mug: done")
+    page.locator(".level").get_by_text("low").wait_for()
+    page.get_by_label("Price").fill("9.99")
+    page.keyboard.press("Enter")
+    page.get_by_text("mug · 9.99 · listed").wait_for()
+    mug = desk.shop.row("mug")
+    limits = mug["lowStockThreshold"], mug["backorderLimit"], mug["name"], mug["price"]
+    assert limits == ({"N": "9"}, {"N": "100"}, {"S": "Mug"}, {"N": "999"})
+
+    desk.place({"orderId": "o-1", "userId": "u", "items": [{"productId": "mug", "quantity": 2}]})
+    dialog = page.get_by_role("dialog", name="Are you sure?")
+    discontinue = page.get_by_role("button", name="Discontinue")
+    discontinue.click()
+    dialog.get_by_text("Units promised to open orders: 2, in 1 order.").wait_for()
+    page.keyboard.press("Escape")
+    assert desk.shop.row("mug")["status"] == {"S": "LOW_STOCK"}
+    discontinue.click()
+    dialog.get_by_role("button", name="Discontinue").click()
+    page.get_by_role("button", name="List again").click()
+    discontinue.wait_for()
+    assert desk.shop.row("mug")["status"] == {"S": "LOW_STOCK"}
+    desk.command("ChangeOrders", action="cancel", orderId="o-1")
+    page.get_by_role("button", name="Delist").click()
+    dialog.get_by_text("No units are promised to open orders.").wait_for()
+    dialog.get_by_role("button", name="Delist").click()
+    said(page, "Delist mug: done")
+    card(page, "On sale?").get_by_role("link", name="Products").click()
+    page.get_by_role("heading", level=1, name="Products").wait_for()
+    assert page.get_by_role("link", name="mug").count() == 0
+
+
+def begin_to_count(page, desk):
+    show(page, desk, f"product/{TEA}", "Earl Grey")
+    page.get_by_role("button", name="Begin to count").press("Enter")
+    said(page, f"Count {TEA}: begun")
+
+
+def test_a_count_on_a_phone_goes_on_after_a_reload_until_it_is_booked(failing):
+    page = failing
+    page.set_viewport_size(PHONE)
+    with desk_for(page) as desk:
+        there = desk.shop.stock(TEA)
+        place(desk, "o-1")
+        place(desk, "o-2")
+        begin_to_count(page, desk)
+        page.locator("[name=counted]:focus").wait_for()
+        page.reload()
+        page.get_by_text("also those promised to open orders").wait_for()
+        assert numbers(page, 1) == [there, 6, there - 6]
+        # A parcel leaves, and more is promised than somebody has counted.
+        desk.command("ChangeOrders", action="fulfil", orderId="o-1")
+        counted = page.get_by_label("Units on the shelf")
+        counted.fill("4")
+        page.keyboard.press("Enter")
+        said(page, "open orders hold 2 units more", "alert")
+        assert counted.get_attribute("aria-invalid") == "true"
+        lost = lose_an_answer(page)
+        counted.fill(str(there + 5))
+        page.keyboard.press("Enter")
+        said(page, "the answer is lost. It may have been done", "alert")
+        assert json.loads(lost[0])["handedOverSince"] == 3
+        counted.press("Enter")
+        said(page, f"Book {there + 5} {TEA} as counted: corrected by +5")
+        page.get_by_role("button", name="Begin to count").wait_for()
+        assert desk.shop.stock(TEA) == there + 5 - 6
+        page.get_by_role("table").get_by_text("Counted").wait_for()
+
+
+def test_a_count_is_cancelled_and_one_that_took_too_long_books_nothing(page, desk):
+    begin_to_count(page, desk)
+    page.get_by_role("button", name="Cancel the count").click()
+    said(page, f"Cancel the count of {TEA}: nothing was booked")
+    page.get_by_role("button", name="Begin to count").click()
+    page.get_by_label("Units on the shelf").fill("1")
+    there = desk.shop.stock(TEA)
+    desk.shop.clock.advance(601)
+    place(desk, "o-1")
+    page.get_by_role("button", name="Book the count").click()
+    said(page, "nothing was booked, because it took too long", "alert")
+    page.get_by_role("button", name="Begin to count").wait_for()
+    assert desk.shop.stock(TEA) == there - 3
+
+
+def test_a_product_at_several_locations(page, desk):
+    at_home = desk.shop.stock(TEA)
+    show(page, desk, f"product/{TEA}", "Earl Grey")
+    assert not page.get_by_text("locations").or_(page.get_by_text("Transfer")).count()
+
+    # Lists the product at another location, and receives goods there, by keyboard.
+    page.get_by_text("List it at another location").press("Enter")
+    page.get_by_label("Location id").fill("berlin")
+    card_of_listing = page.locator("details").filter(has_text="List it at another location")
+    card_of_listing.get_by_label("Low at").fill("9")
+    page.keyboard.press("Enter")
+    said(page, f"List {TEA} at berlin: done")
+    page.get_by_role("link", name="berlin").press("Enter")
+    page.get_by_role("heading", level=1, name="Earl Grey at berlin").wait_for()
+    page.get_by_label("Units that came in").fill("20")
+    page.keyboard.press("Enter")
+    said(page, f"Receive 20 {TEA} at berlin: done")
+    assert (desk.shop.stock(TEA), desk.shop.stock(f"{TEA}#berlin")) == (at_home, 20)
+
+    # Transfers units at once, and others that are on the way for a while.
+    transfer = card(page, "Transfer")
+    transfer.get_by_label("Units to transfer").fill("5")
+    page.keyboard.press("Enter")
+    said(page, f"Transfer 5 {TEA} from berlin to the default location: done")
+    page.get_by_role("table").get_by_text("Transferred to the default location").wait_for()
+    transfer.locator("[name=to]").select_option("a location where they arrive later")
+    transfer.get_by_label("Units to transfer").fill("4")
+    transfer.get_by_label("Reference").fill("van-7")
+    page.keyboard.press("Enter")
+    said(page, f"Transfer 4 {TEA} from berlin: done")
+    for arrived in ("3", "1"):
+        page.get_by_label("Units of van-7 that arrived").fill(arrived)
+        page.keyboard.press("Enter")
+        said(page, f"Arrival of {arrived} {TEA} at the default location: done")
+    page.get_by_text("All units under van-7 have arrived.").wait_for()
+    assert (desk.shop.stock(TEA), desk.shop.stock(f"{TEA}#berlin")) == (at_home + 9, 11)
+
+    # Counts at one location, and names the product at all of them.
+    page.get_by_role("button", name="Begin to count").press("Enter")
+    page.locator("[name=counted]:focus").wait_for()
+    page.keyboard.type("10")
+    page.keyboard.press("Enter")
+    said(page, f"Book 10 {TEA} at berlin as counted: corrected by -1")
+    page.get_by_label("Name").fill("Earl")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", level=1, name="Earl at berlin").wait_for()
+
+    # The list has the product once, with its total. A product that only berlin sells is not out of stock.
+    for where in ({"openingStock": 0}, {"openingStock": 5, "locationId": "berlin"}):
+        desk.command("ManageProducts", action="create", productId="mug", **where)
+    place(desk, "o-1", 2, locationId="berlin")
+    show(page, desk, "products", "Products")
+    tea = page.get_by_role("row").filter(has=page.get_by_role("link", name="Earl", exact=True))
+    total = [str(at_home + 9 + 10), "2", str(at_home + 9 + 8)]
+    assert tea.locator("td").all_inner_texts()[3:6] == total
+    page.get_by_label("Show").select_option("out of stock")
+    page.get_by_text("No product is listed that is out of stock.").wait_for()
+    page.get_by_label("Show").select_option("low")
+    said(page, "1 of 41 products")
+    page.get_by_role("button", name=f"2 locations of {TEA}").press("Enter")
+    berlin = page.get_by_role("row").filter(has=page.get_by_role("link", name="berlin"))
+    assert berlin.locator("td").all_inner_texts()[3:6] == ["10", "2", "8"]
+    assert "#" not in page.locator("body").inner_text()
+
+    # Delists it at one location; the product itself comes last.
+    show(page, desk, f"product/{TEA}", "Earl")
+    page.get_by_text("delist it at its other locations first").wait_for()
+    page.get_by_role("link", name="berlin").press("Enter")
+    page.get_by_role("button", name="Delist").click()
+    page.get_by_text("Units promised to open orders: 2, in 1 order.").wait_for()
+    page.get_by_role("dialog").get_by_role("button", name="Delist").click()
+    said(page, f"Delist {TEA} at berlin: done")
+    card(page, "On sale?").get_by_role("link", name="Earl").click()
+    page.get_by_role("heading", level=1, name="Earl", exact=True).wait_for()
+    assert page.get_by_text("At all locations").count() == 0
