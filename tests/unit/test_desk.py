@@ -173,6 +173,10 @@ def test_a_receipt_is_booked_once_and_the_history_explains_the_stock(desk):
         (7, before + 7, f"RECEIPT desk-1 by {ACTOR} (dn-7)"),
         (-2, before + 5, "order o-1"),
     ]
+    opening, receipt, order = history["entries"]
+    assert (opening["kind"], "actor" in opening) == ("OPENING", False)
+    assert (receipt["kind"], receipt["actor"], receipt["reference"]) == ("RECEIPT", ACTOR, "dn-7")
+    assert (order["kind"], order["orderId"], order["userId"]) == ("place", "o-1", "u-1")
 
 
 def test_what_is_refused_says_its_code_and_what_to_do(desk):
@@ -299,6 +303,8 @@ def test_lost_units_are_cancelled_and_not_sold_again(desk):
     assert units_of_tea(desk) == (there - 1, 2, there - 3)
     (step,) = get(desk, "order?id=o-1")["steps"]
     assert step["restock"] is False
+    lost = get(desk, f"history?id={TEA}")["entries"][-1]
+    assert (lost["kind"], lost["orderId"], lost["onHandDelta"]) == ("lose", "o-1", -1)
 
 
 def test_an_order_to_ship_names_the_goods_that_are_not_there(desk):
@@ -428,6 +434,7 @@ def test_goods_on_the_way_went_out_and_did_not_come_in_under_their_reference(
     entries = get(at_berlin, f"history?id={TEA}&location=berlin")["entries"]
     assert [one["delta"] for one in entries if one["at"]] == [20, -5, -1, 2, -4]
     assert f"by {ACTOR} (van-7)" in entries[-1]["what"]
+    assert (entries[-1]["kind"], entries[-1]["locationId"]) == ("TRANSFER_OUT", "")
 
 
 def test_a_warehouse_lists_the_orders_that_wait_for_its_units(at_berlin):
