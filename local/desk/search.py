@@ -11,41 +11,30 @@ from operations.aws import Aws
 from operations.stock import by_product, list_stock, shown_total
 
 MOST_HITS = 50
-"""Of products and of locations."""
+"""Of each kind."""
 
-# DynamoDB refuses longer keys, and no id is that long: docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html
-_LONGEST_KEY_BYTES = 1024
+# No id is that long, and DynamoDB refuses longer keys.
+_LONGEST_ID = 1024
 
 
 def find(aws: Aws, text: str) -> dict[str, Any]:
-    """Find the order and the customer of this id, and the products and locations with the text in their ids or names.
-
-    Returns:
-        What was found, by kind. If the text is the whole id of some, there are only these.
-    """
-    order, customers = None, []
-    if text and len(text.encode()) <= _LONGEST_KEY_BYTES:
-        order = orders.read_order(aws, text)
-        customers = [text] if list_orders(aws.store(), text, 1, None)[0] else []
+    """Find what has this id; if nothing has, the products and locations with the text in their ids or names."""
     levels, _ = list_stock(aws)
-    part = text.casefold()
-    products = [
-        shown_total(group)
-        for product_id, group in by_product(levels).items()
-        if part in product_id.casefold() or part in (group[0].product.name or "").casefold()
-    ]
+    groups = by_product(levels)
     places = sorted({location_of(level.product.product_id) for level in levels} - {""})
-    found: dict[str, list[Any]] = {
-        "orders": [order] if order is not None else [],
+    is_id = 0 < len(text.encode()) <= _LONGEST_ID
+    order = orders.read_order(aws, text) if is_id else None
+    customers = [text] if is_id and list_orders(aws.store(), text, 1, None)[0] else []
+    is_whole, part = order or customers or text in groups or text in places, text.casefold()
+
+    def fits(name: str, another: str | None = None) -> bool:
+        return name == text if is_whole else part in f"{name}\n{another or ''}".casefold()
+
+    hits: dict[str, list[Any]] = {
+        "orders": [order] if order else [],
         "customers": customers,
-        "products": products,
-        "locations": [place for place in places if part in place.casefold()],
+        "products": [shown_total(g) for name, g in groups.items() if fits(name, g[0].product.name)],
+        "locations": [place for place in places if fits(place)],
     }
-    whole = {
-        **found,
-        "products": [product for product in products if product["productId"] == text],
-        "locations": [place for place in places if place == text],
-    }
-    chosen = whole if any(whole.values()) else found
-    is_all = all(len(hits) <= MOST_HITS for hits in chosen.values())
-    return {**{kind: hits[:MOST_HITS] for kind, hits in chosen.items()}, "isAll": is_all}
+    is_all = all(len(some) <= MOST_HITS for some in hits.values())
+    return {**{kind: some[:MOST_HITS] for kind, some in hits.items()}, "isAll": is_all}

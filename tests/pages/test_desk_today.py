@@ -105,6 +105,24 @@ def test_today_says_what_comes_first_and_follows_what_happens(page, desk, signal
     assert "its setting monitoring is basic" in card(page, "Orders in the last hour").inner_text()
 
 
+def test_a_page_that_nobody_looks_at_does_not_listen_and_reads_again_when_somebody_does(page, desk):
+    def look(*, hidden):
+        value = "true" if hidden else "false"
+        hide = (
+            f"Object.defineProperty(document, 'hidden', {{ configurable: true, value: {value} }})"
+        )
+        page.evaluate(f"{hide}; document.dispatchEvent(new Event('visibilitychange'))")
+
+    page.goto(desk.address())
+    page.locator("#live.on").wait_for()
+    look(hidden=True)
+    place(desk, "o-1")
+    while desk.live._pages:
+        page.wait_for_timeout(20)
+    look(hidden=False)
+    page.get_by_role("link", name="Ship 1 paid order").wait_for()
+
+
 def test_the_search_leads_to_the_only_hit_and_lists_several(page, desk):
     def find(text):
         page.keyboard.press("/")

@@ -2,7 +2,7 @@
 import { html, nothing, render } from "/lit-html/lit-html.js";
 import { forgetMessages, messagesFor, withCode } from "./messages.js";
 import { button, hrefOf, problem } from "./parts.js";
-import { GoneError, ask, listen, pause } from "./server.js";
+import { ask, follow, pause } from "./server.js";
 import { T } from "./texts.js";
 
 const RETRY_MILLISECONDS = 2000;
@@ -209,16 +209,16 @@ let isStale = false;
 
 function hear(news) {
   if (news.problem !== undefined) throw new Error(news.problem);
+  isStale ||= shown.news.kind === "off";
   if (shown.news.kind !== "on") live(T.live.on, "on");
   shown.view?.hear?.(news, shown.state);
   if (shown.view?.follows?.(news, shown.ids)) isStale = true;
 }
 
-async function keepListening() {
-  for (;;) {
-    await listen("/data/events", hear).catch((error) => live(T.live.off(error.message), "off"));
-    await pause(RETRY_MILLISECONDS);
-  }
+function keepListening() {
+  follow("/data/events", hear, (error) => live(T.live.off(error.message), "off"));
+  // Nobody has followed what happened meanwhile.
+  document.addEventListener("visibilitychange", () => (isStale = true));
 }
 
 function listenToKeys() {

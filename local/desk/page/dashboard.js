@@ -4,48 +4,35 @@ import { lineChart } from "./chart.js";
 import { clock, measured } from "./format.js";
 import { redraw, withCode } from "./messages.js";
 import { choice, html, nothing, problem, repeat, table } from "./parts.js";
-import { listen, pause } from "./server.js";
+import { follow } from "./server.js";
 import { T } from "./texts.js";
 
-const RETRY_MILLISECONDS = 2000;
 const LATEST = "latest";
 
 // ---------------------------------------------------------------- snapshots
 
-// The server sends one after each look at the logs and queues. `stream` ends the one before, of another range.
-async function follow(state) {
-  state.stream?.abort();
-  const { signal } = (state.stream = new AbortController());
+// The server sends one after each look at the logs and queues. `end` ends the stream before, of another range.
+function watch(state) {
   const show = (snapshot) => {
     Object.assign(state, { snapshot, problem: "" });
     redraw();
     Object.assign(document.body.dataset, { range: state.range, now: snapshot.now });
   };
-  while (!signal.aborted) {
-    try {
-      await listen(`/data/dashboard?range=${state.range}`, show, signal);
-    } catch (error) {
-      if (signal.aborted) return;
-      state.problem = error.message;
-      redraw();
-    }
-    await pause(RETRY_MILLISECONDS);
-  }
+  const fail = (error) => {
+    state.problem = error.message;
+    redraw();
+  };
+  state.end?.();
+  state.end = follow(`/data/dashboard?range=${state.range}`, show, fail);
 }
 
 export function start(state) {
   const asked = new URLSearchParams(location.search).get("range");
   state.range ??= asked in T.dashboard.ranges ? asked : LATEST;
-  // A browser has few connections to one server, for all of its tabs.
-  state.look = () => (document.hidden ? state.stream.abort() : follow(state));
-  document.addEventListener("visibilitychange", state.look);
-  follow(state);
+  watch(state);
 }
 
-export function stop(state) {
-  document.removeEventListener("visibilitychange", state.look);
-  state.stream.abort();
-}
+export const stop = (state) => state.end();
 
 // ---------------------------------------------------------------- alarms
 
@@ -159,7 +146,7 @@ function controlsOf(state) {
   const choose = (event) => {
     state.range = event.target.value;
     history.replaceState(null, "", `?range=${state.range}`);
-    follow(state);
+    watch(state);
   };
   const isLive = state.snapshot !== undefined && !state.problem;
   return [

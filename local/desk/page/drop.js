@@ -3,10 +3,9 @@ import { lineChart } from "./chart.js";
 import { clock, locationName, measured, number } from "./format.js";
 import { redraw } from "./messages.js";
 import { card, html, link, problem } from "./parts.js";
-import { ask, listen, pause } from "./server.js";
+import { ask, follow } from "./server.js";
 import { T } from "./texts.js";
 
-const RETRY_MILLISECONDS = 2000;
 const LATE_SECONDS = 2;
 // Orders are rejected while units are left elsewhere, or too few for them.
 const REJECTING_SECONDS = 2;
@@ -18,27 +17,21 @@ export const read = ([productId]) => ask(`/data/product?${queryOf(productId)}`);
 // Nothing has to be read again: the server sends all of it.
 export const follows = () => false;
 
-async function keepListening(state, productId, signal) {
+export function start(state, [productId]) {
   const hear = (sale) => {
     if (sale.problem !== undefined) throw new Error(sale.problem);
     Object.assign(state, { sale, problem: "" });
     redraw();
   };
-  while (!signal.aborted) {
-    await listen(`/data/drop?${queryOf(productId)}`, hear, signal).catch((error) => {
-      state.problem = error.message;
-      if (!signal.aborted) redraw();
-    });
-    await pause(RETRY_MILLISECONDS);
-  }
+  const fail = (error) => {
+    state.problem = error.message;
+    redraw();
+  };
+  // Also while nobody looks: it counts as long as anybody listens.
+  state.end = follow(`/data/drop?${queryOf(productId)}`, hear, fail, true);
 }
 
-export function start(state, [productId]) {
-  state.listening = new AbortController();
-  keepListening(state, productId, state.listening.signal);
-}
-
-export const stop = (state) => state.listening.abort();
+export const stop = (state) => state.end();
 
 // When it is sold out at this rate, or was; and whether it sells or is out.
 function endOf({ left, unitsPerSecond, times: { placed: [first, last] = [], rejected: [, lastRejected = 0] = [] } }) {

@@ -1,6 +1,8 @@
 // Talks to the desk's server: with the token, and about one stack.
 import { T } from "./texts.js";
 
+const RETRY_MILLISECONDS = 2000;
+
 // The address that the command prints ends with the token. It stays in this tab, and out of the address that others see.
 export const TOKEN = (() => {
   const [, given] = location.hash.match(/^#token=(.+)$/) ?? [];
@@ -76,6 +78,26 @@ export async function listen(path, hear, signal) {
     rest = lines.pop();
     lines.forEach((line) => hear(JSON.parse(line)));
   }
+}
+
+// Listens again and again, until the returned function is called. Not while nobody looks, because a browser has few connections to one
+// server for all of its tabs, unless it is `isKept`.
+export function follow(path, hear, fail, isKept = false) {
+  let stream;
+  const start = async () => {
+    const { signal } = (stream = new AbortController());
+    while (!signal.aborted) {
+      await listen(path, hear, signal).catch((error) => signal.aborted || fail(error));
+      await pause(RETRY_MILLISECONDS);
+    }
+  };
+  const look = () => (document.hidden ? stream.abort() : start());
+  if (!isKept) document.addEventListener("visibilitychange", look);
+  start();
+  return () => {
+    document.removeEventListener("visibilitychange", look);
+    stream.abort();
+  };
 }
 
 export const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
