@@ -128,6 +128,8 @@ def test_lists_follow_what_happens_and_move_nothing(page, desk, monkeypatch):
     page.get_by_role("link", name="auth0:anna").first.click()
     page.get_by_role("heading", level=1, name="Orders of auth0:anna").wait_for()
     assert ids(page) == ["h-3", "h-2"]
+    row(page, "h-2").get_by_text("paid, to ship", exact=True).wait_for()
+    assert page.get_by_text("Cannot tell").count() == 0
     desk.shop.edit(Table.PRODUCTS, TEA, onHand={"S": "many"})
     page.get_by_role("link", name="To ship").click()
     row(page, "h-2").get_by_text("Cannot tell whether its products are there").wait_for()
@@ -161,7 +163,7 @@ def test_a_pick_list_names_what_is_still_to_ship(page, desk):
     ]
     assert lines("o-1") == [f"2 Hojicha {HOJICHA} {here}", f"2 Earl Grey {TEA} {here}"]
     assert page.get_by_text("Cannot ship: Hojicha (900 wanted").count() == 1
-    page.locator("[name=where]").select_option("berlin")
+    page.locator("[name=location]").select_option("berlin")
     assert lines("Products") == [f"4 Earl Grey {TEA} berlin"]
     desk.command("ChangeOrders", action="cancel", orderId="o-2")
     happened(desk, "o-2")
@@ -207,7 +209,7 @@ def test_orders_are_handed_over_with_a_scanner(page, desk):
     scan("o-2", HOJICHA, "mug")
     said(page, "mug is not in order o-2.", "alert")
     scan(HOJICHA)
-    said(page, "Hojicha is ticked already.", "alert")
+    said(page, f"{HOJICHA} is ticked already.", "alert")
     scan("")
     said(page, "Not ticked yet: 1 Earl Grey.", "alert")
     page.get_by_role("button", name="Hand over the ticked lines").press("Enter")

@@ -1,10 +1,14 @@
 // What all pages say of an order, and what can be done with it.
-import { atLocation, nameOf, number } from "./format.js";
-import { problem } from "./parts.js";
-import { send } from "./server.js";
+import { atLocation, locationName, nameOf, number } from "./format.js";
+import { choice, problem } from "./parts.js";
+import { ask, send } from "./server.js";
 import { T } from "./texts.js";
 
 const POSSIBLE = { PENDING: ["confirm", "cancel"], CONFIRMED: ["fulfil", "cancel", "return"], FULFILLED: ["return"] };
+const EVERYWHERE = "#"; // no location has this name
+
+export const readOrder = (orderId) => ask(`/data/order?id=${encodeURIComponent(orderId)}`);
+export const calledIn = (names, line) => nameOf(names, line.productId) + atLocation(line);
 
 // The units of each product that an action can move: those that are still to ship, or those that the customer has.
 export function movable(order, action) {
@@ -21,31 +25,29 @@ export function possible(order) {
   return (POSSIBLE[order.status] ?? []).filter((action) => action === "confirm" || movable(order, action).length > 0);
 }
 
-const unitsOf = (order, name) => order.items.reduce((sum, item) => sum + (item[name] ?? 0), 0);
-
 function rejectionOf({ reason, shortages = [], items }, names) {
-  const called = (one) => nameOf(names, one.productId) + atLocation(one);
-  if (shortages.length) return shortages.map((short) => T.order.short(called(short), number(short.wanted), number(short.available))).join(", ");
+  if (shortages.length) return shortages.map((short) => T.order.short(calledIn(names, short), number(short.wanted), number(short.available))).join(", ");
   // The row does not say which product it was.
-  return (T.order.rejections[reason] ?? T.order.rejections.other)(items.length === 1 ? called(items[0]) : T.order.oneOfItsProducts, reason);
+  return T.order.rejections[reason]?.(items.length === 1 ? calledIn(names, items[0]) : T.order.oneOfItsProducts) ?? reason;
 }
 
 // The one status of an order: "paid, 1 of 3 shipped".
 export function statusOf(order, names = order.names ?? {}) {
   const { status, items } = order;
-  const [ordered, shipped, cancelled, returned] = ["quantity", "fulfilled", "cancelled", "returned"].map((name) => unitsOf(order, name));
+  const sum = (name) => items.reduce((total, item) => total + (item[name] ?? 0), 0);
+  const [ordered, shipped, cancelled, returned] = ["quantity", "fulfilled", "cancelled", "returned"].map(sum);
   if (status === "REJECTED") return T.order.rejected(rejectionOf(order, names));
   if (status === "CONFIRMED" && shipped > 0) return T.order.partlyShipped(number(shipped), number(ordered - cancelled), items.length > 1);
-  const parts = [status !== "CANCELLED" && cancelled > 0 && T.order.partlyCancelled(number(cancelled)), returned > 0 && T.order.partlyReturned(number(returned))];
-  return [T.order.statuses[status] ?? status, ...(status === "EXPIRED" ? [] : parts)].filter(Boolean).join(", ");
+  const hasEnded = status === "CANCELLED" || status === "EXPIRED";
+  const parts = [!hasEnded && cancelled && T.order.partlyCancelled(number(cancelled)), returned && T.order.partlyReturned(number(returned))];
+  return [T.order.statuses[status] ?? status, ...parts].filter(Boolean).join(", ");
 }
 
-// The products that a shipment would lack.
-export function missingOf({ status, shippable, missing = [] }, names) {
+// The products that a shipment would lack, where that was looked up: in the lists of orders to ship, and of one order.
+export function missingOf({ status, shippable, missing = [], names: own }, names = own) {
   if (status !== "CONFIRMED" || shippable) return [];
-  if (shippable === undefined) return [problem(T.allOrders.unknown)];
-  const words = missing.map((one) => T.allOrders.missing(nameOf(names, one.productId) + atLocation(one), number(one.wanted), number(one.onHand)));
-  return [problem(T.allOrders.cannotShip(words.join(", ")))];
+  const words = missing.map((one) => T.order.missing(calledIn(names, one), number(one.wanted), number(one.onHand)));
+  return [problem(shippable === undefined ? T.order.unknown : T.order.cannotShip(words.join(", ")))];
 }
 
 // Units as commands name them: a product is in one line of an order only.
@@ -55,4 +57,11 @@ export const unitsIn = (items) => items.map(({ productId, quantity }) => ({ prod
 export async function carryOut(command) {
   const { result, status } = await send(command);
   return result === "APPLIED" ? T.applied : T.order.unchanged(T.outcomes[result], T.order.statuses[status]);
+}
+
+// `go` is called with the location, or undefined for all of them.
+export function locationChoice(text, locations, value, go) {
+  const names = [...locations].sort().map((locationId) => [locationId, locationName({ locationId })]);
+  const onChange = ({ target }) => go(target.value === EVERYWHERE ? undefined : target.value);
+  return choice("location", text, [[EVERYWHERE, T.order.everywhere], ...names], { value: value ?? EVERYWHERE, onChange });
 }
