@@ -7,6 +7,8 @@ from urllib.parse import quote
 import pytest
 from botocore.exceptions import ClientError
 
+from local.dashboard import service
+from local.dashboard.metrics import Metric, Samples
 from local.desk import search, signals, today
 from local.desk.signals import CloudWatch, orders_of_last_hour
 from tests.support.desk import ask, desk_of_shop
@@ -211,3 +213,36 @@ def test_a_stack_with_basic_monitoring_does_not_measure_orders(cloudwatch):
     cloudwatch.outputs.clear()
     hour = orders_of_last_hour(cloudwatch.signals)
     assert (hour["placed"], hour["rejected"], cloudwatch.asked) == (None, None, [])
+
+
+def test_the_embedded_aws_has_the_signals_of_its_dashboard(monkeypatch):
+    now = 1_795_600_830
+    monkeypatch.setattr(signals, "time", SimpleNamespace(time=lambda: now))
+    monkeypatch.setattr(service, "time", SimpleNamespace(time=lambda: now))
+    here = service.Service("InventoryOrders-dev", "http://127.0.0.1:1")
+    here._aws = SimpleNamespace(service_name="inventory-orders-dev")
+    assert orders_of_last_hour(here)["placed"] == [0.0] * 60, "before anything is read"
+    here._collector = SimpleNamespace(samples=Samples())
+    dimensions = frozenset({("service", "inventory-orders-dev")})
+    for name, stage in (("OrdersPlaced", "dev"), ("OrdersPlaced", "other"), ("Retries", "dev")):
+        of_stage = frozenset({("service", f"inventory-orders-{stage}")})
+        metric = Metric("InventoryOrders", name, of_stage)
+        here._collector.samples.add(metric, now - 65, [2.0, 3.0])
+    assert orders_of_last_hour(here)["placed"] == [*[0.0] * 58, 5.0, 0.0]
+    here._alarms["arn"] = {
+        "AlarmName": "InventoryOrders-dev-Retries",
+        "AlarmDescription": TEXT,
+        "Namespace": "InventoryOrders",
+        "MetricName": "Retries",
+        "Dimensions": [{"Name": name, "Value": value} for name, value in dimensions],
+        "Statistic": "Sum",
+        "Period": 300,
+        "EvaluationPeriods": 1,
+        "TreatMissingData": "notBreaching",
+        "ComparisonOperator": "GreaterThanThreshold",
+        "Threshold": 4.0,
+    }
+    on = [{"name": "Retries", "step": "Read errorCode. It says why."}]
+    assert here.alarms() == {"on": on, "count": 1}
+    here._alarms["arn"]["Threshold"] = 5.0
+    assert here.alarms() == {"on": [], "count": 1}
