@@ -15,10 +15,7 @@ const TAKES_OFF = ["DAMAGE", "LOSS"];
 const queryOf = ({ productId, locationId = "" }) => new URLSearchParams({ id: productId, location: locationId });
 const nameIn = (product) => (product.total ?? product).name ?? product.productId;
 
-export function start(state) {
-  delete state.history;
-  delete state.delisted;
-}
+export const start = (state) => Object.assign(state, { history: undefined, delisted: undefined });
 
 export async function read([productId, locationId], state) {
   // What came of it is still to be read.
@@ -69,12 +66,14 @@ function correctionOf(product) {
   const correct = (fields, id) => {
     const { reason: { value: reason }, delta: { valueAsNumber: delta } } = fields;
     const name = T.product.reasons[reason];
-    if (delta < 0 || !TAKES_OFF.includes(reason)) return act(product, "correct", T.product.correct(name, signed(delta), inWords(product)), adjustment(product, id, delta, reason, fields));
+    const words = T.product.correct(name, signed(delta), inWords(product));
+    if (delta < 0 || !TAKES_OFF.includes(reason)) return act(product, "correct", words, adjustment(product, id, delta, reason, fields));
     refuse("correct", T.product.takesOff(name, number(-delta)), ["delta"]);
     return false;
   };
   const delta = units("correct", "delta", T.product.unitsOff, { min: -MOST_UNITS, max: MOST_UNITS });
-  return formCard("correct", correct, delta, choice("reason", T.product.reason, Object.entries(T.product.reasons)), note("correct", "reference", T.product.reference));
+  const reason = choice("reason", T.product.reason, Object.entries(T.product.reasons));
+  return formCard("correct", correct, delta, reason, note("correct", "reference", T.product.reference));
 }
 
 // Goods on the way are units that went out under a reference and did not come in under it.
@@ -106,7 +105,8 @@ function lotOf(product, names, { row: { reference, from, since, units: most }, i
   const arrived = units(key, "arrived", T.product.unitsArrived(reference), { min: 1, max: most, value: most });
   const to = choice("to", T.product.arriveAt, Object.entries(names), { value: Object.keys(names).find((name) => !from.includes(name)) });
   const words = T.product.lot(T.units(most), reference, from.map((name) => names[name] ?? name).join(", "), moment(since));
-  return isGone ? html`<p class="is-gone">${T.product.allArrived(reference)}</p>${messageOf(key)}` : html`<p>${words}</p>${form(key, { text: T.product.arriveButton, send: arrive }, arrived, to)}`;
+  if (isGone) return html`<p class="is-gone">${T.product.allArrived(reference)}</p>${messageOf(key)}`;
+  return html`<p>${words}</p>${form(key, { text: T.product.arriveButton, send: arrive }, arrived, to)}`;
 }
 
 function onTheWayOf(product, names) {
@@ -128,9 +128,10 @@ function changesOf(product, key, valuesIn) {
 }
 
 function limitsOf(product) {
-  const valuesIn = (fields) => Object.fromEntries(["lowStockThreshold", "backorderLimit"].map((name) => [name, fields[name].valueAsNumber]));
-  const backorders = units("limits", "backorderLimit", T.product.backorders, { value: product.backorderLimit });
-  return formCard("limits", changesOf(product, "limits", valuesIn), units("limits", "lowStockThreshold", T.product.lowAt, { value: product.lowStockThreshold }), backorders);
+  const names = ["lowStockThreshold", "backorderLimit"];
+  const valuesIn = (fields) => Object.fromEntries(names.map((name) => [name, fields[name].valueAsNumber]));
+  const fields = names.map((name) => units("limits", name, T.product[name], { value: product[name] }));
+  return formCard("limits", changesOf(product, "limits", valuesIn), fields);
 }
 
 // Name and price are the same at all locations.
@@ -189,8 +190,9 @@ function locationsOf({ total, productId, locationId: here = "" }) {
     html`<a href=${hrefOf("product", productId, ...(locationId ? [locationId] : []))} aria-current=${locationId === here ? "page" : nothing}>${locationName({ ...one, locationId })}</a>`;
   const place = ({ row }) => (row.places ? html`<strong>${T.product.allLocations}</strong>` : linkTo(row));
   const columns = [{ text: T.product.location, kind: "wide", cell: place }, ...STOCK_COLUMNS];
-  const rows = [...total.places, total].map((row) => ({ row }));
-  return card(T.product.atAll, table({ label: T.product.atAll, columns, rows, keyOf: ({ row }) => (row.places ? "#" : (row.locationId ?? "")), classOf: ({ row }) => (row.places ? "total" : "") }));
+  const rows = [...total.places.map((row) => ({ row, kind: "" })), { row: total, kind: "total" }];
+  const keyOf = ({ row, kind }) => (kind ? "#" : (row.locationId ?? ""));
+  return card(T.product.atAll, table({ label: T.product.atAll, columns, rows, keyOf, classOf: ({ kind }) => kind }));
 }
 
 // Where its available units are, for operators.

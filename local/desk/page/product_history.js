@@ -43,7 +43,7 @@ function chartOf(changes, threshold) {
     return { text, color, values, value: values.at(-1), isStepped: true };
   };
   const lines = [line(T.product.onHand, "--accent", "onHand"), line(T.product.available, "--good", "available")];
-  return lineChart({ title: T.history.chart, times, lines, limits: [{ value: threshold, text: T.product.lowAt, color: "--bad" }], height: CHART_HEIGHT });
+  return lineChart({ title: T.history.chart, times, lines, limits: [{ value: threshold, text: T.product.lowStockThreshold, color: "--bad" }], height: CHART_HEIGHT });
 }
 
 function wordsOf({ row: { kind, orderId, locationId, reference, reason } }) {

@@ -101,7 +101,8 @@ export function draw(unreadable, state) {
   };
   const onSort = (by) => choose({ sort: by });
   const filter = html`<input id="filter" type="search" autocomplete="off" .value=${text} @input=${({ target }) => choose({ text: target.value })}>`;
-  const levels = choice("level", T.allProducts.show, [["", T.allProducts.all], ...Object.entries(LEVELS)], { value: level, onChange: ({ target }) => choose({ level: target.value }) });
+  const all = Object.entries({ "": T.allProducts.all, ...LEVELS });
+  const levels = choice("level", T.allProducts.show, all, { value: level, onChange: ({ target }) => choose({ level: target.value }) });
   const found = [T.allProducts.found(rows.length, products.length), rows.length > MOST_ROWS ? T.allProducts.more(MOST_ROWS) : ""].filter(Boolean).join(". ");
   const none = html`<p>${T.allProducts.none(text.trim(), LEVELS[level])}</p>${text || level ? button(T.allProducts.clear, clear) : nothing}`;
   return {

@@ -31,7 +31,7 @@ export const STOCK_COLUMNS = [
   { text: T.product.stock, kind: "wide stock-bar", cell: ({ row }) => stockBar(row) },
   ...["onHand", "committed", "available"].map(amount),
   // Each location has a threshold of its own.
-  { text: T.product.lowAt, kind: "amount", cell: ({ row }) => (row.lowStockThreshold === undefined ? "" : number(row.lowStockThreshold)) },
+  { text: T.product.lowStockThreshold, kind: "amount", cell: ({ row }) => (row.lowStockThreshold === undefined ? "" : number(row.lowStockThreshold)) },
   { text: T.product.level, kind: "two", cell: ({ row }) => (row.status ? levelOf(row) : ""), sort: ({ row }) => Object.keys(T.level).indexOf(row.status) },
 ];
 
@@ -47,12 +47,12 @@ export function listing(productId) {
   const { listNew, listThere, listButton, list, fields: texts } = T.allProducts;
   const key = `list ${productId ?? ""}`;
   const create = (fields) => {
-    const product = productId ? { productId, locationId: fields.locationId.value.trim() } : { productId: fields.productId.value.trim(), ...notesOf(fields, ["name"]), ...priceIn(fields) };
+    const product = productId ? { productId, ...notesOf(fields, ["locationId"]) } : { ...notesOf(fields, ["productId", "name"]), ...priceIn(fields) };
     const stock = { openingStock: fields.openingStock.valueAsNumber, lowStockThreshold: fields.lowStockThreshold.valueAsNumber };
     return change(key, list(inWords(product)), () => carryOut({ action: "create", ...product, ...stock }));
   };
   const details = [field(key, "productId", texts.id), field(key, "name", texts.name, { required: false, maxLength: 200 }), priceField(key, undefined, texts.price)];
   const where = field(key, "locationId", texts.locationId, { maxLength: 32 });
-  const stock = [units(key, "openingStock", texts.openingStock, { value: 0 }), units(key, "lowStockThreshold", T.product.lowAt, { value: 0 })];
+  const stock = [units(key, "openingStock", texts.openingStock, { value: 0 }), units(key, "lowStockThreshold", T.product.lowStockThreshold, { value: 0 })];
   return folded(productId ? listThere : listNew, form(key, { text: listButton, send: create }, productId ? where : details, stock));
 }
