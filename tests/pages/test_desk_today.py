@@ -105,7 +105,7 @@ def test_today_says_what_comes_first_and_follows_what_happens(page, desk, signal
     assert "its setting monitoring is basic" in card(page, "Orders in the last hour").inner_text()
 
 
-def test_a_page_that_nobody_looks_at_does_not_listen_and_reads_again_when_somebody_does(page, desk):
+def test_a_page_that_nobody_looks_at_does_not_listen_and_reads_again_later(page, desk):
     def look(*, hidden):
         value = "true" if hidden else "false"
         hide = (
