@@ -43,17 +43,20 @@ def bench(
         bool, typer.Option("--full", help="Measure everything, and for longer.")
     ] = False,
     cells: Annotated[
-        bool, typer.Option("--list", help="List the cells with their parameters, and measure none.")
+        bool,
+        typer.Option(
+            "--list", help="List the cells with their parameters, without measuring them."
+        ),
     ] = False,
     anew: Annotated[
-        bool, typer.Option("--anew", help="Measure again also the cells that have results.")
+        bool, typer.Option("--anew", help="Measure all cells again, even those that have results.")
     ] = False,
     files: Annotated[
         tuple[Path, Path] | None,
         typer.Option(
             "--compare",
             metavar="BEFORE AFTER",
-            help="With the study scenes: compare the results of two checkouts (.local/bench.jsonl of each), and measure none.",
+            help="Compare two checkouts' results of the study scenes (.local/bench.jsonl) without measuring anything.",
             exists=True,
             dir_okay=False,
         ),
@@ -61,8 +64,8 @@ def bench(
 ) -> None:
     """Compare the service with its alternatives, or study its parts.
 
-    It keeps each result in .local/bench.jsonl at once, for the code that was measured, and measures no cell twice: an
-    interrupted run goes on where it ended.
+    Each result is saved immediately in .local/bench.jsonl, with a digest of the measured code. Cells that have results
+    are skipped, so an interrupted run resumes where it stopped.
     """
     names = [word for word in what or [] if "=" not in word] or studies.USUAL
     given = dict(word.split("=", 1) for word in what or [] if "=" in word)
@@ -110,7 +113,7 @@ def _study(name: str) -> Study:
 
 
 def measure(cells: Sequence[Cell], kept: ResultFile, console: Console) -> bool:
-    """Measure the cells without a result. If one fails, the others go on. Returns whether any failed."""
+    """Measure the cells without a result. If one fails, the rest still run. Returns whether any failed."""
     left = [cell for cell in cells if kept.get(cell) is None]
     if len(left) < len(cells):
         console.print(
@@ -146,7 +149,7 @@ def measure(cells: Sequence[Cell], kept: ResultFile, console: Console) -> bool:
         except KeyboardInterrupt:
             count = sum(kept.get(cell) is not None for cell in cells)
             console.print(
-                f"Interrupted. {count} of {len(cells)} cells are kept: the same command goes on with the rest."
+                f"Interrupted. {count} of {len(cells)} cells are saved: the same command continues with the rest."
             )
             raise typer.Exit(130) from None
     return failed
@@ -167,7 +170,7 @@ def _run(cells: Sequence[Cell]) -> Iterator[tuple[Cell, Future[Result]]]:
                     run.set_exception(error)
                 yield cell, run
     with ExitStack() as stack:
-        # Ctrl-C ends them at once, without a traceback of each.
+        # Ctrl-C stops them immediately, without a traceback from each.
         pool = ProcessPoolExecutor(
             mp_context=multiprocessing.get_context("spawn"),
             initializer=signal.signal,

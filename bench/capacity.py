@@ -4,7 +4,7 @@ Rules of the Amazon DynamoDB Developer Guide ("Read and write operations", "Tran
 formats"):
 
 - a write takes 1 unit for each KB of the item, rounded up; in a transaction 2, and a cancelled transaction is charged
-  for every action that it started; a failed condition costs what the write would have;
+  for every action that it started; a failed condition costs as much as the write would have;
 - a strongly consistent read takes 1 unit for each 4 KB, rounded up, an eventually consistent one half, a transactional
   one 2, and an item that does not exist counts as the smallest;
 - each order's row is also written to the index `byUser`: 1 more unit, counted separately, and none if the row was not
@@ -117,14 +117,14 @@ class Call:
 
     @property
     def is_attempt(self) -> bool:
-        """Whether it tried to write products or orders, so that a rival could make it fail."""
+        """Whether it tried to write products or orders, so that a concurrent writer could make it fail."""
         return any(
             action["TableName"] in (self._products, self._orders) for _, action in self.actions
         )
 
     @property
     def is_conflict(self) -> bool:
-        """Whether such an attempt failed on a condition or on a rival's transaction."""
+        """Whether it tried to write products or orders, and failed on a condition or a concurrent transaction."""
         if self.ok or not self.is_attempt:
             return False
         code = str(self.answer.get("__type", "")).rpartition("#")[2]

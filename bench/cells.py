@@ -137,7 +137,7 @@ class ResultFile:
             self._results[_cell_of(line), line["code"]] = line["result"]
 
     def get(self, cell: Cell) -> Result | None:
-        """Find the result of a cell with today's code; None if there is none."""
+        """Find the result of a cell for the current code; None if it was not measured."""
         return self._results.get((cell, self._code))
 
     def newest(self) -> Iterator[tuple[Cell, Result]]:
@@ -161,7 +161,7 @@ class ResultFile:
         self._results[cell, self._code] = result
 
     def forget(self, cells: Sequence[Cell]) -> None:
-        """Drop all results of cells, so that they are measured anew."""
+        """Drop all results of cells, so that they are measured again."""
         gone = set(cells)
         self._results = {key: found for key, found in self._results.items() if key[0] not in gone}
         if self._path.is_file():
@@ -176,7 +176,7 @@ class ResultFile:
 
 
 def _with_nan(values: dict[str, Any]) -> dict[str, Any]:
-    """Restore NaN, which checkouts of before have kept as null."""
+    """Restore NaN, which older checkouts stored as null."""
     return {name: math.nan if value is None else value for name, value in values.items()}
 
 

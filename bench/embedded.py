@@ -2,7 +2,7 @@
 
 Each worker is a process, as on Lambda, and calls the contender's handler with batches from one shared queue. Workers
 are forked from a server that has imported the libraries. Before the clock starts they import the contender, connect,
-and place one order outside of the workload. Returned messages are delivered again at once. Each cell has new tables.
+and place one order outside of the workload. Returned messages are redelivered immediately. Each cell has new tables.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 MAX_DELIVERIES = 10
-"""A message that is returned at this delivery counts as given up."""
+"""A message returned at this delivery counts as given up."""
 
 _READY_SECONDS = 120.0
 # A cell has failed if its workers are still running this long after its window.
@@ -127,7 +127,7 @@ class Engine:
             window: Seconds after which no worker takes another batch.
 
         Raises:
-            UserError: A worker failed or did not end.
+            UserError: A worker failed or did not finish.
         """
         described = contenders.describe(contender)
         tables = self._create_tables(described)
@@ -266,7 +266,7 @@ class _Queue:
 
 @dataclass(slots=True)
 class _Result:
-    """The observations of a worker."""
+    """What a worker measured."""
 
     began: float = 0.0
     received: dict[str, float] = field(default_factory=dict)
@@ -282,7 +282,7 @@ def _work(task: _Task, shared: _Queue, barrier: threading.Barrier, answer: Conne
     try:
         answer.send(_place_orders(task, shared, barrier))
     except Exception:
-        # The parent must learn of any error.
+        # The parent must see every error.
         barrier.abort()
         answer.send(traceback.format_exc())
 
@@ -346,7 +346,7 @@ def _invoke(
 
 
 def keep_exchanges(exchanges: list[Exchange]) -> None:
-    """Keep every request of this process from now on. It is parsed later, when the clock has stopped."""
+    """Record every request of this process from now on. They are parsed later, when the clock has stopped."""
     send = URLLib3Session.send
 
     def keeping(session: URLLib3Session, request: Any) -> Any:
@@ -368,7 +368,7 @@ def _receive(pipe: Connection, give_up_at: float) -> _Result:
         UserError: It failed.
     """
     if not pipe.poll(max(0.0, give_up_at - time.monotonic())):
-        raise UserError("a worker of the benchmark did not end")
+        raise UserError("a worker of the benchmark did not finish")
     try:
         answer = pipe.recv()
     except EOFError:

@@ -19,7 +19,7 @@ from operations.prices import Bill
 
 
 class Tally:
-    """Sums over requests. It keeps none of them.
+    """Sums over requests, which are not kept.
 
     Args:
         products_table: Name of the Products table.
@@ -30,7 +30,7 @@ class Tally:
         others: Number of other requests.
         usage: Their capacity units.
         attempts: Requests that tried to write products or orders.
-        conflicts: Those of them that lost against a rival.
+        conflicts: Attempts that lost to a concurrent writer.
         tries: Number of attempts to write each order.
         durable: When each order was first written.
     """
@@ -66,7 +66,7 @@ class Observations:
     Attributes:
         tally: All requests, without those of the warm-up.
         began: When the workers started, or the warm-up was over.
-        window: Seconds after that in which workers took batches; None to answer all orders.
+        window: Seconds after `began` in which workers took batches; None to answer all orders.
         received: When each order was first delivered to a worker.
         deliveries: Number of delivered messages, including redeliveries.
         given_up: Orders that were returned at their last delivery.
@@ -92,7 +92,7 @@ class Audit:
         oversold: Units in placed orders that the stock does not cover.
         applied_twice: Units that were taken from stock without an order.
         lost: Number of orders that were acknowledged but have no row.
-        miscounted: Units by which on hand is not what the books say.
+        miscounted: Difference between units on hand and the units that the records explain.
     """
 
     placed: int
@@ -144,8 +144,8 @@ class Figures(Trial):
         requests: Requests to DynamoDB, per order.
         write_units: Write units per order, without the index.
         read_units: Read units per order.
-        conflicts: Attempts that failed because of a rival, per order.
-        conflict_rate: Share of the attempts that failed because of a rival.
+        conflicts: Attempts that failed because of a concurrent writer, per order.
+        conflict_rate: Share of the attempts that failed because of a concurrent writer.
         retries: Attempts after the first, average over answered orders.
         retries_p95: Attempts after the first, 95th percentile.
         p50_ms: From receipt to durable, median, in milliseconds.
@@ -193,7 +193,7 @@ def reduce(trial: Trial, observed: Observations, audited: Audit) -> Figures:
     }
     end = max(answered.values(), default=observed.began)
     if observed.window is not None:
-        # After the end workers finish one by one, which would distort the rate.
+        # After the end, workers finish one by one, which would distort the rate.
         end = min(end, observed.began + observed.window)
     seconds = end - observed.began
     in_time = sum(1 for at in answered.values() if at <= end)
@@ -246,8 +246,8 @@ class Books:
         placed: Number of placed orders.
         rejected: Number of rejected orders.
         sold: Units in placed orders, by product.
-        owed: Units of earlier orders that are not handed over, by product. They are on hand, but the opening stock does
-            not count them.
+        owed: Units of earlier orders that are not handed over yet, by product. They are on hand, but not in the opening
+            stock.
     """
 
     def __init__(self) -> None:
@@ -256,7 +256,7 @@ class Books:
         self.owed: Counter[str] = Counter()
 
     def enter(self, status: str, wanted: Mapping[str, int]) -> None:
-        """Enter the row of an order, with the units that it wants of each product."""
+        """Enter the row of an order, with the units that it orders of each product."""
         if status == "PENDING":
             self.placed += 1
             self.sold.update(wanted)
@@ -345,12 +345,12 @@ class SceneFigures:
         requests: Requests to DynamoDB per order; for callers also those to SQS.
         write_units: Write units per order, without the index.
         p99: Seconds from receipt to durable, 99th percentile; for callers from the request to its answer.
-        conflicts: Share of the attempts to write that lost against a rival.
+        conflicts: Share of the attempts to write that lost to a concurrent writer.
         took: Mean seconds of an operator's command, or seconds until the last expiry; NaN in other scenes.
         clean: Whether the books balance.
-        handed_over: Orders handed over per second; NaN where none are.
-        again: Share of the attempts to hand over that lost against a rival; for callers of the hand-overs for which they
-            were asked to try again. NaN where none are.
+        handed_over: Orders handed over per second; NaN in scenes without hand-overs.
+        again: Share of the attempts to hand over that lost to a concurrent writer; for API callers, share of the
+            hand-overs that were answered with a request to try again. NaN in scenes without hand-overs.
     """
 
     rate: float

@@ -1,4 +1,4 @@
-"""Goals of the service as it is deployed, compared with the figures of one run.
+"""Goals of the service as deployed, compared with the figures of one run.
 
 They are ratios to the textbook contender on the same engine, unless the goal says otherwise.
 """
@@ -23,7 +23,7 @@ class Goal:
     """A goal, and whether it is met.
 
     Attributes:
-        figure: The figure that it sets a limit for.
+        figure: The figure that the goal limits.
         goal: The limit, as text.
         value: The measured value, as text.
         met: Whether the goal is met; None if this run did not measure it.
@@ -98,7 +98,7 @@ def _embedded_hot_product(found: Results) -> Iterator[Goal]:
     others = map(cell, ("powertools_batch", "pynamodb_transaction", "atomic"))
     best = max(filter(None, others), key=lambda one: one.orders_per_second, default=None)
     faster = _ratio("orders_per_second", ours, best)
-    best_of = "the same, beside the best of Powertools, PynamoDB and atomic"
+    best_of = "the same, compared with the best of Powertools, PynamoDB and atomic"
     yield _at_least(best_of, 1, faster, "times as many")
     units, conflicts, retries = (
         (ours.write_units, ours.conflict_rate, ours.retries) if ours else (None, None, None)
@@ -165,7 +165,7 @@ def _overhead(overhead: Overhead) -> Iterator[Goal]:
 
 
 def _ratio(name: str, of: Figures | None, to: Figures | None) -> float | None:
-    """Divide a figure of one cell by that of another; None if one was not measured."""
+    """Divide a figure of one cell by the same figure of another; None if one was not measured."""
     return getattr(of, name) / getattr(to, name) if of and to else None
 
 

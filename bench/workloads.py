@@ -51,7 +51,7 @@ class Workload:
         return wanted
 
     def preferred(self, order_id: str) -> dict[str, int]:
-        """The same, by the row from which the order would rather have them."""
+        """The units of an order, by the row that it prefers."""
         (first, *_) = json.loads(self.bodies[order_id]).get("locations", [DEFAULT_LOCATION])
         return {stock_key(p, first): units for p, units in self.quantities(order_id).items()}
 
@@ -72,7 +72,7 @@ def sell_out(count: int, seed: int) -> Workload:
 
 
 def zipf(count: int, seed: int, size: int = 1_000) -> Workload:
-    """Make orders for 1 to 5 of so many products, with popularity by Zipf's law (exponent 1)."""
+    """Make orders for 1 to 5 of the products, with popularity by Zipf's law (exponent 1)."""
     chance = random.Random(f"zipf {seed}")
     products = [f"product-{rank:04}" for rank in range(1, size + 1)]
     weights = list(itertools.accumulate(1 / rank for rank in range(1, size + 1)))
@@ -86,7 +86,7 @@ def zipf(count: int, seed: int, size: int = 1_000) -> Workload:
 
 
 def groups(count: int, seed: int, size: int = 200) -> Workload:
-    """Make orders for one of so many products each, which have 100 to 1,000 units."""
+    """Make orders for one product each, of products that have 100 to 1,000 units."""
     chance = random.Random(f"groups {seed}")
     stock = {f"product-{number:04}": chance.randint(100, 1_000) for number in range(size)}
     products = list(stock)
@@ -100,13 +100,13 @@ def groups(count: int, seed: int, size: int = 200) -> Workload:
 def at_locations(
     workload: Workload, locations: Sequence[str], first: int | None = None
 ) -> Workload:
-    """Spread the stock evenly over locations, each of which as many orders prefer; any other location is as good as the next.
+    """Spread the stock evenly over locations, each of which an equal share of the orders prefers.
 
     Args:
         workload: The orders, and their stock at one location.
-        locations: Where it is to lie.
-        first: If given, all orders prefer the first location, which has so many units of each product, and the others share
-            the rest.
+        locations: The locations.
+        first: If given, all orders prefer the first location, which has this many units of each product; the other
+            locations share the rest.
     """
     stock, bodies = dict[str, int](), dict[str, str]()
     shares = len(locations) if first is None else len(locations) - 1
@@ -120,7 +120,7 @@ def at_locations(
     for number, (order_id, body) in enumerate(workload.bodies.items()):
         turn = number % len(locations) if first is None else 0
         turned = [*locations[turn:], *locations[:turn]]
-        # The largest orders may name fewer.
+        # The largest orders may name fewer locations.
         most = MAX_CANDIDATES // len(workload.quantities(order_id))
         bodies[order_id] = json.dumps(json.loads(body) | {"locations": turned[:most]})
     title = f"{workload.title} at {len(locations)} locations"
@@ -129,15 +129,15 @@ def at_locations(
 
 @cache
 def real_orders(count: int, file: str = REAL_ORDERS, *, scarce: bool = False) -> Workload:
-    """Read orders of a file that fit into one transaction, with new ids whenever it begins again.
+    """Read the orders of a file that fit into one transaction. They get new ids each time the file is repeated.
 
     Args:
-        count: How many orders.
+        count: Number of orders.
         file: Path of the file, absolute or from the project's root: `REAL_ORDERS`, or orders as `send` takes them.
-        scarce: Whether there is stock for exactly these orders, instead of plenty.
+        scarce: Whether the stock just covers these orders, instead of being plentiful.
 
     Raises:
-        UserError: The file cannot be read, or holds no such order.
+        UserError: The file cannot be read, or has no order that fits.
     """
     messages: list[OrderMessage] = []
     for time in itertools.count():
@@ -161,7 +161,7 @@ def make(name: str, count: int, seed: int, orders: str = REAL_ORDERS) -> Workloa
 
     Args:
         name: One of `NAMES`.
-        count: How many orders.
+        count: Number of orders.
         seed: Seed of its orders; real orders need none.
         orders: The file of real orders.
 
@@ -177,7 +177,7 @@ def make(name: str, count: int, seed: int, orders: str = REAL_ORDERS) -> Workloa
 
 
 def endless(workload: Workload, seed: int) -> Iterator[tuple[str, str, dict[str, int]]]:
-    """Repeat the orders of a workload without end: in another order each time, and with new ids.
+    """Repeat the orders of a workload without end: shuffled each time, and with new ids.
 
     Yields:
         Id, message body, and units by product.
@@ -195,7 +195,7 @@ def endless(workload: Workload, seed: int) -> Iterator[tuple[str, str, dict[str,
 
 
 def with_depth(workload: Workload, seconds: float) -> Workload:
-    """Give a workload stock that lasts for so many seconds at 500 orders a second."""
+    """Give a workload enough stock for a number of seconds at 500 orders a second."""
     demand = dict.fromkeys(workload.stock, 0)
     for order_id in workload.bodies:
         for product_id, units in workload.quantities(order_id).items():

@@ -1,4 +1,4 @@
-"""A shop whose engine meets faults in single requests."""
+"""A shop that injects faults into single requests of its engine."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from testing.shop import Shop
 from testing.simulated_aws import Item, ServiceError, answered_directly_by, virtual_time
 
 BEGAN = datetime(2026, 1, 2, tzinfo=UTC)
-"""When a bench's clock starts."""
+"""The time at which a bench's clock starts."""
 
 THROTTLED = ServiceError("ThrottlingException", "slow down")
 LOST = ReadTimeoutError(endpoint_url="https://dynamodb")
@@ -52,7 +52,7 @@ def stored(value: Product) -> Item:
 
 
 def cancelled(*codes: str, item: Item | None = None) -> ServiceError:
-    """The cancellation of a transaction, with a reason for each action; the last one returns the item."""
+    """A TransactionCanceledException with a reason for each action; the last reason has the item."""
     reasons: list[dict[str, Any]] = [{"Code": code} for code in codes]
     if item is not None:
         reasons[-1]["Item"] = item
@@ -62,7 +62,7 @@ def cancelled(*codes: str, item: Item | None = None) -> ServiceError:
 def one_attempt(
     store: Store, policy: RetryPolicy | None = None, clock: Clock | None = None
 ) -> Engine:
-    """An engine like that of the API's function: it makes one attempt, from rows."""
+    """An engine like the API function's: makes one attempt, and sells from rows only."""
     client = RetryingClient(store, policy or RetryPolicy(max_attempts=1), clock)
     return Engine(client, UncontestedRows())
 
@@ -77,8 +77,8 @@ class Fault:
     """What happens to one request.
 
     Attributes:
-        error: Takes the place of the response.
-        applied: Whether the request is applied before the error: a lost response.
+        error: Raised instead of returning the response.
+        applied: Whether the request is applied before the error, as when a response is lost.
         rival: Runs before the request arrives.
     """
 
@@ -88,13 +88,12 @@ class Fault:
 
 
 class Bench(Shop):
-    """A shop without lanes of its own whose engine meets faults, and whose clock moves only when code sleeps.
+    """A shop without lanes that injects faults, and whose clock moves only when code sleeps.
 
     Attributes:
-        engine: The engine.
-        faults: What the next transactions meet, one each.
-        read_faults: What the next batch reads meet, one each.
-        hides_records: Whether reads that are not strongly consistent find nothing.
+        faults: Faults of the next transactions, one each.
+        read_faults: Faults of the next batch reads, one each.
+        hides_records: Whether eventually consistent reads find nothing.
         reads: The batch reads so far.
         writes: The transactions so far.
     """
@@ -173,19 +172,19 @@ class Bench(Shop):
         """Units in a product's row."""
         return super().stock(product_id)
 
-    # ------------------------------------------------------------------ what rivals do
+    # ------------------------------------------------------------------ concurrent writers
 
     def sell(self, product_id: str, units: int) -> None:
-        """Sell units as a rival."""
+        """Sell units, as a concurrent writer does."""
         current = self.product(product_id)
         self.put(current.with_stock(current.stock_count - units, current.version + 1))
 
     def remove(self, product_id: str) -> None:
-        """Delist a product as a rival."""
+        """Delist a product, as a concurrent writer does."""
         del self.items(Table.PRODUCTS)[product_id,]
 
     def lease(self, product_id: str, seconds: float) -> None:
-        """Lease a product as a rival."""
+        """Lease a product, as a concurrent writer does."""
         current = self.product(product_id)
         self.put(current.with_stock(current.stock_count, current.version + 1))
         until = {"N": f"{self.clock.seconds + seconds:.6f}"}

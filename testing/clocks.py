@@ -1,4 +1,4 @@
-"""Clocks for code that is handed one."""
+"""Clocks for code that takes a clock as an argument."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ class FakeClock:
 
 @dataclass
 class WrongClock(SystemClock):
-    """The clock of a worker that is off by some seconds. Its monotonic part is right."""
+    """A worker's clock that is off by some seconds. Its monotonic time is right."""
 
     off: float = 0.0
 
@@ -38,7 +38,7 @@ class WrongClock(SystemClock):
 
 
 class HurriedClock(SystemClock):
-    """Real time in which nobody sleeps for long: as many faults are met, in less time."""
+    """Real time with short sleeps: tests meet as many faults in less time."""
 
     def sleep(self, seconds: float) -> None:
         super().sleep(min(seconds, 0.02))

@@ -8,7 +8,7 @@ from botocore.exceptions import ReadTimeoutError
 
 
 def lose_responses(client: Any, operation: str = "", times: int = 1) -> None:
-    """Lose the responses to the next requests of a client, after the requests have been executed.
+    """Lose the responses to a client's next requests, after the requests have been executed.
 
     This happens below the SDK's own retries, and works with moto too.
 
@@ -17,7 +17,7 @@ def lose_responses(client: Any, operation: str = "", times: int = 1) -> None:
         operation: Name of the operation, such as `TransactWriteItems`; all operations by default.
         times: How many responses to lose.
     """
-    # Not in the network layer, because moto answers before a request reaches it.
+    # Patched above the network layer, because moto answers before a request reaches that.
     endpoint = client._endpoint
     send, left = endpoint._do_get_response, [times]
 

@@ -34,7 +34,7 @@ def load(name: str, path: Path) -> ModuleType:
 
 
 class FakeContext:
-    """The context object that Lambda passes to a handler. Its time passes as that of the process does."""
+    """The context object that Lambda passes to a handler. Its remaining time follows the clock of the process."""
 
     def __init__(self, name: str, seconds: float = 30.0) -> None:
         self.function_name = name

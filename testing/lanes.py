@@ -1,4 +1,4 @@
-"""Lanes for tests: what others may do with them, where units are, and a shop that sells from lanes."""
+"""Lanes for tests: a shop that sells from lanes, the whereabouts of its units, and moves by concurrent writers."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ _MANY = 90
 
 
 class LaneShop(Shop):
-    """A shop whose units lie in its rows, at the depot and in lanes.
+    """A shop whose units are in its rows, at the depot and in lanes.
 
     Attributes:
-        quiet: The products on whose rows its sellers meet no rivals: sold from there.
-        orders: How many orders were made.
-        sold: Units that rivals have sold from lanes.
+        quiet: Products whose rows have no contention, so its sellers sell from the rows.
+        orders: Number of orders made.
+        sold: Units that concurrent writers have sold from lanes.
     """
 
     def __init__(self) -> None:
@@ -82,17 +82,17 @@ class LaneShop(Shop):
         lend(self.store, product_id, depot, lanes or {}, reach)
 
     def fill(self, lane: int, product_id: str = "p", units: int = 1) -> None:
-        """Let a rival fill a lane from the depot."""
+        """Fill a lane from the depot, as a concurrent writer does."""
         self.write_down(self.filled(lane, product_id, units))
 
     def filled(self, lane: int, product_id: str = "p", units: int = 1) -> Allocation:
-        """What a rival would write to fill a lane from the depot."""
+        """The writes with which a concurrent writer fills a lane from the depot."""
         allocation = self.allocation(product_id, lane)
         allocation.fill(lane, product_id, units)
         return allocation
 
     def sell_from(self, lane: int, product_id: str = "p", units: int = 1) -> None:
-        """Let a rival sell from a lane, if it has so much."""
+        """Sell from a lane as a concurrent writer, if the lane has enough."""
         allocation = self.allocation(product_id, lane)
         if allocation.units(lane, product_id) >= units:
             allocation.add_units(product_id, -units, lane)
@@ -100,7 +100,7 @@ class LaneShop(Shop):
             self.sold += units
 
     def total(self, product_id: str = "p") -> int:
-        """All units: in the row, in pages, and sold by rivals."""
+        """All units: in the row, in pages, and sold by concurrent writers."""
         return self.stock(product_id) + sum(self.held(product_id).values()) + self.sold
 
     def allocation(self, product_id: str, *lanes: int) -> Allocation:
@@ -108,10 +108,10 @@ class LaneShop(Shop):
         return _allocation(self.store, product_id, {DEPOT, *lanes})
 
     def write_down(self, allocation: Allocation) -> None:
-        """Write what was moved.
+        """Write the rows and pages of a move.
 
         Raises:
-            TransactionCancelledError: A rival came first.
+            TransactionCancelledError: A concurrent writer came first.
         """
         _write(self.store, allocation)
 
@@ -129,33 +129,33 @@ class LaneShop(Shop):
         return None if page is None else int(page.partition("/")[0])
 
     def occupy_depot(self, seconds: float, visitor: str = "rival") -> None:
-        """Let another visitor take the depot."""
+        """Let another visitor lease the depot."""
         now = SystemClock().now()
         lease_lane(self.store, LaneLease(DEPOT, visitor, now.timestamp() + seconds), now, visitor)
 
     def count(self, product_id: str, seconds: float) -> None:
-        """Let somebody begin to count a product: its row is leased."""
+        """Lease a product's row, as the start of a count does."""
         until, version = round(self.clock.seconds + seconds), self.product(product_id).version
         lock = {"lockedBy": "counter", "lockTime": until, "lockVersion": version}
         self.edit(Table.PRODUCTS, product_id, **encode(lock))
 
     @contextmanager
     def broken(self, table: Table, key: str, **attributes: Any) -> Iterator[None]:
-        """Set attributes of an item past all rules, and put them back in the end."""
+        """Set attributes of an item directly, bypassing all checks, and restore them at the end."""
         sound = {name: self.items(table)[key,][name] for name in attributes}
         self.edit(table, key, **attributes)
         yield
         self.edit(table, key, **sound)
 
     def broken_page(self, lane: int, product_id: str) -> Any:
-        """Make a page unreadable, and put its units back in the end."""
+        """Make a page unreadable, and restore its units at the end."""
         key = str(PageKey.of(lane, product_id))
         return self.broken(Table.ALLOTMENTS, key, units={"B": "bm90aGluZw=="})
 
-    # ------------------------------------------------------------------ rivals, and lost responses
+    # ------------------------------------------------------------------ concurrent writers, and lost responses
 
     def before_each(self, operation: str, action: Callable[[], object]) -> None:
-        """Let rivals do something before each call of an operation, but for their own calls."""
+        """Let concurrent writers act before each call of an operation, except their own calls."""
 
         def act(_: Any) -> None:
             action()
@@ -175,9 +175,9 @@ class LaneShop(Shop):
 
         Args:
             first: The number of the first of them, from 1.
-            last: The number of the last one; that of the first if not given.
-            operations: The operations that count; all if not given.
-            is_applied: Whether the requests arrive.
+            last: The number of the last one; by default only the first is lost.
+            operations: The operations that count; all by default.
+            is_applied: Whether the requests are executed.
         """
         calls: list[str] = []
 
@@ -196,13 +196,14 @@ class LaneShop(Shop):
     # ------------------------------------------------------------------ who sells
 
     def seller(self, lanes: int = 2, off: float = 0.0) -> Any:
-        """A worker that has met rivals on all rows but the quiet ones. It asks for a lane when it visits the depot."""
+        """A worker that has met contention on all but the quiet rows, so it asks for a lane when it visits the
+        depot."""
         worker: Any = self.worker(off, lanes)
         worker.client.rivals.are_met_on = lambda product_id: product_id not in self.quiet
         return worker
 
     def owner(self, lanes: int = 2, off: float = 0.0) -> Any:
-        """A seller that has its lane, if one is left, and knows its pages."""
+        """A seller that has its lane, if one is free, and has read its pages."""
         worker = self.seller(lanes, off)
         worker.source.lane.take(self.soon(), CommitStats())
         self.quiet.add("warm-up")
@@ -212,27 +213,27 @@ class LaneShop(Shop):
         return worker
 
     def new_order(self, *product_ids: str, units: int = 1) -> Order:
-        """An order of the same number of units of each product."""
+        """An order for the same number of units of each product."""
         self.orders += 1
         return Order(f"o{self.orders}", "u", dict.fromkeys(product_ids, units))
 
     def sell(
         self, worker: Engine, *changes: Change, seconds: float = INVOCATION_SECONDS
     ) -> CommitReport:
-        """Let a worker apply changes, and note only its calls."""
+        """Let a worker apply changes, and record only its calls."""
         self.calls.clear()
         return self.commit(worker, *changes, seconds=seconds)
 
     def outcomes(
         self, worker: Engine, *changes: Change, seconds: float = INVOCATION_SECONDS
     ) -> list[Outcome]:
-        """As `sell`, for tests that ask for nothing else."""
+        """Sell, and return only the outcomes."""
         return [outcome.kind for outcome in self.sell(worker, *changes, seconds=seconds).outcomes]
 
-    # ------------------------------------------------------------------ what must hold
+    # ------------------------------------------------------------------ invariants
 
     def check(self) -> None:
-        """The books balance, and each row names the lanes that hold its units, and only while the depot knows of it."""
+        """Check that the books balance, and that exactly the products known to the depot are lent to lanes."""
         with answered_directly_by(self.aws.answer):
             pages = read_pages(self.stack).by_name.values()
         at_depot = [page for page in pages if page.key.lane == DEPOT]
@@ -258,7 +259,7 @@ def _names(key: Any) -> Callable[[Any], bool]:
 
 
 def cancels(code: str, is_it: Callable[[Any], bool]) -> Callable[[Any], None]:
-    """Cancel a transaction, by the action about which something is true."""
+    """Cancel a transaction because of the action that meets a condition."""
 
     def cancel(request: Any) -> None:
         reasons = [{"Code": code if is_it(each) else "None"} for each in request["TransactItems"]]
@@ -270,7 +271,7 @@ def cancels(code: str, is_it: Callable[[Any], bool]) -> Callable[[Any], None]:
 def leaves_out(
     shop: Shop, is_it: Callable[[Any], bool], *, refuses: bool = True
 ) -> Callable[[Any], Any]:
-    """Answer a read without the keys about which something is true. If there are no others, the read may be refused."""
+    """Answer a read without the keys that meet a condition, or refuse it if no key is left."""
 
     def answer(request: Any) -> Any:
         wanted: dict[str, Any] = {}
@@ -291,9 +292,9 @@ def leaves_out(
 def lend(
     store: Store, product_id: str, depot: int, lanes: Mapping[int, int], reach: int | None = None
 ) -> None:
-    """Set units of a product aside, when nobody else is at work: in the depot, and so many in each lane.
+    """Set units of a product aside in the depot and in each lane, while no other process writes.
 
-    From then on the lanes up to `reach` may be filled with it; up to the last of `lanes`, if it is not given.
+    Afterwards, the lanes up to `reach` may be filled with it; by default, up to the last of `lanes`.
     """
     allocation = _allocation(store, product_id, {DEPOT, *lanes})
     most = max(lanes, default=0) if reach is None else reach
@@ -304,7 +305,7 @@ def lend(
 
 
 def reclaim(store: Store, product_id: str) -> int | None:
-    """Move all units of a product from lanes to its row. Returns how many; None if a rival came first."""
+    """Move all units of a product from lanes to its row. Returns how many; None if a concurrent writer came first."""
     product = store.get_product(product_id)
     if product is None or not product.lent_to:
         return 0
@@ -315,7 +316,7 @@ def reclaim(store: Store, product_id: str) -> int | None:
         allocation.reclaim(product_id)
         _write(store, allocation)
     except (TransactionCancelledError, ValueError):
-        # A ValueError: row and pages were read while units moved.
+        # ValueError: row and pages were read while units were moving.
         return None
     return allocation.row(product_id).stock_count - before.stock_count
 
@@ -332,7 +333,7 @@ def _write(store: Store, allocation: Allocation) -> None:
 
 
 def add_to_page_by_hand(aws: Aws, store: Store, key: PageKey, product_id: str, units: int) -> None:
-    """Change what a page holds without booking it, as no part of the service does, while nobody else writes it."""
+    """Change the units on a page without booking them, which no part of the service does. The page must be idle."""
     page = _sound(store.read([key]).pages[key])
     entry = page.entries[product_id]
     changed = {**page.entries, product_id: replace(entry, units=entry.units + units)}

@@ -88,29 +88,29 @@ MAX_RECEIVE_COUNT = 1000
 
 @cache
 def client() -> Any:
-    """A client of DynamoDB."""
+    """Create a DynamoDB client, or return the cached one."""
     return boto3.client("dynamodb", config=CLIENT_CONFIG)
 
 
 session = cache(boto3.Session)
-"""Makes a session, or finds it: each would load botocore's handlers anew."""
+"""Creates a session once: each new one would load botocore's handlers again."""
 
 
 class Shop:
-    """A shop: whatever its clients, workers and handlers ask AWS for is answered in memory, and its time is virtual.
+    """A shop: requests of its clients, workers and handlers to AWS are answered in memory, and its time is virtual.
 
     Args:
         products: What it sells when it opens.
-        clock: Its time, if it is not a time of its own.
+        clock: Its time; by default it has its own.
 
     Attributes:
         clock: Its time, which passes when code sleeps, and a little with each call.
         aws: Its tables and queues.
-        bus: Where its events go.
+        bus: The event bus that it publishes to.
         store: Its tables, as the service reads and writes them.
         before: Called with each operation and its request; may raise, or return the answer.
         calls: The operations so far.
-        call_seconds: How long each takes.
+        call_seconds: How long each call takes.
         queues: The queues that feed functions, and their dead-letter queues: `Order`, `OrderDeadLetter`, ...
     """
 
@@ -131,7 +131,7 @@ class Shop:
         self.reset()
 
     def reset(self) -> None:
-        """Put tables and queues back to how they are when the shop opens."""
+        """Reset tables and queues to their state when the shop opens."""
         self.aws.dynamodb.tables = {
             name: replace(
                 table,
@@ -154,7 +154,7 @@ class Shop:
 
     @contextmanager
     def open(self) -> Iterator[Self]:
-        """Answer the clients of this process, in virtual time, with the environment of the handlers."""
+        """Answer the clients of this process in virtual time, with the handlers' environment variables set."""
         with ExitStack() as stack:
             enter = stack.enter_context
             enter(virtual_time(self.clock))
@@ -173,7 +173,7 @@ class Shop:
         return answered_directly_by(self.answer)
 
     def caller(self) -> object:
-        """Who calls: each thread has processes of its own."""
+        """The caller's id: each thread has its own processes."""
         return threading.get_ident()
 
     @property
@@ -181,7 +181,7 @@ class Shop:
         """The URLs of its queues, by name."""
         return {name: queue.url for name, queue in self.aws.sqs.queues.items()}
 
-    # ------------------------------------------------------------------ requests, and what befalls them
+    # ------------------------------------------------------------------ requests and faults
 
     def answer(self, service: str, operation: str, request: dict[str, Any]) -> Any:
         """Answer a request."""
@@ -200,9 +200,9 @@ class Shop:
         action: Callable[[Any], Any],
         when: Callable[[Any], bool] = lambda request: True,
     ) -> None:
-        """Do something before each call of an operation about which something is true; with "" before those of all operations.
+        """Run `action` before each call of an operation whose request meets a condition; "" means all operations.
 
-        What it returns is the answer, if it is not None.
+        If it returns a value other than None, that is the answer.
         """
 
         def before(called: str, request: Any) -> Any:
@@ -211,7 +211,7 @@ class Shop:
         self.before = before
 
     def once(self, operation: str, action: Callable[[Any], Any]) -> None:
-        """Do something before the next call of an operation."""
+        """Run `action` before the next call of an operation."""
 
         def act(request: Any) -> Any:
             self.calm()
@@ -233,13 +233,13 @@ class Shop:
         self.on(operation, fail, when)
 
     def calm(self) -> None:
-        """Let everything go well again."""
+        """End all faults."""
         self.before = lambda operation, request: None
 
     # ------------------------------------------------------------------ products, orders and rows
 
     def list(self, product_id: str, stock: int = 1000, size: int = 0, **details: Any) -> None:
-        """List a product; with a size in bytes, another program adds attributes to its row until it has that."""
+        """List a product. `size` pads its row to that number of bytes, as attributes of another program would."""
         created, _ = self.products.create(NewProduct(product_id, stock, **details))
         assert created
         if size:
@@ -249,7 +249,7 @@ class Shop:
             assert self.size(product_id) == size
 
     def list_all(self, *product_ids: str, size: int = 0) -> None:
-        """List products, of which there are plenty."""
+        """List products with plenty of stock."""
         for product_id in product_ids:
             self.list(product_id, size=size)
 
@@ -268,7 +268,7 @@ class Shop:
 
     @property
     def products(self) -> ProductCatalogue:
-        """Its catalogue."""
+        """The shop's catalogue."""
         return ProductCatalogue(RetryingClient(self.store))
 
     def items(self, table: Table) -> dict[tuple[str, ...], Item]:
@@ -276,7 +276,7 @@ class Shop:
         return self.aws.dynamodb.tables[table.value].items
 
     def edit(self, table: Table, *key: str, **attributes: Any) -> None:
-        """Set attributes of an item, as another program might. An item is made if there is none."""
+        """Set attributes of an item, as another program might. Creates the item if there is none."""
         names = {name: {"S": value} for name, value in zip(KEYS[table], key, strict=True)}
         item = {**names, **self.items(table).get(key, {}), **attributes}
         self.aws.dynamodb.answer("PutItem", {"TableName": table.value, "Item": item})
@@ -286,17 +286,17 @@ class Shop:
         return self.items(table).get(key)
 
     def write(self, table: Table, *rows: Mapping[str, Any]) -> None:
-        """Write rows, past all rules."""
+        """Write rows directly, bypassing all checks."""
         for row in rows:
             key = tuple(row[name] for name in KEYS[table])
             self.items(table)[key] = in_wire_format(encode(row))
 
     def put(self, *products: Product) -> None:
-        """Write products, past all rules."""
+        """Write products directly, bypassing all checks."""
         self.write(Table.PRODUCTS, *map(product_row, products))
 
     def put_record(self, *records: Record) -> None:
-        """Write orders or adjustments, past all rules."""
+        """Write orders or adjustments directly, bypassing all checks."""
         for record in records:
             self.write(key_of(record.key)[0], record_row(record))
 
@@ -332,14 +332,14 @@ class Shop:
         return None if found is None else found["status"]["S"]
 
     def unexplained(self) -> dict[str, int]:
-        """Units of each product that no adjustment or order explains: available ones, or else those on hand or committed."""
+        """Units of each product that the records do not explain: available, else on hand, else committed."""
         return {
             account.product_id: next(filter(None, account.differences), 0)
             for account in self.accounts()
         }
 
     def accounts(self) -> Sequence[Account]:
-        """Its books, as an audit reads them."""
+        """The shop's books, as an audit reads them."""
         rows = [
             [decode(item) for item in self.items(table).values()]
             for table in (Table.PRODUCTS, Table.STOCK_ADJUSTMENTS, Table.ORDERS)
@@ -362,13 +362,13 @@ class Shop:
         return worker.apply(changes, Deadline.after(seconds, worker.client.clock))
 
     def soon(self, seconds: float = INVOCATION_SECONDS) -> Deadline:
-        """When an invocation that begins now has to end."""
+        """The deadline of an invocation that begins now."""
         return Deadline.after(seconds, SystemClock())
 
     # ------------------------------------------------------------------ queues and handlers
 
     def restart(self, **variables: str) -> None:
-        """Let the next invocations run in new processes, with environment variables of their own."""
+        """Let the next invocations run in new processes, with these environment variables."""
         self._functions.forget()
         os.environ.update(variables)
 
@@ -377,7 +377,7 @@ class Shop:
         return self._functions.handler(function)
 
     def environment(self, function: str) -> Mapping[str, str]:
-        """The environment variables of a function, and those of this process."""
+        """The environment variables of a function, in addition to this process's."""
         return ChainMap(queue_settings(function, self.urls), os.environ)
 
     def process(self, function: str) -> runtime.Process:
@@ -387,12 +387,12 @@ class Shop:
     def invoke(self, function: str, event: Any, seconds: float = 30.0) -> Any:
         """Invoke a function, and return its answer."""
         handler = self.handler(function)
-        # The logger keeps the stream of its first process.
+        # The logger keeps the output stream of its first process.
         handler.logger.registered_handler.stream = sys.stdout
         return handler.lambda_handler(event, FakeContext(function, seconds))
 
     def send(self, queue: str, *bodies: Any) -> None:
-        """Send messages. A body that is not a string is written as JSON."""
+        """Send messages. A body that is not a string is encoded as JSON."""
         for body in bodies:
             text = body if isinstance(body, str) else json.dumps(body)
             request = {"QueueUrl": self.queues[queue].url, "MessageBody": text}
@@ -401,7 +401,7 @@ class Shop:
     def deliver(
         self, queue: str, change: Callable[[Sequence[Any]], Sequence[Any]] = lambda records: records
     ) -> int:
-        """Deliver what is visible in a queue, up to ten messages, to its function. Returns how many it returned."""
+        """Deliver up to ten visible messages of a queue to its function. Returns how many the function returned."""
         source = self.queues[queue]
         received = self.aws.sqs.answer(
             "ReceiveMessage",
@@ -430,18 +430,18 @@ class Shop:
         return [message.body for message in messages if message.visible_at <= self.clock.now()]
 
     def dead_letters(self, queue: str) -> Sequence[DeadLetter]:
-        """The dead letters of a queue, which stay there."""
+        """The dead letters of a queue, without removing them."""
         return peek_dead_letters(self.stack.sqs, self.queues[f"{queue}DeadLetter"].url, 100)
 
     # ------------------------------------------------------------------ operators
 
     @cached_property
     def stack(self) -> Aws:
-        """The shop as operators' commands know it."""
+        """The shop as operators' commands see it."""
         return self.stack_with()
 
     def stack_with(self, **more: Any) -> Aws:
-        """The shop as operators' commands know it, with further attributes."""
+        """The shop as operators' commands see it, with further attributes."""
         outputs = {f"{table.value}TableName": name for table, name in NAMES.items()}
         outputs["EventBusName"] = "Bus"
         for name, url in self.urls.items():
@@ -475,13 +475,12 @@ def _tables(products: tuple[NewProduct, ...]) -> Mapping[str, SimulatedTable]:
 
 
 class _Functions:
-    """Lambda: carries out invocations at once, each function in one process for each caller."""
+    """A stand-in for Lambda: runs invocations immediately, each function in one process for each caller."""
 
     def __init__(self, shop: Shop) -> None:
         self._shop = shop
         self._handlers: dict[str, ModuleType] = {}
         self._processes: dict[tuple[object, str], runtime.Process] = {}
-        # By caller.
         self._last: dict[object, str] = {}
 
     def forget(self) -> None:
@@ -497,7 +496,7 @@ class _Functions:
         return self._handlers[function]
 
     def process(self) -> runtime.Process:
-        """The process of the function that this caller has invoked last."""
+        """The process of the function that this caller invoked last."""
         return self.process_of(self._last.get(self._shop.caller(), "api"))
 
     def process_of(self, function: str) -> runtime.Process:

@@ -1,4 +1,4 @@
-"""Changes of rows as a table's stream hands them over, a bus that refuses, and the poller of a shard, in virtual time."""
+"""Stream records, an event bus that refuses entries, and the poller of a shard, in virtual time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from testing.clocks import FakeClock
 from testing.simulated_aws import ManualClock
 
 MEGABYTE = 1_000_000
-"""The entries of a call of PutEvents are smaller: docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutEvents.html"""
+"""Limit on the total size of the entries of a PutEvents call:
+docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutEvents.html"""
 
 Row = dict[str, Any]
 Answer = tuple[str, str] | None
@@ -77,11 +78,11 @@ def change(before: Row | None, after: Row | None, number: int = 0) -> dict[str, 
 
 
 class FakeBridge:
-    """Stands for EventBridge: remembers what it took, and refuses what it is told to.
+    """A fake EventBridge: records the events that it accepts, and refuses on request.
 
     Args:
-        clock: Time; each call takes some.
-        judge: Called with each entry's id and type: code and message to refuse it with, or None. It may raise.
+        clock: The time, which each call advances.
+        judge: Called with each entry's id and type. Returns the code and message to refuse it with, or None, or raises.
     """
 
     def __init__(
@@ -116,21 +117,21 @@ class FakeBridge:
 
     @property
     def outcomes(self) -> list[str]:
-        """Ids of the events that it took, duplicates too, without probes."""
+        """Ids of the accepted events, including duplicates, without probes."""
         return [e["detail"]["metadata"]["eventId"] for e in self.taken if e["detail"]["data"]]
 
 
 def first_of_each(ids: Sequence[str]) -> list[str]:
-    """What is left when duplicates are dropped."""
+    """The accepted events without duplicates."""
     return list(dict.fromkeys(ids))
 
 
 def overtaken(ids: Sequence[str]) -> list[str]:
-    """Ids of the events that came, for the first time, after a later one of their subject."""
+    """Ids of the events that first arrived after a later event of their subject."""
     latest: dict[tuple[str, ...], int] = {}
     found = []
     for event_id in first_of_each(ids):
-        # Of a product at a location that comes last.
+        # In the id of a product at a location, the location comes last.
         name, version, _, *location = event_id.split("#")
         subject = (name, *location)
         if int(version) < latest.get(subject, 0):
@@ -140,7 +141,7 @@ def overtaken(ids: Sequence[str]) -> list[str]:
 
 
 def refused_call(code: str, status: int = 400) -> ClientError:
-    """The answer to a call that is refused as a whole."""
+    """The error for a call that is refused as a whole."""
     answer = {
         "Error": {"Code": code, "Message": "no"},
         "ResponseMetadata": {"HTTPStatusCode": status},
@@ -149,18 +150,18 @@ def refused_call(code: str, status: int = 400) -> ClientError:
 
 
 class Shard:
-    """The poller of one shard, as Lambda's mapping is set up: batches of 100, four at a time, halved after a failure.
+    """The poller of one shard, configured as in the stack: batches of 100, four at a time, halved after a failure.
 
     docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-errors.html
 
     Args:
         clock: Time.
-        handle: The function: raises if it has not done all of a batch.
+        handle: The function. It raises if it could not process the whole batch.
         most_age: Seconds after which a record is given up.
 
     Attributes:
-        given_up: What was, which leaves nothing but a pointer.
-        invocations: How often the function ran.
+        given_up: The records that were given up; the stack keeps only a pointer to them.
+        invocations: Number of invocations of the function.
     """
 
     def __init__(
@@ -173,7 +174,7 @@ class Shard:
         self.invocations = 0
 
     def poll(self, records: Sequence[Any]) -> None:
-        """Deliver records, all of which are written now, until each is done or given up."""
+        """Deliver records, which are all written now, until each is processed or given up."""
         began = self._clock.seconds
         lanes: dict[int, list[Any]] = {}
         for record in records:
@@ -202,5 +203,5 @@ class Shard:
 
 
 def now_of(clock: FakeClock) -> str:
-    """The time of a row that is written now."""
+    """The current time as rows store it."""
     return timestamp(clock.now())

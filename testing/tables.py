@@ -1,4 +1,4 @@
-"""The service's tables and queues, and how they are made on any implementation of AWS."""
+"""The service's tables and queues, and how to create them on any implementation of AWS."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 NAMES = {table: table.value for table in Table}
-"""The tables' names wherever no stack names them."""
+"""The tables' names outside of a stack."""
 
 
 class Feed(NamedTuple):
     """A queue, and the function that it feeds.
 
     Attributes:
-        queue: Its name, which begins as that in a stack's outputs does.
+        queue: Its name. The stack output that names it starts the same.
         dead_letters: The name of its dead-letter queue.
         function: The function's name.
-        prefix: How the names of the function's environment variables begin.
+        prefix: Prefix of the names of the function's environment variables.
     """
 
     queue: str
@@ -73,7 +73,7 @@ def settings(url_of: Mapping[str, str]) -> dict[str, str]:
 
 
 def queue_settings(function: str, url_of: Mapping[str, str]) -> dict[str, str]:
-    """The environment variables that tell a function of the queues that feed it."""
+    """The environment variables that name the queues that feed a function."""
     found = {}
     for feed in FEEDS.values():
         if function == feed.function or (function, feed.prefix) == ("sweep", "EXPIRY_"):
@@ -83,7 +83,7 @@ def queue_settings(function: str, url_of: Mapping[str, str]) -> dict[str, str]:
 
 
 def make_stack(products: Iterable[NewProduct]) -> dict[str, str]:
-    """Make tables, queues and bus, and list products. Returns the queues' URLs, by name."""
+    """Create tables, queues and bus, and list products. Returns the queues' URLs, by name."""
     dynamodb = boto3.client("dynamodb")
     for table, name in NAMES.items():
         create_table(dynamodb, table, name)
@@ -106,7 +106,7 @@ def create_table(dynamodb: DynamoDBClient, table: Table, name: str) -> None:
 
 
 def creation(name: str, keys: Sequence[str], indexes: Sequence[Index] = ()) -> Any:
-    """The request that creates a table with keys and indexes. All keys are texts."""
+    """The request that creates a table with keys and indexes. All keys are strings."""
     attributes = dict.fromkeys([*keys, *(key for index in indexes for key in index.keys)])
     request = {
         "TableName": name,

@@ -37,7 +37,7 @@ NAMES = (
 )
 
 OURS = "ours_lanes"
-"""The service's own handler of orders, as it is deployed."""
+"""The service's own order handler, as deployed."""
 
 # The DynamoDB team's advice for latency-sensitive clients: short timeouts, few retries, connections kept alive.
 CLIENT_CONFIG = Config(
@@ -49,7 +49,7 @@ CLIENT_CONFIG = Config(
 
 
 class ContentionError(Exception):
-    """All attempts failed because of rivals, so the message has to be returned."""
+    """All attempts failed because of concurrent writers, so the message has to be returned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def load(name: str) -> ModuleType:
 def one_by_one(
     event: Mapping[str, Any], place: Callable[[dict[str, Any]], None]
 ) -> dict[str, list[dict[str, str]]]:
-    """Place the orders of a batch one after the other. Those that ran out of attempts are returned."""
+    """Place the orders of a batch one after the other. Returns the messages whose orders ran out of attempts."""
     failures = []
     for record in event["Records"]:
         try:

@@ -1,7 +1,7 @@
-"""Atomic decrement: one transaction per order on condition of the stock, without a read; retried with full jitter.
+"""Atomic decrement: one transaction per order, conditional on the stock, without a read; retried with full jitter.
 
-The best case for one order per transaction. A rival's earlier decrement does not matter while enough stock is left, so
-only transactions in flight at the same time conflict. But it cannot change a status that depends on the stock.
+The best case for one order per transaction. Another writer's earlier decrement does not matter while enough stock is
+left, so only transactions in flight at the same time conflict. But it cannot update a status that depends on the stock.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def place_order(order: Mapping[str, Any]) -> None:
     """Place or reject one order.
 
     Raises:
-        ContentionError: All `MAX_ATTEMPTS` met a rival's transaction in flight.
+        ContentionError: All `MAX_ATTEMPTS` met another transaction in flight.
     """
     wanted = quantities(order)
     actions = [

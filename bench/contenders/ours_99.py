@@ -1,6 +1,6 @@
-"""This service's handler with batches of 99 and without lanes: one full transaction if all are for one product.
+"""This service's handler with batches of 99 and without lanes: one full transaction if all orders are for one product.
 
-No stack sells without lanes: this shows what they are for.
+Deployed stacks always sell from lanes; this contender shows what lanes gain.
 """
 
 from __future__ import annotations

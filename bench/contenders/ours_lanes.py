@@ -1,4 +1,4 @@
-"""This service's handler as it is deployed: lanes for all workers, and batches that they fill one transaction with."""
+"""This service's handler as deployed: lanes for all workers, and batches that fill one transaction."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Powertools' BatchProcessor and Idempotency around the textbook's transaction: the usual advice for queues.
 
 They are combined as in its documentation. Each message is processed on its own, with a row in an idempotency table that
-is put before the work and completed after it.
+is written before the work and completed after it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""PynamoDB as in its documentation: classes with a VersionAttribute, TransactWrite; retried with full jitter."""
+"""PynamoDB as its documentation shows: models with a VersionAttribute, TransactWrite; retried with full jitter."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def place_order(message: Mapping[str, Any]) -> None:
     """Place or reject one order.
 
     Raises:
-        ContentionError: A rival was faster in all `MAX_ATTEMPTS`.
+        ContentionError: A concurrent writer was faster in all `MAX_ATTEMPTS`.
     """
     wanted = quantities(message)
     for attempt in range(1, MAX_ATTEMPTS + 1):

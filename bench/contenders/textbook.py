@@ -1,9 +1,9 @@
-"""The textbook's `place_order_transaction`: read, check, write on condition of the version, retry after 0.1 s x 2^n.
+"""The textbook's `place_order_transaction`: read, check, write conditionally on the version, retry after 0.1 s x 2^n.
 
 Tutorials on optimistic locking with DynamoDB teach it, such as "Optimistic locking with version number" in the
-Amazon DynamoDB Developer Guide: one order per transaction, each product's update on condition of the version that
-was read, exponential backoff without jitter. Unlike most of them it is safe against redelivery, because the order's row
-is written only if it is absent, and it accepts orders for several products.
+Amazon DynamoDB Developer Guide: one order per transaction, each product's update conditional on the version that was
+read, exponential backoff without jitter. Unlike most of them it is safe against redelivery, because the order's row is
+written only if it is absent, and it accepts orders for several products.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def place_order_transaction(order: Mapping[str, Any]) -> None:
     """Place or reject one order.
 
     Raises:
-        ContentionError: A rival was faster in all `MAX_ATTEMPTS`.
+        ContentionError: A concurrent writer was faster in all `MAX_ATTEMPTS`.
     """
     wanted = quantities(order)
     for attempt in range(MAX_ATTEMPTS):

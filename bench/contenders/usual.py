@@ -1,7 +1,7 @@
-"""The usual handler: the Powertools features that samples show, and boto3.resource.
+"""The usual handler: boto3.resource and the Powertools features that samples show.
 
-It is measured for cold start and CPU only. It does not compete, because its transaction is the textbook's. It imports no
-other contender, so that its imports are typical.
+It is measured for cold start and CPU only, and is not a contender, because its transaction is the textbook's. It does
+not import any contender, so that its imports are typical.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Callers of `POST /orders` that wait for the answer with `Prefer: wait=25`, beside the workers of the queue.
+"""Callers of `POST /orders` that wait for the answer with `Prefer: wait=25`, while workers serve the queue.
 
-Each client sends an order, and the next one after the answer. Settings, limits of the API and workers are the defaults of
-a deployment. Each client has an execution environment, because one of Lambda's serves one request at a time, and nothing
-limits their number. The times of API Gateway and of the start of an invocation are left out.
+Each client sends an order, waits for the answer, and sends the next one. Settings, API limits and workers are the
+defaults of a deployment. Each client has its own execution environment, because Lambda serves one request at a time in
+each, and their number is not limited. The times of API Gateway and of the start of an invocation are left out.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from local.invoke import read_event
 from testing.simulated_aws.latency import CPU, INVOCATION_SECONDS, PUBLISHED, Latencies, TokenBucket
 
 RETRY_SECONDS = 1.0
-"""Statuses after which a client sends the same request again, as `Retry-After` says."""
+"""Statuses after which a client repeats the request, after the time in `Retry-After`."""
 
 _TOO_MANY, _LATER = 429, 503
 
 
 @dataclass(frozen=True, slots=True)
 class AnsweredOrder:
-    """An order that was answered.
+    """An answered order.
 
     Attributes:
         order_id: Its id.
@@ -62,10 +62,10 @@ class Callers(Simulation):
 
     Args:
         workload: Their orders, which are repeated.
-        clients: How many clients.
-        seconds: Virtual seconds that count.
+        clients: Number of clients.
+        seconds: Virtual seconds that are measured.
         seed: Seed of all randomness.
-        warm_up: Virtual seconds before these, which do not count.
+        warm_up: Virtual seconds before that, which are not measured.
         latencies: How long calls take.
     """
 
@@ -164,7 +164,7 @@ class Callers(Simulation):
     # ------------------------------------------------------------------ the result
 
     def _enter(self, message: Message) -> None:
-        """Leave the rows where they are, because clients look for them."""
+        """Keep the rows, because clients look them up."""
 
     def _close(self) -> None:
         """End the window. Later answers do not count."""

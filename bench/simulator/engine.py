@@ -76,7 +76,7 @@ _IDEMPOTENCY = "aws_lambda_powertools.utilities.idempotency"
 
 
 class InvocationTimeout(BaseException):
-    """Lambda ends the invocation. A BaseException, so that no handler catches it."""
+    """Lambda ends the invocation. Derives from BaseException, so that no handler catches it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -105,7 +105,7 @@ class Message:
 
 
 class Queue:
-    """A standard queue: delivers visible messages in the order of sending, and takes back returned ones.
+    """A standard queue: delivers visible messages in the order of sending, including returned ones.
 
     Source of that order: "generally delivered in the same order as they are sent",
     https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/standard-queues.html
@@ -113,12 +113,12 @@ class Queue:
     Args:
         scheduler: Provides virtual time.
         sent: The messages, in the order of sending. The iterator may be endless.
-        stays: Whether to wait for more when all have ended.
-        gather: Seconds for which a batch is gathered, unless it is full before.
+        stays: Whether to wait for more when all messages have been settled.
+        gather: Most seconds for which a batch is gathered; a full batch does not wait.
 
     Attributes:
         closed: Whether it has stopped delivering.
-        open: The messages that were taken and have not ended, by order id.
+        open: The messages that were taken and are not settled yet, by order id.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class Queue:
         return len(self._again)
 
     def take(self, most: int) -> list[Message]:
-        """Wait for messages and take them; none if all have ended or the queue is closed."""
+        """Wait for messages and take them; none if all are settled or the queue is closed."""
         while not self.closed:
             taken = self._receive(most)
             ends = self._scheduler.now + self._gather
@@ -201,15 +201,15 @@ class Queue:
 
 
 class FifoQueue(Queue):
-    """A FIFO queue: delivers each group in its order, and no message of a group of which one is out or hidden.
+    """A FIFO queue: delivers each group in order, and skips a group while one of its messages is in flight or hidden.
 
-    A batch takes all messages of one group before it takes those of another:
+    A batch takes all messages of one group before it takes any of another:
     https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/FIFO-queues-understanding-logic.html
 
     Args:
         scheduler: Provides virtual time.
         sent: The messages, in the order of sending. The iterator may be endless.
-        depth: How many messages wait in the queue, as long as there are more to send.
+        depth: Number of messages that wait in the queue, as long as there are more to send.
     """
 
     def __init__(self, scheduler: Scheduler, sent: Iterable[Message], depth: int) -> None:
@@ -221,7 +221,7 @@ class FifoQueue(Queue):
         self._ready: list[tuple[int, str | None]] = []
 
     def _visible(self, most: int) -> list[Message]:
-        """Find the oldest messages of groups without a message that is out."""
+        """Find the oldest messages of groups without a message in flight."""
         for message in islice(self._sent, self._depth - self._count):
             self._add(message)
         taken: list[Message] = []
@@ -242,7 +242,7 @@ class FifoQueue(Queue):
             heappush(self._ready, (message.sent, message.group))
 
     def _came_back(self, group: str | None) -> None:
-        """Note that a message of a group is neither out nor hidden."""
+        """Note that a message of a group is neither in flight nor hidden any more."""
         self._out[group] -= 1
         if not self._out[group] and (waiting := self._waiting[group]):
             heappush(self._ready, (waiting[0][0], group))
@@ -258,7 +258,7 @@ class FifoQueue(Queue):
     def _show(self, delay: float, messages: Sequence[Message]) -> None:
         self._scheduler.sleep(delay)
         for message in messages:
-            # While it counts as out, its group does not become ready twice.
+            # While it counts as in flight, its group does not become ready twice.
             self._add(message)
             self._came_back(message.group)
         self._wake_idle()
@@ -313,9 +313,9 @@ class Conditions:
         latencies: How long calls take.
         window: Virtual seconds after which no worker takes another batch. It ends as soon as the queue holds only one
             batch per worker, so that the rate is that of a full queue. None to answer all orders.
-        lanes: How many lanes there may be. If not given, as many as there are workers for a contender that has lanes.
-        batch: Most messages of an invocation; as the contender says if not given.
-        endless: Whether the orders are repeated without end, each time shuffled.
+        lanes: Most lanes. By default one for each worker, if the contender has lanes.
+        batch: Most messages of an invocation; by default the contender's own.
+        endless: Whether the orders are repeated without end, shuffled each time.
         warm_up: Virtual seconds before the window, which do not count.
         warm: Whether lanes and depot are full at the start, and all workers know the demand.
         partitions: Number of partitions, by table.
@@ -340,7 +340,7 @@ class Simulation:
         workers: Number of concurrent workers.
         seed: Seed of all randomness.
         latencies: How long calls take.
-        conditions: Under which it runs.
+        conditions: The conditions of the run.
 
     Attributes:
         observed: The observations.
@@ -376,7 +376,7 @@ class Simulation:
         self._enough = count - (spare if spare < count else 0)
 
     def _tables(self) -> DynamoDB:
-        """Make the service that holds the tables."""
+        """Make the simulated DynamoDB that holds the tables."""
         return DynamoDB(self.now)
 
     def _messages(self) -> Iterator[Message]:
@@ -419,7 +419,7 @@ class Simulation:
             if self._conditions.window is not None:
                 self._scheduler.start(self._watch, Worker(self._load))
             thresholds = gc.get_threshold()
-            # Looking for cycles in tables of this size takes half of the time.
+            # By default, garbage collection of tables of this size takes half of the time.
             gc.freeze()
             gc.set_threshold(100_000, 50, 1_000)
             try:
@@ -453,7 +453,7 @@ class Simulation:
             yield
 
     def _fill_tables(self) -> None:
-        """Write the rows of the start."""
+        """Write the opening rows."""
         for table, keys in KEYS.items():
             self._store.answer("CreateTable", creation(table, keys))
         for name, key in self._contender.tables.items():
@@ -465,7 +465,7 @@ class Simulation:
             self._fill_lanes()
 
     def _fill_lanes(self) -> None:
-        """Fill all lanes, and the depot with half of the rest: about their state after a while."""
+        """Fill all lanes, and put half of the rest into the depot, which is roughly their state after a while."""
         lanes, demand = self._lanes(), Demand(SystemClock())
         demand.observe_orders(self._wanted)
         pages: dict[PageKey, dict[str, PageEntry]] = {}
@@ -496,7 +496,7 @@ class Simulation:
             self._store.answer("PutItem", {"TableName": "Allotments", "Item": item})
 
     def _learn_demand(self) -> None:
-        """Make the demand that all workers begin with: two orders of each product."""
+        """Make the demand that all workers start with: two orders for each product."""
         self._demand = Demand(SystemClock())
         for _ in range(2):
             self._demand.observe_orders(self._wanted)
@@ -606,7 +606,7 @@ class Simulation:
         self._see(exchange)
 
     def _see(self, exchange: Exchange) -> None:
-        """Look at a request and its answer. Simulations with further figures override this."""
+        """Look at a request and its answer. Simulations that count more override this."""
 
     # ------------------------------------------------------------------ the workers
 
@@ -628,7 +628,7 @@ class Simulation:
             self._settle(queue, batch, returned)
 
     def _serve(self, queue: Queue, most: int) -> Iterator[Sequence[Message]]:
-        """Take batches of other messages and handle them until there are none. Yields each when it is done."""
+        """Take batches of other messages and handle them until there are none. Yields each batch when it is done."""
         worker: Worker = self._scheduler.owner
         while batch := queue.take(most):
             for message in batch:
@@ -684,7 +684,7 @@ class Simulation:
             self._close()
 
     def _enter(self, message: Message) -> None:
-        """Enter an acknowledged order into the books. Its row is not needed any more."""
+        """Enter an acknowledged order into the books. Its row is no longer needed."""
         self._ended += 1
         row = self._store.tables["Orders"].items.pop((message.order_id,), None)
         if row is None:
@@ -693,7 +693,7 @@ class Simulation:
             self._books.enter(row["status"]["S"], message.wanted)
 
     def _watch(self) -> None:
-        """End the warm-up, and at its time the window."""
+        """End the warm-up, and later the window."""
         conditions = self._conditions
         if conditions.warm_up:
             self._scheduler.sleep(conditions.warm_up)
@@ -723,7 +723,7 @@ class Simulation:
         yield from self._more_queues
 
     def _open(self, order_id: str) -> Message | None:
-        """Find the message of an order that was taken and has not ended; None if there is none."""
+        """Find the message of an order that was taken and is not settled; None if there is none."""
         return next(
             (queue.open[order_id] for queue in self._queues if order_id in queue.open), None
         )
@@ -794,7 +794,7 @@ def run(
         workload: The content of the queue at the start, or the orders to repeat.
         workers: Number of concurrent workers.
         seed: Seed of all randomness. The same seed gives the same figures.
-        conditions: Under which it runs.
+        conditions: The conditions of the run.
     """
     simulation = Simulation(contender, workload, workers, seed, conditions)
     simulation.run()

@@ -1,7 +1,7 @@
-"""Hand-overs of earlier orders, while others are placed and the sweep runs.
+"""Hand-overs of earlier orders, while new ones are placed and the sweep runs.
 
-There is a backlog of confirmed orders that never ends. Each row is written when its command is sent, as the service would
-have left it, and removed when it was handed over, so that the table stays small.
+The backlog of confirmed orders never ends. Each order's row is written when its command is sent, as the service would
+have left it, and removed once the order is handed over, so that the table stays small.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ _DONE, _LATER = 200, 503
 
 
 class HandOvers(Swept):
-    """Orders without end, and hand-overs of others.
+    """An endless stream of orders, and hand-overs of earlier ones.
 
     Args:
-        workload: The orders. Those of the backlog are of the same kind.
-        workers: How many order workers.
+        workload: The orders. The backlog has orders of the same kind.
+        workers: Number of order workers.
         sweep_each: Seconds between the starts of two sweeps.
-        earlier: How many hand-overs the outbound pages hold at the start.
+        earlier: Number of hand-overs on the outbound pages at the start.
         seed: Seed of all randomness.
-        conditions: Under which it runs.
+        conditions: The conditions of the run.
     """
 
     def __init__(
@@ -78,9 +78,9 @@ class HandOvers(Swept):
         super().__init__(workload, workers, seed, conditions)
 
     def _fill_tables(self) -> None:
-        """Write the rows of the start. The units of the backlog are on hand, but not in stock.
+        """Write the opening rows. The units of the backlog are on hand, but not in stock.
 
-        Earlier hand-overs are on the outbound pages, as they are between two sweeps.
+        Earlier hand-overs are on the outbound pages, as they would be between two sweeps.
         """
         super()._fill_tables()
         products = self._store.tables["Products"].items
@@ -121,14 +121,14 @@ class HandOvers(Swept):
             yield Message(order_id, command, wanted, sent)
 
     def _see(self, exchange: Exchange) -> None:
-        """Keep the attempts to hand over."""
+        """Record the attempts to hand over."""
         call = Call(exchange, "Products", "Orders")
         if any(map(_hands_over, call.actions)):
             handed_over = sum(1 for _ in call.order_ids) if call.ok else 0
             self._attempts.append((exchange.ended, call.is_conflict, handed_over))
 
     def _enter_hand_over(self, message: Message) -> None:
-        """Enter a hand-over into the books. The order's row is not needed any more."""
+        """Enter a hand-over into the books. The order's row is no longer needed."""
         row = self._store.tables["Orders"].items.pop((message.order_id,))
         if row["status"] == {"S": OrderStatus.FULFILLED}:
             self._books.owed.subtract(message.wanted)
@@ -136,13 +136,13 @@ class HandOvers(Swept):
             self._lost += 1
 
     def _enter_unanswered(self, message: Message) -> None:
-        """Enter a hand-over that nobody was told of, if it took place."""
+        """Enter a hand-over whose response was lost, if it happened."""
         row = self._store.tables["Orders"].items[message.order_id,]
         if row["status"] == {"S": OrderStatus.FULFILLED}:
             self._enter_hand_over(message)
 
     def result(self) -> SceneFigures:
-        """Compute the figures, with the hand-overs' own."""
+        """Compute the figures, including those of the hand-overs."""
         began, window = self.observed.began, self.observed.window or nan
         counted = [one for one in self._attempts if began < one[0] <= began + window]
         return replace(
@@ -156,7 +156,7 @@ class QueuedHandOvers(HandOvers):
     """Hand-overs by commands from the queue, which is never empty.
 
     Args:
-        command_workers: How many workers carry them out.
+        command_workers: Number of workers that carry out the commands.
         others: As for `HandOvers`.
     """
 
@@ -187,7 +187,7 @@ class QueuedHandOvers(HandOvers):
 
 @dataclass(slots=True)
 class _Call:
-    """A hand-over that an operator calls for.
+    """A hand-over that an operator requests.
 
     Attributes:
         message: The order.
@@ -205,11 +205,11 @@ class _Call:
 class CalledHandOvers(HandOvers):
     """Hand-overs by operators who call `POST /orders/{orderId}/fulfil` at random moments.
 
-    There are as many execution environments as are needed at a time, and a call gets the one that was used last. The API's
-    limit is left out, and so are the times of API Gateway and of the start of an invocation.
+    There are as many execution environments as concurrent calls need, and a call gets the most recently used idle one.
+    The API's limit is left out, and so are the times of API Gateway and of the start of an invocation.
 
     Args:
-        calls_a_second: Hand-overs that begin each second, on average.
+        calls_a_second: Average number of hand-overs that begin each second.
         others: As for `HandOvers`.
     """
 
@@ -250,7 +250,7 @@ class CalledHandOvers(HandOvers):
         self._scheduler.start(partial(self._hand_over, call), environment)
 
     def _hand_over(self, call: _Call) -> None:
-        """Call, and call again later if that is the answer."""
+        """Call the API, and again later if it answers so."""
         status = self._status_of(call.message.order_id)
         self._idle.append(self._scheduler.owner)
         if status == _LATER:
@@ -285,7 +285,7 @@ class CalledHandOvers(HandOvers):
         return status
 
     def result(self) -> SceneFigures:
-        """Compute the figures, all of them of the calls: requests and units are per hand-over."""
+        """Compute the figures of the calls: requests and units are per hand-over."""
         began, window = self.observed.began, self.observed.window or nan
         counted = [call for call in self._answered if began < call.ended <= began + window]
         seen, tally = super().result(), self.observed.tally
@@ -307,7 +307,7 @@ def _hands_over(action: tuple[str, Mapping[str, Any]]) -> bool:
 
 
 def _confirmed(order_id: str, wanted: Mapping[str, int]) -> Item:
-    """The row of an order that was sold from a lane, and was confirmed."""
+    """The row of a confirmed order that was sold from a lane."""
     lines = (
         OrderLine(product_id, units, CREATED_AT, lane_page="1/0", lane_version=1_000)
         for product_id, units in wanted.items()

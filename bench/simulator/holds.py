@@ -1,4 +1,4 @@
-"""Holds that all end at the same moment, while orders go on.
+"""Holds that all end at the same moment, while orders keep coming.
 
 The sweep finds them in the index and sends them to the queue of expiries, and two invocations expire ten at a time.
 """
@@ -32,15 +32,15 @@ EXPIRERS = 2
 
 
 class Holds(Swept):
-    """Orders without end, and holds that end together.
+    """An endless stream of orders, and holds that end together.
 
     Args:
         workload: The orders. Held orders are for the same products.
-        workers: How many order workers.
-        holds: How many orders are held.
+        workers: Number of order workers.
+        holds: Number of held orders.
         end: When the holds end, in virtual seconds.
         seed: Seed of all randomness.
-        conditions: Under which it runs.
+        conditions: The conditions of the run.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Holds(Swept):
             }
 
     def _is_left(self, wanted: Mapping[str, int], taken: Mapping[str, int]) -> bool:
-        """Whether rows keep a unit when a hold has taken its units, so that none is out of stock."""
+        """Whether a row keeps a unit after a hold has taken its units, so that no product is out of stock."""
         products = self._store.tables["Products"].items
         return all(
             int(products[product_id,]["stockCount"]["N"]) > taken.get(product_id, 0) + units
@@ -131,7 +131,7 @@ class Holds(Swept):
                 self._expiries.close()
 
     def _see(self, exchange: Exchange) -> None:
-        """Count orders that were answered, and holds that expired."""
+        """Count answered orders and expired holds."""
         if exchange.status != 200 or not exchange.target.endswith("TransactWriteItems"):
             return
         request: Any = exchange.request
@@ -147,7 +147,7 @@ class Holds(Swept):
     # ------------------------------------------------------------------ the result
 
     def result(self) -> SceneFigures:
-        """Compute the figures while holds expire, and check that each has given all its units back."""
+        """Compute the figures while holds expire, and check that each hold has returned all its units."""
         rows = self._store.tables["Orders"].items
         for order_id, wanted in self._wanted_by_hold.items():
             self._books.enter(rows[order_id,]["status"]["S"], wanted)

@@ -1,4 +1,4 @@
-"""The sweep, beside other traffic: what it calls, and the queue of expiries that it fills."""
+"""The sweep during other traffic: its calls, and the queue of expiries that it fills."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SWEEP_SECONDS = 50.0
 
 
 class _Tables(DynamoDB):
-    """Tables that answer queries for holds from sorted lists, made at the start, instead of scans."""
+    """Tables that answer queries for holds from sorted lists made at the start, instead of scans."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         super().__init__(now)
@@ -62,9 +62,9 @@ class Swept(Simulation):
 
     Args:
         workload: The orders.
-        workers: How many order workers.
+        workers: Number of order workers.
         seed: Seed of all randomness.
-        conditions: Under which it runs.
+        conditions: The conditions of the run.
     """
 
     def __init__(self, workload: Workload, workers: int, seed: int, conditions: Conditions) -> None:
@@ -86,7 +86,7 @@ class Swept(Simulation):
         }
 
     def _start_sweep(self, seconds: float = SWEEP_EACH_SECONDS) -> None:
-        """Sweep once in so many seconds, until the window ends."""
+        """Sweep at a fixed interval, until the window ends."""
         sweep = partial(self._sweep, seconds)
         self._scheduler.start(sweep, Worker(partial(handler_of, "sweep")))
 

@@ -1,6 +1,6 @@
 """The studies, one module each.
 
-`contenders` and `overhead` are the benchmarks of `make bench`. The others run if they are named.
+`contenders` and `overhead` are the benchmarks of `make bench`. The other studies run only when named.
 """
 
 from __future__ import annotations
@@ -14,6 +14,6 @@ NAMES = (*USUAL, "scenes")
 
 
 def study(name: str) -> Study:
-    """Import a study, late because some import much of AWS's SDK."""
+    """Import a study only when needed, because some import much of AWS's SDK."""
     found: Study = import_module(f"bench.studies.{name}").STUDY
     return found

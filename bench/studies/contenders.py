@@ -1,4 +1,4 @@
-"""The service beside its alternatives: orders per second, and costs per order."""
+"""The service compared with its alternatives: orders per second, and costs per order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SIMULATED_WORKERS = (1, 10, 50, 100, 200)
 _THREE_OF_WORKERS = (1, 4, 8)
 # These contenders run on all workloads; the others only on the hot product.
 _ON_ALL_WORKLOADS = ("textbook", "ours_99", "ours_lanes")
-# 200 rivals with small batches take a minute of CPU or more.
+# 200 concurrent writers with small batches take a minute of CPU or more.
 _SIMULATED_IN_SHORT = (1, 10, 50)
 
 
@@ -32,8 +32,8 @@ class Size:
         window: Seconds after which no worker of the embedded engine takes another batch, by workload; None to answer
             all orders.
         rounds: Batches per simulated worker before the window ends, counting at least 40 workers.
-        virtual_seconds: Longest simulated window for contenders that place one order at a time. Rivals with whole
-            batches need a longer window for a steady state.
+        virtual_seconds: Longest simulated window for contenders that place one order at a time. Concurrent writers with
+            whole batches need a longer window for a steady state.
     """
 
     orders: Mapping[str, int]
@@ -77,7 +77,7 @@ SIZES = {
 
 
 def cells(size: str) -> Iterator[dict[str, Value]]:
-    """All contenders on one hot product, and some of them elsewhere, by both engines."""
+    """All contenders on one hot product, and some of them on other workloads, on both engines."""
     for engine_name in ("embedded", "simulated"):
         for workload in workloads.NAMES:
             for contender in contenders.NAMES:
@@ -98,7 +98,7 @@ def _workers(engine_name: str, workload: str, contender: str, size: str) -> Sequ
         few = {"hot": ("textbook", "ours_lanes"), "real": ("ours_99",), "sell-out": ("ours_99",)}
         return (2,) if contender in few.get(workload, ()) else ()
     if workload == "real-scarce":
-        # It shows the effect of lanes if most products are too scarce for them.
+        # It shows the effect of lanes when most products are too scarce for them.
         chosen = engine_name == "embedded" and contender in ("textbook", "ours_lanes")
         return (8,) if chosen else ()
     if workload != "hot" and contender not in _ON_ALL_WORKLOADS:
@@ -140,8 +140,8 @@ def _simulated(
 def _window(workload: str, contender: str, size: Size) -> float | None:
     """Choose the window of an embedded cell, in seconds; None to answer all orders.
 
-    Rivals with whole batches need a longer window for a steady state: all of them lose once at the start, and a batch
-    for many products takes seconds.
+    Concurrent writers with whole batches need a longer window for a steady state: each of them loses once at the start,
+    and a batch for many products takes seconds.
     """
     seconds = size.window[workload]
     longer = workload in ("hot", "real", "real-scarce") and contender in ("ours_99", "ours_lanes")
@@ -151,7 +151,7 @@ def _window(workload: str, contender: str, size: Size) -> float | None:
 def _virtual_window(workload: str, contender: str, size: Size) -> float | None:
     """Choose the longest simulated window of a cell, in virtual seconds; None to answer all orders."""
     if workload == "sell-out":
-        # A sell-out must run to its end.
+        # A sell-out must run to the end.
         return None
     if not contender.startswith("ours"):
         return size.virtual_seconds
@@ -159,7 +159,7 @@ def _virtual_window(workload: str, contender: str, size: Size) -> float | None:
 
 
 def _supply(contender: str, workers: int, rounds: int) -> int:
-    """Compute how many orders a steady state needs: this many batches per worker, counting at least 40 workers.
+    """Compute how many orders a steady state needs: this number of batches per worker, counting at least 40 workers.
 
     Another batch per worker is in the queue when the window ends.
     """
@@ -178,4 +178,4 @@ def show(found: MeasuredCells, screen: Console) -> bool:
     return all(one.clean for one in figures if one.contender.startswith("ours"))
 
 
-STUDY = Study("the service beside its alternatives", cells, measure, show)
+STUDY = Study("the service compared with its alternatives", cells, measure, show)

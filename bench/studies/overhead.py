@@ -95,7 +95,7 @@ def cells(size: str) -> Iterator[dict[str, Value]]:
 
 
 def measure(figure: str, handler: str, rounds: int) -> Result:
-    """Measure one figure of one handler: the lowest of some rounds, each in a new process."""
+    """Measure one figure of one handler: the lowest of several rounds, each in a new process."""
     if figure == "bytes":
         files = assets.layer(_RUNTIME).path.rglob("*")
         return {"value": sum(path.stat().st_size for path in files if path.is_file())}
@@ -107,7 +107,7 @@ def measure(figure: str, handler: str, rounds: int) -> Result:
         program, path = f"import {USUAL}", [ROOT / "bench" / "contenders"]
     else:
         path.insert(0, assets.function(handler, _RUNTIME).path)
-    # The first time does not count: it writes the bytecode of modules outside the layer.
+    # The first round does not count: it writes the bytecode of modules outside the layer.
     _cpu_of_process(program, path)
     turns = [(_cpu_of_process("", []), _cpu_of_process(program, path)) for _ in range(rounds)]
     bare, ready = map(min, zip(*turns, strict=True))
@@ -180,7 +180,7 @@ def _plain_environment() -> dict[str, str]:
 
 
 class _Stub:
-    """Replaces DynamoDB for orders: every product exists with plenty of stock, and every write succeeds."""
+    """A stand-in for DynamoDB: every product exists with plenty of stock, and every write succeeds."""
 
     def __init__(self) -> None:
         self.seconds = 0.0

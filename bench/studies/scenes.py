@@ -1,7 +1,8 @@
 """Simulated scenes with all kinds of traffic, to compare the engine before and after a change with the same seeds.
 
-A scene calls handlers with the messages and commands that other systems send, so it runs on any version of the engine.
-`python -m bench scenes --compare BEFORE AFTER` prints the results of two checkouts (`.local/bench.jsonl`) side by side.
+A scene calls handlers with the messages and commands that other systems send, so it runs with any version of the
+engine. `python -m bench scenes --compare BEFORE AFTER` prints the results of two checkouts (`.local/bench.jsonl`) side
+by side.
 """
 
 from __future__ import annotations
@@ -52,9 +53,9 @@ LANES = 55
 
 _PARTITIONS = {"Products": 4, "Orders": 400, "Allotments": 400}
 _SWEEPS = 3
-"""Sweeps in the window of hand-overs."""
+"""Number of sweeps in the window of hand-overs."""
 _EARLIER_SECONDS = 30.0
-"""Seconds of hand-overs that are on the outbound pages at the start: half of the time between two sweeps."""
+"""The hand-overs of this many seconds are on the outbound pages at the start: half of the time between two sweeps."""
 
 _LONGEST_SECONDS = 100_000.0
 """Virtual seconds after which holds have ended, or the run ends."""
@@ -70,12 +71,10 @@ class Sales(Simulation):
     """Orders from the standard queue, from the FIFO queue, or from both.
 
     Args:
-        workload: The orders. The FIFO queue gets others of the same kind, in a group for each first product.
+        workload: The orders. The FIFO queue gets other orders of the same kind, grouped by their first product.
         standard: Workers of the standard queue.
         fifo: Workers of the FIFO queue.
-        lanes: How many lanes there may be.
-        seed: Seed of all randomness.
-        conditions: Under which it runs.
+        lanes: Most lanes. seed: Seed of all randomness. conditions: The conditions of the run.
     """
 
     def __init__(
@@ -118,7 +117,7 @@ class MinuteSales(Sales):
     """An order a minute.
 
     Args:
-        count: How many orders.
+        count: Number of orders.
         others: As for `Sales`.
     """
 
@@ -139,10 +138,10 @@ class MinuteSales(Sales):
 
 
 class RecalledSales(Sales):
-    """Reclaims of products that sell fast: an operator's commands for the ten best sellers, one after the other.
+    """Reclaims of fast sellers: an operator's commands for the ten best sellers, one after the other.
 
     Args:
-        action: `discontinue`, or `count`: take the product's lease, and release it at once.
+        action: `discontinue`, or `count`: acquire the product's lease, and release it immediately.
         others: As for `Sales`.
     """
 
@@ -192,7 +191,7 @@ class RecalledSales(Sales):
 
 
 class ReturnSales(Holds):
-    """Orders while others are cancelled, holds expire, and goods come in."""
+    """Orders while other orders are cancelled, holds expire, and goods come in."""
 
     EACH_SECOND: Mapping[str, int] = {"cancellations": 40, "receipts": 20}
 
@@ -255,7 +254,7 @@ class ReturnSales(Holds):
             ]
 
     def _enter(self, message: Message) -> None:
-        """Leave the row where it is, since it may be cancelled yet."""
+        """Keep the row, since the order may still be cancelled."""
         self._ended += 1
         self._wanted_of[message.order_id] = message.wanted
 
@@ -284,9 +283,9 @@ class Run:
 
     Attributes:
         orders: Path of the file of real orders.
-        lanes: How many lanes there may be; 0: as many as there are workers.
+        lanes: Most lanes; 0: one for each worker.
         seed: Seed of all randomness.
-        scale: Factor of all numbers of seconds, holds and orders.
+        scale: Factor for all numbers of seconds, holds and orders.
     """
 
     orders: str
@@ -345,7 +344,7 @@ class Run:
         return self._while_holds_end(Holds, made, 1, 10_000, warm=True)
 
     def returning(self) -> SceneFigures:
-        """Sell a minute's stock while units come back."""
+        """Sell a minute's stock while units are returned."""
         made = with_depth(self.workload("zipf"), 60.0)
         return self._while_holds_end(ReturnSales, made, 8, 1_000, warm=False)
 
@@ -397,7 +396,7 @@ class Run:
             endless=True,
             partitions=_PARTITIONS,
         )
-        # The window is short: a sweep a minute would not fall into it.
+        # The window is too short for a sweep a minute.
         sweep_each = seconds * self.scale / _SWEEPS
         earlier = int(_EARLIER_SECONDS * a_second * self.scale)
         return _run(kind(made, workers, sweep_each, earlier, self.seed, conditions))
@@ -414,7 +413,8 @@ def _run(sales: Simulation) -> SceneFigures:
     return sales.result()
 
 
-# Workers, and virtual seconds before and in the window. Fifty workers that start at once need seconds to find their lanes.
+# Workers, and virtual seconds before and in the window. Fifty workers that start together need seconds to find their
+# lanes.
 _STANDARD: Mapping[str, Sequence[tuple[int, float, float]]] = {
     "hot": ((1, 0.5, 10.0), (8, 0.5, 3.0), (50, 4.0, 1.0)),
     "zipf": ((1, 0.5, 10.0), (8, 0.5, 3.0), (50, 4.0, 0.5)),
@@ -496,7 +496,7 @@ def _at_locations() -> dict[str, Callable[[Run], SceneFigures]]:
     found["three locations cold real 8"] = partial(
         Run.sells, name="real", standard=8, seconds=10.0, spread=spread
     )
-    # All prefer the first, which is empty after a third of the window.
+    # All orders prefer the first location, which is empty after a third of the window.
     found["overflow hot 8"] = partial(
         Run.sells,
         name="hot",
@@ -611,7 +611,7 @@ def compare(before: Path, after: Path, screen: Console) -> None:
 
 
 def _newest(path: Path) -> dict[tuple[Value, ...], tuple[Mapping[str, Any], Result]]:
-    """The newest results of a file, by all parameters but the number of lanes."""
+    """The newest results of a file, by all parameters except the number of lanes."""
     return {
         tuple(value for name, value in cell.parameters if name != "lanes"): (cell.values, result)
         for cell, result in ResultFile(path).newest()

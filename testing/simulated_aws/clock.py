@@ -24,12 +24,12 @@ class VirtualClock(Protocol):
 
 @dataclass
 class ManualClock:
-    """Time that passes only when code sleeps or sets it. Of threads that sleep, one sleeps after the other.
+    """Time that passes only when code sleeps or sets it. Threads sleep one after the other.
 
     Attributes:
         seconds: Unix seconds.
-        slept: What code has slept, one entry each time.
-        on_sleep: Called after each of them.
+        slept: Seconds of each sleep so far.
+        on_sleep: Called after each sleep.
     """
 
     seconds: float = 1_800_000_000.0
@@ -41,7 +41,7 @@ class ManualClock:
         return self.seconds
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, as a call does that takes a while."""
+        """Let time pass, as during a call that takes a while."""
         with self._one_at_a_time:
             self.seconds += max(0.0, seconds)
 

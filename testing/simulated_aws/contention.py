@@ -44,7 +44,7 @@ class ContendedDynamoDB:
         partitions: Number of partitions, by table.
 
     Attributes:
-        in_flight: Items that have accepted a transaction which has not ended yet.
+        in_flight: Items that have accepted a transaction that has not ended yet.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class ContendedDynamoDB:
         reads: Iterable[Place],
         writes: Iterable[Place],
     ) -> dict[str, Any]:
-        """Answer any request except a transaction. It takes effect when it arrives."""
+        """Answer any request except a transaction. It takes effect on arrival."""
         throttled = {place for place in reads if not self._has_room("read", place, 1.0)}
         if operation == "BatchGetItem" and throttled:
             return self._part_of_batch(request, throttled)
@@ -189,9 +189,9 @@ class ContendedDynamoDB:
 
 
 def _write_units(content: Mapping[str, Any], before: Item | None) -> int:
-    """Units of a write outside of a transaction, which the larger of old and new item decides.
+    """Compute the write units of a single write, from the larger of the old and the new item.
 
-    An update does not tell the new item. Its values stand for it, which is close enough.
+    An update does not contain the new item. The size of its values is close enough.
     """
     known = content.get("Item") or content.get("ExpressionAttributeValues", {})
     return max(1, ceil(max(size_of_item(known), size_of_item(before or {})) / 1024))

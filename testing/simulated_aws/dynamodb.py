@@ -51,7 +51,7 @@ _MAX_ITEM = 400 * 1024
 _MAX_TRANSACTION = 4 * 1024 * 1024
 _MAX_PAGE = 1024 * 1024
 _MAX_BATCH = 16 * 1024 * 1024
-# Without a look for circles, which takes as long as the rest.
+# Without the check for circular references, which takes as long as the rest.
 _sorted_text = json.JSONEncoder(sort_keys=True, check_circular=False).encode
 _CONDITION_FAILED = "The conditional request failed"
 
@@ -95,11 +95,11 @@ class Index:
 
 @dataclass(slots=True)
 class Table:
-    """A table. All keys are strings, those of the indexes too.
+    """A table. All keys are strings, including those of the indexes.
 
     Attributes:
         name: Its name.
-        keys: Names of the partition key and, if there is one, the sort key.
+        keys: Names of the partition key and, if any, the sort key.
         indexes: Its indexes, by name.
         items: Its items, by key. Neither the items nor their values are ever changed in place.
         consumed: Capacity units since the table was created.
@@ -112,7 +112,7 @@ class Table:
     consumed: Consumed = field(default_factory=Consumed)
 
     def key_of(self, attributes: Item, *, exactly: bool = True) -> Key:
-        """The key in a map of attributes.
+        """Take the key from a map of attributes.
 
         Args:
             attributes: A key, or an item.
@@ -136,7 +136,7 @@ class Table:
         return {name: value for name, value in item.items() if name in kept}
 
     def entries(self, index: Index | None) -> Iterator[tuple[Key, Item]]:
-        """All that an index, or the table itself, holds, with the items' keys."""
+        """List the content of an index, or of the table itself, with the items' keys."""
         for key, item in self.items.items():
             entry = self.entry(index, item) if index else item
             if entry is not None:
@@ -173,7 +173,7 @@ class _Write:
                     consumed.index_writes[name] = consumed.index_writes.get(name, 0.0) + units
 
     def _index_units(self, index: Index) -> float:
-        """Write units of an index: a moved entry is deleted and written, an unchanged entry costs nothing."""
+        """Write units of an index: a moved entry is deleted and written, an unchanged entry is free."""
         old = self.table.entry(index, self.before)
         new = self.table.entry(index, self.after)
         if old == new:
@@ -253,7 +253,7 @@ class DynamoDB:
         return frozenset(reads), frozenset(writes)
 
     def place(self, content: Mapping[str, Any]) -> tuple[str, Key]:
-        """The table and the key of the item that a request for one item, or an action, is about."""
+        """The table and the key of the item that a single-item request, or an action, is about."""
         table = self._table(content["TableName"])
         if "Item" in content:
             return table.name, table.key_of(content["Item"], exactly=False)
@@ -276,12 +276,14 @@ class DynamoDB:
         if name in self.tables:
             raise ServiceError("ResourceInUseException", f"Table already exists: {name}")
         if any(one["AttributeType"] != "S" for one in request["AttributeDefinitions"]):
-            raise NotImplementedError("the simulated DynamoDB has no keys that are not strings")
+            raise NotImplementedError("the simulated DynamoDB only has keys that are strings")
         indexes = {}
         for index in request.get("GlobalSecondaryIndexes", ()):
             projection = index["Projection"]
             if projection["ProjectionType"] == "ALL":
-                raise NotImplementedError("the simulated DynamoDB has no indexes of all attributes")
+                raise NotImplementedError(
+                    "the simulated DynamoDB has no indexes that project all attributes"
+                )
             indexes[index["IndexName"]] = Index(
                 _key_names(index["KeySchema"]), frozenset(projection.get("NonKeyAttributes", ()))
             )
@@ -556,7 +558,7 @@ _PAGED = (
 
 def _only(request: Mapping[str, Any], known: str) -> None:
     """Fail on parameters that are not simulated, instead of ignoring them."""
-    # PynamoDB always asks for the capacity, and does without.
+    # PynamoDB always asks for the consumed capacity, but does not need it.
     unknown = request.keys() - {*known.split(), "ReturnConsumedCapacity"}
     if unknown:
         names = ", ".join(sorted(unknown))
@@ -564,7 +566,7 @@ def _only(request: Mapping[str, Any], known: str) -> None:
 
 
 def _check_places(places: Sequence[tuple[str, Key]]) -> None:
-    """Check that a transaction is about 1 to 100 items, each once.
+    """Check that a transaction has 1 to 100 items, each once.
 
     Raises:
         ServiceError: ValidationException.
@@ -589,7 +591,7 @@ def _check_item(table: Table, item: Item) -> None:
     for name, index in table.indexes.items():
         for key in index.keys:
             if not item.get(key, {"S": "none"}).get("S"):
-                raise invalid(f"The key {key} of the index {name} is no string, or an empty string")
+                raise invalid(f"The key {key} of the index {name}  is not a string, or is empty")
 
 
 def _conditions(request: Mapping[str, Any]) -> list[ConditionExpression]:
@@ -700,5 +702,5 @@ def _check_key_condition(condition: Condition, keys: tuple[str, ...], scope: Sco
 
 
 def _bytes(text: str) -> bytes:
-    """UTF-8, by which DynamoDB sorts."""
+    """Encode a string as UTF-8, by which DynamoDB sorts."""
     return text.encode("utf-8", "surrogatepass")

@@ -3,9 +3,9 @@
 An item is a map from attribute names to values in their wire format: `{"stockCount": {"N": "3"}}`. Values are never
 changed in place, so items may share them.
 
-Only expressions that this repository sends are known: on whole attributes, with `SET`, `REMOVE`, `ADD` of numbers and sets of
-strings, `DELETE` from such sets, and comparisons of their `size`.
-Others raise NotImplementedError, since DynamoDB would accept them.
+Supports only expressions that this repository sends: on whole attributes, with `SET`, `REMOVE`, `ADD` of numbers and
+sets of strings, `DELETE` from sets of strings, and comparisons of their `size`. Others raise NotImplementedError, since
+DynamoDB would accept them.
 
 Source: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Expressions.html
 """
@@ -62,11 +62,11 @@ class Scope:
     values: Mapping[str, Value]
 
     def attribute(self, name: Operand) -> str:
-        """The name of an attribute, without its alias."""
+        """The name of an attribute, with its alias resolved."""
         return self.names[name] if name[0] == "#" else name
 
     def value(self, operand: Operand) -> Value | None:
-        """What an operand stands for; None if the item has no such attribute."""
+        """The value of an operand; None if the item lacks the attribute."""
         if operand[0] == ":":
             return self.values[operand]
         return self.item.get(self.attribute(operand))
@@ -170,7 +170,7 @@ def _compare(left: Value | None, sign: str, right: Value | None) -> bool:
 
 
 def _bytes(value: Value) -> bytes:
-    """The bytes that order strings and binary values: UTF-8, and decoded base64."""
+    """The bytes by which strings and binary values are sorted: UTF-8, or decoded base64."""
     ((kind, content),) = value.items()
     if kind == "B":
         return base64.b64decode(content)
@@ -195,7 +195,7 @@ class Expression:
         kind: The request's parameter: `ConditionExpression`, ...
         names: `#names` that it uses.
         values: `:values` that it uses.
-        typed: Those of its values whose type matters.
+        typed: Its values whose type matters.
     """
 
     kind: str
@@ -269,7 +269,7 @@ class Assignment(NamedTuple):
     second: Operand = ""
 
     def result(self, scope: Scope) -> Value | None:
-        """Compute the value; None: the attribute goes.
+        """Compute the value; None if the attribute is removed.
 
         Raises:
             ServiceError: ValidationException: a term is missing or of another type, or DynamoDB cannot store their sum.
@@ -329,7 +329,7 @@ class UpdateExpression(Expression):
         """Compute the item after the update. All operands are read from the item before it.
 
         Raises:
-            ServiceError: ValidationException: it does not fit the item, which the request alone does not tell.
+            ServiceError: ValidationException: it does not fit the item.
         """
         item = dict(scope.item)
         for assignment in self.assignments:
@@ -427,7 +427,7 @@ class _Parser:
         return self.kind, frozenset(self.names), frozenset(self.values), tuple(self.typed)
 
     def wrong(self, token: str) -> Exception:
-        """The error for a token that cannot be where it is."""
+        """The error for an unexpected token."""
         if token.upper() in _NOT_SIMULATED:
             return NotImplementedError(f"the simulated DynamoDB has no {token}: {self.text}")
         near = " ".join(self.tokens[max(0, self.position - 2) : self.position + 1])
@@ -577,7 +577,7 @@ class _Parser:
         return Assignment(attribute, first, self.next(), self.operand())
 
     def of_set(self, clause: str) -> Assignment:
-        """Parse a part of `ADD`, which adds to numbers, too, or of `DELETE`."""
+        """Parse a part of `ADD` (of numbers or sets), or of `DELETE`."""
         attribute, operand = self.attribute(), self.operand()
         if clause == "DELETE":
             self.typed.append(Typed(clause, operand))

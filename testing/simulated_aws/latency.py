@@ -8,9 +8,9 @@ depends on one of them.
 ATC 2023; https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html):
 
 - A transaction is checked when it arrives, item by item. Each item that accepts it is in flight until the transaction
-  ends, even if another item cancels it. At its end the transaction is applied to all items at once.
-- Another transaction or a plain write on an item in flight fails at once, without waiting: with the cancellation reason
-  `TransactionConflict`, or with `TransactionConflictException` for the plain write.
+  ends, even if another item cancels it. At its end the transaction is applied to all items together.
+- Another transaction or a plain write on an item in flight fails immediately, without waiting: with the cancellation
+  reason `TransactionConflict`, or with `TransactionConflictException` for the plain write.
 - An item whose condition does not hold cancels with `ConditionalCheckFailed`. A cancelled transaction takes as long as
   one that succeeds (measured, see `PUBLISHED`).
 - Reads are never blocked, and see the last applied write. Here `BatchGetItem` reads all items at one moment. On DynamoDB
@@ -53,7 +53,7 @@ class Percentiles:
     milliseconds: Mapping[float, float]
 
     def at(self, share: float) -> float:
-        """Seconds that this share of requests does not exceed."""
+        """The latency, in seconds, that this share of requests does not exceed."""
         shares = list(self.milliseconds)
         right = min(bisect_right(shares, share), len(shares) - 1)
         low, high = shares[right - 1], shares[right]
@@ -74,7 +74,7 @@ class ByItems:
     many: tuple[int, Percentiles]
 
     def at(self, share: float, items: int) -> float:
-        """Seconds that this share of the requests with this many items does not exceed."""
+        """The latency, in seconds, that this share of the requests with this many items does not exceed."""
         (few, low), (many, high) = self.few, self.many
         at_few, at_many = low.at(share), high.at(share)
         return at_few + (at_many - at_few) * (items - few) / (many - few)
@@ -89,7 +89,7 @@ class Latencies:
         batch: `BatchGetItem` of more than one item.
         transaction: `TransactWriteItems`.
         sqs: A call to SQS.
-        delivery: From a waiting message and a free worker to the start of the handler.
+        delivery: From the moment when a message and a free worker are waiting to the start of the handler.
     """
 
     single: Percentiles
@@ -99,7 +99,7 @@ class Latencies:
     delivery: Percentiles
 
     def of(self, operation: str, items: int, share: float) -> float:
-        """Seconds that this share of calls does not exceed."""
+        """The latency, in seconds, that this share of calls does not exceed."""
         if operation in ("TransactWriteItems", "TransactGetItems"):
             return self.transaction.at(share, items)
         if items > 1:
@@ -115,7 +115,7 @@ def _percentiles(
 
 # Alex DeBrie, "DynamoDB Transactions Performance Testing" (2020), percentiles in milliseconds as seen by a Python
 # client in Lambda: https://www.alexdebrie.com/posts/dynamodb-transactions-performance/. It has no reads, so
-# the times of PutItem and BatchWriteItem stand for reads of one and of several items, which are probably faster.
+# the times of PutItem and BatchWriteItem are used for reads of one and of several items, which are probably faster.
 # Transactions have 5 and 25 items; other sizes are extrapolated linearly.
 # SQS: "Serverless Messaging: Latency Compared" (2022), from sending to the start of the handler, P10 13.7, P50 16.2,
 # P90 33.8, P99 105: https://bitesizedserverless.com/bite/serverless-messaging-latency-compared/. A call to SQS is
@@ -154,7 +154,7 @@ FAST = Latencies(
 
 
 NETWORK_HOP = 0.5 * MILLISECOND
-"""Seconds of one hop between a function and DynamoDB or SQS in its region. The latencies include it."""
+"""Seconds of one hop between a function and DynamoDB or SQS in its region. The latencies below include it."""
 
 
 class Network(Protocol):
@@ -196,7 +196,7 @@ class Cpu:
 
     Measured with this service's handler on CPython 3.11 against instant responses: two calls and 1, 10 or 99 orders
     took 0.75 ms per call and 0.1 ms per order. Scaled to a function of 1,024 MB, which has 0.58 of a processor
-    (1,769 MB have one: https://docs.aws.amazon.com/lambda/latest/dg/configuration-memory.html).
+    (1,769 MB have a full one: https://docs.aws.amazon.com/lambda/latest/dg/configuration-memory.html).
 
     Attributes:
         call: CPU time of botocore for a call.
@@ -235,7 +235,7 @@ class TokenBucket:
         self._units, self._at = burst, 0.0
 
     def take(self, units: float, now: float) -> bool:
-        """Take units at a time in seconds, or none if there are too few. Returns whether it took them."""
+        """Take units at a time in seconds, all or none. Returns whether there were enough."""
         self._units = min(self._burst, self._units + (now - self._at) * self._rate)
         self._at = now
         if units > self._units:

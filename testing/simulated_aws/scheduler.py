@@ -1,7 +1,7 @@
 """Scheduler: runs many tasks in virtual time in one thread, without real waiting.
 
 A task is a greenlet, so its code needs no change. Where it would wait, it switches to the scheduler, which moves the
-clock to the next event. Between two waits nothing else runs. Events of the same time happen in the order in which they
+clock to the next event. Between two waits nothing else runs. Events at the same time happen in the order in which they
 were scheduled, so a run can be repeated exactly.
 """
 
@@ -176,12 +176,12 @@ class _VirtualFuture(Future[T]):
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Replace all sources of randomness in this process, even the operating system's, by one seeded generator."""
+    """Replace all sources of randomness in this process, even the operating system's, with one seeded generator."""
     source = random.Random(seed)
     state = random.getstate()
     random.seed(source.random())
     try:
-        # `random` has its own reference, for SystemRandom and `secrets`; `uuid` uses that of `os`.
+        # `random` has its own reference, for SystemRandom and `secrets`; `uuid` uses `os.urandom`.
         with (
             mock.patch.object(os, "urandom", source.randbytes),
             mock.patch.object(random, "_urandom", source.randbytes),

@@ -67,7 +67,7 @@ class Queue:
         visibility: Seconds for which a received message is hidden.
         max_receive_count: Deliveries after which a message goes to the dead-letter queue; None without one.
         dead_letters: The dead-letter queue.
-        content_based: Whether the deduplication id is derived from the body, if the sender gives none.
+        content_based: Whether the deduplication id is derived from the body if the sender gives none.
         messages: In order of arrival, including those in flight.
         remembered: Group and deduplication id -> until when, and the response to repeat. The scope is the group, as in
             the stack.
@@ -169,7 +169,7 @@ class Sqs:
     ) -> dict[str, Any]:
         queue, entries = self._queue(request), request["Entries"]
         if not 1 <= len(entries) <= 10 or len({entry["Id"] for entry in entries}) < len(entries):
-            raise _wrong("A batch has 1 to 10 entries, each with an Id of its own.")
+            raise _wrong("A batch has 1 to 10 entries, each with a unique Id.")
         if sum(map(_size, entries)) > _MAX_BYTES:
             raise ServiceError(
                 "AWS.SimpleQueueService.BatchRequestTooLong",
@@ -203,7 +203,7 @@ class Sqs:
             raise _wrong("Message must be shorter than 1048576 bytes.")
         group, deduplication_id = entry.get("MessageGroupId"), entry.get("MessageDeduplicationId")
         if not all(_ID.fullmatch(given) for given in (group, deduplication_id) if given):
-            raise _wrong("An id has other characters than ASCII's.")
+            raise _wrong("An id may only contain ASCII characters.")
         if queue.is_fifo:
             if not group:
                 raise ServiceError(
@@ -266,7 +266,7 @@ class Sqs:
         return {"Messages": taken} if taken else {}
 
     def _receivable(self, queue: Queue, now: float) -> Iterator[Message]:
-        """Messages that may be delivered; none of a group that has a message in flight."""
+        """List messages that may be delivered; none of a group that has a message in flight."""
         blocked = (
             {message.group for message in queue.messages if message.visible_at > now}
             if queue.is_fifo
@@ -346,7 +346,7 @@ def _received(message: Message, request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_sendable(body: str) -> bool:
-    """Whether a message may have a body: of all characters SQS takes those of XML."""
+    """Whether a body is valid: SQS only accepts characters that XML allows."""
     return _CHARACTERS.fullmatch(body) is not None
 
 

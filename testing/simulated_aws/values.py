@@ -72,7 +72,7 @@ def text_of(value: Decimal) -> str:
 
 
 def checked(value: Any, depth: int = 0) -> Value:
-    """Check a value of a request, and bring its numbers and sets into normal form.
+    """Check a value of a request, and normalise its numbers and sets.
 
     Raises:
         ServiceError: ValidationException or SerializationException.

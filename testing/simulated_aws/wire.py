@@ -1,4 +1,4 @@
-"""Connects the AWS clients of this process to a function instead of the network, with or without botocore's work."""
+"""Connects the AWS clients of this process to a function instead of the network, through botocore or around it."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def answered_by(answer: Answer) -> Iterator[None]:
             "x-amz-crc32": str(zlib.crc32(body)),
             "content-length": str(len(body)),
         }
-        # mypy: the stubs want a class that botocore makes from any mapping.
+        # mypy: the stubs ask for a class that botocore makes from any mapping.
         return AWSResponse(request.url, status, headers, _Body(body))  # type: ignore[arg-type]
 
     with patch.object(URLLib3Session, "send", send):
@@ -93,8 +93,8 @@ def answered_by(answer: Answer) -> Iterator[None]:
 def answered_directly_by(answer: Answer) -> Iterator[None]:
     """Let a function answer clients as `answered_by` does, in a quarter of the time.
 
-    botocore's work is left out: nothing is validated, signed or repeated. Requests and responses still pass as JSON, so
-    that no client shares an object with the simulated AWS.
+    botocore's work is skipped: requests are not validated, signed or retried. Requests and responses are still copied
+    through JSON, so that no client shares an object with the simulated AWS.
 
     Args:
         answer: As in `answered_by`.
@@ -120,17 +120,17 @@ def answered_directly_by(answer: Answer) -> Iterator[None]:
 
 
 def _in_json(value: Any) -> Any:
-    """A value of the SDK as it is in a request: binary data in base64, and sets as lists."""
+    """Encode a value of the SDK as in a request: binary data in base64, sets as lists."""
     return base64.b64encode(value).decode() if isinstance(value, bytes) else list(value)
 
 
-# Requests and responses are no circles. To look for some takes as long as to write the text.
+# Requests and responses have no circular references. Checking for them takes as long as the encoding.
 _request_text = json.JSONEncoder(check_circular=False, default=_in_json).encode
 _text = json.JSONEncoder(check_circular=False).encode
 
 
 def in_wire_format(value: Any) -> Any:
-    """A copy of a value of the SDK, as it is in a request."""
+    """Copy a value of the SDK into its form in a request."""
     return json.loads(_request_text(value))
 
 
