@@ -1,7 +1,6 @@
 """The dashboard's page in a real browser, with made-up data: what is drawn can be read, by keyboard too, and comes by itself.
 
-tests/infra/test_dashboard.py has the widgets and alarms that are deployed. The page of the API's contract beside it: it shows
-every route, and needs nothing else.
+tests/infra/test_dashboard.py has the widgets and alarms that are deployed.
 """
 
 from threading import Condition
@@ -9,16 +8,13 @@ from types import SimpleNamespace
 from unittest.mock import MagicMock
 
 import pytest
-import yaml
 
-from local import ROOT
 from local.dashboard import browser
 from local.desk.site import Site, serving
 from operations.errors import UserError
 from tests.support.desk import TOKEN, LiveByHand
 
 COUNT = 21
-CONTRACT = yaml.safe_load((ROOT / "docs" / "openapi.yaml").read_text("utf-8"))
 ORANGE, PURPLE, GREY, RED = "#ff7f0e", "#9467bd", "#7f7f7f", "#d62728"
 
 
@@ -281,51 +277,6 @@ def test_the_server_sends_what_is_new_and_a_range_is_asked_for_once(page, show, 
     page.wait_for_selector('body[data-range="1h"]')
     service.show(problem="no answer")
     page.get_by_text("The embedded AWS cannot be read: no answer").wait_for()
-
-
-def test_the_contract_is_shown_with_every_route_and_loads_nothing_from_elsewhere(page, url, show):
-    show()
-    asked = []
-    page.on("request", lambda request: asked.append(request.url.removeprefix(url)))
-    page.get_by_role("link", name="API").click()
-    page.wait_for_url(f"{url}/contract")
-    page.locator(".models").wait_for()
-    routes = [
-        f"{method.upper()} {path} {operation['summary']}"
-        for path, item in CONTRACT["paths"].items()
-        for method, operation in item.items()
-        if method != "parameters"
-    ]
-    heads = page.locator(".opblock-summary").all_inner_texts()
-    # Paths may break at invisible spaces.
-    assert [" ".join(head.replace("\u200b", "").split()) for head in heads] == routes
-    schemas = page.locator(".models [data-json-schema-level='0'] .json-schema-2020-12__title")
-    assert schemas.all_inner_texts() == list(CONTRACT["components"]["schemas"])
-    assert page.locator(".errors-wrapper").count() == 0
-    files = "contract contract.css contract.js common.js page.css swagger-ui.css swagger-ui.js openapi.yaml"
-    # Images within the style are loaded from nowhere.
-    # So are the figures, which the page before may still ask for.
-    loaded = {one for one in asked if not one.startswith(("data:", "/data/dashboard?"))}
-    assert loaded <= {f"/{name}" for name in ("icon.svg", "data/about", *files.split())}
-
-
-def test_a_link_opens_one_route_of_the_contract_on_a_phone_in_the_dark(page, url):
-    page.set_viewport_size({"width": 400, "height": 800})
-    page.emulate_media(color_scheme="dark")
-    page.goto(f"{url}/contract#token={TOKEN}")
-    page.goto(f"{url}/contract#/orders/placeOrder")
-    page.reload()
-    page.locator(".responses-table").wait_for()
-    shown = page.inner_text(".opblock.is-open")
-    route = CONTRACT["paths"]["/orders"]["post"]
-    body = CONTRACT["components"]["schemas"]["NewOrder"]["properties"]
-    wanted = (route["parameters"][0]["name"], *body, *route["responses"])
-    assert [one for one in wanted if one not in shown] == []
-    assert "Try it out" in shown
-    assert page.evaluate("document.documentElement.scrollWidth") == 400
-    assert page.locator("html.dark-mode").count() == 1
-    page.emulate_media(color_scheme="light")
-    page.locator("html:not(.dark-mode)").wait_for()
 
 
 def test_without_a_browser_the_error_says_what_to_install(monkeypatch, tmp_path):

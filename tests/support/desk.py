@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from threading import Event
 from types import SimpleNamespace
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 from uuid import uuid4
 
 from local.desk.live import Live, News
@@ -104,6 +105,37 @@ class DeskOfShop:
         )["MessageId"]
 
 
+class TrialOfShop(Trial):
+    """The HTTP API of a shop in memory."""
+
+    def __init__(self, shop: Shop, aws: Aws) -> None:
+        super().__init__(lambda: aws)
+        self._shop = shop
+
+    def call(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
+        url = urlsplit(path)
+        for route in self._shop.handler("api")._ROUTES:
+            verb, template = route.split()
+            found = re.fullmatch(re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", template), url.path)
+            if verb != method or found is None:
+                continue
+            caller = {"authorizer": {"iam": {"userArn": "x"}}, "http": {"method": method}}
+            event = {
+                "version": "2.0",
+                "routeKey": route,
+                "rawPath": url.path,
+                "headers": {name.lower(): value for name, value in headers.items()},
+                "queryStringParameters": dict(parse_qsl(url.query)),
+                "pathParameters": found.groupdict(),
+                "requestContext": caller,
+                "isBase64Encoded": False,
+                "body": body and body.decode(),
+            }
+            answer = self._shop.invoke("api", event)
+            return Reply(answer["statusCode"], {}, answer["body"].encode())
+        raise AssertionError(f"there is no route {method} {path}")
+
+
 @contextmanager
 def desk_of_shop(
     *,
@@ -117,7 +149,7 @@ def desk_of_shop(
         stack_id = "arn:aws:cloudformation:us-east-1:123456789012:stack/InventoryOrders-shop/1"
         aws = shop.stack_with(stack_id=stack_id, is_production=is_production)
         desk = Desk(lambda: aws, is_embedded=is_embedded, signals=signals)
-        here: Any = (service or SimpleNamespace(), Trial(lambda: aws)) if is_embedded else ()
+        here: Any = (service or SimpleNamespace(), TrialOfShop(shop, aws)) if is_embedded else ()
         live = LiveByHand()
         with serving(Site(desk, TOKEN, live, *here)) as port:
             yield DeskOfShop(shop, aws, f"http://127.0.0.1:{port}", live)

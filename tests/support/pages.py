@@ -50,6 +50,8 @@ PAGES = [
     Page("search", "#/search/tea", "Search: tea"),
     Page("search", "#/search/nothing", "Search: nothing"),
     Page("dashboard", "dashboard", "InventoryOrders-shop"),
+    Page("try", "try", "Try the service", ("Place order",)),
+    Page("contract", "contract", "The HTTP API", ("post /orders/{orderId}/extend",)),
 ]
 
 

@@ -501,9 +501,18 @@ export const T = {
     holdEnded: "its hold has ended; it will expire",
     events: "All events, the newest first",
     noEvents: "None since this page was opened.",
+    about: (subject, fact) => `${subject}: ${fact}`,
     available: (amount) => `${amount} available`,
   },
 
   // ---------------------------------------------------------------- the page of the API
-  contract: {},
+  contract: {
+    title: "The HTTP API",
+    intro: "Its contract, docs/openapi.yaml. To begin, read docs/api.md.",
+    server: "Servers: whose token is sent",
+    copy: "Copy to the clipboard",
+    close: "Close",
+    body: "Body of the request",
+    code: "Code",
+  },
 };

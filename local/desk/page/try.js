@@ -1,277 +1,165 @@
-// Places orders through the stack's HTTP API, takes them further, and shows what the event bus says of them.
-"use strict";
+// Places orders through the stack's HTTP API, takes them further, and lists the events of its bus.
+import { atLocation, clock, itemsInWords, number, price } from "./format.js";
+import { changed, idOf, redraw } from "./messages.js";
+import { movable, possible, statusOf } from "./order_facts.js";
+import { button, card, change, checkbox, field, form, hint, html, link, messageOf, nothing, repeat, steady, units } from "./parts.js";
+import { RefusedError, ask } from "./server.js";
+import { T } from "./texts.js";
 
-const LOOK_MILLISECONDS = 1000;
-const LOOKS_PER_SHELF = 10; // what is listed changes seldom
-const LOOKS_PER_ORDERS = 5; // events tell what becomes of them; this is for what has not arrived
 const MOST_ORDERS = 20;
 const MOST_EVENTS = 100;
 const WAIT_SECONDS = 10;
+const SECOND = 1000;
+const KINDS = { OUT: "bad", DISCONTINUED: "bad", IN_STOCK: "good" };
 
-const AVAILABILITY = { IN_STOCK: "in stock", LOW: "few left", BACKORDER: "on backorder", OUT: "sold out", DISCONTINUED: "discontinued" };
+const secondsLeft = ({ status, expiresAt }) => (status === "PENDING" && expiresAt ? Math.ceil((Date.parse(expiresAt) - Date.now()) / SECOND) : undefined);
 
-// Orders of this session by id, the oldest first: what the API said of them last, and the events that were heard.
-const orders = new Map();
-const cards = new Map();
-const products = new Map();
+export function start(state) {
+  // Orders of this tab by id, the oldest first: what the API said of them last, and their events in `life`.
+  state.orders ??= new Map(JSON.parse(sessionStorage.getItem("orders") ?? "[]").map((order) => [order.orderId, order]));
+  state.events ??= [];
+  state.timer = setInterval(() => !document.hidden && [...state.orders.values()].some(secondsLeft) && redraw(), SECOND);
+}
 
-let ids = [];
+export function stop({ timer }) {
+  clearInterval(timer);
+}
 
-// ---------------------------------------------------------------- the server, and the API behind it
+// ---------------------------------------------------------------- the API
 
-// Sends a request. Returns the status, the document (text, where that is no JSON), and the status in words.
 async function call(method, path, document, headers = {}) {
   const began = performance.now();
-  const body = document === undefined ? undefined : JSON.stringify(document);
-  const type = body === undefined ? {} : { "Content-Type": "application/json" };
-  const { status, phrase, said } = await ask(`/api${path}`, { method, body, headers: { ...type, ...headers } });
-  const milliseconds = Math.round(performance.now() - began);
-  return { status, ok: status < 400, said, words: `${status} ${phrase} after ${milliseconds} ms` };
+  const body = document && JSON.stringify(document);
+  const { status, phrase, said } = await ask(`/api${path}`, { method, body, headers: { ...(body && { "Content-Type": "application/json" }), ...headers } });
+  return { status, isGood: status < 400, said, words: T.try.answer(status, phrase, number(Math.round(performance.now() - began))) };
 }
 
-function problemOf({ said, words }) {
-  const detail = said.detail ?? said.message ?? said;
-  return `${said.code ? `${said.code}: ` : ""}${String(detail).trim()} (${words})`;
+function refusalOf({ said, words }) {
+  const message = T.try.refusal(String(said.detail ?? said.message ?? said).trim(), words);
+  return said.code ? new RefusedError({ code: said.code, message }) : new Error(message);
 }
 
-// ---------------------------------------------------------------- the shelf
-
-function availabilityOf(product) {
-  const number = product.units === undefined ? "" : ` (${product.units.toLocaleString("en")})`;
-  return AVAILABILITY[product.availability] + number;
+export async function read(_, state) {
+  const isAfresh = state.rows === undefined;
+  state.ids ??= await ask("/data/shelf");
+  const answer = await call("GET", `/products?ids=${state.ids.map(encodeURIComponent).join(",")}`);
+  if (!answer.isGood) throw refusalOf(answer);
+  state.rows = steady(state.rows, answer.said.products, ({ productId }) => productId);
+  const open = [...state.orders.values()].filter(({ status }) => ["SENT", "PENDING", "CONFIRMED"].includes(status));
+  // Later their events tell what becomes of them.
+  if (isAfresh) await Promise.allSettled(open.map(({ orderId }) => lookAt(state, orderId)));
+  return state.rows;
 }
 
-function rowOf(product) {
-  const choice = element("input", { type: "radio", name: "product", value: product.productId, required: true });
-  const name = element("span", { className: "name" }, product.name ?? product.productId, element("small", { textContent: product.productId }));
-  const price = element("span", { className: "price" });
-  const availability = element("span", { className: "availability" });
-  const row = element("li", {}, element("label", {}, choice, name, price, availability));
-  return { row, price, availability };
-}
+export const follows = ({ event }) => event !== undefined;
 
-function showShelf(found) {
-  const rows = found.map((product) => {
-    const shown = products.get(product.productId) ?? rowOf(product);
-    products.set(product.productId, { ...shown, name: product.name ?? product.productId });
-    shown.row.dataset.availability = product.availability;
-    setText(shown.price, product.price === undefined ? "" : (product.price / 100).toFixed(2));
-    setText(shown.availability, availabilityOf(product));
-    return shown.row;
-  });
-  // Moving what has the focus would take it away.
-  const shelf = byId("shelf");
-  if (rows.length !== shelf.children.length || rows.some((row, at) => row !== shelf.children[at])) shelf.replaceChildren(...rows);
-  byId("shelf-empty").hidden = rows.length > 0;
-}
+// ---------------------------------------------------------------- orders and events
 
-async function lookAtShelf(look) {
-  if (look % LOOKS_PER_SHELF === 0 || ids.length === 0) ids = await ask("/data/shelf");
-  const answer = await call("GET", `/products?ids=${ids.map(encodeURIComponent).join(",")}`);
-  if (!answer.ok) throw new Error(problemOf(answer));
-  showShelf(answer.said.products);
-}
-
-// ---------------------------------------------------------------- orders
-
-function remember() {
-  for (const id of [...orders.keys()].slice(0, -MOST_ORDERS)) {
-    orders.delete(id);
-    cards.get(id)?.item.remove();
-    cards.delete(id);
-  }
+function keep({ orders }, order) {
+  orders.set(order.orderId, order);
+  for (const id of [...orders.keys()].slice(0, -MOST_ORDERS)) orders.delete(id);
   sessionStorage.setItem("orders", JSON.stringify([...orders.values()]));
 }
 
-function titleOf(order) {
-  return order.items.map((item) => `${item.quantity.toLocaleString("en")} × ${products.get(item.productId)?.name ?? item.productId}${atLocation(item)}`).join(", ");
+// Answers and events may arrive in another order than they were given.
+function update(state, said) {
+  const order = state.orders.get(said.orderId);
+  if (order !== undefined && (order.version ?? 0) <= said.version) keep(state, { ...said, life: order.life });
 }
 
-function holdOf(order) {
-  if (order.status !== "PENDING" || order.expiresAt === undefined) return "";
-  const seconds = Math.ceil((Date.parse(order.expiresAt) - Date.now()) / 1000);
-  return seconds > 0 ? `held for ${seconds.toLocaleString("en")} more seconds` : "its hold is over, and it will expire";
-}
-
-function cardOf(order) {
-  const status = element("p", { className: "status" });
-  const hold = element("p", { className: "hold" });
-  const life = element("ol", { className: "life", ariaLive: "polite" });
-  const buttons = Object.fromEntries(
-    Object.entries(ACTIONS).map(([action, label]) => {
-      const button = element("button", { type: "button", textContent: label, ariaLabel: `${label} ${order.orderId}` });
-      button.addEventListener("click", () => attempt(() => takeFurther(order.orderId, action)));
-      return [action, button];
-    }),
-  );
-  const title = element("h3");
-  const actions = element("div", { className: "actions" }, ...Object.values(buttons));
-  const item = element("li", { tabIndex: -1 }, title, element("small", { textContent: order.orderId }), status, hold, actions, life);
-  item.dataset.order = order.orderId;
-  byId("orders").prepend(item);
-  return { item, title, status, hold, life, buttons };
-}
-
-function showOrder(order) {
-  orders.set(order.orderId, order);
-  if (!cards.has(order.orderId)) cards.set(order.orderId, cardOf(order));
-  const { item, title, status, life, buttons } = cards.get(order.orderId);
-  const focused = document.activeElement;
-  item.dataset.status = order.status;
-  setText(title, titleOf(order));
-  setText(status, statusOf(order));
-  const allowed = possible(order);
-  for (const [action, button] of Object.entries(buttons)) button.hidden = !allowed.includes(action);
-  // Who works by keyboard goes on from here.
-  if (item.contains(focused) && focused.hidden) (buttons[allowed[0]] ?? item).focus();
-  for (const step of order.life.slice(life.children.length)) life.append(element("li", { textContent: `${clock(step.at)} ${step.kind}` }));
-  showHold(order);
-  byId("orders-empty").hidden = true;
-  remember();
-}
-
-function showHold(order) {
-  const { hold } = cards.get(order.orderId);
-  setText(hold, holdOf(order));
-  hold.hidden = hold.textContent === "";
-}
-
-// What is newer counts: answers may arrive in another order than they were given.
-function update(said) {
-  const order = orders.get(said.orderId);
-  if (order !== undefined && (order.version ?? 0) <= said.version) showOrder({ ...said, life: order.life });
-}
-
-async function lookAtOrder(id) {
+async function lookAt(state, id) {
   const answer = await call("GET", `/orders/${id}`);
-  if (answer.ok) update(answer.said);
+  if (answer.isGood) update(state, answer.said);
 }
 
-async function place() {
-  const productId = byId("order").elements.product.value;
-  const { name } = products.get(productId);
-  const quantity = byId("quantity").valueAsNumber;
-  const hold = byId("hold").value === "" ? {} : { holdSeconds: byId("hold").valueAsNumber };
-  const wanted = { orderId: randomId("try"), userId: "you", items: [{ productId, quantity }], ...hold };
-  const headers = byId("wait").checked ? { Prefer: `wait=${WAIT_SECONDS}` } : {};
-  // It is listed before there is an answer, so that its first event finds it.
-  showOrder({ ...wanted, status: "SENT", life: [] });
-  const answer = await call("POST", "/orders", wanted, headers);
-  const order = answer.ok && answer.status !== 202 ? answer.said : answer.said.order;
-  if (order !== undefined) update(order);
-  if (answer.ok) {
-    report(`${wanted.orderId}, ${quantity.toLocaleString("en")} × ${name}: ${answer.status === 202 ? "accepted" : "placed"} (${answer.words})`);
-    return;
-  }
-  refuse(problemOf(answer));
-  // Above that nobody knows whether there will be one.
-  if (order === undefined && answer.status < 500) forget(wanted.orderId);
-}
-
-function forget(id) {
-  orders.delete(id);
-  cards.get(id).item.remove();
-  cards.delete(id);
-  byId("orders-empty").hidden = orders.size > 0;
-  remember();
-}
-
-async function takeFurther(id, action) {
-  const items = movable(orders.get(id), action).map(({ productId, quantity }) => ({ productId, quantity }));
-  const taken = action === "return" ? { stepId: randomId("back"), items, restock: true } : undefined;
-  const answer = await call("POST", `/orders/${id}/${action === "return" ? "returns" : action}`, taken);
-  if (answer.ok) report(`${ACTIONS[action]} ${id}: ${answer.said.result} (${answer.words})`);
-  else refuse(`${ACTIONS[action]} ${id}: ${problemOf(answer)}`);
-  await lookAtOrder(id);
-}
-
-// ---------------------------------------------------------------- events
-
-function subjectOf(data) {
-  if (data.orderId === undefined) return `${data.productId}${atLocation(data)}: ${data.available ?? data.stockCount} available`;
-  return `${data.orderId}: ${titleOf(data)}`;
-}
-
-function hear(event) {
+export function hear({ event }, state) {
+  if (event === undefined) return;
   const { metadata, data } = event.detail;
-  const list = byId("events");
-  // The bus may say a thing twice.
-  if ([...list.children].some((item) => item.dataset.id === metadata.eventId)) return;
-  const kind = event["detail-type"];
-  const at = Date.parse(metadata.occurredAt) / 1000;
-  const item = element("li", { className: orders.has(data.orderId) ? "own" : "" }, element("time", { textContent: clock(at) }), ` ${kind} `, element("small", { textContent: subjectOf(data) }));
-  item.dataset.id = metadata.eventId;
-  list.prepend(item);
-  while (list.children.length > MOST_EVENTS) list.lastChild.remove();
-  byId("events-empty").hidden = true;
-  const order = orders.get(data.orderId);
-  if (order === undefined) return;
-  showOrder({ ...order, life: [...order.life, { kind, at }] });
-  update(data);
-}
-
-// Each line is an event, a problem, or says that the server still listens.
-function hearLine(line) {
-  const { event, problem } = JSON.parse(line);
-  if (problem !== undefined) throw new Error(problem);
-  live("listening", "on");
-  if (event !== undefined) hear(event);
-}
-
-async function listen() {
-  const answer = await request("/data/events");
-  if (!answer.ok) throw new Error((await answer.text()).trim());
-  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = "";
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) break;
-    const lines = (rest + value).split("\n");
-    rest = lines.pop();
-    lines.forEach(hearLine);
+  const heard = { id: metadata.eventId, kind: event["detail-type"], at: Date.parse(metadata.occurredAt) / SECOND, data };
+  // The bus may deliver an event twice.
+  if (state.events.some(({ id }) => id === heard.id)) return;
+  state.events = [heard, ...state.events].slice(0, MOST_EVENTS);
+  // There may be a product that was not listed before.
+  if (data.orderId === undefined) state.ids = undefined;
+  const order = state.orders.get(data.orderId);
+  if (order !== undefined) {
+    keep(state, { ...order, life: [...order.life, { kind: heard.kind, at: heard.at }] });
+    update(state, data);
   }
-  throw new Error("the server has ended");
+  redraw();
 }
 
-async function keepListening() {
-  for (;;) {
-    await listen().catch((error) => live(`not listening: ${error.message}`, "off"));
-    await new Promise((resolve) => setTimeout(resolve, LOOK_MILLISECONDS));
-  }
+const place = (state) => ({ product, quantity, hold, wait }, orderId) => {
+  const items = [{ productId: product.value, quantity: quantity.valueAsNumber }];
+  const wanted = { orderId, userId: "you", items, ...(hold.value && { holdSeconds: hold.valueAsNumber }) };
+  const send = async () => {
+    // Listed before there is an answer, so that its first event finds it.
+    keep(state, { ...wanted, status: "SENT", life: [] });
+    const answer = await call("POST", "/orders", wanted, wait.checked ? { Prefer: `wait=${WAIT_SECONDS}` } : {});
+    const isAccepted = answer.status === 202;
+    const order = answer.isGood && !isAccepted ? answer.said : answer.said.order;
+    if (order !== undefined) update(state, order);
+    if (answer.isGood) return isAccepted ? T.try.accepted(answer.words) : T.try.placed(answer.words);
+    // Only a server error leaves open whether there will be an order: the same id is sent again then.
+    if (answer.status < 500) changed("place");
+    if (order === undefined && answer.status < 500) state.orders.delete(orderId);
+    throw refusalOf(answer);
+  };
+  // The form stays as it is, for another order.
+  change("place", itemsInWords(items, namesOf(state)), send);
+};
+
+function takeFurther(state, order, action) {
+  const { orderId } = order;
+  const items = movable(order, action).map(({ productId, locationId, quantity }) => ({ productId, ...(locationId && { locationId }), quantity }));
+  const step = action === "return" ? { stepId: idOf(orderId), items, restock: true } : undefined;
+  return change(orderId, T.order.actions[action], async () => {
+    const answer = await call("POST", `/orders/${orderId}/${action === "return" ? "returns" : action}`, step);
+    await lookAt(state, orderId);
+    if (!answer.isGood) throw refusalOf(answer);
+    return T.try.result(T.outcomes[answer.said.result] ?? T.applied, answer.words);
+  });
 }
 
 // ---------------------------------------------------------------- the page
 
-async function lookAround(look) {
-  try {
-    await lookAtShelf(look);
-    notice("");
-  } catch (error) {
-    notice(error.message);
-  }
-  if (look % LOOKS_PER_ORDERS > 0) return;
-  for (const { orderId, status } of [...orders.values()]) {
-    if (["SENT", "PENDING", "CONFIRMED"].includes(status)) await lookAtOrder(orderId).catch(() => {});
-  }
+const namesOf = ({ rows }) => Object.fromEntries(rows.map(({ row }) => [row.productId, row.name ?? row.productId]));
+
+function productOf({ row, isGone }, at) {
+  const availability = isGone ? T.try.notListed : T.try.availability[row.availability];
+  const left = row.units === undefined ? "" : ` (${number(row.units)})`;
+  return html`<li><label><input type="radio" name="product" value=${row.productId} ?checked=${at === 0} ?disabled=${isGone} required>
+    <span>${row.name ?? row.productId}<small>${row.productId}</small></span><span>${price(row.price)}</span><span class=${KINDS[row.availability] ?? ""}>${availability}${left}</span>
+  </label></li>`;
 }
 
-async function main() {
-  let placing = false;
-  byId("order").addEventListener("submit", async (event) => {
-    event.preventDefault();
-    // Enter twice is one order.
-    if (placing) return;
-    placing = true;
-    await attempt(place);
-    placing = false;
-  });
-  for (const order of JSON.parse(sessionStorage.getItem("orders") ?? "[]")) showOrder(order);
-  setInterval(() => orders.forEach(showHold), LOOK_MILLISECONDS);
-  keepListening();
-  for (let look = 0; ; look += 1) {
-    if (!document.hidden) await lookAround(look);
-    await new Promise((resolve) => setTimeout(resolve, LOOK_MILLISECONDS));
-  }
+function orderOf(state, order) {
+  const { orderId, status, items, life } = order;
+  const names = namesOf(state);
+  const left = secondsLeft(order);
+  const press = (action) => button(T.order.actions[action], () => takeFurther(state, order, action), { label: T.try.named(T.order.actions[action], orderId), kind: action === "cancel" ? "danger" : "" });
+  return html`<li data-order=${orderId}><h3>${itemsInWords(items, names)}</h3><small>${link(orderId, "order", orderId)}</small>
+    <p class=${status === "REJECTED" ? "bad" : ""}>${statusOf(order, names)}</p>${left === undefined ? nothing : hint(left > 0 ? T.try.held(left) : T.try.holdEnded)}
+    <div class="actions">${possible(order).map(press)}${messageOf(orderId)}</div>
+    <ol class="hint" aria-live="polite">${life.map(({ kind, at }) => html`<li>${clock(at)} ${kind}</li>`)}</ol></li>`;
 }
 
-main();
+function eventOf(state, { kind, at, data }) {
+  const subject = data.orderId === undefined ? `${data.productId}${atLocation(data)}` : data.orderId;
+  const fact = data.orderId === undefined ? T.try.available(number(data.available ?? data.stockCount)) : itemsInWords(data.items, namesOf(state));
+  return html`<li class=${state.orders.has(data.orderId) ? "own" : ""}>${clock(at)} ${kind}<small>${T.try.about(subject, fact)}</small></li>`;
+}
+
+export function draw(rows, state) {
+  const shelf = html`<fieldset><legend>${T.try.product}</legend>
+    ${rows.length ? html`<ul class="shelf">${repeat(rows, ({ row }) => row.productId, productOf)}</ul>` : hint(T.try.noProducts)}</fieldset>`;
+  const quantity = units("place", "quantity", T.try.quantity, { value: 1, min: 1, max: 1_000_000 });
+  const hold = field("place", "hold", T.try.hold, { type: "number", required: false, min: 60, max: 604_800, placeholder: T.try.asSet });
+  const placed = form("place", { text: T.try.place, kind: "primary", send: place(state) }, shelf, quantity, hold, checkbox("wait", T.try.wait, { checked: true }));
+  const orders = [...state.orders.values()].reverse();
+  const listed = orders.length ? html`<ol class="tried">${repeat(orders, ({ orderId }) => orderId, (order) => orderOf(state, order))}</ol>` : hint(T.try.noOrders);
+  const heard = repeat(state.events, ({ id }) => id, (event) => eventOf(state, event));
+  const events = state.events.length ? html`<ol class="heard" tabindex="0" aria-label=${T.try.events}>${heard}</ol>` : hint(T.try.noEvents);
+  const cards = [card(T.try.placeTitle, placed), card(T.try.orders, listed), card(T.try.events, events)];
+  return { title: T.try.title, about: T.try.intro, content: html`<div class="trial">${cards}</div>` };
+}

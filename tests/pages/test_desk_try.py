@@ -1,0 +1,158 @@
+"""The pages for developers in a real browser: orders by hand, and the contract of the HTTP API."""
+
+import json
+from contextlib import contextmanager
+
+import pytest
+import yaml
+
+from local import ROOT
+from local.desk.trial import Trial
+from operations.http_api import Reply
+from tests.support.desk import desk_of_shop
+
+TEA = "tea-earl-grey"
+CONTRACT = yaml.load((ROOT / "docs" / "openapi.yaml").read_text("utf-8"), yaml.CSafeLoader)
+
+
+@contextmanager
+def desk_for(page, **how):
+    """A page leaves its desk before that ends: the answer to a late request would be an error."""
+    with desk_of_shop(**how) as desk:
+        yield desk
+        page.goto("about:blank")
+
+
+@pytest.fixture
+def desk(page):
+    with desk_for(page) as desk:
+        yield desk
+
+
+def event(kind, data):
+    detail = {"metadata": {"eventId": "e-1", "occurredAt": "2027-01-15T08:00:00Z"}, "data": data}
+    return {"event": {"detail-type": kind, "detail": detail}}
+
+
+def test_an_order_is_placed_and_taken_further_and_its_events_are_listed(page, desk):
+    asked = []
+    page.on("request", lambda request: asked.append(request.url.removeprefix(desk.origin)))
+    page.goto(desk.address("try"))
+    page.get_by_role("radio", name="Earl Grey tea-earl-grey 6.80 in stock (60)").check()
+    page.get_by_label("Quantity").fill("3")
+    page.get_by_role("button", name="Place order").click()
+    page.get_by_role("status").get_by_text("placed, 201 Created after").wait_for()
+    order = page.locator("[data-order]", has_text="3 Earl Grey")
+    order.get_by_text("waiting for payment").wait_for()
+    order.get_by_role("button", name="Confirm payment").click()
+    order.get_by_role("status").get_by_text("done, 200 OK after").wait_for()
+    order.get_by_text("paid, to ship").wait_for()
+    assert not order.get_by_role("button", name="Confirm payment").count()
+
+    # What is final is ordered anew under another id.
+    page.get_by_label("Quantity").fill("3000")
+    for number in (1, 2):
+        page.get_by_role("button", name="Place order").click()
+        page.locator("[data-order] .bad").nth(number - 1).wait_for()
+        page.get_by_role("alert").get_by_text("(INSUFFICIENT_STOCK)").wait_for()
+
+    # An event takes an order further, and says that the shelf has changed; nothing else asks for it.
+    page.get_by_text("in stock (57)").wait_for()
+    shelves = [one for one in asked if one.startswith("/api/products")]
+    page.wait_for_timeout(1200)
+    assert [one for one in asked if one.startswith("/api/products")] == shelves
+    desk.command(
+        "AdjustStock", action="adjust", adjustmentId="a", productId=TEA, delta=-7, reason="DAMAGE"
+    )
+    order_id = order.get_attribute("data-order")
+    lines = [{"productId": TEA, "quantity": 3, "fulfilled": 3}]
+    data = {"orderId": order_id, "status": "FULFILLED", "version": 9, "items": lines}
+    for _ in "twice":
+        desk.live.tell(event("OrderFulfilled", data))
+    order.get_by_text("shipped", exact=True).wait_for()
+    page.get_by_text("in stock (50)").wait_for()
+    events = page.get_by_label("All events").get_by_role("listitem")
+    assert [one.split(" ", 2)[2] for one in events.all_inner_texts()] == [
+        f"OrderFulfilled\n{order_id}: 3 Earl Grey"
+    ]
+    assert page.get_by_role("radio", name="Earl Grey tea-earl-grey").is_checked()
+
+    # It is there again after a reload, as the API shows it.
+    page.reload()
+    order.get_by_text("OrderFulfilled").wait_for()
+    assert page.locator("[data-order]").count() == 3
+
+
+def open_route(page, name):
+    route = page.locator(f"#operations-{name}")
+    route.locator(".opblock-summary-control").click()
+    return route
+
+
+def test_the_contract_has_every_route_and_sends_a_request_with_the_chosen_token(
+    page, desk, monkeypatch
+):
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(desk.address("contract"))
+    page.locator(".models").wait_for()
+    routes = [
+        f"{method.upper()} {path} {operation['summary']}"
+        for path, item in CONTRACT["paths"].items()
+        for method, operation in item.items()
+        if method != "parameters"
+    ]
+    heads = page.locator(".opblock-summary").all_inner_texts()
+    # Paths may break at invisible spaces.
+    assert [" ".join(head.replace("\u200b", "").split()) for head in heads] == routes
+    schemas = page.locator(".models [data-json-schema-level='0'] .json-schema-2020-12__title")
+    assert schemas.all_inner_texts() == list(CONTRACT["components"]["schemas"])
+    assert page.locator(".errors-wrapper").count() == 0
+
+    sent = []
+
+    def answer(_, *request):
+        sent.append(request)
+        return Reply(200, {"content-type": "application/json"}, b'{"result": "REPLAYED"}')
+
+    monkeypatch.setattr(Trial, "call_as", answer)
+    operation = open_route(page, "orders-extendHold")
+    assert page.url.endswith("/contract#/orders/extendHold")
+    operation.get_by_role("button", name="Try it out").click()
+    operation.get_by_label("orderId", exact=True).fill("o|1")
+    for caller in ("operator", "customer"):
+        page.get_by_label("Servers").select_option(f"/as/{caller}")
+        operation.get_by_role("button", name="Execute").click()
+        operation.locator(".live-responses-table", has_text="REPLAYED").wait_for()
+        named, method, path, headers, body = sent.pop()
+        assert (named, method, path) == (caller, "POST", "/orders/o%7C1/extend")
+        assert headers == {"Content-Type": "application/json"}
+        assert json.loads(body) == {"until": "2026-11-20T09:45:00Z"}
+        operation.get_by_role("button", name="Clear").click()
+    # Images within the style are loaded from nowhere.
+    assert [one for one in asked if not one.startswith((desk.origin, "data:"))] == []
+
+
+def test_the_page_of_the_api_sends_nothing_on_an_account(page):
+    with desk_for(page, is_embedded=False) as desk:
+        page.goto(desk.address("contract"))
+        open_route(page, "orders-extendHold").get_by_text("Request body").wait_for()
+        assert page.get_by_role("button", name="Try it out").count() == 0
+
+
+def test_a_link_opens_one_route_of_the_contract_on_a_phone_in_the_dark(page, desk):
+    page.set_viewport_size({"width": 400, "height": 800})
+    page.emulate_media(color_scheme="dark")
+    page.goto(desk.address("contract"))
+    page.goto(f"{desk.origin}/contract#/orders/placeOrder")
+    page.locator(".responses-table").wait_for()
+    shown = page.inner_text(".opblock.is-open")
+    route = CONTRACT["paths"]["/orders"]["post"]
+    body = CONTRACT["components"]["schemas"]["NewOrder"]["properties"]
+    wanted = (route["parameters"][0]["name"], *body, *route["responses"])
+    assert [one for one in wanted if one not in shown] == []
+    assert "Try it out" in shown
+    assert page.evaluate("document.documentElement.scrollWidth") == 400
+    assert page.locator("html.dark-mode").count() == 1
+    page.emulate_media(color_scheme="light")
+    page.locator("html:not(.dark-mode)").wait_for()
