@@ -24,11 +24,11 @@ from operations.errors import UserError
 FOLDER = ROOT / "docs" / "pictures"
 ORDER, DROP = "order-1042", own_id(HOT_PRODUCT)
 PICTURES = {
-    "today": ("#/today", 900),
+    "today": ("#/today", 890),
     "products": ("#/products", 720),
-    "order": (f"#/order/{ORDER}", 900),
+    "order": (f"#/order/{ORDER}", 640),
     "drop": (f"#/drop/{DROP}", 760),
-    "dashboard": ("dashboard", 1100),
+    "dashboard": ("dashboard", 640),
 }
 """Where each picture is taken, and its height in pixels. The drop is taken while it sells."""
 
@@ -62,10 +62,15 @@ def _ship_a_part(aws: Aws) -> None:
     """Bring an order as far as a picture can show: paid, and a part of it handed over."""
     teas = ("tea-earl-grey", "tea-jasmine-pearls", "tea-gyokuro")
     lines = [{"productId": own_id(tea), "quantity": 2} for tea in teas]
-    parcel = {"stepId": "parcel-1", "items": lines[:1], "trackingId": "1Z 999 AA1 0123 4567"}
-    aws.invoke("PlaceOrders", {"orderId": ORDER, "userId": "anna", "items": lines})
-    aws.invoke("ChangeOrders", {"action": "confirm", "orderId": ORDER})
-    aws.invoke("ChangeOrders", {"action": "fulfil", "orderId": ORDER, **parcel})
+    parcel = {"stepId": "parcel-1", "items": lines[:1], "reference": "1Z 999 AA1 0123 4567"}
+    for function, command in (
+        ("PlaceOrders", {"userId": "anna", "items": lines}),
+        ("ChangeOrders", {"action": "confirm"}),
+        ("ChangeOrders", {"action": "fulfil", **parcel}),
+    ):
+        answer = aws.invoke(function, {"orderId": ORDER, **command})
+        if "code" in answer:
+            raise UserError(f"the order of a picture was refused: {answer}")
 
 
 def _sell(aws: Aws) -> None:
