@@ -196,8 +196,7 @@ class LaneShop(Shop):
     # ------------------------------------------------------------------ who sells
 
     def seller(self, lanes: int = 2, off: float = 0.0) -> Any:
-        """A worker that has met contention on all but the quiet rows, so it asks for a lane when it visits the
-        depot."""
+        """A worker that has met contention on all but the quiet rows, so it requests a lane at the depot."""
         worker: Any = self.worker(off, lanes)
         worker.client.rivals.are_met_on = lambda product_id: product_id not in self.quiet
         return worker

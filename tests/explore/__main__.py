@@ -33,7 +33,7 @@ console = Console()
 def explore(
     processes: Annotated[int, typer.Option(help="Number of processes.")] = os.cpu_count() or 2,
 ) -> None:
-    """Explore all schedules of two rivals with one fault, 1,000 random ones of three with two, and all mutants."""
+    """Explore all schedules of two processes with one fault, 1,000 random ones of three with two, and all mutants."""
     started = time.perf_counter()
     tasks = _tasks()
     done: list[workers.FinishedTask] = []

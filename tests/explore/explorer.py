@@ -2,8 +2,8 @@
 
 The search is stateless: each schedule is run from the start (Godefroid, "Model checking for programming languages using
 VeriSoft", POPL 1997). Orders of steps that commute are tried once, by sleep sets (Godefroid, "Partial-order methods for
-the verification of concurrent systems", LNCS 1032, 1996): a step that was tried at a node is not tried again after its
-neighbours, until one of them touches an item that it touches.
+the verification of concurrent systems", LNCS 1032, 1996): a step tried at a node is not tried again after the other
+steps there, until one of them touches an item that it touches.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class _Node:
         return None
 
     def sleepers_after(self, step: Step) -> list[Step]:
-        """List the steps that need not be tried after a step: those tried before it that commute with it."""
+        """List the steps that need not be tried after a step: earlier ones that commute with it."""
         earlier = [*self.asleep, *(other for other in self.done if other is not step)]
         return [other for other in earlier if other.commutes_with(step)]
 
@@ -157,7 +157,7 @@ class Explorer:
         first_fault: Callable[[Step], bool],
         seen: Callable[[World], None],
     ) -> None:
-        """Repeat the steps of the stack, advance its last node, and continue with the first possible steps."""
+        """Repeat the steps on the stack, advance its last node, and continue with the first possible steps."""
         world: World | None = None
         try:
             world = self._new_world()
@@ -220,7 +220,7 @@ class Explorer:
         return self._run_with(draw)
 
     def replay(self, schedule: str, seen: Callable[[World], None] = lambda _: None) -> Result:
-        """Run one schedule in the form that a failure prints. After its end the first possible step is taken.
+        """Run one schedule in the form that a failure prints, then take the first possible step until the run ends.
 
         Args:
             schedule: Choices, separated by spaces.
@@ -238,7 +238,9 @@ class Explorer:
             for step in steps:
                 if step.choice == choice:
                     return step
-            raise ValueError(f"{choice} is not open; open are {[str(s.choice) for s in steps]}")
+            raise ValueError(
+                f"{choice} is not possible; possible steps: {[str(s.choice) for s in steps]}"
+            )
 
         return self._run_with(next_one, seen)
 

@@ -53,16 +53,17 @@ _MOVES = {
     ("return", True): (1, 1),
     ("return", False): (0, 0),
 }
-"""What a step does with each of its units, by action and `restock`: to what orders can take, and to what is on hand."""
+"""Effect of a step on each of its units, by action and `restock`: change of available units, change of units on
+hand."""
 
 
 def check_write(world: World, number: int, changes: Sequence[Change]) -> None:
-    """Check a write, and the state that it leaves. Notes where the units of the products are from now on.
+    """Check a write and the state after it. Records where each product's units are from now on.
 
     Args:
-        world: As the write left it.
-        number: Of the write; 0 for the start.
-        changes: What it changed.
+        world: The world after the write.
+        number: Number of the write; 0 for the start.
+        changes: The changes that it made.
 
     Raises:
         ViolationError: The write, or the state after it, breaks an invariant.
@@ -85,7 +86,7 @@ def check_write(world: World, number: int, changes: Sequence[Change]) -> None:
 def pages(world: World) -> list[Page]:
     """List the pages of all lanes."""
     return [
-        # In the simulated table a binary value is as it came over the wire.
+        # The simulated table stores binary values in their wire format.
         read_page(item | {"units": {"B": base64.b64decode(item["units"]["B"])}})
         for item in world.model.dynamodb.tables["Allotments"].items.values()
         if "epoch" in item and not _is_outbound(item["page"]["S"])
@@ -105,7 +106,7 @@ def _units_out(row: Mapping[str, Any] | None) -> Counter[_Generation]:
 
 
 def _set_aside(every_page: Iterable[Page]) -> _SetAside:
-    """What each lane holds, by product and generation."""
+    """The units in each lane, by product and generation."""
     found: _SetAside = {}
     for page in every_page:
         for product_id, entry in page.entries.items():
@@ -131,7 +132,7 @@ def _note_stock(world: World, number: int, lent: _SetAside) -> None:
 
 
 def _check_listed_places(world: World) -> None:
-    """Check that each product's own row lists just the places that have a row."""
+    """Check that each product's own row lists exactly the locations that have a row."""
     rows = {row["productId"]: row for row in world.rows("Products")}
     there: dict[str, set[str]] = {name: set() for name, row in rows.items() if "of" not in row}
     for name, row in rows.items():
@@ -146,7 +147,7 @@ def _check_listed_places(world: World) -> None:
 
 
 def _check_places(world: World, lent: _SetAside) -> None:
-    """Check that each row names the lanes that hold more of it, and that its status is exact all the same."""
+    """Check that each row names the lanes that hold more of the product, and that its status is still exact."""
     rows = {(row["productId"], row["createdAt"]): row for row in world.rows("Products")}
     for (name, created_at), lanes in lent.items():
         row = rows.get((name, created_at), {})
@@ -169,7 +170,7 @@ def _check_places(world: World, lent: _SetAside) -> None:
 
 
 def _check_depot(world: World, every_page: Iterable[Page]) -> None:
-    """Check that the depot's pages name each lent product, for the sweep to find it."""
+    """Check that the depot's pages name each lent product, so that the sweep finds it."""
     shelves = [page for page in every_page if page.key.lane == DEPOT]
     named = {name for page in shelves for name in (*page.entries, *page.emptied)}
     for row in world.rows("Products"):
@@ -193,8 +194,8 @@ def _check_change(world: World, change: Change) -> None:
     elif before is None:
         require(after["_version"] == 1, f"{table} {name} starts with version {after['_version']}")
     else:
-        # A version counts changes of the item, and taking or releasing a lease does not count as one. Nor does a fold, or a
-        # place that is listed: no other write depends on them.
+        # A version counts changes of the item. Acquiring or releasing a lease does not count, nor does a fold or a
+        # newly listed location: no other write depends on them.
         different = before.keys() ^ after.keys() | {k for k in before if before[k] != after.get(k)}
         is_free = all(attribute.startswith("lock") for attribute in different)
         allowed = {0, 1} if is_free else {0} if different in ({"onHand"}, {"places"}) else {1}
@@ -214,7 +215,7 @@ def _check_change(world: World, change: Change) -> None:
 
 
 def _check_records(changes: Sequence[Change]) -> None:
-    """Check that counts and closings book what they found in the row that the same write changes."""
+    """Check that counts and closings book the difference from the row that the same write changes."""
     rows = {change.place[1][0]: change for change in changes if change.place[0] == "Products"}
     for change in changes:
         booked = change.after
@@ -227,7 +228,7 @@ def _check_records(changes: Sequence[Change]) -> None:
             found = booked["counted"] - before.get("lockOnHand", 0)
             require(
                 booked["delta"] == found,
-                f"{booked['counted']} of {name} lay there instead of {before.get('lockOnHand')}, and {booked['delta']} were booked",
+                f"{booked['counted']} of {name} were there instead of {before.get('lockOnHand')}, and {booked['delta']} were booked",
             )
         if booked["reason"] == "CLOSING":
             require(
@@ -237,7 +238,7 @@ def _check_records(changes: Sequence[Change]) -> None:
 
 
 def _check_transfers(changes: Sequence[Change]) -> None:
-    """Check that each side of a transfer is booked with the other one: the same units, out of one place and into another."""
+    """Check that both sides of a transfer are booked together: the same units, out of one location and into another."""
     booked = {c.place[1]: c.after for c in changes if c.place[0] == "StockAdjustments" and c.after}
     for (name, transfer_id), row in booked.items():
         if "transferWith" not in row:
@@ -252,7 +253,8 @@ def _check_transfers(changes: Sequence[Change]) -> None:
 
 
 def _check_outbound(changes: Sequence[Change]) -> None:
-    """Check that what steps let leave is on the pages that they name, written with them, and without any product's row."""
+    """Check that units handed over are on the outbound pages that the steps name, in the same write, and without any
+    product's row."""
     leaving = dict[str, Counter[_Generation]]()
     for change in changes:
         if change.place[0] != "Orders" or change.after is None:
@@ -274,7 +276,7 @@ def _check_outbound(changes: Sequence[Change]) -> None:
     gained = {page: units for page, units in pages.items() if units}
     require(
         leaving == gained,
-        f"by the orders {_in_words(leaving)} left, and written was {_in_words(gained)}",
+        f"orders handed over {_in_words(leaving)}, but pages gained {_in_words(gained)}",
     )
     rows = [change.place[1][0] for change in changes if change.place[0] == "Products"]
     require(not (leaving and rows), f"{_in_words(leaving)} left with a write of {rows}")
@@ -317,7 +319,7 @@ def _new_steps(
 
 
 def _steps_of(order: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], Counter[str]]]:
-    """The steps of an order, each with the units that it moves: without items all that are open are handed over."""
+    """The steps of an order, each with the units that it moves. A step without items moves all open units."""
     open_ = Counter({line["productId"]: line.get("quantity", 0) for line in order["items"]})
     for step in order.get("steps", ()):
         moved = named(step)
@@ -329,7 +331,7 @@ def _steps_of(order: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], Cou
 
 
 def _check_stock(world: World) -> None:
-    """Check that for each product what orders can take, what is on hand and what is committed follow from the records."""
+    """Check that each product's available, on-hand and committed units follow from the records."""
     available, on_hand, committed = (Counter[_Generation]() for _ in range(3))
     for booked in world.rows("StockAdjustments"):
         generation = booked["productId"], booked.get("productCreatedAt", "")
@@ -368,12 +370,12 @@ def _check_stock(world: World) -> None:
 
 def _check_product(world: World, change: Change) -> None:
     before, after, name = change.before, change.after, change.place[1][0]
-    # Where clocks differ a lease keeps nobody out, and its fence is what counts.
+    # With skewed clocks a lease does not exclude other processes; its fence protects the row instead.
     now = world.clock.seconds + change.process.clock
     if before is not None and before.get("lockTime", 0) > now:
         owner = world.lock_owners.get(change.place)
         require(
-            # Who repeats what A does is A'.
+            # A' repeats the commands of A.
             owner == change.process.name.rstrip("'"),
             f"{change.process.name} wrote product {name} under the live lease of {owner}",
         )
@@ -411,7 +413,7 @@ def _check_begin(world: World, change: Change, begun_with: int) -> None:
     }
     name = change.place[1][0]
     require(
-        begun_with in there, f"a count of {name} began with {begun_with}, and {there} lay there"
+        begun_with in there, f"a count of {name} began with {begun_with}, but on hand were {there}"
     )
 
 
@@ -451,8 +453,8 @@ _MAY_BE = {
     "fulfil": {"CONFIRMED"},
     "return": {"CONFIRMED", "FULFILLED"},
 }
-"""Where an order may stand that a step leaves where it is."""
-# What a step writes beside the status, the lines, and the end of the hold.
+"""Statuses that an action may leave unchanged."""
+# Timestamps that a step writes in addition to the status, the lines, and the end of the hold.
 _STAMPS = {"CONFIRMED": "confirmedAt", "FULFILLED": "fulfilledAt"}
 
 
@@ -475,9 +477,9 @@ def _check_step(
         require(written <= allowed, f"with {step[1]}, order {name} was given {written - allowed}")
         require(
             ("fulfilShard" in after) == (step[1] == "CONFIRMED"),
-            f"order {name} is {step[1]}, and the index of orders to ship says otherwise",
+            f"order {name} is {step[1]}, and the index of orders to ship disagrees",
         )
-        require("expiresAt" not in after, f"order {name} is {step[1]}, and its hold goes on")
+        require("expiresAt" not in after, f"order {name} is {step[1]}, but its hold has not ended")
         require(
             step[1] != "CONFIRMED" or "confirmationRejected" not in before,
             f"order {name} was confirmed after its confirmation was rejected",
@@ -515,7 +517,7 @@ def _check_rejection(before: dict[str, Any], after: dict[str, Any]) -> None:
 def _check_units(world: World, before: dict[str, Any], after: dict[str, Any]) -> None:
     """Check that a change of an order adds one step that moves no more than there is, and that its status says so.
 
-    Whether units went back, the books tell.
+    Whether units were returned to stock is checked by the books.
     """
     name, status = after["orderId"], after["status"]
     steps, step = before.get("steps", []), after.get("steps", [{}])[-1]
@@ -547,11 +549,11 @@ def _check_units(world: World, before: dict[str, Any], after: dict[str, Any]) ->
 
 
 _Candidate = tuple[list["Stock | None"], int]
-"""What the row of a line was at a location since the invocation's first call, and the units that were wanted of it."""
+"""The states of a line's row at a location since the invocation's first call, and the quantity ordered."""
 
 
 def _check_rejected_order(world: World, change: Change, order: dict[str, Any]) -> None:
-    """Check that an order was rejected for a reason that was true: for each location at a moment of its own."""
+    """Check that the reason of a rejection was true, for each location at some moment during the invocation."""
     begun, reason = change.process.begun or 0, order["reason"]
     offers = [
         [
@@ -570,7 +572,7 @@ def _check_rejected_order(world: World, change: Change, order: dict[str, Any]) -
             for line in lines
         )
     else:
-        require(reason == "INSUFFICIENT_STOCK", f"when {reason} is true is not known")
+        require(reason == "INSUFFICIENT_STOCK", f"no rule for the reason {reason}")
         is_true = _was_short_everywhere(offers, is_split=order.get("split", False))
     require(
         is_true,
@@ -579,12 +581,12 @@ def _check_rejected_order(world: World, change: Change, order: dict[str, Any]) -
 
 
 def _candidate(line: Mapping[str, Any], location: str) -> str:
-    """The row for a line at a location, or at the one that it names."""
+    """The key of the row for a line at a location, or at the location that the line names."""
     return key_of({**line, "locationId": line.get("askedLocationId", location)})
 
 
 def _states(world: World, key: str, begun: int) -> list[Stock | None]:
-    """What a row and the lanes held after so many writes, and at each moment since."""
+    """The states of a row and its lanes after the write number `begun`, and since."""
     known = world.stock.get(key)
     if known is None:
         return [None]
@@ -593,7 +595,7 @@ def _states(world: World, key: str, begun: int) -> list[Stock | None]:
 
 
 def _was(candidate: _Candidate, *holds: Callable[[Stock | None, int], bool]) -> bool:
-    """Whether one of some conditions held of a row at some moment."""
+    """Whether a row met one of the conditions at some moment."""
     states, quantity = candidate
     return any(each(stock, quantity) for stock in states for each in holds)
 
@@ -613,7 +615,7 @@ def _is_short(stock: Stock | None, quantity: int) -> bool:
 
 
 def _was_short_everywhere(offers: Sequence[Sequence[_Candidate]], *, is_split: bool) -> bool:
-    """Whether each location lacked a line; if lines may come from several, whether one line was lacking at each."""
+    """Whether each location was short of some line; for a split order, whether one line was short everywhere."""
     lacks = (_is_short,) if len(offers) == 1 else (_is_short, _is_gone, _is_discontinued)
     if is_split:
         return any(all(_was(each, *lacks) for each in line) for line in zip(*offers, strict=True))
@@ -621,7 +623,8 @@ def _was_short_everywhere(offers: Sequence[Sequence[_Candidate]], *, is_split: b
 
 
 def _check_places_of_lines(order: Mapping[str, Any]) -> None:
-    """Check that each line comes from a location that the order allows, and all that name none from one, unless it is split."""
+    """Check that each line comes from a location that the order allows. Unless the order is split, lines without a
+    location of their own share one."""
     if order["status"] != "PENDING":
         return
     chosen = set()
@@ -640,7 +643,7 @@ def _check_places_of_lines(order: Mapping[str, Any]) -> None:
 
 
 def _check_lines(world: World, change: Change, order: dict[str, Any]) -> None:
-    """Check that each line of a placed order names what was written for it: a row or a page, at its version."""
+    """Check that each line of a placed order names the row or page written for it, and its version."""
     if order["status"] != "PENDING":
         return
     written = {
@@ -678,12 +681,12 @@ def _check_order_of_group(world: World, order_id: str) -> None:
 
 
 def end_of(world: World, message_id: str, since: int = 0) -> str | None:
-    """Find where a message ended, from durable rows and dead letters only; None if it has not ended.
+    """Find the outcome of a message, from durable rows and dead letters only; None while there is none.
 
     Args:
         world: The run.
         message_id: The message.
-        since: Number of writes after which an order's row may have answered a command without being changed by it.
+        since: Number of writes after which a command may have been answered from an order's row without changing it.
     """
     function, body, _ = world.sent[message_id]
     command = {"action": "expire"} | body if function == "change_orders" else body
@@ -703,7 +706,7 @@ def _is_done(world: World, function: str, asked: dict[str, Any]) -> bool:
         case "change_orders":
             return is_carried_out(world.row("Orders", asked["orderId"]), asked)
         case "adjust_stock" if asked.get("action") == "transfer":
-            # That the other side is booked with it was checked as it was written.
+            # The check of each write covers the other side.
             source = key_of(asked | {"locationId": asked["from"]})
             row = world.row("StockAdjustments", source, asked["transferId"])
             return row is not None and row["delta"] == -asked["quantity"]
@@ -728,10 +731,10 @@ _EVENTS = {
 
 
 def check_event(world: World, event: dict[str, Any]) -> None:
-    """Check an event that the bus has taken: it tells what has happened, and overtakes none of its subject.
+    """Check that an event matches a change of the rows, and does not overtake an earlier event of its subject.
 
     Raises:
-        ViolationError: It does not.
+        ViolationError: It is wrong.
     """
     published, happened = _published(world), _happened(world)
     event_id = event["metadata"]["eventId"]
@@ -739,17 +742,17 @@ def check_event(world: World, event: dict[str, Any]) -> None:
         expected = happened.get(subject, [])
         require(
             ids == expected[: len(ids)],
-            f"{event_id} was published: of {subject} that is {ids}, and what happened is {expected}",
+            f"{event_id} was published, so events of {subject} are {ids}, but its changes call for {expected}",
         )
 
 
 def _published(world: World) -> dict[str, list[str]]:
-    """The ids of all events on the bus by what they are about, each where it was first."""
+    """The ids of all events on the bus by subject, without duplicates, in order of first arrival."""
     found: dict[str, list[str]] = {}
     for event in world.bus:
         event_id = event["metadata"]["eventId"]
         data = event["data"]
-        # A probe is about nothing.
+        # A probe has no subject.
         subject = data.get("orderId") or (key_of(data) if "productId" in data else None)
         ids = found.setdefault(str(subject), [])
         if subject is not None and event_id not in ids:
@@ -777,7 +780,7 @@ def _happened(world: World) -> dict[str, list[str]]:
 def _news(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
     if "userId" not in after:
         return
-    # An order that fills its tombstone in is new.
+    # An order that replaces its tombstone is new.
     before = before if "userId" in before else {}
     status, steps = after["status"], after.get("steps", [])
     is_step = len(steps) > len(before.get("steps", ()))
@@ -797,7 +800,7 @@ _ENDS_AS = {"fulfil": "FULFILLED", "cancel": "CANCELLED"}
 
 
 def product_news(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
-    """The types of the events that a change of a product's row demands, by a rule of the tests' own."""
+    """The types of the events that a change of a product's row calls for, derived independently of the service."""
     steps = [order.get("status") for order in (before, after)]
     ranks = ["OUT_OF_STOCK", "LOW_STOCK", "ACTIVE"]
     if steps[0] in ranks and steps[1] in ranks and steps[0] != steps[1]:
@@ -818,22 +821,22 @@ def check_end(world: World) -> None:
     for message_id, (_, body, _) in world.sent.items():
         end = end_of(world, message_id)
         require(end is not None, f"{body} was lost")
-        require(end != "REFUSED_BY_DYNAMODB", f"{body} was taken for an invalid message")
+        require(end != "REFUSED_BY_DYNAMODB", f"{body} was treated as an invalid message")
     published = _published(world)
     for subject, expected in _happened(world).items():
         require(
             published.get(subject, []) == expected,
-            f"events of {subject} on the bus: {published.get(subject)}; what happened: {expected}",
+            f"events of {subject} on the bus: {published.get(subject)}; its changes call for: {expected}",
         )
     for queue in world.model.sqs.queues.values():
         require(
             queue.name != UNDELIVERABLE or not queue.messages,
-            f"{queue.messages} was taken for undeliverable",
+            f"{queue.messages} was treated as undeliverable",
         )
         for message in queue.messages if "Dead" in queue.name else ():
             require("errorCode" in message.attributes, f"SQS dead-lettered {message.body}")
     if not world.crashes:
-        # A visit of the depot whose release failed ends soon by itself.
+        # If the release of the depot's lease failed, the lease expires soon.
         tolerated = VISIT_SECONDS if world.faults_used else 0.0
         tolerated += max(0.0, *world.clocks.values(), 0.0)
         line = world.row(DEPOT_LEASE[0], *DEPOT_LEASE[1]) or {}
@@ -873,7 +876,7 @@ def _check_answer(
     if function == "sweep" or (function == "count_stock" and action != "commit"):
         return
     done = _is_done(world, function, command)
-    # A cancellation is also answered so if nothing was left to cancel.
+    # A cancellation gets the same answer if there was nothing left to cancel.
     if result in {"APPLIED", "REPLAYED", "STALE", "COMMITTED"} and (result, action) != (
         "REPLAYED",
         "cancel",
@@ -891,7 +894,7 @@ def _check_answer(
 
 
 def _is_managed(row: dict[str, Any] | None, command: dict[str, Any]) -> bool:
-    """Whether a product's row shows that a command was carried out, which no scenario undoes, or a catalogue event."""
+    """Whether a product's row shows that a command or a catalogue event took effect. No scenario undoes these."""
     if "eventTime" in command:
         return row is not None and row.get("detailsEventTime", "") >= command["eventTime"]
     if command["action"] == "delist":

@@ -1,4 +1,4 @@
-"""Mutants: planted mistakes, each a small replacement in the code, all of which the explorer must find."""
+"""Mutants: injected bugs, each a small replacement in the code. The explorer must catch all of them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ FOLDERS = (CODE, "functions")
 
 @dataclass(frozen=True)
 class Mutant:
-    """A planted mistake.
+    """An injected bug.
 
     Attributes:
-        name: What is wrong.
-        edits: What is replaced in the code.
+        name: The bug, in a few words.
+        edits: Replacements in the code.
         scenarios: The scenarios that reveal it.
-        kind: The fault that reveals it first; empty if none is needed, or any.
+        kind: The kind of fault that reveals it; empty if it needs no fault, or any kind will do.
         handler: The file in `naive` that replaces the handler of orders, if any.
     """
 
@@ -34,10 +34,10 @@ class Mutant:
     handler: str = ""
 
     def changes(self) -> dict[Path, str]:
-        """Return the files that the mistake changes, relative to the root, with their new text.
+        """Return the files that the bug changes, relative to the root, with their new text.
 
         Raises:
-            ValueError: The code no longer has a piece to replace, or has it several times.
+            ValueError: The code to replace is missing, or occurs several times.
         """
         sources = {
             path.relative_to(ROOT): path.read_text("utf-8")
@@ -55,13 +55,13 @@ class Mutant:
 
 
 def tree(folder: Path, mutant: Mutant) -> None:
-    """Copy the code into a folder and plant the mistake.
+    """Copy the code into a folder and inject the bug.
 
     Raises:
-        ValueError: The mistake does not fit the code.
+        ValueError: The bug does not fit the code.
     """
     for name in FOLDERS:
-        # With its bytecode: most of the time that a mutant takes would go into compiling what it does not change.
+        # With bytecode: otherwise most of a mutant's time would go into compiling unchanged modules.
         shutil.copytree(ROOT / name, folder / name)
     for file, text in mutant.changes().items():
         path = folder / file

@@ -1,4 +1,4 @@
-"""Plants mistakes in code: each replaces a piece of it, wherever it is and whatever its names have become."""
+"""Injects bugs into code: each replaces a piece of code, even if it was moved or its names have changed."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _FIXED = {*keyword.kwlist, *dir(builtins), "self"}
 class Edit(NamedTuple):
     """A piece of code and its replacement.
 
-    Pieces are compared token by token, so neither a move nor formatting matters. If no piece of the code is equal,
-    the one that differs in the fewest names is taken, and its names are used in the replacement.
+    Pieces are compared token by token, so moves and formatting do not matter. If no piece of the code is equal, the one
+    that differs in the fewest names is replaced, and its names are used in the replacement.
 
     Attributes:
         old: Whole tokens; a string is one token.
-        new: Lines after the first get the indentation of the old piece's first line.
+        new: The replacement. Lines after the first get the indentation of the old piece's first line.
         within: The package, module, class or function that has the piece, if others have an equal one.
     """
 
@@ -39,7 +39,7 @@ class Edit(NamedTuple):
 
 
 class _Token(NamedTuple):
-    """A token with its place in the text. An attribute includes its dot: a variable may have the same name."""
+    """A token and its position. An attribute includes its dot, because a variable may have the same name."""
 
     text: str
     start: int
@@ -51,7 +51,7 @@ class _Token(NamedTuple):
 
     @property
     def shape(self) -> str:
-        """What a rename keeps."""
+        """The parts that a rename keeps."""
         return "." * self.text.startswith(".") if self.is_name else self.text
 
 
@@ -115,7 +115,7 @@ def _pieces(path: Path, text: str, edit: Edit) -> Iterator[_Piece]:
 
 
 def _surroundings(path: Path, before: Sequence[_Token]) -> set[str]:
-    """Names of the packages, the module, and the last class and function that begin before a piece."""
+    """Names of the packages, the module, and the last class and function that start before a piece."""
     named = pairwise(before)
     last = {token.text: name.text for token, name in named if token.text in {"class", "def"}}
     return {*path.parts, path.stem, *last.values()}
@@ -123,13 +123,13 @@ def _surroundings(path: Path, before: Sequence[_Token]) -> set[str]:
 
 @cache
 def _read(text: str) -> tuple[Sequence[_Token], str]:
-    """Divide code into tokens, and join them with their names left out.
+    """Split code into tokens, and join them without names.
 
-    Layout, and a comma before a closing bracket, do not count: formatting adds and removes them.
+    Ignores layout and trailing commas, which formatting adds and removes.
     """
     starts = list(accumulate((len(line) for line in StringIO(text)), initial=0))
     tokens: list[_Token] = []
-    with suppress(tokenize.TokenError):  # The text ends within brackets.
+    with suppress(tokenize.TokenError):  # The text ends inside brackets.
         for token in tokenize.generate_tokens(StringIO(text).readline):
             if token.type in _LAYOUT:
                 continue

@@ -1,4 +1,4 @@
-"""The vocabulary of the scenarios: messages, steps that set a world up, and rivals."""
+"""The vocabulary of the scenarios: messages, set-up steps, and rivals (concurrent writers)."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from tests.support.ends import key_of, units_of
 
 OPENED = "2026-01-01T00:00:00.000000+00:00"
 OVER = -GRACE_SECONDS - 1.0
-"""Seconds from now to the end of a hold that may expire."""
+"""Seconds until the end of a hold that may expire."""
 
 LEFT_ON = "out/0"
 """The outbound page of all hand-overs before the run."""
 
 Message = dict[str, Any]
 Messages = Message | Callable[[World], Message]
-"""A message, or a function that makes it when its rival starts."""
+"""A message, or a function that creates it when its rival starts."""
 Script = Callable[[Client], None]
 
 # ---------------------------------------------------------------------- messages
 
 
 def order(order_id: str, user_id: str = "u-1", **lines: int) -> Message:
-    """Order so many units of each product."""
+    """Order a number of units of each product."""
     items = [{"productId": name, "quantity": quantity} for name, quantity in lines.items()]
     return {"orderId": order_id, "userId": user_id, "items": items}
 
@@ -38,13 +38,13 @@ def order_at(
     named: Mapping[str, str] | None = None,
     **lines: int,
 ) -> Message:
-    """Order so many units of each product from the first of some locations.
+    """Order a number of units of each product from the first location that has them.
 
     Args:
         order_id: The order's id.
-        locations: Where it may be placed from, the best first.
+        locations: Locations that it may be placed from, in order of preference.
         split: Whether its lines may come from several of them.
-        named: By product, the only location of its line.
+        named: By product, the location that its line names.
         lines: Units by product.
     """
     body = order(order_id, **lines)
@@ -61,24 +61,24 @@ def transfer(transfer_id: str, source: str, target: str, units: int) -> Message:
 
 
 def receipt(adjustment_id: str, delta: int) -> Message:
-    """Book units of p, or the loss of some."""
+    """Book a receipt or a loss of units of p."""
     of_product = {"adjustmentId": adjustment_id, "productId": "p"}
     return {**of_product, "delta": delta, "reason": "RECEIPT"}
 
 
 def decrement(adjustment_id: str, units: int, **more: str) -> Message:
-    """Take units of p away."""
+    """Decrement the stock of p."""
     asked = {"action": "decrement", "adjustmentId": adjustment_id, "productId": "p"}
     return {**asked, "quantity": units, **more}
 
 
 def command(action: str, order_id: str = "o", **more: Any) -> Message:
-    """Change an order."""
+    """Send a command for an order."""
     return {"action": action, "orderId": order_id, **more}
 
 
 def part(action: str, step_id: str, units: int, order_id: str = "o", **more: Any) -> Message:
-    """Change some units of an order for p."""
+    """Send a command for some units of an order for p."""
     items = [{"productId": "p", "quantity": units}]
     return command(action, order_id, stepId=step_id, items=items, **more)
 
@@ -148,12 +148,12 @@ def runs(script: Script) -> Rival:
 
 
 def asks(function: str, *commands: Messages, times: int = 1) -> Rival:
-    """A client that gives commands, one after the other.
+    """A client that sends commands, one after the other.
 
     Args:
         function: Name of the function.
         commands: The commands.
-        times: How often it gives a command while it is told to try later.
+        times: How often it sends a command while the answer is to try later.
     """
 
     def start(world: World, name: str) -> None:
@@ -175,7 +175,7 @@ SWEEPS = asks("sweep", {"action": "sweep"})
 
 
 def published(table: str, rival: Rival) -> Rival:
-    """A rival, and after it the publisher of a table's changes."""
+    """A rival, followed by the publisher of a table's changes."""
 
     def start(world: World, name: str) -> None:
         rival(world, name)
@@ -185,7 +185,7 @@ def published(table: str, rival: Rival) -> Rival:
 
 
 def counts(adjustment_id: str, found: int, location: str = "") -> Rival:
-    """A client that counts p and finds so many units more; it releases the lease if the commit fails."""
+    """A client that counts p and finds surplus units. It releases the lease if the commit fails."""
 
     def script(client: Client) -> None:
         acquired = client("count_stock", acquire(3, location))
@@ -206,12 +206,12 @@ def acquire(seconds: int, location: str = "") -> Message:
 
 
 def p_at(location: str) -> Message:
-    """Product p at a location, as messages name it."""
+    """Product p at a location, as in messages."""
     return {"productId": "p"} | ({"locationId": location} if location else {})
 
 
 def commit(acquired: Message, adjustment_id: str, counted: int) -> Message:
-    """Book a count under the lease of an answer to `acquire`."""
+    """Book a count under the lease that `acquire` returned."""
     return {
         "action": "commit",
         "lease": acquired["lease"],
@@ -221,7 +221,7 @@ def commit(acquired: Message, adjustment_id: str, counted: int) -> Message:
 
 
 def delist(location: str = "") -> Message:
-    """Delist p as it was at the start."""
+    """Delist the first generation of p."""
     return {"action": "delist", **p_at(location), "createdAt": OPENED}
 
 
@@ -239,7 +239,7 @@ def relists(client: Client, stock: int = 1, location: str = "") -> None:
     made = client("manage_products", create(location, stock))
     require(
         made.get("result") in {"APPLIED", "RETRY_LATER", None} or client.world.crashes > crashes,
-        f"no other process lists the product, but its creation was answered {made}",
+        f"no other process lists the product, but creating it was answered with {made}",
     )
 
 
@@ -269,13 +269,13 @@ def add_order(
     location: str = "",
     **more: Any,
 ) -> SetUp:
-    """Store an order for units of p, and book the units that it took. What it has handed over was folded since.
+    """Store an order for units of p, and book the units that it took. Its hand-overs are already folded.
 
     Args:
         order_id: Its id.
         status: Its status.
         units: How many.
-        age: Seconds since it was placed; it is as old as the product if not given.
+        age: Seconds since it was placed; by default it is as old as the product.
         location: Where its units were taken from.
         more: More attributes of its row.
     """
@@ -328,19 +328,19 @@ def add_delivered_order(world: World) -> None:
 
 
 def add_departed_order(world: World) -> None:
-    """Store an order for two units of p that was handed over, and not folded since."""
+    """Store an order for two units of p that was handed over, but not folded yet."""
     add_delivered_order(world)
     world.add_outbound_page(LEFT_ON, ("p", OPENED, 2))
     world.add_on_hand("p", 2)
 
 
 def handed_over(step: Message) -> Message:
-    """A hand-over that was made before the run."""
+    """The step of a hand-over before the run."""
     return {**step, "at": OPENED, "outPage": LEFT_ON, "outVersion": 1}
 
 
 def warm_up(name: str, *messages: Messages, function: str = "place_orders") -> SetUp:
-    """Let an environment take messages before the run."""
+    """Let an environment process messages before the run."""
 
     def set_up(world: World) -> None:
         bodies = _bodies(world, messages)
@@ -350,12 +350,12 @@ def warm_up(name: str, *messages: Messages, function: str = "place_orders") -> S
 
 
 def meet_rivals(name: str, *product_ids: str) -> SetUp:
-    """Let an environment lose writes of products' rows: for a while it sells these from lanes."""
+    """Let an environment meet contention on products' rows, so that it sells them from lanes for a while."""
     return lambda world: world.meet_rivals(name, *product_ids)
 
 
 def lend(name: str, location: str = "", **units: int) -> SetUp:
-    """Let an environment meet rivals and sell some units, so that stock is lent and its lane is filled."""
+    """Let an environment meet contention and sell some units, so that stock is lent and its lane is filled."""
 
     def set_up(world: World) -> None:
         world.meet_rivals(name, *(key_of({"productId": p, "locationId": location}) for p in units))

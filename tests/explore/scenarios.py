@@ -1,4 +1,4 @@
-"""The scenarios: rivals whose schedules are explored."""
+"""The scenarios: rivals (concurrent writers) whose schedules are explored."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ from tests.explore.world import (
 
 # After this time an invocation begins no new work.
 WORKING_SECONDS = INVOCATION_SECONDS - RESERVED_SECONDS
-# The most telling ones, where runs are long: with lanes, and of batches of several commands.
+# The most revealing faults, for scenarios with long runs: with lanes, or with batches of several commands.
 _TELLING = ("conflict", "lost", "crash", "crash-after")
 _TORN = (*_TELLING, "torn")
 _OF_PAGES = (*_TELLING, "late", "parted")
 _OF_A_PUBLISHER = ("refused", "throttled", "lost", "crash", "crash-after", "time")
 
 
-# ---------------------------------------------------------------------- what must hold at the end
+# ---------------------------------------------------------------------- checks at the end of a run
 
 
 def _row(world: World, order_id: str = "o") -> dict[str, Any]:
@@ -91,7 +91,7 @@ def _stock(world: World) -> int:
 
 
 def _ends(world: World) -> list[str | None]:
-    """How each message ended."""
+    """The outcome of each message."""
     return [world.handlers.end_of(world, message_id) for message_id in world.sent]
 
 
@@ -128,7 +128,7 @@ def _one_body(world: World) -> None:
 
 
 def _one_choice_of_locations(world: World) -> None:
-    """The order is placed as its first message says, and each other message has its id."""
+    """The first message is placed, and each other message is rejected for reusing its id."""
     require(_statuses(world, "o") == ["PENDING"], "it was placed from none of the locations")
     ends = _ends(world)
     require(ends.count("ORDER_ID_REUSED") == len(ends) - 1, f"orders under one id ended as {ends}")
@@ -142,14 +142,14 @@ def _others_are_left_alone(world: World) -> None:
 
 
 def _check_units_of(world: World, *held: str) -> None:
-    """Check that p, of which one unit was left, has just those units that no order holds."""
+    """Check that the stock of p is the one spare unit plus the units that no order holds."""
     orders = [row for row in world.rows("Orders") if row["status"] not in held]
     free = 1 + sum(row["items"][0]["quantity"] for row in orders)
-    require(_stock(world) == free, f"{_stock(world)} units are left, and no order holds {free}")
+    require(_stock(world) == free, f"{_stock(world)} units are left, but no order holds {free}")
 
 
 def _one_wins(world: World) -> None:
-    """Either the order is paid, or whoever has paid is told that it came too late. Never both."""
+    """Either the order is paid, or the customer is told that the payment came too late. Never both."""
     row = _row(world)
     told = [name for name in ("confirmedAt", "confirmationRejected") if name in row]
     require(len(told) == 1, f"the order is {row['status']}, with {told}")
@@ -176,7 +176,7 @@ def _is_over(world: World) -> None:
 def _are_over(world: World) -> None:
     ended = _statuses(world, "o", "later")
     paid = "confirmedAt" in _row(world, "later")
-    # An expiry that comes early is acknowledged: the next sweep finds the order again.
+    # An early expiry message is acknowledged: the next sweep finds the order again.
     later = {"CONFIRMED"} if paid else {"EXPIRED", "PENDING"}
     require(ended[0] == "EXPIRED" and ended[1] in later, f"they ended as {ended}")
     _check_units_of(world, "PENDING", "CONFIRMED")
@@ -200,11 +200,11 @@ def _no_more_than_delivered(world: World) -> None:
     wanted = {body["stepId"] for _, body, _ in world.sent.values()}
     left = 2 - sum(came.values())
     fits = [each for each in wanted - came.keys() if left >= (2 if each == "rt-2" else 1)]
-    require(not fits, f"{came} was taken back, so {fits} could have been")
+    require(not fits, f"{came} was returned, so {fits} should have been accepted")
 
 
 def _one_return(world: World) -> None:
-    require(len(_returns(world)) == 1, f"{_returns(world)} was taken back")
+    require(len(_returns(world)) == 1, f"{_returns(world)} was returned")
     ends = _ends(world)
     require(ends.count("STEP_ID_REUSED") == len(ends) - 1, f"returns under one id ended as {ends}")
 
@@ -220,7 +220,7 @@ def _each_unit_moved_once(world: World) -> None:
 
 def _only_what_was_delivered(world: World) -> None:
     row = _row(world)
-    require("rt-1" not in _returns(world), f"{row['steps']} takes back what was cancelled")
+    require("rt-1" not in _returns(world), f"{row['steps']} returns a cancelled unit")
     require(row["status"] == "FULFILLED", f"it ended as {row['status']}")
 
 
@@ -244,7 +244,7 @@ def _is_paid_or_told(world: World) -> None:
 
 def _is_fulfilled(world: World) -> None:
     row = _row(world)
-    # Who cancels what is not handed over yet may come first.
+    # The cancellation of the unfulfilled units may come first.
     allowed = {"FULFILLED", "CANCELLED"} if len(world.sent) > 5 else {"FULFILLED"}
     require(row["status"] in allowed, f"it ended as {row['status']}")
     _no_dead_letters(world)
@@ -252,37 +252,40 @@ def _is_fulfilled(world: World) -> None:
 
 def _is_swept(world: World) -> None:
     status = _row(world)["status"]
-    # What a sweeper could not send is sent with the next sweep, in a minute.
+    # Messages that a sweeper could not send are sent by the next sweep, in a minute.
     allowed = {"EXPIRED", "PENDING"} if world.faults_used else {"EXPIRED"}
-    # The third rival pays: it may come first.
+    # The third rival pays, and may come first.
     allowed |= {"CONFIRMED"} if "C" in world.processes else set()
     require(status in allowed, f"it ended as {status}")
     _check_units_of(world, "PENDING", "CONFIRMED")
 
 
 def _is_paid(world: World) -> None:
-    # Its message waits a while for those who have paid in time.
+    # Its message waits a while for payments made in time.
     row = _row(world)
     is_late = world.faults_used and row["status"] == "EXPIRED" and "confirmationRejected" in row
     require("confirmedAt" in row or bool(is_late), f"it was paid in time, and ended as {row}")
 
 
 def _at_once(world: World) -> None:
-    """Without a fault nothing is returned: who lost knows what to do next."""
+    """Without a fault no message is returned: the loser knows what to do next."""
     again = [name for name in world.processes if name.startswith("R")]
     require(world.faults_used > 0 or not again, "messages were returned, though nothing failed")
 
 
 def _nothing_is_left(world: World) -> None:
     left = _stock(world) + sum(page.units("p") for page in world.handlers.pages(world))
-    require(left == 0, f"{left} units are left, and were wanted")
+    require(left == 0, f"{left} units are left, but orders needed them")
     _at_once(world)
 
 
 def _is_enough(world: World) -> None:
     answers = [answer.get("result") for _, _, answer in world.answers]
     is_short = "C" in world.processes
-    require("REFUSED" not in answers or is_short, f"there is enough, and they were told {answers}")
+    require(
+        "REFUSED" not in answers or is_short,
+        f"there is enough stock, but the answers were {answers}",
+    )
 
 
 def _are_handed_over(world: World) -> None:
@@ -293,14 +296,14 @@ def _are_handed_over(world: World) -> None:
 
 
 def _units_at(world: World, location: str) -> int:
-    """Units of p in its row at a location, which is there."""
+    """Units of p in its row at a location; the row must exist."""
     row = world.row("Products", f"p#{location}") or {}
     units: int = row["stockCount"]
     return units
 
 
 def _all_placed(world: World) -> None:
-    """With two rivals there is enough for all orders."""
+    """Check that all orders are placed: with two rivals there is enough stock."""
     ended = {row["orderId"]: row["status"] for row in world.rows("Orders")}
     is_short = "C" in world.processes
     require(is_short or set(ended.values()) == {"PENDING"}, f"they ended as {ended}")
@@ -319,12 +322,12 @@ def _split_is_placed(world: World) -> None:
 
 
 def _one_is_rejected(world: World) -> None:
-    """Each location has one unit, and one order too many wants it."""
+    """Check that one order is rejected: there is one order more than units at the two locations."""
     statuses = [row["status"] for row in world.rows("Orders")]
     left = _units_at(world, "berlin") + _units_at(world, "lyon")
     require(
         statuses.count("PENDING") == 2 and left == 0,
-        f"two units, {left} of which are left, and the orders ended as {statuses}",
+        f"{left} of two units are left, and the orders ended as {statuses}",
     )
 
 
@@ -332,7 +335,7 @@ def _is_lost(world: World) -> None:
     steps = _row(world)["steps"]
     # The third rival may hand both units over first.
     lost = [step for step in steps if "restock" in step or step["action"] == "fulfil"]
-    require(bool(lost), f"one unit was lost, and the order went through {steps}")
+    require(bool(lost), f"one unit was lost, but the order went through {steps}")
     require(_statuses(world, "b")[0] in {"REJECTED", "NONE"}, "a lost unit was sold")
 
 
@@ -344,7 +347,7 @@ def _units_at_depot(world: World) -> int:
 
 
 def _leased(world: World) -> None:
-    """Let a client take the lease on p."""
+    """Let a client lease p."""
     asks("count_stock", acquire(20))(world, "A")
     world.finish("A")
 
@@ -374,7 +377,7 @@ def _event(event_id: str, second: int, price: int) -> Message:
 
 
 def _lane_filled_again(world: World) -> None:
-    """Let B take A's lane, empty its page, and fill it with as much as A remembers."""
+    """Let B lease A's lane, empty its page, and fill it with as many units as A remembers."""
     remembered = world.units_in_lane(1, "p")
     world.end_lease(1)
     lend("B", q=1)(world)
@@ -383,11 +386,11 @@ def _lane_filled_again(world: World) -> None:
     require(not world.units_in_lane(1, "p"), "B has not emptied the page")
     world.warm_up("B", order("warmB3", p=1))
     units = world.units_in_lane(1, "p")
-    require(units == remembered, f"A remembers {remembered} units, and the page holds {units}")
+    require(units == remembered, f"A remembers {remembered} units, but the page holds {units}")
 
 
 def _page_replaced(*, same_epoch: bool) -> SetUp:
-    """A page of lane 1 with less in it, which by chance is at the version that A remembers."""
+    """Replace the page of lane 1 by one with fewer units, which happens to be at the version that A remembers."""
 
     def set_up(world: World) -> None:
         (page,) = (page for page in world.handlers.pages(world) if page.key.lane == 1)
@@ -398,7 +401,7 @@ def _page_replaced(*, same_epoch: bool) -> SetUp:
 
 
 def _count_begun(world: World) -> None:
-    """Let somebody have the lease on p who never goes on."""
+    """Let a client lease p for a count and never continue."""
     row = world.row("Products", "p") or {}
     row |= {"lockedBy": "a count", "lockTime": int(world.clock.seconds) + 4}
     row |= {"lockVersion": row["_version"], "lentTo": frozenset(row["lentTo"])}
@@ -406,7 +409,7 @@ def _count_begun(world: World) -> None:
 
 
 def _two_holds_ended(world: World) -> None:
-    """Let one order have sold from the row, and one from A's lane."""
+    """Sell one order from the row, and one from A's lane."""
     for order_id in ("by-row", "from-lane"):
         world.warm_up("A", order(order_id, p=1) | {"holdSeconds": 60})
         world.put("Orders", _row(world, order_id) | {"expiresAt": world.moment(OVER)})
@@ -415,7 +418,7 @@ def _two_holds_ended(world: World) -> None:
 
 def _lane_with_too_few(world: World) -> None:
     units = world.units_in_lane(2, "p")
-    require(0 < units < 1_000, f"the lane holds {units} units, and the row shall sell one more")
+    require(0 < units < 1_000, f"the lane holds {units} units; the scenario needs 1 to 999")
 
 
 def _lists_again_and_sells(client: Client) -> None:
@@ -431,7 +434,7 @@ def _discontinues(client: Client) -> None:
 
 
 def _hand_over(order_id: str, process: str = "S") -> SetUp:
-    """Let the units of a paid order leave before the run: they are on an outbound page."""
+    """Hand over a paid order before the run, so that its units are on an outbound page."""
     return warm_up(process, command("fulfil", order_id), function="change_orders")
 
 
@@ -449,7 +452,7 @@ def _loses_and_orders(client: Client) -> None:
 
 
 def _relisted(world: World) -> None:
-    """List p again, and let an order for its next generation be paid."""
+    """List p again, and place and confirm an order for the new generation."""
     runs(relists)(world, "S")
     world.finish("S")
     world.warm_up("S", order("new", p=1))
@@ -522,16 +525,16 @@ _IN_ROWS = (
         [stock(p=5), _leased],
         [
             asks("count_stock", _commit),
-            # The invariants know it as another attempt of A.
+            # The invariants treat it as another attempt of A.
             _named("A'", asks("count_stock", _commit)),
             restocks(1),
         ],
-        # By a clock that is fast the lease is over, and the other attempt may still succeed.
+        # By a fast clock the lease has expired, and the other attempt may still succeed.
         faults=(*_TELLING, "throttled", "lost-twice", "late", "parted"),
     ),
     Scenario(
         "count, asked again after its lease",
-        # Its lease is nearly over: without an answer, the commit is sent again after the end.
+        # Its lease is about to expire: without an answer, the commit is repeated after the end.
         [stock(p=5), _leased, wait(19.9)],
         [insists("count_stock", _commit, times=3), buys("o", p=1), runs(relists)],
     ),
@@ -550,7 +553,7 @@ _IN_ROWS = (
     ),
     Scenario(
         "delist and relist against cancellation",
-        # Placed a minute ago, from a product that was listed long before.
+        # Placed a minute ago, for a product that was listed long before.
         [stock(p=1), add_order(age=60.0)],
         [runs(relists), changes(CANCEL), buys("other", p=1)],
     ),
@@ -562,12 +565,12 @@ _IN_ROWS = (
     ),
     Scenario(
         "order by remembered stock against receipt",
-        # A reads what it has written, and so believes that nobody else writes it.
+        # A reads back its own write, so it assumes that there is no concurrent writer.
         [stock(p=3), warm_up("A", order("warm1", p=1)), warm_up("A", order("warm2", p=1))],
         [buys("a", p=2), restocks(1), buys("c", p=1)],
     ),
     Scenario(
-        "rows of somebody else's",
+        "another program's rows",
         [
             stock(p=1),
             add_order("shipped", "SHIPPED", steps=[handed_over({"action": "fulfil"})]),
@@ -600,7 +603,8 @@ _IN_ROWS = (
         "FIFO group behind a reused orderId",
         [stock(p=2), add_order("g1")],
         [
-            # The first message uses the id of another order. It has to be dead-lettered before the second one takes effect.
+            # The first message reuses the id of another order. It has to be dead-lettered before the second one takes
+            # effect.
             places(order("g1", p=2), order("g2", p=1), group="g"),
             restocks(1),
             buys("other", p=1),
@@ -619,7 +623,7 @@ _IN_ROWS = (
     ),
     Scenario(
         "decrement of too much against receipt",
-        # More than there is, before the receipt is booked.
+        # More units than are in stock before the receipt is booked.
         [stock(p=1)],
         [asks("adjust_stock", decrement("d", 2, mode="atomic")), restocks(2), buys("o", p=1)],
     ),
@@ -629,14 +633,14 @@ _IN_ROWS = (
         [
             asks("adjust_stock", *[decrement("d", 2, mode="atomic")] * 2),
             runs(_sells_and_restocks),
-            # The same in the other mode.
+            # The same decrement in the other mode.
             asks("adjust_stock", decrement("d", 2)),
         ],
         faults=("lost", "late", "crash", "crash-after"),
     ),
     Scenario(
         "correction by the last unit, repeated",
-        # A believes that nobody else writes the product.
+        # A assumes that there is no concurrent writer.
         [
             stock(p=3),
             warm_up("A", receipt("warm1", -1), function="adjust_stock"),
@@ -675,7 +679,7 @@ _LIFE_OF_AN_ORDER = (
     Scenario(
         "confirmation sent before and after the end of its hold",
         [stock(p=1), add_held_order(1.0)],
-        # Both copies are looked at when the grace is over.
+        # Both copies are processed after the grace period.
         [changes(CONFIRM, waits=GRACE_SECONDS + 2.0), changes(CONFIRM), expires("o")],
         check=_is_paid_or_over,
     ),
@@ -687,7 +691,7 @@ _LIFE_OF_AN_ORDER = (
     ),
     Scenario(
         "ends of holds, sent twice",
-        # Two sweepers have sent the same, and one of the holds goes on for a while.
+        # Two sweepers have sent the same holds, one of which ends later.
         [stock(p=1), add_held_order(OVER), add_held_order(2.0 - GRACE_SECONDS, "later")],
         [expires("o", "later"), expires("o", "later"), changes(command("confirm", "later"))],
         jumps=(4.0,),
@@ -705,7 +709,7 @@ _LIFE_OF_AN_ORDER = (
         [stock(p=1), add_delivered_order],
         [
             changes(comes_back("rt-1", 1)),
-            # The first one again, and one that is too much after it.
+            # The first return again, and another one that exceeds what is left after it.
             changes(comes_back("rt-1", 1), comes_back("rt-2", 2)),
             changes(comes_back("rt-3", 1, restock=False)),
         ],
@@ -725,7 +729,7 @@ _LIFE_OF_AN_ORDER = (
         "lines of one order",
         [stock(p=1), add_paid_order(3)],
         [
-            # Of the two cancellations one is too much.
+            # Only one of the two cancellations can succeed.
             changes(part("cancel", "c-1", 2)),
             changes(part("cancel", "c-2", 2), part("fulfil", "f-1", 1)),
             changes(comes_back("rt-1", 1)),
@@ -737,7 +741,8 @@ _LIFE_OF_AN_ORDER = (
         "return against a cancelled rest",
         [stock(p=1), add_paid_order(2, steps=[handed_over(part("fulfil", "f-1", 1))])],
         [
-            # It waits while the second unit may still be handed over, and is refused once that unit is cancelled.
+            # The return waits while the second unit may still be handed over, and is refused once that unit is
+            # cancelled.
             changes(comes_back("rt-1", 2)),
             changes(CANCEL),
             changes(comes_back("rt-2", 1)),
@@ -755,7 +760,7 @@ _LIFE_OF_AN_ORDER = (
         [stock(p=2)],
         [
             places(order("o", p=2) | {"holdSeconds": 3600}),
-            # They may be early; the second one is for what the first one leaves.
+            # They may be early; the second command is for the units that the first one leaves.
             changes(CONFIRM, FULFIL),
             buys("other", p=2),
         ],
@@ -817,7 +822,7 @@ _LIFE_OF_AN_ORDER = (
 _PAID = add_paid_order(1)
 _OTHER_PAID = add_paid_order(1, order_id="other")
 _UNIT_LEFT: list[SetUp] = [add_paid_order(1, order_id="left"), _hand_over("left")]
-"""A unit of p is on an outbound page."""
+"""Put a unit of p on an outbound page."""
 
 _ON_HAND = (
     Scenario(
@@ -825,7 +830,7 @@ _ON_HAND = (
         [stock(p=1), _PAID, _OTHER_PAID],
         [
             changes(FULFIL),
-            # The first one again, and another one.
+            # The first hand-over again, and another one.
             changes(FULFIL, command("fulfil", "other")),
             SWEEPS,
         ],
@@ -834,7 +839,7 @@ _ON_HAND = (
     ),
     Scenario(
         "hand-over against fold",
-        # A remembers the page that it has written.
+        # A remembers the page that it wrote.
         [
             *(stock(p=1), _PAID, _OTHER_PAID),
             *(add_paid_order(1, order_id="left"), _hand_over("left", "A")),
@@ -851,7 +856,7 @@ _ON_HAND = (
     ),
     Scenario(
         "fold against receipt",
-        # Units of p are on two pages.
+        # Units of p are on two outbound pages.
         [stock(p=1), *_UNIT_LEFT, add_departed_order, _OTHER_PAID],
         [SWEEPS, restocks(1), changes(command("fulfil", "other"))],
         faults=(*_TELLING, "late"),
@@ -878,7 +883,7 @@ _ON_HAND = (
             stock(p=1),
             add_paid_order(3, steps=[handed_over(part("fulfil", "f-1", 1))]),
         ],
-        # The rest, whatever that is.
+        # All units that are still open.
         [changes(FULFIL), changes(comes_back("rt-1", 1), part("fulfil", "f-2", 1)), SWEEPS],
         faults=_TELLING,
     ),
@@ -892,7 +897,7 @@ _ON_HAND = (
     Scenario(
         "two generations on one page",
         [stock(p=1), *_UNIT_LEFT, _PAID, _relisted],
-        # The one of p as it is listed now, the other one of what p was before.
+        # One order for the current generation of p, and one for the previous one.
         [SWEEPS, changes(command("fulfil", "new")), changes(FULFIL)],
         check=_are_handed_over,
         faults=("lost", "crash-after"),
@@ -902,7 +907,7 @@ _ON_HAND = (
         [stock(p=0), add_paid_order(2)],
         [
             changes(part("cancel", "lost", 1, restock=False)),
-            # The first one again, and an order for what was lost.
+            # The loss again, and an order for the lost unit.
             runs(_loses_and_orders),
             changes(FULFIL),
         ],
@@ -912,7 +917,7 @@ _ON_HAND = (
 )
 
 _IN_TWO_PLACES: list[SetUp] = [stock_at("berlin", p=1), stock_at("lyon", p=1)]
-"""A unit of p at each of two locations."""
+"""List p with one unit at each of two locations."""
 
 _AT_LOCATIONS = (
     Scenario(
@@ -928,7 +933,7 @@ _AT_LOCATIONS = (
     ),
     Scenario(
         "split order against an order that is not",
-        # Lyon has all lines of one of them. After that, one location lacks q, and the other one r.
+        # Lyon can serve all lines of one order. After that, one location lacks q, and the other one r.
         [stock_at("berlin", p=1, q=1), stock_at("lyon", p=1, q=1, r=2)],
         [
             places(order_at("o", "berlin", "lyon", split=True, p=1, q=1, r=1)),
@@ -942,7 +947,7 @@ _AT_LOCATIONS = (
         "one orderId with different locations",
         _IN_TWO_PLACES,
         [
-            # The line may come from Lyon alone.
+            # The line may only come from Lyon.
             places(order_at("o", "berlin", named={"p": "lyon"}, p=1)),
             places(order_at("o", "berlin", "lyon", p=1)),
             places(order_at("o", "lyon", "berlin", split=True, p=1)),
@@ -956,7 +961,7 @@ _AT_LOCATIONS = (
         [
             insists("adjust_stock", transfer("t", "berlin", "lyon", 1)),
             insists("adjust_stock", transfer("t", "berlin", "lyon", 1)),
-            # Another one under the same id.
+            # Another transfer under the same id.
             insists("adjust_stock", transfer("t", "lyon", "berlin", 1)),
         ],
         faults=(*_TORN, "late", "lost-twice", "throttled"),
@@ -965,7 +970,7 @@ _AT_LOCATIONS = (
         "transfer against order",
         [stock_at("berlin", p=2), stock_at("lyon", p=0)],
         [
-            # One of them, and then both.
+            # One unit, then both.
             places(order_at("a1", "lyon", "berlin", p=1), order_at("a2", "lyon", "berlin", p=1)),
             insists("adjust_stock", *[transfer("t", "berlin", "lyon", 1)] * 2),
             places(order_at("c", "lyon", p=2)),
@@ -974,7 +979,7 @@ _AT_LOCATIONS = (
     ),
     Scenario(
         "transfers there and back against order",
-        # One location always has both units. A reader of first one and then the other may see none.
+        # One location always has both units, but a reader of one location after the other may see none.
         [stock_at("berlin", p=2), stock_at("lyon", p=0)],
         [
             places(order_at("a", "berlin", "lyon", p=2)),
@@ -1045,14 +1050,14 @@ _IN_LANES = (
     ),
     _with_lanes(
         "loan against sale from the row",
-        # A visits the depot. B has met nobody, so it sells from the row.
+        # A visits the depot. B has met no contention, so it sells from the row.
         [stock(p=7, low=2), meet_rivals("A", "p")],
         [buys("a", p=1), buys("b", p=1), restocks(1)],
         faults=(*_TORN, "late", "clocks"),
     ),
     _with_lanes(
         "last unit to lend",
-        # The depot has sold all that it had before. One unit stays in the row. A borrows the other one, and sells it at the
+        # The depot has sold all its units. One unit stays in the row. A borrows the other one, and sells it at the
         # depot in the same transaction.
         [
             stock(p=3),
@@ -1072,13 +1077,13 @@ _IN_LANES = (
     _with_lanes(
         "sale from a lane against recall",
         [stock(p=7), lend("A", p=1)],
-        # B takes all that A's lane does not sell before.
+        # B takes all units that A's lane has not sold by then.
         [buys("a", p=1), buys("b", p=6), buys("c", p=3)],
         faults=(*_TORN, "late", "clocks"),
     ),
     _with_lanes(
         "order that another location serves against recall",
-        # Without the units of the idle lane, Berlin has too few for either order. Lyon has enough for one of them.
+        # Without the units of the idle lane, Berlin has too few for either order. Lyon has enough for one order.
         [stock_at("berlin", p=7), stock_at("lyon", p=6), lend("idle", "berlin", p=1)],
         [
             places(order_at("a", "berlin", "lyon", p=6)),
@@ -1090,7 +1095,7 @@ _IN_LANES = (
     ),
     _with_lanes(
         "order by the memory of a short location",
-        # In A's memory Berlin has too few. By a transfer it gets what Lyon had.
+        # A remembers that Berlin has too few units. A transfer then brings Lyon's units there.
         [
             *(stock_at("berlin", p=0), stock_at("lyon", p=6)),
             warm_up("A", order_at("warm", "berlin", "lyon", p=1)),
@@ -1108,7 +1113,7 @@ _IN_LANES = (
         [stock_at("berlin", p=7), stock_at("lyon", p=0), lend("A", "berlin", p=1)],
         [
             places(order_at("a", "berlin", "lyon", p=1)),
-            # More than its row has.
+            # More units than its row has.
             insists(
                 "adjust_stock",
                 lambda world: transfer("t", "berlin", "lyon", _units_at(world, "berlin") + 1),
@@ -1135,7 +1140,7 @@ _IN_LANES = (
         ],
         [
             buys("a", p=1),
-            # More than the depot has: it leaves some there.
+            # More units than the depot has.
             places(lambda world: order("b", p=_units_at_depot(world) + 1)),
             buys("c", p=1),
         ],
@@ -1145,7 +1150,7 @@ _IN_LANES = (
     ),
     _with_lanes(
         "recall of nothing against loan",
-        # All that was lent is sold, and the row has got more.
+        # All lent units are sold, and the row has been restocked.
         [
             stock(p=3),
             lend("A", p=1),
@@ -1158,7 +1163,8 @@ _IN_LANES = (
     ),
     _with_lanes(
         "last units in a lane",
-        # 4 are left: 1 in A's lane, 2 at the depot, 1 in the row. Whatever comes first, another order takes the rest.
+        # 4 units are left: 1 in A's lane, 2 at the depot, 1 in the row. Whichever order comes first, the other one
+        # takes the rest.
         [stock(p=5), lend("A", p=1)],
         [buys("a", p=3), places(order("b1", p=1), order("b2", p=3)), buys("c", p=3)],
         check=_nothing_is_left,
@@ -1166,7 +1172,7 @@ _IN_LANES = (
     ),
     _with_lanes(
         "lane taken over against its woken owner",
-        # A does not know that its lease is over, as if its clock were wrong. So B gets the lane, with what is in it.
+        # A does not know that its lease has expired, as if its clock were wrong. So B gets the lane and its units.
         [stock(p=9), lend("A", p=1), lambda world: world.end_lease(1)],
         [buys("a", p=2), places(order("b1", p=2), order("b2", p=1)), buys("c", p=1)],
         lanes=1,
@@ -1181,13 +1187,13 @@ _IN_LANES = (
     ),
     _with_lanes(
         "page made again",
-        # The lane's page was gone.
+        # The lane's page was missing.
         [stock(p=13), lend("A", p=1), _page_replaced(same_epoch=False)],
         [buys("a", p=2), buys("b", p=1), buys("c", p=2)],
     ),
     _with_lanes(
         "page restored while its owner slept",
-        # While A sleeps its lease ends, and the tables are restored.
+        # While A sleeps, its lease expires and the tables are restored.
         [stock(p=13), lend("A", p=1), wait(LANE_SECONDS + 1.0), _page_replaced(same_epoch=True)],
         [buys("a", p=2), buys("b", p=1), buys("c", p=2)],
         faults=(),
@@ -1203,8 +1209,8 @@ _IN_LANES = (
         ],
     ),
     _with_lanes(
-        "order from the row beside a lane with too few",
-        # A's visit for q also fills its lane with some p, on whose row it has met nobody.
+        "order from the row while its lane has too few",
+        # A's visit for q also fills its lane with some p, whose row has no contention.
         [
             *(stock(p=20_000, q=5), lend("B", p=1), lend("A", q=1)),
             *(lambda world: world.wait_in_line("A"), _lane_with_too_few),
@@ -1218,7 +1224,7 @@ _IN_LANES = (
     ),
     _with_lanes(
         "sweep against visit",
-        # A wakes up just when nobody has used its lane and the depot for long enough.
+        # A wakes up just when its lane and the depot have been idle for long enough.
         [stock(p=7), lend("A", p=1), wait(IDLE_SECONDS + 1.0)],
         [buys("a", p=4), SWEEPS, buys("c", p=2)],
     ),
@@ -1230,7 +1236,7 @@ _IN_LANES = (
     _with_lanes(
         "two losses that reclaim",
         [stock(p=7), lend("idle", p=1)],
-        # Without the units of the idle lane there is too little for A, with them there is enough for both.
+        # Without the units of the idle lane there are too few for A; with them there are enough for both.
         [
             asks(
                 "adjust_stock",
@@ -1247,7 +1253,8 @@ _IN_LANES = (
         "FIFO group against visit",
         [stock(p=7, q=3), lend("A", p=1), meet_rivals("A", "q"), meet_rivals("B", "q")],
         [
-            # The first one is in A's lane. The second one is scarce, and so sold at the depot, where A may have to wait for B.
+            # The first product is in A's lane. The second one is scarce, so it is sold at the depot, where A may have
+            # to wait for B.
             places(order("g1", p=1), order("g2", q=1), group="g"),
             buys("b", q=1),
             buys("c", p=2, q=1),
@@ -1273,7 +1280,7 @@ _IN_LANES = (
     _with_lanes(
         "lease on a row that is lent",
         [stock(p=7), lend("A", p=1), _count_begun],
-        # The depot has less than A wants, and no more is to be had.
+        # The depot has fewer units than A needs, and there are no more elsewhere.
         [buys("a", p=6), _nobody, _named("B", buys("b", p=1))],
         faults=(*_TORN, "clocks"),
     ),
@@ -1281,7 +1288,7 @@ _IN_LANES = (
         "delist and relist against fill",
         [stock(p=7), lend("A", p=1)],
         [
-            # More than the lane holds, so that the depot fills it.
+            # More units than the lane holds, so that the depot fills it.
             places(lambda world: order("a", p=world.units_in_lane(1, "p") + 1)),
             runs(relists),
             changes(command("cancel", "warmA")),
@@ -1289,7 +1296,7 @@ _IN_LANES = (
     ),
     _with_lanes(
         "delist against delist and relist, lent again",
-        # What B lists is lent again at once.
+        # The product that B lists is lent again immediately.
         [stock(p=7), lend("idle", p=1), meet_rivals("B", "p")],
         [
             asks("manage_products", {"action": "delist", "productId": "p", "createdAt": OPENED}),
@@ -1323,7 +1330,7 @@ _IN_LANES = (
     _with_lanes(
         "end of holds against recall",
         [stock(p=6), _two_holds_ended],
-        # A wants all that is left, so that units are recalled.
+        # A orders all units that are left, so that units are recalled.
         [buys("a", p=4), expires("by-row", "from-lane"), buys("c", p=1)],
         switches=3,
     ),

@@ -9,10 +9,10 @@ from tests.explore.explorer import Explorer
 from tests.explore.scenarios import SCENARIOS
 
 PROCESSES = 2
-# Of each scenario, so many schedules of two rivals without a fault, and one random one of three with two faults.
-# `make explore` has all that there are.
+# For each scenario: the first schedules of two rivals without a fault, and random ones of three rivals with two faults.
+# `make explore` runs all schedules.
 MOST, SEEDS = 3, 1
-# Every fourth; `make explore` has all.
+# Every fourth mutant; `make explore` runs all.
 MUTANTS = [mutant.name for mutant in mutants.MUTANTS[::4]]
 
 
@@ -90,7 +90,7 @@ def test_a_failure_can_be_replayed():
 
 
 def ends(name, faults, kind, reduce):
-    """Collect all ends of a scenario, without times: rows, dead letters, answers."""
+    """Collect all final states of a scenario, without times: rows, dead letters, answers."""
     found = set()
 
     def note(world):

@@ -1,4 +1,4 @@
-"""Mistakes planted in code that has changed since they were written."""
+"""Bugs injected into code that has changed since they were written."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Violations of what every schedule has to keep."""
+"""Violations of the invariants."""
 
 
 class ViolationError(AssertionError):

@@ -1,4 +1,4 @@
-"""Runs explorations as tasks in processes of their own, because a run replaces parts of its process for good."""
+"""Runs explorations as tasks in separate processes, because a run replaces parts of its process for good."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ KINDS = (
     *(NO_FAULT, "throttled", "conflict", "lost", "lost-twice", "late", "crash", "crash-after"),
     *("refused", "stale", "torn", "parted", "again", "time", CLOCKS),
 )
-# AWS refuses requests that were signed more than five minutes ago, or ahead: a clock that is further off does nothing.
-# https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-troubleshooting.html
+# AWS refuses requests signed more than five minutes in the past or future, so a clock that is further off has no
+# effect. https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-troubleshooting.html
 _WRONG_CLOCKS = tuple({process: seconds} for process in "AB" for seconds in (240.0, -240.0))
 _MODULES = ("inventory_orders", "functions", "operations", "tests.explore.invariants")
 
@@ -41,7 +41,7 @@ class Task:
 
     Attributes:
         scenario: Name of the scenario.
-        kind: For a complete search with two rivals: the kind of its one fault, or no fault. Empty for seeds.
+        kind: For a complete search with two rivals, the kind of its one fault, or `no fault`. Empty for seeds.
         seeds: Seeds of random schedules with three rivals and two faults.
         most: Stop after this many runs; None for all.
     """
@@ -54,11 +54,11 @@ class Task:
 
 @dataclass(frozen=True)
 class FinishedTask:
-    """A task that has ended.
+    """A finished task.
 
     Attributes:
-        task: The task; for a mutant the last one.
-        result: The result; for a mutant of all its tasks.
+        task: The task; for a mutant, its last task.
+        result: The result; for a mutant, the total of all its tasks.
         error: An error of the exploration itself.
     """
 
@@ -91,13 +91,13 @@ def catch(names: Sequence[str], processes: int) -> Iterator[tuple[str, FinishedT
     # One process per mutant, because an imported module keeps its mistake.
     with multiprocessing.get_context("fork").Pool(processes, _quiet, maxtasksperchild=1) as pool:
         yield from pool.imap_unordered(_catch, names)
-        # To terminate a pool that is still replacing its processes would now and then leave one behind that waits for ever.
+        # Terminating a pool that is still replacing its processes occasionally leaves one behind that waits forever.
         pool.close()
         pool.join()
 
 
 def _preload() -> None:
-    """Import libraries, read the descriptions of AWS, and tokenize the code: every process forked from here has them."""
+    """Import libraries, read AWS's service descriptions, and tokenize the code, for all processes forked from here."""
     for library in ("metrics", "utilities.data_classes"):
         importlib.import_module(f"aws_lambda_powertools.{library}")
     for service in ("dynamodb", "sqs", "events"):
@@ -114,7 +114,7 @@ _handlers: Handlers | None = None
 
 def handlers(root: Path = ROOT) -> Handlers:
     """Load the handlers of a checkout, once per process."""
-    global _handlers  # noqa: PLW0603 - a process has one
+    global _handlers  # noqa: PLW0603 - one for each process
     if _handlers is None:
         for name in [name for name in sys.modules if name.startswith(_MODULES)]:
             del sys.modules[name]

@@ -1,8 +1,8 @@
-"""The world of a run: tables and queues in memory, and invocations that stop before every AWS call.
+"""The world of a run: tables and queues in memory, and invocations that pause before every AWS call.
 
-Each invocation is a greenlet. It stops before each call, and the explorer chooses whose call happens next and whether a
-fault hits it. Nothing else may differ between runs: time is virtual, tokens are numbered, jitter is always its upper
-bound, and only the invocations run concurrently.
+Each invocation is a greenlet. It pauses before each call, and the explorer chooses whose call happens next and whether
+a fault hits it. Nothing else may differ between runs: time is virtual, tokens are numbered, jitter is always at its
+upper bound, and only the invocations run concurrently.
 """
 
 from __future__ import annotations
@@ -46,31 +46,31 @@ VISIBILITY_SECONDS = 180.0
 GRACE_SECONDS = 3
 MAX_RECEIVE_COUNT = 1000
 TICK_SECONDS = 0.001
-# The time that a broken connection takes. The leases of the scenarios are much longer.
+# How long a broken connection takes. The leases of the scenarios are much longer.
 LOST_SECONDS = 0.1
 
-# A scenario has a handful of invocations, and a message that returns for ever is a failure.
+# A scenario has a handful of invocations, and a message that is returned forever is a failure.
 MAX_INVOCATIONS = 25
 MAX_STEPS = 400
 
-# A process that waits for a lease asks repeatedly. Rivals may continue after each of the first refused requests, and
-# after the last. Those in between differ only in their number.
+# A process that waits for a lease polls. Rivals may continue after each of the first refused requests, and after the
+# last. The requests in between differ only in their number.
 MAX_REFUSALS = 2
 
-# A request that is still on its way when its sender has long repeated it.
+# A request that is still on its way after its sender has repeated it.
 ARRIVES = "arrives"
 TOKEN = "ClientRequestToken"
-# The half of a BatchGetItem that is read first; the other one is read later.
+# The half of a BatchGetItem that is read first; the other half is read later.
 TORN = {"torn": 0, "torn-back": 1}
-# The half of a transaction's writes that is seen first; the other one is seen later. Only a transaction is sure to see none
-# or both: docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html
+# The half of a transaction's writes that becomes visible first; the other half follows later. Only a transaction is
+# sure to see none or both: docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html
 PARTED = {"parted": 0, "parted-back": 1}
 
-# Who waits for a depot whose lease nobody will release any more asks seldom, so that runs are short.
+# A process that waits for a depot whose lease will not be released polls rarely, to keep runs short.
 SECONDS_IN_LINE = 1.0
 
 URLS = {name: Queue(name).url for name in QUEUES}
-# Functions that raise on purpose, so that they are invoked again.
+# Functions that raise on purpose, to be invoked again.
 RAISES = {"publish_events": "NotAllPublishedError", "sweep": "RepairNeededError"}
 
 Place = tuple[str, tuple[str, ...]]
@@ -79,11 +79,11 @@ DEPOT_LEASE: Place = ("Allotments", ("0/lease",))
 
 
 class GaveUpError(Exception):
-    """The function has raised on purpose."""
+    """The function raised on purpose."""
 
 
 class CrashedError(BaseException):
-    """The invocation has crashed. A BaseException, so that no handler catches it and continues."""
+    """The invocation has crashed. Derives from BaseException, so that no handler catches it and continues."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Choice:
     """One step of a schedule.
 
     Attributes:
-        process: The process that makes its call; empty for a step of the whole world.
+        process: The process that makes its call; empty for a step that affects the whole world.
         action: `go`, or the fault that happens instead.
     """
 
@@ -116,7 +116,7 @@ class Step:
         reads: Items that it reads.
         writes: Items that it may write.
         is_fault: Whether it counts as a fault.
-        is_global: Whether it commutes with no other step, because it lets time pass.
+        is_global: Whether it commutes with no other step, because it advances time.
     """
 
     choice: Choice
@@ -130,7 +130,7 @@ class Step:
         if self.choice.process == other.choice.process or self.is_global or other.is_global:
             return False
         if self.is_fault and other.is_fault:
-            # Either of them may use up the faults that are left.
+            # Either step may use up the remaining faults.
             return False
         return not (
             self.writes & other.writes
@@ -140,13 +140,13 @@ class Step:
 
 
 def _is_of_leases(call: Call | None) -> bool:
-    """Whether a call is about leases of lanes alone: what lies in rows and pages is not known from it."""
+    """Whether a call is only about leases of lanes, and so does not reveal the content of rows and pages."""
     places = call.reads | call.writes if call is not None else ()
     return all(table == "Allotments" and "".join(key).endswith("/lease") for table, key in places)
 
 
 def _meet(writes: frozenset[Place], reads: frozenset[Place]) -> bool:
-    """Whether something is written that is read. A query reads whatever is in its table."""
+    """Whether any of the written items is read. A query reads everything in its table."""
     return any(place in reads or (place[0], ()) in reads for place in writes)
 
 
@@ -169,12 +169,12 @@ class Call:
 
 @dataclass(slots=True)
 class LateRequest:
-    """A request that its sender has given up, and that DynamoDB has still to receive.
+    """A request that its sender has given up on, and that DynamoDB has not received yet.
 
     Attributes:
         process: Its sender.
         call: The request.
-        repeated: Whether the sender has gone on. If it arrived before, it would be a call whose response was lost.
+        repeated: Whether the sender has continued. Arriving before that would be the same as a lost response.
     """
 
     process: Process
@@ -189,12 +189,12 @@ class LateRequest:
 
 @dataclass(slots=True)
 class TornRead:
-    """A BatchGetItem of which one half was answered.
+    """A BatchGetItem with one half answered.
 
     Attributes:
         reads: All items that it reads.
         answers: The answers to its first half.
-        since: Number of writes before them.
+        since: Number of writes before that.
     """
 
     reads: frozenset[Place]
@@ -204,11 +204,11 @@ class TornRead:
 
 @dataclass(slots=True)
 class PartedWrite:
-    """A transaction of which one half is seen.
+    """A transaction with one half visible.
 
     Attributes:
-        unseen: The items of the other half, as they were before it.
-        outcome: The answer to it.
+        unseen: The items of the other half, as they were before the transaction.
+        outcome: Its response.
         since: Number of writes before it.
     """
 
@@ -225,16 +225,16 @@ class Process:
         name: Its name in schedules.
         body: The code that runs inside the greenlet.
         call: The AWS call that it will make next.
-        forced: The action for the repetition of its last call.
+        forced: The action to apply if it repeats its last call.
         ends_at: Unix second at which Lambda ends its invocation.
         begun: Number of writes before its invocation made its first call, leases of lanes aside; None before that call.
-        asked: Its last call, if that changed nothing, and the number of writes before it.
+        asked: Its last call and the number of writes before it, if the call changed nothing.
         refusals: How often it has repeated that call without effect.
         environment: Its execution environment, which keeps state between invocations.
         batch: The queue and the messages, for an event source.
         clock: Seconds by which its clock is ahead.
-        torn: What it has read of a batch whose other half is its next call.
-        parted: Its transaction, which is seen as a whole with its next step.
+        torn: The first half of a batch read whose other half is its next call.
+        parted: Its transaction, which becomes fully visible with its next step.
     """
 
     name: str
@@ -286,8 +286,8 @@ class Stock:
     Attributes:
         number: Number of the write; 0 at the start.
         row: The product's row; None if there is none.
-        set_aside: Units of this generation in lanes, the depot among them.
-        out: Units of it on outbound pages.
+        set_aside: Units of this generation in lanes, including the depot.
+        out: Units of this generation on outbound pages.
     """
 
     number: int
@@ -297,14 +297,14 @@ class Stock:
 
     @property
     def available(self) -> int:
-        """Units that orders can take, of a product that has a row."""
+        """Units available to orders; the product must have a row."""
         assert self.row is not None
         units: int = self.row["stockCount"] + self.set_aside
         return units
 
     @property
     def on_hand(self) -> int:
-        """Units that are there, of a product that has a row."""
+        """Units on hand; the product must have a row."""
         assert self.row is not None
         units: int = self.row["onHand"] - self.out
         return units
@@ -316,16 +316,18 @@ class Scenario:
 
     Attributes:
         name: Name of the scenario.
-        set_up: What creates the products, and happens before the run.
-        rivals: What starts the three rivals `A`, `B` and `C`.
+        set_up: Creates the products, and acts before the run.
+        rivals: Start the three rivals `A`, `B` and `C`.
         jumps: Seconds by which time may jump, as a fault.
-        check: What must hold at the end, in addition to the invariants.
-        faults: The kinds of which the complete search covers one fault; None: all. Random schedules have all.
-        switches: In the complete search, most times that a process stops though it could go on; 0: no bound.
-        lanes: How many lanes the environments that place orders may use. With 0, which no stack has, they sell from rows
-            whatever happens, so that every schedule of the rest can be searched.
-        line_works: Whether the depot's lease keeps anybody out. If not, everybody gets it whenever they ask, as with
-            clocks that are all wrong.
+        check: Checks the end of the run, in addition to the invariants.
+        faults: The kinds of faults that the complete search covers, one at a time; None: all. Random schedules use all
+            kinds.
+        switches: In the complete search, how often at most a process is interrupted although it could continue; 0: no
+            bound.
+        lanes: How many lanes the environments that place orders may use. With 0, which no stack has, they always sell
+            from rows, which makes a complete search feasible.
+        line_works: Whether the depot's lease excludes other processes. If not, every process gets it on request, as if
+            all clocks were wrong.
     """
 
     name: str
@@ -412,7 +414,7 @@ class World:
         self.initial = {
             name: dict(table.items) for name, table in self.model.dynamodb.tables.items()
         }
-        # Whatever has warmed the environments is no part of the run.
+        # The calls that warmed up the environments are not part of the run.
         self.history, self.last, self.trace, self.schedule = [], {}, [], []
         self.switches, self._before = 0, ""
         self.stock = {}
@@ -421,7 +423,7 @@ class World:
     # ------------------------------------------------------------------ setting up
 
     def product(self, product_id: str, stock: int, **more: Any) -> None:
-        """Create a product, or a place of one, with the adjustment that explains its stock."""
+        """Create a product, or its row at one location, with the adjustment that explains its stock."""
         created = "2026-01-01T00:00:00.000000+00:00"
         status = "OUT_OF_STOCK" if stock <= -more.get("backorderLimit", 0) else "ACTIVE"
         if 0 < stock <= more.get("lowStockThreshold", 0):
@@ -452,7 +454,7 @@ class World:
         )
 
     def _listed_at(self, key: str) -> dict[str, str]:
-        """List a place in the product's own row, which there may not be yet. Returns what only a place's row has."""
+        """List a location in the product's own row. Returns the attributes that only a location's row has."""
         product_id, _, location_id = key.partition("#")
         if not location_id:
             return {}
@@ -468,7 +470,7 @@ class World:
         self.model.dynamodb.answer("PutItem", {"TableName": table, "Item": item})
 
     def end_lease(self, lane: int) -> None:
-        """Let the lease on a lane be over, without its owner knowing."""
+        """End the lease on a lane without its owner knowing."""
         lease = self.row("Allotments", f"{lane}/lease") or {}
         self.put("Allotments", lease | {"lockTime": 0})
 
@@ -479,7 +481,7 @@ class World:
     def take_out_of_page(
         self, page: Any, product_id: str, units: int, epoch: str = "another"
     ) -> None:
-        """Let a page be another one, with less of a product at the same version. What is gone was found to be missing."""
+        """Replace a page by one with fewer units of a product at the same version, and book the difference as lost."""
         held = page.entries[product_id]
         fewer = {**page.entries, product_id: replace(held, units=held.units - units)}
         row = {"page": str(page.key), "_version": page.version, "epoch": epoch}
@@ -492,21 +494,21 @@ class World:
         self.add_on_hand(product_id, -units)
 
     def add_on_hand(self, product_id: str, units: int) -> None:
-        """Let more units of a product lie there, or fewer, which is booked elsewhere."""
+        """Change a product's units on hand; the caller books the difference."""
         stored = self.model.dynamodb.tables["Products"].items[product_id,]
         on_hand = int(stored["onHand"]["N"]) + units
         item = stored | {"onHand": {"N": str(on_hand)}}
         self.model.dynamodb.answer("PutItem", {"TableName": "Products", "Item": item})
 
     def add_outbound_page(self, name: str, *entries: tuple[str, str, int]) -> None:
-        """Let there be an outbound page that was written once, with entries that were not folded since."""
+        """Put an outbound page that was written once, with entries that are not folded yet."""
         text = base64.b64encode(zlib.compress(json.dumps(entries).encode())).decode()
         item = self.handlers.encode({"page": name, "_version": 1, "epoch": "one"})
         item |= {"units": {"B": text}}
         self.model.dynamodb.answer("PutItem", {"TableName": "Allotments", "Item": item})
 
     def moment(self, seconds: float = 0.0) -> str:
-        """The time in so many seconds, as rows have it."""
+        """The time a number of seconds from now, as stored in rows."""
         moment = datetime.fromtimestamp(self.clock.seconds + seconds, UTC)
         return moment.isoformat(timespec="microseconds")
 
@@ -527,7 +529,7 @@ class World:
             function: Name of the function.
             bodies: The message bodies.
             group: `MessageGroupId`, for the FIFO queue.
-            environment: The process whose execution environment it has; its own if not given.
+            environment: The process whose execution environment it uses; by default its own.
             through: Prefix of the function's queue.
             waits: Seconds for which the messages wait in the queue.
         """
@@ -549,7 +551,7 @@ class World:
         self._start(name, function, (function, queue, messages), environment or name)
 
     def warm_up(self, name: str, *bodies: Any, function: str = "place_orders") -> None:
-        """Let messages be taken in the environment that a process is going to have: before the run, without a rival."""
+        """Process messages before the run, without a rival, in the environment that a process is going to have."""
         process = f"{name}{len(self.sent)}-"
         self.deliver(process, function, *bodies, environment=name)
         self.finish(process)
@@ -557,15 +559,15 @@ class World:
             raise ViolationError(f"the messages that warm {name} up were not answered")
 
     def meet_rivals(self, name: str, *product_ids: str) -> None:
-        """Let an environment have lost writes of products' rows just now: for a while it sells them from lanes."""
+        """Let an environment have just met contention on products' rows: for a while it sells them from lanes."""
         self._act_in(name, lambda: self.handlers.meet_rivals(product_ids))
 
     def wait_in_line(self, name: str) -> None:
-        """Let an environment have waited for the depot just now: it avoids visits."""
+        """Let an environment have just waited for the depot, so that it avoids visits."""
         self._act_in(name, self.handlers.wait_in_line)
 
     def _act_in(self, name: str, act: Callable[[], None]) -> None:
-        """Do something in the environment that a process is going to have."""
+        """Run code in the environment that a process is going to have."""
         process = Process(f"{name}-", lambda _: act())
         self._add(process, name)
         del self.processes[process.name]
@@ -575,7 +577,7 @@ class World:
         self._add(Process(name, lambda process: script(Client(self, process))))
 
     def finish(self, name: str) -> None:
-        """Let a process go on to its end, without a rival, and forget it."""
+        """Let a process run to its end without a rival, and forget it."""
         while not self.processes[name].is_over:
             self.take(Choice(name))
         del self.processes[name]
@@ -629,7 +631,7 @@ class World:
         """
         self.invocations += 1
         if self.invocations > MAX_INVOCATIONS:
-            raise ViolationError("messages return for ever, so the run does not end")
+            raise ViolationError("messages are returned forever, so the run does not end")
         process.begun = None
         process.ends_at = self.clock.seconds + INVOCATION_SECONDS
         try:
@@ -673,7 +675,7 @@ class World:
         )
 
     def _follow(self, process: Process, table: str) -> None:
-        """Act as the event source of a stream: pass its changes on in their order, each until it is taken."""
+        """Act as the event source of a stream: pass on its changes in order, each until it is accepted."""
         taken = 0
         while True:
             request = {"Table": table, "From": taken}
@@ -689,7 +691,7 @@ class World:
             taken += len(records)
 
     def on_call(self, service: str, operation: str, request: dict[str, Any]) -> dict[str, Any]:
-        """Stop before an AWS call, and continue with the outcome that the explorer chooses."""
+        """Pause before an AWS call, and continue with the outcome that the explorer chooses."""
         process = self._current()
         if process is None:
             return self.model.answer(service, operation, request)
@@ -705,7 +707,7 @@ class World:
         return answer
 
     def on_sleep(self, seconds: float) -> None:
-        """Let time pass at once. It is a violation to wait beyond the end of the invocation."""
+        """Let time pass without waiting. It is a violation to wait beyond the end of the invocation."""
         self.clock.sleep(seconds)
         process = self._current()
         if process is not None and self.clock.seconds > process.ends_at:
@@ -714,7 +716,7 @@ class World:
             raise CrashedError
 
     def random_bytes(self, count: int) -> bytes:
-        """Make tokens that are distinct, and equal in every run."""
+        """Make tokens that are distinct, and the same in every run."""
         process = self._current()
         if process is None:
             return bytes(count)
@@ -730,7 +732,7 @@ class World:
 
     @property
     def wall_clock(self) -> float:
-        """Unix seconds, as the environment that is running has them."""
+        """Unix seconds by the clock of the running environment."""
         process = self._current() if self.clocks else None
         return self.clock.seconds + (0.0 if process is None else process.clock)
 
@@ -742,7 +744,7 @@ class World:
         if service == "dynamodb":
             reads, writes = self.model.dynamodb.touched(operation, request)
             if not self.scenario.line_works and DEPOT_LEASE in writes:
-                # Whoever asks gets it, so it does not matter who asks first.
+                # Every process gets the lease, so the order of their requests does not matter.
                 request, writes = _without_line(request), writes - {DEPOT_LEASE}
             writes |= {("stream", (name,)) for name, _ in writes if name in self.streams}
         elif service == "streams":
@@ -769,22 +771,22 @@ class World:
                 steps += self._faults(self.processes[step.choice.process], step)
             steps += self._faults_of_the_world(bool(steps))
         arriving = [late for late in self.late if late.repeated and self._makes_a_change(late.call)]
-        # First: later it is tried only where something has happened that makes a difference to it.
+        # Late requests come first: afterwards they are tried again only where a step has happened that affects them.
         return [late.step for late in arriving] + steps
 
     def _running(self) -> list[Process]:
-        """The processes that have a call to make, without those for which it would change nothing."""
+        """The processes that have a call to make, except those whose call would change nothing."""
         running = [
             process
             for process in self.processes.values()
             if not process.is_over and process.call is not None and not self._has_no_news(process)
         ]
-        # What has not changed meanwhile was not torn.
+        # A read is only torn if an item has changed since its first half.
         running = [process for process in running if self._is_rent(process)] or running
         return [process for process in running if not self._is_in_line(process)] or running
 
     def _next_of(self, process: Process) -> Step:
-        """The call of a process, with the fault that hits also the repetition of its last one."""
+        """The next call of a process, with the fault that also hits the repetition of its last call."""
         call = process.call
         assert call is not None
         if process.forced is not None and self._is_repeated(process):
@@ -815,12 +817,12 @@ class World:
                 self.model.dynamodb.tables[name].items[key] = item
 
     def _is_rent(self, process: Process) -> bool:
-        """Whether a process reads nothing in halves, or something has changed since the first of them."""
+        """Whether a process is not in the middle of a torn read, or an item has changed since the first half."""
         torn = process.torn
         return torn is None or any(c.place in torn.reads for c in self.history[torn.since :])
 
     def _has_no_news(self, process: Process) -> bool:
-        """Whether a process waits for changes in a stream, and there are none."""
+        """Whether a process is waiting for changes in an empty stream."""
         call = process.call
         return (
             call is not None
@@ -829,12 +831,12 @@ class World:
         )
 
     def _is_waiting(self, process: Process) -> bool:
-        """Whether a process makes the same call once more that was refused so often."""
+        """Whether a process is about to repeat a call that was refused `MAX_REFUSALS` times."""
         asks = (str(process.call), len(self.history))
         return process.refusals >= MAX_REFUSALS and asks == process.asked
 
     def _is_in_line(self, process: Process) -> bool:
-        """Whether a process was refused the depot, and would be again."""
+        """Whether a process was refused the depot's lease, and would be again."""
         call, asked = process.call, process.asked
         return (
             call is not None
@@ -845,7 +847,7 @@ class World:
         )
 
     def without_switch(self, steps: list[Step]) -> list[Step]:
-        """Of some steps those that let the process go on that made the last one; all, if it cannot."""
+        """Keep the steps that continue the process of the last step; all, if it cannot continue."""
         goes_on = any(not s.is_fault and s.choice.process == self._before for s in steps)
         return [
             s
@@ -898,7 +900,7 @@ class World:
                 yield fault(action, applied=True)
 
     def _may_tear(self, call: Call) -> bool:
-        """Whether a read of several items is strongly consistent. Of others nobody expects a joint snapshot."""
+        """Whether a read of several items is strongly consistent. Only then might code expect a joint snapshot."""
         entries = call.request["RequestItems"].values() if call.operation == "BatchGetItem" else ()
         return len(call.reads) > 1 and any(entry.get("ConsistentRead") for entry in entries)
 
@@ -934,7 +936,7 @@ class World:
         )
 
     def take(self, choice: Choice) -> None:
-        """Let a step happen.
+        """Take a step.
 
         Raises:
             ViolationError: It breaks an invariant.
@@ -971,7 +973,7 @@ class World:
         before = len(self.history)
         if process.parted is not None:
             outcome, process.parted = process.parted.outcome, None
-            self._note(process, call, "is seen as a whole")
+            self._note(process, call, "becomes visible as a whole")
         else:
             outcome = self._outcome(process, call, action, repeated=forced is not None)
         asked = (str(call), before) if len(self.history) == before else None
@@ -980,13 +982,14 @@ class World:
         self._run(process, outcome)
 
     def _note_turn(self, process: Process) -> None:
-        """Note that it is a process's turn: for the bound on switches, for what it may have seen, and for late requests."""
+        """Record that it is a process's turn, for the bound on switches, for what it may have seen, and for late
+        requests."""
         stopped = self.processes.get(self._before)
         if stopped not in (None, process):
             self.switches += not stopped.is_over and not self._is_in_line(stopped)
         self._before = process.name
         if process.begun is None and not _is_of_leases(process.call):
-            # Who reads beside a transaction may see what was before it.
+            # A read during a transaction may see the state before it.
             process.begun = min(
                 (parted.since for parted in self._parted()), default=len(self.history)
             )
@@ -1021,10 +1024,10 @@ class World:
             case "late":
                 self.clock.seconds += LOST_SECONDS
                 self.late.append(LateRequest(process, call))
-                self._note(process, call, "is delayed, and its sender gives it up")
+                self._note(process, call, "is delayed, and its sender gives up on it")
                 return ReadTimeoutError(endpoint_url="simulated")
             case "refused":
-                # Of several, the first one: what stands behind it must not overtake it.
+                # Refuse the first of several entries: the ones after it must not overtake it.
                 call.request["Entries"][0]["Refused"] = True
         return self._answered(process, call, action, repeated=repeated)
 
@@ -1050,7 +1053,7 @@ class World:
         self.trace.append(f"{choice.process:4} {late.call} arrives: {_short(outcome)}")
 
     def _tear(self, process: Process, call: Call, first: int) -> None:
-        """Answer one half of a BatchGetItem. The other one is the next call of the process."""
+        """Answer one half of a BatchGetItem. The other half is the next call of the process."""
         halves = [self._seen(*half) for half in _halves(call)]
         answers = self._apply(process, halves[first])
         process.torn = TornRead(call.reads, answers, len(self.history))
@@ -1058,7 +1061,8 @@ class World:
         self._note(process, halves[first], "reads these first")
 
     def _part(self, process: Process, call: Call, first: int) -> None:
-        """Apply a transaction of which others see one half. That they see the other one is the next call of the process."""
+        """Apply a transaction with only one half visible to others. The other half becomes visible with the next call
+        of the process."""
         before, since = self._items(call.writes), len(self.history)
         outcome = self._apply(process, call)
         written = sorted(p for p, item in self._items(before).items() if item != before[p])
@@ -1066,7 +1070,7 @@ class World:
         unseen = written[:middle] if first else written[middle:]
         process.parted = PartedWrite({place: before[place] for place in unseen}, outcome, since)
         process.call = replace(call, reads=frozenset(), writes=frozenset(unseen))
-        self._note(process, call, f"{_short(outcome)}, but {unseen} is not seen yet")
+        self._note(process, call, f"{_short(outcome)}, but {unseen} is not visible yet")
 
     def _note(self, process: Process, call: Call, what: str, outcome: Any = None) -> Any:
         self.trace.append(f"{process.name:4} {call}: {what}")
@@ -1117,7 +1121,8 @@ class World:
         return outcome
 
     def _answer(self, call: Call) -> dict[str, Any]:
-        """Let the simulated AWS answer a call. Of a transaction that is seen in part, reads miss the rest; all else conflicts."""
+        """Let the simulated AWS answer a call. With a partly visible transaction, reads miss the rest, and all else
+        conflicts."""
         unseen: dict[Place, dict[str, Any] | None] = {}
         for parted in self._parted():
             unseen |= parted.unseen
@@ -1138,7 +1143,7 @@ class World:
     def _answer_with(
         self, items: Mapping[Place, dict[str, Any] | None], call: Call
     ) -> dict[str, Any]:
-        """Let the simulated AWS answer a read, as if some items were others."""
+        """Let the simulated AWS answer a read, with some items replaced."""
         now = self._items(items)
         self._put_back(items)
         try:
@@ -1150,7 +1155,8 @@ class World:
         return [p.parted for p in self.processes.values() if p.parted is not None]
 
     def _reasons(self, call: Call, unseen: Mapping[Place, Any]) -> list[dict[str, Any]]:
-        """Why a transaction is cancelled that meets another one in flight: that, and whatever else it fails at."""
+        """Reasons for the cancellation of a transaction that meets another one in flight: the conflict, and failed
+        conditions."""
         actions = call.request["TransactItems"]
         reasons: list[dict[str, Any]] = [{"Code": "None"} for _ in actions]
         before = self._items(call.writes)
@@ -1169,7 +1175,7 @@ class World:
         ]
 
     def _put_events(self, entries: list[dict[str, Any]]) -> dict[str, Any]:
-        """Put events on the bus, but for those that it refuses."""
+        """Put events on the bus, except those that it refuses."""
         answers = []
         for entry in entries:
             if entry.get("Refused"):
@@ -1185,7 +1191,7 @@ class World:
         }
 
     def _note_sent(self, request: dict[str, Any], answer: dict[str, Any]) -> None:
-        """Note the messages that a function has sent to a queue which feeds another one."""
+        """Record the messages that a function has sent to another function's queue."""
         if request["QueueUrl"] == URLS[FEEDS["Expiry"].queue]:
             bodies = {entry["Id"]: json.loads(entry["MessageBody"]) for entry in request["Entries"]}
             for entry in answer["Successful"]:
@@ -1215,12 +1221,12 @@ class World:
         process.duplicated = True
         assert process.batch is not None
         function, queue, messages = process.batch
-        self.trace.append(f"{process.name:4} its messages are delivered again")
+        self.trace.append(f"{process.name:4} its messages are redelivered")
         self._start(f"{process.name}'", function, (function, queue, messages))
         self.processes[f"{process.name}'"].duplicated = True
 
     def wake(self) -> bool:
-        """When no process can run, wait for a message to become visible and deliver it. Returns False at the end."""
+        """When no process can run, wait until a message is visible and deliver it. Returns False at the end."""
         waiting = [
             (max(message.visible_at for message in queue.messages), feed.function, queue)
             for feed in FEEDS.values()
@@ -1260,7 +1266,7 @@ class World:
         return self._plain(self.model.dynamodb.tables[table].items.get(key))
 
     def states(self, since: int, table: str, *key: str) -> list[dict[str, Any] | None]:
-        """List what a row was after so many writes, and whatever it has been since then."""
+        """List the states of a row: after the write with this number, and since then."""
         place = (table, key)
         writes = [change for change in self.history if change.place == place]
         before = [change for change in self.history[:since] if change.place == place]
@@ -1278,7 +1284,7 @@ class World:
         ]
 
     def check_acknowledged(self, message_id: str, process: Process) -> None:
-        """Check that an acknowledged message has a durable result, or an answer that was true meanwhile."""
+        """Check that an acknowledged message has a durable result, or an answer that was true during the invocation."""
         end = self.handlers.end_of(self, message_id, process.begun or 0)
         if end is None:
             function, body, _ = self.sent[message_id]
@@ -1341,7 +1347,7 @@ class Handlers:
         from inventory_orders.invocation import runtime, telemetry
         from inventory_orders.store import rows
 
-        # A sweep asks each shard: of 32 questions that change nothing, 31 would only make every schedule longer.
+        # A sweep queries each shard. With 32 shards, the extra queries would only make every schedule longer.
         rows.EXPIRY_SHARDS = holds.EXPIRY_SHARDS = 1
 
         self.encode, self.decode = rows.encode, rows.decode
@@ -1351,7 +1357,7 @@ class Handlers:
         self.end_of, self.pages = invariants.end_of, invariants.pages
         self._telemetry, self._runtime = telemetry, runtime
         self._world: World | None = None
-        # The function that an execution environment runs, and what it has made.
+        # The function of each execution environment, and its cached objects.
         self._function_of: dict[int, str] = {}
         self._processes: dict[tuple[int, str], Any] = {}
         runtime.executor = lambda: None
@@ -1359,7 +1365,7 @@ class Handlers:
         # Otherwise the retry quota would shrink from run to run.
         patch.object(RetryQuota, "acquire", lambda self, amount: True).start()
         patch.object(os, "urandom", self._random_bytes).start()
-        # Jitter is always its upper bound, so that a process polls as rarely as it ever would.
+        # Jitter is always at its upper bound, so that a process polls as rarely as possible.
         patch.object(random, "_urandom", lambda count: b"\xff" * count).start()
         # The reference is kept, because the patch ends with the last reference.
         self._stack = contextlib.ExitStack()
@@ -1371,7 +1377,7 @@ class Handlers:
         self._stack.enter_context(answered_by(lambda *call: self._world_of_now().on_call(*call)))
 
     def _noted(self, name: str, module: ModuleType) -> ModuleType:
-        """Make a handler that notes which function the running environment runs."""
+        """Make a handler that records which function the running environment runs."""
         handler = module.lambda_handler
 
         def invoked(event: Any, context: Any) -> Any:
@@ -1381,7 +1387,7 @@ class Handlers:
         return SimpleNamespace(lambda_handler=invoked)  # type: ignore[return-value]
 
     def _process_of_now(self) -> Any:
-        """What the running environment has made from the settings of its function."""
+        """The objects that the running environment has made from its function's settings."""
         environment = self._world_of_now().environment
         key = environment, self._function_of[environment]
         if key not in self._processes:
@@ -1395,13 +1401,13 @@ class Handlers:
         return queue_settings(name, URLS) | {"LANES": str(lanes)}
 
     def meet_rivals(self, product_ids: Iterable[str]) -> None:
-        """Note rivals on products in the engine of the environment that is running."""
+        """Record contention on products in the engine of the running environment."""
         self._function_of[self._world_of_now().environment] = "place_orders"
         for product_id in product_ids:
             self._process_of_now().engine_with_lanes.client.rivals.observe(product_id)
 
     def wait_in_line(self) -> None:
-        """Note a wait for the depot in the engine of the environment that is running."""
+        """Record a wait for the depot in the engine of the running environment."""
         self._function_of[self._world_of_now().environment] = "place_orders"
         self._process_of_now().engine_with_lanes.source.depot.line.observe(1.0)
 
@@ -1433,7 +1439,7 @@ class Handlers:
 def _record(
     place: Place, old: dict[str, Any] | None, new: dict[str, Any] | None, number: int
 ) -> dict[str, Any]:
-    """A change as a stream hands it over."""
+    """Make a stream record of a change."""
     images = {"OldImage": old, "NewImage": new}
     keys = {name: {"S": value} for name, value in zip(KEYS[Table(place[0])], place[1], strict=True)}
     kind = "INSERT" if old is None else "REMOVE" if new is None else "MODIFY"
@@ -1448,7 +1454,7 @@ def _record(
 
 
 def _without_line(request: dict[str, Any]) -> dict[str, Any]:
-    """A write whose conditions on the depot's lease always hold."""
+    """Make conditions on the depot's lease in a write always true."""
     entries = request.get("TransactItems", [{"Update": request}])
     for action in (content for entry in entries for content in entry.values()):
         if action.get("Key") == {"page": {"S": DEPOT_LEASE[1][0]}}:
@@ -1464,7 +1470,7 @@ def _without_token(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _conflict(call: Call) -> ServiceError:
-    """What DynamoDB answers if another transaction on an item of a call is in flight."""
+    """DynamoDB's error if another transaction on an item of a call is in flight."""
     if call.operation != "TransactWriteItems":
         return ServiceError("TransactionConflictException", "a transaction is in flight")
     reasons = [{"Code": "None"} for _ in call.request["TransactItems"]]
@@ -1473,7 +1479,7 @@ def _conflict(call: Call) -> ServiceError:
 
 
 def _halves(call: Call) -> list[tuple[str, str, dict[str, Any]]]:
-    """A BatchGetItem as two."""
+    """Split a BatchGetItem into two."""
     entries = call.request["RequestItems"]
     keys = [(name, key) for name, entry in entries.items() for key in entry["Keys"]]
     middle = len(keys) // 2
@@ -1487,7 +1493,7 @@ def _halves(call: Call) -> list[tuple[str, str, dict[str, Any]]]:
 
 
 def _merged(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
-    """The answer to a BatchGetItem from those to its halves."""
+    """Merge the answers to the halves of a BatchGetItem."""
     names = first["Responses"].keys() | second["Responses"].keys()
     responses = {
         name: first["Responses"].get(name, []) + second["Responses"].get(name, []) for name in names

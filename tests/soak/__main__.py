@@ -1,13 +1,13 @@
-"""The soak: ten thousand orders and other messages into the deployed stack while workers, DynamoDB and EventBridge fail.
+"""The soak: ten thousand orders and other messages to the deployed stack, while workers, DynamoDB and EventBridge fail.
 
-Workers are killed, and the clocks of most are two minutes off. DynamoDB throttles, conflicts, loses answers, executes
-requests after their repetition, and reads a batch in halves. EventBridge has brown-outs. Customers hear what is published
-and answer with commands: they fetch orders and lines, and units are lost. Some products are at three locations, and
-most orders name these. The staff count products while they are sold, move units between locations, and delist products and
-places with open orders. The exit status is 0 only if every message ended in exactly one place, the books balance,
-by arithmetic of the soak's own too, each row's every status and each change of a product's status was published and nothing
-else, no event was parked or overtaken by a later one of its order, each rejected order lacked units when it was rejected, and
-faults did happen, to publishers and sweepers too.
+Workers are killed, and most clocks are two minutes off. DynamoDB throttles, cancels transactions, loses responses,
+executes requests after their repetition, and reads a batch in halves. EventBridge has brown-outs. Customers receive the
+published events and answer with commands: they pay, cancel, collect and return, and some units are lost. Some products
+are at three locations, and most orders name these. The staff count products while they are sold, move units between
+locations, and delist products and locations with open orders. The exit status is 0 only if every message has exactly
+one outcome, the books balance (also by the soak's own arithmetic), exactly the changes of orders and of product
+statuses were published, no event was parked or overtaken by a later one of its order, each rejected order was short of
+units at that time, and faults did happen, including some to publishers and sweepers.
 """
 
 import os
@@ -81,28 +81,28 @@ SHARES = Shares(
 FUNCTION_TIMEOUT_SECONDS = 10
 VISIBILITY_SECONDS = 30
 MESSAGES_BETWEEN_KILLS = (50, 350)
-# The share of messages after which no more workers are killed and the staff go home, so that the rest can end.
+# After this share of messages, no more workers are killed and the staff stop, so that the rest can finish.
 KILL_UNTIL = 0.9
-# Longer than a hold lasts whose sweeper is two minutes ahead and whose worker two minutes behind: that one takes its expiry
-# for early, and the sweeper sends it again ten minutes after it was due.
+# Longer than a hold whose sweeper is two minutes ahead and whose worker is two minutes behind: the worker considers its
+# expiry early, and the sweeper sends it again ten minutes after the hold has ended.
 QUIET_SECONDS = 900
 
 FED_FUNCTIONS = ("PlaceOrders", "AdjustStock", "ManageProducts", "ChangeOrders")
 FUNCTIONS = (*FED_FUNCTIONS, "CountStock", "PublishEvents", "Sweep")
 
-# The stack sweeps each minute; here two sweeps begin together, so much more often.
+# The stack sweeps each minute; here two sweeps start together, much more often.
 SECONDS_BETWEEN_SWEEPS = 10.0
-# So long nothing new is published before the run ends. A publisher that was killed is invoked again much sooner.
+# The run ends once nothing new has been published for this long. A killed publisher is invoked again much sooner.
 SILENT_SECONDS = 10.0
 
-# Of this a clean run has none. The ends and the auditor judge the rest.
+# Entries of the summary that are empty or 0 in a clean run. Messages and audits are checked separately.
 WRONG = (
     *("stillWaiting", "holdsLeft", "notPublished", "rejectedWithoutReason"),
     *("productEventsMissing", "productEventsUnexpected", "undeliverableEvents", "overtakenEvents"),
     *("unexplainedUnits", "wrongBooks", "brokenEquations", "wrongCounts", "wrongDelistings"),
     *("wrongTransfers", "wrongPlaces"),
 )
-# A run in which one of these never happened has shown nothing about it.
+# A run is only valid if each of these happened.
 HAPPENED = (
     "entriesFolded",
     "unitsLost",
@@ -118,9 +118,9 @@ HAPPENED = (
 
 
 class Killer:
-    """Kills a worker of the embedded AWS whenever another few hundred messages have ended.
+    """Kills a worker of the embedded AWS each time a few hundred more messages are settled.
 
-    It counts messages, not seconds, because on a busy machine workers would be killed faster than they start.
+    It counts messages, not seconds, because a busy machine would kill workers faster than they start.
 
     Attributes:
         kills: Number of workers killed so far, by function.
@@ -133,14 +133,14 @@ class Killer:
         self.kills: Counter[str] = Counter()
 
     def strike(self, settled: int) -> None:
-        """Kill a worker, if it is time.
+        """Kill a worker if enough messages have been settled.
 
         Args:
-            settled: Number of messages that have ended.
+            settled: Number of settled messages.
         """
         if settled < self._next:
             return
-        # All child processes of the emulator are workers. Each function is as likely to lose one.
+        # All child processes of the emulator are workers. Each function is equally likely to lose one.
         workers: dict[str, list[psutil.Process]] = {}
         for worker in sorted(self._emulator.children(), key=lambda worker: worker.pid):
             with contextlib.suppress(psutil.Error):
@@ -155,13 +155,13 @@ class Killer:
 
 @dataclass(frozen=True)
 class Trouble:
-    """What fails, and counts what has failed.
+    """Injects failures and counts them.
 
     Attributes:
         killer: Kills workers.
         proxy: DynamoDB, with faults.
         bus: EventBridge, with brown-outs.
-        clocks: The folder in which each worker leaves a file that says how far its clock is ahead.
+        clocks: The folder in which each worker records the offset of its clock in a file's name.
     """
 
     killer: Killer
@@ -194,9 +194,9 @@ def prepare(aws: Aws, trouble: Trouble) -> None:
 
 
 def sweep(aws: Aws, over: threading.Event) -> int:
-    """Sweep again and again until it is over. Returns how many entries of outbound pages were folded, at least.
+    """Sweep repeatedly until told to stop. Returns how many entries of outbound pages were folded, at least.
 
-    A sweeper may be killed, or say that something failed.
+    A sweeper may be killed, or report a failure.
     """
     folded = 0
     while not over.wait(SECONDS_BETWEEN_SWEEPS):
@@ -214,11 +214,11 @@ def soak(
     staff: Staff,
     console: Console,
 ) -> tuple[float, int, int]:
-    """Send everything, kill workers meanwhile, and wait until every message has ended or nothing changes any more.
+    """Send everything, killing workers, and wait until every message is settled or nothing changes any more.
 
     Returns:
-        Seconds from the first message sent until the last one ended, the messages that have not ended, and how many entries
-        of outbound pages the sweeps have folded.
+        Seconds from the first message sent until the last one was settled, the number of messages that are not settled,
+        and how many entries of outbound pages the sweeps have folded.
     """
     sent: list[int] = []
     send = partial(queues.send, aws, on_sent=sent.append)
@@ -260,7 +260,7 @@ def soak(
                     break
                 time.sleep(0.2)
         finally:
-            # After Ctrl-C, too: the pool waits for what runs beside.
+            # After Ctrl-C, too: the pool waits for its threads.
             over.set()
             closing.set()
         for future in (*beside, *sending):
@@ -270,7 +270,8 @@ def soak(
 
 
 def take_dead_letters(aws: Aws, output: str) -> Iterator[DeadLetter]:
-    """Receive and delete all dead letters of a queue. A look would see at most ten of a FIFO group."""
+    """Receive and delete all dead letters of a queue. Without deletion, at most ten of a FIFO group would be
+    visible."""
     url = aws.outputs[output]
     while found := aws.sqs.receive_message(
         QueueUrl=url, MaxNumberOfMessages=10, MessageAttributeNames=["All"]
@@ -311,13 +312,13 @@ def read_ends(
 
 
 _NOT_SENT = {"OPENING", "CLOSING", "COUNT", "TRANSFER_OUT", "TRANSFER_IN"}
-"""Reasons of adjustments that no message of the workload books."""
+"""Reasons of adjustments that are not booked by a message of the workload."""
 
 
 def of_messages(
     work: Workload, customers: Customers, ends: Ends, causes: Counter[str]
 ) -> dict[str, Any]:
-    """What the summary says about messages and where they ended."""
+    """Summarise messages and their outcomes."""
     distinct = {(queue, m.body) for queue, messages in work.messages.items() for m in messages}
     distinct |= {(queues.COMMANDS, message.body) for message in customers.commands}
     return {
@@ -337,7 +338,7 @@ def of_messages(
 def of_events(
     aws: Aws, customers: Customers, books: Books, changes: Sequence[Change]
 ) -> dict[str, Any]:
-    """What the summary says about events."""
+    """Summarise events."""
     of_products, told = demanded(changes), customers.news_of_products
     heard = (heard.event for heard in customers.heard.values())
     return {
@@ -353,7 +354,7 @@ def of_events(
 
 
 def of_locations(books: Books) -> dict[str, Any]:
-    """What the summary says about where orders were placed from."""
+    """Summarise the locations that orders were placed from."""
     placed = [
         (row.get("locations", [""])[0], {line.get("locationId", "") for line in row["items"]})
         for row in books.orders.values()
@@ -368,7 +369,7 @@ def of_locations(books: Books) -> dict[str, Any]:
 
 
 def of_shelf(aws: Aws, books: Books, staff: Staff) -> dict[str, Any]:
-    """What the summary says about units that left the shelf, came back, were counted and moved."""
+    """Summarise units that were handed over, lost, returned, counted and moved."""
     products = list(read_rows(aws, StoredTable.PRODUCTS))
     moved = Counter(transfer.result for transfer in staff.transfers)
     steps = [step for row in books.orders.values() for step in row.get("steps", ())]
@@ -401,7 +402,7 @@ def of_shelf(aws: Aws, books: Books, staff: Staff) -> dict[str, Any]:
 
 
 def of_books(books: Books, baseless: Sequence[str], auditor: Auditor) -> dict[str, Any]:
-    """What the summary says about orders and stock, and about the audits meanwhile."""
+    """Summarise orders, stock, and the audits during the run."""
     wrong = [entry.as_json for entry in books.accounts if not entry.balances]
     return {
         "rejectedWithoutReason": list(baseless),
@@ -418,7 +419,7 @@ def of_books(books: Books, baseless: Sequence[str], auditor: Auditor) -> dict[st
 
 
 def of_run(aws: Aws, trouble: Trouble, seconds: float, waiting: int, folded: int) -> dict[str, Any]:
-    """What the summary says about the run and what failed in it."""
+    """Summarise the run and its failures."""
     samples = [
         sample
         for name in FED_FUNCTIONS
@@ -445,7 +446,7 @@ def of_run(aws: Aws, trouble: Trouble, seconds: float, waiting: int, folded: int
 
 
 def is_clean(aws: Aws, result: Mapping[str, Any]) -> bool:
-    """Whether nothing is wrong in orders, stock and events, though each kind of fault did happen."""
+    """Whether orders, stock and events are right, and each kind of fault did happen."""
     harmed = {aws.outputs[f"{name}FunctionName"] for name in ("PublishEvents", "Sweep")}
     return (
         not any(result[name] for name in WRONG)
@@ -467,15 +468,15 @@ def show(result: Mapping[str, Any], console: Console) -> None:
         table.add_row(re.sub(r"(?=[A-Z])", " ", name).capitalize(), _in_words(value))
     console.print(table)
     console.print(
-        "[bold green]Clean:[/] every message ended in exactly one place, the books balance, what was published is what happened, and no order "
-        "was rejected without reason."
+        "[bold green]Clean:[/] every message has exactly one outcome, the books balance, published events match the changes, "
+        "and no order was rejected without reason."
         if result["clean"]
         else f"[bold red]Not clean.[/] See {os.path.relpath(SUMMARY)} and {os.path.relpath(LOGS)}."
     )
 
 
 def _in_words(value: object) -> str:
-    """Show a part of the summary: of a list how many there are and the first three."""
+    """Format an entry of the summary: a list as its length and its first three items."""
     match value:
         case Mapping():
             return ", ".join(f"{count:,} {name}" for name, count in value.items()) or "none"
@@ -515,7 +516,7 @@ def main() -> int:
         ):
             trouble = Trouble(Killer(emulator, seed), proxy, bus, Path(folder))
             prepare(aws, trouble)
-            # Of these there are plenty: a unit put back by hand leaves the status as it is.
+            # These products have plenty of stock, so returning a unit by hand does not change their status.
             stocked = sample_orders.stocked()
             places = [product for product in stocked if "#" in product.product_id]
             plenty = [max(some, key=attrgetter("opening_stock")) for some in (stocked, places)]

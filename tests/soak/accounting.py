@@ -1,4 +1,4 @@
-"""Accounting: finds where each message ended, purely from data, so that it can be tested itself."""
+"""Accounting: finds the outcome of each message, purely from data, so that it can be tested itself."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Tables:
     Attributes:
         products: By productId.
         orders: By orderId.
-        adjustments: By productId and adjustmentId, those alone that a message of a queue makes.
+        adjustments: By productId and adjustmentId; only adjustments that are made by messages of a queue.
     """
 
     products: Rows
@@ -53,7 +53,7 @@ class Tables:
 
 @dataclass(frozen=True)
 class Ends:
-    """Where all distinct messages ended.
+    """The outcomes of all distinct messages.
 
     Attributes:
         stored: Messages whose effect is in the tables, by queue.
@@ -61,7 +61,7 @@ class Ends:
         both: Messages that are in the tables and dead-lettered.
         missing: Messages that are neither.
         strangers: Rows, dead letters and details of products that belong to no message.
-        wrong: Invalid messages that were applied, and dead letters whose cause is not right for them.
+        wrong: Invalid messages that were applied, and dead letters with a wrong cause.
     """
 
     stored: Mapping[str, int]
@@ -73,7 +73,7 @@ class Ends:
 
     @property
     def is_clean(self) -> bool:
-        """Whether every message ended in the one place that is right for it, and there is nothing else."""
+        """Whether every message has its one right outcome, and there is nothing else."""
         return not (self.both or self.missing or self.strangers or self.wrong)
 
 
@@ -85,14 +85,14 @@ def account(
 ) -> Ends:
     """Find each distinct message in the tables or among the dead letters.
 
-    An invalid message is a dead letter and leaves no trace. But one that is wrong only because it uses the id of a good message is
-    its rival: the first of them is stored, and the others are dead letters.
+    An invalid message becomes a dead letter and leaves no trace. But if its only mistake is that it reuses the id of a
+    good message, the first of the two is stored, and the others become dead letters.
 
     Args:
-        sent: The messages, the invalid ones among them; duplicates count once.
+        sent: The messages, including invalid ones; duplicates count once.
         tables: The rows of the tables.
-        dead_letters: The dead letters, under the queue that each came from, and their causes; copies count once.
-        invalid: Those of the messages that are to be dead-lettered.
+        dead_letters: The dead letters by the queue that each came from, and their causes; copies count once.
+        invalid: The messages that have to be dead-lettered.
     """
     distinct, dead = dict.fromkeys(sent), dict.fromkeys(dead_letters)
     stored = {message for message in distinct if _is_stored(message, tables)}
@@ -133,7 +133,7 @@ def account(
 
 
 def _name(message: Sent) -> tuple[object, ...] | None:
-    """What makes a message exactly-once, if that is a row of its own. Reads it without the parser, which is on trial."""
+    """The key of the row that makes a message exactly-once, if any. Does not use the parser, which is under test."""
     fields = _NAMED_BY.get(message.queue)
     try:
         document = json.loads(message.body)
@@ -168,7 +168,7 @@ def _is_stored(message: Sent, tables: Tables) -> bool:
 
 
 def _as_sent(order: Row, document: Row) -> bool:
-    """Whether an order has the wishes of its message: for its hold, and for where it comes from."""
+    """Whether an order has the hold and the locations that its message asks for."""
     names = ("holdSeconds", "locations", "split")
     asked = {line["productId"]: line.get("askedLocationId") for line in order["items"]}
     named = {i["productId"]: i["locationId"] for i in document["items"] if "locationId" in i}
@@ -220,7 +220,8 @@ _ID_REUSED = {
     queues.FIFO: "ORDER_ID_REUSED",
     queues.STOCK: "ADJUSTMENT_ID_REUSED",
 }
-"""The only cause for which a good message, or its rival, may be a dead letter. No command of the soak waits in vain."""
+"""The only cause for which a good message, or one that reuses its id, may be a dead letter. No command of the soak
+waits in vain."""
 
 _KEY: Mapping[str, Callable[[str], tuple[str, ...]]] = {
     queues.STANDARD: lambda body: (parse_order(body).order_id,),

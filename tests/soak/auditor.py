@@ -1,4 +1,4 @@
-"""Audits the shop while it is open: units that are taken away by hand, available or on hand, have to be all that it finds."""
+"""Audits the shop while it is open: the only differences found must be units that were removed by hand."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _THEFTS = {
     "stockCount": {"available": -1, "committed": 1},
     "onHand": {"on_hand": -1, "committed": -1},
 }
-"""What is unexplained when a unit is taken from an attribute of a row."""
+"""The unexplained units after a unit is removed from an attribute of a row."""
 
 
 class Auditor:
-    """One audit after another, in a thread of its own, as long as its context lasts.
+    """Runs one audit after another in its own thread while its context is open.
 
     Args:
         aws: The stack.
-        keys: The rows of products of which it takes units.
+        keys: The rows of products from which it removes units.
 
     Attributes:
-        audits: How many were made.
-        wrong: What the others said, by product: a false alarm, or a theft that was not found.
-        thefts_found: The rows and attributes of which a unit was taken, and its loss found.
+        audits: Number of audits so far.
+        wrong: Results of wrong audits, by product: a false alarm, or a missed theft.
+        thefts_found: The rows and attributes from which a unit was removed, and whose loss was found.
     """
 
     def __init__(self, aws: Aws, *keys: str) -> None:

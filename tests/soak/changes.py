@@ -1,4 +1,4 @@
-"""The changes of rows, as streams have them: what demands news of products, and which rejections have a reason."""
+"""Changes of rows, from the streams: which product events they call for, and which rejections they justify."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.explore.invariants import product_news
 
 Change = Mapping[str, Any]
 
-# The longest time from the read of a row until a rejection that rests on it is durable: an invocation, which lasts 10 s,
-# and a late request, with room for a busy machine.
+# The longest time from the read of a row until a rejection based on it is durable: an invocation of 10 s, and a late
+# request, with a margin for a busy machine.
 _REMEMBERED = timedelta(seconds=60)
 # The times in a stream are whole seconds. A transaction writes rows and rejections in any order.
 _TOGETHER = timedelta(seconds=2)
@@ -25,9 +25,10 @@ _BEGINNING, _END = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo
 
 
 def read_changes(aws: Aws, table: Table) -> Iterator[Change]:
-    """Yield all changes of a table, also those that the publisher's filters hold back.
+    """Yield all changes of a table, including those that the publisher's filters drop.
 
-    The embedded AWS keeps them for 24 hours, as AWS does. There an empty page is the end: nobody writes any more.
+    The embedded AWS keeps them for 24 hours, as AWS does. An empty page is the end, because writing has stopped by
+    then.
     """
     streams = aws.session.client("dynamodbstreams")
     arn = aws.dynamodb.describe_table(TableName=aws.tables[table])["Table"]["LatestStreamArn"]
@@ -41,7 +42,7 @@ def read_changes(aws: Aws, table: Table) -> Iterator[Change]:
 
 
 def demanded(changes: Iterable[Change]) -> set[str]:
-    """The ids of the events that changes demand, without the code that makes the service's events."""
+    """The ids of the events that changes call for, without the service's own code."""
     return {
         _event_id(after, name)
         for image in (change["dynamodb"] for change in changes)
@@ -56,11 +57,11 @@ def _event_id(row: Row, name: str) -> str:
 
 
 def unfounded(orders: Iterable[Change], products: Iterable[Change]) -> list[str]:
-    """The rejections of orders for which no row is a reason, in words.
+    """Describe the rejections of orders that no row justifies.
 
-    At each location an order lacked a product: its row there must have been short shortly before or when the rejection was
-    written, without `lentTo` (docs/lanes.md, "The rules"), or there was none. An order that may be split lacked one product
-    everywhere, too. There is no other good reason.
+    A rejected order must have been short of a product at each location: shortly before the rejection was written, the
+    product's row there had too few units and no `lentTo` (docs/lanes.md, "The rules"), or did not exist. An order that
+    may be split must also have been short of one product everywhere.
     """
     images: dict[str, list[tuple[datetime, Row | None]]] = {}
     for image in (change["dynamodb"] for change in products):
@@ -68,7 +69,8 @@ def unfounded(orders: Iterable[Change], products: Iterable[Change]) -> list[str]
         images.setdefault(image["Keys"]["productId"]["S"], []).append(written)
 
     def known(key: str, at: datetime) -> list[Row | None]:
-        """The rows of a product at a location, or None while it had none, that a rejection may rest on."""
+        """The states of a product's row at a location (None while there was no row) that a rejection may be based
+        on."""
         written = [*(images.get(key) or [(_BEGINNING, None)]), (_END, None)]
         return [
             row
@@ -88,7 +90,7 @@ _Known = Callable[[str], list[Row | None]]
 
 
 def _is_founded(order: Row, known: _Known) -> bool:
-    """Whether the rows that a rejection may rest on are a reason for it."""
+    """Whether one of these states of a row justifies a rejection."""
     keys = [
         [_key(line["productId"], location) for location in _locations_of(order, line)]
         for line in order["items"]
@@ -97,7 +99,7 @@ def _is_founded(order: Row, known: _Known) -> bool:
     has_choice = len({tuple(at_one) for at_one in zip(*keys, strict=True)}) > 1
 
     def lacks(key: str, wanted: int) -> bool:
-        # Where it has no choice, a product without a row is unknown instead.
+        # If there is no other location, a product without a row is unknown, which is another reason.
         return any(_is_short(row, wanted) if row else has_choice for row in known(key))
 
     match order["reason"]:
@@ -124,7 +126,7 @@ def _is_founded(order: Row, known: _Known) -> bool:
 
 
 def _locations_of(order: Row, line: Row) -> list[str]:
-    """Where a line may be taken from."""
+    """The locations that a line may be taken from."""
     locations = order.get("locations", [""])
     return [line["askedLocationId"]] * len(locations) if "askedLocationId" in line else locations
 

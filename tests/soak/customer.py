@@ -1,4 +1,4 @@
-"""The soak's customers: they hear what became of their orders, and pay, cancel, fetch, break and bring back."""
+"""The soak's customers: they receive events about their orders, and pay, cancel, collect, lose and return units."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from inventory_orders.domain.events import EventType
 from operations.follow import Heard
 from operations.orders_file import OrderMessage
 
-# How often a customer sends a command, by the event that it heard. Commands for an order that is over are rejected.
+# How often a customer sends a command, by the event received. Commands for an order that has ended are rejected.
 _ASKS: Mapping[str, Mapping[str, float]] = {
     EventType.ORDER_PLACED: {"confirm": 0.4, "cancel": 0.05, "cancel one": 0.05, "lose one": 0.05},
     EventType.ORDER_CONFIRMED: {
@@ -25,7 +25,7 @@ _ASKS: Mapping[str, Mapping[str, float]] = {
         "lose one": 0.1,
     },
     EventType.ORDER_PARTLY_FULFILLED: {"fulfil": 0.5, "cancel": 0.2, "lose one": 0.1},
-    # It may not be paid yet, and a fulfilment would wait for the payment beyond the end of the soak.
+    # The order may not be paid yet, and a fulfilment would wait for the payment beyond the end of the soak.
     EventType.ORDER_PARTLY_CANCELLED: {"confirm": 0.4},
     EventType.ORDER_FULFILLED: {"return": 0.5, "cancel": 0.05},
     EventType.ORDER_REJECTED: {"confirm": 0.05},
@@ -40,13 +40,13 @@ class Customers:
     """Answer events with commands.
 
     Args:
-        seed: Seed of what they want.
+        seed: Seed of their behaviour.
 
     Attributes:
-        heard: What they heard, by `eventId`: without duplicates.
-        repeated: How many came again.
-        commands: What was sent, in its order.
-        last_news: When something was heard that was new, on the monotonic clock.
+        heard: Events received, by `eventId`, without duplicates.
+        repeated: Number of duplicate events.
+        commands: Commands sent, in order.
+        last_news: When the last new event was received, on the monotonic clock.
     """
 
     def __init__(self, seed: int) -> None:
@@ -57,7 +57,7 @@ class Customers:
         self.last_news = time.monotonic()
 
     def hear(self, news: Iterable[Heard]) -> list[OrderMessage]:
-        """Note what is said. Returns the commands to send."""
+        """Record an event. Returns the commands to send."""
         asked: list[OrderMessage] = []
         for heard in news:
             event_id = heard.event["detail"]["metadata"]["eventId"]
@@ -79,18 +79,18 @@ class Customers:
         send: Callable[[list[OrderMessage]], object],
         over: threading.Event,
     ) -> None:
-        """Hear and answer until it is over."""
+        """Receive events and answer them until told to stop."""
         while not over.is_set():
             send(self.hear(listen(_LISTENING_SECONDS)))
 
     @property
     def events(self) -> Counter[str]:
-        """How many events of each type were heard."""
+        """Number of received events by type."""
         return Counter(str(heard.event["detail-type"]) for heard in self.heard.values())
 
     @property
     def news_of_products(self) -> set[str]:
-        """The ids of the events of products that were heard."""
+        """The ids of the received product events."""
         return {
             event_id
             for event_id, heard in self.heard.items()
@@ -122,7 +122,7 @@ _OF_ONE: Mapping[str, Mapping[str, Any]] = {
 def differences(
     rows: Mapping[str, Mapping[str, Any]], events: Iterable[Mapping[str, Any]]
 ) -> list[str]:
-    """What the rows say that has happened to their orders, against the events. Empty if each was published once.
+    """Compare the events that orders' rows call for with those published. Empty if each was published once.
 
     Args:
         rows: All orders, by id.
@@ -138,8 +138,8 @@ def differences(
         wanted = _happened(rows.get(order_id, {}))
         said = told.get(order_id, [])
         names = [name for _, name in sorted(said)]
-        # A late payment may come anywhere after the end, and several events in one version. A customer who gets a refund
-        # never hears that the order is confirmed.
+        # A late payment may come at any time after the end, and one version may have several events. A customer who
+        # gets a refund never receives OrderConfirmed.
         is_complete = Counter(names) == Counter(wanted) and not set(names) >= _CONTRADICTION
         first = min((version for version, _ in said), default=1)
         versions = set(range(first, rows.get(order_id, {}).get("_version", 0) + 1))
@@ -149,7 +149,7 @@ def differences(
 
 
 def _happened(row: Mapping[str, Any]) -> list[str]:
-    """The types of the events that a row tells of. A tombstone, which nobody has filled in, tells of none."""
+    """The types of the events that a row calls for. A tombstone without an order calls for none."""
     if "userId" not in row:
         return []
     status = row["status"]

@@ -1,6 +1,6 @@
-"""The three equations of the books, the counts and transfers of the staff, and products' places, from the rows alone.
+"""The three equations of the books, the staff's counts and transfers, and the products' locations, from the rows alone.
 
-The service's own code is on trial.
+It does not use the service's own code, which is under test.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class StaffCount:
     """A count that the staff tried to commit.
 
     Attributes:
-        key: The product, and where it was counted: the key of its row.
+        key: The key of the row: the product, and the location of the count.
         adjustment_id: The id of the count.
-        on_hand: Units that were there as the lease was acquired, as the answer said.
-        counted: Units that they found.
+        on_hand: Units on hand when the lease was acquired, from the answer.
+        counted: Counted units.
         result: The `result` of the answer; empty if there was none.
     """
 
@@ -44,9 +44,9 @@ class StaffTransfer:
 
     Attributes:
         transfer_id: Its id.
-        source: The key of the row that units were to come from.
-        target: The key of the row that they were to go to.
-        quantity: How many.
+        source: The key of the row that units should come from.
+        target: The key of the row that they should go to.
+        quantity: Number of units.
         result: The `result` of the answer; empty if there was none.
     """
 
@@ -63,11 +63,11 @@ def imbalances(
     adjustments: Iterable[Row],
     orders: Iterable[Row],
 ) -> list[str]:
-    """The equations that do not hold for a product that is listed, in words.
+    """Describe the equations that do not hold for a listed product.
 
     Args:
         products: The rows of Products.
-        pages: The rows of Allotments, leases among them.
+        pages: The rows of Allotments, including leases.
         adjustments: The rows of StockAdjustments.
         orders: The rows of Orders.
     """
@@ -102,7 +102,7 @@ def imbalances(
 
 
 def _entries(pages: Iterable[Row]) -> Iterator[tuple[str, Generation, int]]:
-    """The units in pages: name of the page, generation and units. A lane's page also names products without any."""
+    """The units in pages: name of the page, generation and units. A lane's page also names products without units."""
     for row in pages:
         entries = json.loads(zlib.decompress(bytes(row["units"]))) if "units" in row else []
         for product_id, *rest in entries:
@@ -111,7 +111,7 @@ def _entries(pages: Iterable[Row]) -> Iterator[tuple[str, Generation, int]]:
 
 
 def _of_order(order: Row) -> Iterator[tuple[Generation, tuple[int, int, int]]]:
-    """By generation of a line: units that it holds, units that left the shelf and stayed away, and open ones."""
+    """By generation of a line: held units, units handed over or lost and not returned, and open units."""
     open_, delivered = units_of(order)
     cancelled, lost = Counter[str](), Counter[str]()
     restocked, broken = Counter[str](), Counter[str]()
@@ -137,7 +137,8 @@ def _of_order(order: Row) -> Iterator[tuple[Generation, tuple[int, int, int]]]:
 
 
 def wrong_counts(counts: Iterable[StaffCount], adjustments: Iterable[Row]) -> list[str]:
-    """The counts that were booked though refused, not booked though committed, or booked with another difference."""
+    """The counts that were booked although refused, not booked although committed, or booked with a wrong
+    difference."""
     booked = {
         (row["productId"], row["adjustmentId"]): row
         for row in adjustments
@@ -157,12 +158,12 @@ def wrong_counts(counts: Iterable[StaffCount], adjustments: Iterable[Row]) -> li
                 is_fine = row is None
         if not is_fine:
             found.append(f"{count} is booked as {row}")
-    return found + [f"nobody counted {'/'.join(key)}" for key in booked]
+    return found + [f"not requested: count {'/'.join(key)}" for key in booked]
 
 
 def wrong_transfers(transfers: Iterable[StaffTransfer], adjustments: Iterable[Row]) -> list[str]:
-    """The transfers of which one side alone is booked, or another number of units, or that were booked though refused, or not
-    though applied."""
+    """The transfers with only one side booked or a wrong number of units, booked although refused, or not booked
+    although applied."""
     booked: dict[str, list[Row]] = {}
     for row in adjustments:
         if row["reason"] in ("TRANSFER_OUT", "TRANSFER_IN"):
@@ -186,11 +187,12 @@ def wrong_transfers(transfers: Iterable[StaffTransfer], adjustments: Iterable[Ro
                 is_fine = not sides
         if not is_fine:
             found.append(f"{asked} is booked as {sorted(sides)}")
-    return found + [f"nobody asked for transfer {transfer_id}" for transfer_id in booked]
+    return found + [f"not requested: transfer {transfer_id}" for transfer_id in booked]
 
 
 def wrong_places(products: Iterable[Row]) -> list[str]:
-    """The products whose `places` are not the locations of their other rows, and rows that do not say what they are."""
+    """The products whose `places` are not the locations of their other rows, and rows whose attributes contradict their
+    key."""
     places: dict[str, set[str]] = {}
     named: dict[str, set[str]] = {}
     found = []

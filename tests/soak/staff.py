@@ -1,6 +1,6 @@
-"""The soak's staff: count products while they are sold, move units between locations, and list products again.
+"""The soak's staff: count products while they are sold, move units between locations, and delist and relist products.
 
-Those that they delist may have open orders.
+Delisted products may have open orders.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from operations.errors import LostAnswerError
 from tests.soak.ledger import StaffCount, StaffTransfer
 from tests.soak.workload import SEASONAL
 
-# Counts between two products that are delisted. A transfer follows every second one.
+# Number of counts before the next product is delisted. A transfer follows every second count.
 _COUNTS = 8
-# The last is more than there is.
+# The last quantity is more than there is.
 _TRANSFERRED = (1, 2, 3, 5, 100_000)
 _PAUSE_SECONDS, _AWAY_SECONDS = 0.5, 1.0
 _LEASE_SECONDS = 30
-# So often a command is given until it has a final answer. A lease that a killed worker has left lasts for minutes by the
-# clock of another.
+# How often a command is repeated until it has a final answer. A lease left by a killed worker lasts for minutes by
+# another worker's clock.
 _TRIES = 20
 _RETRY_SECONDS = 0.5
 
@@ -38,16 +38,16 @@ _DELISTED_TOGETHER = ((_ALONE,), (_ITS_PLACE,), (_ITS_PLACE, _WITH_A_PLACE))
 
 
 class Staff:
-    """Work until they are told to stop.
+    """Staff who work until told to stop.
 
     Args:
         aws: The stack.
-        run: Begins the ids of their counts and transfers.
-        seed: Seed of what they do.
+        run: Prefix of the ids of their counts and transfers.
+        seed: Seed of their work.
 
     Attributes:
         counts: The counts that they tried to commit.
-        transfers: The transfers that they asked for.
+        transfers: The requested transfers.
         delisted: How often a product was delisted at one of its locations.
     """
 
@@ -60,7 +60,7 @@ class Staff:
         self.delisted = 0
 
     def work(self, over: threading.Event) -> None:
-        """Count, transfer, delist and list again until it is over. In the end all products are listed."""
+        """Count, transfer, delist and relist until told to stop. In the end all products are listed."""
         keys = [product.product_id for product in sample_orders.stocked()]
         while not over.wait(_PAUSE_SECONDS):
             for number in range(_COUNTS):
@@ -70,13 +70,13 @@ class Staff:
             self._relist(*self._chance.choice(_DELISTED_TOGETHER))
 
     def _count(self, key: str) -> None:
-        """Count a product at a location: sometimes a unit is missing, sometimes there are more."""
+        """Count a product at a location, sometimes with a unit missing, sometimes with a surplus."""
         acquire = {"action": "acquire", **public_key(key), "seconds": _LEASE_SECONDS}
         taken = self._ask("CountStock", {**acquire, "outliveInvocation": True}, tries=1)
         if taken.get("result") != "ACQUIRED":
             return
         lease, on_hand = {"lease": taken["lease"]}, taken["onHand"]
-        # Orders wait for more than an empty shelf has.
+        # With open orders, sometimes count 0, which is fewer units than they need.
         empty = 0 if taken["committed"] else on_hand
         less = max(0, on_hand - 1)
         found = self._chance.choice((empty, less, on_hand, on_hand, on_hand + 1, on_hand + 2))
@@ -88,7 +88,7 @@ class Staff:
             self._ask("CountStock", {"action": "release", **lease})
 
     def _transfer(self, place: str) -> None:
-        """Move units of a product from a location to the default one, or the other way."""
+        """Move units of a product from a location to the default location, or the other way round."""
         product_id, _, location_id = place.partition("#")
         sides = self._chance.sample(("", location_id), 2)
         quantity = self._chance.choice(_TRANSFERRED)
@@ -100,7 +100,8 @@ class Staff:
         self.transfers.append(StaffTransfer(transfer_id, keys[0], keys[1], quantity, result))
 
     def _relist(self, *keys: str) -> None:
-        """Delist a product at locations for a moment, whatever orders are open for it. Its own row goes last and comes first."""
+        """Delist a product at locations for a moment, even with open orders. Its own row is removed last and restored
+        first."""
         for key in keys:
             names = {**public_key(key), "createdAt": self._row(key)["createdAt"]}
             self._insist({"action": "delist", **names}, ("APPLIED", "STALE"))
@@ -109,7 +110,7 @@ class Staff:
         for key in reversed(keys):
             stock = next(p.opening_stock for p in SEASONAL if p.product_id == key)
             create = {"action": "create", **public_key(key), "openingStock": stock}
-            # Refused because it exists: an attempt whose answer was lost has made it.
+            # Refused because it exists: an attempt whose response was lost has created it.
             self._insist(create, ("APPLIED", "REFUSED"))
 
     def _row(self, key: str) -> Row:
@@ -124,7 +125,7 @@ class Staff:
                 raise AssertionError(f"{command} was answered {answer}")
 
     def _ask(self, function: str, command: dict[str, Any], tries: int = _TRIES) -> dict[str, Any]:
-        """Give a command until it has a final answer. Returns that; empty if there was none."""
+        """Send a command until it has a final answer. Returns that answer; empty if there was none."""
         for _ in range(tries):
             try:
                 answer = self._aws.invoke(function, command)

@@ -1,4 +1,4 @@
-"""The soak's workload: ten thousand orders and other messages of every kind, many of them twice, and invalid ones."""
+"""The soak's workload: ten thousand orders and other messages of every kind, many of them twice, and some invalid."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ DUPLICATES = _GOOD * 15 // 100
 INVALID = _GOOD * 2 // 100
 MESSAGES = _GOOD + DUPLICATES + INVALID
 
-# Orders whose stock is held for as short as a message may ask, in a time that the run outlasts.
+# Orders with the shortest hold that a message may ask for, which ends during the run.
 _HELD, _HOLD_SECONDS = 500, 60
-# Orders for products that are delisted and listed again. No receipt and no catalogue event is for these: while they are away
-# the ones would wait, and the others be forgotten.
+# Orders for products that are delisted and relisted. There are no receipts or catalogue events for these: while a
+# product is delisted, a receipt would wait, and a catalogue event would be dropped.
 _OF_SEASONAL = 400
 SEASONAL = [
     *(NewProduct(f"tea-seasonal-{number}", 120, 20) for number in range(2)),
     NewProduct(f"tea-seasonal-0#{sample_orders.WAREHOUSE}", 60, 5),
 ]
-# The other orders name no locations. Some have a first line that names the only location it may come from.
+# The other orders name no locations. In some, the first line names the only location it may come from.
 _WITH_LOCATIONS, _OF_ONE_PLACE = 0.8, 0.1
 
 # These queues get a share of the invalid messages; the order queues get the rest.
@@ -50,7 +50,7 @@ class Workload:
     """The messages of each queue, in order.
 
     Attributes:
-        messages: By queue, the invalid ones among them.
+        messages: By queue, including the invalid ones.
         invalid: The bodies of the invalid ones, by queue.
     """
 
@@ -88,7 +88,7 @@ def workload(run: str, seed: int, now: datetime) -> Workload:
         order["items"][0]["locationId"] = chance.choice(sample_orders.LOCATIONS)
         orders[number] = replace(orders[number], body=json.dumps(order))
     drop = [message for message in orders if message.group == sample_orders.HOT_PRODUCT]
-    # Half of the hot orders use the FIFO queue, so that the rest meets contention on the standard queue.
+    # Half of the hot orders use the FIFO queue, so that the other half meets contention on the standard queue.
     through_fifo = {message.order_id for message in drop[::2]}
     receipts = [_receipt(run, number, chance) for number in range(_RECEIPTS)]
     good = {
@@ -141,7 +141,7 @@ def _message(document: Mapping[str, object]) -> OrderMessage:
 
 
 def _another(message: OrderMessage, number: int) -> OrderMessage:
-    """The same message with spaces at its end: the FIFO queue drops the same body for five minutes."""
+    """Copy a message with spaces at the end, because the FIFO queue drops an identical body for five minutes."""
     return replace(message, body=message.body + " " * number)
 
 

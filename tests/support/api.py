@@ -18,9 +18,9 @@ class Said:
     """An answer.
 
     Attributes:
-        status: Of HTTP.
-        headers: By name in lower case.
-        document: The body; None if there is none.
+        status: HTTP status.
+        headers: Headers, by lower-case name.
+        document: The parsed body; None if there is none.
     """
 
     status: int
@@ -44,12 +44,12 @@ class JsonApi(HttpApi):
         """Send a request.
 
         Args:
-            method: Of HTTP.
-            path: With its query.
-            body: Sent as JSON; None: nothing.
-            headers: One of them may be `Authorization`: then it is not signed.
+            method: HTTP method.
+            path: Path with query.
+            body: Sent as JSON; None sends no body.
+            headers: With an `Authorization` header, the request is not signed.
             signed: Whether it is signed.
-            keys: With which access key and secret; None: with those of the environment.
+            keys: Access key and secret; by default from the environment.
         """
         data = None if body is None else json.dumps(body).encode()
         given = {"Content-Type": "application/json"} if data is not None else {}

@@ -1,4 +1,4 @@
-"""What somebody might do to the tables without the service."""
+"""Changes that another program might make to the tables without the service."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from operations.aws import Aws
 
 
 def add_by_hand(aws: Aws, product_id: str, units: int, attribute: str = "stockCount") -> None:
-    """Change a product's available units, or what is `onHand`, without booking it, as no part of the service does."""
+    """Change a product's available or `onHand` units without booking them, which the service never does."""
     aws.dynamodb.update_item(
         TableName=aws.outputs["ProductsTableName"],
         Key={"productId": {"S": product_id}},
-        # Without a new version the next order would write over it.
+        # Without a new version, the next order would overwrite it.
         UpdateExpression="SET #units = #units + :units, #_version = #_version + :one",
         ExpressionAttributeNames={"#units": attribute, "#_version": "_version"},
         ExpressionAttributeValues={":units": {"N": str(units)}, ":one": {"N": "1"}},

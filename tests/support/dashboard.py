@@ -15,7 +15,7 @@ from tests.support.template import alarms_of, resolve, synthesise, widgets_of
 
 SECONDS = 60
 
-# By name, in each second. A rate has a 1 for each attempt that something happened to.
+# Values by name, for each second. A rate has a 1 for each affected attempt.
 _VALUES: Mapping[str, Sequence[float]] = {
     "LoansLost": [1, 1, 0],
     "OrdersFromLanes": [1, 0],
@@ -28,7 +28,8 @@ _VALUES: Mapping[str, Sequence[float]] = {
 
 
 class DashboardOfTemplate(Service):
-    """Draws what the stack deploys, without a stack. All that this machine measures has values in the latest minute."""
+    """Draws the stack's dashboard without a stack. All metrics that this machine can measure have values in the latest
+    minute."""
 
     def __init__(self) -> None:
         super().__init__("InventoryOrders-dev", "http://127.0.0.1:1")
@@ -49,7 +50,7 @@ class DashboardOfTemplate(Service):
 
 
 def _deployed(name: str, properties: dict[str, Any]) -> dict[str, Any]:
-    """An alarm as DescribeAlarms has it. Its widget calls it by its logical name."""
+    """An alarm as DescribeAlarms returns it. Its widget refers to it by its logical name."""
     dimensions = [one | {"Value": resolve(one["Value"])} for one in properties["Dimensions"]]
     return properties | {"AlarmArn": name, "Dimensions": dimensions}
 

@@ -1,4 +1,4 @@
-"""Adds up the figures that a demonstration prints, as a person might who reads them."""
+"""Adds up the figures that a demonstration prints, as a reader might."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import re
 
 
 def figures(text: str) -> dict[str, tuple[int, str]]:
-    """The rows of a summary: the whole number of each, and the words behind it."""
+    """The rows of a summary: the total of each, and the text after it."""
     name = r"[A-Z]?[a-z]+(?: [a-z]+)*|\(default\)"
     rows = re.findall(rf"^({name}) {{2,}}([\d,]+)  (.*)$", text, flags=re.MULTILINE)
     return {name: (_number(value), words.rstrip()) for name, value, words in rows}
 
 
 def check_sums(text: str) -> None:
-    """Fail if the parts of a number of the summary are not the whole."""
+    """Fail if the parts of a total in the summary do not add up."""
     rows = figures(text)
     (messages,) = re.findall(r"in ([\d,]+) message", rows["Orders sent"][1])
     ends = {name: rows[name][0] for name in ("placed", "rejected", "replayed", "dead letters")}

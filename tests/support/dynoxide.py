@@ -1,4 +1,4 @@
-"""Dynoxide, a second implementation of DynamoDB: one process on a free loopback port, in memory."""
+"""Dynoxide, a second implementation of DynamoDB: one in-memory process on a free loopback port."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PACKAGE = "@dynoxide/linux-x64"
 MISSING = f"npm's {PACKAGE} is not installed: it is for Linux on x64 only"
 _BINARY = ROOT / "node_modules" / PACKAGE / "dynoxide"
 _START_SECONDS = 60
-# It keeps nothing.
+# It persists nothing.
 _STOP_SECONDS = 1
 
 

@@ -1,4 +1,4 @@
-"""What the rows say about messages and orders, without the service's own code."""
+"""Reads the outcomes of messages and orders from rows, without the service's own code."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 OVER = {"REJECTED", "CANCELLED", "EXPIRED"}
-"""Where an order takes no more commands."""
+"""Statuses in which an order accepts no more commands."""
 
 Row = Mapping[str, Any]
 
@@ -19,7 +19,7 @@ def key_of(place: Row) -> str:
 
 
 def units_of(order: Row) -> tuple[Counter[str], Counter[str]]:
-    """Units of an order by product that are neither handed over nor cancelled, and those with the customer."""
+    """Units of an order by product: those neither handed over nor cancelled, and those with the customer."""
     open_, delivered = Counter(lines_of(order)), Counter[str]()
     for step in order.get("steps", ()):
         match step["action"]:
@@ -89,7 +89,7 @@ def is_carried_out(row: Row | None, command: Row) -> bool:
 
 
 def is_answered_with_no(row: Row | None, command: Row) -> bool:
-    """Whether an order's row answers a command with no."""
+    """Whether an order's row shows that a command was refused."""
     action = command["action"]
     if row is None:
         return bool(action == "expire")
@@ -107,7 +107,7 @@ def is_answered_with_no(row: Row | None, command: Row) -> bool:
             is_too_much = "stepId" in command and is_new and not named(command) <= open_
             return status in {"FULFILLED", *OVER} or is_too_much
         case "expire":
-            # An early one is acknowledged: the sweeper finds the order again.
+            # An early expiry is acknowledged: the sweeper finds the order again.
             return True
         case "extend":
             return status != "PENDING" or "expiresAt" not in row

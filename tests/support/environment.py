@@ -1,8 +1,8 @@
-"""The environment of all tests, set when this is imported: before anything of ours is.
+"""The environment of all tests. Import this before any module of the project.
 
-Tests never use a real account, because AWS settings of the caller are dropped, and so is what changes where requests
-go, what is logged, and how wide and colourful output is. The library of the CDK starts our Node. Each process that runs tests has its own
-embedded AWS, separate from the developer's.
+Tests never use a real account: the caller's AWS settings are dropped, and so are variables that change where requests
+go, what is logged, and the width and colours of output. The CDK library starts the project's own Node. Each process
+that runs tests has its own embedded AWS, separate from the developer's.
 """
 
 import os
@@ -29,7 +29,7 @@ os.environ.update(
     POWERTOOLS_SERVICE_NAME="inventory-orders-test",
 )
 
-# After the folder for the state has been named, because `local` reads it.
+# After the state folder has been set, because `local` reads it.
 from local.node import NODE  # noqa: E402
 
 os.environ["JSII_NODE"] = str(NODE)

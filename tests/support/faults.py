@@ -41,7 +41,7 @@ class Fault(Enum):
 
 
 class BrownOut(Enum):
-    """What fails while EventBridge has a brown-out."""
+    """What fails during a brown-out of EventBridge."""
 
     ENTRY = "entry"
     CALL = "call"
@@ -50,15 +50,15 @@ class BrownOut(Enum):
 
 @dataclass(frozen=True)
 class Shares:
-    """The shares of requests that meet a fault, each from 0 to 1.
+    """The shares of requests that meet each fault, from 0 to 1.
 
     Attributes:
-        throttled: Fail with ProvisionedThroughputExceededException or ThrottlingException, alternately.
-        server_error: Fail with InternalServerError.
+        throttled: Requests that fail with ProvisionedThroughputExceededException or ThrottlingException, alternately.
+        server_error: Requests that fail with InternalServerError.
         conflict: Transactions that are cancelled with TransactionConflict; other requests pass.
-        lost_response: Are executed, but the connection is closed without a response.
-        late: Writes whose connection is closed, and that are executed seconds later: their repetition overtakes them.
-        torn: BatchGetItems of which one half is read a moment after the other one.
+        lost_response: Requests that are executed, but whose connection is closed without a response.
+        late: Writes whose connection is closed, and that are executed seconds later, after their repetition.
+        torn: BatchGetItems whose halves are read one after the other.
     """
 
     throttled: float = 0.0
@@ -82,14 +82,14 @@ Answer = tuple[int, Mapping[str, str], bytes]
 
 
 class _Proxy:
-    """Forwards requests to an endpoint, unless it says otherwise. Use it as a context manager.
+    """Forwards requests to an endpoint; subclasses inject faults. Use it as a context manager.
 
     Args:
         endpoint: URL of the endpoint.
         seed: Seed of the random numbers.
 
     Attributes:
-        requests: Requests so far.
+        requests: Number of requests so far.
     """
 
     def __init__(self, endpoint: str, seed: int) -> None:
@@ -119,7 +119,7 @@ class _Proxy:
         self._thread.join()
 
     def respond(self, path: str, headers: Mapping[str, str], body: bytes) -> Answer | None:
-        """Answer a request; None closes the connection without an answer."""
+        """Answer a request. None closes the connection without an answer."""
         return self.forward(path, headers, body)
 
     def forward(self, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
@@ -156,7 +156,7 @@ class _Proxy:
                 length = int(self.headers.get("Content-Length", 0))
                 body = self.rfile.read(length)
                 if len(body) < length:
-                    # Its sender was killed. AWS would not know of the request either.
+                    # Its sender was killed. AWS would not have received the request either.
                     self.close_connection = True
                     return
                 answer = proxy.respond(self.path, dict(self.headers), body)
@@ -206,7 +206,7 @@ class FaultyProxy(_Proxy):
         self.wait_for_late_requests()
 
     def wait_for_late_requests(self) -> None:
-        """Wait until all late requests were executed."""
+        """Wait until all late requests have been executed."""
         for late in self._late:
             late.join()
 
@@ -302,7 +302,8 @@ _REQUESTS_OF_A_PERIOD = 30
 class FaultyBus(_Proxy):
     """EventBridge with brown-outs.
 
-    For 30 calls 70 % of the entries fail, and for 30 calls none; then of the calls, then of the connections, and again.
+    For 30 calls 70 % of the entries fail, and for the next 30 none. Then whole calls fail in the same rhythm, then
+    connections, and so on.
 
     Args:
         endpoint: URL of the endpoint.
@@ -310,7 +311,7 @@ class FaultyBus(_Proxy):
 
     Attributes:
         counts: Failures so far, by kind.
-        taken: Ids of the events that the bus has taken, in their order, duplicates too.
+        taken: Ids of the events that the bus accepted, in order, including duplicates.
     """
 
     def __init__(self, endpoint: str, seed: int = 0) -> None:
@@ -332,7 +333,7 @@ class FaultyBus(_Proxy):
         return None
 
     def _draw(self, entries: int) -> tuple[BrownOut, list[bool]]:
-        """Draw what of the next call fails, and count it: single entries, or all of them together."""
+        """Draw what fails in the next call, single entries or all together, and count it."""
         with self._lock:
             if self.requests % _REQUESTS_OF_A_PERIOD == 0:
                 self._period = next(self._periods)
@@ -347,7 +348,7 @@ class FaultyBus(_Proxy):
     def _put(
         self, path: str, headers: Mapping[str, str], entries: list[Any], refused: list[bool]
     ) -> Answer:
-        """Forward the entries that are not refused, if there are any, and answer for all."""
+        """Forward the entries that are not refused, if any, and answer for all."""
         code = {"ErrorCode": "InternalFailure", "ErrorMessage": "injected"}
         left = [entry for entry, is_refused in zip(entries, refused, strict=True) if not is_refused]
         found: list[Any] = []

@@ -1,4 +1,4 @@
-"""What the deployed functions logged, read without the project's own readers of logs."""
+"""Reads what the deployed functions logged, without the project's own log readers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Values = dict[tuple[str, str | None], list[float]]
 
 
 def values_in_logs(aws: Aws) -> tuple[Values, dict[str, list[float]], Counter[str]]:
-    """The handlers' metrics by name and reason, their runs' durations and tracebacks, straight from every log stream."""
+    """The handlers' metrics by name and reason, the durations of invocations, and tracebacks, from all log streams."""
     metrics: Values = defaultdict(list)
     durations: dict[str, list[float]] = defaultdict(list)
     errors: Counter[str] = Counter()
@@ -49,7 +49,7 @@ def values_in_logs(aws: Aws) -> tuple[Values, dict[str, list[float]], Counter[st
 
 
 def log_of(aws: Aws, function: str, event: Any) -> str:
-    """Invoke a function that answers batches, and read its whole log: the last lines may come with an empty batch after it."""
+    """Read the whole log of a function that processes batches. Empty invocations flush its last lines."""
     done = invoke_deployed(aws, function, event)
     assert done.answer == {"batchItemFailures": []}, done
     return f"{done.logs}\n{invoke_deployed(aws, function, {'Records': []}).logs}"
@@ -58,12 +58,12 @@ def log_of(aws: Aws, function: str, event: Any) -> str:
 def give_every_worker_nothing_to_do(aws: Aws) -> None:
     """Invoke every worker of the function once more.
 
-    On a busy machine the embedded AWS hands the last lines of an invocation in with the next one of the same worker.
+    On a busy machine, the embedded AWS delivers the last lines of an invocation with the worker's next one.
     """
     function, running = aws.outputs["PlaceOrdersFunctionName"], emulator.running()
     assert running is not None
     processes = psutil.Process(running.pid).children()
-    # More invocations at once than workers would start workers that nobody needs.
+    # More concurrent invocations than workers would start needless workers.
     workers = max(1, sum(_serves(process, function) for process in processes))
     with ThreadPoolExecutor(workers) as pool:
         invoked = pool.map(

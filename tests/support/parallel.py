@@ -21,9 +21,9 @@ def in_processes(
     """Run a function in one process per tuple of arguments, all started at the same moment.
 
     Args:
-        work: The function. Another process has to be able to import it if they are spawned.
-        arguments: Of each process.
-        start: `fork`: each inherits what is loaded. `spawn`: each begins from nothing, as an environment of Lambda does.
+        work: The function. It must be importable if processes are spawned.
+        arguments: The arguments of each process.
+        start: `fork`: each inherits the loaded modules. `spawn`: each starts fresh, as an environment of Lambda does.
     """
     context: Any = multiprocessing.get_context(start)
     barrier, results = context.Barrier(len(arguments)), context.Queue()
@@ -43,7 +43,7 @@ MAX_DELIVERIES = 50
 def call_handlers(
     environment: dict[str, str], batches: Sequence[tuple[str, Sequence[Any]]]
 ) -> None:
-    """Invoke handlers one after the other, as Lambda does in one environment. What they return comes again, as SQS has it.
+    """Invoke handlers one after the other, as in one environment of Lambda, and redeliver returned messages.
 
     Args:
         environment: Variables of the functions.
@@ -60,7 +60,7 @@ def call_handlers(
             records = zip(event["Records"], left, strict=True)
             left = [body for record, body in records if record["messageId"] in returned]
             deliveries += 1
-            assert deliveries < MAX_DELIVERIES, f"{len(left)} messages come back again and again"
+            assert deliveries < MAX_DELIVERIES, f"{len(left)} messages are returned again and again"
 
 
 def in_threads(work: Callable[[int], Any], count: int) -> list[Any]:

@@ -13,7 +13,7 @@ EMBEDDED_NAMES = {
     "sqs:ChangeMessageVisibility": "sqs:ChangeMessageVisibilityBatch",
     "lambda:GetEventSourceMapping": "lambda:ListEventSourceMappings",
 }
-"""What the embedded AWS asks for beside, or instead of, the action that AWS asks for.
+"""Permissions that the embedded AWS requires in addition to, or instead of, the action that AWS requires.
 
 docs.aws.amazon.com/service-authorization/latest/reference/list_amazonsqs.html, .../list_awslambda.html
 """
@@ -26,7 +26,8 @@ _policies: dict[str, Any] = {}
 
 
 def _policy_of(aws: Aws, function: str) -> Any:
-    """Find the only policy of a function's role. It is the same as long as there is the function, so it is looked up once."""
+    """Find the only policy of a function's role. It does not change while the function exists, so it is looked up
+    once."""
     output = "".join(part.capitalize() for part in function.split("_")) + "FunctionName"
     name = aws.outputs[output]
     if name not in _policies:
@@ -73,7 +74,7 @@ def name_actions_as_the_embedded_aws_does(aws: Aws) -> None:
 
 
 def name_of(aws: Aws, arn: str) -> str:
-    """Find the stack output that names a resource, without its ending. An index has its own name behind that of its table.
+    """Find the stack output that names a resource, without its ending. For an index, add its name to its table's.
 
     An event source mapping is named after its source.
     """

@@ -23,7 +23,7 @@ def commands(text: str) -> list[str]:
 
 
 def expand(command: str) -> str:
-    """Replace an assignment by what it runs, and a call of a shell function of the runbook by its body."""
+    """Replace an assignment by the command that it runs, and a call of a shell function of the runbook by its body."""
     command = re.sub(r"^\w+=\$\((.*)\)$", r"\1", command)
     defined = "\n".join(commands(RUNBOOK.read_text("utf-8")))
     functions = dict(re.findall(r"^(\w+)\(\) \{ (.*); \}$", defined, flags=re.MULTILINE))
@@ -37,7 +37,7 @@ def expand(command: str) -> str:
 
 
 def aws_call(command: str) -> tuple[str, str, dict[str, Any]]:
-    """Translate an AWS CLI command for the SDK: service, operation, parameters. A `wait` becomes what it repeats.
+    """Translate an AWS CLI command for the SDK: service, operation, parameters. A `wait` becomes the call it polls.
 
     Raises:
         ValueError: There is no such operation, or it has no such option.
@@ -95,7 +95,7 @@ def _value(shape: Any, values: list[str]) -> Any:
         case "structure" | "map" if values[0].startswith("{"):
             return json.loads(values[0])
         case "structure" if values[0].startswith("$"):
-            # A variable of the shell, which holds JSON.
+            # A shell variable that holds JSON.
             return values[0]
         case "structure":
             pairs = (pair.split("=") for pair in values[0].split(","))

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def closed(schema: Any) -> Any:
-    """A schema that takes no fields but those it names: what others may ignore, we do not send unsaid."""
+    """Make a schema strict, so that it rejects unknown fields: the service must not send undocumented ones."""
     if isinstance(schema, list):
         return [closed(each) for each in schema]
     if not isinstance(schema, dict):
@@ -18,7 +18,7 @@ def closed(schema: Any) -> Any:
 
 
 def is_open(schema: Any) -> bool:
-    """Whether a schema takes fields that it does not name, everywhere."""
+    """Whether every part of a schema allows unknown fields."""
     if isinstance(schema, list):
         return all(is_open(each) for each in schema)
     if not isinstance(schema, dict):

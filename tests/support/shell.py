@@ -1,4 +1,4 @@
-"""The command blocks of the documents, run on the tests' stack as a reader would run them."""
+"""Runs the command blocks of the documents on the tests' stack, as a reader would."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ NOT_RUN = {
     r"npx cdk .*|make (setup|bootstrap|synth|diff|deploy|verify|destroy)\b.*": "needs an account",
     r"\w+=\$\(aws iam create-policy .*": "for a role of an account; tests/infra/test_deployment_policy.py holds the policy",
     r"\.venv/bin/inventory-orders .* --(?:account|stage) \S+": "needs an account",
-    r"\.venv/bin/python -m pytest .*": "tests of their own, all run by `make test`",
-    r"\.venv/bin/python -m tests\.explore .*": "minutes, and `make explore` runs them",
+    r"\.venv/bin/python -m pytest .*": "separate tests, which `make test` runs",
+    r"\.venv/bin/python -m tests\.explore .*": "takes minutes; `make explore` runs them",
     r"\.venv/bin/python -m tests\.support\.way": "tests/unit/test_way.py follows it",
     r"aws lambda (list-versions-by-function|update-alias) .*": "would move an alias that other tests call; "
     "tests/e2e/test_upgrade.py moves it with the stack",
@@ -40,7 +40,7 @@ NOT_RUN = {
 OURS = ".venv/bin/inventory-orders "
 _OF_EACH_PAGE = re.compile(r"make (up|env)")
 _made: set[str] = set()
-# The reader says yes to whatever is asked.
+# The reader answers every question with yes.
 YES = "y\n"
 
 
@@ -49,7 +49,7 @@ def is_run(command: str) -> bool:
 
 
 def commands_of(name: str, begin: str = "", end: str = "") -> list[str]:
-    """The commands of a document, from one text of it to another, without their remarks."""
+    """The commands of a document between two of its texts, without comments."""
     text = (ROOT / name).read_text("utf-8")
     text = text[text.index(begin) :]
     text = text[: text.index(end)] if end else text
@@ -57,7 +57,7 @@ def commands_of(name: str, begin: str = "", end: str = "") -> list[str]:
 
 
 class Shell:
-    """Runs commands of the documents: `aws` as calls of the SDK, the project's own in this process, the others as they are.
+    """Runs commands of the documents: `aws` through the SDK, the project's own in this process, others in a shell.
 
     Args:
         aws: The tests' stack.
@@ -74,7 +74,7 @@ class Shell:
         if command.startswith("output() "):
             return None
         if command == "make down":
-            # The tests' stack stays up. This leaves in it what `make down` and `make up` leave.
+            # The tests' stack stays up. This leaves it as `make down` and `make up` would.
             make_fresh(self._aws)
             return None
         if defined := re.fullmatch(r"(\w+)\(\) \{ (.*?)(?:; echo)?; \}", command):
@@ -118,7 +118,7 @@ class Shell:
         return jmespath.search(query[1] or query[2], answer) if query else answer
 
     def run_all(self, page: list[str]) -> list[Any]:
-        """Run the commands of a document from top to bottom, but for those that `NOT_RUN` names."""
+        """Run the commands of a document from top to bottom, except those that `NOT_RUN` lists."""
         return [self.run(command) for command in page if is_run(command)]
 
     def _ours(self, arguments: str) -> str:
@@ -126,14 +126,14 @@ class Shell:
             return cli(*shlex.split(arguments)).stdout
 
     def _program(self, command: str) -> str:
-        # Most pages begin with them. That make runs the command is seen the first time.
+        # Most pages begin with these. It is enough to run make once.
         if (target := _OF_EACH_PAGE.fullmatch(command)) and command in _made:
             return self._ours(target[1])
         _made.add(command)
         done = subprocess.run(
             shlex.split(command),
             cwd=ROOT,
-            # curl trusts what the other clients trust.
+            # curl trusts the same certificates as the other clients.
             env={**os.environ, "COLUMNS": "200", "CURL_CA_BUNDLE": os.environ["AWS_CA_BUNDLE"]},
             input=YES,
             capture_output=True,
@@ -145,7 +145,7 @@ class Shell:
 
 
 def make_fresh(aws: Aws) -> None:
-    """Leave in a stack what `make up` leaves: no order, no message, and the sample products."""
+    """Reset a stack to its state after `make up`: the sample products, and no orders or messages."""
     for name in (*queues.QUEUES, *queues.DEAD_LETTERS, queues.UNDELIVERABLE_EVENTS):
         aws.sqs.purge_queue(QueueUrl=aws.outputs[name])
     for name in aws.tables.values():

@@ -1,4 +1,4 @@
-"""Schemathesis' hooks: each request is signed as AWS wants it, with whole numbers as the API wants them."""
+"""Schemathesis hooks: sign each request for AWS, and write whole numbers as the API requires."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Signature(AuthBase):
 
 @schemathesis.hook
 def before_call(context: Any, case: Any, kwargs: Any) -> None:
-    """Keep to what a schema cannot say: no cursor that was made up, one of two parameters that name a list, and a location only
-    for orders to ship.
+    """Respect rules that a schema cannot express: real cursors, one list per request, a location only for orders to
+    ship.
     """
     query = case.query or {}
     query.pop("cursor", None)
@@ -43,7 +43,7 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
 
 @schemathesis.hook
 def after_call(context: Any, case: Any, response: Any) -> None:
-    """Release the lease that was given, which would be in the way of later requests for its product."""
+    """Release an acquired lease, which would block later requests for its product."""
     if case.path == "/counts" and response.status_code == 200 and "lease" in response.json():
         release = {"action": "release", "lease": response.json()["lease"]}
         bundle = os.environ["AWS_CA_BUNDLE"]
@@ -54,10 +54,11 @@ def after_call(context: Any, case: Any, response: Any) -> None:
 
 @schemathesis.hook
 def map_body(context: Any, body: Any) -> Any:
-    """Keep to what a schema cannot say.
+    """Respect rules that a schema cannot express.
 
-    Numbers have no point. An order has 99 products, each once, and 200 with its locations, and 2,048 bytes of attributes. A
-    transfer has two locations, and a product has the same name and price at all of them.
+    Numbers have no decimal point. An order has at most 99 distinct products, 200 combinations of product and location,
+    and 2,048 bytes of attributes. A transfer has two different locations, and a product has the same name and price at
+    all its locations.
     """
     body = _whole(body)
     if isinstance(body, dict):

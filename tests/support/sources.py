@@ -1,4 +1,4 @@
-"""Python files of this project as trees, for tests that look at code."""
+"""Syntax trees of this project's Python files, for tests that inspect code."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 @cache
 def tree_of(file: Path) -> ast.Module:
-    """Parse a file, once for all tests of a process."""
+    """Parse a file, once per process."""
     return ast.parse(file.read_text("utf-8"))
 
 

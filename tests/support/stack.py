@@ -23,9 +23,9 @@ from operations import queues
 from operations.aws import LIVE, Aws
 from operations.orders_file import OrderMessage
 
-# Longer than the visibility timeout of a queue: what a dead invocation held comes back after it.
+# Longer than the visibility timeout of a queue, after which the messages of a killed invocation are redelivered.
 QUIET_SECONDS = 240
-# To read the depth of all queues takes longer than most conditions do.
+# Reading the depth of all queues takes longer than checking most conditions.
 LOOK_SECONDS = 10
 
 COMMAND = str(Path(sys.executable).with_name("inventory-orders"))
@@ -33,7 +33,7 @@ COMMAND = str(Path(sys.executable).with_name("inventory-orders"))
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended, and what it printed."""
+    """The exit status and the output of a command."""
 
     returncode: int
     stdout: str
@@ -41,7 +41,8 @@ class Ended:
 
 
 def cli(*arguments: str, check: bool = True) -> Ended:
-    """Run the command line on the tests' embedded AWS, in this process: another one would import everything again."""
+    """Run the command line on the tests' embedded AWS, in this process, because a new one would import everything
+    again."""
     out, err = io.StringIO(), io.StringIO()
     status = 0
     of_sigterm = signal.getsignal(signal.SIGTERM)
@@ -66,7 +67,8 @@ def cli(*arguments: str, check: bool = True) -> Ended:
 
 
 def wait_until(aws: Aws, condition: Callable[[], object]) -> None:
-    """Wait for a condition, however long it takes: on a busy machine messages are slow. Fails when none moves any more."""
+    """Wait for a condition as long as messages are moving, because they are slow on a busy machine. Fails when none
+    moves."""
     seen, since, look_at, pause = None, time.monotonic(), 0.0, 0.05
     while not condition():
         if (now := time.monotonic()) >= look_at:
@@ -80,7 +82,7 @@ def wait_until(aws: Aws, condition: Callable[[], object]) -> None:
 
 
 def wait_until_settled(aws: Aws) -> None:
-    """Wait until the queues hold only what was sent for later, as long as messages move."""
+    """Wait until the queues hold only delayed messages, as long as messages are moving."""
 
     def is_due(name: str) -> bool:
         depth = queues.depth(aws, name)
@@ -99,7 +101,7 @@ def message(body: Any, group: str = "g") -> OrderMessage:
 
 @contextmanager
 def in_the_background(*command: str) -> Iterator[subprocess.Popen[str]]:
-    """Start a command as a shell's `&` does, with SIGINT ignored. Kill it at the end if it is still there."""
+    """Start a command as a shell's `&` does, with SIGINT ignored. Kill it at the end if it is still running."""
     with subprocess.Popen(
         ["sh", "-c", """trap '' INT; exec "$0" "$@" """, *command],
         cwd=ROOT,
@@ -116,7 +118,7 @@ def in_the_background(*command: str) -> Iterator[subprocess.Popen[str]]:
 
 @contextmanager
 def unscheduled(aws: Aws) -> Iterator[dict[str, Any]]:
-    """Disable the schedule of the sweep for a while. Yields what there is to say about it else."""
+    """Disable the schedule of the sweep for a while. Yields its other settings."""
     schedules = aws.session.client("scheduler")
     deployed = schedules.get_schedule(Name=aws.outputs["SweepScheduleName"])
     kept = ("Name", "ScheduleExpression", "FlexibleTimeWindow", "Target")

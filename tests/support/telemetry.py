@@ -7,7 +7,7 @@ from inventory_orders.invocation import telemetry
 
 
 def new_telemetry() -> Any:
-    """Import the module anew, so that it reads its settings again and has counted nothing."""
+    """Import the module again, so that it rereads its settings and starts with empty counters."""
     spec = importlib.util.spec_from_file_location("telemetry_of_a_new_process", telemetry.__file__)
     assert spec is not None
     assert spec.loader is not None

@@ -19,7 +19,7 @@ from local.stack import plain_alarm, remove_metric_math
 
 CONTEXT = json.loads((ROOT / "cdk.json").read_text())["context"]
 
-# The template names assets by what they are made of, so nobody needs a copy of the layer for each.
+# The template names assets by their sources, so the layer need not be copied for each template.
 _NO_COPIES = {"aws:cdk:disable-asset-staging": True}
 
 
@@ -44,12 +44,12 @@ def assemble(folder: Path, stage: str, **changes: Any) -> None:
 def shared_stack_of(
     stage: str, context: Mapping[str, Any] | None = None, **changes: Any
 ) -> InventoryOrdersStack:
-    """Make a stack, or find the one that a process has of the same settings: look at it only."""
+    """Make a stack, or return the cached one with the same settings. Do not change it."""
     return _stack_of(_key_of(stage, context, changes))
 
 
 def synthesise(stage: str, context: Mapping[str, Any] | None = None, **changes: Any) -> Template:
-    """Synthesise a template; the same again is the one that a process has, so change a copy only."""
+    """Synthesise a template, or return the cached one with the same settings. Only change copies."""
     return _synthesised(_key_of(stage, context, changes))
 
 

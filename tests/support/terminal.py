@@ -1,4 +1,4 @@
-"""A terminal, as far as the commands can tell."""
+"""A fake terminal."""
 
 import pytest
 

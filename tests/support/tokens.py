@@ -1,4 +1,4 @@
-"""An issuer of tokens on this machine: its keys, as an HTTP API asks for them, and tokens that it signs."""
+"""A token issuer on this machine: publishes its keys for an HTTP API, and signs tokens."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _number(value: int) -> str:
 
 @contextmanager
 def issued_by(api: HttpApi, issuer: Issuer) -> Iterator[None]:
-    """Let an API take the tokens of another issuer, for the same claims."""
+    """Let an API accept the tokens of another issuer, with the same claims."""
     gateway: Any = boto3.client("apigatewayv2")
     (authorizer,) = gateway.get_authorizers(ApiId=api.id)["Items"]
     which = {"ApiId": api.id, "AuthorizerId": authorizer["AuthorizerId"]}
@@ -40,7 +40,7 @@ def issued_by(api: HttpApi, issuer: Issuer) -> Iterator[None]:
 
 
 class Issuer:
-    """A server on loopback that publishes a key, and signs tokens with it. A context manager.
+    """A loopback server that publishes a key and signs tokens with it. Use it as a context manager.
 
     Attributes:
         url: Its address: the tokens' `iss`.
@@ -74,7 +74,7 @@ class Issuer:
                 self.wfile.write(body)
 
             def log_message(self, *_: object) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
@@ -93,7 +93,7 @@ class Issuer:
         self._server.server_close()
 
     def token(self, *, alg: str = "RS256", **claims: Any) -> str:
-        """Sign a token for the audience `shop`, good for an hour unless the claims say otherwise."""
+        """Sign a token for the audience `shop`, valid for an hour unless the claims say otherwise."""
         now = int(time.time())
         content = {"iss": self.url, "aud": "shop", "iat": now - 1, "exp": now + 3600} | claims
         signed = ".".join(

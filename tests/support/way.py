@@ -1,4 +1,4 @@
-"""The way of an order: the modules and functions that one batch enters, in the order in which it first enters them.
+"""The path of an order: the modules and functions that a batch enters, in the order in which it first enters them.
 
 $ python -m tests.support.way          # from rows
 $ python -m tests.support.way --lanes  # as deployed: rows, with a lane behind them
@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import tests.support.environment  # noqa: F401 - before anything of ours is imported
+import tests.support.environment  # noqa: F401 - before any module of the project
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.engine.loop import Engine
 from local import ROOT
@@ -29,10 +29,10 @@ _PARTS = {"<genexpr>", "<listcomp>", "<dictcomp>", "<setcomp>", "<lambda>"}
 
 @dataclass
 class Way:
-    """What a batch met.
+    """What a batch passed through.
 
     Attributes:
-        functions: The functions by module. Comprehensions belong to the function that they are in.
+        functions: The functions by module. A comprehension counts as the function that contains it.
         types: The classes that were instantiated.
         changes: How often one module called, or returned to, another.
     """
@@ -43,7 +43,7 @@ class Way:
     _last: str = ""
 
     def note(self, frame: FrameType, event: str, _: Any) -> None:
-        """Note a call: what `sys.setprofile` takes."""
+        """Record a call; a function for `sys.setprofile`."""
         name = frame.f_code.co_name
         if event != "call":
             return
@@ -65,9 +65,9 @@ class Way:
 
 
 def follow(*, lanes: bool) -> Way:
-    """Follow a batch of ten orders of three products through the handler, in a new process.
+    """Trace a batch of ten orders of three products through the handler, in a new process.
 
-    Nothing is followed at first: what Python's caches hold does not depend on what ran before.
+    A first run without tracing fills Python's caches, so that the result does not depend on earlier code.
     """
     products = [NewProduct(product_id, 1000) for product_id in ("tea", "pot", "cup")]
     bodies = [
@@ -94,7 +94,7 @@ def follow(*, lanes: bool) -> Way:
 
 
 def main() -> None:
-    """Print the way of a batch."""
+    """Print the path of a batch."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -732,7 +732,7 @@ def test_a_count_that_was_not_booked_as_it_was_answered_is_found(result, row, is
 
 
 def test_a_count_of_nobody_is_found():
-    assert wrong_counts([], [BOOKED]) == ["nobody counted tea/c-1"]
+    assert wrong_counts([], [BOOKED]) == ["not requested: count tea/c-1"]
 
 
 class Turns:

@@ -1,6 +1,6 @@
-"""Sets the clock of a worker: two minutes behind, right, or two minutes ahead.
+"""Sets the clock of a worker: two minutes slow, right, or two minutes fast.
 
-Python imports this at its start, because the worker's `PYTHONPATH` names its folder.
+Python imports this at startup, because the worker's `PYTHONPATH` names its folder.
 """
 
 import os
