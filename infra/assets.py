@@ -14,6 +14,7 @@ import contextlib
 import functools
 import hashlib
 import importlib.metadata
+import importlib.resources
 import os
 import re
 import shutil
@@ -25,9 +26,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-_BUILD = ROOT / ".local" / "assets"
-_CORE = ROOT / "layers" / "core"
+from aws_cdk import Stage
+from constructs import Construct
+
+import inventory_orders
+
+_HERE = Path(__file__).resolve().parent
+ROOT = _HERE.parent
+"""The checkout. In an installed package it means nothing."""
+_DATA = _HERE / "data"
+"""The functions and the layer's dependencies in an installed package, where `wheel.py` has put them."""
+OF_THE_CHECKOUT = ROOT / ".local" / "assets"
+"""Where the next synthesis finds them."""
+REQUIREMENTS = ROOT / "layers" / "core" / "requirements.txt"
 # Over half of the layer's files, and pages for a browser. The embedded AWS unpacks all files at each cold start.
 _UNUSED_OF_POWERTOOLS = re.compile(
     r"aws_lambda_powertools/(event_handler|middleware_factory|utilities/(?!jmespath_utils/|typing/)\w+)/"
@@ -55,17 +66,34 @@ class Asset:
     compiled: bool
 
 
-def layer(runtime: str) -> Asset:
+def build_folder(scope: Construct) -> Path:
+    """Choose the folder for the assets of an app: below its output, or the checkout's own."""
+    if _DATA.is_dir():
+        return Path(Stage.of(scope).asset_outdir) / "inventory-orders"  # type: ignore[union-attr]
+    return OF_THE_CHECKOUT
+
+
+def layer(runtime: str, folder: Path = OF_THE_CHECKOUT) -> Asset:
     """Build the shared layer: a folder `python/` with the service's package and its dependencies."""
-    files: dict[str, Path] = {}
-    for name, version in pinned(_CORE / "requirements.txt", runtime).items():
-        files |= _files_of(_installed(name, version), "python/")
-    return _build("layer-core", runtime, files | _sources(_CORE / "python", "python/"))
+    vendored = _DATA / "vendored"
+    files = _sources(vendored, "python/") if _DATA.is_dir() else dependencies(runtime, "python/")
+    package = Path(str(importlib.resources.files(inventory_orders)))
+    files |= _sources(package, "python/inventory_orders/")
+    return _build("layer-core", runtime, files, folder)
 
 
-def function(name: str, runtime: str) -> Asset:
+def function(name: str, runtime: str, folder: Path = OF_THE_CHECKOUT) -> Asset:
     """Build the code of one function from its folder."""
-    return _build(f"function-{name}", runtime, _sources(ROOT / "functions" / name))
+    home = _DATA if _DATA.is_dir() else ROOT
+    return _build(f"function-{name}", runtime, _sources(home / "functions" / name), folder)
+
+
+def dependencies(runtime: str, prefix: str = "") -> dict[str, Path]:
+    """List the files of the layer's dependencies, as installed in this environment, by their place in the layer."""
+    files: dict[str, Path] = {}
+    for name, version in pinned(REQUIREMENTS, runtime).items():
+        files |= _files_of(_installed(name, version), prefix)
+    return files
 
 
 def pinned(requirements: Path, runtime: str) -> dict[str, str]:
@@ -119,7 +147,7 @@ def _sources(folder: Path, prefix: str = "") -> dict[str, Path]:
     }
 
 
-def _build(name: str, runtime: str, files: Mapping[str, Path]) -> Asset:
+def _build(name: str, runtime: str, files: Mapping[str, Path], folder: Path) -> Asset:
     """Build an asset from files by their place in it, unless it exists already.
 
     The digest covers all that decides the result: every file's place and bytes, this module, which sets the modes, and
@@ -134,14 +162,14 @@ def _build(name: str, runtime: str, files: Mapping[str, Path]) -> Asset:
         content = hashlib.sha256(files[place].read_bytes()).hexdigest()
         digest.update(f"{place}\0{content}\0".encode())
     hexadecimal = digest.hexdigest()
-    asset = Asset(_BUILD / f"{name}-{hexadecimal[:16]}", hexadecimal, interpreter is not None)
+    asset = Asset(folder / f"{name}-{hexadecimal[:16]}", hexadecimal, interpreter is not None)
     if asset.path.is_dir():
         os.utime(asset.path)
         return asset
 
-    _delete_unused(name)
-    _BUILD.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=_BUILD) as scratch:
+    _delete_unused(name, folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
         target = Path(scratch) / "asset"
         for place, source in files.items():
             destination = target / place
@@ -159,8 +187,8 @@ def _build(name: str, runtime: str, files: Mapping[str, Path]) -> Asset:
     return asset
 
 
-def _delete_unused(name: str) -> None:
-    for asset in _BUILD.glob(f"{name}-{'?' * 16}"):
+def _delete_unused(name: str, folder: Path) -> None:
+    for asset in folder.glob(f"{name}-{'?' * 16}"):
         # Another process may delete it at the same time.
         with contextlib.suppress(FileNotFoundError):
             if time.time() - asset.stat().st_mtime > _UNUSED_SECONDS:

@@ -12,8 +12,8 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from infra.permissions import allow
-from infra.settings import Settings
+from .permissions import allow
+from .settings import Settings
 
 
 class Events(Construct):

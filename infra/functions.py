@@ -14,15 +14,16 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_scheduler as scheduler
 from constructs import Construct
 
-from infra import assets
-from infra.events import Events
-from infra.permissions import allow
-from infra.queues import QueuePair, Queues
-from infra.removal import kept_in_production
-from infra.settings import Settings
-from infra.tables import Tables
-from infra.watched import BASIC_METRICS
 from inventory_orders.store.tables import Table
+
+from . import assets
+from .events import Events
+from .permissions import allow
+from .queues import QueuePair, Queues
+from .removal import kept_in_production
+from .settings import Settings
+from .tables import Tables
+from .watched import BASIC_METRICS
 
 LIVE = "live"
 """Alias that callers invoke. A deployment moves it when code, layer and settings of a version are ready."""
@@ -196,7 +197,8 @@ class Functions(Construct):
             if settings.architecture == "arm64"
             else lambda_.Architecture.X86_64
         )
-        layer = assets.layer(settings.runtime)
+        self._assets = assets.build_folder(self)
+        layer = assets.layer(settings.runtime, self._assets)
         self._layer = lambda_.LayerVersion(
             self,
             "CoreLayer",
@@ -268,7 +270,7 @@ class Functions(Construct):
             description=f"The permissions of {name}",
         )
         log_group.grant_write(role)
-        code = assets.function(name, self._settings.runtime)
+        code = assets.function(name, self._settings.runtime, self._assets)
         function = lambda_.Function(
             self,
             construct_id,

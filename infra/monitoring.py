@@ -14,14 +14,15 @@ from aws_cdk import aws_sns_subscriptions as subscriptions
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from infra import watched
-from infra.api import Api
-from infra.functions import Functions
-from infra.queues import Queues
-from infra.settings import Settings
-from infra.tables import Tables
 from inventory_orders.domain.rejection import REASONS_OF_ORDERS
 from inventory_orders.store.tables import INDEXES
+
+from . import watched
+from .api import Api
+from .functions import Functions
+from .queues import Queues
+from .settings import Settings
+from .tables import Tables
 
 Thing = tuple[str, Mapping[str, str]]
 """A source of metrics: their namespace and dimensions."""

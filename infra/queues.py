@@ -9,8 +9,8 @@ from aws_cdk import Duration
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from infra.removal import kept_in_production
-from infra.settings import Settings
+from .removal import kept_in_production
+from .settings import Settings
 
 # The most that SQS allows: docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/
 # sqs-configure-dead-letter-queue.html. A message that SQS moves loses its place in its group, so no outage may use up the
@@ -53,7 +53,7 @@ class Queues(Construct):
     def __init__(self, scope: Construct, construct_id: str, settings: Settings) -> None:
         super().__init__(scope, construct_id)
         self._settings = settings
-        self._by_name: dict[str, sqs.Queue] = {}
+        self.by_name: dict[str, sqs.Queue] = {}
         self.all: dict[str, QueuePair] = {}
         self.orders = self._pair("OrderQueue", "OrderDeadLetterQueue", "place_orders")
         if settings.fifo_queue:
@@ -65,11 +65,6 @@ class Queues(Construct):
         self.undeliverable_events = self._queue(
             "UndeliverableEventsQueue", fifo=False, retention=_DEAD_LETTER_RETENTION
         )
-
-    @property
-    def outputs(self) -> dict[str, str]:
-        """The URLs of all queues, by the stack's outputs."""
-        return {f"{name}Url": queue.queue_url for name, queue in self._by_name.items()}
 
     def _pair(
         self, name: str, dead_letter_name: str, function: str, *, fifo: bool = False
@@ -124,5 +119,5 @@ class Queues(Construct):
         # A queue that outlives its stack still refuses messages without TLS.
         policy = cast("sqs.QueuePolicy", queue.node.find_child("Policy"))
         policy.apply_removal_policy(kept_in_production(self._settings))
-        self._by_name[name] = queue
+        self.by_name[name] = queue
         return queue

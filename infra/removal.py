@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aws_cdk import RemovalPolicy
 
-from infra.settings import Settings
+from .settings import Settings
 
 
 def kept_in_production(settings: Settings) -> RemovalPolicy:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import fastjsonschema
 from fastjsonschema import JsonSchemaValueException
@@ -94,6 +94,34 @@ class Jwt:
     operators_claim: tuple[str, str] | None = None
 
 
+class Arguments(TypedDict, total=False):
+    """The settings as arguments of the construct. Inner names are spelt as in the schema."""
+
+    production: bool
+    runtime: str
+    architecture: str
+    log_level: str
+    log_retention_days: int
+    alarm_email: str | None
+    monitoring: str
+    tracing: bool
+    fifo_queue: bool
+    lanes: int
+    hold_seconds: int | None
+    hold_grace_seconds: int
+    locations: Sequence[str]
+    table_key: str | None
+    warm_throughput: Mapping[str, Mapping[str, int]]
+    functions: Mapping[str, Mapping[str, int]]
+    queues: Mapping[str, Mapping[str, int]]
+    api: bool
+    api_limits: Mapping[str, int]
+    jwt: Mapping[str, Any] | None
+    cors: Sequence[str]
+    show_stock: str
+    stock_events: bool
+
+
 @dataclass(frozen=True)
 class Settings:
     """All settings of the stack; the schema says what each means.
@@ -161,7 +189,25 @@ class Settings:
             raise SettingsError(
                 f"stage is {json.dumps(stage)}; it must be 1 to 20 lowercase letters, digits or hyphens (-c stage=dev)"
             )
-        chosen, sources = _choose(stage, settings, stages, overrides)
+        return cls._of(stage, *_choose(stage, settings, stages, overrides))
+
+    @classmethod
+    def from_arguments(cls, name: str, arguments: Arguments) -> Settings:
+        """Read the settings that an app gives to the construct.
+
+        Args:
+            name: The name of the service, which takes the place of a stage.
+            arguments: Settings that differ from the defaults.
+
+        Raises:
+            SettingsError: The name or a setting is unknown or out of range.
+        """
+        return cls.from_context(
+            name, {_setting(field): value for field, value in arguments.items()}
+        )
+
+    @classmethod
+    def _of(cls, stage: str, chosen: Mapping[str, Any], sources: Mapping[str, str]) -> Settings:
         fields = {_field(name): value for name, value in chosen.items()} | {
             "functions": {n: FunctionSettings(**each) for n, each in chosen["functions"].items()},
             "queues": {n: QueueSettings(**each) for n, each in chosen["queues"].items()},
@@ -181,6 +227,11 @@ def _field(setting: str) -> str:
     if setting == "production":
         return "is_production"
     return re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", setting)
+
+
+def _setting(argument: str) -> str:
+    """Name the setting of an argument."""
+    return re.sub("_([a-z])", lambda match: match[1].upper(), argument)
 
 
 def _jwt(

@@ -1,19 +1,27 @@
-"""The stack: joins tables, queues, functions and monitoring, and defines the outputs for other tools."""
+"""The service as a construct for any app, and as a stack of its own, with the outputs for other tools."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Unpack
 
 from aws_cdk import CfnOutput, Stack, Tags
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sqs as sqs
+from aws_cdk.aws_events import EventBus
 from constructs import Construct
 
-from infra.api import Api, access_log
-from infra.events import Events
-from infra.functions import RETENTION, Functions
-from infra.monitoring import Monitoring, list_things
-from infra.queues import Queues
-from infra.settings import Settings
-from infra.tables import Tables
+from inventory_orders import VERSION
+from inventory_orders.store.tables import Table
+
+from .api import Api, access_log
+from .events import Events
+from .functions import RETENTION, Functions
+from .monitoring import Monitoring, list_things
+from .queues import Queues
+from .settings import Arguments, Settings
+from .tables import Tables
 
 OUTPUTS = {
     "OrderQueueUrl": "Takes orders, in general",
@@ -45,17 +53,44 @@ OUTPUTS = {
 }
 """The outputs, each with its description. `{name}` is the name of a function, such as PlaceOrders."""
 
+_FLAGS = (
+    "@aws-cdk/aws-iam:minimizePolicies",
+    "@aws-cdk/aws-lambda:recognizeLayerVersion",
+    "@aws-cdk/aws-lambda:recognizeVersionProps",
+)
+"""Feature flags of the CDK that the service needs, whatever its app has chosen."""
 
-class InventoryOrdersStack(Stack):
-    """The inventory and order service of one stage."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, settings: Settings) -> None:
-        super().__init__(
-            scope,
-            construct_id,
-            description=f"Inventory and order service, stage {settings.stage}",
-            termination_protection=settings.is_production,
-        )
+class InventoryOrders(Construct):
+    """The inventory and order service, for a stack of any app.
+
+    Its physical names derive from `name`, so one app may have several services.
+
+    Args:
+        scope: The stack.
+        construct_id: Its id.
+        name: 1 to 20 lowercase letters, digits or hyphens, unique in the account and region.
+        settings: Settings that differ from the defaults. docs/generated/settings.md has their meanings and limits.
+
+    Attributes:
+        queues: The queues by name, such as `OrderQueue` and `OrderDeadLetterQueue`. Grant on them, and send.
+        tables: The tables by name, such as `Products`. Only the service may write to them.
+        bus: The event bus, with the events of orders and products. Subscribe with a rule.
+        functions: The alias `live` of each function by name, such as `PlaceOrders`. Grant and invoke.
+
+    Raises:
+        SettingsError: A setting is unknown or out of range.
+    """
+
+    def __init__(
+        self, scope: Construct, construct_id: str, *, name: str, **settings: Unpack[Arguments]
+    ) -> None:
+        self._define(scope, construct_id, Settings.from_arguments(name, settings))
+
+    def _define(self, scope: Construct, construct_id: str, settings: Settings) -> None:
+        super().__init__(scope, construct_id)
+        for flag in _FLAGS:
+            self.node.set_context(flag, True)
         tables = Tables(self, "Tables", settings)
         queues = Queues(self, "Queues", settings)
         events = Events(self, "Events", settings)
@@ -73,25 +108,60 @@ class InventoryOrdersStack(Stack):
         monitoring = Monitoring(self, "Monitoring", settings, watched)
         Tags.of(self).add("service", settings.service_name)
 
-        self._export(queues.outputs)
-        self._export({f"{name}TableName": table.table_name for name, table in tables.all.items()})
-        self._export({f"{name}Url": api.http_api.attr_api_endpoint for name, api in apis.items()})
-        if apis:
-            self._export({"ApiAccessLogGroupName": log.log_group_name})
+        self.queues: Mapping[str, sqs.Queue] = queues.by_name
+        self.tables: Mapping[str, dynamodb.TableV2] = {t.value: tables.all[t] for t in Table}
+        self.bus: EventBus = events.bus
+        self.functions: Mapping[str, lambda_.Alias] = functions.live
+        self._outputs = {
+            **{f"{name}Url": queue.queue_url for name, queue in queues.by_name.items()},
+            **{f"{name}TableName": table.table_name for name, table in self.tables.items()},
+            **{f"{name}Url": api.http_api.attr_api_endpoint for name, api in apis.items()},
+            **({"ApiAccessLogGroupName": log.log_group_name} if apis else {}),
+            "EventBusName": events.bus.event_bus_name,
+            "OrdersStreamArn": tables.orders.table_stream_arn or "",
+            "SweepScheduleName": functions.sweep_schedule.ref,
+        }
         if monitoring.dashboard is not None:
-            self._export({"DashboardName": monitoring.dashboard.dashboard_name})
-        self._export(
-            {
-                "EventBusName": events.bus.event_bus_name,
-                "OrdersStreamArn": tables.orders.table_stream_arn or "",
-                "SweepScheduleName": functions.sweep_schedule.ref,
+            self._outputs["DashboardName"] = monitoring.dashboard.dashboard_name
+        self._outputs_of_functions = {
+            name: {
+                "{name}FunctionName": function.function_name,
+                "{name}LogGroupName": function.log_group.log_group_name,
             }
-        )
-        for name, function in functions.all.items():
-            self._export({"{name}FunctionName": function.function_name}, name)
-            self._export({"{name}LogGroupName": function.log_group.log_group_name}, name)
+            for name, function in functions.all.items()
+        }
 
-    def _export(self, outputs: Mapping[str, str], name: str = "") -> None:
-        """Make outputs by their names in `OUTPUTS`, of which some have the name of a function in them."""
-        for output, value in outputs.items():
-            CfnOutput(self, output.format(name=name), value=value, description=OUTPUTS[output])
+    def add_outputs(self, prefix: str = "") -> None:
+        """Give the stack the outputs of docs/generated/stack.md, which the command `inventory-orders` reads.
+
+        Args:
+            prefix: Begins the name of each output. Two services in one stack need different ones.
+        """
+        stack = Stack.of(self)
+        of_functions = self._outputs_of_functions.items()
+        for name, outputs in [("", self._outputs), *of_functions]:
+            for output, value in outputs.items():
+                description = OUTPUTS[output]
+                full = prefix + output.format(name=name)
+                CfnOutput(stack, full, value=value, description=description)
+
+
+class _Configured(InventoryOrders):
+    """The service with settings that were read from cdk.json."""
+
+    def __init__(self, scope: Construct, construct_id: str, settings: Settings) -> None:
+        self._define(scope, construct_id, settings)
+
+
+class InventoryOrdersStack(Stack):
+    """A stack with nothing but the service: protected in production, and with outputs."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, settings: Settings) -> None:
+        super().__init__(
+            scope,
+            construct_id,
+            description=f"Inventory and order service {VERSION}, stage {settings.stage}",
+            termination_protection=settings.is_production,
+        )
+        # The id that leaves no trace in the ids of resources.
+        _Configured(self, "Default", settings).add_outputs()

@@ -8,8 +8,9 @@ from aws_cdk import RemovalPolicy
 from aws_cdk import aws_dynamodb as dynamodb
 from constructs import Construct
 
-from infra.settings import Settings
 from inventory_orders.store.tables import INDEXES, KEYS, STREAMED, Index, Table
+
+from .settings import Settings
 
 # `publish_events` makes events from the row before and after a change.
 _BOTH_IMAGES = dynamodb.StreamViewType.NEW_AND_OLD_IMAGES

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -40,12 +41,11 @@ def umask(request):
 
 
 @pytest.mark.parametrize(
-    "build", [assets.layer, lambda runtime: assets.function("place_orders", runtime)]
+    "build", [assets.layer, partial(assets.function, "place_orders")], ids=["layer", "function"]
 )
-def test_lambda_may_read_every_file_whatever_the_umask(build, umask, tmp_path, monkeypatch):
+def test_lambda_may_read_every_file_whatever_the_umask(build, umask, tmp_path):
     digest = build(HERE).digest
-    monkeypatch.setattr(assets, "_BUILD", tmp_path / "assets")
-    asset = build(HERE)
+    asset = build(HERE, tmp_path / "assets")
     assert asset.digest == digest
     assert list(asset.path.rglob("*.pyc"))
     modes = {
@@ -58,11 +58,10 @@ def test_lambda_may_read_every_file_whatever_the_umask(build, umask, tmp_path, m
 @pytest.fixture
 def build_of(tmp_path, monkeypatch):
     """Makes an asset of the files in a folder, in a folder of its own."""
-    monkeypatch.setattr(assets, "_BUILD", tmp_path / "assets")
 
     def build(folder, interpreter=None):
         monkeypatch.setattr(assets, "_interpreter", lambda runtime: interpreter)
-        return assets._build("sample", HERE, assets._sources(folder))
+        return assets._build("sample", HERE, assets._sources(folder), tmp_path / "assets")
 
     return build
 
@@ -110,13 +109,13 @@ def test_machines_whose_interpreters_differ_in_the_patch_version_make_the_same_a
             f'#!/bin/sh\n[ "$1" = -c ] && echo {version} || exec {sys.executable} "$@"\n'
         )
         interpreter.chmod(0o755)
-        monkeypatch.setattr(assets, "_BUILD", tmp_path / f"assets-{version}")
         monkeypatch.setattr(
             os, "get_exec_path", lambda interpreter=interpreter: [interpreter.parent]
         )
         monkeypatch.setattr(assets.sys, "executable", str(interpreter))
         assets._interpreter.cache_clear()
-        asset = assets._build("sample", "python3.13", assets._sources(folder))
+        target = tmp_path / f"assets-{version}"
+        asset = assets._build("sample", "python3.13", assets._sources(folder), target)
         assert asset.compiled
         digests.add(asset.digest)
     assets._interpreter.cache_clear()
@@ -125,7 +124,7 @@ def test_machines_whose_interpreters_differ_in_the_patch_version_make_the_same_a
 
 @pytest.mark.parametrize("found", [None, sys.executable], ids=["source only", "compiled"])
 def test_a_layer_that_is_not_compiled_says_so(monkeypatch, tmp_path, found):
-    monkeypatch.setattr(assets, "_BUILD", tmp_path / "assets")
+    monkeypatch.setattr(assets, "OF_THE_CHECKOUT", tmp_path / "assets")
     monkeypatch.setattr(assets, "_interpreter", lambda runtime: found)
     if found:
         monkeypatch.setattr(assets, "_compile", lambda interpreter, folder: None)
@@ -160,9 +159,8 @@ def test_a_dependency_that_was_changed_by_hand_makes_another_layer(monkeypatch, 
         }
 
     before = assets.layer(HERE).digest
-    monkeypatch.setattr(assets, "_BUILD", tmp_path / "assets")
     monkeypatch.setattr(assets, "_files_of", with_another_file)
-    assert assets.layer(HERE).digest != before
+    assert assets.layer(HERE, tmp_path / "assets").digest != before
 
 
 def test_bytecode_does_not_become_stale_by_a_date():

@@ -27,7 +27,7 @@ def findings(stage, **changes):
 def test_cdk_nag_finds_nothing(stage, changes):
     # It takes a queue for one of dead letters if another queue, or an asynchronous function, has it for that. Of what
     # event source mappings give up it does not know; test_access.py does.
-    dead_letters = f"InventoryOrders-{stage}/Queues/UndeliverableEventsQueue/Resource"
+    dead_letters = f"InventoryOrders-{stage}/Default/Queues/UndeliverableEventsQueue/Resource"
     assert findings(stage, **changes) == {("AwsSolutions-SQS3", dead_letters)}
 
 

@@ -376,8 +376,8 @@ def test_a_version_is_published_for_what_changes_and_callers_reach_it_by_the_ali
     ]
     layer = assets.layer
 
-    def other_layer(runtime):
-        return replace(layer(runtime), digest="0" * 64)
+    def other_layer(runtime, folder):
+        return replace(layer(runtime, folder), digest="0" * 64)
 
     monkeypatch.setattr(assets, "layer", other_layer)
     with_layer = versions_of(Template.from_stack(stack_of("dev")))

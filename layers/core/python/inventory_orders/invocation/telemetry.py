@@ -17,6 +17,7 @@ from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import (
     AmazonCloudWatchEMFProvider,
 )
 
+from inventory_orders import VERSION
 from inventory_orders.domain.location import public_key
 from inventory_orders.domain.order import CancelledBeforehand, Order
 from inventory_orders.domain.order_command import OrderCommand, Transition
@@ -47,7 +48,7 @@ class _Provider(AmazonCloudWatchEMFProvider):
             super().flush_metrics(raise_on_empty_metrics)
 
 
-logger = Logger()
+logger = Logger(version=VERSION)
 metrics = Metrics(provider=_Provider(namespace=NAMESPACE))
 
 

@@ -1,0 +1,90 @@
+"""The wheel: what another CDK app gets, away from the checkout, and the app of examples/."""
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from importlib.metadata import distribution
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+from infra.settings import SCHEMA, Arguments, Settings, _setting
+from inventory_orders import VERSION
+from local import ROOT
+
+EXAMPLE = ROOT / "examples" / "app.py"
+# The packages of an app's environment: all that are installed here but the checkout itself.
+RUN = """
+import runpy, sys
+wheel, site, root, program = sys.argv[1:]
+sys.meta_path[:] = [finder for finder in sys.meta_path if "editable" not in repr(finder)]
+sys.path[:] = [wheel, *(p for p in sys.path if not p.startswith(root) or p == site)]
+sys.argv[:] = [program]
+runpy.run_path(program, run_name="__main__")
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The unpacked wheel."""
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    (file,) = folder.glob("*.whl")
+    assert file.name == f"inventory_orders-{VERSION}-py3-none-any.whl"
+    with ZipFile(file) as archive:
+        archive.extractall(folder / "content")
+    return folder / "content"
+
+
+@pytest.fixture(scope="module")
+def template(wheel, tmp_path_factory):
+    """The template of the example, synthesised with the wheel."""
+    out = tmp_path_factory.mktemp("out")
+    site = Path(str(distribution("aws-cdk-lib").locate_file("")))
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", RUN, wheel, site, ROOT, EXAMPLE],
+        cwd=EXAMPLE.parent,
+        env=os.environ | {"CDK_OUTDIR": str(out), "CDK_VALIDATION": "false"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert list((out / "inventory-orders").glob("layer-core-*")), "built below the app's output"
+    return json.loads((out / "Shop.template.json").read_text())["Resources"]
+
+
+def test_the_wheel_holds_the_service_and_no_package_with_a_common_name(wheel):
+    assert {path.name for path in wheel.iterdir()} == {
+        *("inventory_orders", "inventory_orders_cdk"),
+        f"inventory_orders-{VERSION}.dist-info",
+    }
+    functions = {path.name for path in (ROOT / "functions").iterdir() if path.is_dir()}
+    data = wheel / "inventory_orders_cdk" / "data"
+    assert {path.name for path in (data / "functions").iterdir()} == functions - {"__pycache__"}
+    assert (data / "vendored" / "aws_lambda_powertools" / "__init__.py").is_file()
+
+
+def test_an_app_of_twenty_lines_has_two_services_with_settings_of_their_own(template):
+    statements = ast.parse(EXAMPLE.read_text()).body
+    assert statements[-1].end_lineno - statements[0].end_lineno <= 20
+    buses = {
+        each["Properties"]["Name"]
+        for each in template.values()
+        if each["Type"] == "AWS::Events::EventBus"
+    }
+    assert buses == {"InventoryOrders-tea", "InventoryOrders-tickets"}
+    kinds = [each["Type"] for each in template.values()]
+    assert kinds.count("AWS::CloudWatch::Dashboard") == kinds.count("AWS::ApiGatewayV2::Api") == 1
+    assert kinds.count("AWS::DynamoDB::GlobalTable") == 8
+    (rule,) = (each for each in template.values() if each["Type"] == "AWS::Events::Rule")
+    assert rule["Properties"]["EventPattern"]["detail-type"] == ["OrderPlaced"]
+
+
+def test_the_construct_takes_every_setting_as_an_argument():
+    assert {_setting(name) for name in Arguments.__annotations__} == SCHEMA["properties"].keys()
+    assert Settings.from_arguments("tea", {"fifo_queue": False}).fifo_queue is False
