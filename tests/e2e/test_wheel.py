@@ -1,4 +1,4 @@
-"""The wheel: what another CDK app gets, away from the checkout, and the app of examples/."""
+"""The wheel: what another CDK app gets, away from the checkout, and the app of examples/ on the embedded AWS."""
 
 import ast
 import json
@@ -13,7 +13,7 @@ import pytest
 
 from infra.settings import SCHEMA, Arguments, Settings, _setting
 from inventory_orders import VERSION
-from local import ROOT
+from local import ROOT, stack
 
 EXAMPLE = ROOT / "examples" / "app.py"
 # The packages of an app's environment: all that are installed here but the checkout itself.
@@ -41,8 +41,8 @@ def wheel(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def template(wheel, tmp_path_factory):
-    """The template of the example, synthesised with the wheel."""
+def assembly(wheel, tmp_path_factory):
+    """The assembly of the example, synthesised with the wheel."""
     out = tmp_path_factory.mktemp("out")
     site = Path(str(distribution("aws-cdk-lib").locate_file("")))
     done = subprocess.run(
@@ -55,7 +55,23 @@ def template(wheel, tmp_path_factory):
     )
     assert done.returncode == 0, done.stderr
     assert list((out / "inventory-orders").glob("layer-core-*")), "built below the app's output"
-    return json.loads((out / "Shop.template.json").read_text())["Resources"]
+    return out
+
+
+@pytest.fixture(scope="module")
+def shop(assembly, embedded_aws):
+    """The resources of the deployed example: their physical ids, by the logical ones without digests."""
+    aws, running = embedded_aws
+    stack.remove_metric_math(assembly)
+    stack.deploy(running, assembly)
+    cloudformation = aws.session.client("cloudformation")
+    pages = cloudformation.get_paginator("list_stack_resources").paginate(StackName="Shop")
+    yield {
+        each["LogicalResourceId"][:-8]: each["PhysicalResourceId"]
+        for page in pages
+        for each in page["StackResourceSummaries"]
+    }
+    cloudformation.delete_stack(StackName="Shop")
 
 
 def test_the_wheel_holds_the_service_and_no_package_with_a_common_name(wheel):
@@ -69,7 +85,8 @@ def test_the_wheel_holds_the_service_and_no_package_with_a_common_name(wheel):
     assert (data / "vendored" / "aws_lambda_powertools" / "__init__.py").is_file()
 
 
-def test_an_app_of_twenty_lines_has_two_services_with_settings_of_their_own(template):
+def test_an_app_of_twenty_lines_has_two_services_with_settings_of_their_own(assembly):
+    template = json.loads((assembly / "Shop.template.json").read_text())["Resources"]
     statements = ast.parse(EXAMPLE.read_text()).body
     assert statements[-1].end_lineno - statements[0].end_lineno <= 20
     buses = {
@@ -83,6 +100,26 @@ def test_an_app_of_twenty_lines_has_two_services_with_settings_of_their_own(temp
     assert kinds.count("AWS::DynamoDB::GlobalTable") == 8
     (rule,) = (each for each in template.values() if each["Type"] == "AWS::Events::Rule")
     assert rule["Properties"]["EventPattern"]["detail-type"] == ["OrderPlaced"]
+
+
+def test_a_function_of_the_app_sends_an_order_and_a_queue_of_the_app_receives_its_event(shop, aws):
+    def invoke(function, **event):
+        answer = aws.functions.invoke(FunctionName=shop[function], Payload=json.dumps(event))
+        assert "FunctionError" not in answer, answer["Payload"].read()
+        return json.loads(answer["Payload"].read())
+
+    product = {"action": "create", "productId": "tea", "locationId": "lyon", "openingStock": 5}
+    assert (
+        invoke("TeaFunctionsManageProducts", **product | {"locationId": ""})["result"] == "APPLIED"
+    )
+    assert invoke("TeaFunctionsManageProducts", **product)["result"] == "APPLIED"
+    items = [{"productId": "tea", "quantity": 2}]
+    invoke("Checkout", orderId="o-1", userId="anna", items=items)
+    messages = aws.sqs.receive_message(QueueUrl=shop["Placed"], WaitTimeSeconds=20)["Messages"]
+    event = json.loads(messages[0]["Body"])
+    assert event["detail-type"] == "OrderPlaced"
+    assert event["detail"]["data"]["orderId"] == "o-1"
+    assert event["detail"]["data"]["items"][0]["locationId"] == "lyon"
 
 
 def test_the_construct_takes_every_setting_as_an_argument():
