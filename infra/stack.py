@@ -12,8 +12,8 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk.aws_events import EventBus
 from constructs import Construct
 
-from inventory_orders import VERSION
 from inventory_orders.store.tables import Table
+from inventory_orders.version import VERSION
 
 from .api import Api, access_log
 from .events import Events

@@ -12,7 +12,7 @@ from zipfile import ZipFile
 import pytest
 
 from infra.settings import SCHEMA, Arguments, Settings, _setting
-from inventory_orders import VERSION
+from inventory_orders.version import VERSION
 from local import ROOT, stack
 
 EXAMPLE = ROOT / "examples" / "app.py"
@@ -102,7 +102,7 @@ def test_an_app_of_twenty_lines_has_two_services_with_settings_of_their_own(asse
     assert rule["Properties"]["EventPattern"]["detail-type"] == ["OrderPlaced"]
 
 
-def test_a_function_of_the_app_sends_an_order_and_a_queue_of_the_app_receives_its_event(shop, aws):
+def test_a_function_of_the_app_sends_an_order_and_its_queue_receives_the_event(shop, aws):
     def invoke(function, **event):
         answer = aws.functions.invoke(FunctionName=shop[function], Payload=json.dumps(event))
         assert "FunctionError" not in answer, answer["Payload"].read()

@@ -12,7 +12,8 @@ from tests.support.sources import nodes_of
 LAYER = ROOT / "layers" / "core" / "python"
 
 BASICS = tuple(
-    f"inventory_orders.{name}" for name in ("clock", "retry", "errors", "sequences", "domain")
+    f"inventory_orders.{name}"
+    for name in ("clock", "retry", "errors", "sequences", "version", "domain")
 )
 
 # Module -> what of ours it may import: itself is always allowed, and the rule of the longest prefix counts.
@@ -23,6 +24,7 @@ MAY_IMPORT = {
     "inventory_orders.retry": (),
     "inventory_orders.errors": (),
     "inventory_orders.sequences": (),
+    "inventory_orders.version": (),
     "inventory_orders.domain": ("inventory_orders.errors",),
     "inventory_orders.domain.planner": ("inventory_orders.domain",),
     "inventory_orders.store": (*BASICS,),

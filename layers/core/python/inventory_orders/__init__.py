@@ -5,5 +5,3 @@ DynamoDB. `engine` makes a plan durable, exactly once, among rivals; `lanes` say
 holds the other ways to change a product, `holds` ends what is not paid, `publishing` tells what has changed. `messages`
 reads what senders wrote, and `invocation` and `api` turn an invocation into changes and answers.
 """
-
-VERSION = "1.0.0"

@@ -17,12 +17,12 @@ from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import (
     AmazonCloudWatchEMFProvider,
 )
 
-from inventory_orders import VERSION
 from inventory_orders.domain.location import public_key
 from inventory_orders.domain.order import CancelledBeforehand, Order
 from inventory_orders.domain.order_command import OrderCommand, Transition
 from inventory_orders.domain.record import OrderAction
 from inventory_orders.errors import Outcome, StoreError
+from inventory_orders.version import VERSION
 
 if TYPE_CHECKING:
     from inventory_orders.engine.outcomes import ChangeOutcome, CommitReport
