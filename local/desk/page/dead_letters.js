@@ -109,27 +109,25 @@ function editor(state, letter) {
 
 function actionsOf(state, letter, mayHelp) {
   const key = keyOf(letter);
-  const named = (text) => T.letters.named(text, letter.messageId);
+  const named = (text, work, how) => button(text, work, { label: T.letters.named(text, letter.messageId), ...how });
   const send = () => change(key, T.letters.send, () => settle(letter, "redrive"));
-  const remove = () =>
-    change(key, T.letters.remove, () => settle(letter, "delete"), { warning: T.letters.cannotBeUndone(letter.message), yes: T.letters.remove, kind: "danger" });
+  const asks = { warning: T.letters.cannotBeUndone(letter.message), yes: T.letters.remove, kind: "danger" };
+  const remove = () => change(key, T.letters.remove, () => settle(letter, "delete"), asks);
   return [
-    mayHelp ? button(T.letters.send, send, { label: named(T.letters.send) }) : nothing,
-    button(T.letters.edit, () => edit(state, key, true), { label: named(T.letters.edit), id: `edit-${key}` }),
-    button(T.letters.remove, remove, { label: named(T.letters.remove), kind: "danger" }),
+    mayHelp ? named(T.letters.send, send) : nothing,
+    named(T.letters.edit, () => edit(state, key, true), { id: `edit-${key}` }),
+    named(T.letters.remove, remove, { kind: "danger" }),
   ];
 }
 
 // ---------------------------------------------------------------- the page
-
-const listed = (parts) => parts.map((part, at) => (at ? [", ", part] : part));
 
 function letterOf(state, { row, isGone }, mayHelp) {
   const isEdited = state.edited.has(keyOf(row));
   const links = linksOf(row.body);
   const about = [
     [T.letters.since, html`${age(row.sentAt)} <small>${moment(row.sentAt)}</small>`],
-    [T.letters.about, links.length ? listed(links) : ""],
+    [T.letters.about, links.length ? links.map((one, at) => [at ? ", " : "", one]) : ""],
     [T.letters.queue, row.source],
     [T.letters.group, row.group ?? ""],
     [T.letters.message, row.messageId],
@@ -157,14 +155,8 @@ function groupOf(state, [code, rows], causes) {
 
 export function draw({ causes, more }, state) {
   const groups = Map.groupBy(state.rows, ({ row }) => row.code);
-  const isEmpty = state.rows.every(({ isGone }) => isGone);
-  return {
-    title: T.letters.title,
-    about: T.letters.intro,
-    content: [
-      isEmpty ? html`<p class="card">${T.letters.none}</p>` : nothing,
-      more.map(({ queue, listed: amount, why }) => hint(T.letters.more[why](queue, number(amount)))),
-      repeat(groups, ([code]) => code, (group) => groupOf(state, group, causes)),
-    ],
-  };
+  const none = state.rows.every(({ isGone }) => isGone) ? html`<p class="card">${T.letters.none}</p>` : nothing;
+  const missing = more.map(({ queue, listed, why }) => hint(T.letters.more[why](queue, number(listed))));
+  const content = [none, missing, repeat(groups, ([code]) => code, (group) => groupOf(state, group, causes))];
+  return { title: T.letters.title, about: T.letters.intro, content };
 }

@@ -1,5 +1,5 @@
 // Places orders through the stack's HTTP API, takes them further, and lists the events of its bus.
-import { atLocation, clock, itemsInWords, number, price } from "./format.js";
+import { atLocation, clock, itemsInWords, moment, number, price } from "./format.js";
 import { changed, idOf, redraw } from "./messages.js";
 import { movable, possible, statusOf } from "./order_facts.js";
 import { button, card, change, checkbox, field, form, hint, html, link, messageOf, nothing, repeat, steady, units } from "./parts.js";
@@ -9,20 +9,12 @@ import { T } from "./texts.js";
 const MOST_ORDERS = 20;
 const MOST_EVENTS = 100;
 const WAIT_SECONDS = 10;
-const SECOND = 1000;
 const KINDS = { OUT: "bad", DISCONTINUED: "bad", IN_STOCK: "good" };
 
-const secondsLeft = ({ status, expiresAt }) => (status === "PENDING" && expiresAt ? Math.ceil((Date.parse(expiresAt) - Date.now()) / SECOND) : undefined);
-
 export function start(state) {
-  // Orders of this tab by id, the oldest first: what the API said of them last, and their events in `life`.
+  // Orders of this tab by id, the oldest first, as the API or the bus has shown them last.
   state.orders ??= new Map(JSON.parse(sessionStorage.getItem("orders") ?? "[]").map((order) => [order.orderId, order]));
   state.events ??= [];
-  state.timer = setInterval(() => !document.hidden && [...state.orders.values()].some(secondsLeft) && redraw(), SECOND);
-}
-
-export function stop({ timer }) {
-  clearInterval(timer);
 }
 
 // ---------------------------------------------------------------- the API
@@ -64,7 +56,7 @@ function keep({ orders }, order) {
 // Answers and events may arrive in another order than they were given.
 function update(state, said) {
   const order = state.orders.get(said.orderId);
-  if (order !== undefined && (order.version ?? 0) <= said.version) keep(state, { ...said, life: order.life });
+  if (order !== undefined && (order.version ?? 0) <= said.version) keep(state, said);
 }
 
 async function lookAt(state, id) {
@@ -75,17 +67,13 @@ async function lookAt(state, id) {
 export function hear({ event }, state) {
   if (event === undefined) return;
   const { metadata, data } = event.detail;
-  const heard = { id: metadata.eventId, kind: event["detail-type"], at: Date.parse(metadata.occurredAt) / SECOND, data };
+  const heard = { id: metadata.eventId, kind: event["detail-type"], time: clock(Date.parse(metadata.occurredAt) / 1000), data };
   // The bus may deliver an event twice.
   if (state.events.some(({ id }) => id === heard.id)) return;
   state.events = [heard, ...state.events].slice(0, MOST_EVENTS);
   // There may be a product that was not listed before.
   if (data.orderId === undefined) state.ids = undefined;
-  const order = state.orders.get(data.orderId);
-  if (order !== undefined) {
-    keep(state, { ...order, life: [...order.life, { kind: heard.kind, at: heard.at }] });
-    update(state, data);
-  }
+  update(state, data);
   redraw();
 }
 
@@ -94,12 +82,12 @@ const place = (state) => ({ product, quantity, hold, wait }, orderId) => {
   const wanted = { orderId, userId: "you", items, ...(hold.value && { holdSeconds: hold.valueAsNumber }) };
   const send = async () => {
     // Listed before there is an answer, so that its first event finds it.
-    keep(state, { ...wanted, status: "SENT", life: [] });
+    keep(state, { ...wanted, status: "SENT" });
     const answer = await call("POST", "/orders", wanted, wait.checked ? { Prefer: `wait=${WAIT_SECONDS}` } : {});
     const isAccepted = answer.status === 202;
     const order = answer.isGood && !isAccepted ? answer.said : answer.said.order;
     if (order !== undefined) update(state, order);
-    if (answer.isGood) return isAccepted ? T.try.accepted(answer.words) : T.try.placed(answer.words);
+    if (answer.isGood) return T.try.result(isAccepted ? T.try.accepted : T.try.placed, answer.words);
     // Only a server error leaves open whether there will be an order: the same id is sent again then.
     if (answer.status < 500) changed("place");
     if (order === undefined && answer.status < 500) state.orders.delete(orderId);
@@ -111,8 +99,7 @@ const place = (state) => ({ product, quantity, hold, wait }, orderId) => {
 
 function takeFurther(state, order, action) {
   const { orderId } = order;
-  const items = movable(order, action).map(({ productId, locationId, quantity }) => ({ productId, ...(locationId && { locationId }), quantity }));
-  const step = action === "return" ? { stepId: idOf(orderId), items, restock: true } : undefined;
+  const step = action === "return" ? { stepId: idOf(orderId), items: movable(order, action), restock: true } : undefined;
   return change(orderId, T.order.actions[action], async () => {
     const answer = await call("POST", `/orders/${orderId}/${action === "return" ? "returns" : action}`, step);
     await lookAt(state, orderId);
@@ -134,20 +121,20 @@ function productOf({ row, isGone }, at) {
 }
 
 function orderOf(state, order) {
-  const { orderId, status, items, life } = order;
+  const { orderId, status, items, expiresAt } = order;
   const names = namesOf(state);
-  const left = secondsLeft(order);
+  const life = state.events.filter(({ data }) => data.orderId === orderId).reverse();
   const press = (action) => button(T.order.actions[action], () => takeFurther(state, order, action), { label: T.try.named(T.order.actions[action], orderId), kind: action === "cancel" ? "danger" : "" });
   return html`<li data-order=${orderId}><h3>${itemsInWords(items, names)}</h3><small>${link(orderId, "order", orderId)}</small>
-    <p class=${status === "REJECTED" ? "bad" : ""}>${statusOf(order, names)}</p>${left === undefined ? nothing : hint(left > 0 ? T.try.held(left) : T.try.holdEnded)}
+    <p class=${status === "REJECTED" ? "bad" : ""}>${statusOf(order, names)}</p>${status === "PENDING" && expiresAt ? hint(T.try.held(moment(expiresAt))) : nothing}
     <div class="actions">${possible(order).map(press)}${messageOf(orderId)}</div>
-    <ol class="hint" aria-live="polite">${life.map(({ kind, at }) => html`<li>${clock(at)} ${kind}</li>`)}</ol></li>`;
+    <ol class="hint" aria-live="polite">${life.map(({ kind, time }) => html`<li>${time} ${kind}</li>`)}</ol></li>`;
 }
 
-function eventOf(state, { kind, at, data }) {
+function eventOf(state, { kind, time, data }) {
   const subject = data.orderId === undefined ? `${data.productId}${atLocation(data)}` : data.orderId;
   const fact = data.orderId === undefined ? T.try.available(number(data.available ?? data.stockCount)) : itemsInWords(data.items, namesOf(state));
-  return html`<li class=${state.orders.has(data.orderId) ? "own" : ""}>${clock(at)} ${kind}<small>${T.try.about(subject, fact)}</small></li>`;
+  return html`<li class=${state.orders.has(data.orderId) ? "own" : ""}>${time} ${kind}<small>${T.done(subject, fact)}</small></li>`;
 }
 
 export function draw(rows, state) {
@@ -160,6 +147,6 @@ export function draw(rows, state) {
   const listed = orders.length ? html`<ol class="tried">${repeat(orders, ({ orderId }) => orderId, (order) => orderOf(state, order))}</ol>` : hint(T.try.noOrders);
   const heard = repeat(state.events, ({ id }) => id, (event) => eventOf(state, event));
   const events = state.events.length ? html`<ol class="heard" tabindex="0" aria-label=${T.try.events}>${heard}</ol>` : hint(T.try.noEvents);
-  const cards = [card(T.try.placeTitle, placed), card(T.try.orders, listed), card(T.try.events, events)];
-  return { title: T.try.title, about: T.try.intro, content: html`<div class="trial">${cards}</div>` };
+  const content = html`<div class="trial">${card(T.try.placeTitle, placed)}${card(T.try.orders, listed)}${card(T.try.events, events)}</div>`;
+  return { title: T.try.title, about: T.try.intro, content };
 }
