@@ -2,10 +2,10 @@
 import { AsyncDirective, directive } from "/lit-html/async-directive.js";
 import { render } from "/lit-html/lit-html.js";
 import { clock, day, measured, minute } from "./format.js";
+import { redraw } from "./messages.js";
 import { html, nothing } from "./parts.js";
 import { T } from "./texts.js";
 
-const HEIGHT = 200;
 const SHORT_SECONDS = 2 * 86_400;
 const LEAST_AREA = 1.5; // pixels: 2 rejections are seen on top of 500
 const LONE_BAR = 5; // pixels
@@ -15,10 +15,15 @@ const LOW = 70; // pixels: too few for the times below it
 const AWAY = { left: -10, top: -10 };
 const STEPS = { ArrowLeft: -1, ArrowRight: 1 };
 
-const styleOf = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-// A colour is `#rrggbb`, or a variable of the style, which may be another one in the dark.
-const paint = (color) => (color.startsWith("--") ? styleOf(color) : color);
-const dark = matchMedia("(prefers-color-scheme: dark)");
+// A colour is `#rrggbb`, or a variable of the style, which is another one in the dark.
+const inStyle = (color) => (color.startsWith("--") ? `var(${color})` : color);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+
+// A canvas knows no variables.
+function paint(color) {
+  document.head.style.color = inStyle(color);
+  return getComputedStyle(document.head).color;
+}
 
 // ---------------------------------------------------------------- areas and limits
 
@@ -88,18 +93,19 @@ function drawLimits({ ctx, bbox, scales, valToPos }, limits) {
 
 // ---------------------------------------------------------------- one chart
 
-function swatch(color, isDashed = false) {
-  const stroke = color.startsWith("--") ? `var(${color})` : color;
-  return html`<svg class="swatch" viewBox="0 0 12 10" aria-hidden="true"><path d="M0 5H12" stroke=${stroke} stroke-width=${isDashed ? 2 : 10} stroke-dasharray=${isDashed ? "4 3" : nothing}></path></svg>`;
+// Dashed for a limit.
+function swatch(color, dashes = nothing) {
+  return html`<svg class="swatch" viewBox="0 0 12 10" aria-hidden="true">
+    <path d="M0 5H12" stroke=${inStyle(color)} stroke-width=${dashes === nothing ? 10 : 2} stroke-dasharray=${dashes}></path></svg>`;
 }
 
 // A line needs two moments: a single one is a dot.
 const lone = (plot, index) => runsOf(plot.data[index]).flatMap(([first, last]) => (first === last ? [first] : []));
 
-function seriesOf({ text, color, isStepped, isDashed }) {
+function seriesOf({ text, color, isStepped }) {
   const paths = isStepped ? uPlot.paths.stepped({ align: 1 }) : undefined;
   const stroke = () => paint(color);
-  return { label: text, stroke, width: 1.8, dash: isDashed ? [5, 4] : undefined, paths, points: { show: true, filter: lone, size: LONE_DOT, fill: stroke } };
+  return { label: text, stroke, width: 1.8, paths, points: { show: true, filter: lone, size: LONE_DOT, fill: stroke } };
 }
 
 const isLong = (times) => times.at(-1) - times[0] >= SHORT_SECONDS;
@@ -149,7 +155,7 @@ class Drawing extends AsyncDirective {
     const place = this.figure.querySelector(".plot > div");
     if (height) place.parentElement.style.minHeight = `${height}px`;
     const sizeOf = () => ({ width: Math.max(50, place.clientWidth), height: Math.max(40, place.clientHeight) });
-    const axis = { stroke: () => styleOf("--muted"), grid: { stroke: () => styleOf("--grid"), width: 1 }, ticks: { show: false }, font: `11px ${getComputedStyle(document.body).fontFamily}` };
+    const axis = { stroke: () => paint("--muted"), grid: { stroke: () => paint("--grid"), width: 1 }, ticks: { show: false }, font: `11px ${getComputedStyle(document.body).fontFamily}` };
     const series = lines.map(seriesOf);
     if (isStacked) for (const one of series) Object.assign(one, { paths: () => null, points: { show: false } });
     const options = {
@@ -170,14 +176,10 @@ class Drawing extends AsyncDirective {
     // It has a size once it is on the page.
     this.resized = new ResizeObserver(() => this.plot.setSize(sizeOf()));
     this.resized.observe(place);
-    dark.addEventListener("change", this.recolor);
   }
-
-  recolor = () => this.plot.redraw(false, true);
 
   disconnected() {
     this.resized?.disconnect();
-    dark.removeEventListener("change", this.recolor);
     this.plot?.destroy();
     this.shape = undefined;
   }
@@ -215,8 +217,8 @@ class Drawing extends AsyncDirective {
     render(
       html`<figcaption>${title ? html`<h3>${title}</h3>` : nothing}<small>${when}</small>
           <ul class="legend" aria-live=${this.isByKeys ? "polite" : "off"}>
-            ${lines.map((line) => html`<li data-label=${line.text}>${swatch(line.color, line.isDashed)}${line.text}${value(line)}</li>`)}
-            ${limits.map((limit) => html`<li data-limit=${limit.text}>${swatch(limit.color, true)}<span>${limit.text}${limit.value > this.highest ? html` <small>${T.chart.above}</small>` : nothing}</span></li>`)}
+            ${lines.map((line) => html`<li data-label=${line.text}>${swatch(line.color)}${line.text}${value(line)}</li>`)}
+            ${limits.map((limit) => html`<li data-limit=${limit.text}>${swatch(limit.color, "4 3")}<span>${limit.text}${limit.value > this.highest ? html` <small>${T.chart.above}</small>` : nothing}</span></li>`)}
           </ul></figcaption>
         <div class="plot" ?data-empty=${!hasValues} role="img" tabindex="0" aria-label=${words ?? T.chart.words(title, unit, all)} @keydown=${this.press} @blur=${this.leave}><div></div>${hasValues ? nothing : html`<p>${T.chart.empty}</p>`}</div>${below}`,
       this.figure,
@@ -227,13 +229,8 @@ class Drawing extends AsyncDirective {
 const drawing = directive(Drawing);
 
 // `times` are seconds, and a line has `text`, `color`, `values` (null where there is none), may have a `value` that the legend shows while
-// no moment is chosen, and may be `isStepped` or `isDashed`. `limits` have `value`, `text` and `color`. Charts with the same `sync` share
+// no moment is chosen, and may be `isStepped`. `limits` have `value`, `text` and `color`. Charts with the same `sync` share
 // the moment. `words` say what it shows: by default the title and the values.
 export function lineChart(chart) {
   return html`<figure class="chart" data-title=${chart.title ?? nothing} ${drawing(chart)}></figure>`;
-}
-
-// A chart within a card, which has the title.
-export function chart(words, times, lines, height = HEIGHT) {
-  return lineChart({ words, times, lines, height });
 }

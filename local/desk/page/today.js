@@ -1,5 +1,5 @@
 // What needs attention, and what to do first.
-import { chart } from "./chart.js";
+import { lineChart } from "./chart.js";
 import { age, clock, nameOf, number } from "./format.js";
 import { withCode } from "./messages.js";
 import { card, hint, html, link, nothing, problem, steady } from "./parts.js";
@@ -80,8 +80,9 @@ function alarmsCard({ alarms: { on, count, problem: why } }) {
 function hourCard({ lastHour: { start, seconds, placed, rejected, problem: why } }) {
   if (why || !placed) return card(T.today.lastHour, why ? problem(T.today.unknown(why)) : hint(withCode(T.today.notMeasured)));
   const words = T.today.inLastHour(...[placed, rejected].map((values) => values.reduce((sum, value) => sum + value, 0)));
+  const times = placed.map((_, at) => start + at * seconds);
   const lines = [{ text: T.today.placed, color: "--accent", values: placed }, { text: T.today.rejected, color: "--bad", values: rejected }];
-  return html`<section class="card wide"><h2>${T.today.lastHour}</h2>${hint(words)}${chart(words, placed.map((_, at) => start + at * seconds), lines)}</section>`;
+  return html`<section class="card wide"><h2>${T.today.lastHour}</h2>${hint(words)}${lineChart({ words, times, lines, height: 200 })}</section>`;
 }
 
 export function draw(data, { rows }) {
