@@ -1,4 +1,4 @@
-"""Commands on stock: the books, and the units in lanes."""
+"""Commands on stock: audit the books, and show the units in lanes."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ app = typer.Typer()
 @app.command(rich_help_panel=PANEL)
 def audit(
     product: Annotated[
-        str | None, typer.Argument(help="Also list every change of this product's numbers.")
+        str | None, typer.Argument(help="Also list every change to this product's stock.")
     ] = None,
     location: AtLocation = None,
     as_json: AsJson = False,
     account: OnAccount = None,
 ) -> None:
-    """Recompute what every product has on hand, committed and available. Exit status 1 if the books do not balance.
+    """Recompute every product's units on hand, committed and available. Exit status 1 if the books do not balance.
 
-    Each location of a product has books of its own. It reads all adjustments and orders, and names rows and pages that break
-    the contract of their table, rows that are not among their product's places, and transfers of which one side is missing.
-    You may run it while orders go on: it reads doubtful products again, and reports an error that two reads show. A page or
-    row that cannot be read is left out, so its units are unexplained. The books are open, with exit status 1, if a product
-    changed during every read.
+    Each location of a product has its own books. The audit reads all adjustments and orders. It reports rows and pages that
+    break the contract of their table, rows that their product does not list as a location, and transfers with one side missing.
+    You may run it while orders are placed: it reads doubtful products again, and reports an error only if two reads show it.
+    It leaves out a page or row that cannot be read, so that its units are unexplained. If a product changed during every
+    read, its books are open, and the exit status is 1.
     """
     aws = aws_of(account, aside if as_json else screen)
     if not show_audit(aws, product, location, as_json=as_json):
@@ -65,7 +65,7 @@ def audit(
 def show_audit(
     aws: Aws, product: str | None = None, location: str | None = None, *, as_json: bool = False
 ) -> bool:
-    """Show the books. Returns whether they balance and all rows keep their contract."""
+    """Show the books. Returns whether they balance and every row satisfies its table's contract."""
     from operations.audit import read_books  # noqa: PLC0415
     from operations.books import history  # noqa: PLC0415
 
@@ -92,7 +92,7 @@ def show_audit(
 
 
 def _choose(books: Books, product: str | None, location: str | None) -> Sequence[Account]:
-    """Choose the accounts of a product, of a location, or all."""
+    """Choose the accounts of a product, of a location, or all of them."""
     chosen = [
         account
         for account in books.accounts
@@ -110,8 +110,8 @@ def _show_books(books: Books, chosen: Sequence[Account], *, balanced: bool) -> N
     for account in chosen:
         if not account.settled:
             screen.print(
-                f"[yellow]{escape(account.name)}[/] changed during every read, so its books are open. Run the "
-                "audit again"
+                f"[yellow]{escape(account.name)}[/] changed during every read, so its books are open. Run "
+                "the audit again"
             )
     for account in chosen:
         if account.is_wrong:
@@ -131,7 +131,7 @@ def _summary(books: Books, chosen: Sequence[Account]) -> str:
     numbers = ", ".join(f"{sum(map(of, chosen)):,} {name}" for name, of in _NUMBERS)
     return (
         f"[green]The books balance:[/] {counted(len(own), 'product')} ({delisted:,} of them "
-        f"delisted){locations} with {numbers}, no difference. "
+        f"delisted){locations} with {numbers}, no differences. "
         f"[dim]Read: {counted(len(books.adjustments), 'adjustment')}, {counted(len(books.orders), 'order')}.[/]"
     )
 
@@ -170,7 +170,7 @@ def _show_history(account: Account, entries: Sequence[Entry]) -> None:
     screen.print(table)
     if account.in_lanes or account.lent_to:
         lent = ", ".join(map(str, account.lent_to)) or "no lane"
-        screen.print(f"Where they are: {account.where}. lentTo: {lent}.")
+        screen.print(f"Available units: {account.where}. lentTo: {lent}.")
 
 
 @app.command(rich_help_panel=PANEL)
@@ -179,9 +179,12 @@ def lanes(
         str | None, typer.Argument(help="Show where the units of this product are.")
     ] = None,
     empty: Annotated[
-        bool, typer.Option("--empty", help="Reclaim all units from all lanes. Asks first.")
+        bool,
+        typer.Option(
+            "--empty", help="Reclaim all units from all lanes. Asks for confirmation first."
+        ),
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before emptying.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Reclaim without asking.")] = False,
     location: Annotated[
         str | None,
         typer.Option(
@@ -192,10 +195,10 @@ def lanes(
     as_json: AsJson = False,
     account: OnAccount = None,
 ) -> None:
-    """Show the lanes: their workers, and the units in them.
+    """Show the lanes, their workers and their units.
 
-    `--empty` moves all units back to the products' rows, also from lanes of earlier settings. Exit status 1 if some
-    units are left.
+    `--empty` moves all units back to the products' rows, including units in lanes that earlier settings used. Exit status 1 if
+    some units are left.
     """
     _check_options(product, location, empty=empty, as_json=as_json)
     aws = aws_of(account, aside if as_json else screen)
@@ -211,17 +214,17 @@ def lanes(
 def _check_options(
     product: str | None, location: str | None, *, empty: bool, as_json: bool
 ) -> None:
-    """Check that options of `lanes` go together."""
+    """Check that the options of `lanes` can be combined."""
     if empty and product is not None:
         raise typer.BadParameter("empties all lanes; leave out the product", param_hint="--empty")
     if empty and as_json:
-        raise typer.BadParameter("it empties lanes, and lists none", param_hint="--json")
+        raise typer.BadParameter("cannot be combined with --empty", param_hint="--json")
     if location is not None and product is None:
-        raise typer.BadParameter("name a product, too", param_hint="--location")
+        raise typer.BadParameter("needs a product", param_hint="--location")
 
 
 def _show_lanes(aws: Aws, *, as_json: bool) -> None:
-    """Show all lanes that ever were in use."""
+    """Show all lanes that were ever in use."""
     from operations.lanes import read_lanes  # noqa: PLC0415
 
     with aside.status("Reading the lanes"):
@@ -244,7 +247,7 @@ def _show_lanes(aws: Aws, *, as_json: bool) -> None:
     numbers = ("for another", "products", "units")
     rows = [
         (
-            *(lane_name(one["lane"]), one["worker"] or "nobody"),
+            *(lane_name(one["lane"]), one["worker"] or "-"),
             f"{one['leaseSeconds']} s" if one["worker"] else "",
             *(one["products"], one["units"], one["writtenAt"][:19]),
         )
@@ -265,7 +268,7 @@ def _show_places(aws: Aws, product: str, location: str, *, as_json: bool) -> Non
     pages = sorted(places.before.by_name.values(), key=lambda page: page.key)
     held = [(page, page.entries[key]) for page in pages if key in page.entries]
     if row is None and not held:
-        raise UserError(f"there is no product {in_words(key)}, and no lane holds any of it")
+        raise UserError(f"there is no product {in_words(key)}, and no lane holds units of it")
     if as_json:
         found = _places_as_json(row, held)
         head = {**public_key(key), "available": places.available(key)}
@@ -312,7 +315,7 @@ def _place_of_page(
 ) -> tuple[str, int, str]:
     note = f"page {page.key}, version {page.version}"
     if row is None or entry.created_at != row["createdAt"]:
-        note += f", of the generation of {entry.created_at}, which is gone"
+        note += f", of the deleted generation of {entry.created_at}"
     elif page.key.lane == 0:
         note += f", lanes up to {entry.reach} may be filled" if entry.reach else ", narrow"
     return lane_name(page.key.lane), entry.units, note
@@ -339,7 +342,7 @@ def _empty_lanes(aws: Aws, *, yes: bool) -> None:
             )
         except StoreError as error:
             raise UserError(
-                f"DynamoDB failed ({error}). Reclaimed units stay in their rows; run the same command again"
+                f"DynamoDB failed ({error}). Units reclaimed so far stay in their rows; run the same command again"
             ) from error
     print_problems("Lanes", problems)
     after = read_all(aws)
@@ -347,8 +350,8 @@ def _empty_lanes(aws: Aws, *, yes: bool) -> None:
     if left:
         some = ", ".join(map(in_words, left[:5])) + (", ..." if len(left) > 5 else "")
         screen.print(
-            f"[bold red]In lanes still, or again: {counted(len(left), 'product')}[/] ({escape(some)}). Orders fill lanes "
-            "meanwhile: run this again when few come. `audit` explains those that stay."
+            f"[bold red]Still in lanes, or lent again: {counted(len(left), 'product')}[/] ({escape(some)}). Orders keep "
+            "filling lanes: run this again when fewer arrive. If units stay, `audit` explains them."
         )
         raise typer.Exit(1)
     reclaimed = counted(len(before.lent), "product")

@@ -34,19 +34,19 @@ PANEL = "Operators (the embedded AWS, or --stage STAGE)"
 """Where `--help` lists the commands that act on a stack."""
 
 INTERRUPTED = 130
-"""Exit status of a command that Ctrl-C ended, by the shells' convention."""
+"""Exit status of a command that Ctrl-C stopped, by the convention of shells."""
 
 _ENDLESS = 1_000_000
 
 
 class _Output(Console):
-    """Never breaks or cuts an id, so that it can be searched for and copied.
+    """Never breaks or cuts an id, so that ids can be searched for and copied.
 
-    On a terminal a table wraps between words, and is wider than the terminal if its ids are. Elsewhere each row is one line.
+    On a terminal, a table wraps between words, and is wider than the terminal if its ids are. Elsewhere each row is one line.
     """
 
     def print(self, *objects: Any, **more: Any) -> None:
-        """Print strings and tables whole. `more` is as `Console.print` takes it."""
+        """Print strings and tables whole. `more` holds further arguments of `Console.print`."""
         for table in objects:
             if isinstance(table, Table):
                 self._set_widths(table)
@@ -55,7 +55,7 @@ class _Output(Console):
         super().print(*objects, **more)
 
     def _set_widths(self, table: Table) -> None:
-        """Give each column the width of its longest word at least, and of its longest line if there is room."""
+        """Make each column as wide as its longest word, or as its longest line if that fits."""
         columns = [[column.header, *column.cells] for column in table.columns]
         least = [max(self._measured(cell).minimum for cell in cells) for cells in columns]
         widths = [max(self._measured(cell).maximum for cell in cells) for cells in columns]
@@ -66,7 +66,7 @@ class _Output(Console):
         table.width = self._width_with(widths, table)
 
     def _width_with(self, widths: Sequence[int], table: Table) -> int:
-        """Set the columns' widths. Returns the width of the table."""
+        """Set the columns' widths. Returns the table's width."""
         for column, width in zip(table.columns, widths, strict=True):
             column.width = width
         return self._measured(table).maximum
@@ -75,12 +75,12 @@ class _Output(Console):
         return Measurement.get(self, self.options.update_width(_ENDLESS), shown)
 
     def on_broken_pipe(self) -> None:
-        """Stay quiet when the reader has seen enough (`| head`): the exit status is still the command's own."""
+        """Ignore a closed pipe (`| head`), so that the exit status stays the command's own."""
         self.quiet = True
         os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
 
 
-# Progress and errors go to `aside`, so that other programs can read standard output. An id such as `a:tea:b` is no emoji.
+# Progress and errors go to `aside`, so that other programs can read standard output. `a:tea:b` is an id and not an emoji.
 screen = _Output(highlight=False, emoji=False)
 aside = _Output(stderr=True, highlight=False, emoji=False)
 
@@ -100,7 +100,7 @@ OnAccount = Annotated[
         metavar="STAGE",
         callback=checked_stage,
         help="Use the stack of this stage on the AWS account of your environment, instead of the embedded AWS. "
-        "--account is another name for it.",
+        "--account is an alias.",
     ),
 ]
 
@@ -110,7 +110,7 @@ AtLocation = Annotated[
     typer.Option(
         "--location",
         metavar="LOCATION",
-        help='Only this location; "" is the default one. Default: all of them.',
+        help='Only this location; "" is the default location. Default: all locations.',
     ),
 ]
 
@@ -119,7 +119,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for other prog
 
 
 def progress_bar() -> Progress:
-    """Make the bar of a long command: what is done, the time it took, and the time left."""
+    """Make the progress bar of a long command, with the elapsed time and the time left."""
     return Progress(
         *(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()),
         *(TimeElapsedColumn(), TextColumn("left:"), TimeRemainingColumn()),
@@ -128,19 +128,19 @@ def progress_bar() -> Progress:
 
 
 def print_json(value: object, default: Callable[[Any], object] | None = None) -> None:
-    """Print what a command has found, for other programs. `default` makes JSON of what has no form there."""
+    """Print a result as JSON. `default` converts values that JSON cannot represent."""
     print(json.dumps(value, indent=2, default=default))
 
 
 def table_of(
     headings: Sequence[str], rows: Iterable[Sequence[str | int]], right: Collection[str] = ()
 ) -> Table:
-    """Make a table without lines.
+    """Make a table without rules.
 
     Args:
-        headings: Of the columns.
-        rows: The cells, as they are: no text is taken for markup. Numbers get commas.
-        right: Headings of the columns that are aligned to the right.
+        headings: The headings of the columns.
+        rows: The cells. Text is printed literally, without markup; numbers get thousands separators.
+        right: Headings of the right-aligned columns.
     """
     table = Table(box=None)
     for heading in headings:
@@ -151,14 +151,14 @@ def table_of(
 
 
 def print_problems(heading: str, problems: Iterable[str], console: Console | None = None) -> None:
-    """Print problems, a line each: on standard output, unless they are to go elsewhere."""
+    """Print problems, one a line, on standard output or another console."""
     for problem in problems:
         (console or screen).print(f"[bold red]{heading}:[/] {escape(problem)}")
 
 
 @contextmanager
 def reading(what: str) -> Iterator[None]:
-    """Read something from the tables. If it cannot be read, that is an error for the user."""
+    """Turn an error of the service while reading into one that the user sees."""
     from inventory_orders.errors import InventoryOrdersError  # noqa: PLC0415 - the layer is slow to import
 
     try:
@@ -168,7 +168,7 @@ def reading(what: str) -> Iterator[None]:
 
 
 def say_which(aws: Aws, embedded: str, console: Console) -> None:
-    """Print which AWS a report is about. `embedded` is the endpoint of the embedded AWS, empty on an account."""
+    """Print which AWS a report describes. `embedded` is the endpoint of the embedded AWS, empty on an account."""
     name = f"The embedded AWS at {embedded}" if embedded else "AWS"
     console.print(f"[bold]{name}[/]: {aws.place}")
 
@@ -176,7 +176,7 @@ def say_which(aws: Aws, embedded: str, console: Console) -> None:
 def aws_of(account: str | None, console: Console = screen) -> Aws:
     """Find the stack of a stage on the AWS account of the environment, or by default the one on the embedded AWS.
 
-    Prints which of them it is to `console`.
+    Prints which of them it found to `console`.
     """
     if account is not None:
         aws = Aws.of_stack(stack_name(account), AwsAccount.of_environment().session)
@@ -195,7 +195,7 @@ def aws_of(account: str | None, console: Console = screen) -> Aws:
 
 
 def start_embedded(console: Console, *, fill: bool = False) -> emulator.Emulator:
-    """Start and deploy the embedded AWS unless it is up to date. Lists the sample products then, and always with `fill`."""
+    """Start and deploy the embedded AWS unless it is up to date, and list the sample products. `fill` lists them in any case."""
     began = time.monotonic()
     steps = 0
     with console.status("Looking for the embedded AWS") as spinner:

@@ -30,21 +30,21 @@ _Stage = Annotated[
     typer.Option(
         "--stage",
         callback=checked_stage,
-        help="Name of the deployed copy: 1 to 20 lowercase letters, digits or hyphens.",
+        help="Name of the deployed stage: 1 to 20 lowercase letters, digits or hyphens.",
     ),
 ]
 
 
 @app.command(rich_help_panel=_ACCOUNT_PANEL)
 def bootstrap() -> None:
-    """Prepare the account and region of your environment for the CDK, once. A repetition changes nothing."""
+    """Prepare the account and region of your environment for the CDK, once. Running it again changes nothing."""
     account = AwsAccount.of_environment()
     config = _cdk_json()
     if _QUALIFIER in config["context"] and "toolkitStackName" not in config:
-        # The CDK would update the shared stack in place, and so replace the roles that other apps deploy with.
+        # The CDK would otherwise update the shared stack in place, and replace the roles that other apps deploy with.
         raise UserError(
             f'cdk.json has a {_QUALIFIER}, but no name for its bootstrap stack: set "toolkitStackName" at the top level, '
-            'such as "CDKToolkit-shop"; "CDKToolkit" is the one that all apps of the account and region share'
+            'such as "CDKToolkit-shop"; all apps of the account and region share the stack "CDKToolkit"'
         )
     number = account.number()
     aside.print(f"bootstrap: account {number}, {account.region}")
@@ -56,7 +56,7 @@ def bootstrap() -> None:
 def synth(stage: _Stage = "dev") -> None:
     """Write the CloudFormation template of a stage. Needs no account."""
     _settings(stage)
-    # The CDK prints advice on its feature flags, and warnings that matter to a deployment, which prints them too.
+    # The CDK prints advice on its feature flags, and warnings about deployments, which `deploy` prints too.
     run_logged(
         "synth",
         [*CDK, "synth", "--quiet", "-c", f"stage={stage}"],
@@ -91,12 +91,12 @@ def diff(stage: _Stage) -> None:
 def deploy(
     stage: _Stage,
     yes: Annotated[
-        bool, typer.Option("--yes", help="Do not ask before permissions change. For CI.")
+        bool, typer.Option("--yes", help="Deploy without asking about changed permissions. For CI.")
     ] = False,
 ) -> None:
     """Deploy the stack to the AWS account of your environment.
 
-    First checks that the account has room for the settings in cdk.json, and whether a first deployment failed.
+    First checks that the account's quotas allow the settings in cdk.json, and whether an earlier first deployment failed.
     """
     account = _account_for("deploy", stage)
     settings = _settings(stage)
@@ -126,12 +126,12 @@ def deploy(
 
 @app.command(rich_help_panel=_ACCOUNT_PANEL)
 def destroy(stage: _Stage) -> None:
-    """Remove the stack from the AWS account of your environment. Asks first, and lists at the end what stays there."""
+    """Remove the stack from the AWS account of your environment. Asks first, and at the end lists what remains there."""
     account = _account_for("destroy", stage, ask=True)
     try:
         stack_id = remains.stack_id(account, stack_name(stage))
     except (BotoCoreError, ClientError):
-        # The roles of the CDK may have the access that these credentials lack; otherwise it prints the error.
+        # The CDK's roles may have the access that these credentials lack; otherwise the CDK prints the error.
         stack_id = None
     _cdk(account, "destroy", "-c", f"stage={stage}", "--force")
     if stack_id is not None:
@@ -142,7 +142,7 @@ def _show_what_is_left(account: AwsAccount, stack_id: str) -> None:
     left = list[str]()
     for look, what in (
         (remains.kept, "the tables, queues and logs of a production stage"),
-        (remains.copies, "tables that restores made"),
+        (remains.copies, "tables that restores created"),
         (remains.exports, "exports, with customers' ids"),
     ):
         try:
@@ -150,17 +150,17 @@ def _show_what_is_left(account: AwsAccount, stack_id: str) -> None:
         except (BotoCoreError, ClientError) as error:
             left.append(f"{what}; they cannot be listed: {error}")
     left += [
-        "backups that DynamoDB makes of tables as they are deleted, for 35 days",
+        "backups that DynamoDB makes of deleted tables, for 35 days",
         "metrics, for 15 months",
-        "the stack of the bootstrap, with the code that was deployed, for other stacks too",
+        "the bootstrap stack, with the deployed code; other stacks use it too",
     ]
-    screen.print("These stay on the account:")
+    screen.print("These remain on the account:")
     for one in left:
         screen.print(f"  {one}", markup=False)
 
 
 def _account_for(command: str, stage: str, *, ask: bool = False) -> AwsAccount:
-    """Find the account of the environment, and print command, account and region."""
+    """Find the account of the environment, and print the command, account and region."""
     account = AwsAccount.of_environment()
     place = f"{stack_name(stage)} on account {account.number()}, {account.region}"
     if ask:
@@ -171,7 +171,7 @@ def _account_for(command: str, stage: str, *, ask: bool = False) -> AwsAccount:
 
 
 def _settings(stage: str) -> Settings:
-    """Read the settings as the CDK will read them."""
+    """Read the settings that the CDK will use."""
     config = _cdk_json()
     context = config.get("context", {})
     try:
@@ -186,7 +186,7 @@ def _cdk_json() -> dict[str, Any]:
 
 
 def _cdk(account: AwsAccount, *arguments: str) -> None:
-    """Run the CDK. If it fails, end with its exit status."""
+    """Run the CDK. If it fails, exit with its status."""
     region = {"AWS_REGION": account.region, "AWS_DEFAULT_REGION": account.region}
     done = subprocess.run(
         [*CDK, *arguments],

@@ -1,4 +1,4 @@
-"""Commands on events: publish them again, and follow them."""
+"""Commands on events: publish them again, or follow them."""
 
 from __future__ import annotations
 
@@ -22,30 +22,34 @@ app = typer.Typer()
 @app.command(rich_help_panel=PANEL)
 def republish(
     order: Annotated[
-        list[str] | None, typer.Option(metavar="ID", help="Publish this order; can be repeated.")
+        list[str] | None,
+        typer.Option(metavar="ID", help="Publish this order's events; can be repeated."),
     ] = None,
     since: Annotated[
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Publish all orders that changed since, such as 2026-11-21T09:30 (UTC). Reads the whole table.",
+            help="Publish the events of all orders changed since this time, such as 2026-11-21T09:30 (UTC). Reads the whole table.",
         ),
     ] = None,
     send: Annotated[
-        bool, typer.Option("--send", help="Publish them. Without this option it only counts them.")
+        bool,
+        typer.Option(
+            "--send", help="Publish the events. Without this option they are only counted."
+        ),
     ] = False,
     account: OnAccount = None,
 ) -> None:
-    """Publish the present state of orders again, for a consumer that lost events.
+    """Publish the current state of orders again, for a consumer that lost events.
 
     For each order it publishes the events of its status, of a late payment, and of each partial fulfilment, partial
-    cancellation and return, with the present version of the row: most have other event ids than before. Exit status 1 if
-    one cannot be published.
+    cancellation and return. They carry the current version of the row, so most have new event ids. Exit status 1 if an
+    event cannot be published.
     """
     from operations import republish  # noqa: PLC0415 - the layer is slow to import
 
     if (order is None) == (since is None):
-        raise typer.BadParameter("say which orders: either --order or --since")
+        raise typer.BadParameter("choose orders with either --order or --since")
     after = republish.moment(since) if since is not None else ""
     aws = aws_of(account)
     rows = republish.rows_since(aws, after) if order is None else republish.rows_of(aws, order)
@@ -71,17 +75,17 @@ def republish(
 @app.command(rich_help_panel=PANEL)
 def follow(
     seconds: Annotated[
-        float | None, typer.Option(min=1, help="Seconds until it stops. Default: until Ctrl-C.")
+        float | None, typer.Option(min=1, help="Stop after this many seconds. Default: on Ctrl-C.")
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print each event whole, one a line.")
+        bool, typer.Option("--json", help="Print each whole event as one line of JSON.")
     ] = False,
     account: OnAccount = None,
 ) -> None:
     """Print the events of orders and products as the event bus delivers them.
 
-    It makes a queue and a rule of its own, named BUS-follow-..., and removes both at the end. On an account it may miss
-    the events of its first minute.
+    It creates a queue and a rule named BUS-follow-..., and removes both when it stops. On an account it may miss
+    events of its first minute.
     """
     from operations.follow import listening  # noqa: PLC0415 - the layer is slow to import
 
@@ -91,7 +95,7 @@ def follow(
     with listening(aws) as listen, contextlib.suppress(KeyboardInterrupt):
         bus = aws.outputs["EventBusName"]
         aside.print(
-            f"[dim]Listening to {bus}. On AWS a new rule may miss events in its first minute. Ctrl-C ends it.[/]"
+            f"[dim]Listening to {bus}. On AWS a new rule may miss events in its first minute. Ctrl-C stops it.[/]"
         )
         for heard in listen(float("inf") if seconds is None else seconds):
             if as_json:

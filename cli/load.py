@@ -29,8 +29,8 @@ _Check = Annotated[
     bool,
     typer.Option(
         "--check",
-        help="Check every line, also against the tables, list what would change (old and new) and what would be "
-        "removed, and write nothing.",
+        help="Check every line, also against the tables, list the changes (old and new values) and removals that a load "
+        "would make, and write nothing.",
     ),
 ]
 
@@ -39,7 +39,7 @@ _CurrencyDecimals = Annotated[
     typer.Option(
         min=0,
         max=4,
-        help="Prices in the file are in the currency's main unit, which has this many decimals: with 2, 12.5 is 12.50 "
+        help="Prices in the file are in the currency's main unit, with this many decimals: with 2, 12.5 is 12.50 "
         "and 79 is 79.00. Default: prices are whole numbers in the smallest unit, such as 1250 cents.",
     ),
 ]
@@ -49,8 +49,8 @@ _ErrorsFile = Annotated[
     typer.Option(
         metavar="FILE",
         dir_okay=False,
-        help="Where to report bad lines, as CSV. Default: FILE.errors.csv, beside the input. Text that begins with "
-        "=, +, - or @ gets an apostrophe in front, because a spreadsheet would take it for a formula; load never "
+        help="Where to report bad lines, as CSV. Default: FILE.errors.csv, in the folder of FILE. Text that begins with "
+        "=, +, - or @ gets an apostrophe in front, because a spreadsheet would read it as a formula; load never "
         "removes one.",
     ),
 ]
@@ -71,31 +71,29 @@ def load(
     currency_decimals: _CurrencyDecimals = None,
     rate: Annotated[
         float | None,
-        typer.Option(
-            min=0.1, help="Most lines to write per second. Default: as DynamoDB takes them."
-        ),
+        typer.Option(min=0.1, help="Maximum lines to write per second. Default: no limit."),
     ] = None,
     errors: _ErrorsFile = None,
     account: OnAccount = None,
 ) -> None:
     """Load products, prices, receipts or counts from a file. Exit status 1 if a line was bad.
 
-    Each line has a productId. Its other columns say what it does:
+    Each line has a productId. The other columns determine its action:
 
     - openingStock, perhaps with name, price, lowStockThreshold and backorderLimit: creates the product
 
-    - one of those four without openingStock: changes it. An empty cell removes a name or a price, and makes the others 0
+    - one of these four without openingStock: changes it. An empty cell removes a name or a price, and sets the other two to 0
 
     - delta and reason: books stock that came in (40) or went out (-2)
 
-    - counted: books the units that lie on the shelf now, and corrects the stock by the difference
+    - counted: books a stocktake: the units on the shelf now. It corrects the stock by the difference
 
-    A column action can name it: create, change, changeDetails (name and price only), adjust, count, discontinue or listAgain.
+    A column action can name the action: create, change, changeDetails (name and price only), adjust, count, discontinue or listAgain.
 
-    A column locationId says where: the line is about the product's stock there, and has no name or price. A product is created
-    by a line without a location, which may be in the same file. Without a location, discontinue and listAgain concern all of them.
+    With a column locationId, the line is about the product's stock at that location, and has no name or price. A line without a
+    location creates the product, and may be in the same file. Without a location, discontinue and listAgain apply to all locations.
 
-    You may interrupt it and run it again. Give the file of each stocktake another name: the same count in it is booked once.
+    You may interrupt it and run it again. Give the file of each stocktake a new name: the same count in the same file is booked once.
     """
     from operations.catalogue_file import read_catalogue  # noqa: PLC0415 - the layer is slow to import
 
@@ -109,18 +107,18 @@ def load(
     _report_bad_lines(work.bad, report)
     if failure:
         aside.print(
-            f"[bold red]Not finished:[/] {escape(failure)}. The lines so far are written; run the same command again"
+            f"[bold red]Not finished:[/] {escape(failure)}. The lines so far have been written; run the same command again"
         )
     if failure or work.bad:
         raise typer.Exit(status)
 
 
 def _check_report(report: Path) -> None:
-    """Check that bad lines can be written to a file, and that it holds no other content."""
+    """Check that a file can take the report, and has no other content."""
     from operations.catalogue_file import is_report  # noqa: PLC0415
 
     if report.exists() and not (report.is_file() and is_report(report)):
-        problem = f"{report} exists and is not a report of a load"
+        problem = f"{report} exists and is not a report of `load`"
     elif not os.access(report if report.exists() else report.parent, os.W_OK):
         problem = f"{report} cannot be written"
     else:
@@ -131,7 +129,7 @@ def _check_report(report: Path) -> None:
 def _carry_out(
     catalogue: CatalogueFile, store: Store, rate: float | None, *, check: bool
 ) -> tuple[Load, str, int]:
-    """Load or check the lines. Returns the load, why it did not finish, and the exit status for that or for bad lines."""
+    """Load or check the lines. Returns the load, the reason if it did not finish, and the exit status."""
     from inventory_orders.errors import StoreError  # noqa: PLC0415
     from operations.load import Load  # noqa: PLC0415
 
@@ -174,5 +172,5 @@ def _report_bad_lines(bad: Sequence[BadLine], report: Path) -> None:
         for line in sorted(bad, key=lambda line: line.number)[:_SHOWN]:
             screen.print(escape(f"  line {line.number}: {line.message}"))
     else:
-        # An earlier load's report would be mistaken for this one's.
+        # Otherwise an earlier load's report could be mistaken for this one's.
         report.unlink(missing_ok=True)

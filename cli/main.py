@@ -26,14 +26,14 @@ class _Commands(TyperGroup):
     """Takes `-5` as an id: no option begins with a digit."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the command, and let it take such ids."""
+        """Find the command, and let it accept such ids."""
         name, command, rest = super().resolve_command(ctx, args)
         if command is not None:
             command.ignore_unknown_options = any(re.match("-[0-9]", text) for text in rest)
         return name, command, rest
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; an unknown option may be meant as an id."""
+        """Run the command. An unknown option may be an id that begins with a hyphen."""
         try:
             return super().invoke(ctx)
         except NoSuchOption as error:
@@ -64,11 +64,11 @@ for commands in (
 
 
 def main() -> None:
-    """Run a command, and print an error that a person can fix without a traceback.
+    """Run a command, and print an error that the user can fix without a traceback.
 
-    SIGTERM ends the command as Ctrl-C does: it cleans up first. So does a terminal that is closed, but under `nohup`. A
-    shell starts background commands so that they ignore Ctrl-C (POSIX, Shell Command Language, 2.11), and this command
-    keeps that.
+    Like Ctrl-C, SIGTERM and a closed terminal (except under `nohup`) stop the command after it has cleaned up. A shell starts
+    background commands so that they ignore Ctrl-C (POSIX, Shell Command Language, 2.11); this command leaves that
+    unchanged.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
@@ -82,28 +82,28 @@ def main() -> None:
 
         said = " ".join(what_went_wrong(error).split())
         _fail(
-            f"AWS: {said}. Run the command again; if that does not help, check credentials, region and network"
+            f"AWS: {said}. Run the command again; if it fails again, check credentials, region and network"
         )
     except OSError as error:
-        # A file that the user named, or the checkout is not writable. Every other error is a bug.
+        # The user named a file that cannot be written, or the checkout is read-only. Every other error is a bug.
         if error.filename is None or error.errno not in _OF_FILES:
             raise
         _fail(
             f"{error.filename}: {os.strerror(error.errno or 0)}. "
-            f"The commands write to {STATE}: it must be writable, with room left"
+            f"The commands write to {STATE}: it must be writable, with free space"
         )
 
 
 def _run() -> None:
-    """Run the command. Whatever fails because the embedded AWS was stopped, that is the error."""
+    """Run the command. If it fails because the embedded AWS was stopped, report that as the error."""
     try:
         app()
     except Exception as error:
         if not emulator.is_lost():
             raise
         raise UserError(
-            "the embedded AWS stopped before this command was done. `make down` stops it for all commands; "
-            f"otherwise the end of {os.path.relpath(LOGS / 'emulator.log')} says why"
+            "the embedded AWS stopped before this command had finished. `make down` stops it for all commands; "
+            f"otherwise see the end of {os.path.relpath(LOGS / 'emulator.log')}"
         ) from error
 
 

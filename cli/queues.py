@@ -1,4 +1,4 @@
-"""Commands on queues: what waits, dead letters, and orders from a file."""
+"""Commands on queues: count messages, redrive dead letters, and send orders from a file."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ app = typer.Typer()
 
 
 class QueueName(StrEnum):
-    """The queues that take orders."""
+    """The queues for new orders."""
 
     STANDARD = "standard"
     FIFO = "fifo"
@@ -71,7 +71,7 @@ def status(as_json: AsJson = False, account: OnAccount = None) -> None:
 
 
 def _read_status(aws: Aws) -> dict[str, Any]:
-    """Read what `status` shows, as its JSON has it."""
+    """Read the counts, in the form of the JSON of `status`."""
     items = {
         kind.value: aws.dynamodb.describe_table(TableName=name)["Table"]["ItemCount"]
         for kind, name in aws.tables.items()
@@ -103,12 +103,13 @@ def _read_status(aws: Aws) -> dict[str, Any]:
 @app.command(rich_help_panel=PANEL)
 def redrive(
     send: Annotated[
-        bool, typer.Option("--send", help="Send them back. Without this option nothing changes.")
+        bool,
+        typer.Option("--send", help="Send messages back; without it nothing changes."),
     ] = False,
     queue: Annotated[
         AnyQueue | None,
         typer.Option(
-            # Choices are cut at any letter.
+            # Typer wraps a list of choices in the middle of words.
             metavar="QUEUE",
             help=f"Only the dead letters of this queue: {', '.join(AnyQueue)}. Default: all.",
         ),
@@ -118,18 +119,18 @@ def redrive(
         typer.Option(
             metavar="CODE",
             help=f"Send back only this errorCode; can be repeated. Default: {', '.join(sorted(MAY_SUCCEED_NOW))}, "
-            "whose causes may have been repaired since.",
+            "whose causes may have been fixed since.",
         ),
     ] = None,
-    rate: Annotated[float, typer.Option(min=0.1, help="Most messages to send per second.")] = 20.0,
+    rate: Annotated[float, typer.Option(min=0.1, help="Maximum messages per second.")] = 20.0,
     as_json: AsJson = False,
     account: OnAccount = None,
 ) -> None:
     """Show the dead letters by cause, and send back those that may succeed now.
 
-    A message that can never succeed (bad JSON, a violated schema, a used id) stays: its sender has to correct it and
+    A message that can never succeed (bad JSON, a schema violation, a reused id) stays: its sender has to correct it and
     send it again. You may interrupt a redrive and run it again: it sends each message before it deletes it, and the
-    service recognises messages that it has processed.
+    service recognises messages that it has already processed.
     """
     causes = _known_causes(cause)
     aws = aws_of(account, aside if as_json else screen)
@@ -162,7 +163,7 @@ def redrive(
 
 
 def _known_causes(given: Sequence[str] | None) -> frozenset[str]:
-    """Choose the causes of dead letters that go back."""
+    """Choose the causes whose dead letters go back."""
     causes = frozenset(given) if given else MAY_SUCCEED_NOW
     for unknown in sorted(causes - redrives.CAUSES):
         raise UserError(
@@ -174,7 +175,7 @@ def _known_causes(given: Sequence[str] | None) -> frozenset[str]:
 def _read_dead_letters(
     aws: Aws, named: Mapping[AnyQueue, str], causes: frozenset[str], rate: float | None
 ) -> dict[AnyQueue, redrives.Findings]:
-    """Read the dead letters of queues, and with a rate (messages per second) send back those of these causes."""
+    """Read the dead letters of queues. With a rate (messages per second), send back those with the given causes."""
     there = dict(queues.pairs(aws))
     chosen = [(name, source) for name, source in named.items() if source in there]
 
@@ -201,7 +202,7 @@ def _read_dead_letters(
         aside.status("Reading the dead letters") as spinner,
         ThreadPoolExecutor(len(chosen)) as pool,
     ):
-        # A preview reads all queues side by side. Sending keeps one rate for all, and ends with Ctrl-C at once.
+        # A preview reads all queues in parallel. Sending reads one at a time, to keep one rate and to stop promptly on Ctrl-C.
         found = (pool.map if rate is None else map)(read, chosen)
         findings = {name: each for (name, _), each in zip(chosen, found, strict=True)}
     for name, each in findings.items():
@@ -233,7 +234,7 @@ def send(
         Path,
         typer.Argument(
             help="Orders as JSON lines, or as CSV with the header orderId,userId,productId,quantity and one row per "
-            "order line. Either may be compressed (.gz)."
+            "order line; may be compressed (.gz)."
         ),
     ],
     queue: Annotated[QueueName, typer.Option(help="The queue to send to.")] = QueueName.STANDARD,
@@ -248,19 +249,19 @@ def send(
         bool,
         typer.Option(
             "--unchecked",
-            help="Send the file as it is, with what is not an order. Without this option an error in the file "
-            "stops the command.",
+            help="Send every line unchanged, including lines that are not orders. Without this option an error in the "
+            "file stops the command.",
         ),
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before sending to an account.")] = (
+    yes: Annotated[bool, typer.Option("--yes", help="Send to an account without asking.")] = (
         False
     ),
     account: OnAccount = None,
 ) -> None:
     """Send the orders of a file through SQS. It checks the whole file before it sends the first order.
 
-    JSON lines are sent unchanged. In a CSV file, adjacent rows with the same orderId are one order; if rows of that
-    order appear again further down, the file is refused.
+    JSON lines are sent unchanged. In a CSV file, adjacent rows with the same orderId are one order; if more rows of that
+    order follow further down, the file is refused.
     """
     found = None if unchecked else count_orders(file, limit)
     aws = aws_of(account)

@@ -1,4 +1,4 @@
-"""Commands that show stock and orders, and export tables for reports."""
+"""Commands that show stock and orders, or export tables for reports."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ app = typer.Typer()
 def stock(
     product: Annotated[
         str | None,
-        typer.Argument(help="Show this product alone, exactly, and where its units are."),
+        typer.Argument(help="Show exact figures for this product, and where its units are."),
     ] = None,
     low: Annotated[
         bool, typer.Option("--low", help="Only products that are low in stock.")
@@ -57,10 +57,10 @@ def stock(
 ) -> None:
     """Show how many units of each product are on hand, committed to open orders, and available.
 
-    Products that are out or low, at any location, come first. A product with several locations has a line for all of them
-    together, and one for each; with an option that chooses some of the stock, only the lines that it chooses. A list is an
-    estimate, because units move while it is read. The figures of one product are exact, unless they say `about`; with them
-    are the goods on their way between its locations.
+    Products that are out of stock or low at any location come first. A product with several locations has a line for the total
+    and one for each location; options that filter leave only the lines that match. A list is an estimate, because units
+    move while it is read. Figures for one product are exact unless marked `about`, and include the goods in transit between
+    its locations.
     """
     aws = aws_of(account, aside if as_json else screen)
     if product is not None:
@@ -73,7 +73,7 @@ def stock(
     print_problems("Left out", unreadable.values(), aside)
     statuses = {"LOW_STOCK": low, "OUT_OF_STOCK": out}
     shown = _chosen(listed, statuses, location, in_lanes=in_lanes)
-    # A total of some of the locations would be taken for that of all.
+    # A total over some of the locations could be mistaken for the total over all.
     has_totals = not any((low, out, in_lanes, location is not None))
     if as_json:
         print_json(_levels_as_json(shown, has_totals=has_totals))
@@ -88,7 +88,7 @@ def _chosen(
     *,
     in_lanes: bool,
 ) -> list[StockLevel]:
-    """Those with one of the statuses that are wanted, if any is, at a location, if one is named, and perhaps in lanes."""
+    """Filter levels by status, by location and by whether lanes hold units; an empty filter keeps all."""
     return [
         level
         for level in levels
@@ -122,7 +122,7 @@ def _show_levels(
 ) -> None:
     from operations.stock import by_product  # noqa: PLC0415
 
-    # All columns together have no room on a terminal.
+    # A terminal is too narrow for all columns.
     numbers = ("on hand", "committed", "available", "in lanes" if in_lanes else "low at")
     groups = by_product(shown)
     several = any(location_of(level.product.product_id) for level in listed)
@@ -147,14 +147,14 @@ def _counts_in_words(levels: Iterable[StockLevel]) -> str:
 
 
 def _lines_of(levels: Sequence[StockLevel], *, in_lanes: bool, has_total: bool) -> Iterator[_Line]:
-    """The lines of a product: one for all its locations, if there are several, and one for each."""
+    """Make the lines of a product: a total if it has several locations, and one for each."""
     from operations.stock import shown_total  # noqa: PLC0415
 
     if has_total and len(levels) > 1:
         total = shown_total(levels)
         units = (total["onHand"], total["committed"], total["available"], "")
         yield (total["productId"], "(all)", *units, total["status"].value, total.get("name", ""))
-        # The name is said.
+        # The first line already has the name.
         yield from ((*_line_of(level, in_lanes=in_lanes)[:-1], "") for level in levels)
         return
     yield from (_line_of(level, in_lanes=in_lanes) for level in levels)
@@ -174,21 +174,21 @@ def _line_of(level: StockLevel, *, in_lanes: bool) -> _Line:
 def orders(
     order: Annotated[str | None, typer.Argument(help="Show this order alone.")] = None,
     to_ship: Annotated[
-        bool, typer.Option("--to-ship", help="Show the orders that are paid and not shipped.")
+        bool, typer.Option("--to-ship", help="Show the paid orders that are not shipped yet.")
     ] = False,
     user: Annotated[
         str | None, typer.Option("--user", metavar="USER", help="Show this user's orders.")
     ] = None,
     location: AtLocation = None,
-    limit: Annotated[int, typer.Option(min=1, help="Most orders to show.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum orders to show.")] = 50,
     as_json: AsJson = False,
     account: OnAccount = None,
 ) -> None:
     """Show an order, a user's orders (the newest first), or with `--to-ship` the orders to ship (the oldest first).
 
-    A list comes from an index, which is a moment behind. The goods of an order to ship are `ready` if all units that it still
-    wants are on hand, else `only 1 of 3 PRODUCT`. Each order is judged alone. With `--location` the orders to ship are those
-    that wait for units from there, with these units alone: one warehouse's list. All orders to ship are read for it.
+    A list comes from an index, which is eventually consistent. The goods of an order to ship are `ready` if all its remaining
+    units are on hand, otherwise `only 1 of 3 PRODUCT`. Each order is judged alone. `--location` lists the orders that wait for
+    units from that location, with these units only: one warehouse's list. For this it reads all orders to ship.
     """
     _check_which(order, user, location, to_ship=to_ship)
     aws = aws_of(account, aside if as_json else screen)
@@ -198,7 +198,7 @@ def orders(
         listed = _read_orders(aws, order, user, location, limit)
     found = listed.orders
     unreadable = (
-        f"order {i} breaks the table's contract; repair the item" for i in listed.unreadable
+        f"order {i} breaks the table's contract; repair its item" for i in listed.unreadable
     )
     print_problems("Left out", unreadable, aside)
     if as_json:
@@ -214,17 +214,17 @@ def orders(
 def _check_which(
     order: str | None, user: str | None, location: str | None, *, to_ship: bool
 ) -> None:
-    """Check that options of `orders` go together."""
+    """Check that the options of `orders` can be combined."""
     if sum([order is not None, to_ship, user is not None]) != 1:
-        raise typer.BadParameter("name an order, or give one of --to-ship and --user")
+        raise typer.BadParameter("name an order, or use either --to-ship or --user")
     if location is not None and not to_ship:
-        raise typer.BadParameter("is for the orders to ship", param_hint="--location")
+        raise typer.BadParameter("needs --to-ship", param_hint="--location")
 
 
 def _read_orders(
     aws: Aws, order: str | None, user: str | None, location: str | None, limit: int
 ) -> OrderList:
-    """Read one order, a user's orders, or those to ship."""
+    """Read one order, a user's orders, or the orders to ship."""
     from operations.orders import OrderList, orders_of, orders_to_ship, read_order  # noqa: PLC0415
 
     if order is None:
@@ -249,9 +249,9 @@ def _show_orders(
 
 
 def _goods(order: Mapping[str, Any]) -> str:
-    """Whether the goods of an order to ship are on hand, in words."""
+    """Say whether the goods of an order to ship are on hand."""
     if "shippable" not in order:
-        return "not known"
+        return "unknown"
     missing = (
         f"{max(0, one['onHand'])} of {one['wanted']} {_name_in(one)}"
         for one in order.get("missing", ())
@@ -274,7 +274,7 @@ def _show_steps(steps: Iterable[Mapping[str, Any]]) -> None:
 
 
 def _still_open(order: Mapping[str, Any], location: str | None) -> list[dict[str, Any]]:
-    """The units of an order that are neither handed over nor cancelled, line by line; perhaps only those at a location."""
+    """List the units of an order that are neither handed over nor cancelled, by line, optionally for one location."""
     left = (
         line | {"quantity": line["quantity"] - line.get("fulfilled", 0) - line.get("cancelled", 0)}
         for line in order["items"]
@@ -298,15 +298,15 @@ def export(
         str | None,
         typer.Option(
             metavar="BUCKET",
-            help="The S3 bucket to export to. Default: inventory-orders-exports-ACCOUNT-REGION, made if it is not there.",
+            help="The S3 bucket to export to. Default: inventory-orders-exports-ACCOUNT-REGION, created if missing.",
         ),
     ] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until all data are in S3.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until all data is in S3.")] = False,
     account: OnAccount = None,
 ) -> None:
     """Export products, orders and adjustments to S3, and write SQL for Athena: tables over the export, and reports.
 
-    DynamoDB exports all three as they were at one moment, some minutes ago. Only on an account.
+    DynamoDB exports all three tables at the same point in time, some minutes ago. Needs an account.
     """
     if account is None:
         raise UserError(
@@ -326,11 +326,11 @@ def export(
     if wait:
         with aside.status("Exporting") as spinner:
             exporting.wait(aws, exports, SystemClock(), spinner.update)
-        screen.print("[green]All data are in S3.[/]")
+        screen.print("[green]All data is in S3.[/]")
         return
     query = "ExportSummaries[].[ExportArn,ExportStatus]"
     screen.print(
-        f"[dim]It takes minutes. See how far it is: aws dynamodb list-exports --output text --query "
+        f"[dim]It takes minutes. Check its progress with: aws dynamodb list-exports --output text --query "
         f"'{escape(query)}'[/]"
     )
 

@@ -1,4 +1,4 @@
-"""Commands on whole tables: restore them, and forget a customer."""
+"""Commands on whole tables: restore them, or forget a customer."""
 
 from __future__ import annotations
 
@@ -37,18 +37,16 @@ def restore(
         str,
         typer.Option(
             metavar="TIME",
-            help="The second to go back to, at most 35 days ago, such as 2026-11-21T09:30:00 (UTC).",
+            help="The time to restore to, at most 35 days ago, such as 2026-11-21T09:30:00 (UTC).",
         ),
     ],
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before the service stops.")] = (
-        False
-    ),
+    yes: Annotated[bool, typer.Option("--yes", help="Stop the service without asking.")] = (False),
     account: OnAccount = None,
 ) -> None:
-    """Put all rows back to their state at an earlier second, and publish it. Counts the rows to write, and asks first.
+    """Restore all rows to their state at an earlier time, and publish it. Counts the rows to write, and asks first.
 
-    The service stands still meanwhile; messages wait in their queues. Orders that were placed since are cancelled. You
-    may interrupt it and run it again. Exit status 1 if the books do not balance in the end.
+    The service is stopped during the restore; messages wait in their queues. Orders placed since that time are cancelled. You
+    may interrupt it and run it again. Exit status 1 if the books do not balance afterwards.
     """
     from operations.republish import moment  # noqa: PLC0415 - the layer is slow to import
     from operations.restore import Restore  # noqa: PLC0415
@@ -56,7 +54,7 @@ def restore(
     then = datetime.fromisoformat(moment(to)).replace(microsecond=0)
     aws = aws_of(account)
     work = Restore(aws, stack_name(account) if account else stack.STACK_NAME, then)
-    with aside.status("Restoring tables beside those of the stack") as spinner:
+    with aside.status("Restoring copies of the stack's tables") as spinner:
 
         def rows(found: Differences) -> None:
             spinner.update(f"{found.rows:,} rows compared")
@@ -65,28 +63,30 @@ def restore(
         back_since = work.rows_are_back_since
         found = None if back_since else work.look(rows)
         names = " ".join(work.beside.tables.values())
-        screen.print(f"[dim]Delete these tables when all is well: {names}[/]")
+        screen.print(f"[dim]Delete these tables once you have checked the result: {names}[/]")
         if found is not None:
             _show_differences(found)
             screen.print(f"At {then.isoformat()}:", end=" ")
             show_audit(work.beside)
         else:
             screen.print(
-                f"An earlier run put the rows back at {back_since}. This one starts the service and publishes them: to "
+                f"An earlier run restored the rows at {back_since}. This run starts the service and publishes them. To "
                 "compare the rows again, run it once more."
             )
     if found is not None and not yes:
-        typer.confirm("Stop the service and put these rows back?", abort=True)
+        typer.confirm("Stop the service and restore these rows?", abort=True)
     with aside.status("Stopping the service") as spinner:
         if found is not None:
-            aside.print("The service stands still until this command, or another run of it, ends.")
+            aside.print(
+                "The service is stopped until this command, or another run of it, has finished."
+            )
             work.stop(spinner.update)
             work.put_back(rows)
         work.start(spinner.update)
         published = work.republish(lambda n: spinner.update(f"{n:,} orders published"))
         work.finish()
     print_problems("Cannot be published", published.problems)
-    screen.print(f"[green]All rows are back:[/] {published.events:,} events say so.")
+    screen.print(f"[green]All rows are restored:[/] {published.events:,} events published.")
     if not show_audit(aws) or published.problems:
         raise typer.Exit(1)
 
@@ -94,17 +94,17 @@ def restore(
 def _show_differences(found: Differences) -> None:
     kinds = dict.fromkeys([*found.back, *found.gone])
     rows = [(kind.value, found.back[kind], found.gone[kind]) for kind in kinds]
-    headings = ("table", "rows that go back, and holds", "rows made since, to be removed")
+    headings = ("table", "rows to restore, and holds", "rows created since, to remove")
     screen.print(table_of(headings, rows) if rows else "No row differs.")
     for status, orders in found.cancelled.items():
         screen.print(
-            f"{orders:,} orders that were placed since, and are {status}, hold no stock any more."
+            f"{orders:,} orders placed since with status {status} will no longer hold stock."
         )
 
 
 @app.command(rich_help_panel=PANEL)
 def forget(
-    user: Annotated[str, typer.Argument(help="The userId of the person's orders.")],
+    user: Annotated[str, typer.Argument(help="The customer's userId.")],
     key_file: Annotated[
         Path | None,
         typer.Option(
@@ -112,17 +112,17 @@ def forget(
             exists=True,
             dir_okay=False,
             readable=True,
-            help="The shop's own key, 32 bytes or more. Default: the environment variable "
-            "INVENTORY_ORDERS_PSEUDONYM_KEY. Use the same key every time, and keep it secret.",
+            help="A file with the shop's secret key, 32 bytes or more. Default: the environment variable "
+            "INVENTORY_ORDERS_PSEUDONYM_KEY. Use the same key every time.",
         ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before the first change.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Change orders without asking.")] = False,
     account: OnAccount = None,
 ) -> None:
-    """Put a pseudonym in the place of a user in all of that user's orders, and remove the orders' attributes.
+    """Pseudonymise a customer in all of that customer's orders, and remove the orders' attributes.
 
     You cannot undo it. You may interrupt it and run it again. The books do not change, and the service still recognises
-    orders that are sent again. Exit status 1 if a row could not be changed.
+    these orders if they are sent again. Exit status 1 if a row could not be changed.
     """
     from inventory_orders.errors import StoreError  # noqa: PLC0415 - the layer is slow to import
     from operations import forget as forgets  # noqa: PLC0415
@@ -149,6 +149,6 @@ def forget(
                 f"DynamoDB failed ({error}). Done so far: {counted(work.done, 'order')}; run the same command again"
             ) from error
     print_problems("Not changed", work.problems.values())
-    screen.print(f"{counted(work.done, 'order')} under a pseudonym now: {work.pseudonym}")
+    screen.print(f"{counted(work.done, 'order')} pseudonymised: {work.pseudonym}")
     if work.problems:
         raise typer.Exit(1)

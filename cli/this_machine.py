@@ -26,12 +26,14 @@ from operations.words import counted
 app = typer.Typer()
 _PANEL = "This machine"
 
-_UrlOnly = Annotated[bool, typer.Option("--url", help="Print the address only; open no browser.")]
+_UrlOnly = Annotated[
+    bool, typer.Option("--url", help="Only print the address; do not open a browser.")
+]
 
-# Version 1 of the AWS CLI has an endpoint of its own for SQS, whatever AWS_ENDPOINT_URL says.
+# Version 1 of the AWS CLI uses its own endpoint for SQS, whatever AWS_ENDPOINT_URL says.
 _AWS_CLI = 'aws() { command aws ${AWS_ENDPOINT_URL:+"--endpoint-url=$AWS_ENDPOINT_URL"} "$@"; }'
 
-# Exit status of `invoke` after an answer that is not good. 1 is an error, 2 a wrong option.
+# Exit status of `invoke` after a refusal or an error in the answer. 1 is a failure of the command, 2 a wrong option.
 _NOT_GOOD = 3
 
 
@@ -40,27 +42,30 @@ def demo(
     orders: Annotated[
         Path | None,
         typer.Option(
-            help="Send the orders of this file instead: one that `send` takes, or local/real_orders/baskets.csv.gz, whose "
+            help="Send the orders of this file instead: a file for `send`, or local/real_orders/baskets.csv.gz, whose "
             "quantities and customers are invented."
         ),
     ] = None,
     unchecked: Annotated[
-        bool, typer.Option("--unchecked", help="Send the file as it is, with what is not an order.")
+        bool,
+        typer.Option(
+            "--unchecked", help="Send every line unchanged, including lines that are not orders."
+        ),
     ] = False,
 ) -> None:
-    """Deploy to the embedded AWS, send thousands of orders through SQS, and read the books.
+    """Deploy to the embedded AWS, send thousands of orders through SQS, and check the books.
 
-    Its products are its own: their ids begin with demo-, and each run sets their stock.
+    It uses its own products: their ids begin with demo-, and each run sets their stock.
     """
     if orders is not None:
-        # No shell does it: make puts the name between quotes, for names with spaces.
+        # make passes the name in quotes, so no shell expands `~`.
         orders = orders.expanduser()
         if not unchecked and not sample_orders.is_real(orders):
             count_orders(orders)
     running = start_embedded(screen)
-    # Start the dashboard before the orders: it has to watch the queues' depths, which are stored nowhere.
+    # Start the dashboard before the orders: it samples queue depths, which are not stored anywhere.
     page = background.start()
-    # Imported late, so that the first output appears at once.
+    # Imported late, so that output appears immediately.
     from local import demo as demonstration  # noqa: PLC0415
     from local import demo_report  # noqa: PLC0415
 
@@ -75,7 +80,7 @@ def demo(
         "  make dashboard                      open the dashboard in a browser\n"
         "  make desk                           see the orders to ship, the dead letters and the stock\n"
         "  .venv/bin/inventory-orders status   count rows, messages and dead letters\n"
-        "  make demo ORDERS=FILE               send your own orders: a file as `send` takes it\n"
+        "  make demo ORDERS=FILE               send your own orders, in a file for `send`\n"
         "  make demo ORDERS=local/real_orders/baskets.csv.gz\n"
         "                                      send a wholesaler's orders\n"
         "  make down                           stop everything and delete its data[/]"
@@ -86,10 +91,10 @@ def demo(
 
 @app.command(rich_help_panel=_PANEL)
 def up() -> None:
-    """Start the embedded AWS, deploy the stack and create the sample products, unless all is up to date."""
+    """Start the embedded AWS, deploy the stack and create the sample products, unless everything is up to date."""
     running = start_embedded(screen, fill=True)
     screen.print(
-        f"[green]Ready[/] at {running.endpoint}, with the sample products on the shelf. "
+        f"[green]Ready[/] at {running.endpoint}, with the sample products in stock. "
         f'[dim]`eval "$(make env)"` points any AWS client there, `make down` stops it.[/]'
     )
 
@@ -105,7 +110,7 @@ def down(
 ) -> None:
     """Stop the embedded AWS of this checkout, the desk, and every process that they started.
 
-    The embedded AWS forgets all data, unless you give --keep.
+    The embedded AWS loses all data, unless you give --keep.
     """
     kept = emulator.is_kept()
     if emulator.running() is not None:
@@ -114,12 +119,12 @@ def down(
         was_running = stack.down(keep=keep, report=spinner.update)
     if not was_running:
         forgotten = kept and not keep
-        screen.print("Nothing was running." + (" The kept data is forgotten." if forgotten else ""))
+        screen.print("Nothing was running." + (" The kept data is deleted." if forgotten else ""))
     elif keep:
-        screen.print("Stopped. All data is kept: `make up` goes on with it.")
+        screen.print("Stopped. All data is kept for the next `make up`.")
     else:
         screen.print(
-            "Stopped. All data of the embedded AWS is forgotten: tables, queues and the functions' logs. "
+            "Stopped. All data of the embedded AWS is deleted: tables, queues and the functions' logs. "
             "[dim]`make down KEEP=1` keeps them.[/]"
         )
 
@@ -131,7 +136,7 @@ def dashboard(
         typer.Option(
             metavar="FILE",
             dir_okay=False,
-            help="Write a picture of the dashboard; opens no window.",
+            help="Write a picture of the dashboard to this PNG file, without opening a browser.",
         ),
     ] = None,
     height: Annotated[
@@ -140,7 +145,7 @@ def dashboard(
     ] = None,
     url: _UrlOnly = False,
 ) -> None:
-    """Open the desk at the CloudWatch dashboard of the embedded AWS, live. `make down` stops it."""
+    """Open the live CloudWatch dashboard of the embedded AWS, a page of the desk. `make down` stops the desk."""
     start_embedded(aside)
     address = background.start().address("dashboard")
     if png is not None:
@@ -149,15 +154,17 @@ def dashboard(
         browser.take_picture(address, png, height)
         aside.print(f"{png} shows the dashboard.")
         return
-    _open(address, "The dashboard", "It is live: run `make demo` in another terminal.", url=url)
+    _open(
+        address, "The dashboard", "It updates live: run `make demo` in another terminal.", url=url
+    )
 
 
 @app.command(rich_help_panel=PANEL)
 def desk(url: _UrlOnly = False, account: OnAccount = None) -> None:
     """Open the desk in a browser: products and stock, orders to ship, dead letters, lanes.
 
-    It runs on this machine, with your credentials. With --stage it ends with Ctrl-C, else with `make down`. Without it,
-    it starts the embedded AWS.
+    It runs on this machine, with your credentials. With --stage, Ctrl-C stops it. Without it, the command starts the
+    embedded AWS if necessary, and `make down` stops both.
     """
     if account is None:
         start_embedded(aside)
@@ -176,13 +183,13 @@ def _open(address: str, what: str, note: str, *, url: bool) -> None:
         screen.out(address)
         return
     screen.print(f"{what} is at [bold]{address}[/]. [dim]{note}[/]")
-    # Without a screen, a text-mode browser might take over the terminal.
+    # Without a display, a text-mode browser could take over the terminal.
     if sys.platform != "linux" or os.environ.keys() & {"DISPLAY", "WAYLAND_DISPLAY"}:
         webbrowser.open(address)
 
 
 def _running() -> emulator.Emulator:
-    """Find the embedded AWS, for a command that has no --stage."""
+    """Find the running embedded AWS, for a command without --stage."""
     running = emulator.running()
     if running is None:
         raise UserError("the embedded AWS is not running; start it with `make up`")
@@ -191,9 +198,9 @@ def _running() -> emulator.Emulator:
 
 @app.command(rich_help_panel=_PANEL)
 def env() -> None:
-    """Print lines for a shell that point any AWS client at the running embedded AWS, until that shell ends."""
+    """Print shell commands that point every AWS client in that shell at the running embedded AWS."""
     settings = embedded_settings(_running().endpoint)
-    # Such as AWS_PROFILE, which the empty configuration lacks, and AWS_SESSION_TOKEN.
+    # Such as AWS_PROFILE, which the empty configuration does not define, and AWS_SESSION_TOKEN.
     others = [name for name in os.environ if name.startswith("AWS_") and name not in settings]
     if others:
         screen.out(f"unset {' '.join(others)}")
@@ -208,7 +215,7 @@ def print_tokens(
         str, typer.Option(metavar="USER", help="The userId of the customer.")
     ] = tokens.CUSTOMER,
 ) -> None:
-    """Print lines for a shell: a customer's and an operator's token, and the API on the embedded AWS that takes them.
+    """Print shell commands that set a customer's token, an operator's token, and the URL of the embedded API that accepts them.
 
     The tokens are valid for 12 hours, and only here.
     """
@@ -225,12 +232,12 @@ def print_tokens(
 @app.command(rich_help_panel=_PANEL)
 def invoke(
     function: Annotated[str, typer.Argument(help="Name of a folder in functions/.")],
-    event: Annotated[Path, typer.Argument(help="A JSON file, such as one of those in events/.")],
+    event: Annotated[Path, typer.Argument(help="A JSON file, such as those in events/.")],
 ) -> None:
-    """Invoke one handler with one event: on the running stack, or without one in this process with moto.
+    """Invoke one handler with one event: on the running stack, or in this process with moto if no stack is running.
 
-    Exit status 0: a good answer. 1: no answer, or an event for another function, which is not sent. 3: a refusal, an
-    error, "later", or a batch of which messages were returned or dead-lettered.
+    Exit status 0: accepted. 1: no answer, or the event is for another function and is not sent. 3: a refusal, an
+    error, "later", or a batch with returned or dead-lettered messages.
     """
     from local import invoke as invocations  # noqa: PLC0415 - boto3 is slow to import
     from testing import handlers  # noqa: PLC0415
@@ -242,7 +249,7 @@ def invoke(
     meant = invocations.addressee(event, content)
     if meant not in (None, function):
         raise UserError(
-            f"{event} is an event for {meant}, not for {function}; run: make invoke FUNCTION={meant} EVENT={event}"
+            f"{event} is an event for {meant}, not {function}; run: make invoke FUNCTION={meant} EVENT={event}"
         )
     running = emulator.running()
     if running is not None:
@@ -251,7 +258,7 @@ def invoke(
         result = invocations.invoke_deployed(Aws.of_stack(stack.STACK_NAME), function, content)
     else:
         aside.print(
-            "[dim]No stack is running, so in this process, with moto and the catalogue of the demo[/]"
+            "[dim]No stack is running: invoked in this process, with moto and the demo's catalogue[/]"
         )
         result = invocations.invoke_in_process(function, content)
     for heading, lines in (

@@ -1,4 +1,4 @@
-"""The command `verify`: checks a deployed stack, and prints its observations."""
+"""The command `verify`: checks a deployed stack, and prints a report."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ def verify(
         ),
     ] = None,
 ) -> None:
-    """Verify a deployed stack by traffic of its own and by AWS's answers about it. Exit status 1 if a line is red.
+    """Verify a deployed stack with test traffic and by asking AWS about its resources. Exit status 1 if a line is red.
 
-    It starts the embedded AWS if it does not run. Without AWS credentials in your environment, `--stage dev` means the
-    embedded AWS too. Names of its products, orders and users begin with verify-. It delists its products at the end, also
-    after Ctrl-C.
+    It starts the embedded AWS if necessary. Without AWS credentials in your environment, `--stage dev` means the
+    embedded AWS too. Names of its products, orders and users begin with verify-. It delists its products at the end, and
+    also after Ctrl-C.
     """
     from operations.verify.report import Report, what_went_wrong  # noqa: PLC0415 - slow to import
 
@@ -84,7 +84,7 @@ def verify(
         run.orders = _PRODUCTION_ORDERS
         if not yes:
             typer.confirm(
-                f"{run.stack_name} is protected against deletion, as a production stage is. Send it some dozens of orders "
+                f"{run.stack_name} is protected against deletion, as production stages are. Send it some dozens of orders "
                 f"of the user {run.name}-user?",
                 abort=True,
             )
@@ -93,13 +93,13 @@ def verify(
     show(report, screen)
     _FILE.parent.mkdir(exist_ok=True)
     _FILE.write_text(json.dumps(report.as_json(), indent=2) + "\n", "utf-8")
-    screen.print(f"[dim]The same is in {os.path.relpath(_FILE)}.[/]")
+    screen.print(f"[dim]This report is also in {os.path.relpath(_FILE)}.[/]")
     if not report.good:
         raise typer.Exit(1 if report.finished else INTERRUPTED)
 
 
 def _account_of(stage: str | None) -> str | None:
-    """Choose the stage on an account; None stands for the embedded AWS.
+    """Choose the stage on an account; None is the embedded AWS.
 
     Raises:
         UserError: The stage needs an account, and there are no credentials.
@@ -128,7 +128,7 @@ def _run_on(account: str | None) -> tuple[Run, str]:
 
 
 def _run_checks(run: Run, report: Report, only: Sequence[str]) -> None:
-    """Run the checks, all or only these, until Ctrl-C, and say meanwhile which line is next."""
+    """Run all checks or only these, until Ctrl-C, and show which line is next."""
     from operations.verify import verify as run_checks  # noqa: PLC0415
 
     with aside.status("") as spinner:
@@ -147,7 +147,7 @@ _MARKS = {"passed": "[green]ok[/]", "failed": "[bold red]RED[/]", "not here": "[
 
 
 def show(report: Report, console: Console) -> None:
-    """Print a report: lines, figures, and the verdict."""
+    """Print a report: lines, figures and conclusion."""
     from operations.verify import TITLES  # noqa: PLC0415
 
     table = Table(box=None, show_header=False, pad_edge=False)
@@ -179,11 +179,13 @@ def _figures(report: Report) -> Table:
     if speed := figures.get("ordersPerSecond"):
         table.add_row("Orders", f"{speed:,.0f}/s", "from the first message sent to the last answer")
     if (rate := figures.get("conflictRate")) is not None:
-        attempts = f"of {figures['commitAttempts']:,.0f} commit attempts lost to a rival"
+        attempts = (
+            f"of {figures['commitAttempts']:,.0f} commit attempts lost to a concurrent writer"
+        )
         table.add_row("Conflicts", f"{100 * rate:.1f} %", attempts)
     if middle := figures.get("coldStartP50Milliseconds"):
         most, count = figures["coldStartMaxMilliseconds"], figures["coldStarts"]
-        workers = f"half of {count:.0f} workers of place_orders started faster; the slowest in {most:,.0f} ms"
+        workers = f"median of {count:.0f} workers of place_orders; the slowest took {most:,.0f} ms"
         table.add_row("Cold start", f"{middle:,.0f} ms", workers)
     elif "coldStarts" in figures:
         table.add_row("Cold start", "none", "all workers were running")
@@ -200,13 +202,13 @@ def _verdict(report: Report) -> str:
     )
     seen = f"{green} of {counted(green + red, 'line')} green in {report.seconds:.0f} s"
     if hidden:
-        seen += f"; {hidden} cannot be seen here"
+        seen += f"; {hidden} cannot be checked here"
     if report.good:
         return f"[bold green]Verified:[/] {seen}."
     if not report.finished:
         kept = "" if report.left else " Its products are delisted and its dead letters removed."
         return (
-            f"[bold red]Not finished:[/] {seen}.{kept} Orders that were sent and not answered will be rejected: "
+            f"[bold red]Not finished:[/] {seen}.{kept} Sent orders without an answer will be rejected: "
             "their products are gone."
         )
     return f"[bold red]Not verified:[/] {seen}."

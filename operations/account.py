@@ -1,4 +1,4 @@
-"""The AWS account of the environment, which commands look up before they begin anything slow."""
+"""The AWS account of the environment, which commands look up before they start anything slow."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 def has_account(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether the environment has credentials for a real account: it does not point at this machine."""
+    """Whether the environment has credentials for a real account, and does not point at this machine."""
     try:
         refuse_loopback(environment)
         return boto3.Session().get_credentials() is not None
     except UserError:
         return False
     except BotoCoreError:
-        # The credentials exist and cannot be read: `AwsAccount` says why.
+        # There are credentials, but they cannot be read: `AwsAccount` says why.
         return True
 
 
@@ -34,7 +34,7 @@ class AwsAccount:
     """The account and region that a command acts on.
 
     Attributes:
-        session: Has credentials and a region.
+        session: The boto3 session, with credentials and a region.
         region: The region's name, such as `eu-west-1`.
     """
 
@@ -43,13 +43,13 @@ class AwsAccount:
 
     @classmethod
     def of_environment(cls, environment: Mapping[str, str] = os.environ) -> AwsAccount:
-        """Find credentials and region where AWS's own tools look for them. Sends no request.
+        """Find credentials and region in the places where AWS's tools look. Sends no request.
 
         Raises:
-            UserError: One of them is missing, or the environment points at this machine.
+            UserError: Either is missing, or the environment points at this machine.
         """
         refuse_loopback(environment)
-        # The CDK and version 2 of the AWS CLI prefer AWS_REGION; boto3 does not read it.
+        # The CDK and version 2 of the AWS CLI prefer AWS_REGION; boto3 ignores it.
         region = environment.get("AWS_REGION") or None
         try:
             session = boto3.Session(region_name=region)
@@ -65,13 +65,13 @@ class AwsAccount:
         return cls(session, session.region_name)
 
     def client(self, service: str) -> Any:
-        """Make a client that gives up soon, because a person waits for the answer."""
+        """Make a client with short timeouts, because a user is waiting."""
         config = Config(connect_timeout=5, read_timeout=10, retries={"total_max_attempts": 2})
-        # The stubs want the service's name as a literal.
+        # The stubs need the service's name as a literal.
         return self.session.client(service, config=config)  # type: ignore[call-overload]
 
     def number(self) -> str:
-        """Ask AWS for the number of the account.
+        """Ask AWS for the account number.
 
         Raises:
             UserError: AWS does not accept the credentials, or does not answer.
@@ -86,5 +86,5 @@ class AwsAccount:
             ) from error
         except BotoCoreError as error:
             raise UserError(
-                f"AWS does not say which account these credentials belong to: {error}"
+                f"cannot find out which account these credentials belong to: {error}"
             ) from error

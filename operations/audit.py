@@ -1,14 +1,14 @@
-"""Reads the books, also while orders go on: explains the numbers of every product at every location.
+"""Audits the books, even while orders are placed: explains the stock of every product at every location.
 
-What is called a product id here is the key of its row (`inventory_orders.domain.location`).
+A product id in this module is the key of a row (`inventory_orders.domain.location`).
 
-The audit reads a product's row and its pages first, then its adjustments and orders. These say which version of the row
-or page they made, in the same transaction. So the audit finds every change up to the version that it read, and leaves
-out changes with a later version.
+The audit reads a product's row and its pages first, then its adjustments and orders. These record which version of the
+row or page they wrote, in the same transaction. So the audit finds every change up to the version that it read, and
+ignores changes with a later version.
 
-It reads a product again in three cases. An atomic decrement does not say a version, so a product with recent ones is
-read until none came in between. Units that moved during the read, between row and lanes or from an outbound page into
-the row, may be missing or counted twice. A difference counts only if the next read shows it too.
+It reads a product again in three cases. An atomic decrement does not record a version, so a product with recent
+decrements is read until none arrives in between. Units that moved during the read, between row and lanes or from an outbound
+page into the row, may be missing or counted twice. A difference counts only if the next read shows it too.
 
 Source: a strongly consistent read returns all writes that succeeded before it,
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.ReadConsistency.html
@@ -45,20 +45,20 @@ from operations.faults import faults_of, problems_of
 from operations.lanes import Pages, Places, read_all, read_outbound, read_pages, read_places
 from operations.movements import Row, adjustment_of, check_types, movements_of
 
-# An adjustment bears the time at which its invocation began to write it. It may be in flight as long as an invocation
-# lasts (at most 15 minutes), by a clock that is a minute off.
+# An adjustment carries the time at which its invocation began. It may be in flight for as long as an invocation
+# lasts (at most 15 minutes), by a clock that may be a minute off.
 _IN_FLIGHT_SECONDS = 16 * 60
 
 # How often the audit reads doubtful products again, and its pause before each read, in seconds.
 _REREADS = 6
 _PAUSE = 0.25
-# How often products are read again at once, until no atomic decrement comes in between.
+# How often products are read again immediately, until no atomic decrement arrives in between.
 _TRIES = 20
 _SIDE_BY_SIDE = 8
 
 
 def read_books(aws: Aws) -> Books:
-    """Read all tables with strong consistency, and add up. Correct also while others write."""
+    """Read all tables with strong consistency, and add up the books. Correct even during writes."""
     corrupt: dict[str, str] = {}
     reading, corrupt_pages = _read_tables(aws, corrupt)
     reading = _confirmed(aws, reading, corrupt)
@@ -67,7 +67,7 @@ def read_books(aws: Aws) -> Books:
 
 
 def read_accounts(aws: Aws, product_ids: Iterable[str], order_ids: Iterable[str]) -> list[Account]:
-    """Read the accounts of some products without reading whole tables: these orders are all that may have taken their stock."""
+    """Read the accounts of some products without scanning tables. The orders must be all that may have taken their stock."""
     corrupt: dict[str, str] = {}
     products = _read_products(aws, product_ids, read_pages(aws).by_name, corrupt)
     orders = _readable(Table.ORDERS, read_orders(aws, order_ids).values(), corrupt)
@@ -75,10 +75,10 @@ def read_accounts(aws: Aws, product_ids: Iterable[str], order_ids: Iterable[str]
 
 
 def read_history(aws: Aws, product_id: str) -> tuple[Account, list[Entry]] | None:
-    """Read every change of a product's stock since it was last created, as `history` does. Reads all orders.
+    """List every change of a product's stock since it was last created. Reads all orders.
 
     Returns:
-        The product's account and the changes; None if there has never been such a product.
+        The product's account and the changes; None if the product never existed.
     """
     reading = _read_again(aws, {product_id}, _Reading(), {})
     if not reading.accounts:
@@ -98,7 +98,7 @@ class _Reading:
 
 
 def _confirmed(aws: Aws, reading: _Reading, corrupt: dict[str, str]) -> _Reading:
-    """Read doubtful products again, until the next read shows the same. Those that never do are unsettled."""
+    """Read doubtful products again until two reads agree. Products whose reads never agree are unsettled."""
     confirmed: dict[Generation, Finding] = {}
 
     def is_doubtful(account: Account) -> bool:
@@ -120,7 +120,7 @@ def _confirmed(aws: Aws, reading: _Reading, corrupt: dict[str, str]) -> _Reading
 
 
 def _with_locations(doubtful: Iterable[Account], reading: _Reading) -> set[str]:
-    """The keys of accounts, and of the same products everywhere: rows name each other, and adjustments too."""
+    """Return the keys of these products at all locations, because their rows and adjustments name each other."""
     products = {product_of(account.product_id) for account in doubtful}
     keys = {account.product_id for account in doubtful}
     for account in reading.accounts.values():
@@ -130,13 +130,13 @@ def _with_locations(doubtful: Iterable[Account], reading: _Reading) -> set[str]:
 
 
 def _read_tables(aws: Aws, corrupt: dict[str, str]) -> tuple[_Reading, Mapping[str, str]]:
-    """Read all tables once. Also returns the errors of pages, by name."""
+    """Read all tables once. Also returns the errors of pages, by page name."""
     recent = timestamp(datetime.fromtimestamp(time.time() - _IN_FLIGHT_SECONDS, UTC))
     places = _readable_places(read_all(aws), corrupt)
     rows = booked(read_rows(aws, Table.STOCK_ADJUSTMENTS))
     adjustments = list(_readable(Table.STOCK_ADJUSTMENTS, rows, corrupt))
     orders = _read_all_orders(aws, corrupt)
-    # Without a version, they may have come after the read of the product's row.
+    # They have no version, so they may have been booked after the product's row was read.
     unsettled = {
         row["productId"]
         for row in adjustments
@@ -179,7 +179,7 @@ def _read_again(
 
 @dataclass(frozen=True, slots=True)
 class _Product:
-    """A product's places and its adjustments up to then; settled if no atomic decrement came in between."""
+    """A product's places and the adjustments booked before; settled if no atomic decrement arrived in between."""
 
     places: Places
     adjustments: Sequence[Row]
@@ -189,7 +189,7 @@ class _Product:
 def _read_products(
     aws: Aws, product_ids: Iterable[str], page_names: Collection[str], corrupt: dict[str, str]
 ) -> dict[str, _Product]:
-    """Read some products, again and again while atomic decrements come in between."""
+    """Read some products, repeatedly while atomic decrements arrive in between."""
     products: dict[str, _Product] = {}
     left = sorted(product_ids)
     with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
@@ -228,7 +228,7 @@ def _read_places(
     pool: Executor,
     corrupt: dict[str, str],
 ) -> dict[str, Places]:
-    """Read where the units of products are, by product id. Those on the same pages are read together."""
+    """Read where the units of products are, by product id. Products on the same pages are read together."""
     groups: dict[int, list[str]] = {}
     for product_id in product_ids:
         groups.setdefault(PageKey.of(DEPOT, product_id).number, []).append(product_id)
@@ -261,14 +261,14 @@ def _add_up_products(
 
 
 def _readable(table: Table, rows: Iterable[Row], corrupt: dict[str, str]) -> Iterator[Any]:
-    """Yield the rows that can be added up, and note the errors of the others by table and key."""
+    """Yield the readable rows, and record the errors of unreadable rows by table and key."""
     for row in rows:
         try:
             _CHECKS[table](row)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             key = "/".join(row[name] for name in KEYS[table])
             corrupt[f"{table.value} {key}"] = (
-                f"{key} breaks the contract of the {table.value} table ({type(error).__name__}: {error}); repair the item"
+                f"{key} breaks the contract of the {table.value} table ({type(error).__name__}: {error}); repair its item"
             )
         else:
             yield row
@@ -292,7 +292,7 @@ _CHECKS: Mapping[Table, Callable[[Row], None]] = {
     Table.ORDERS: _check_order,
     Table.STOCK_ADJUSTMENTS: lambda row: adjustment_of(row).check(),
 }
-"""Reads all that the books need of a row, by table. Any exception means that the row breaks its table's contract."""
+"""Reads all attributes that the books need from a row, by table. Any exception means that the row breaks its table's contract."""
 
 
 def _readable_places(places: Places, corrupt: dict[str, str]) -> Places:
@@ -302,7 +302,7 @@ def _readable_places(places: Places, corrupt: dict[str, str]) -> Places:
 
 
 def read_orders(aws: Aws, order_ids: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Read some orders with strong consistency. Returns those that exist, by id."""
+    """Read some orders with strong consistency. Returns the existing ones by id."""
     keys = [{"orderId": {"S": order_id}} for order_id in order_ids]
     rows = map(decode, get_items(aws, Table.ORDERS, keys))
     return {row["orderId"]: row for row in rows}

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def is_loopback(endpoint: str) -> bool:
-    """Whether a URL leads to this machine."""
+    """Whether a URL points at this machine."""
     host = urlsplit(endpoint).hostname or ""
     try:
         found = {str(entry[4][0]) for entry in socket.getaddrinfo(host, None)}
@@ -55,7 +55,7 @@ def refuse_loopback(environment: Mapping[str, str]) -> None:
 
 
 LIVE = "live"
-"""Alias of the version of a function that callers reach, as infra/functions.py names it."""
+"""The alias through which callers reach a function, as in infra/functions.py."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Aws:
         outputs: The stack's outputs, by name.
         session: Credentials and region; makes further clients.
         stack_id: The stack's ARN.
-        is_production: Whether the stack is protected against deletion, as that of a production stage is.
+        is_production: Whether the stack is protected against deletion, as production stages are.
     """
 
     outputs: Mapping[str, str]
@@ -84,7 +84,7 @@ class Aws:
 
         Args:
             stack_name: Its name in CloudFormation.
-            session: Credentials and region; by default those that boto3 finds in the environment.
+            session: Credentials and region; by default from the environment.
 
         Raises:
             UserError: The stack does not exist, or access is denied.
@@ -122,7 +122,7 @@ class Aws:
 
     @property
     def service_name(self) -> str:
-        """Value of the metric dimension `service`: infra/settings.py derives both names from the stage."""
+        """Value of the metric dimension `service`. infra/settings.py derives it and the stack's name from the stage."""
         return f"inventory-orders-{self.stack_name.partition('-')[2]}"
 
     @property
@@ -137,14 +137,14 @@ class Aws:
         return {table: self.outputs[f"{table.value}TableName"] for table in Table}
 
     def live(self, function: str) -> str:
-        """The alias to invoke of a function, which is named as in the outputs: `CountStock`."""
+        """The alias to invoke of a function. Functions have the names of the outputs, such as `CountStock`."""
         return f"{self.outputs[f'{function}FunctionName']}:{LIVE}"
 
     def invoke(self, function: str, command: Mapping[str, Any]) -> dict[str, Any]:
-        """Invoke a function, which is named as in the outputs, with a command. Returns its answer.
+        """Invoke a function, named as in the outputs, with a command. Returns its answer.
 
         Raises:
-            LostAnswerError: It raised an exception, timed out or died. It may have carried the command out.
+            LostAnswerError: It raised an exception, timed out or died. The command may have been carried out.
         """
         done = self.functions.invoke(
             FunctionName=self.live(function), Payload=json.dumps(command).encode()
@@ -155,7 +155,7 @@ class Aws:
         return answer
 
     def store(self) -> Store:
-        """The tables, through a client that leaves retries to the engine."""
+        """A store on the tables whose client leaves retries to the engine."""
         return Store(self.session.client("dynamodb", config=CLIENT_CONFIG), self.tables)
 
 
@@ -168,7 +168,7 @@ def scan(aws: Aws, table: Table) -> Iterator[Item]:
 
 
 def query(aws: Aws, table: Table, attribute: str, value: str, index: str = "") -> Iterator[Item]:
-    """Yield the items of a partition: of the table, read with strong consistency, or of an index."""
+    """Yield the items of a partition of the table, read with strong consistency, or of an index."""
     place: Any = {"IndexName": index} if index else {"ConsistentRead": True}
     pages = aws.dynamodb.get_paginator("query").paginate(
         TableName=aws.tables[table],
@@ -181,7 +181,7 @@ def query(aws: Aws, table: Table, attribute: str, value: str, index: str = "") -
 
 
 def holds(aws: Aws) -> int:
-    """Count the orders in the index of holds: held and not paid. On AWS the index is a moment behind."""
+    """Count the unpaid orders with a hold. Their index is eventually consistent on AWS."""
     pages = aws.dynamodb.get_paginator("scan").paginate(
         TableName=aws.tables[Table.ORDERS], IndexName="byExpiry", Select="COUNT"
     )
@@ -189,7 +189,7 @@ def holds(aws: Aws) -> int:
 
 
 def get_items(aws: Aws, table: Table, keys: Iterable[Mapping[str, Any]]) -> Iterator[Item]:
-    """Yield those items of a table that exist, read with strong consistency. No key may come twice."""
+    """Yield the items of a table that exist, read with strong consistency. Keys must be distinct."""
     name = aws.tables[table]
     left = list(keys)
     while left:

@@ -1,4 +1,4 @@
-"""The books: compares each product's units with its adjustments and orders, and lists how they came about."""
+"""The books: compares each product's units with its adjustments and orders, and lists every change."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Differences(NamedTuple):
     """Units too many or too few, by number.
 
     Attributes:
-        available: Of those that orders can take.
-        on_hand: Of those that are there.
-        committed: Of those that are there and not available.
+        available: Difference of the units that orders can take.
+        on_hand: Difference of the units in the warehouse.
+        committed: Difference of the units on hand that are not available.
     """
 
     available: int = 0
@@ -50,14 +50,14 @@ Finding = tuple[Differences, tuple[str, ...]]
 
 FINE: Finding = (NO_DIFFERENCE, ())
 GONE: Row = {"stockCount": 0, "onHand": 0, "status": "DELISTED", "_version": 0}
-"""Stands for the row of a product that has none."""
+"""Used when a product has no row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
     """One generation of a product at a location, at one version of its row.
 
-    What units are on hand is kept while its row stands: of those on outbound pages, a sweep drops what is of no row.
+    Units on hand are known only while the row exists: a sweep drops units of deleted rows from outbound pages.
 
     Attributes:
         product_id: The key of its row.
@@ -67,16 +67,16 @@ class Account:
         stock: Available units in the row (`stockCount`); 0 if the row is gone.
         goods: Units on hand in the row (`onHand`); 0 if the row is gone.
         adjusted: Sum of its adjustments, in units.
-        sold: Units that lines of orders hold, handed over or not.
-        left: Units that were handed over or lost, without those that returned to stock.
+        sold: Units in lines of orders, handed over or not.
+        left: Units handed over or lost, less units that returned to stock.
         open: Units of `PENDING` and `CONFIRMED` orders that are neither handed over nor cancelled.
-        settled: Whether the figures belong together; false if the product changes too fast to be read.
+        settled: Whether the figures are consistent; false if the product changes too fast to be read.
         in_lanes: Units in lanes, by lane.
-        outbound: Units on outbound pages, which the row still has on hand.
-        lent_to: The lanes that its row names: those that may hold more of it.
-        places: The other locations that its row names; only a product's own row names any.
+        outbound: Units on outbound pages, which the row still counts as on hand.
+        lent_to: The lanes that its row names; they may hold more units.
+        places: The other locations that its row names; only a product's own row does.
         problems: Broken invariants of the row, the pages and the orders, in words.
-        pages: The pages that were read with the row.
+        pages: The pages read together with the row.
     """
 
     product_id: str
@@ -99,17 +99,17 @@ class Account:
 
     @property
     def generation(self) -> Generation:
-        """The key of its row, and when that was created."""
+        """The key of its row, and the row's creation time."""
         return Generation(self.product_id, self.created_at)
 
     @property
     def name(self) -> str:
-        """The product and, unless it is the default one, the location, in words."""
+        """The product and, unless it is the default, the location, in words."""
         return in_words(self.product_id)
 
     @property
     def is_place(self) -> bool:
-        """Whether it is not at the default location."""
+        """Whether it is at a location other than the default."""
         return bool(location_of(self.product_id))
 
     @property
@@ -119,7 +119,7 @@ class Account:
 
     @property
     def on_hand(self) -> int:
-        """Units that are there, sold or not: those of the row that are on no outbound page."""
+        """Units in the warehouse, sold or not: the row's units less those on outbound pages."""
         return self.goods - self.outbound
 
     @property
@@ -129,7 +129,7 @@ class Account:
 
     @property
     def differences(self) -> Differences:
-        """The three numbers, less what adjustments and orders explain of each; all 0 when the books balance."""
+        """The three numbers less the units that adjustments and orders explain; all 0 when the books balance."""
         available = self.available - (self.adjusted - self.sold)
         if not self.version:
             return Differences(available)
@@ -138,18 +138,18 @@ class Account:
 
     @property
     def difference(self) -> int:
-        """Available units, less those that adjustments and orders explain."""
+        """Available units, less the units that adjustments and orders explain."""
         return self.differences.available
 
     @property
     def unexplained(self) -> dict[str, int]:
-        """Units that are certainly unexplained, by number: of those of which there are any."""
+        """Units that are certainly unexplained, by number, without zeros."""
         found = self.differences._asdict() if self.settled else {}
         return {name: units for name, units in found.items() if units}
 
     @property
     def unexplained_in_words(self) -> list[str]:
-        """What is certainly unexplained, in words that follow its name and "has"."""
+        """Sentences on units that are certainly unexplained, to follow the product's name and "has"."""
         if not self.settled:
             return []
         available, on_hand, committed = self.differences
@@ -159,7 +159,7 @@ class Account:
             (self.available, f"available{where}", "its adjustments and orders say", available),
             (self.on_hand, f"on hand{row}", "its adjustments and orders say", on_hand),
         ]
-        # What one of the others lacks is also missing here.
+        # A unit missing from one of the other numbers is also missing here.
         if committed != on_hand - available:
             who = "PENDING and CONFIRMED orders wait for"
             found.append((self.committed, "committed", who, committed))
@@ -219,14 +219,14 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Books:
-    """All accounts, and the rows that they are computed from.
+    """All accounts, and the rows from which they are computed.
 
     Attributes:
         accounts: One for each generation of a product, at each location.
         orders: All orders, by id.
-        adjustments: All adjustments that were booked.
-        corrupt_pages: Errors of the pages that cannot be read, by page name. These pages count as empty.
-        corrupt_rows: Errors of the other rows that cannot be read, by table and key. These rows are left out.
+        adjustments: All booked adjustments.
+        corrupt_pages: Errors of unreadable pages, by page name. These pages count as empty.
+        corrupt_rows: Errors of other unreadable rows, by table and key. These rows are left out.
     """
 
     accounts: tuple[Account, ...]
@@ -237,7 +237,7 @@ class Books:
 
     @property
     def corrupt(self) -> list[str]:
-        """Errors of all pages and rows that cannot be read."""
+        """Errors of all unreadable pages and rows."""
         return [*self.corrupt_pages.values(), *self.corrupt_rows.values()]
 
 
@@ -245,7 +245,7 @@ class Books:
 
 
 def booked(adjustments: Iterable[Row]) -> Iterator[Row]:
-    """Leave out decrements that were refused. They moved nothing, and name no generation."""
+    """Leave out refused decrements, which moved nothing and name no generation."""
     return (row for row in adjustments if "rejected" not in row)
 
 
@@ -255,7 +255,7 @@ def add_up(
     orders: Iterable[Row],
     pages: Pages,
 ) -> list[Account]:
-    """Compare each product's units with its adjustments and orders, all of one moment."""
+    """Compare each product's units with its adjustments and orders, all read at one time."""
     places = Places({row["productId"]: row for row in products}, pages, pages)
     by_product = dict.fromkeys(places.products, places)
     return add_up_places(by_product, booked(adjustments), orders, pages)
@@ -270,15 +270,15 @@ def add_up_places(
     unsettled: Collection[str] = (),
     read: Collection[str] | None = None,
 ) -> list[Account]:
-    """Compare each product's units with its adjustments and orders up to then, location by location.
+    """Compare each product's units with its adjustments and orders up to that read, location by location.
 
     Args:
-        places: Where the units were, by key: all that have a row or are in a page.
+        places: Where the units were, by key, for every product with a row or units in a page.
         adjustments: Adjustments, read after the products.
         orders: Orders, read after the products.
         latest: The outbound pages, read after the orders.
-        unsettled: Keys whose rows may not belong together, because they changed during the read.
-        read: The keys whose rows and adjustments were read; None: all.
+        unsettled: Keys whose rows may be inconsistent, because they changed during the read.
+        read: The keys whose rows and adjustments were read; None for all.
     """
     orders, adjustments = list(orders), list(adjustments)
     rows = {
@@ -324,7 +324,7 @@ def _problems_between(
     adjustments: Collection[Row],
     read: Collection[str] | None,
 ) -> Iterator[Mapping[Generation, list[str]]]:
-    """Yield what is wrong between the rows and the adjustments of a product's locations."""
+    """Yield contradictions between the rows and adjustments of a product's locations."""
     unreadable = set[str]().union(*(each.unreadable for each in _reads(places)))
 
     def is_known(key: str) -> bool:
@@ -351,10 +351,10 @@ class _Sums:
     """Units that movements added to each number, by generation.
 
     Attributes:
-        available: To those that orders can take.
-        on_hand: To those that are there.
-        open: To those that orders wait for.
-        between: To a page between its two reads, by generation and page. They are in no other sum.
+        available: Added to the units that orders can take.
+        on_hand: Added to the units in the warehouse.
+        open: Added to the units that orders are waiting for.
+        between: Added to a page between its two reads, by generation and page; in no other sum.
     """
 
     available: Counter[Generation] = field(default_factory=Counter)
@@ -366,7 +366,7 @@ class _Sums:
 def _sum_up(
     movements: Iterable[Movement], rows: Mapping[Generation, Row], places: Mapping[str, Places]
 ) -> _Sums:
-    """Sum up the units of the movements that rows and pages show, and of those that wrote a page between its two reads."""
+    """Sum up the movements that rows and pages include, and the movements that wrote a page between its two reads."""
     sums = _Sums()
     for movement in movements:
         key = movement.generation
@@ -376,7 +376,7 @@ def _sum_up(
             sums.on_hand[key] += movement.on_hand
             sums.open[key] += movement.open
         elif movement.page and movement.is_in(0, places[key[0]].after):
-            # A sale takes units off a lane's page, and a hand-over adds to an outbound page what is no more on hand.
+            # A sale takes units off a lane's page; a hand-over adds to an outbound page the units that left.
             sums.between[key, movement.page] += movement.available - movement.on_hand
     return sums
 
@@ -389,7 +389,7 @@ def _held(
     """Find the units in lanes and on outbound pages by generation.
 
     Returns:
-        Both, and the products of which units moved in another way than by sales and hand-overs.
+        Both, and the products whose units also moved in other ways than sales and hand-overs.
     """
     lanes, outbound = _in_lanes(places, "before"), _outbound(places, rows, "before")
     in_lanes: dict[Generation, dict[int, int]] = {}
@@ -416,7 +416,7 @@ def _in_lanes(places: Mapping[str, Places], when: _When) -> _ByPage:
         for read in _reads(places)
         for name, page in getattr(read, when).by_name.items()
         for product_id, entry in page.entries.items()
-        # No worker looks for the product in a page that it does not belong to.
+        # Workers never look for the product in a page that it does not belong to.
         if places.get(product_id) is read and page.key == PageKey.of(page.key.lane, product_id)
     }
 
@@ -427,13 +427,13 @@ def _outbound(places: Mapping[str, Places], rows: Mapping[Generation, Row], when
         for read in _reads(places)
         for name, page in getattr(read, when).outbound.items()
         for lot, units in page.units.items()
-        # A sweep drops what is of no row.
+        # A sweep drops units of deleted rows.
         if lot in rows and places[lot[0]] is read
     }
 
 
 def _reads(places: Mapping[str, Places]) -> Iterable[Places]:
-    """The places that were read together, each once."""
+    """Each distinct result of one read."""
     return {id(read): read for read in places.values()}.values()
 
 
@@ -445,15 +445,15 @@ class Entry:
     """One line of a product's history.
 
     Attributes:
-        version: The row's version after the change; None for an order from a lane and for units that leave, which do not
-            write the row, and for an atomic decrement, which does not read a version.
+        version: The row's version after the change; None for an atomic decrement, which reads no version, and for changes that
+            do not write the row: an order from a lane, and units that leave.
         at: Time of the change, ISO 8601; empty for a gap.
-        what: The change, in words.
+        what: A description of the change.
         delta: Change of the available units; 0 for a gap.
         available: Available units after the change.
         on_hand_delta: Change of the units on hand; 0 for a gap.
         on_hand: Units on hand after the change.
-        facts: The change for other programs, as `Movement` has it; empty for a gap.
+        facts: The change for other programs, as in `Movement`; empty for a gap.
     """
 
     version: int | None
@@ -481,9 +481,9 @@ class Entry:
 
 
 def history(books: Books, account: Account) -> list[Entry]:
-    """List every change of a product's numbers up to its version, in order, with the gaps between them.
+    """List every change of a product's numbers up to its version, in sequence, with the gaps between them.
 
-    With its generation all that it had on hand is gone: what is handed over later changes nothing.
+    The units on hand are gone with their generation: units handed over later change nothing.
     """
     movements = [
         *map(adjustment_of, books.adjustments),
@@ -520,18 +520,18 @@ def _belongs_to(account: Account, movement: Movement) -> bool:
 
 
 def _gap(seen: int, last: int, available: int, on_hand: int) -> list[Entry]:
-    """The entry for the versions after `seen` up to the last one; none if there are none."""
+    """Make the entry for the versions after `seen` up to `last`, if there are any."""
     if last <= seen:
         return []
     missing = f"{last}" if last == seen + 1 else f"{seen + 1} to {last}"
     return [Entry(None, "", f"(version {missing}: {_GAP})", 0, available, 0, on_hand)]
 
 
-_GAP = "no change of stock by version: details, price, lease, units moved to or from lanes, or an atomic decrement"
+_GAP = "no change of stock with a version: details, price, lease, units moved to or from lanes, or an atomic decrement"
 
 
 def _by_version(found: Iterable[Movement]) -> list[Movement]:
-    """Sort by the row's version; a change that made none is placed by its time."""
+    """Sort by the row's version; a change without a version is placed by its time."""
     in_time = sorted(found, key=lambda movement: movement.at)
     others = [movement for movement in in_time if movement.row_version is None]
     versioned = [movement for movement in in_time if movement.row_version is not None]

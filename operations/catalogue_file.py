@@ -1,18 +1,18 @@
 """Files for `load`: products to create or change, stock to book, and counts, as CSV or JSON lines.
 
-Fields are named and limited as in the commands of the handlers. In a change, a column that is missing changes nothing, and
-an empty cell (`null` in JSON) removes. Elsewhere an empty cell is an absent field.
+Fields have the names and limits of the handlers' commands. In a change, a missing column changes nothing, and
+an empty cell (`null` in JSON) removes the value. Elsewhere an empty cell is an absent field.
 
-A line with a `locationId` is about the product's stock there. Name and price are the product's own: a line with a location
-has none, and its empty cells in these columns mean nothing.
+A line with a `locationId` is about the product's stock there. Name and price belong to the product: a line with a location
+has neither, and its empty cells in these columns mean nothing.
 
-Fields that a file leaves out follow from the file alone, so that a second load means the same:
+Missing fields are derived from the file alone, so that a second load of it does nothing new:
 
 - the action of a line follows from its columns;
 - the id of an adjustment follows from its product, delta and reason;
 - the time of a change of details is when the file was last saved, and its id follows from the details;
-- the id of a count follows from the name of the file, the product and the units: the same file again books nothing,
-  another number in it books a new count, and so does a file of another name.
+- the id of a count follows from the name of the file, the product and the units: loading the same file again books nothing,
+  while another number in it, or another file name, books a new count.
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ _FIELDS = {
 _REQUIRED = {"productId", "openingStock", "delta", "reason", "counted"}
 
 _DEFAULT_ACTIONS = {"openingStock": "create", "counted": "count", "delta": "adjust"}
-"""The action of a line that names none, by a field that it has. A line without any of them is a change."""
+"""The action of a line without `action`, by a field of the line. A line without any of these fields is a change."""
 
 _OF_ALL = ("action", "productId", "locationId")
 
 COLUMNS = tuple(dict.fromkeys([*_OF_ALL, *chain(*_FIELDS.values())]))
-"""The columns that a CSV file may have."""
+"""The valid columns of a CSV file."""
 
 ATTRIBUTES = {
     "name": "name",
@@ -107,10 +107,10 @@ class Change:
 
     Attributes:
         product_id: The key of its row.
-        details: The details to set; one that is None is removed.
+        details: The details to set; None removes a detail.
         others: Other attributes of `Product` to set.
-        event_time: When the details were so, in the format of all times.
-        event_id: Breaks ties between changes of details of the same moment.
+        event_time: The time of the details, in the format of the tables.
+        event_id: Breaks ties between changes of details with the same time.
     """
 
     product_id: str
@@ -120,15 +120,15 @@ class Change:
     event_id: str
 
     def is_stale(self, product: Product) -> bool:
-        """Whether a product has newer details than these. Then nothing of the change is carried out."""
+        """Whether the product has newer details than these. Then no part of the change is carried out."""
         return bool(self.details) and _newest(product) > self._moment
 
     def applied_to(self, product: Product) -> Product:
-        """Make the product that it leaves: the same if it is stale, or if the product is like this already.
+        """Apply the change to a product. Returns the same product if the change is stale or already applied.
 
         Raises:
-            RejectedError: `EVENT_ID_REUSED`: other details of this id and moment were applied; or `BELOW_FLOOR`: more units
-                are on backorder than the limit would allow.
+            RejectedError: `EVENT_ID_REUSED`: other details with this id and time were applied; or `BELOW_FLOOR`: more units
+                are on backorder than the new limit allows.
         """
         if self.is_stale(product):
             return product
@@ -153,7 +153,7 @@ class Change:
 
     @property
     def status(self) -> ProductStatus | None:
-        """The status that it sets, at all locations of a product; None if it sets none."""
+        """The status that it sets at all locations of the product, if any."""
         return self.others.get("status")
 
     @property
@@ -162,19 +162,19 @@ class Change:
 
 
 def _newest(product: Product) -> tuple[str, str]:
-    """The time and the id of the newest change of a product's details."""
+    """The time and id of the latest change of a product's details."""
     return product.details_event_time or "", product.details_event_id or ""
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Units of a product that were counted on the shelf.
+    """A stocktake of one product.
 
     Attributes:
         product_id: The key of its row.
-        adjustment_id: What makes the count exactly-once, within the product.
+        adjustment_id: The idempotency key of the count, per product.
         counted: The units.
-        notes: Who counted, and what for.
+        notes: Who counted, and a reference.
     """
 
     product_id: str
@@ -184,7 +184,7 @@ class Count:
 
     @property
     def record_key(self) -> AdjustmentKey:
-        """Where it is booked."""
+        """The key of its adjustment."""
         return AdjustmentKey(self.product_id, self.adjustment_id)
 
 
@@ -193,11 +193,11 @@ T = TypeVar("T", NewProduct, Change, Adjustment, Count)
 
 @dataclass(frozen=True, slots=True)
 class Line(Generic[T]):
-    """A good line.
+    """A valid line.
 
     Attributes:
-        number: Its number in the file, from 1; where it begins, if it spans several.
-        content: The change that it asks for.
+        number: Its number in the file, from 1; the first one if it spans several.
+        content: The requested change.
     """
 
     number: int
@@ -210,9 +210,9 @@ class BadLine:
 
     Attributes:
         number: Its number in the file, from 1.
-        product_id: Its product; empty if it names none.
-        code: The reason, as a stable code.
-        message: The repair, in words.
+        product_id: Its product; empty if the line names none.
+        code: The reason code.
+        message: What to correct.
     """
 
     number: int
@@ -230,7 +230,7 @@ class CatalogueFile:
         changes: Products to change.
         adjustments: Stock to book.
         counts: Counts to book.
-        bad: The other lines, with their errors.
+        bad: The invalid lines, with their errors.
     """
 
     creations: list[Line[NewProduct]] = field(default_factory=list)
@@ -241,7 +241,7 @@ class CatalogueFile:
 
     @property
     def good(self) -> int:
-        """The number of lines that are correct, by the file alone."""
+        """The number of lines that are valid by themselves."""
         return sum(
             len(lines) for lines in (self.creations, self.changes, self.adjustments, self.counts)
         )
@@ -254,14 +254,14 @@ def read_catalogue(path: Path, currency_decimals: int | None = None) -> Catalogu
 
     Args:
         path: The file.
-        currency_decimals: How many decimals the currency of its prices has; None if they are in minor units (cents, pence).
+        currency_decimals: The number of decimals of the currency; None if prices are in minor units (cents, pence).
 
     Raises:
-        UserError: The file cannot be read, or is neither, or has prices in an unknown unit.
+        UserError: The file cannot be read, is neither CSV nor JSON lines, or has prices in an unknown unit.
     """
     if is_report(path):
         raise UserError(
-            f"{path} is a report of bad lines. Correct these lines in the file that it is about, and load that file again"
+            f"{path} is a report of bad lines. Correct these lines in the original file, and load that file again"
         )
     what = "a catalogue"
     with opened(path, what) as lines:
@@ -271,7 +271,7 @@ def read_catalogue(path: Path, currency_decimals: int | None = None) -> Catalogu
         lines.seek(0)
         saved = datetime.fromtimestamp(path.stat().st_mtime, UTC)
         reader = _Reader(path.name, timestamp(saved), currency_decimals)
-        # Bytes that are not UTF-8 make their line a bad one, and do not end the read.
+        # Bytes that are not UTF-8 make their line invalid, without ending the read.
         if _holds_json(path, first):
             check_json_lines(path, lines, what, _EXAMPLE)
             lines.seek(0)
@@ -289,7 +289,7 @@ def _holds_json(path: Path, first: str) -> bool:
 
 
 class _Reader:
-    """Sorts the lines of one file by their commands: by its name, when it was last saved, and the decimals of its prices."""
+    """Sorts the lines of one file by command. Needs the file's name, the time it was saved, and the decimals of its prices."""
 
     def __init__(self, name: str, saved: str, currency_decimals: int | None) -> None:
         self.file = CatalogueFile()
@@ -307,7 +307,7 @@ class _Reader:
                 self._take(number, [text], partial(_parsed, text))
 
     def read_csv(self, path: Path, lines: Iterable[str], delimiter: str) -> None:
-        """Read CSV with a header. An empty cell is None."""
+        """Read CSV with a header. Empty cells become None."""
         rows = csv_rows(path, lines, delimiter)
         number, header = next(rows, (1, []))
         _check_header(f"{path}, line {number},", header)
@@ -315,7 +315,7 @@ class _Reader:
             self._take(number, cells, partial(_document, header, cells, delimiter))
 
     def _take(self, number: int, texts: Sequence[str], read: Callable[[], Any]) -> None:
-        """Take a line: its texts, and the function that makes a document of them."""
+        """Add a line, given its cells and the function that parses them."""
         document: Any = None
         try:
             _check_utf8(texts)
@@ -332,7 +332,7 @@ class _Reader:
             )
         if "orderId" in document:
             raise UserError(
-                f"line {number} is about an order, and a catalogue has products; send orders with inventory-orders send"
+                f"line {number} is an order, but a catalogue has products; send orders with inventory-orders send"
             )
         by_fields = (_DEFAULT_ACTIONS[name] for name in _DEFAULT_ACTIONS if name in document)
         action = document.get("action") or next(by_fields, "change")
@@ -340,7 +340,7 @@ class _Reader:
             raise InvalidMessageError("UNSUPPORTED_ACTION", not_one_of("action", _FIELDS, action))
         fields = {**document, "action": action}
         if isinstance(document.get("details"), dict):
-            # A whole snapshot, as the command has it.
+            # A complete set of details, as the command has it.
             fields = dict.fromkeys(DETAILS) | fields.pop("details") | fields
         _check_ids(fields)
         _check_location(fields)
@@ -354,13 +354,13 @@ class _Reader:
         add(number, fields)
 
     def _minor_units(self, number: int, price: Any) -> Any:
-        """Make minor units of a price, such as 1250 of 12.50. What is not a price stays as it is."""
+        """Convert a price to minor units, such as 12.50 to 1250. Leave values that are not prices unchanged."""
         text, decimals = _text(price), self._currency_decimals
         if decimals is None and _DECIMALS.search(text):
             raise UserError(
                 f"line {number} has the price {text[:40]}, but without --currency-decimals prices are in the smallest unit of "
-                "the currency, and 79 would be 79 cents. Add --currency-decimals 2: then 12.5 is 12.50, and 79 is 79.00. "
-                "Or write every price in the smallest unit, such as 1250"
+                "the currency, where 79 means 79 cents. Add --currency-decimals 2 if 12.5 means 12.50 and 79 means 79.00, "
+                "or write every price in the smallest unit, such as 1250"
             )
         if decimals is None or price is None:
             return price
@@ -412,7 +412,7 @@ class _Reader:
         details, others = _changes_in(command, fields)
         derived = {"eventId": _digest(details), "eventTime": self._saved, "details": details}
         event, key = catalogue_event(derived | command, self._now), key_in(command)
-        # A derived id does not say which of two changes is newer.
+        # A derived id cannot order two changes.
         event_id = fields.get("eventId") or ""
         self._must_be_first(
             number,
@@ -434,18 +434,18 @@ def _check_header(where: str, header: Sequence[str]) -> None:
     if any(map(not_utf8, header)):
         raise UserError(f"{where} is not UTF-8; {SAVE_AS_UTF8}")
     faults = [f'the column "{name[:64]}" is unknown' for name in header if name not in COLUMNS]
-    faults += [f"the column {name} is there twice" for name in header if header.count(name) > 1]
+    faults += [f"the column {name} appears twice" for name in header if header.count(name) > 1]
     if "productId" not in header:
         faults.append("the column productId is missing")
     if faults:
         raise UserError(
-            f"{where} is not the header of a file to load: {faults[0]}. Such a file has productId and others of the columns "
+            f"{where} is not the header of a file to load: {faults[0]}. It needs productId, and may have the columns "
             f"{', '.join(COLUMNS)}"
         )
 
 
 def _document(header: Sequence[str], cells: Sequence[str], delimiter: str) -> dict[str, Any]:
-    """Make a command of a row."""
+    """Convert a row to a command."""
     if len(cells) != len(header):
         raise InvalidMessageError(
             "BAD_ROW",
@@ -461,7 +461,7 @@ def _document(header: Sequence[str], cells: Sequence[str], delimiter: str) -> di
 def _changes_in(
     command: Mapping[str, Any], fields: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Find the details and the other attributes that a line sets; `fields` are the same with those that are None."""
+    """Find the details and other attributes that a line sets; `fields` also has fields with the value None."""
     possible = [name for name in ATTRIBUTES if not (command.get("locationId") and name in DETAILS)]
     columns = set(possible) & fields.keys() & set(_FIELDS[command["action"]])
     details = {name: command.get(name) for name in DETAILS if name in columns}
@@ -479,13 +479,13 @@ def _parsed(text: str) -> Any:
     try:
         return strict_json(text)
     except InvalidMessageError as error:
-        # The report gives the number of the line in the file.
+        # The report has the number of the line in the file.
         message = error.message.replace(" at line 1, column ", " at column ")
         raise InvalidMessageError(error.code, message, error.field) from None
 
 
 def _checked(fields: Mapping[str, Any], **defaults: str) -> dict[str, Any]:
-    """Check a line by the rules of its action. Returns its fields that are not None, and defaults of the others."""
+    """Check a line by the rules of its action. Returns its fields that are not None, completed with the defaults."""
     action = fields["action"]
     given = defaults | {name: value for name, value in fields.items() if value is not None}
     checked: dict[str, Any] = validated(given, f"{action} in a file", _schema(action), "the line")
@@ -494,7 +494,7 @@ def _checked(fields: Mapping[str, Any], **defaults: str) -> dict[str, Any]:
 
 @cache
 def _schema(action: str) -> dict[str, Any]:
-    """Make the schema of a line of parts of the schemas of commands."""
+    """Build the schema of a line from parts of the commands' schemas."""
     functions = (
         json_schema("commands")[name] for name in ("manage_products", "adjust_stock", "count_stock")
     )
@@ -510,30 +510,30 @@ def _schema(action: str) -> dict[str, Any]:
 
 
 def _check_ids(fields: Mapping[str, Any]) -> None:
-    """Check that no id is a long number that a spreadsheet has rounded: different codes would be one."""
+    """Reject ids that are long numbers rounded by a spreadsheet, because different codes would become one."""
     for name in _IDS:
         if _ROUNDED.fullmatch(text := _text(fields.get(name))):
             raise InvalidMessageError(
                 "SCHEMA_VIOLATION",
                 f"{name}: a spreadsheet has rounded this code to {text}, and its last digits are lost. Export the file "
-                "again, and in the spreadsheet import this column as text",
+                "again, and import this column into the spreadsheet as text",
             )
 
 
 def _check_location(fields: Mapping[str, Any]) -> None:
-    """Check that a line about a location does not set what a product has everywhere."""
+    """Check that a line about a location does not set product-wide attributes."""
     location_id = fields.get("locationId")
     for name in DETAILS:
         if location_id and fields.get(name) is not None:
             raise InvalidMessageError(
                 "SCHEMA_VIOLATION",
-                f"{name}: a product has the same {name} at all locations; write it in a line of the product without a "
+                f"{name}: a product has the same {name} at all locations; set it in a line without a "
                 "locationId, and leave this cell empty",
             )
     if location_id and fields["action"] == "changeDetails":
         raise InvalidMessageError(
             "SCHEMA_VIOLATION",
-            "locationId: changeDetails sets what a product has at all locations; leave this cell empty",
+            "locationId: changeDetails applies to all locations; leave this cell empty",
         )
 
 
@@ -542,7 +542,7 @@ def _text(value: Any) -> str:
 
 
 def _digest(content: Any) -> str:
-    """Make an id that follows from content."""
+    """Derive an id from content."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), default=str)
     return f"load-{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
@@ -566,9 +566,9 @@ _FORMULA = re.compile(r"[=+\-@\t\r\n]")
 
 
 def write_report(path: Path, bad: Iterable[BadLine]) -> None:
-    """Write the bad lines to a CSV file, in the order of the file that they come from.
+    """Write the bad lines to a CSV file, in the sequence of the original file.
 
-    A spreadsheet takes text that begins with one of `=+-@` for a formula, so an apostrophe is put before it.
+    A spreadsheet reads text that begins with one of `=+-@` as a formula, so this puts an apostrophe before it.
     """
     with path.open("w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file)
@@ -580,6 +580,6 @@ def write_report(path: Path, bad: Iterable[BadLine]) -> None:
 
 
 def is_report(path: Path) -> bool:
-    """Whether a file begins as `write_report` begins one."""
+    """Whether a file begins like a report of `write_report`."""
     with path.open("rb") as file:
         return file.readline(200).rstrip() == ",".join(REPORT_HEADER).encode()

@@ -1,4 +1,4 @@
-"""Creates many products at a time, or places of many."""
+"""Creates many products, or their stock at other locations, in one transaction."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from inventory_orders.store.cancellations import Meaning, TransactionCancelledEr
 from inventory_orders.store.writes import ActionKind
 
 MAX_AT_ONCE = 50
-"""Products that one transaction can create: each takes two of its 100 actions."""
+"""Maximum products per transaction: each takes two of its 100 actions."""
 
 MAX_PLACES_AT_ONCE = 33
-"""The same for places, which take three: the third one adds to the list in the product's own row."""
+"""Maximum places per transaction: each takes three actions, the third of which adds to the list in the product's own row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,9 @@ class Creation:
 
     Attributes:
         created: Whether it was created.
-        product: The product as it is now; if it existed, as it was found. None after an error.
-        error: The product exists and breaks the table's contract, or DynamoDB will never accept the new one; or the product of
-            a place does not exist, or has no room for it.
+        product: The current product; if it existed already, unchanged. None after an error.
+        error: The product exists and breaks the table's contract, or DynamoDB will never accept the new one; or a place's
+            product does not exist, or its list of places is full.
     """
 
     created: bool
@@ -51,19 +51,19 @@ class Creation:
 def create_many(
     client: RetryingClient, new: Sequence[NewProduct], deadline: Deadline
 ) -> list[Creation]:
-    """Create products in one transaction, each as `ProductCatalogue.create` does; returns a result for each, in order.
+    """Create products in one transaction, each as `ProductCatalogue.create` does. Returns a result for each, in sequence.
 
-    If a product exists, it stays as it is, and the others are sent again without it. The same holds for one that
-    DynamoDB will never accept, and for a place that its product cannot list. Repeat the same call after an error: it finds the products that were created.
+    If a product exists, it stays unchanged, and the rest is sent again without it. The same holds for a product that DynamoDB
+    will never accept, and for a place that its product cannot list. Repeat the call after an error: it finds the products created.
 
     Raises:
-        ValueError: There are more than `MAX_AT_ONCE` or `MAX_PLACES_AT_ONCE`, or two are of one product.
+        ValueError: There are more than `MAX_AT_ONCE` or `MAX_PLACES_AT_ONCE`, or two with the same product.
         StoreError: DynamoDB failed until the deadline.
     """
     most = MAX_PLACES_AT_ONCE if any(location_of(each.product_id) for each in new) else MAX_AT_ONCE
-    # A transaction writes no row twice, and a place writes its product's own row.
+    # A transaction writes each row at most once, and a place writes its product's own row.
     if len(new) > most or len({product_of(each.product_id) for each in new}) < len(new):
-        raise ValueError(f"create_many takes at most {most} products of distinct ids")
+        raise ValueError(f"create_many takes at most {most} products with distinct ids")
     creations = _create_all(client, new, deadline)
     return [creations[each.product_id] for each in new]
 
@@ -101,7 +101,7 @@ def _create_together(
 def _create_apart(
     client: RetryingClient, new: Sequence[NewProduct], error: StoreError, deadline: Deadline
 ) -> dict[str, Creation]:
-    """Find the one that cannot be created among its neighbours."""
+    """Find the product that cannot be created."""
     if len(new) == 1:
         key = new[0].product_id
         return {key: Creation(created=False, error=_meaning_of(error, key))}
@@ -111,7 +111,7 @@ def _create_apart(
 
 
 def _meaning_of(error: StoreError, key: str) -> OutcomeError:
-    """What it means that the creation of one row met this error."""
+    """Translate an error in creating one row."""
     try:
         if isinstance(error, TransactionCancelledError):
             check_room(key, error)
@@ -121,13 +121,13 @@ def _meaning_of(error: StoreError, key: str) -> OutcomeError:
 
 
 def _has_culprit(cancelled: TransactionCancelledError) -> bool:
-    """Whether some of the products can never be created like this, and the others can."""
+    """Whether some of the products can never be created, and the rest can."""
     has_no_room = Meaning.CONDITION_FAILED in cancelled.meanings_of(ActionKind.PLACES)
     return has_no_room or Meaning.INVALID in cancelled.meanings
 
 
 def _existing(cancelled: TransactionCancelledError) -> dict[str, Creation]:
-    """The products of a transaction that exist already."""
+    """The products of a transaction that already exist."""
     found: dict[str, Creation] = {}
     for reason in cancelled.of(ActionKind.PRODUCT):
         if isinstance(reason.found, Product):

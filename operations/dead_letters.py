@@ -1,4 +1,4 @@
-"""Reads dead-letter queues: what a reader does not delete is visible again afterwards."""
+"""Reads dead-letter queues, where messages that a reader does not delete become visible again."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ TOO_MANY_DELIVERIES = "TOO_MANY_DELIVERIES"
 """Cause of a dead letter without an `errorCode`: SQS moved it after too many deliveries, not the service."""
 
 SEEN_IN_A_GROUP = 10
-"""SQS delivers at most ten messages of a FIFO group, and no more until those are deleted or visible again."""
+"""SQS delivers at most ten messages of a FIFO group until these are deleted or visible again."""
 
 POLL_SECONDS = 1
-"""How long a request for dead letters waits for one, in seconds. A request that does not wait asks only some of SQS's
-servers, so it may miss messages; one that waits asks all of them: docs.aws.amazon.com/AWSSimpleQueueService/latest/
+"""How long a request for dead letters waits, in seconds. A request that does not wait asks only some of SQS's
+servers, so it may miss messages; a request that waits asks all of them: docs.aws.amazon.com/AWSSimpleQueueService/latest/
 SQSDeveloperGuide/sqs-short-and-long-polling.html"""
 
 # If this process is killed, its messages become visible again after this time.
@@ -43,7 +43,7 @@ class DeadLetter:
     Attributes:
         original_message_id: Its id in the source queue.
         code: The cause: an `errorCode`, or `TOO_MANY_DELIVERIES`.
-        message: The fault to fix, in words.
+        message: What was wrong.
         body: The message body, unchanged.
     """
 
@@ -60,8 +60,8 @@ class Delivery:
     Attributes:
         message_id: Its id in the dead-letter queue.
         receipt_handle: Identifies this delivery.
-        sent_at: When it was sent to the dead-letter queue, in Unix milliseconds.
-        content: The message, and the cause of its dead-lettering.
+        sent_at: When it entered the dead-letter queue, in Unix milliseconds.
+        content: The message, and why it was dead-lettered.
         group: `MessageGroupId`; None on a standard queue.
         attributes: All message attributes.
     """
@@ -79,7 +79,7 @@ class Delivery:
         system, attributes = message.get("Attributes", {}), message.get("MessageAttributes", {})
         texts = {name: value.get("StringValue", "") for name, value in attributes.items()}
         content = DeadLetter(
-            # A message that SQS moved by itself keeps its id, and has no cause among its attributes.
+            # A message that SQS itself moved keeps its id, and its attributes name no cause.
             texts.get("originalMessageId", message["MessageId"]),
             texts.get("errorCode", TOO_MANY_DELIVERIES),
             texts.get("errorMessage", "it was delivered too often without success"),
@@ -96,17 +96,17 @@ class Delivery:
 
     @property
     def original_attributes(self) -> dict[str, Any]:
-        """The sender's attributes, without the cause: a later dead-lettering adds its own."""
+        """The sender's attributes, without the cause, because a later dead-lettering adds its own."""
         return {name: value for name, value in self.attributes.items() if name not in _OURS}
 
 
 class DeadLetterReader:
-    """Reads a dead-letter queue once, as a context manager: at the end the messages that it hid are visible again.
+    """Reads a dead-letter queue once, as a context manager. On exit, the messages that it hid become visible again.
 
     Args:
         sqs: A client.
         url: The queue's URL.
-        poll_seconds: How long a request waits for a message; by default `POLL_SECONDS`. An SQS in memory has no second
+        poll_seconds: How long a request waits for a message; by default `POLL_SECONDS`. An SQS in memory has only one
             server to ask.
     """
 
@@ -124,7 +124,7 @@ class DeadLetterReader:
     def __exit__(self, *_: object) -> None:
         handles = list(self._hidden.values())
         for start in range(0, len(handles), _BATCH):
-            # Messages that this does not reach become visible by themselves.
+            # Messages that this call does not reach become visible by themselves.
             with suppress(BotoCoreError, ClientError):
                 self._sqs.change_message_visibility_batch(
                     QueueUrl=self._url,
@@ -135,7 +135,7 @@ class DeadLetterReader:
                 )
 
     def deliveries(self) -> Iterator[Delivery]:
-        """Yield each dead letter once, until the queue is empty or a whole round finds no other one."""
+        """Yield each dead letter once, until the queue is empty or a whole round finds no new one."""
         known_in_a_row = 0
         while known_in_a_row <= len(self._known):
             batch = self.receive()
@@ -153,7 +153,7 @@ class DeadLetterReader:
                     self.delete(delivery)
 
     def receive(self) -> list[Delivery]:
-        """Receive up to ten dead letters; none if the queue is empty. Some may have been received before."""
+        """Receive up to ten dead letters; none if the queue is empty. May include messages received before."""
         answer = self._sqs.receive_message(
             QueueUrl=self._url,
             MaxNumberOfMessages=_BATCH,
@@ -167,7 +167,7 @@ class DeadLetterReader:
         return batch
 
     def expect(self, message_id: str) -> None:
-        """Skip a message that the caller itself has put into the queue."""
+        """Skip a message that the caller itself put into the queue."""
         self._known.add(message_id)
 
     def delete(self, delivery: Delivery) -> None:
@@ -180,20 +180,20 @@ class DeadLetterReader:
 def peek_dead_letters(
     sqs: SQSClient, url: str, limit: int, poll_seconds: int = 0
 ) -> list[DeadLetter]:
-    """Read the first dead letters of a queue, and leave them there. SQS shows at most ten of a FIFO group."""
+    """Read the first dead letters of a queue without deleting them. SQS shows at most ten of a FIFO group."""
     with DeadLetterReader(sqs, url, poll_seconds) as reader:
         return [delivery.content for delivery in islice(reader.deliveries(), limit)]
 
 
 def read_dead_letters(aws: Aws, limit: int) -> tuple[dict[str, list[Delivery]], bool]:
-    """Read dead letters of all queues, and leave them there. They are hidden meanwhile.
+    """Read dead letters of all queues without deleting them. They are hidden during the read.
 
     Args:
         aws: The stack.
-        limit: Most dead letters to read of each queue.
+        limit: Maximum dead letters to read from each queue.
 
     Returns:
-        Those of each queue, and whether these are certainly all.
+        The dead letters by queue, and whether these are certainly all.
     """
 
     def read(queue: str) -> list[Delivery]:
@@ -201,7 +201,7 @@ def read_dead_letters(aws: Aws, limit: int) -> tuple[dict[str, list[Delivery]], 
             return list(islice(reader.deliveries(), limit))
 
     names = [name for _, name in pairs(aws)]
-    # Side by side, so that empty queues take no longer than one.
+    # In parallel, so that empty queues take no longer than one.
     with ThreadPoolExecutor(len(names)) as pool:
         found = dict(zip(names, pool.map(read, names), strict=True))
     return found, not any(

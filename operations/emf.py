@@ -1,7 +1,7 @@
 """The handlers' metrics, read from their logs in CloudWatch's embedded metric format.
 
 No local AWS turns these log lines into metrics, so this module reads them from the log group. On a very busy machine
-the embedded AWS writes the last lines of an invocation only when the same worker runs again, so these metrics are late.
+the embedded AWS writes the last lines of an invocation only when the same worker runs again, so these metrics may be late.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 
 class UserError(Exception):
-    """An error that a person can fix; the message says how."""
+    """An error that the user can fix; the message says how."""
 
 
 class LostAnswerError(UserError):
-    """A command was sent, and nothing says whether it was carried out."""
+    """A command was sent, and it is unknown whether it was carried out."""

@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from inventory_orders.clock import Clock
 
 REPORTED = (Table.PRODUCTS, Table.ORDERS, Table.STOCK_ADJUSTMENTS)
-"""The tables that reports read. What is in lanes follows from these."""
+"""The tables that reports read. Units in lanes follow from these."""
 
 _PAUSE = 15.0
 
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """One table on its way to S3.
+    """The export of one table to S3.
 
     Attributes:
         table: The table.
-        arn: The export's name at DynamoDB.
-        place: Where its data go: an address that begins with `s3://`.
+        arn: The export's ARN.
+        place: The S3 address of its data, which begins with `s3://`.
     """
 
     table: Table
@@ -41,14 +41,14 @@ class Export:
 
 
 def start(aws: Aws, bucket: str | None) -> list[Export]:
-    """Have DynamoDB export the tables as they all were at one moment, some minutes ago.
+    """Have DynamoDB export all tables at the same point in time, some minutes ago.
 
     Args:
         aws: The stack, on an account.
-        bucket: Where to; None: a bucket of this account and region, which is made if it is not there.
+        bucket: The target; None for a bucket of this account and region, which is created if missing.
 
     Raises:
-        UserError: A table has no point-in-time recovery, or AWS refuses.
+        UserError: A table has no point-in-time recovery, or AWS refuses the export.
     """
     partition, _, region, account, stack = aws.stack_id.split(":")[1:]
     try:
@@ -60,7 +60,7 @@ def start(aws: Aws, bucket: str | None) -> list[Export]:
             )
             if "LatestRestorableDateTime" not in recovery:
                 raise UserError(
-                    f"{aws.tables[table]} has no point-in-time recovery, from which DynamoDB exports: deploy the stack "
+                    f"{aws.tables[table]} has no point-in-time recovery, which exports need: deploy the stack "
                     "again, which turns it on"
                 )
             latest.append(recovery["LatestRestorableDateTime"])
@@ -87,14 +87,14 @@ def start(aws: Aws, bucket: str | None) -> list[Export]:
 
 
 def bucket_name(region: str, account: str) -> str:
-    """Name the bucket of exports for which no other one is given. All stages share it."""
+    """Name the default bucket for exports, which all stages share."""
     return f"inventory-orders-exports-{account}-{region}"
 
 
 def _own_bucket(aws: Aws, region: str, account: str) -> str:
     bucket = bucket_name(region, account)
     s3 = aws.session.client("s3")
-    # In us-east-1 S3 refuses the region's name, and takes a bucket of one's own again.
+    # In us-east-1 S3 rejects a location constraint, and accepts creating a bucket that you already own.
     elsewhere = {"CreateBucketConfiguration": {"LocationConstraint": region}}
     with suppress(s3.exceptions.BucketAlreadyOwnedByYou):
         s3.create_bucket(Bucket=bucket, **({} if region == "us-east-1" else elsewhere))
@@ -104,7 +104,7 @@ def _own_bucket(aws: Aws, region: str, account: str) -> str:
 def wait(
     aws: Aws, exports: Sequence[Export], clock: Clock, on_progress: Callable[[str], None]
 ) -> None:
-    """Wait until all data are in S3."""
+    """Wait until all data is in S3."""
     for export in exports:
         while (
             found := aws.dynamodb.describe_export(ExportArn=export.arn)["ExportDescription"]
@@ -118,7 +118,7 @@ def wait(
 
 
 def reports(exports: Sequence[Export], stage: str) -> str:
-    """Athena's statements: the stage's database, the tables over these exports, and queries."""
+    """Write SQL for Athena: the stage's database, tables over these exports, and queries."""
     text = Path(__file__).with_name("reports.sql").read_text("utf-8")
     places = {export.table.value: export.place for export in exports}
     # docs.aws.amazon.com/athena/latest/ug/tables-databases-columns-names.html

@@ -1,4 +1,4 @@
-"""Broken invariants of rows, lanes, orders and transfers, in words, whatever the sums of the books are."""
+"""Broken invariants of rows, lanes, orders and transfers, in words, even if the books balance."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from operations.words import lane_name
 
 
 def problems_of(row: Row | None, in_lanes: Collection[int]) -> Iterator[str]:
-    """Yield what is wrong with a product's row and the lanes that hold units of it; None for a row that is gone."""
+    """Yield the faults of a product's row and of the lanes that hold its units. Pass None for a deleted row."""
     if row is not None:
         yield from _problems_of_row(row)
         yield from _problems_of_key(row)
@@ -54,7 +54,7 @@ def _problems_with_lanes(row: Row, in_lanes: Collection[int]) -> Iterator[str]:
     stock, status, lanes = row["stockCount"], row["status"], lent_to(row)
     strangers = [lane for lane in in_lanes if lane not in lanes]
     if strangers:
-        yield f"{_list(strangers)} {_hold(strangers)} units of it, but its lentTo does not name that"
+        yield f"{_list(strangers)} {_hold(strangers)} units of it, but its lentTo does not list that"
     least = max(0, row.get("lowStockThreshold", 0)) + 1
     if lanes and (status != ProductStatus.ACTIVE or stock < least):
         yield (
@@ -64,7 +64,7 @@ def _problems_with_lanes(row: Row, in_lanes: Collection[int]) -> Iterator[str]:
 
 
 def lent_to(row: Row) -> tuple[int, ...]:
-    """List the lanes that a row names: those that may hold more of the product."""
+    """List the lanes that may hold more of the product, by its row."""
     return tuple(sorted(map(int, row.get("lentTo", ()))))
 
 
@@ -78,13 +78,13 @@ def _hold(lanes: Collection[int]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong with a line of an order, though its units may be explained.
+    """A fault of an order line, whose units may still be explained.
 
     Attributes:
-        key: The row that the line took units from; else its product's own.
+        key: The row that the line took units from; otherwise its product's own row.
         created_at: The generation that the line took units from; empty if it names none.
-        what: The fault, to follow the orders that have it.
-        if_it_stands: Whether it is none if the generation is gone: a delisted product takes no units back.
+        what: The fault, to follow the names of the orders that have it.
+        if_it_stands: Whether it is a fault only while the generation exists: a delisted product takes no units back.
     """
 
     key: str
@@ -98,19 +98,19 @@ _GAVE_ALL_BACK = {OrderStatus.CANCELLED, OrderStatus.EXPIRED}
 
 
 def faults_of(order: Row, outbound: Mapping[str, int] | None = None) -> Iterator[Fault]:
-    """Yield the lines that took nothing for an order that is placed, or whose units did not come back, or went two ways.
+    """Yield lines of a placed order that took nothing, and lines whose units did not return, or moved twice.
 
-    So are those whose units left on no outbound page. A `CANCELLED` line without generation is none: its cancellation came
-    first, or a restore undid the order. A restore leaves such an `EXPIRED` line, too.
+    Units that left without an outbound page are a fault, too. A `CANCELLED` line without a generation is not: its cancellation
+    arrived first, or a restore undid the order. A restore also leaves `EXPIRED` lines without a generation.
 
     Args:
         order: The row.
-        outbound: The versions of the outbound pages after the row was read, by name; None if they are not known.
+        outbound: The versions of the outbound pages after the row was read, by name; None if unknown.
     """
     lines = order.get("items", ())
     named = {item["productId"] for step in order.get("steps", ()) for item in step.get("items", ())}
     for name in sorted(named - {line["productId"] for line in lines}):
-        yield Fault(name, "", "has a step that moves units of it, and no line of it")
+        yield Fault(name, "", "has a step that moves units of it, but no line for it")
     for line in lines:
         yield from _faults_of_line(order, line, outbound)
 
@@ -120,29 +120,29 @@ def _faults_of_line(order: Row, line: Row, outbound: Mapping[str, int] | None) -
     created_at = line.get("productCreatedAt")
     if created_at is None:
         if status in _HOLDS_UNITS:
-            yield Fault(key, "", "took no units for it (no productCreatedAt)")
+            yield Fault(key, "", "took no units of it (no productCreatedAt)")
         return
     moves = list(moves_of_line(order, line))
     due, back = _returns_of_line(status, line, moves)
     still_open = line["quantity"] + sum(move.effect.open * move.units for move in moves)
     delivered = sum(move.effect.delivered * move.units for move in moves)
     if status == OrderStatus.REJECTED:
-        yield Fault(key, created_at, "took units of it, and is rejected")
+        yield Fault(key, created_at, "took units of it, but is rejected")
     elif back > due:
-        what = "gave back more of it than was cancelled, expired or returned to stock"
+        what = "returned more of it to stock than was cancelled, expired or sent back"
         yield Fault(key, created_at, what)
     elif min(still_open, delivered) < 0:
-        what = "handed over, cancelled, let expire or took back more of it than it has"
+        what = "handed over, cancelled, expired or took back more of it than it has"
         yield Fault(key, created_at, what)
     elif back < due:
-        what = "did not give back what was cancelled, expired or returned to stock"
+        what = "did not return units to stock that were cancelled, expired or sent back"
         yield Fault(key, created_at, what, if_it_stands=True)
     for what in dict.fromkeys(_faults_of_leaving(moves, outbound)):
         yield Fault(key, created_at, what)
 
 
 def _returns_of_line(status: object, line: Row, moves: Collection[Move]) -> tuple[int, int]:
-    """Count the units of a line that have to be back in stock, and those that are."""
+    """Count the units of a line that have to be back in stock, and the units that are."""
     due = sum(move.units for move in moves if move.effect.available)
     lost = sum(move.units for move in moves if move.effect == LOST)
     back = sum(move.units for move in moves if move.returned is not None)
@@ -150,7 +150,7 @@ def _returns_of_line(status: object, line: Row, moves: Collection[Move]) -> tupl
 
 
 def _faults_of_leaving(moves: Iterable[Move], outbound: Mapping[str, int] | None) -> Iterator[str]:
-    """Yield what is wrong with the pages on which the units of a line left."""
+    """Yield faults of the pages through which the units of a line left."""
     for step, effect, units, _ in moves:
         if effect.on_hand >= 0 or not units:
             continue
@@ -158,13 +158,13 @@ def _faults_of_leaving(moves: Iterable[Move], outbound: Mapping[str, int] | None
         if page is None or version is None:
             yield "handed over or lost units of it on no outbound page (no outPage or outVersion)"
         elif outbound is not None and version > outbound.get(page, 0):
-            yield f"handed over or lost units of it on outbound page {page}, which never had the version that it names"
+            yield f"handed over or lost units of it on outbound page {page}, which never had the recorded version"
 
 
 def problems_of_orders(
     orders: Iterable[Row], standing: Mapping[str, str], outbound: Mapping[str, int] | None
 ) -> dict[Generation, list[str]]:
-    """Put the faults of orders into words, by generation.
+    """Describe the faults of orders, by generation.
 
     Args:
         orders: The orders.
@@ -184,7 +184,7 @@ def problems_of_orders(
 
 
 _ByGeneration = dict[Generation, dict[str, list[str]]]
-"""Names of those that have a fault, by generation and fault."""
+"""Names of orders or transfers, by generation and fault."""
 
 _NAMED = 3
 
@@ -197,7 +197,7 @@ def _in_words(kind: str, found: _ByGeneration) -> dict[Generation, list[str]]:
 
 
 def _said_of(kind: str, names: Sequence[str], what: str) -> str:
-    """A fault with the first orders or transfers that have it. Each of a million of them would be no help."""
+    """Describe a fault with the first orders or transfers that have it, because a list of all could be endless."""
     more = len(names) - _NAMED
     named = ", ".join(names[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
     return f"{kind if len(names) == 1 else f'each of the {kind}s'} {named} {what}"
@@ -209,11 +209,11 @@ def _said_of(kind: str, names: Sequence[str], what: str) -> str:
 def problems_of_places(
     rows: Mapping[str, Row], is_known: Callable[[str], bool]
 ) -> dict[Generation, list[str]]:
-    """Compare the `places` of products' own rows with the rows that there are.
+    """Compare the `places` of products' own rows with the existing rows.
 
     Args:
         rows: By key.
-        is_known: Whether a key without a row here has none.
+        is_known: Whether a key that is not in `rows` certainly has no row.
 
     Returns:
         What is wrong, by generation of the row.
@@ -233,7 +233,7 @@ def _places_without_row(
     for place in sorted(own.get("places", ())):
         missing = stock_key(product_of(key), place)
         if missing not in rows and is_known(missing):
-            yield f"places of its row {key} names {place}, but there is no row {missing}"
+            yield f"places of its row {key} lists {place}, but there is no row {missing}"
 
 
 def _not_listed(
@@ -244,7 +244,7 @@ def _not_listed(
         if is_known(own):
             yield f"there is a row {key}, but no row {own}"
     elif location and location not in rows[own].get("places", ()):
-        yield f"there is a row {key}, but places of the row {own} does not name it"
+        yield f"there is a row {key}, but places of the row {own} does not list it"
 
 
 _OTHER_SIDE = {TRANSFER_OUT: TRANSFER_IN, TRANSFER_IN: TRANSFER_OUT}
@@ -253,14 +253,14 @@ _OTHER_SIDE = {TRANSFER_OUT: TRANSFER_IN, TRANSFER_IN: TRANSFER_OUT}
 def problems_of_transfers(
     adjustments: Collection[Row], is_known: Callable[[str], bool]
 ) -> dict[Generation, list[str]]:
-    """Find transfers in one transaction of which only one side was booked, or two that do not fit together.
+    """Find transfers in one transaction of which only one side was booked, or whose sides do not match.
 
     Args:
-        adjustments: All that were booked under the keys that are known.
+        adjustments: All adjustments booked under the known keys.
         is_known: Whether the adjustments under a key were read.
 
     Returns:
-        What is wrong, by generation of the side that there is.
+        What is wrong, by generation of the existing side.
     """
     sides = [row for row in adjustments if "transferWith" in row]
     wanted = {(side["transferWith"], side["adjustmentId"]) for side in sides}
@@ -276,13 +276,13 @@ def problems_of_transfers(
 
 
 def _fault_of_side(side: Row, other: Row | None, is_known: Callable[[str], bool]) -> str:
-    """What is wrong with the other side of a transfer; empty if nothing is."""
+    """Say what is wrong with the other side of a transfer; empty if nothing is."""
     key = side["transferWith"]
     if other is None:
         return f"has no row under {key}, its other side" if is_known(key) else ""
     wanted = _OTHER_SIDE.get(side["reason"]), -side["delta"], side["productId"]
     fits = (other["reason"], other["delta"], other.get("transferWith")) == wanted
-    return "" if fits else f"does not fit its row under {key}, its other side"
+    return "" if fits else f"does not match its row under {key}, its other side"
 
 
 def _key_of(adjustment: Row) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Receives published events through a queue and a rule of its own, as long as it runs."""
+"""Receives published events through a queue and a rule that it creates and removes again."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _POLL_SECONDS = 1
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """An event as it arrived.
+    """An event that was received.
 
     Attributes:
-        event: The whole event, as EventBridge wrote it.
-        delay: Seconds from `occurredAt` until it was in the queue; None if the event has no such time.
+        event: The whole event, as EventBridge sent it.
+        delay: Seconds from `occurredAt` until it was in the queue; None without `occurredAt`.
     """
 
     event: dict[str, Any]
@@ -37,10 +37,10 @@ class Heard:
 
 @contextmanager
 def listening(aws: Aws) -> Iterator[Callable[[float], Iterator[Heard]]]:
-    """Make a queue and a rule that sends it all events of the service's bus, and remove both at the end.
+    """Create a queue, and a rule that sends it all events of the service's bus. Remove both on exit.
 
     Yields:
-        A function that listens for the given seconds, and yields what it hears.
+        A function that listens for the given seconds, and yields each event that it receives.
 
     Raises:
         UserError: The caller's credentials do not allow it.
@@ -63,12 +63,12 @@ def listening(aws: Aws) -> Iterator[Callable[[float], Iterator[Heard]]]:
             yield lambda seconds: _receive(aws, url, seconds)
     except (BotoCoreError, ClientError) as error:
         raise UserError(
-            f"AWS does not let you listen ({error}). If a queue or a rule {name} is left, delete it"
+            f"AWS does not let you follow events ({error}). If a queue or a rule named {name} is left, delete it"
         ) from error
 
 
 def _policy(queue: str, rule: str) -> dict[str, Any]:
-    """Lets one rule send to the queue: docs.aws.amazon.com/eventbridge/latest/userguide/eb-use-resource-based.html."""
+    """Let one rule send to the queue: docs.aws.amazon.com/eventbridge/latest/userguide/eb-use-resource-based.html."""
     statement = {
         "Effect": "Allow",
         "Principal": {"Service": "events.amazonaws.com"},

@@ -1,4 +1,4 @@
-"""Forgets a person: puts a pseudonym in the place of the user in all of that user's orders."""
+"""Forgets a customer: pseudonymises the user in all of that user's orders."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KEY_VARIABLE = "INVENTORY_ORDERS_PSEUDONYM_KEY"
 
 MIN_KEY_BYTES = 32
 
-# The index follows the table, as a rule within a second: docs.aws.amazon.com/amazondynamodb/latest/developerguide/GSI.html
+# The index follows the table, usually within a second: docs.aws.amazon.com/amazondynamodb/latest/developerguide/GSI.html
 LOOK_AGAIN_SECONDS = 3.0
 
 _PREFIX = "forgotten-"
@@ -37,9 +37,9 @@ _PATIENCE = 60.0
 
 
 def read_key(file: Path | None, environment: Mapping[str, str]) -> bytes:
-    """Read the key that pseudonyms are made with, from a file or else from `KEY_VARIABLE`.
+    """Read the key for pseudonyms from a file, or else from `KEY_VARIABLE`.
 
-    A line break at the end is not part of the key, so both give the same one.
+    A line break at the end is not part of the key, so that file and variable can hold the same key.
 
     Raises:
         UserError: There is no key, or it is short enough to guess.
@@ -50,21 +50,21 @@ def read_key(file: Path | None, environment: Mapping[str, str]) -> bytes:
         key, where = environment[KEY_VARIABLE].encode("utf-8", "surrogateescape"), KEY_VARIABLE
     else:
         raise UserError(
-            f"pseudonyms need a secret key: name its file with --key-file, or set {KEY_VARIABLE}"
+            f"pseudonyms need a secret key: give its file with --key-file, or set {KEY_VARIABLE}"
         )
     key = key.rstrip(b"\r\n")
     if len(key) < MIN_KEY_BYTES:
         raise UserError(
-            f"the key in {where} has {len(key)} bytes, few enough to guess; it needs {MIN_KEY_BYTES} or more, "
-            "such as those of `openssl rand -hex 32`"
+            f"the key in {where} has only {len(key)} bytes, which can be guessed; it needs {MIN_KEY_BYTES} or more, "
+            "such as the output of `openssl rand -hex 32`"
         )
     return key
 
 
 def pseudonym_of(user_id: str, key: bytes) -> str:
-    """Make a user's pseudonym: the same for the same user and key, a valid `userId`, 74 characters long.
+    """Derive a user's pseudonym: a valid `userId` of 74 characters, the same for the same user and key.
 
-    A plain hash would tell the user to a program that tries all users; this one takes the key too.
+    A plain hash would reveal the user to a program that tries all users; this one also needs the key.
     """
     return _PREFIX + hmac.new(key, user_id.encode(), hashlib.sha256).hexdigest()
 
@@ -75,7 +75,7 @@ def is_pseudonym(user_id: str) -> bool:
 
 
 def orders_of(aws: Aws, user_id: str) -> Iterator[str]:
-    """Yield the ids of a user's orders, as the index knows them at the moment."""
+    """Yield the ids of a user's orders, as currently in the index."""
     found = query(aws, Table.ORDERS, "userId", user_id, index="byUser")
     return (item["orderId"]["S"] for item in found)
 
@@ -93,8 +93,8 @@ class Forgetting:
 
     Attributes:
         pseudonym: The user's pseudonym.
-        done: How many orders it has pseudonymised.
-        problems: Errors of rows that it cannot change, by order id.
+        done: The number of pseudonymised orders.
+        problems: Errors of rows that cannot be changed, by order id.
     """
 
     aws: Aws
@@ -110,12 +110,12 @@ class Forgetting:
         self._client = RetryingClient(self.aws.store(), RetryPolicy(), self.clock)
 
     def run(self) -> None:
-        """Look for orders and pseudonymise them, until two looks in a row have found none: the index may be late.
+        """Look for orders and pseudonymise them, until two looks in a row find none, because the index may be late.
 
-        Commands that came since an earlier run may have left notes in the orders that it pseudonymised: they go, too.
+        Commands that arrived after an earlier run may have left notes in the orders that it pseudonymised: they are removed, too.
 
         Raises:
-            StoreError: DynamoDB failed, or rivals were in the way for too long.
+            StoreError: DynamoDB failed, or concurrent writers interfered for too long.
         """
         found_none = 0
         self._pseudonymise_all(list(orders_of(self.aws, self.pseudonym)))
@@ -136,7 +136,7 @@ class Forgetting:
                 on_progress()
 
     def _pseudonymise(self, item: Item) -> None:
-        """Pseudonymise one order, unless it is done. If it changes meanwhile, the next look finds it."""
+        """Pseudonymise one order, unless it is done. If the order changes during that, the next look finds it."""
         try:
             order: Any = read_record(item)
             has_notes = any(step.notes for step in order.steps)
@@ -146,7 +146,7 @@ class Forgetting:
             self.problems[item["orderId"]["S"]] = str(error)
 
     def _write(self, update: OrderUpdate) -> None:
-        """Write one order, if it has not changed since the read."""
+        """Write one order, unless it has changed since the read."""
         action = record_action(update)
         deadline = Deadline.after(_PATIENCE, self.clock)
         try:

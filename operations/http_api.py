@@ -19,13 +19,13 @@ from botocore.utils import get_environ_proxies
 from operations.aws import Aws, is_loopback
 from operations.errors import UserError
 
-# API Gateway gives up earlier.
+# API Gateway times out earlier.
 _TIMEOUT_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer.
+    """An HTTP response.
 
     Attributes:
         status: HTTP status.
@@ -39,7 +39,7 @@ class Reply:
 
     @property
     def said(self) -> Any:
-        """The parsed document; the text if the body is not JSON."""
+        """The parsed body; a string if it is not JSON."""
         try:
             return json.loads(self.body)
         except ValueError:
@@ -62,7 +62,7 @@ class HttpApi:
 
     @classmethod
     def of(cls, aws: Aws, output: str = "ApiUrl") -> Self:
-        """Find the API of a stack, or with the output `CustomerApiUrl` the one that takes tokens."""
+        """Find the API of a stack, or with the output `CustomerApiUrl` the API for tokens."""
         if output not in aws.outputs:
             raise UserError(
                 "the stack has no HTTP API: set `api` to true in cdk.json and deploy it"
@@ -71,7 +71,7 @@ class HttpApi:
         api = urlsplit(url).netloc.split(".")[0]
         endpoint = str(aws.dynamodb.meta.endpoint_url)
         if is_loopback(endpoint):
-            # By the emulator's own address: not every program resolves names like ID.execute-api.localhost.
+            # Use the emulator's own address: not every program resolves names like ID.execute-api.localhost.
             url = f"{endpoint}/_aws/execute-api/{api}/$default"
         return cls(api, url, aws.session)
 
@@ -93,7 +93,7 @@ class HttpApi:
         if signed:
             credentials = self.session.get_credentials()
             if credentials is None:
-                raise UserError("there are no AWS credentials to sign with")
+                raise UserError("there are no AWS credentials to sign requests with")
             keys = credentials.get_frozen_credentials()
             SigV4Auth(keys, "execute-api", self.session.region_name).add_auth(request)
         proxies = {} if is_loopback(self.url) else get_environ_proxies(self.url)

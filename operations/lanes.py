@@ -1,6 +1,6 @@
-"""Reads where the units of products are, rows and pages together, and reclaims all units from lanes.
+"""Reads where the units of products are, in rows and pages together, and reclaims all units from lanes.
 
-Reclaims go by the pages and rows that exist, whatever the settings say.
+Reclaiming covers all existing pages and rows, whatever the settings say.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ _OUTBOUND = {str(key): key for key in OUTBOUND_KEYS}
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactGetItems.html
 _MAX_IN_TRANSACTION = 100
 _NOT_TOGETHER = {"TransactionCanceledException", "ValidationException"}
-# Products reclaimed in one visit of the depot, so that orders get their turn; and the longest visit, in seconds.
+# Products reclaimed per visit to the depot, so that orders get their turn; and the longest visit, in seconds.
 _RECLAIMED_TOGETHER = 50
 _PATIENCE = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """Pages, read one after the other. A corrupt page counts as empty.
+    """Pages, read one after another. A corrupt page counts as empty.
 
     Attributes:
         by_name: All pages of lanes, by `<lane>/<number>`.
@@ -61,12 +61,12 @@ class Pages:
     corrupt: Mapping[str, str] = field(default_factory=dict)
 
     def version(self, name: str) -> int:
-        """The version of a page; 0 if there is none of that name."""
+        """The version of a page; 0 if it does not exist."""
         page = self.by_name.get(name) or self.outbound.get(name)
         return page.version if page else 0
 
     def plus(self, others: Pages) -> Pages:
-        """These pages and others."""
+        """Combine these pages with others."""
         return Pages(
             {**self.by_name, **others.by_name},
             {**self.outbound, **others.outbound},
@@ -87,14 +87,14 @@ class Pages:
 class Places:
     """Rows and pages that were read together.
 
-    Pages are read before the rows and once more after them. Every move of units writes a page. So if the pages of a
-    product differ by its sales and hand-overs only, its row and the pages that were read first belong together.
+    Pages are read before the rows and once more after them. Every move of units writes a page. So if a product's two reads of
+    pages differ only by sales and hand-overs, its row and the first read of the pages are consistent.
 
     Attributes:
         rows: Existing rows, by key.
         before: The pages before the rows.
-        after: The pages after them. Those of lanes are the same if one transaction has read them with the rows.
-        unreadable: Keys of rows that exist and break the table's contract.
+        after: The pages after the rows. Pages of lanes are the same in both if one transaction read them with the rows.
+        unreadable: Keys of existing rows that break the table's contract.
     """
 
     rows: Mapping[str, Row]
@@ -115,7 +115,7 @@ class Places:
 
     @property
     def lent(self) -> set[str]:
-        """The products that are in pages, or whose rows say that they may be."""
+        """The products that are in pages, or may be according to their rows."""
         named = {product_id for product_id, row in self.rows.items() if row.get("lentTo")}
         return named.union(*(page.entries for page in self.before.by_name.values()))
 
@@ -128,12 +128,12 @@ def read_all(aws: Aws) -> Places:
 
 
 def read_pages(aws: Aws) -> Pages:
-    """Read all outbound pages, and all pages of all lanes that were ever in use."""
+    """Read all outbound pages, and all pages of every lane that was ever in use."""
     return pages_of(scan(aws, Table.ALLOTMENTS))
 
 
 def read_outbound(aws: Aws) -> Pages:
-    """Read the outbound pages alone."""
+    """Read only the outbound pages."""
     keys = [{"page": {"S": name}} for name in sorted(_OUTBOUND)]
     return pages_of(get_items(aws, Table.ALLOTMENTS, keys))
 
@@ -141,8 +141,8 @@ def read_outbound(aws: Aws) -> Pages:
 def read_places(aws: Aws, product_ids: Collection[str], page_names: Iterable[str]) -> Places:
     """Read the rows of some products, the pages of lanes that may hold units of them, and the outbound pages.
 
-    Hand-overs write the outbound pages all the time, and would cancel a transaction that reads them. Between a read before
-    and one after it they differ by hand-overs, but for the rare moment at which a sweep folds them.
+    Hand-overs write the outbound pages constantly, and would cancel a transaction that reads them. These pages are therefore
+    read before and after it. The two reads differ by hand-overs only, except in the rare moment when a sweep folds the pages.
 
     Args:
         aws: The stack.
@@ -165,7 +165,7 @@ def _read_in_turn(aws: Aws, rows: Sequence[Item], pages: Sequence[Item]) -> Plac
 
 
 def _read_at_once(aws: Aws, rows: Sequence[Item], pages: Sequence[Item]) -> Places | None:
-    """Read rows and pages in one transaction. Returns None if there are too many, or a rival writes one of them."""
+    """Read rows and pages in one transaction. Returns None if there are too many, or a concurrent writer changes one."""
     if len(rows) + len(pages) > _MAX_IN_TRANSACTION:
         return None
     wanted: Any = [
@@ -176,7 +176,7 @@ def _read_at_once(aws: Aws, rows: Sequence[Item], pages: Sequence[Item]) -> Plac
     try:
         answers = aws.dynamodb.transact_get_items(TransactItems=wanted)["Responses"]
     except ClientError as error:
-        # A write of one of these items was in flight and cancelled this read, but not the write: usual in a busy shop.
+        # A concurrent write of one of these items cancelled this read, and was not cancelled itself: usual in a busy shop.
         # Or they have more than 4 MB together, which makes the read invalid.
         if error.response["Error"]["Code"] in _NOT_TOGETHER:
             return None
@@ -191,7 +191,7 @@ def _rows(items: Iterable[Item]) -> dict[str, Row]:
 
 
 def pages_of(items: Iterable[Item]) -> Pages:
-    """Pick the pages among the items of the table."""
+    """Extract the pages from items of the table."""
     by_name: dict[str, Page] = {}
     outbound: dict[str, OutboundPage] = {}
     corrupt: dict[str, str] = {}
@@ -215,14 +215,14 @@ def _version_of(item: Item) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A lane as it was read.
+    """The state of a lane.
 
     Attributes:
         number: Its number; 0 for the depot.
-        lease: The lease of its present or last worker; None if there is none.
-        products: How many products it holds.
-        units: How many units in all.
-        written_at: Time of the last write of one of its pages, ISO 8601; empty without one.
+        lease: The lease of its current or last worker, if any.
+        products: The number of products that it holds.
+        units: The number of units of all products.
+        written_at: Time of the last write to one of its pages, ISO 8601; empty if it has no pages.
     """
 
     number: int
@@ -233,7 +233,7 @@ class Lane:
 
     @classmethod
     def of(cls, number: int, lease: LaneLease | None, pages: Sequence[Page]) -> Lane:
-        """Describe a lane by its lease and its pages."""
+        """Describe a lane from its lease and pages."""
         entries = [entry for page in pages for entry in page.entries.values()]
         units = sum(entry.units for entry in entries)
         written_at = max((page.last_updated_at for page in pages), default="")
@@ -241,7 +241,7 @@ class Lane:
 
 
 def read_lanes(aws: Aws) -> tuple[list[Lane], Pages]:
-    """Read all lanes that were ever in use, and their pages."""
+    """Read every lane that was ever in use, and their pages."""
     items = list(scan(aws, Table.ALLOTMENTS))
     pages = pages_of(items)
     leases = {
@@ -261,15 +261,15 @@ def empty_lanes(
 ) -> list[str]:
     """Reclaim all units of products from lanes. It may be interrupted and run again.
 
-    `on_progress` is called with the number of products that were just done.
+    `on_progress` is called with the number of products just done.
 
     Returns:
-        Errors of items that cannot be read. The others were reclaimed, but for products under a longer lease.
+        Errors of items that cannot be read. All other units were reclaimed, except products under a longer lease.
     """
     clock, policy = SystemClock(), RetryPolicy()
     client = RetryingClient(store, policy, clock)
     problems: list[str] = []
-    # A reclaim of products on the same pages needs few writes.
+    # Reclaiming products on the same pages needs few writes.
     left = sorted(product_ids, key=lambda product_id: PageKey.of(DEPOT, product_id))
     while left:
         now, left = left[:_RECLAIMED_TOGETHER], left[_RECLAIMED_TOGETHER:]

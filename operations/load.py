@@ -1,10 +1,10 @@
-"""Loads a file: creates and changes products, books stock and counts, each exactly once.
+"""Loads a file: creates and changes products, and books stock and counts, each exactly once.
 
-A load may be interrupted at any moment and run again with the same file: the tables say how far it came. It recognises
+A load may be interrupted at any time and run again with the same file: the tables show how far it got. It recognises
 products by their content, adjustments and counts by their ids, and changes of details by their times and ids.
 
-Products are created first, then their stock at other locations; then they are changed, then stock is booked, then counts,
-whatever the order of the lines.
+It first creates products, then their stock at other locations; then it changes products, books stock, and books counts,
+whatever the sequence of the lines.
 """
 
 from __future__ import annotations
@@ -64,17 +64,17 @@ from operations.creations import MAX_AT_ONCE, MAX_PLACES_AT_ONCE, create_many
 _WORKERS = 4
 """Transactions in flight at once."""
 
-# Of lines that take a transaction each, so that progress shows and an interrupted load ends soon.
+# For lines with a transaction each, so that progress shows and an interrupted load stops soon.
 _SMALL_BATCH = 10
 
-# A table that is new or was idle has to grow with the load, so throttles may last for minutes.
+# A table that is new or was idle has to scale with the load, so throttling may last for minutes.
 # Source: "DynamoDB on-demand capacity mode",
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/on-demand-capacity-mode.html
 _POLICY = RetryPolicy(max_attempts=1_000_000, base=0.05, cap=5.0)
 _PATIENCE_SECONDS = 300.0
-# Also how long a line waits for another owner's lease, and with it the lines of its batch.
+# Also how long a line, and the rest of its batch, waits for another owner's lease.
 _LEASE_SECONDS = 60.0
-# If a load is killed between lease and count, the next one waits until that lease is over.
+# If a load is killed between lease and count, the next load waits until that lease expires.
 _COUNT_SECONDS = 30.0
 
 C = TypeVar("C", NewProduct, Change, Adjustment, Count)
@@ -82,22 +82,22 @@ Batch = Sequence[Line[C]]
 
 
 class Done(StrEnum):
-    """The result of a good line."""
+    """The result of a valid line."""
 
     CREATED = "products created"
-    THERE = "products already there"
+    THERE = "products that already existed"
     CHANGED = "products changed"
-    SAME = "products already as their lines say"
+    SAME = "products that already match their lines"
     STALE = "changes ignored: the product has newer details"
     BOOKED = "adjustments booked"
-    BOOKED_BEFORE = "adjustments booked before, by their ids"
+    BOOKED_BEFORE = "adjustments already booked with the same id"
     COUNTED = "counts booked"
-    COUNTED_BEFORE = "counts booked before (a new stocktake needs a file of another name)"
+    COUNTED_BEFORE = "counts already booked (a new stocktake needs a new file name)"
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """The reason why a good line was not carried out: as a stable code, and in words."""
+    """Why a valid line was not carried out, as a code and in words."""
 
     code: str
     message: str
@@ -105,7 +105,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of a good line, and what it means for its product, in words."""
+    """The result of a valid line, and its effect on the product in words."""
 
     done: Done
     words: str
@@ -115,7 +115,7 @@ Answer = Done | Finding | Problem
 
 
 class _Worker(Protocol):
-    """Finds an answer to each line of a batch. It may raise a StoreError, which ends the load."""
+    """Finds an answer to each line of a batch. May raise a StoreError, which stops the load."""
 
     def create(self, batch: Batch[NewProduct]) -> Sequence[Answer]: ...
     def change(self, batch: Batch[Change]) -> Sequence[Answer]: ...
@@ -128,7 +128,7 @@ class InterruptedLoadError(Exception):
 
 
 class _Clock(SystemClock):
-    """Time that ends as soon as the load is told to stop."""
+    """A clock whose sleep ends as soon as the load is told to stop."""
 
     def __init__(self, stop: threading.Event) -> None:
         self._stop = stop
@@ -144,14 +144,14 @@ class Load:
     Args:
         file: The file's lines.
         store: The tables.
-        rate: Most lines to write per second; None for no limit.
-        on_progress: Called, by one worker at a time, with the number of lines that are done.
+        rate: Maximum lines to write per second; None for no limit.
+        on_progress: Called by one worker at a time with the number of lines done.
 
     Attributes:
-        done: How many good lines had each result so far.
-        bad: The lines that were not carried out, including those that are wrong by themselves.
-        findings: What lines mean for their products: each with its number, the product with its location, and what changes, old
-            and new.
+        done: How many valid lines had each result so far.
+        bad: The lines that were not carried out, including invalid ones.
+        findings: The effects of lines on their products: line number, product with its location, and the change with old
+            and new values.
     """
 
     def __init__(
@@ -174,13 +174,13 @@ class Load:
         self._next_write = 0.0
 
     def run(self) -> None:
-        """Carry out every good line."""
+        """Carry out every valid line."""
         size = MAX_AT_ONCE if self._rate is None else max(1, min(MAX_AT_ONCE, int(self._rate)))
         workers = [_Writer(self._store, self._clock, self._pace) for _ in range(_WORKERS)]
         self._carry_out(workers, size)
 
     def check(self) -> None:
-        """Find out the results that `run` would have with the tables as they are, and write nothing."""
+        """Find the results that `run` would have with the current tables, without writing."""
         self._carry_out([_Checker(_Reader(self._store, self._clock))], MAX_AT_ONCE)
 
     def _carry_out(self, workers: Sequence[_Worker], size: int) -> None:
@@ -215,7 +215,7 @@ class Load:
                 for future in as_completed([pool.submit(work, worker) for worker in workers]):
                     future.result()
             except BaseException:
-                # Ctrl-C too: batches in flight end, and no other begins.
+                # Also on Ctrl-C: batches in flight finish, and no new ones start.
                 self._stop.set()
                 raise
 
@@ -245,21 +245,21 @@ class Load:
 
 
 class _Reader:
-    """Reads the tables patiently."""
+    """Reads the tables with long deadlines."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self.client = RetryingClient(store, _POLICY, clock)
 
     def read(self, keys: Sequence[Key]) -> Snapshot:
-        """Read products, records and pages. A product that breaks its table's contract is not among the products."""
+        """Read products, records and pages. Leaves out products that break their table's contract."""
         return read_all(self.client, keys, self.soon(), CommitStats())
 
     def compare(
         self, wanted: Iterable[NewProduct], products: Mapping[str, Product | None]
     ) -> dict[str, Answer]:
-        """Find out for each existing product whether it was created as its line says.
+        """Find out for each existing product whether it was created with the values of its line.
 
-        Stock goes on changing, so the opening stock counts as it was booked.
+        Stock keeps changing, so the comparison uses the opening stock as booked.
         """
         found = [
             (new, product)
@@ -267,7 +267,7 @@ class _Reader:
             if (product := products.get(new.product_id)) is not None
         ]
         keys = [opening_key(product) for _, product in found]
-        # A hint: a missing record may have been written a moment ago.
+        # An eventually consistent read: a missing record may have been written just before.
         records = self.read(keys).records if keys else {}
         return {
             new.product_id: _compared(
@@ -277,18 +277,18 @@ class _Reader:
         }
 
     def soon(self) -> Deadline:
-        """Make a deadline for requests that nobody but DynamoDB delays."""
+        """Make a deadline for requests that only DynamoDB can delay."""
         return Deadline.after(_PATIENCE_SECONDS, self.client.clock)
 
     def record(self, key: RecordKey) -> Record | None:
-        """Read a record, strongly consistent."""
+        """Read a record with strong consistency."""
         return self.client.call(
             lambda: self.client.store.get_record(key), self.soon(), CommitStats()
         )
 
 
 class _Writer:
-    """Carries out one batch after the other. `pace` waits until so many lines may be written."""
+    """Carries out one batch after another. `pace` waits until the given number of lines may be written."""
 
     def __init__(self, store: Store, clock: Clock, pace: Callable[[int], None]) -> None:
         self._reader = _Reader(store, clock)
@@ -297,7 +297,7 @@ class _Writer:
         self._engine = engine_with_lanes(store, _POLICY, clock)
 
     def create(self, batch: Batch[NewProduct]) -> Sequence[Answer]:
-        """Create the rows that do not exist. To read them first is cheaper than to try."""
+        """Create missing rows. Reading first is cheaper than trying."""
         wanted = {line.content.product_id: line.content for line in batch}
         snapshot = self._reader.read(_with_own_rows(wanted))
         products, unreadable = snapshot.products, snapshot.unreadable
@@ -314,7 +314,7 @@ class _Writer:
     def _create_missing(
         self, missing: Sequence[NewProduct], products: dict[str, Product | None]
     ) -> dict[str, Answer]:
-        """Create products or places. Adds those that a rival has just created."""
+        """Create products or places. Adds results for rows that a concurrent writer has just created."""
         answers: dict[str, Answer] = {}
         if missing:
             self._pace(len(missing))
@@ -373,7 +373,7 @@ class _Writer:
         try:
             delta = self._book_count(count)
         except RejectedError as error:
-            # Perhaps a rival with the same file has booked it since.
+            # A concurrent load of the same file may have booked it since.
             stored = self._reader.record(count.record_key)
             return (
                 _problem(count.product_id, error)
@@ -385,7 +385,7 @@ class _Writer:
         return _counted(count, delta)
 
     def _book_count(self, count: Count) -> int:
-        """Book a count. Returns the units that it corrects."""
+        """Book a count. Returns the correction in units."""
         client, deadline = self._reader.client, self._lease_deadline()
         lease = client.repeat(
             lambda: Lease.acquire(
@@ -398,7 +398,7 @@ class _Writer:
         try:
             return lease.commit(count.counted, count.adjustment_id, deadline, count.notes).delta
         except (InventoryOrdersError, InterruptedLoadError):
-            # If it cannot be released, it expires by itself.
+            # If the lease cannot be released, it expires.
             with suppress(InventoryOrdersError, InterruptedLoadError):
                 lease.release(Deadline.after(3.0, client.clock))
             raise
@@ -408,7 +408,7 @@ class _Writer:
 
 
 class _Checker:
-    """Finds the answers that a writer would find, without writing: it applies the lines to products in memory."""
+    """Finds the answers of a writer without writing, by applying the lines to products in memory."""
 
     def __init__(self, reader: _Reader) -> None:
         self._reader = reader
@@ -451,7 +451,7 @@ class _Checker:
         return _changed(change, updates)
 
     def _also_changed(self, change: Change) -> Sequence[str]:
-        """The keys of the rows at other locations that a change of the product's own row concerns."""
+        """The keys of the rows at other locations that a change of the product's own row affects."""
         own = self._products.get(change.product_id)
         if own is None or change.status is None:
             return ()
@@ -506,7 +506,7 @@ class _Checker:
     def _read(
         self, product_ids: Iterable[str], keys: Sequence[RecordKey] = ()
     ) -> Mapping[RecordKey, Record | CorruptItemError]:
-        """Read rows and records that are not known yet. Returns the records."""
+        """Read the rows and records not read before. Returns the records."""
         unknown = dict.fromkeys(i for i in product_ids if i not in self._products)
         snapshot = self._reader.read([*unknown, *keys])
         self._products |= snapshot.products
@@ -540,13 +540,13 @@ _OF_ONE_LINE = (
     CorruptItemError,
     RequestInvalidError,
 )
-"""Errors that concern one line only."""
+"""Errors that affect only one line."""
 
 _AGAIN = "load the file again later"
 
 
 def _problem(product_id: str, error: OutcomeError) -> Problem:
-    """Make a line's problem of an error."""
+    """Convert an error to a line's problem."""
     if isinstance(error, ProductNotFoundError):
         return _unknown(product_id)
     if isinstance(error, StoreError):
@@ -557,7 +557,7 @@ def _problem(product_id: str, error: OutcomeError) -> Problem:
 
 
 def _of_outcome(outcome: ChangeOutcome) -> Answer:
-    """Make a line's result of the engine's answer."""
+    """Convert the engine's answer to a line's result."""
     match outcome.kind:
         case Outcome.APPLIED:
             return Done.BOOKED
@@ -569,7 +569,7 @@ def _of_outcome(outcome: ChangeOutcome) -> Answer:
 
 
 def _with_own_rows(keys: Iterable[str]) -> list[str]:
-    """These keys, and those of their products' own rows."""
+    """These keys, and the keys of their products' own rows."""
     return list(dict.fromkeys(each for key in keys for each in (key, product_of(key))))
 
 
@@ -578,7 +578,7 @@ def _obstacle(
     products: Mapping[str, Product | None],
     unreadable: Mapping[str, CorruptItemError],
 ) -> Problem | None:
-    """Why a row cannot be created, if it is not there; None if nothing is in the way."""
+    """Why a missing row cannot be created; None if it can."""
     own, product_id = products.get(product_of(key)), product_of(key)
     if error := unreadable.get(key) or (products[key] is None and unreadable.get(product_id)):
         return _problem(key, error)
@@ -593,19 +593,19 @@ def _obstacle(
         return None
     return Problem(
         "TOO_MANY_PLACES",
-        f"{product_id} is listed at {MAX_PLACES} locations besides the default one, and no more are possible",
+        f"{product_id} is already listed at {MAX_PLACES} locations besides the default, the maximum",
     )
 
 
 def _counted(count: Count, delta: int) -> Answer:
-    """Make the result of a count that is booked."""
+    """Make the result of a booked count."""
     if not delta:
         return Done.COUNTED
     return Finding(Done.COUNTED, f"counted {count.counted:,}, corrected by {delta:+,}")
 
 
 def _counted_before(count: Count, stored: Record | CorruptItemError) -> Answer:
-    """Make the result of a count whose id is stored already."""
+    """Make the result of a count whose id is already stored."""
     if isinstance(stored, CorruptItemError):
         return _problem(count.product_id, stored)
     if isinstance(stored, AdjustmentRecord) and stored.counted == count.counted:
@@ -616,14 +616,14 @@ def _counted_before(count: Count, stored: Record | CorruptItemError) -> Answer:
 def _compared(
     new: NewProduct, product: Product, opening: Record | CorruptItemError | None
 ) -> Answer:
-    """Find out whether an existing product was created as its line says."""
+    """Find out whether an existing product was created with the values of its line."""
     other = {
         column
         for column, attribute in ATTRIBUTES.items()
         if getattr(product, attribute) != getattr(new, attribute)
     }
     changed_at = product.details_event_time
-    # If they were changed since, the product does not tell the first ones.
+    # If they were changed since, the product no longer shows the original ones.
     kept = other.intersection(DETAILS if changed_at else ())
     other -= kept
     if not isinstance(opening, AdjustmentRecord) or opening.delta != new.opening_stock:
@@ -631,19 +631,19 @@ def _compared(
     if other:
         return Problem(
             "PRODUCT_EXISTS",
-            f"{in_words(new.product_id)} exists since {product.created_at} with another {', '.join(sorted(other))}; nothing was changed. "
-            "Correct or remove the line. A file without the column openingStock changes the other columns; delta or "
-            "counted change the stock",
+            f"{in_words(new.product_id)} has existed since {product.created_at} with another {', '.join(sorted(other))}; nothing was changed. "
+            "Correct or remove the line. To change other columns, load a file without the column openingStock; to change the "
+            "stock, use delta or counted",
         )
     if kept:
         return Finding(
-            Done.THERE, f"exists; {', '.join(sorted(kept))} kept as changed at {changed_at}"
+            Done.THERE, f"exists; kept {', '.join(sorted(kept))} as changed at {changed_at}"
         )
     return Done.THERE
 
 
 def _changed(change: Change, updates: Sequence[Update]) -> Answer:
-    """Make the result of a change of a row, and perhaps of those at other locations."""
+    """Make the result of a change of a row, and of the product's rows at other locations, if any."""
     own, *others = updates
     if change.is_stale(own.before):
         return Finding(
@@ -696,7 +696,7 @@ def _batches(lines: Sequence[Line[C]], size: int) -> Iterator[Batch[C]]:
 
 
 def _of_distinct_products(lines: Iterable[Line[C]], size: int) -> Iterator[Batch[C]]:
-    """Make batches in which no product is twice."""
+    """Make batches without repeated products."""
     seen, rounds = Counter[str](), dict[int, list[Line[C]]]()
     for line in lines:
         product_id = product_of(line.content.product_id)
@@ -706,7 +706,7 @@ def _of_distinct_products(lines: Iterable[Line[C]], size: int) -> Iterator[Batch
 
 
 def _by_product(lines: Iterable[Line[C]], size: int) -> Iterator[Batch[C]]:
-    """Make batches. All lines of a product are in one batch, in their order, so that workers never meet at a product."""
+    """Make batches in which all lines of a product are together and in sequence, so that workers never contend for a product."""
     of_product: dict[str, list[Line[C]]] = {}
     for line in lines:
         of_product.setdefault(product_of(line.content.product_id), []).append(line)

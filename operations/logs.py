@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from operations.aws import Aws
 
-# An event may become readable shortly after a later one.
+# An event may become readable shortly after a later event.
 _OVERLAP_MILLISECONDS = 2000
 
 # The embedded AWS truncates a response at this size without notice.
@@ -22,7 +22,7 @@ class Event:
     """One line of a log.
 
     Attributes:
-        stream: The log stream. All lines of an invocation are in one.
+        stream: The log stream. All lines of an invocation are in the same one.
         timestamp: Unix milliseconds.
         message: The line.
     """
@@ -36,7 +36,7 @@ class Tail:
     """Reads the new events of a log group.
 
     Each call reads the newest two seconds again and skips the events of earlier calls. The embedded AWS gives events no
-    id, so stream, time and position among the events of that time identify an event.
+    ids, so an event is identified by stream, time and position among the events of that time.
     """
 
     def __init__(self, log_group: str, since: int) -> None:
@@ -46,7 +46,7 @@ class Tail:
         self._seen: set[_Key] = set()
 
     def read(self, aws: Aws) -> Iterator[Event]:
-        """Read the new events, in order of time."""
+        """Read the new events, sorted by time."""
         while True:
             start = self._newest - _OVERLAP_MILLISECONDS
             self._seen = {key for key in self._seen if key[1] >= start}

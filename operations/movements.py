@@ -1,4 +1,4 @@
-"""Movements: what the rows of adjustments and orders say of a product's available units and of those on hand."""
+"""Movements: the changes of a product's units available and on hand, as recorded by adjustments and orders."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class Movement:
 
     Attributes:
         generation: The product's generation.
-        version: The version of the row or the page that it made; None if that is not known.
+        version: The version of the row or page that it wrote; None if unknown.
         at: Its time, ISO 8601.
         what: The change, in words.
-        available: Units that orders can take from then on; negative for units that they took.
+        available: Units added to those that orders can take; negative for units taken.
         on_hand: Units that came in; negative for units that left.
-        open: Units that orders wait for from then on; negative for units that they got, or do not wait for any more.
-        page: Name of the page that it wrote: of a lane, which it took units from, or of units that leave; empty for the row.
+        open: Units added to those that orders are waiting for; negative for units handed over or cancelled.
+        page: Name of the page that it wrote, of a lane or outbound; empty for the row.
         closes: Whether it ends the generation.
         facts: The change for other programs: its `kind`, which is the reason of an adjustment or the action of an order
             (`lose` for units that are not sold again), and the ids and notes that come with it.
@@ -44,31 +44,31 @@ class Movement:
     facts: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def is_in(self, version: int, pages: Pages) -> bool:
-        """Whether a row of this version and these pages already show it."""
+        """Whether a row of this version and these pages already include it."""
         if self.version is None:
             return True
         return self.version <= (pages.version(self.page) if self.page else version)
 
     @property
     def row_version(self) -> int | None:
-        """The version of the row that it made; None if it made none, or that is not known."""
+        """The version of the row that it wrote; None if it wrote none, or if unknown."""
         return None if self.page else self.version
 
     def check(self) -> None:
-        """Check the types that no database has checked."""
+        """Check types, because DynamoDB does not."""
         check_types(int, self.available, self.on_hand, self.open, self.version or 0)
         check_types(str, *self.generation, self.at, self.page)
 
 
 def check_types(kind: type, *values: object) -> None:
-    """Check that values of a row are numbers (int) or texts (str)."""
+    """Check that values of a row are numbers (int) or strings (str)."""
     for value in values:
         if not isinstance(value, kind):
-            raise TypeError(f"{value!r} is no {'number' if kind is int else 'text'}")
+            raise TypeError(f"{value!r} is not a {'number' if kind is int else 'string'}")
 
 
 def adjustment_of(row: Row) -> Movement:
-    """Read an adjustment that was booked."""
+    """Read a booked adjustment."""
     return Movement(
         Generation(row["productId"], row["productCreatedAt"]),
         row.get("productVersion"),
@@ -83,7 +83,7 @@ def adjustment_of(row: Row) -> Movement:
 
 
 def _other_location(row: Row) -> Iterator[str]:
-    """Where the units of a transfer went, or came from, in words."""
+    """Say where the units of a transfer went or came from."""
     if "transferWith" in row:
         direction = "to" if row["delta"] < 0 else "from"
         yield f"{direction} {location_name(location_of(row['transferWith']))}"
@@ -93,13 +93,13 @@ def _other_location(row: Row) -> Iterator[str]:
 
 
 class Effect(NamedTuple):
-    """What a step does to each number, for each unit that it moves.
+    """The change of each number by a step, per unit that it moves.
 
     Attributes:
-        available: To the units that orders can take.
-        on_hand: To the units that are there.
-        open: To the units of the line that are neither handed over, cancelled nor expired.
-        delivered: To the units of the line that were handed over and did not come back.
+        available: Change of the units that orders can take.
+        on_hand: Change of the units in the warehouse.
+        open: Change of the line's units that are neither handed over, cancelled nor expired.
+        delivered: Change of the line's units that were handed over and did not come back.
     """
 
     available: int
@@ -118,17 +118,17 @@ _EFFECTS: Mapping[tuple[object, object], Effect] = {
     ("return", True): Effect(available=1, on_hand=1, open=0, delivered=-1),
     ("return", False): Effect(available=0, on_hand=0, open=0, delivered=-1),
 }
-"""By `action` and `restock`. The audit does not ask the service what its steps do: both may not be wrong in the same way."""
+"""By `action` and `restock`. The audit does not share this table with the service, so that one error cannot be in both."""
 
 
 class Move(NamedTuple):
-    """What a step did to a line of its order.
+    """The effect of a step on a line of its order.
 
     Attributes:
         step: The step.
-        effect: What it did for each unit.
-        units: How many units it moved.
-        returned: The version of the product that taking them back made; None if nothing came back.
+        effect: The change per unit.
+        units: The number of units that it moved.
+        returned: The product's version after units came back; None if none came back.
     """
 
     step: Row
@@ -138,7 +138,7 @@ class Move(NamedTuple):
 
 
 def moves_of_line(order: Row, line: Row) -> Iterator[Move]:
-    """Yield what the steps of an order did to one of its lines."""
+    """Yield the effects of an order's steps on one of its lines."""
     still_open = line["quantity"]
     for step in order.get("steps", ()):
         effect = _EFFECTS.get((step.get("action"), step.get("restock")), _NONE)
@@ -151,16 +151,16 @@ def _units_of(step: Row, product_id: str, still_open: int) -> Iterator[tuple[int
     for item in step.get("items", ()):
         if item["productId"] == product_id:
             yield item["quantity"], item.get("returnedVersion")
-    # The fulfilment of a whole order names no items: it moves all that is left.
+    # The fulfilment of a whole order names no items: it moves all remaining units.
     if "items" not in step and step.get("action") == "fulfil" and still_open > 0:
         yield still_open, None
 
 
 def movements_of(order: Row) -> Iterator[Movement]:
-    """Yield what the lines of an order took, gave back and handed over.
+    """Yield the units that the lines of an order took, returned and handed over.
 
-    A line whose generation was already delisted gave nothing back when its order was cancelled or expired.
-    `faults.faults_of` finds the other lines that gave or took nothing.
+    A line whose generation was already delisted returned nothing when its order was cancelled or expired.
+    `faults.faults_of` finds all other lines that took or returned nothing.
     """
     name = f"order {order['orderId']}"
     for line in _taken_lines(order):
@@ -196,7 +196,7 @@ def _moved(name: str, order: Row, line: Row, move: Move) -> Movement:
     if effect.on_hand < 0:
         page, version = step.get("outPage", ""), step.get("outVersion")
     elif version is None:
-        # Its product was gone.
+        # Its product had been delisted.
         effect = effect._replace(available=0, on_hand=0)
     what = f"{name}, {_said(step)}{', units lost' if effect == LOST else ''}"
     numbers = (effect.available * units, effect.on_hand * units, effect.open * units)
@@ -206,7 +206,7 @@ def _moved(name: str, order: Row, line: Row, move: Move) -> Movement:
 
 
 def stranded(order: Row) -> Iterator[tuple[Generation, int]]:
-    """Yield the open units of an order that has ended, by generation: nobody will hand them over, and none are sold."""
+    """Yield the open units of a finished order, by generation. They will never be handed over, and are not sold."""
     if order.get("status") not in ("PENDING", "CONFIRMED"):
         for line in _taken_lines(order):
             moves = moves_of_line(order, line)
@@ -221,17 +221,17 @@ def _generation(line: Row) -> Generation:
 
 
 def lane_of(page: str) -> int:
-    """Read the number of a lane in the name of a page."""
+    """Read the lane's number from the name of a page."""
     return int(page.split("/", maxsplit=1)[0])
 
 
 def _said(step: Row) -> str:
-    """A step in words: what was done, under which id, by whom and what for."""
+    """Describe a step: action, id, actor and reference."""
     return " ".join([step["action"], *filter(None, [step.get("stepId")]), *_notes(step)])
 
 
 def _facts(kind: str, row: Row, *names: str) -> dict[str, str]:
-    """A change for other programs: what it was, and what its row says of it."""
+    """Describe a change for other programs: its kind, and attributes of its row."""
     given = {name: row[name] for name in (*names, "actor", "reference") if name in row}
     return {"kind": kind, **given}
 

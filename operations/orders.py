@@ -1,4 +1,4 @@
-"""Orders as operators see them: one by its id, a user's, those to ship, and those that wait for payment."""
+"""Orders for operators: one by id, a user's orders, the orders to ship, and the orders waiting for payment."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class OrderList:
     """The beginning of a list of orders.
 
     Attributes:
-        orders: With their lines; those to ship also with what is missing (`mark_shippable`).
-        has_more: Whether the list goes on.
-        unreadable: Ids of orders in between whose rows break the table's contract.
+        orders: With their lines; orders to ship also with missing units (`mark_shippable`).
+        has_more: Whether the list continues.
+        unreadable: Ids of orders within this part whose rows break the table's contract.
     """
 
     orders: list[dict[str, Any]]
@@ -49,10 +49,10 @@ _Filter = Callable[[OrderRecord, Mapping[str, Any]], bool]
 
 
 def read_order(aws: Aws, order_id: str) -> dict[str, Any] | None:
-    """Read an order, strongly consistent, and what is missing if it is to be shipped. Returns None if it does not exist."""
+    """Read an order with strong consistency, with the units missing for shipment. Returns None if it does not exist."""
     client, deadline = RetryingClient(aws.store()), _deadline()
     order = direct.read_order(order_id, client, deadline)
-    # A cancellation that came before its order leaves a row without a user.
+    # A cancellation that arrived before its order leaves a row without a user.
     if order is None or order.user_id is None:
         return None
     shown = _shown(order)
@@ -62,17 +62,17 @@ def read_order(aws: Aws, order_id: str) -> dict[str, Any] | None:
 
 
 def orders_to_ship(aws: Aws, limit: int, location_id: str | None = None) -> OrderList:
-    """Read the orders that are confirmed and not fulfilled, the oldest first, and what is missing of each.
+    """Read the orders that are confirmed and not fulfilled, the oldest first, each with its missing units.
 
     Args:
         aws: The stack.
-        limit: The most orders.
-        location_id: Only those that wait for units at this location. The others are read, too: no index has locations.
+        limit: Maximum number of orders.
+        location_id: Only orders that wait for units at this location. All are read, because no index has locations.
     """
     client = RetryingClient(aws.store())
 
     def is_to_ship(order: OrderRecord, shown: Mapping[str, Any]) -> bool:
-        # The index may show an order that was fulfilled a moment ago.
+        # The index may still show an order that was just fulfilled.
         is_confirmed = order.status == OrderStatus.CONFIRMED
         return is_confirmed and (location_id is None or bool(open_units(order, shown, location_id)))
 
@@ -83,9 +83,9 @@ def orders_to_ship(aws: Aws, limit: int, location_id: str | None = None) -> Orde
 
 
 def held_orders(aws: Aws, limit: int) -> OrderList:
-    """Read the orders that wait for payment under a hold, the one whose hold ends first first."""
+    """Read the orders with a hold that wait for payment, sorted by the end of the hold."""
     client = RetryingClient(aws.store())
-    # More than the limit: the index may show orders that were paid a moment ago.
+    # More than the limit, because the index may still show orders that were just paid.
     holds = sorted(
         hold for shard in range(EXPIRY_SHARDS) for hold in _holds(client, shard, limit + _PAGE)
     )
@@ -98,7 +98,7 @@ def held_orders(aws: Aws, limit: int) -> OrderList:
 
 
 def _holds(client: RetryingClient, shard: int, limit: int) -> list[ListPosition]:
-    """The first holds of a shard: at least `limit`, if it has so many."""
+    """Read the first holds of a shard: at least `limit`, if there are that many."""
     holds, after = list[ListPosition](), None
     while len(holds) < limit:
         read = partial(list_holds, client.store, shard, _FOREVER, after)
@@ -122,7 +122,7 @@ def _listed(
     is_listed: _Filter = lambda *_: True,
     mark: Callable[[list[tuple[OrderRecord, dict[str, Any]]], Deadline], None] = lambda *_: None,
 ) -> OrderList:
-    """Orders of a list with their lines."""
+    """Read a part of a list of orders, with their lines."""
     orders, unreadable = list[dict[str, Any]](), list[str]()
     after, has_more = None, True
     while has_more and len(orders) < limit:

@@ -1,4 +1,4 @@
-"""Files of orders, read as the messages to send."""
+"""Files of orders, read as messages to send."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from operations.text_files import (
 from operations.words import counted
 
 COLUMNS = ("orderId", "userId", "productId", "quantity")
-"""The columns of a CSV file of orders: all of them, in any order, and no others."""
+"""The columns of a CSV file of orders: exactly these, in any sequence."""
 
 _HEADER = ",".join(COLUMNS)
 _EXAMPLE = '{"orderId": "o-1", "userId": "u-1", "items": [{"productId": "p-1", "quantity": 2}]}'
@@ -41,7 +41,7 @@ class OrderMessage:
     Attributes:
         body: The message body, unchanged.
         order_id: Id of a valid order; None if the body is invalid.
-        group: `MessageGroupId` for the FIFO queue. That queue makes the deduplication id from the body.
+        group: `MessageGroupId` for the FIFO queue. That queue derives the deduplication id from the body.
     """
 
     body: str
@@ -51,12 +51,12 @@ class OrderMessage:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """An order of a file, or a line that is not one.
+    """An order in a file, or a line that is not one.
 
     Attributes:
         line: The number of its first line in the file.
         message: The message to send.
-        fault: Where and what to correct; empty for an order.
+        fault: The place and the correction; empty for a valid order.
     """
 
     line: int
@@ -67,21 +67,21 @@ class _Entry:
 def read_orders(path: Path) -> Iterator[OrderMessage]:
     """Read orders: JSON lines, or CSV with the header `COLUMNS` and one row per order line.
 
-    Rows with the same `orderId` are one order, and must be next to each other: rows of an order that appear again later
-    may as well be a correction, so adding them up would invent an order. A file whose first non-empty line begins with `{`
-    or `[` holds JSON lines. Both kinds may be compressed with gzip. Empty lines are skipped.
+    Adjacent rows with the same `orderId` are one order. Rows of an order that appear again later are refused: they may be
+    a correction, so adding them up could invent an order. A file whose first non-empty line begins with `{`
+    or `[` holds JSON lines. Both formats may be compressed with gzip. Empty lines are skipped.
 
     Raises:
-        UserError: The file cannot be read, or is neither.
+        UserError: The file cannot be read, or has neither format.
     """
     return (entry.message for entry in _entries(path))
 
 
 def count_orders(path: Path, limit: int | None = None) -> int:
-    """Read the first orders of a file, and count them.
+    """Check and count the first orders of a file.
 
     Raises:
-        UserError: The file cannot be read, or holds lines that are not orders; the message names them with their faults.
+        UserError: The file cannot be read, or has lines that are not orders; the message names the first ones.
     """
     count, bad = 0, list[_Entry]()
     for entry in islice(_entries(path), limit):
@@ -95,8 +95,8 @@ def count_orders(path: Path, limit: int | None = None) -> int:
         more = f"\n  and {len(bad) - _FAULTS_SHOWN:,} more" if len(bad) > _FAULTS_SHOWN else ""
         raise UserError(
             f"{path} holds {counted(len(bad), 'error')} in {counted(count, 'order')}, so nothing was sent:{shown}{more}\n"
-            "Correct them. --unchecked (with make demo: UNCHECKED=1) sends them as they are, and the service "
-            "dead-letters what is not an order"
+            f"Correct them, or send them unchanged with --unchecked (with make demo: UNCHECKED=1): then the service "
+            "dead-letters the lines that are not orders"
         )
     return count
 
@@ -108,16 +108,16 @@ def order_message(order_id: str, user_id: str, lines: Sequence[tuple[str, int]])
 
 
 def message_of(body: str) -> OrderMessage:
-    """Make a message from a body, with the group that a FIFO queue needs."""
+    """Make a message from a body, with the group for a FIFO queue."""
     return _checked(body)[0]
 
 
 def _checked(body: str) -> tuple[OrderMessage, InvalidMessageError | None]:
-    """Make a message from a body; with the reason if it is not an order."""
+    """Make a message from a body. Returns an error too if the body is not an order."""
     try:
         order = parse_order(body)
     except InvalidMessageError as error:
-        # Invalid ones are sent too, because the service has to answer them. Each gets a group of its own.
+        # Invalid bodies are sent too, because the service has to answer them. Each gets its own group.
         digest = hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()
         return OrderMessage(body, None, f"unreadable-{digest[:16]}"), error
     return OrderMessage(body, order.order_id, next(iter(order.quantities))), None
@@ -143,9 +143,7 @@ def _entries(path: Path) -> Iterator[_Entry]:
 def _utf8(path: Path, file: Iterable[str]) -> Iterator[str]:
     for number, line in enumerate(file, start=1):
         if place := not_utf8(line):
-            raise UserError(
-                f"{path}, line {number}, character {place}: is not UTF-8; {SAVE_AS_UTF8}"
-            )
+            raise UserError(f"{path}, line {number}, character {place}: not UTF-8; {SAVE_AS_UTF8}")
         yield line
 
 
@@ -153,7 +151,7 @@ def _json_lines(lines: Iterable[str]) -> Iterator[_Entry]:
     for number, line in enumerate(lines, start=1):
         if line.strip():
             message, error = _checked(line.rstrip("\r\n"))
-            # The number of the line is that in the file.
+            # The line number is the one in the file.
             fault = error.message.replace(" at line 1, column ", " at column ") if error else ""
             yield _Entry(number, message, fault and f": {fault}")
 
@@ -173,14 +171,14 @@ class _Row:
 
     @property
     def item(self) -> dict[str, Any]:
-        """The order line, as a message has it. A quantity that is not a number stays a string."""
+        """The order line in the form of a message. A quantity that is not a number stays a string."""
         quantity = self.quantity
         number = int(quantity) if re.fullmatch("[0-9]{1,18}", quantity) else quantity
         return {"productId": self.product_id, "quantity": number}
 
     @property
     def fault(self) -> str:
-        """The column to correct, and how; empty for a good row."""
+        """The column and its correction; empty for a valid row."""
         number = self.item["quantity"]
         if not isinstance(number, int) or not 1 <= number <= MAX_QUANTITY:
             return (
@@ -192,7 +190,7 @@ class _Row:
 
 
 def _csv(path: Path, lines: Iterable[str], delimiter: str) -> Iterator[_Entry]:
-    """Make an order of adjacent rows with the same `orderId`."""
+    """Make an order from adjacent rows with the same `orderId`."""
     begun: dict[str, int] = {}
     order: list[_Row] = []
     for number, cells in _rows(path, lines, delimiter):
@@ -213,7 +211,7 @@ def _csv(path: Path, lines: Iterable[str], delimiter: str) -> Iterator[_Entry]:
 
 
 def _order(rows: Sequence[_Row], begun: dict[str, int]) -> _Entry:
-    """Make an order of its rows. `begun` has the lines in which earlier orders began, by id; this one is added."""
+    """Make an order from its rows. `begun` maps ids of earlier orders to their first lines; this order is added."""
     first = rows[0]
     message, error = _checked(_body(rows))
     began = begun.setdefault(first.order_id, first.line)
@@ -224,7 +222,7 @@ def _order(rows: Sequence[_Row], begun: dict[str, int]) -> _Entry:
     fault = ""
     if began != first.line:
         fault = (
-            f", column orderId: the order {first.order_id} began in line {began}; "
+            f", column orderId: the order {first.order_id} began at line {began}; "
             "all its rows must be next to each other and have the same userId"
         )
     return _Entry(first.line, message, fault)
@@ -236,7 +234,7 @@ def _body(rows: Sequence[_Row]) -> str:
 
 
 def _rows(path: Path, lines: Iterable[str], delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """Read the rows below the header, each with its line. The cells of a whole row are in the order of `COLUMNS`."""
+    """Read the rows below the header, with their line numbers. The cells of a complete row are sorted like `COLUMNS`."""
     rows = csv_rows(path, lines, delimiter)
     places: list[int] = []
     for number, header in islice(rows, 1):
@@ -247,15 +245,15 @@ def _rows(path: Path, lines: Iterable[str], delimiter: str) -> Iterator[tuple[in
 
 
 def _places(where: str, header: Sequence[str]) -> list[int]:
-    """Find the place of each of `COLUMNS` in a header."""
+    """Find the index of each of `COLUMNS` in a header."""
     if not {*COLUMNS} & {*header}:
         raise UserError(
-            f"{where}, is neither an order as JSON nor the header {_HEADER}: {', '.join(header)[:80]}. "
+            f"{where}, is neither an order in JSON nor the header {_HEADER}: {', '.join(header)[:80]}. "
             "A CSV file of orders begins with this header and has one row per order line"
         )
     faults = [f"the column {name} is missing" for name in COLUMNS if name not in header]
     faults += [f'the column "{name[:64]}" is unknown' for name in header if name not in COLUMNS]
-    faults += [f"the column {name} is there twice" for name in COLUMNS if header.count(name) > 1]
+    faults += [f"the column {name} appears twice" for name in COLUMNS if header.count(name) > 1]
     if faults:
         raise UserError(f"{where}: {'; '.join(faults)}. The columns of orders are {_HEADER}")
     return [header.index(name) for name in COLUMNS]

@@ -1,4 +1,4 @@
-"""Checks before a deployment: whether the account's limits and its earlier stack allow it."""
+"""Checks before a deployment whether the account's quotas and existing stack allow it."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ LONGEST_WAIT_SECONDS = 25
 """How long a caller of the HTTP API may wait: `MAX_WAIT_SECONDS` of the layer, which is slow to import."""
 
 BATCHES_OF_A_SHARD = 4
-"""How many batches of a shard `publish_events` takes at once: `parallelization_factor` in infra/events.py."""
+"""How many batches of a shard `publish_events` processes concurrently: `parallelization_factor` in infra/events.py."""
 
 _NEW_TABLE = {"ReadUnitsPerSecond": 12_000, "WriteUnitsPerSecond": 4_000}
 _PARTITION = {"ReadUnitsPerSecond": 3_000, "WriteUnitsPerSecond": 1_000}
 
 _NEVER_RESERVED = 100
-"""Lambda keeps these for functions without a reservation: docs.aws.amazon.com/lambda/latest/dg/configuration-concurrency.html"""
+"""Lambda keeps this many for functions without a reservation: docs.aws.amazon.com/lambda/latest/dg/configuration-concurrency.html"""
 
 _ASK_FOR_MORE = "(Service Quotas, AWS Lambda, Concurrent executions: L-B99A9384)"
 
@@ -43,9 +43,9 @@ _ASK_FOR_MORE = "(Service Quotas, AWS Lambda, Concurrent executions: L-B99A9384)
 def check_warm_throughput(
     account: AwsAccount, stack_name: str, wanted: Mapping[str, Mapping[str, int]]
 ) -> str | None:
-    """Check that DynamoDB takes the warm throughput; otherwise the deployment would fail in the middle.
+    """Check that DynamoDB accepts the warm throughput; otherwise the deployment would fail midway.
 
-    A table's quota also bounds a table on demand:
+    The quota of a table also limits on-demand tables:
     docs.aws.amazon.com/amazondynamodb/latest/developerguide/on-demand-capacity-mode-max-throughput.html
 
 
@@ -53,7 +53,7 @@ def check_warm_throughput(
         Why the check was impossible; None otherwise.
 
     Raises:
-        UserError: A table or an index has more than the settings say, or the account allows less.
+        UserError: A table or an index already has more than the settings, or the account allows less.
     """
     if not wanted:
         return None
@@ -67,7 +67,7 @@ def check_warm_throughput(
             if f"{name}TableName" in outputs
         }
     except (BotoCoreError, ClientError) as error:
-        return f"whether warmThroughput fits the tables cannot be checked: {error}"
+        return f"cannot check whether warmThroughput fits the tables: {error}"
     settings = [(name, unit, units[unit]) for name, units in wanted.items() for unit in _UNITS]
     _refuse_more_than_the_quota(settings, limits)
     _refuse_less_than_there_is(settings, described)
@@ -86,7 +86,7 @@ def _refuse_more_than_the_quota(settings: _Throughput, limits: Mapping[str, Any]
     ]
     if too_much:
         raise UserError(
-            f"{'; '.join(too_much)}. Lower it, or ask for more (Service Quotas, Amazon DynamoDB, Table-level read "
+            f"{'; '.join(too_much)}. Lower it, or request more (Service Quotas, Amazon DynamoDB, Table-level read "
             "throughput limit, Table-level write throughput limit)"
         )
 
@@ -100,13 +100,13 @@ def _refuse_less_than_there_is(settings: _Throughput, tables: Mapping[str, Any])
     ]
     if lowered:
         raise UserError(
-            f"{'; '.join(lowered)}. DynamoDB never lowers it: set it to that or more, or remove it from cdk.json, "
+            f"{'; '.join(lowered)}. DynamoDB never lowers it: set at least that value, or remove it from cdk.json, "
             "so that the table keeps its own"
         )
 
 
 def _warm(table: Mapping[str, Any] | None, unit: str) -> dict[str, int]:
-    """The warm throughput of a table and its indexes, by place; nothing for a table that does not exist."""
+    """The warm throughput of a table and its indexes, by name; empty for a table that does not exist."""
     if table is None:
         return {}
     places = {f"the table {table['TableName']}": table}
@@ -117,7 +117,7 @@ def _warm(table: Mapping[str, Any] | None, unit: str) -> dict[str, int]:
 
 
 def _stack(cloudformation: CloudFormationClient, stack_name: str) -> Mapping[str, Any]:
-    """Describe a stack; an empty answer if it does not exist."""
+    """Describe a stack; empty if it does not exist."""
     try:
         (stack,) = cloudformation.describe_stacks(StackName=stack_name)["Stacks"]
     except ClientError as error:
@@ -128,16 +128,16 @@ def _stack(cloudformation: CloudFormationClient, stack_name: str) -> Mapping[str
 
 
 def _outputs(account: AwsAccount, stack_name: str) -> Mapping[str, str]:
-    """The outputs of a stack; none if it does not exist."""
+    """The outputs of a stack; empty if it does not exist."""
     stack = _stack(account.client("cloudformation"), stack_name)
     return {output["OutputKey"]: output["OutputValue"] for output in stack.get("Outputs", ())}
 
 
 def release_failed_creation(account: AwsAccount, stack_name: str) -> str | None:
-    """Remove the protection of a stack whose creation failed, because it keeps the CDK from deleting the stack.
+    """Remove the deletion protection of a stack whose creation failed, so that the CDK can delete it.
 
     Returns:
-        A note on the removal and the tables that are left, or on the reason why it was impossible; None if no creation
+        A note on the removal and the remaining tables, or why it was impossible; None if no creation
         failed.
     """
     cloudformation: CloudFormationClient = account.client("cloudformation")
@@ -158,18 +158,18 @@ def release_failed_creation(account: AwsAccount, stack_name: str) -> str | None:
             "--no-enable-termination-protection"
         )
     kept = [r["PhysicalResourceId"] for r in resources if r["ResourceStatus"] == "DELETE_SKIPPED"]
-    left = f" Its tables stay, empty and protected, until you delete them: {', '.join(kept)}"
+    left = f" Its tables remain, empty and protected, until you delete them: {', '.join(kept)}"
     return (
-        f"the first deployment of {stack_name} failed and was rolled back. Its protection is removed, so that the CDK "
-        f"can delete it and begin again.{left if kept else ''}"
+        f"the first deployment of {stack_name} failed and was rolled back. Its protection has been removed, so that the CDK "
+        f"can delete it and start again.{left if kept else ''}"
     )
 
 
 def check_removed_queue(account: AwsAccount, stack_name: str) -> None:
-    """Check that no order waits in the FIFO queue, which this deployment takes off the stack.
+    """Check that no order waits in the FIFO queue if this deployment removes it.
 
     Raises:
-        UserError: The queue or its dead-letter queue holds messages, or the check was impossible.
+        UserError: The queue or its dead-letter queue holds messages, or they cannot be counted.
     """
     try:
         outputs = _outputs(account, stack_name)
@@ -179,7 +179,7 @@ def check_removed_queue(account: AwsAccount, stack_name: str) -> None:
         waiting, dead = (depth_of(sqs, outputs[n]).total for n in (FIFO, FIFO_DEAD_LETTERS))
     except (BotoCoreError, ClientError) as error:
         raise UserError(
-            "whether orders wait in the FIFO queue, which fifoQueue false removes, cannot be checked: "
+            "cannot check whether orders wait in the FIFO queue, which fifoQueue false removes: "
             f"{without_full_stop(error)}. Deploy with cloudformation:DescribeStacks on the stack and sqs:GetQueueAttributes on the FIFO "
             "queue and its dead-letter queue, or keep the queue (fifoQueue true in cdk.json)"
         ) from error
@@ -187,17 +187,17 @@ def check_removed_queue(account: AwsAccount, stack_name: str) -> None:
         raise UserError(
             f"fifoQueue is false in cdk.json, but the FIFO queue holds {waiting:,} messages and its dead-letter queue "
             f"{dead:,}; the deployment would lose them. Stop the senders, wait until `inventory-orders status` shows "
-            "that nothing waits, redrive or delete the dead letters, and deploy again"
+            "that no messages wait, redrive or delete the dead letters, and deploy again"
         )
 
 
 def count_publishers(
     account: AwsAccount, stack_name: str, wanted: Mapping[str, Mapping[str, int]]
 ) -> int:
-    """Estimate how many executions of `publish_events` the streams of both tables may start at once.
+    """Estimate how many concurrent executions of `publish_events` the streams of both tables may start.
 
-    Lambda takes several batches of each shard. AWS does not say how many shards a stream has; a table has a partition for
-    each 1,000 write or 3,000 read units a second that it is warm for, and its stream about as many open shards.
+    Lambda processes several batches of each shard. AWS does not document how many shards a stream has; a table has a partition for
+    each 1,000 write or 3,000 read units a second of its warm throughput, and its stream about as many open shards.
     docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-eventsourcemapping.html,
     docs.aws.amazon.com/amazondynamodb/latest/developerguide/warm-throughput-scenarios.html
     """
@@ -207,7 +207,7 @@ def count_publishers(
             _NEW_TABLE,
             {unit[0].upper() + unit[1:]: n for unit, n in wanted.get(name, {}).items()},
         ]
-        # Without permission to read the table, count as for a new one.
+        # Without permission to read the table, assume a new one.
         with suppress(BotoCoreError, ClientError):
             physical = _outputs(account, stack_name).get(f"{name}TableName")
             if physical:
@@ -226,20 +226,20 @@ def check_concurrency(
     callers: int,
     reserved: int | None,
 ) -> str | None:
-    """Compare the account's limit of concurrent executions with the functions' needs.
+    """Compare the account's quota of concurrent executions with the functions' needs.
 
     Args:
         account: The account and region of the stack.
         stack_name: Its name.
-        needs: Executions at once, by the queue or the function that needs them.
-        callers: Callers of the HTTP API that may arrive in a second and wait; 0 without an API.
+        needs: Concurrent executions, by the queue or function that needs them.
+        callers: Callers of the HTTP API that may arrive per second and wait; 0 without an API.
         reserved: Concurrent executions to reserve for the API; None for no reservation.
 
     Returns:
-        The limit that is too low and the repair, or the reason why the check was impossible; None if the limits suffice.
+        The quota that is too low and what to do, or why the check was impossible; None if the quotas suffice.
 
     Raises:
-        UserError: Lambda would refuse the reservation, in the middle of the deployment.
+        UserError: Lambda would refuse the reservation midway through the deployment.
     """
     total = sum(needs.values())
     try:
@@ -249,15 +249,15 @@ def check_concurrency(
             free += _reserved_now(account, stack_name)
     except (BotoCoreError, ClientError) as error:
         return (
-            f"whether the account has room for {total} concurrent executions of Lambda (for queues and streams) and for "
-            f"the callers of the API cannot be checked: {error}"
+            f"cannot check whether the account allows {total} concurrent executions of Lambda (for queues and streams) and "
+            f"the callers of the API: {error}"
         )
     if reserved is not None:
         if free - reserved < _NEVER_RESERVED:
             raise UserError(
-                f"apiLimits.concurrentExecutions is {reserved} in cdk.json, but {free} of the account's concurrent "
-                f"executions of Lambda in {account.region} are unreserved, and {_NEVER_RESERVED} of them must stay so. "
-                f"Lower it, leave it out, or ask for more {_ASK_FOR_MORE}"
+                f"apiLimits.concurrentExecutions is {reserved} in cdk.json, but only {free} of the account's concurrent "
+                f"executions of Lambda in {account.region} are unreserved, and {_NEVER_RESERVED} of them must stay unreserved. "
+                f"Lower it, remove it, or request more {_ASK_FOR_MORE}"
             )
         free -= reserved
     if total > free:
@@ -265,16 +265,16 @@ def check_concurrency(
         return (
             f"the account allows {limit} concurrent executions of Lambda in {account.region}, {free} of them unreserved, "
             f"but queues and streams may use {total} ({each}). Under load Lambda then throttles every function without reserved "
-            "concurrency, this stack's and others': messages wait longer, and nothing is lost. Ask for more "
+            "concurrency, this stack's and others': messages wait longer, but none is lost. Request more "
             f"{_ASK_FOR_MORE}, or lower maximumConcurrency in cdk.json"
         )
     waiting = callers * LONGEST_WAIT_SECONDS
     if reserved is None and total + waiting > free:
         return (
             f"waiting callers of the API may use {waiting:,} concurrent executions of Lambda ({callers} a second, "
-            f"{LONGEST_WAIT_SECONDS} s each), queues and streams {total}, and {free:,} are unreserved. Waiting callers can starve the "
+            f"{LONGEST_WAIT_SECONDS} s each), and queues and streams {total}, but only {free:,} are unreserved. Waiting callers can starve the "
             "workers that they wait for. Reserve a part for the API (apiLimits.concurrentExecutions in cdk.json), lower "
-            f"apiLimits.requestsPerSecond, or ask for more {_ASK_FOR_MORE}"
+            f"apiLimits.requestsPerSecond, or request more {_ASK_FOR_MORE}"
         )
     return None
 

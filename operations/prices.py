@@ -1,4 +1,4 @@
-"""Prices of AWS for the measured usage: on-demand, us-east-1, in USD, without free tiers and discounts.
+"""AWS prices for the measured usage: on-demand, us-east-1, in USD, without free tiers and discounts.
 
 Sources: aws.amazon.com/dynamodb/pricing/on-demand (in force since 1 November 2024), aws.amazon.com/lambda/pricing
 (arm64, first tier), aws.amazon.com/sqs/pricing (first tier), aws.amazon.com/cloudwatch/pricing (first tier; logs of the
@@ -38,7 +38,7 @@ MEMORY_GIGABYTES = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """The usage to pay for.
+    """The billed usage.
 
     Attributes:
         write_units: Write units of DynamoDB, including those of the index.
@@ -47,7 +47,7 @@ class Bill:
         seconds: Duration of all invocations together.
         messages: Messages sent to the queue, one per request.
         deliveries: Messages received and then deleted or returned.
-        messages_per_poll: Messages per request that receives or deletes; at most 10.
+        messages_per_poll: Messages per receive or delete request; at most 10.
         queue_requests: Requests to SQS by the handler.
         events: Events on the bus.
     """
@@ -64,7 +64,7 @@ class Bill:
 
     @property
     def of_tables(self) -> float:
-        """The price of reading and writing."""
+        """The price of reads and writes."""
         return self.write_units * WRITE_UNIT + self.read_units * READ_UNIT
 
     @property

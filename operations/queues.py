@@ -1,4 +1,4 @@
-"""The queues of a stack: sends messages, and reads how many wait."""
+"""The queues of a stack: sends and counts messages."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ DEAD_LETTERS = (
 """The dead-letter queues, in the order of `QUEUES`."""
 
 UNDELIVERABLE_EVENTS = "UndeliverableEventsQueueUrl"
-"""Events that the bus never takes. They are not redriven: `republish` publishes them again from the rows."""
+"""Events that the bus will never accept. They are not redriven: `republish` publishes them again from the rows."""
 
 
 def pairs(aws: Aws) -> list[tuple[str, str]]:
-    """List the queues that a stack has, each with its dead-letter queue, as outputs: not every stack has a FIFO queue."""
+    """List the outputs of the stack's queues, each with its dead-letter queue. Not every stack has a FIFO queue."""
     return [pair for pair in zip(QUEUES, DEAD_LETTERS, strict=True) if pair[1] in aws.outputs]
 
 
 def url_of(aws: Aws, queue: str) -> str:
-    """Find the URL of a queue by the name of its output: not every stack has a FIFO queue."""
+    """Find the URL of a queue by the name of its output. Not every stack has a FIFO queue."""
     if queue not in aws.outputs:
         raise UserError("the stack has no FIFO queue: `fifoQueue` is false in cdk.json")
     return aws.outputs[queue]
@@ -74,12 +74,12 @@ _COUNTS: list[QueueAttributeNameType] = [
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """How many messages a queue holds.
+    """The numbers of messages in a queue.
 
     Attributes:
-        waiting: Those that can be received.
-        in_flight: Those that somebody has received and not yet deleted.
-        later: Those that were sent for later, such as the end of a hold.
+        waiting: Messages that can be received.
+        in_flight: Messages that were received and not yet deleted.
+        later: Messages with a delay, such as the end of a hold.
     """
 
     waiting: int
@@ -88,7 +88,7 @@ class Depth:
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """The number of all messages."""
         return self.waiting + self.in_flight + self.later
 
 
@@ -100,7 +100,7 @@ def send(
     rate: float | None = None,
     on_sent: Callable[[int], None] = lambda _: None,
 ) -> list[str]:
-    """Send messages in order. After Ctrl-C it begins no further request.
+    """Send messages in sequence. After Ctrl-C it starts no further request.
 
     Args:
         aws: The stack that the queue belongs to.
@@ -134,14 +134,14 @@ def send(
             count += len(batch)
             yield batch
 
-    # Parallel senders would change the order of the messages, which matters on a FIFO queue.
+    # Parallel senders would reorder the messages, which matters on a FIFO queue.
     if fifo or rate is not None:
         return [message_id for batch in paced() for message_id in deliver(batch)]
     with ThreadPoolExecutor(_SENDERS) as pool:
         try:
             return [message_id for ids in pool.map(deliver, paced()) for message_id in ids]
         except BaseException:
-            # The pool's end, and after a second Ctrl-C that of the process, waits for all that was submitted.
+            # Shutting down the pool, or the process after a second Ctrl-C, waits for everything that was submitted.
             stopped.set()
             raise
 
@@ -158,7 +158,7 @@ def depth_of(sqs: SQSClient, url: str) -> Depth:
 
 
 def _batches(messages: Iterable[OrderMessage], *, fifo: bool) -> Iterator[Sequence[OrderMessage]]:
-    """Messages for one call each, as many as it takes, but one of a group: its second could be accepted without its first.
+    """Split messages into calls, with one message per group each: its second could be accepted without its first.
 
     docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessageBatch.html
     """
@@ -180,7 +180,7 @@ def _batches(messages: Iterable[OrderMessage], *, fifo: bool) -> Iterator[Sequen
 
 
 def _send_batch(aws: Aws, url: str, batch: Sequence[OrderMessage], *, fifo: bool) -> list[str]:
-    """Send messages until SQS has taken each of them. Returns their ids."""
+    """Send messages until SQS has accepted each of them. Returns their ids."""
     entries = {str(index): _entry(index, message, fifo) for index, message in enumerate(batch)}
     ids: dict[str, str] = {}
     for attempt in range(_TRIES):
@@ -201,7 +201,7 @@ def _entry(index: int, message: OrderMessage, fifo: bool) -> SendMessageBatchReq
 def _send_once(
     aws: Aws, url: str, entries: Mapping[str, SendMessageBatchRequestEntryTypeDef]
 ) -> dict[str, str]:
-    """Send messages. Returns the ids of those that SQS has taken."""
+    """Send messages. Returns the ids of the accepted ones."""
     answer = aws.sqs.send_message_batch(QueueUrl=url, Entries=list(entries.values()))
     for failed in answer.get("Failed", ()):
         if failed["SenderFault"]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MAY_SUCCEED_NOW = frozenset(
     code for code, cause in DEAD_LETTERS.items() if cause.redrive is Redrive.ALWAYS
 )
-"""Causes outside the message, which may have been repaired since."""
+"""Causes outside the message, which may have been fixed since."""
 
 CAUSES = frozenset(DEAD_LETTERS)
 """All causes that a dead letter may have."""
@@ -46,9 +46,9 @@ class Selection:
         self._sent: set[str] = set()
 
     def decide(self, dead_letter: DeadLetter) -> Decision:
-        """Decide about a dead letter. Call this once for each of them."""
+        """Decide about a dead letter. Call this once for each."""
         if dead_letter.original_message_id in self._sent:
-            # A message that comes back at once could otherwise be sent again for ever.
+            # A message that comes back immediately could otherwise be sent again endlessly.
             return Decision.CAME_BACK
         identity = (dead_letter.original_message_id, dead_letter.body)
         if identity in self._going_back:
@@ -59,7 +59,7 @@ class Selection:
         return Decision.SEND_BACK
 
     def sent(self, message_id: str) -> None:
-        """Remember the new id of a message that was sent back."""
+        """Record the new id of a message that was sent back."""
         self._sent.add(message_id)
 
 
@@ -102,9 +102,9 @@ class Findings:
 
 
 def preview(sqs: SQSClient, url: str, causes: frozenset[str]) -> Findings:
-    """Find out the decisions of `redrive`, without sending or deleting.
+    """Find the decisions of `redrive`, without sending or deleting.
 
-    Messages are hidden while this reads them, and visible again afterwards.
+    Messages are hidden during the read, and visible again afterwards.
     """
     selection, findings = Selection(causes), Findings()
     with DeadLetterReader(sqs, url) as reader:
@@ -124,22 +124,22 @@ def redrive(
     rate: float,
     on_progress: Callable[[Findings], None] = lambda _: None,
 ) -> Findings:
-    """Send the dead letters of some causes back to the queue that they came from.
+    """Send the dead letters with some causes back to the queue that they came from.
 
     Each message is sent again before it is deleted, so a redrive can be interrupted and run again. A message that is
     sent twice takes effect once: the service recognises it by its orderId, its adjustmentId or the time of its event.
     A FIFO queue also drops the second copy for five minutes. The deduplication id contains the id of the dead letter,
-    so a message that is dead-lettered again later is not taken for a copy.
+    so that a message that is dead-lettered again later does not count as a copy.
 
-    A FIFO queue delivers nothing of a group while messages of that group are hidden. So a message that stays is moved
-    to the end of its dead-letter queue; otherwise it would block those behind it.
+    A FIFO queue delivers nothing from a group while messages of that group are hidden. So a message that stays is moved
+    to the end of its dead-letter queue; otherwise it would block the messages behind it.
 
     Args:
         sqs: A client.
         url: URL of the dead-letter queue.
         source_url: URL of the queue that it belongs to.
         causes: The causes to send back.
-        rate: Most messages to send per second.
+        rate: Maximum messages to send per second.
         on_progress: Called after each dead letter with the findings so far.
     """
     selection, findings = Selection(causes), Findings()
@@ -166,17 +166,17 @@ def redrive(
 def settle(
     sqs: SQSClient, url: str, message_id: str, source_url: str | None, body: str | None = None
 ) -> bool:
-    """Send one dead letter back to its source, or without one delete it. Returns whether it was in the queue.
+    """Send one dead letter back to its source, or delete it if no source is given. Returns whether it was in the queue.
 
     Args:
         sqs: A client.
         url: URL of the dead-letter queue.
-        message_id: The dead letter's id there.
+        message_id: The dead letter's id in that queue.
         source_url: URL of the queue that it belongs to.
         body: A corrected body to send; None sends it unchanged.
 
     Raises:
-        LostAnswerError: It was sent, but may still be in the dead-letter queue.
+        LostAnswerError: It was sent back, but may still be in the dead-letter queue.
     """
     with DeadLetterReader(sqs, url) as reader:
         for delivery in reader.deliveries():
@@ -203,7 +203,7 @@ def _send(
     attributes: Mapping[str, Any],
     body: str | None = None,
 ) -> str:
-    """Send a message, or a corrected body of it, to a queue. Returns the new message id."""
+    """Send a message, or a corrected body, to a queue. Returns the new message id."""
     request: dict[str, Any] = {
         "QueueUrl": url,
         "MessageBody": delivery.content.body if body is None else body,
@@ -212,7 +212,7 @@ def _send(
     if delivery.group is not None:
         request["MessageGroupId"] = delivery.group
     if url.endswith(".fifo"):
-        # SQS would drop a corrected message as a copy of one that was sent unchanged in the last five minutes.
+        # Otherwise SQS would drop a corrected message as a copy of one that was sent unchanged in the last five minutes.
         edition = "" if body is None else f"-{sha256(body.encode()).hexdigest()[:16]}"
         request["MessageDeduplicationId"] = f"redrive-{delivery.message_id}{edition}"
     return sqs.send_message(**request)["MessageId"]

@@ -1,4 +1,4 @@
-"""Lists the resources that stay on an account after the deletion of a stack."""
+"""Lists the resources that remain on an account after a stack was deleted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def stack_id(account: AwsAccount, stack_name: str) -> str:
-    """Find the id of a stack, which names it after its deletion too.
+    """Find the id of a stack, which stays valid after its deletion.
 
     Raises:
         UserError: The stack does not exist.
@@ -32,24 +32,24 @@ def stack_id(account: AwsAccount, stack_name: str) -> str:
         if "does not exist" not in error.response["Error"]["Message"]:
             raise
         raise UserError(
-            f"there is no stack {stack_name} on account {account.number()}, {account.region}: name the stage that you "
+            f"there is no stack {stack_name} on account {account.number()}, {account.region}: choose the stage that you "
             "deployed, and set its region (AWS_REGION)"
         ) from error
 
 
 def kept(account: AwsAccount, deleted: str) -> list[str]:
-    """Name the resources that the deletion of a stack left: those with `DeletionPolicy: Retain`."""
+    """Name the resources that a deleted stack left behind, because of `DeletionPolicy: Retain`."""
     return [
         f"{resource['ResourceType']} {resource.get('PhysicalResourceId', '')}"
         for resource in _resources(account, deleted)
         if resource["ResourceStatus"] == "DELETE_SKIPPED"
-        # Versions go with their function.
+        # Versions are deleted with their function.
         and resource["ResourceType"] != "AWS::Lambda::Version"
     ]
 
 
 def copies(account: AwsAccount, deleted: str) -> list[str]:
-    """Name the tables that restores made beside those of a deleted stack, whose names theirs begin with."""
+    """Name the copies of a deleted stack's tables that restores created; their names begin with the table's name."""
     tables = tuple(
         f"{resource['PhysicalResourceId']}-"
         for resource in _resources(account, deleted)
@@ -62,11 +62,13 @@ def copies(account: AwsAccount, deleted: str) -> list[str]:
         for page in dynamodb.get_paginator("list_tables").paginate()
         for name in page["TableNames"]
     )
-    return [f"the table {name}, which a restore made" for name in names if name.startswith(tables)]
+    return [
+        f"the table {name}, which a restore created" for name in names if name.startswith(tables)
+    ]
 
 
 def exports(account: AwsAccount, deleted: str) -> list[str]:
-    """Name the place of a deleted stack's exports in the account's own bucket, if there are any."""
+    """Name the S3 location of a deleted stack's exports in the default bucket, if any."""
     _, _, _, region, number, stack = deleted.split(":")
     bucket, prefix = bucket_name(region, number), f"{stack.split('/')[1]}/"
     s3 = account.client("s3")

@@ -1,4 +1,4 @@
-"""Publishes the present state of orders again from their rows, for a consumer that lost events."""
+"""Publishes the current state of orders again from their rows, for a consumer that lost events."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Republished:
     """The result of one run.
 
     Attributes:
-        events: How many events were published.
+        events: The number of published events.
         problems: Events that cannot be published, with the reasons.
     """
 
@@ -41,7 +41,7 @@ class Republished:
 
 
 def moment(text: str) -> str:
-    """Convert ISO 8601 to a time as rows have it. Without an offset it is UTC."""
+    """Convert ISO 8601 to the time format of rows. Without an offset it is UTC."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
@@ -76,7 +76,7 @@ def rows_since(aws: Aws, since: str) -> Iterator[Row]:
 def republish(
     aws: Aws, rows: Iterable[Row], *, send: bool, on_progress: Callable[[int], None]
 ) -> Republished:
-    """Publish the present state of orders: of each row its status, a late payment and each return, with its version.
+    """Publish the current state of orders: for each row its status, a late payment and each return, with its version.
 
     Args:
         aws: The stack.
@@ -85,7 +85,7 @@ def republish(
         on_progress: Called with the number of rows done.
 
     Raises:
-        UserError: The bus does not take them.
+        UserError: The bus refuses them.
     """
     result, clock = Republished(), SystemClock()
     bus = Bus(aws.session.client("events", config=CLIENT_CONFIG), aws.outputs["EventBusName"])
@@ -117,8 +117,8 @@ def republish(
 def _refused(published: PublishReport, events: int) -> UserError:
     why = published.refusals[-1] if published.refusals else None
     return UserError(
-        f"the event bus does not take events ({why.message or why.code if why else 'no answer'}); {events:,} "
-        "were published. Run the same command again: consumers drop events that they have seen"
+        f"the event bus refused events ({why.message or why.code if why else 'no answer'}); {events:,} "
+        "were published. Run the same command again: consumers drop events that they have already seen"
     )
 
 

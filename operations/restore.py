@@ -1,7 +1,7 @@
-"""Restores all rows to an earlier second: restores tables beside those of the stack, then copies their rows.
+"""Restores all rows to an earlier time: restores copies of the stack's tables, then copies their rows back.
 
-The stack's tables stay, and with them their streams, the streams' readers, their settings and their place in the
-CloudFormation stack. To delete them in favour of restored tables would lose all of these.
+The stack's tables stay, with their streams, the streams' readers, their settings and their place in the
+CloudFormation stack. Replacing them by restored tables would lose all of these.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import TagTypeDef
 
 JUMP = 1_000_000_000
-"""Added to a version if the row that would tell the latest one is gone: more than a row changes in 35 days."""
+"""Added to a version if the row with the latest version is gone: more than a row changes in 35 days."""
 
-# Attributes that do not make rows differ, because they tell only when and by which program a row was written.
+# Attributes that do not count as differences, because they record only when and by which program a row was written.
 _NO_CONTENT = {"_version", "lastUpdatedAt", "expiresAt", "epoch", *LOCK}
 
 _HOLDS_STOCK = {"PENDING", "CONFIRMED", "FULFILLED"}
@@ -51,29 +51,29 @@ _PAUSE = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The second to go back to, and the time of the restore."""
+    """The time to restore to, and the time of the restore."""
 
     then: datetime
     now: datetime
 
 
 def restored(table: Table, live: Item | None, then: Item | None, moment: Moment) -> Item | None:
-    """Compute the item to write: its content at that time, with a version above all that were published since.
+    """Compute the item to write: its content at that time, with a version above all published versions.
 
-    An order that did not exist then stays, since its id is used up and other systems know it; but it takes no stock, and
-    becomes `CANCELLED` if it held some. A hold has as much time left as it had then.
+    An order that did not exist at that time stays, since its id is used up and other systems know it; but it takes no stock, and
+    becomes `CANCELLED` if it held some. A hold keeps the time that it had left.
 
     Args:
         table: The item's table.
-        live: The item as it is; None if it does not exist.
-        then: The item as it was; None if it did not exist.
+        live: The current item; None if it does not exist.
+        then: The earlier item; None if it did not exist.
         moment: The two times.
 
     Returns:
-        The item to write; `live` itself if there is nothing to write; None if the item has to be deleted.
+        The item to write; `live` itself if nothing changes; None if the item has to be deleted.
     """
     if table is Table.ALLOTMENTS and "units" not in (then or live or {}):
-        # A lane's lease stays as it is: it holds no units.
+        # A lane's lease stays unchanged: it holds no units.
         return live
     if then is None:
         return live and _unknown_then(table, live, moment)
@@ -83,11 +83,11 @@ def restored(table: Table, live: Item | None, then: Item | None, moment: Moment)
 
 
 def _stays(table: Table, live: Item, then: Item) -> bool:
-    """Whether an item is not written."""
+    """Whether an item stays unchanged."""
     if table is Table.ORDERS and "userId" in live and "userId" not in then:
-        # An order that filled in the tombstone of that time: it took no stock.
+        # An order that later replaced the tombstone of that time: it took no stock.
         return True
-    # A hold runs on while the service stands still, so it is written even if its order is as it was then.
+    # Time passes for a hold while the service is stopped, so it is written even if its order has not changed.
     return "expiresAt" not in then and _content(live) == _content(then)
 
 
@@ -104,7 +104,7 @@ def _as_it_was(live: Item | None, then: Item, moment: Moment) -> Item:
 
 def _unknown_then(table: Table, live: Item, moment: Moment) -> Item | None:
     if table is Table.ALLOTMENTS:
-        # No page is ever deleted.
+        # Pages are never deleted.
         if bytes(live["units"]["B"]) == _NO_UNITS:
             return live
         return {**live, "units": {"B": _NO_UNITS}} | _written(live, live, moment)
@@ -127,7 +127,7 @@ def _as_sent(line: Item) -> Item:
 def _written(
     live: Item | None, then: Item, moment: Moment, *, jump: bool = False
 ) -> dict[str, Any]:
-    """The next version. It jumps if the row that would tell the latest one is gone."""
+    """Compute the next version, which jumps if the row with the latest version is gone."""
     latest = max(_version(live or {}), _version(then))
     return {
         "_version": {"N": str(latest + (JUMP if jump else 1))},
@@ -148,7 +148,7 @@ def _key(table: Table, item: Item) -> dict[str, Any]:
 
 
 def _unwritten(table: Table, live: Item | None) -> dict[str, Any]:
-    """The condition that no other program has written an item since it was read."""
+    """Make the condition that no other program has written an item since it was read."""
     if live is None:
         return {
             "ConditionExpression": "attribute_not_exists(#key)",
@@ -156,7 +156,7 @@ def _unwritten(table: Table, live: Item | None) -> dict[str, Any]:
         }
     if "_version" not in live:
         return {}
-    # A fold changes what a row has on hand, and raises no version.
+    # Folding a page changes a row's units on hand without raising its version.
     names = [name for name in ("_version", "onHand") if name in live]
     return {
         "ConditionExpression": " AND ".join(f"#{name} = :{name}" for name in names),
@@ -170,7 +170,7 @@ def _content(item: Item) -> Item:
 
 
 def _sorted(item: Item | None) -> Mapping[str, Any]:
-    """An item with its sets in order."""
+    """An item with sorted sets."""
     values = (item or {}).items()
     return {name: sorted(value["SS"]) if "SS" in value else value for name, value in values}
 
@@ -180,10 +180,10 @@ class Differences:
     """The difference between the tables and the restored ones.
 
     Attributes:
-        rows: How many rows were read.
-        back: How many rows go back to their content of then, or to the time that was left of their hold, by table.
-        gone: How many rows did not exist then and are removed, or emptied, by table.
-        cancelled: How many orders did not exist then and hold stock, by status.
+        rows: The number of rows read.
+        back: The number of rows whose content, or the time left of their hold, is restored, by table.
+        gone: The number of rows that did not exist at that time and are removed, or emptied, by table.
+        cancelled: The number of orders that did not exist at that time and hold stock, by status.
     """
 
     rows: int = 0
@@ -207,11 +207,11 @@ class Restore:
     Args:
         aws: The stack.
         stack_name: Its name in CloudFormation.
-        then: The second to go back to: a whole one, with its time zone.
+        then: The time to restore to: a whole second, with its time zone.
         clock: Source of time.
 
     Attributes:
-        beside: The same stack with the names of the restored tables.
+        beside: The same stack, with the names of the restored tables.
     """
 
     def __init__(
@@ -231,7 +231,7 @@ class Restore:
     # ------------------------------------------------------------------ the tables as they were
 
     def make_tables(self, on_progress: Callable[[str], None]) -> None:
-        """Restore all tables beside those of the stack, and wait until they can be read. Uses restored ones that exist."""
+        """Restore copies of all tables, and wait until they can be read. Uses existing copies."""
         for table, name in self.beside.tables.items():
             if self._describe(name) is not None:
                 continue
@@ -248,9 +248,9 @@ class Restore:
                     f"If you have a backup, restore it as {name}, and run the same command again"
                 ) from error
         for table, name in self.beside.tables.items():
-            # A table that was just made may not be found yet.
+            # A table that was just created may not be found yet.
             while (status := (self._describe(name) or {}).get("TableStatus")) != "ACTIVE":
-                on_progress(f"{table.value} is {status or 'not there yet'}")
+                on_progress(f"{table.value} is {status or 'not created yet'}")
                 self._clock.sleep(_PAUSE)
 
     def _describe(self, name: str) -> Mapping[str, Any] | None:
@@ -263,30 +263,30 @@ class Restore:
         found = self._describe(self.beside.tables[Table.ORDERS])
         if found is None:
             raise UserError(
-                "the restored tables were deleted meanwhile; run the same command again"
+                "the restored tables were deleted during the run; run the same command again"
             )
         return found
 
     @property
     def rows_are_back_since(self) -> str | None:
-        """When an earlier run, which was interrupted afterwards, had put all rows back; None if none had."""
+        """When an earlier run, interrupted later, had restored all rows; None if there was none."""
         arn = self._orders_beside()["TableArn"]
         tags = self._aws.dynamodb.list_tags_of_resource(ResourceArn=arn).get("Tags", [])
         return next((tag["Value"] for tag in tags if tag["Key"] == _DONE), None)
 
     def finish(self) -> None:
-        """Forget that all rows are back, so that another restore to this second compares them again."""
+        """Forget that all rows are restored, so that another restore to this time compares them again."""
         arn = self._orders_beside()["TableArn"]
         self._aws.dynamodb.untag_resource(ResourceArn=arn, TagKeys=[_DONE])
 
     # ------------------------------------------------------------------ rows
 
     def look(self, on_progress: Callable[[Differences], None]) -> Differences:
-        """Count the rows that `put_back` writes, without writing."""
+        """Count the rows that `put_back` would write."""
         return self._compare(on_progress, lambda *_: None)
 
     def put_back(self, on_progress: Callable[[Differences], None]) -> Differences:
-        """Write all rows that differ, and all holds. No other program may write meanwhile."""
+        """Write all rows that differ, and all holds. No other program may write at the same time."""
         done = self._compare(on_progress, self._write)
         arn = self._orders_beside()["TableArn"]
         tag: TagTypeDef = {"Key": _DONE, "Value": timestamp(self._clock.now())}
@@ -316,7 +316,7 @@ class Restore:
         return found
 
     def _pairs(self, table: Table) -> Iterator[tuple[Item | None, Item | None]]:
-        """Each row as it is and as it was."""
+        """Yield each current row with its earlier content."""
         for aws, other in ((self._aws, self.beside), (self.beside, self._aws)):
             items = scan(aws, table)
             while some := list(islice(items, _TOGETHER)):
@@ -337,7 +337,7 @@ class Restore:
             else:
                 self._aws.dynamodb.put_item(TableName=name, Item=after, **condition)
         except self._aws.dynamodb.exceptions.ConditionalCheckFailedException as error:
-            # The client repeats a request whose answer was lost.
+            # The client repeats a request if its answer was lost.
             found = self._aws.dynamodb.get_item(TableName=name, Key=key, ConsistentRead=True)
             if _sorted(found.get("Item")) == _sorted(after):
                 return
@@ -347,7 +347,7 @@ class Restore:
             ) from error
 
     def republish(self, on_progress: Callable[[int], None]) -> Republished:
-        """Publish the state of the orders that were put back: the stream tells only of those whose status changed."""
+        """Publish the state of the restored orders. The stream reports only changes of status."""
         since = timestamp(self._orders_beside()["CreationDateTime"].astimezone(UTC))
         rows = rows_since(self._aws, since)
         return republish(self._aws, rows, send=True, on_progress=on_progress)
@@ -357,11 +357,11 @@ class Restore:
     def stop(self, on_progress: Callable[[str], None]) -> None:
         """Stop all functions that write to the tables, and wait until their invocations end. Messages wait in their queues.
 
-        `publish_events` goes on: it reads streams and writes no table.
+        `publish_events` keeps running: it reads streams and writes no table.
         """
         deployed = self._deployed()
         on_progress("Disconnecting the queues")
-        # First: a message that meets a stopped function uses up a delivery.
+        # First, because a message that meets a stopped function uses up a delivery.
         self._connect(deployed, "Disabled")
         functions = self._writers(deployed)
         for name in functions:
@@ -373,7 +373,7 @@ class Restore:
         self._clock.sleep(seconds)
 
     def start(self, on_progress: Callable[[str], None]) -> None:
-        """Undo `stop`: connect queues and functions as they were deployed."""
+        """Undo `stop`: connect queues and functions as deployed."""
         deployed = self._deployed()
         on_progress("Connecting the queues")
         for name, properties in self._writers(deployed).items():
@@ -400,7 +400,7 @@ class Restore:
 
     @property
     def _own(self) -> set[str]:
-        """The names of the service's functions, without those that the CDK may add."""
+        """The names of the service's functions, without functions added by the CDK."""
         return {name for key, name in self._aws.outputs.items() if key.endswith("FunctionName")}
 
     def _connect(self, deployed: Deployed, wanted: str) -> None:
@@ -415,7 +415,7 @@ class Restore:
             list(pool.map(lambda uuid: self._set_mapping(uuid, wanted), of_queues))
 
     def _set_mapping(self, uuid: str, wanted: str) -> None:
-        """Enable or disable a mapping. AWS refuses that while it still carries out the last change."""
+        """Enable or disable a mapping. AWS refuses while the last change is in progress."""
         functions = self._aws.functions
         while (state := functions.get_event_source_mapping(UUID=uuid)["State"]) != wanted:
             if state in ("Enabled", "Disabled"):

@@ -1,4 +1,4 @@
-"""Reads how many units of products there are, in rows and lanes together, at each location and at all."""
+"""Reads how many units of products there are, in rows and lanes together, at each location and in total."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import Table
 from operations.aws import Aws, query
 
-# How long to look for a moment without a rival's write, and how long one page of a list may take, in seconds.
+# How long to try for a read without a concurrent write, and how long one page of a list may take, in seconds.
 PATIENCE = 10.0
 _PAGE = 100
 
@@ -35,7 +35,7 @@ URGENCY = (
 )
 
 
-# A product has the first of these that it has at any location.
+# A product has the first of these statuses that it has at any location.
 _BEST_FIRST = (
     *(ProductStatus.ACTIVE, ProductStatus.LOW_STOCK),
     *(ProductStatus.OUT_OF_STOCK, ProductStatus.DISCONTINUED),
@@ -43,10 +43,10 @@ _BEST_FIRST = (
 
 
 def list_stock(aws: Aws) -> tuple[list[StockLevel], Mapping[str, str]]:
-    """Read all rows, first those out of stock or low. Units that move meanwhile may be missing or counted twice.
+    """Read all rows, first the ones out of stock or low. Units that move during the read may be missing or counted twice.
 
     Returns:
-        The levels; and the errors of rows that cannot be read, by key.
+        The levels, and the errors of unreadable rows by key.
     """
     client = RetryingClient(aws.store())
     levels: list[StockLevel] = []
@@ -74,16 +74,16 @@ def by_product(levels: Iterable[StockLevel]) -> dict[str, list[StockLevel]]:
 
 
 def shown_total(levels: Sequence[StockLevel]) -> dict[str, Any]:
-    """A product's stock at all its locations, as `by_product` sorts them, with the best status that it has at any."""
+    """Total a product's stock at all its locations, sorted as by `by_product`, with the best status of any location."""
     statuses = {level.product.status for level in levels}
-    # If its own row cannot be read, the first one is another.
+    # If its own row cannot be read, the first row is another one.
     product_id = product_of(levels[0].product.product_id)
     best = next(status for status in _BEST_FIRST if status in statuses)
     return shown_stock(levels) | {"productId": product_id, "status": best}
 
 
 def read_stock(aws: Aws, product_id: str) -> StockLevel | None:
-    """Read how many units of a product there are, at one moment, if `read_level` can.
+    """Read how many units of a product there are, exactly if `read_level` can.
 
     Returns:
         The level; None if there is no such product.
@@ -98,7 +98,7 @@ def read_stock(aws: Aws, product_id: str) -> StockLevel | None:
 def estimate_left(aws: Aws, product_id: str) -> dict[str, int]:
     """Count the units of a product that can be ordered at each location, in one look, however busy they are.
 
-    Units that move meanwhile may be missing or counted twice.
+    Units that move during the read may be missing or counted twice.
     """
     client = RetryingClient(aws.store())
     deadline = Deadline.after(PATIENCE, SystemClock())
@@ -112,20 +112,21 @@ def estimate_left(aws: Aws, product_id: str) -> dict[str, int]:
 
 
 def on_the_way(aws: Aws, keys: Iterable[str]) -> list[dict[str, Any]]:
-    """Find the units of a product that went out at one of its locations and have not come in at another: by their reference.
+    """Find transfers of a product that left one of its locations and have not arrived at another, by their reference.
 
     Args:
         aws: The stack.
-        keys: The keys of the product's rows. Units that left a location which was delisted since are not found.
+        keys: The keys of the product's rows. Units that left a location delisted since are not found.
 
     Returns:
+        Each `reference` with its `units`, the locations that they come `from`, and `since` when. The oldest first.
         Each `reference` with its `units`, the locations that they come `from`, and `since` when. The oldest first.
     """
     moved = [
         row
         for key in keys
         for row in map(decode, query(aws, Table.STOCK_ADJUSTMENTS, "productId", key))
-        # Units that one transaction moves are never on the way.
+        # Units moved in one transaction are never in transit.
         if row.get("reason") in (TRANSFER_OUT, TRANSFER_IN) and "transferWith" not in row
     ]
     lots: dict[str, dict[str, Any]] = {}
@@ -143,7 +144,7 @@ def on_the_way(aws: Aws, keys: Iterable[str]) -> list[dict[str, Any]]:
 
 
 def read_everywhere(aws: Aws, product_id: str) -> list[StockLevel]:
-    """Read a product's stock at all its locations, the default one first, as `read_levels` does. Empty if there is none.
+    """Read a product's stock at all its locations, the default first, as `read_levels` does. Empty if there is no such product.
 
     Raises:
         InventoryOrdersError: A row or a page cannot be read.
@@ -153,7 +154,7 @@ def read_everywhere(aws: Aws, product_id: str) -> list[StockLevel]:
 
 
 def product_names(aws: Aws, product_ids: Collection[str]) -> dict[str, str]:
-    """Read the names of products, by id. One without a name, or that cannot be read, is left out."""
+    """Read the names of products by id. Leaves out products without a name and unreadable ones."""
     deadline = Deadline.after(PATIENCE, SystemClock())
     found = read_all(RetryingClient(aws.store()), sorted(product_ids), deadline, CommitStats())
     rows = found.products.values()

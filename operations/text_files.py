@@ -1,4 +1,4 @@
-"""Files that people bring: JSON lines, or CSV as spreadsheets write it, compressed or not."""
+"""Users' files: JSON lines, or CSV as spreadsheets write it, compressed or not."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ from operations.errors import UserError
 SAVE_AS_UTF8 = 'save the file as UTF-8 (in Excel: Save As, type "CSV UTF-8")'
 
 DELIMITERS = {",": "a comma", ";": "a semicolon", "\t": "a tab"}
-"""What may separate the cells of CSV. Excel writes semicolons where the decimal separator is a comma."""
+"""Separators between cells of CSV. Excel writes semicolons if the decimal separator is a comma."""
 
 _KEYS_SHOWN = 3
 _GZIP = b"\x1f\x8b"
 _ZIP = b"PK\x03\x04"
 _XLS = b"\xd0\xcf\x11\xe0"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
-# `surrogateescape` keeps each byte that is not UTF-8 as a character of its own.
+# `surrogateescape` maps each byte that is not UTF-8 to a character.
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")
 
 
 @contextmanager
 def opened(path: Path, what: str) -> Iterator[TextIO]:
-    """Open a file, which may be compressed with gzip, whatever its name says.
+    """Open a file, which may be compressed with gzip, whatever its name.
 
     Args:
         path: The file.
-        what: What it should be, in words.
+        what: What it should contain, in words.
 
     Raises:
-        UserError: It cannot be read, or is a pipe, or another kind of file, such as a workbook.
+        UserError: It cannot be read, is a pipe, or has another format, such as a workbook.
     """
     try:
         if path.is_fifo():
             raise UserError(
-                f"{path} is a pipe, and would be read twice; write {what} to disk first"
+                f"{path} is a pipe, but has to be read twice; write {what} to disk first"
             )
         with path.open("rb") as raw:
             opener: Any = gzip.open if raw.read(2) == _GZIP else open
@@ -53,7 +53,7 @@ def opened(path: Path, what: str) -> Iterator[TextIO]:
             yield file
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise UserError(
-            f"{path} is not a whole .gz file ({error}); make or fetch it again"
+            f"{path} is not a complete .gz file ({error}); create or download it again"
         ) from error
     except OSError as error:
         said = (error.strerror or str(error)).lower()
@@ -61,9 +61,9 @@ def opened(path: Path, what: str) -> Iterator[TextIO]:
 
 
 def _check_kind(path: Path, what: str, begin: bytes) -> None:
-    """Check that a file that begins with these four bytes may be text in UTF-8."""
+    """Check that a file beginning with these four bytes may be text in UTF-8."""
     if begin == _ZIP and path.suffix.lower() == ".zip":
-        kind, remedy = "a zip archive", "Unpack it, and name the file that was in it"
+        kind, remedy = "a zip archive", "Unpack it, and name the file inside"
     elif begin in (_ZIP, _XLS):
         kind = "a workbook"
         remedy = 'Save its sheet as CSV (in Excel: Save As, type "CSV UTF-8")'
@@ -71,33 +71,33 @@ def _check_kind(path: Path, what: str, begin: bytes) -> None:
         kind, remedy = "in UTF-16, or not text at all", f"S{SAVE_AS_UTF8[1:]}"
     else:
         return
-    raise UserError(f"{path} is {kind}; {what} is text in UTF-8. {remedy}")
+    raise UserError(f"{path} is {kind}; {what} must be text in UTF-8. {remedy}")
 
 
 def not_utf8(text: str) -> int:
-    """The place of the first character that is not UTF-8, from 1; 0 if all are."""
+    """Find the first character that is not UTF-8. Returns its position from 1; 0 if all are valid."""
     found = None if text.isascii() else _NOT_UTF8.search(text)
     return found.start() + 1 if found else 0
 
 
 def first_line(lines: Iterable[str]) -> str:
-    """The first line with text; empty if there is none."""
+    """Find the first line with text; empty if there is none."""
     return next((line for line in lines if line.strip()), "")
 
 
 def delimiter_of(header: str) -> str:
-    """What separates the cells of a header."""
+    """Find the separator of the cells of a header."""
     return max(DELIMITERS, key=header.count)
 
 
 def csv_rows(path: Path, lines: Iterable[str], delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """Read the rows that are not empty, the header first, each with the number of its first line.
 
-    Spaces around a cell are left out, and so are empty cells of columns without a name: spreadsheets write columns that
+    Strips spaces around cells, and leaves out empty cells of columns without a name: spreadsheets write columns that
     were once in use.
 
     Raises:
-        UserError: It is not CSV, or a column without a name has a cell that is not empty.
+        UserError: The file is not CSV, or a column without a name has a value.
     """
     rows = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
     number, header = 1, list[str]()
@@ -115,26 +115,26 @@ def csv_rows(path: Path, lines: Iterable[str], delimiter: str) -> Iterator[tuple
 
 
 def _without_spare(where: str, header: Sequence[str], cells: Sequence[str]) -> list[str]:
-    """Leave out the empty cells that have no name. A cell that is missing or one too many is for the caller to refuse."""
+    """Leave out empty cells without a column name. The caller has to refuse missing and extra cells."""
     named = list(zip_longest(header, cells))
     if any(cell and name == "" for name, cell in named):
         raise UserError(
-            f"{where} has a cell in a column without a name; name the column, or empty it"
+            f"{where} has a value in a column without a name; name the column, or clear it"
         )
     return [cell for name, cell in named if cell is not None and (name or cell)]
 
 
 def check_json_lines(path: Path, lines: Iterable[str], what: str, example: str) -> None:
-    """Check that a file is not a JSON list, or objects that span several lines.
+    """Check that a file is neither a JSON list, nor has objects that span several lines.
 
     Args:
         path: The file.
-        lines: Its lines. Only the first one is read if it is an object.
-        what: What the file should be, in words.
+        lines: Its lines. If the first one is an object, no more are read.
+        what: What the file should contain, in words.
         example: A line of such a file.
 
     Raises:
-        UserError: It is; says what it holds, and how to make lines of it.
+        UserError: It is one of these; the message says what it holds, and how to convert it to lines.
     """
     document = _whole_document(iter(lines))
     if document is None:
@@ -142,19 +142,19 @@ def check_json_lines(path: Path, lines: Iterable[str], what: str, example: str) 
     lines_are = f"{what} has one object on each line, such as {example}"
     if isinstance(document, list):
         raise UserError(
-            f"{path} is a JSON list of {len(document):,}; {lines_are}. Make it with: jq -c '.[]' {path.name}"
+            f"{path} is a JSON list of {len(document):,}; {lines_are}. Convert it with: jq -c '.[]' {path.name}"
         )
     names = [json.dumps(name) for name in document]
     holds = ", ".join(names[:_KEYS_SHOWN]) + (", ..." if len(names) > _KEYS_SHOWN else "")
     fits = json.loads(example).keys() & document.keys()
-    make = f"Make it with: jq -c . {path.name}" if fits else "Name another file"
+    make = f"Convert it with: jq -c . {path.name}" if fits else "Name another file"
     raise UserError(
         f"{path} has a JSON object over several lines ({holds or 'empty'}); {lines_are}. {make}"
     )
 
 
 def _whole_document(lines: Iterator[str]) -> dict[str, Any] | list[Any] | None:
-    """Read a list or an object that spans several lines, or a file of one line with a list; None for all else."""
+    """Read a list or an object over several lines, or a one-line file with a list; None for anything else."""
     first = first_line(lines).removeprefix("\ufeff")
     with suppress(ValueError, RecursionError):
         if isinstance(json.loads(first), dict):

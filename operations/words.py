@@ -1,4 +1,4 @@
-"""Formats words of reports."""
+"""Formats phrases of reports."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def lane_name(lane: int) -> str:
 
 
 def location_name(location_id: str) -> str:
-    """Name a location. The default one has no id; no id has parentheses."""
+    """Name a location. The default location has no id. The parentheses are unambiguous, because ids have none."""
     return location_id or "(default)"
 
 

@@ -1,4 +1,4 @@
-"""Verifies a deployed stack: sends it traffic, and asks AWS about it."""
+"""Verifies a deployed stack with test traffic, and by asking AWS about its resources."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from operations.verify.run import Run
 Check = Callable[[Run], list[Line]]
 
 CHECKS: Mapping[str, Check] = traffic.CHECKS | stack.CHECKS
-"""All checks by name, in the order in which they run. Each can be called on its own."""
+"""All checks by name, in the sequence in which they run. Each can be run alone."""
 
 TITLES = {next(iter(traffic.CHECKS)): "Traffic", next(iter(stack.CHECKS)): "The stack"}
-"""Headings, by the check that follows."""
+"""Headings, by the first check below them."""
 
 
 def run_check(name: str, run: Run) -> list[Line]:
@@ -39,7 +39,7 @@ def verify(
     only: Collection[str] = (),
     on_line: Callable[[str, Line], None] = lambda _, __: None,
 ) -> None:
-    """Run the checks in their order, and clean up in any case.
+    """Run the checks in sequence, and clean up in any case.
 
     Args:
         run: The run, with its stack.
@@ -61,7 +61,7 @@ def verify(
     finally:
         run.say("cleaning up")
         report.figures = run.figures
-        # An interruption of the cleanup leaves this line in the report.
+        # If the cleanup is interrupted, the report keeps this line.
         report.left = [f"{in_words(key)}: still listed" for key in run.products]
         report.left = run.clean_up()
         report.seconds = time.monotonic() - began

@@ -1,4 +1,4 @@
-"""The template that a stack was deployed with, references resolved: the checks compare AWS's answers with it."""
+"""The deployed template of a stack, with resolved references, with which the checks compare AWS's answers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Deployed:
         stack: CloudFormation's description of it.
         resources: Resources of its template, by logical id.
         physical: Physical ids of its resources, by logical id.
-        streams: ARNs of its tables' streams, by logical id of the table. They cannot be computed.
+        streams: ARNs of its tables' streams, by logical id of the table. They cannot be derived from the template.
     """
 
     stack: Mapping[str, Any]
@@ -45,16 +45,18 @@ class Deployed:
         """Read a stack through clients of CloudFormation and DynamoDB.
 
         Raises:
-            UserError: A resource of the stack is being made, or could not be made.
+            UserError: A resource of the stack is being created, or its creation failed.
         """
         stack = cloudformation.describe_stacks(StackName=name)["Stacks"][0]
         body = cloudformation.get_template(StackName=name)["TemplateBody"]
         pages = cloudformation.get_paginator("list_stack_resources").paginate(StackName=name)
         resources = (json.loads(body) if isinstance(body, str) else body)["Resources"]
         made = [resource for page in pages for resource in page["StackResourceSummaries"]]
-        # API_StackResourceSummary requires no physical id: what is being made may have none yet.
+        # API_StackResourceSummary requires no physical id: a resource being created may have none yet.
         if any("PhysicalResourceId" not in resource for resource in made):
-            raise UserError(f"{name} is {stack['StackStatus']}: wait for it, or deploy it again")
+            raise UserError(
+                f"{name} is {stack['StackStatus']}: wait until it is done, or deploy it again"
+            )
         physical = {each["LogicalResourceId"]: each["PhysicalResourceId"] for each in made}
         streams = {
             logical: dynamodb.describe_table(TableName=table)["Table"].get("LatestStreamArn", "")
@@ -71,11 +73,11 @@ class Deployed:
 
     @property
     def protected(self) -> bool:
-        """Whether it is protected against deletion, as the stack of a production stage is."""
+        """Whether it is protected against deletion, as production stages are."""
         return bool(self.stack.get("EnableTerminationProtection"))
 
     def of_type(self, kind: str) -> dict[str, Properties]:
-        """The properties of all resources of a type, references resolved, by logical id."""
+        """The properties of all resources of a type, with resolved references, by logical id."""
         return {
             logical: self.fill_in(resource.get("Properties", {}))
             for logical, resource in self.resources.items()
@@ -83,7 +85,7 @@ class Deployed:
         }
 
     def each(self, kind: str) -> list[tuple[str, str, Properties]]:
-        """List the resources of a type: title, physical id and properties of each."""
+        """List the title, physical id and properties of each resource of a type."""
         found = self.of_type(kind).items()
         return [(self.title(logical), self.physical[logical], each) for logical, each in found]
 
@@ -96,11 +98,11 @@ class Deployed:
 
     @property
     def dashboards(self) -> dict[str, Properties]:
-        """The properties of its dashboards, by logical id; none where the handlers emit only what alarms need."""
+        """The properties of its dashboards, by logical id; empty if the handlers emit only the metrics for alarms."""
         return self.of_type("AWS::CloudWatch::Dashboard")
 
     def title(self, logical: str) -> str:
-        """The name of a resource in the CDK's code; its logical id if that is not known."""
+        """The name of a resource in the CDK's code; its logical id if that name is unknown."""
         path = self.resources[logical].get("Metadata", {}).get("aws:cdk:path", logical)
         parts = path.removesuffix("/Resource").split("/")
         return str(parts[-1])
@@ -115,7 +117,7 @@ class Deployed:
         return _ARNS.get(kind, "{name}").format(**self.place, name=name)
 
     def fill_in(self, value: Any) -> Any:
-        """Replace references by their values."""
+        """Replace references with their values."""
         if isinstance(value, list):
             return [self.fill_in(item) for item in value]
         if not isinstance(value, Mapping):
@@ -168,7 +170,7 @@ _FUNCTIONS: Mapping[str, Callable[[Deployed, Any], Any]] = {
     "Fn::Split": Deployed._split,
     "Fn::GetAtt": Deployed._attribute,
 }
-"""CloudFormation's functions, which a template writes as objects with this single name."""
+"""CloudFormation's functions, which templates write as objects with this single key."""
 
 
 def differences(what: str, deployed: Any, found: Any) -> list[str]:
@@ -190,7 +192,7 @@ def _shown(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Normalise a value, because some APIs give numbers and booleans as text."""
+    """Normalise a value, because some APIs return numbers and booleans as strings."""
     if isinstance(value, list):
         return sorted(json.dumps(_plain(item), sort_keys=True) for item in value)
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Figures of a run, from the log of place_orders: conflicts, starts of workers, costs."""
+"""Figures of a run, from the log of place_orders: conflicts, cold starts, costs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Invocations:
     """Figures of a function's invocations, from its log.
 
     Attributes:
-        count: How many ended.
+        count: The number of finished invocations.
         gigabyte_seconds: Their billed duration times memory.
         cold: Milliseconds that each start of a worker took.
     """
@@ -40,7 +40,7 @@ _COLD = re.compile(r'"cold_start":\s?true.*?"function_request_id":\s?"([^"]+)"')
 def invocations_of(lines: Iterable[str]) -> Invocations:
     """Read the invocations in a function's log.
 
-    AWS logs how long a worker took to start. The embedded AWS does not, and starts it within its first invocation, so
+    AWS logs how long a worker took to start. The embedded AWS does not, and starts a worker within its first invocation, so
     the whole invocation counts.
     """
     billed: dict[str, float] = {}
@@ -59,18 +59,18 @@ def invocations_of(lines: Iterable[str]) -> Invocations:
 
 
 def measure(run: Run, since: int, answered: int) -> dict[str, float | None]:
-    """Read conflicts, starts of workers and costs from the log of place_orders.
+    """Read conflicts, cold starts and costs from the log of place_orders.
 
     Args:
         run: The run.
         since: Unix milliseconds before the orders to measure.
-        answered: How many of them have an answer. It waits for their metrics, but not for long.
+        answered: The number of these orders with an outcome. The function waits for their metrics, but not for long.
     """
-    run.say("the figures in the log of place_orders")
+    run.say("reading the log of place_orders")
     events, samples = _read_log(run, since, answered)
     invocations = invocations_of(event.message for event in events if event.timestamp >= since)
     attempts = _total(samples, "ConditionalWrites")
-    # The first orders of this run, before these, may have met workers that had to start.
+    # Earlier orders of this run may have hit workers that had to start.
     cold = invocations_of(event.message for event in events).cold
     return {
         "conflictRate": round(_total(samples, "VersionConflict") / attempts, 4)
@@ -105,7 +105,7 @@ def _total(samples: Sequence[emf.Sample], *metrics: str) -> float:
 def _dollars(orders: int, samples: Sequence[emf.Sample], invocations: Invocations) -> float:
     """Estimate the cost on AWS of a number of orders for one product, from the handlers' metrics.
 
-    A transactional write takes two units: of each order's row, and of the product's if an order was placed. Lost
+    A transactional write takes two units: for each order's row, and for the product's row if an order was placed. Lost
     transactions are charged too.
     """
     committed = emf.values_of(samples, "OrdersPerTransaction")

@@ -1,4 +1,4 @@
-"""The report on a deployed stack: lines, figures and the verdict."""
+"""The report on a deployed stack: lines and figures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Line:
 
     Attributes:
         name: The subject of the check.
-        state: Whether it is as it should be; `NOT_HERE` if that cannot be seen on this stack.
+        state: Whether it is as expected; `NOT_HERE` if that cannot be checked on this stack.
         saw: The observation, in words and numbers; for `NOT_HERE` the reason.
     """
 
@@ -33,7 +33,7 @@ class Line:
 
 
 class CheckFailedError(Exception):
-    """A check saw something else than it should have seen; the message says both."""
+    """A check saw something unexpected; the message has both the observation and the expectation."""
 
 
 def passed(name: str, saw: str) -> list[Line]:
@@ -42,12 +42,12 @@ def passed(name: str, saw: str) -> list[Line]:
 
 
 def not_here(name: str, why: str) -> list[Line]:
-    """Report that a check is impossible on this stack."""
+    """Report that this stack does not allow a check."""
     return [Line(name, State.NOT_HERE, why)]
 
 
 def judged(name: str, problems: Sequence[str], saw: str) -> list[Line]:
-    """Report one line: red if there are problems, and green otherwise."""
+    """Report one line: red if there are problems, otherwise green."""
     if not problems:
         return passed(name, saw)
     more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
@@ -58,13 +58,13 @@ _SHOWN = 4
 
 
 def what_went_wrong(error: Exception) -> str:
-    """Put an error of AWS into words, and name the permission where one is missing."""
+    """Describe an error of AWS, and name the missing permission, if any."""
     said = str(error)
     denied = re.search(r"not authorized to perform: ([\w:*]+)(?: on resource: (\S+))?", said)
     if denied is None:
         return said
     where = f" on {denied[2]}" if denied[2] else ""
-    return f"not allowed: this needs {denied[1]}{where}. Give it to the credentials that you use"
+    return f"not allowed: this needs {denied[1]}{where}. Grant it to your credentials"
 
 
 @dataclass
@@ -75,7 +75,7 @@ class Report:
         place: Account, region and stack, in words.
         run: Id of the run: the prefix of its products, orders and users.
         started_at: Time of the start, ISO 8601.
-        lines: In order, each with the check that it belongs to.
+        lines: In sequence, each with its check.
         figures: Measured figures, by name; None if one could not be measured.
         seconds: The duration of the run.
         finished: Whether all checks ran.
@@ -97,7 +97,7 @@ class Report:
 
     @property
     def good(self) -> bool:
-        """Whether all checks ran, no line is red, and nothing was left."""
+        """Whether all checks ran, no line is red, and nothing remained."""
         return self.finished and not self.left and not self.count(State.FAILED)
 
     def as_json(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""One run against a stack: makes products and orders of its own, waits with bounds, and cleans up."""
+"""One run against a stack: creates its own products and orders, waits with time limits, and cleans up."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ from operations.verify.report import CheckFailedError, what_went_wrong
 from operations.words import counted
 
 PREFIX = "verify-"
-"""Prefix of all products, orders and users of a run: consumers of `Orders` leave out users with it."""
+"""Prefix of all products, orders and users of a run: consumers of `Orders` can ignore users with it."""
 
 A_RUN_LASTS = timedelta(minutes=15)
-"""Products of another run that are older than this many seconds are left-overs. Younger ones may be in use."""
+"""Products of another run are left-overs once they are this many seconds old. Newer ones may be in use."""
 
-# No other program's product or message matches.
+# Matches no other program's product or message.
 _OF_A_RUN = re.compile(rf'(?:{{"orderId": ")?{PREFIX}\d{{6}}-\d{{6}}-[0-9a-f]{{4}}[- ]')
 
 _CLEAN_UP_SECONDS = 20.0
@@ -57,22 +57,22 @@ def _new_name() -> str:
 
 @dataclass
 class Run:
-    """One run: the state that its checks share. What is not as a check expects raises a `CheckFailedError`.
+    """One run: the state that its checks share. Unexpected observations raise a `CheckFailedError`.
 
     Attributes:
         aws: The stack.
         stack_name: Its name in CloudFormation.
         embedded: Whether it is the embedded AWS.
-        orders: How many orders the hot product gets.
-        patience: Most seconds to wait for the service to answer; `verify` adds the longest batching window.
-        metrics_patience: Most seconds to wait for CloudWatch.
-        say: Called with a text that says what the run waits for.
-        name: Id of the run, and prefix of all that it makes.
+        orders: The number of orders for the hot product.
+        patience: Maximum seconds to wait for the service to answer; `verify` adds the longest batching window.
+        metrics_patience: Maximum seconds to wait for CloudWatch.
+        say: Called with a description of what the run is waiting for.
+        name: Id of the run, and prefix of everything that it creates.
         began: Unix seconds.
-        products: Keys of its products' rows that may be there.
+        products: Keys of its products' rows that may exist.
         order_ids: Ids of its orders.
-        placed: How many of them were seen to be placed.
-        held: Row of its order that stays unconfirmed until its hold ends.
+        placed: The number of them that were seen as placed.
+        held: Row of its order that stays unconfirmed until the end of its hold.
         dead_letters: Ids of messages that will be dead-lettered, by output of the dead-letter queue.
         figures: Measured figures, by name.
     """
@@ -83,7 +83,7 @@ class Run:
     orders: int = 1000
     patience: float = 60.0
     # docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/monitoring-using-cloudwatch.html: metrics of a
-    # queue that was quiet for hours come up to 15 minutes late.
+    # queue that was quiet for hours arrive up to 15 minutes late.
     metrics_patience: float = 15 * 60.0
     say: Callable[[str], None] = lambda _: None
     name: str = field(default_factory=_new_name)
@@ -98,11 +98,11 @@ class Run:
 
     @property
     def started_at(self) -> str:
-        """Time of its start, ISO 8601."""
+        """Start time, ISO 8601."""
         return timestamp(datetime.fromtimestamp(self.began, UTC))
 
     def client(self, service: str) -> Any:
-        """Make a client of a service."""
+        """Make a client for a service."""
         if service not in self._clients:
             make: Any = self.aws.session.client
             self._clients[service] = make(service)
@@ -115,7 +115,7 @@ class Run:
 
     @cached_property
     def pause(self) -> float:
-        """Seconds between two reads while the run waits."""
+        """Seconds between two reads while waiting."""
         return 0.05 if self.embedded else 0.5
 
     # ------------------------------------------------------------------ asking
@@ -142,14 +142,14 @@ class Run:
         """Create a product of this run, or list it at a location. Returns its id."""
         product_id = f"{self.name}-{name}"
         key = stock_key(product_id, location)
-        # First, so that it is delisted in any case.
+        # Before the command, so that it is delisted in any case.
         self.products.append(key)
         create = {"action": "create", **public_key(key), "openingStock": stock}
         self.command("ManageProducts", create, "APPLIED")
         return product_id
 
     def product(self, product_id: str) -> dict[str, Any] | None:
-        """Read a row by its key, strongly consistent."""
+        """Read a row by its key with strong consistency."""
         found = self.aws.dynamodb.get_item(
             TableName=self.aws.outputs["ProductsTableName"],
             Key={"productId": {"S": product_id}},
@@ -169,14 +169,14 @@ class Run:
         return self.level(product_id).available
 
     def order(self, name: str, lines: Mapping[str, int], **more: Any) -> dict[str, Any]:
-        """Make an order of this run, with `more` of its fields."""
+        """Make an order of this run; `more` are further fields."""
         order_id = f"{self.name}-{name}"
         self.order_ids.append(order_id)
         items = [{"productId": p, "quantity": quantity} for p, quantity in lines.items()]
         return {"orderId": order_id, "userId": f"{self.name}-user", "items": items, **more}
 
     def send(self, queue: str, *bodies: Mapping[str, Any] | str, group: str = "") -> list[str]:
-        """Send messages to a queue by the name of its output: texts as they are, and all else as JSON. Returns their ids."""
+        """Send messages to a queue by the name of its output, strings unchanged and anything else as JSON. Returns their ids."""
         messages = []
         for body in bodies:
             text = body if isinstance(body, str) else json.dumps(body)
@@ -186,7 +186,7 @@ class Run:
     # ------------------------------------------------------------------ waiting
 
     def wait(self, look: Callable[[], T | None], what: str, seconds: float | None = None) -> T:
-        """Repeat a read until it returns something; a `CheckFailedError` if it does not in time."""
+        """Repeat a read until it returns something. Raises a `CheckFailedError` on timeout."""
         seconds = self.patience if seconds is None else seconds
         until = time.monotonic() + seconds
         while True:
@@ -194,11 +194,11 @@ class Run:
             if found:
                 return found
             if time.monotonic() >= until:
-                raise CheckFailedError(f"{what}: nothing after {seconds:.0f} s")
+                raise CheckFailedError(f"{what}: still nothing after {seconds:.0f} s")
             time.sleep(self.pause)
 
     def row(self, order: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Read an order's row, strongly consistent."""
+        """Read an order's row with strong consistency."""
         return read_orders(self.aws, [order["orderId"]]).get(order["orderId"])
 
     def answer(
@@ -207,7 +207,7 @@ class Run:
         queue: str = "OrderQueue",
         meanwhile: Callable[[], object] = lambda: None,
     ) -> dict[str, Any]:
-        """Wait for an order's row. `queue` is the one that it was sent to; `meanwhile` is called before each read."""
+        """Wait for the row of an order sent to `queue`. Calls `meanwhile` before each read."""
 
         def look() -> dict[str, Any] | None:
             meanwhile()
@@ -220,7 +220,7 @@ class Run:
     # ------------------------------------------------------------------ dead letters
 
     def take_dead_letters(self, queue: str, seconds: float) -> list[DeadLetter]:
-        """Take the dead letters of this run out of a queue, named by its output, and leave all others there."""
+        """Take the dead letters of this run out of a queue, named by its output, and leave all other messages there."""
         wanted = self.dead_letters.setdefault(queue, set())
         until = time.monotonic() + seconds
         taken: list[DeadLetter] = []
@@ -236,8 +236,8 @@ class Run:
     # ------------------------------------------------------------------ cleaning up
 
     def clean_up(self) -> list[str]:
-        """Delist all products of this run, and remove its dead letters. Returns left-overs, in words."""
-        # A product's own row goes after those of its locations.
+        """Delist all products of this run, and remove its dead letters. Returns descriptions of left-overs."""
+        # A product's own row goes after the rows of its locations.
         in_order = sorted(self.products, key=lambda key: not location_of(key))
         listed = {key: why for key in in_order if (why := self._delist(key))}
         self.products, left = list(listed), list(listed.values())
@@ -248,12 +248,12 @@ class Run:
                 left.append(f"{queue.removesuffix('Url')}: {what_went_wrong(error)}")
             if wanted:
                 left.append(
-                    f"{queue.removesuffix('Url')}: {counted(len(wanted), 'dead letter')} to come"
+                    f"{queue.removesuffix('Url')}: {counted(len(wanted), 'dead letter')} not arrived yet"
                 )
         return left
 
     def _delist(self, key: str) -> str:
-        """Delist what is listed under a key. Returns the reason if it is still listed, else nothing."""
+        """Delist the row with a key. Returns the reason if it is still listed, else an empty string."""
         until, name = time.monotonic() + _CLEAN_UP_SECONDS, in_words(key)
         while True:
             try:
@@ -273,7 +273,7 @@ class Run:
             time.sleep(min(1.0, answer.get("retryAfterSeconds", 1.0)))
 
     def leftovers(self) -> tuple[list[str], int]:
-        """Find rows of products of other runs. Returns the keys of left-overs, and how many products may be in use."""
+        """Find rows of other runs' products. Returns the keys of left-overs, and the number of products that may be in use."""
         pages = self.aws.dynamodb.get_paginator("scan").paginate(
             TableName=self.aws.outputs["ProductsTableName"],
             FilterExpression="begins_with(#productId, :prefix)",
@@ -293,10 +293,10 @@ class Run:
         return old, len(in_use)
 
     def remove_old_dead_letters(self) -> int:
-        """Remove dead letters of other runs that are left-overs. Returns their number.
+        """Remove left-over dead letters of other runs. Returns their number.
 
-        It reads only a part of a queue with many thousands of dead letters: the first ones would be visible again
-        before it came to the end.
+        In a queue with many thousands of dead letters it reads only a part: the first ones would become visible again
+        before it reached the end.
         """
         limit = (time.time() - A_RUN_LASTS.total_seconds()) * 1000
         removed = 0
@@ -324,6 +324,6 @@ def _short(answer: object) -> str:
 
 
 def names(found: Collection[str]) -> str:
-    """List the first names, and count the others."""
+    """List the first names, and count the rest."""
     first = sorted(found)[:3]
     return ", ".join(first) + (f" and {len(found) - 3} more" if len(found) > 3 else "")

@@ -1,4 +1,4 @@
-"""Checks of AWS's answers about the stack: all is as it was deployed, and monitoring works."""
+"""Checks that ask AWS about the stack: everything is as deployed, and monitoring works."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def deployment(run: Run) -> list[Line]:
     status = stack["StackStatus"]
     problems = []
     if status not in ("CREATE_COMPLETE", "UPDATE_COMPLETE"):
-        problems.append(f"{run.stack_name} is {status}: deploy it again, or wait for it")
+        problems.append(f"{run.stack_name} is {status}: deploy it again, or wait until it is done")
     at = stack.get("LastUpdatedTime", stack["CreationTime"])
     return judged("deployment", problems, f"{status} since {at:%Y-%m-%d %H:%M} UTC")
 
 
 def functions(run: Run) -> list[Line]:
-    """The alias of every function leads to an active version, as it was deployed."""
+    """The alias of every function points at an active version, as deployed."""
     found = run.deployed.each("AWS::Lambda::Function")
     problems, loops, runtimes = [], [], set()
     aliases = run.deployed.of_type("AWS::Lambda::Alias").values()
@@ -121,7 +121,7 @@ def roles(run: Run) -> list[Line]:
         answer = iam.simulate_principal_policy(
             PolicySourceArn=deployed.arn(role_of[role]),
             ActionNames=sorted({*needed[role, resource], *_denied_on(resource)}),
-            # Any stream of a log group stands for all of them.
+            # Any stream of a log group represents all of them.
             ResourceArns=[resource.replace(":*", ":log-stream:any")],
         )
         return {
@@ -149,7 +149,7 @@ def roles(run: Run) -> list[Line]:
             granted += len(actions)
             denied += len(others)
     count = len({role for role, _ in needed})
-    saw = f"{count} roles: all {granted} needed permissions are there, {denied} others are denied"
+    saw = f"{count} roles: all {granted} needed permissions are granted, {denied} others are denied"
     return judged("roles", problems, saw)
 
 
@@ -175,7 +175,7 @@ def _many(value: Any) -> list[Any]:
 
 
 def queues(run: Run) -> list[Line]:
-    """Every queue is encrypted, takes TLS only, and moves failed messages to its dead-letter queue."""
+    """Every queue is encrypted, accepts only TLS, and moves failed messages to its dead-letter queue."""
     found = run.deployed.each("AWS::SQS::Queue")
     problems, redriven = [], 0
     for title, url, properties in found:
@@ -188,7 +188,7 @@ def queues(run: Run) -> list[Line]:
         if actual.get("SqsManagedSseEnabled") != "true" and not actual.get("KmsMasterKeyId"):
             problems.append(f"{title} is not encrypted")
         if not _tls_only(actual.get("Policy", "{}")):
-            problems.append(f"{title} takes messages without TLS: its policy does not deny them")
+            problems.append(f"{title} accepts messages without TLS: its policy does not deny them")
     saw = (
         f"{len(found)} encrypted, TLS only; retention and visibility as deployed; "
         f"{redriven} redrive policies in place"
@@ -208,7 +208,7 @@ def _tls_only(policy: str) -> bool:
 
 
 def tables(run: Run) -> list[Line]:
-    """Every table has its keys, its index and its stream; and is encrypted, recoverable and protected as deployed."""
+    """Every table has its keys, indexes and stream, and is encrypted, recoverable and protected as deployed."""
     found = run.deployed.each("AWS::DynamoDB::GlobalTable")
     problems, hidden = [], []
     for title, name, properties in found:
@@ -222,7 +222,7 @@ def tables(run: Run) -> list[Line]:
         for index in properties.get("GlobalSecondaryIndexes", []):
             seen = indexes.get(index["IndexName"], {})
             if not seen or seen.get("IndexStatus", "ACTIVE") != "ACTIVE":
-                problems.append(f"the index {index['IndexName']} of {title} is not there")
+                problems.append(f"the index {index['IndexName']} of {title} is missing")
         if not run.embedded:
             hidden += list(_protection(run, title, name, properties, actual))
     saw = f"{len(found)} ACTIVE; keys, index and stream as deployed"
@@ -230,7 +230,7 @@ def tables(run: Run) -> list[Line]:
     if run.embedded:
         why = "not on the embedded AWS: it drops encryption, recovery and deletion protection"
         return lines + not_here(name, why)
-    saw = f"{len(found)} encrypted, recoverable to any second; deletion protection as deployed"
+    saw = f"{len(found)} encrypted, with point-in-time recovery; deletion protection as deployed"
     return lines + judged(name, hidden, saw)
 
 
@@ -239,11 +239,11 @@ def _protection(
 ) -> Iterator[str]:
     replica = properties["Replicas"][0]
     key = replica.get("SSESpecification", {}).get("KMSMasterKeyId")
-    # The key that DynamoDB owns has no description.
+    # For the key that DynamoDB owns, the description is missing.
     wanted = {"Status": "ENABLED", "SSEType": "KMS", "KMSMasterKeyArn": key} if key else {}
     described = actual.get("SSEDescription", {})
     if not key and described.get("Status", "DISABLED") != "DISABLED":
-        yield f"{title} is encrypted with {described.get('KMSMasterKeyArn')}, not with the key that DynamoDB owns"
+        yield f"{title} is encrypted with {described.get('KMSMasterKeyArn')}, not with DynamoDB's own key"
     yield from differences(f"{title} encryption", wanted, described)
     protected = {"DeletionProtectionEnabled": replica.get("DeletionProtectionEnabled", False)}
     yield from differences(title, protected, actual)
@@ -254,7 +254,7 @@ def _protection(
 
 
 def logs(run: Run) -> list[Line]:
-    """Every log group is there, and keeps its events as long as was deployed."""
+    """Every log group exists, and has the deployed retention."""
     found = run.deployed.each("AWS::Logs::LogGroup")
     problems, days = [], set()
     for title, name, properties in found:
@@ -268,7 +268,7 @@ def logs(run: Run) -> list[Line]:
 
 
 def dashboard(run: Run) -> list[Line]:
-    """The dashboard is there as it was deployed."""
+    """The dashboard exists as deployed."""
     deployed = run.deployed
     if not deployed.dashboards:
         return not_here("dashboard", "the stack has none: `monitoring` is basic in cdk.json")
@@ -279,7 +279,7 @@ def dashboard(run: Run) -> list[Line]:
         body = json.loads(cloudwatch.get_dashboard(DashboardName=name)["DashboardBody"])
         drawn += len(_drawn(body))
         if body != json.loads(properties["DashboardBody"]):
-            problems.append(f"{name} was changed since it was deployed")
+            problems.append(f"{name} was changed since the deployment")
         unknown = [
             f"{metric} of {value}"
             for _, metric, dimensions in _drawn(body)
@@ -287,12 +287,12 @@ def dashboard(run: Run) -> list[Line]:
             if value not in known
         ]
         if unknown:
-            problems.append(f"it draws metrics of other stacks: {names(unknown)}")
-    return judged("dashboard", problems, f"as deployed; draws {drawn} metrics, all of this stack")
+            problems.append(f"it shows metrics of other stacks: {names(unknown)}")
+    return judged("dashboard", problems, f"as deployed; shows {drawn} metrics, all of this stack")
 
 
 def _known(deployed: Deployed) -> set[str]:
-    """Values that dimensions may have: names of the stack's resources, and those that its functions send."""
+    """Valid values of dimensions: the names of the stack's resources, and the values that its functions send."""
     known = {physical.rsplit("/", 1)[-1] for physical in deployed.physical.values()}
     for properties in deployed.of_type("AWS::Lambda::Function").values():
         known.add(properties["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"])
@@ -305,7 +305,7 @@ Metric = tuple[str, str, dict[str, str]]
 
 
 def _drawn(body: Mapping[str, Any]) -> list[Metric]:
-    """The metrics that a dashboard draws: namespace, name and dimensions."""
+    """The metrics that a dashboard shows: namespace, name and dimensions."""
     found = []
     for widget in body["widgets"]:
         for entry in widget["properties"].get("metrics", []):
@@ -319,7 +319,7 @@ def _drawn(body: Mapping[str, Any]) -> list[Metric]:
 
 
 def alarms(run: Run) -> list[Line]:
-    """Every alarm is as it was deployed, has its actions switched on, knows its state, and is off."""
+    """Every alarm is as deployed, has its actions enabled, has a state, and is off."""
     found = run.deployed.each("AWS::CloudWatch::Alarm")
     title_of = {name: title for title, name, _ in found}
     problems = []
@@ -333,18 +333,18 @@ def alarms(run: Run) -> list[Line]:
         wanted |= {"ActionsEnabled": True}
         problems += differences(title, _with_queries_by_id(wanted), _with_queries_by_id(actual))
     lines, off = (
-        judged("alarms", problems, f"{len(found)} as deployed, their actions switched on"),
+        judged("alarms", problems, f"{len(found)} as deployed, actions enabled"),
         "alarms are off",
     )
     if run.embedded:
-        return lines + not_here(off, "not on the embedded AWS: it evaluates no alarm")
+        return lines + not_here(off, "not on the embedded AWS: it does not evaluate alarms")
     left = _wait_until_off(run, title_of)
     problems = [f"{title_of[name]} {why}" for name, why in sorted(left.items())]
     return lines + judged(off, problems, f"{len(title_of)} in OK, or waiting for a first value")
 
 
 def _with_queries_by_id(alarm: Properties) -> Properties:
-    """An alarm with the queries of its metric math by their ids: CloudWatch adds defaults to each."""
+    """Key the metric-math queries of an alarm by id, because CloudWatch adds defaults to each."""
     if not alarm.get("Metrics"):
         return alarm
     return {**alarm, "Metrics": {query["Id"]: query for query in alarm["Metrics"]}}
@@ -362,13 +362,13 @@ def _describe_alarms(run: Run, wanted: Sequence[str]) -> dict[str, Any]:
 
 
 def _wait_until_off(run: Run, wanted: Collection[str]) -> dict[str, str]:
-    """Wait until all alarms know their states, and those that this run put on are off again. Returns the others."""
+    """Wait until all alarms have states, and alarms that this run turned on are off again. Returns the rest, with reasons."""
 
     def wrong() -> dict[str, str]:
         now = _describe_alarms(run, list(wanted))
         return {name: why for name, alarm in now.items() if (why := _wrong_state(alarm))}
 
-    # Do not wait for an alarm that was on before this run.
+    # Do not wait for an alarm that was already on before this run.
     for alarm in _describe_alarms(run, list(wanted)).values():
         is_old = alarm["StateUpdatedTimestamp"].timestamp() < run.began
         if is_old and alarm["StateValue"] == "ALARM":
@@ -379,18 +379,18 @@ def _wait_until_off(run: Run, wanted: Collection[str]) -> dict[str, str]:
 def _wrong_state(alarm: Mapping[str, Any]) -> str:
     if alarm["StateValue"] == "ALARM":
         return f"is on: {alarm['StateReason']}"
-    # Such an alarm keeps its state when data is missing, so before its metric's first value it has none. So may one with
-    # metric math: its gaps are filled, but no page says with what if there is no value at all.
+    # Such an alarm keeps its state when data is missing, so it has no state before its metric's first value. The same may be
+    # true of metric math: its gaps are filled, but AWS does not document the result if there is no value at all.
     keeps = alarm.get("TreatMissingData", "missing") in ("ignore", "missing") or "Metrics" in alarm
     if alarm["StateValue"] == "INSUFFICIENT_DATA" and not keeps:
-        return "has never seen its metric"
+        return "has never had a value of its metric"
     return ""
 
 
 def _wait_for_metrics(
     run: Run, look: Callable[[], dict[str, str]], what: Callable[[dict[str, str]], str]
 ) -> dict[str, str]:
-    """Repeat a look until it finds nothing wrong, as long as CloudWatch may take. Returns the last findings."""
+    """Repeat a check until it finds nothing wrong, for as long as CloudWatch may need. Returns the last findings."""
     began = time.monotonic()
     while wrong := look():
         waited = time.monotonic() - began
@@ -408,7 +408,7 @@ def _minutes(seconds: float) -> str:
 
 
 def notifies(run: Run) -> list[Line]:
-    """Every alarm is mailed: CloudWatch may publish, and the subscription is confirmed."""
+    """Every alarm sends mail: CloudWatch may publish, and the subscription is confirmed."""
     deployed, name = run.deployed, "alarms are mailed"
     topics = {deployed.physical[logical] for logical in deployed.of_type("AWS::SNS::Topic")}
     if not topics:
@@ -424,19 +424,17 @@ def notifies(run: Run) -> list[Line]:
         subscriptions, faults = _describe_topic(run.client("sns"), topic)
         problems += faults
         confirmed += len(subscriptions)
-    saw = (
-        f"{len(wanted)} alarms act, CloudWatch may publish, {confirmed} subscriptions are confirmed"
-    )
+    saw = f"{len(wanted)} alarms have actions, CloudWatch may publish, {confirmed} subscriptions are confirmed"
     return judged(name, problems, saw)
 
 
 def _describe_topic(sns: Any, topic: str) -> tuple[list[Any], list[str]]:
-    """Find the confirmed subscriptions of a topic, and what keeps it from mailing alarms."""
+    """Find the confirmed subscriptions of a topic, and the reasons why it cannot mail alarms."""
     policy = sns.get_topic_attributes(TopicArn=topic)["Attributes"].get("Policy", "{}")
     subscriptions = sns.list_subscriptions_by_topic(TopicArn=topic)["Subscriptions"]
     confirmed = [each for each in subscriptions if each["SubscriptionArn"].startswith("arn:")]
     problems = [
-        f"{each['Endpoint']} has not confirmed: see AWS's mail"
+        f"{each['Endpoint']} has not confirmed the subscription: see AWS's mail"
         for each in subscriptions
         if each not in confirmed
     ]
@@ -460,11 +458,11 @@ def _lets_cloudwatch_publish(policy: str) -> bool:
 
 
 def metrics(run: Run) -> list[Line]:
-    """CloudWatch has the metrics of this run: the handlers', and those of AWS that the alarms and the dashboard use."""
+    """CloudWatch has this run's metrics: the handlers' own, and AWS's metrics that the alarms and the dashboard use."""
     if run.embedded:
         return not_here(
             "metrics arrive",
-            "not on the embedded AWS: it makes no metrics of handlers' logs, queues and tables",
+            "not on the embedded AWS: it has no metrics of handlers' logs, queues and tables",
         )
     if not run.placed:
         places(run)
@@ -481,11 +479,11 @@ def metrics(run: Run) -> list[Line]:
     drawn = _drawn_by_handlers(deployed)
     pages = run.client("cloudwatch").get_paginator("list_metrics").paginate(Namespace=NAMESPACE)
     there = drawn & {metric["MetricName"] for page in pages for metric in page["Metrics"]}
-    saw = f"{len(wanted)} have values of this run"
+    saw = f"{len(wanted)} have values from this run"
     if drawn:
         saw += (
-            f", OrdersPlaced {run.placed:,} or more; CloudWatch knows {len(there)} of {len(drawn)} metrics of the "
-            "handlers that the dashboard draws, the others did not occur yet"
+            f", OrdersPlaced {run.placed:,} or more; CloudWatch has {len(there)} of {len(drawn)} metrics of the "
+            "handlers that the dashboard shows, the rest did not occur yet"
         )
     return judged("metrics arrive", problems, saw)
 
@@ -500,7 +498,7 @@ def _drawn_by_handlers(deployed: Deployed) -> set[str]:
 
 
 def _wanted_metrics(run: Run, deployed: Deployed) -> dict[str, tuple[Metric, float]]:
-    """Metrics that this run must have moved, with the least sum of each."""
+    """Metrics that this run must have changed, with the minimum sum of each."""
     (service,) = {
         properties["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"]
         for properties in deployed.of_type("AWS::Lambda::Function").values()
@@ -510,7 +508,7 @@ def _wanted_metrics(run: Run, deployed: Deployed) -> dict[str, tuple[Metric, flo
     queue = {"QueueName": outputs["OrderQueueUrl"].rsplit("/", 1)[-1]}
     function = {"FunctionName": outputs["PlaceOrdersFunctionName"]}
     table = {"TableName": outputs["OrdersTableName"]}
-    # Where no dashboard draws them, the handlers do not emit them.
+    # If no dashboard shows them, the handlers do not emit them.
     of_handlers = (
         {"OrdersPlaced": run.placed, "ConditionalWrites": 1} if deployed.dashboards else {}
     )
@@ -558,4 +556,4 @@ CHECKS = {
         *(dashboard, notifies, metrics, alarms),
     )
 }
-"""The checks by name, in the order in which they run. Those that wait for CloudWatch come last."""
+"""The checks by name, in the sequence in which they run. The checks that wait for CloudWatch come last."""

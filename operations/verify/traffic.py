@@ -1,4 +1,4 @@
-"""Checks by traffic: the service's answers to orders, receipts, commands, counts and invalid messages."""
+"""Checks that send traffic: orders, receipts, commands, counts and invalid messages."""
 
 from __future__ import annotations
 
@@ -32,30 +32,30 @@ from operations.words import counted
 
 _FIFO_ORDERS, _FIFO_UNITS = 12, 7
 _EVENT_ORDERS, _LISTEN_SECONDS = 24, 5
-# Shorter than an invocation, so that the handler waits for its end and need not return the order.
+# Shorter than an invocation, so that the handler can wait for the end of the lease without returning the order.
 _COUNT_SECONDS = 20
 # The shortest hold that an order may ask for.
 _HOLD_SECONDS = 60
 _SWEEP_SECONDS = 60
-# Seconds for which the check watches the order wait.
+# How many seconds the check watches the order wait.
 _HELD_SECONDS = 1.5
 _HOT_SHARE = 0.6
 
 
 def place(run: Run, order: Mapping[str, Any]) -> dict[str, Any]:
-    """Send an order to OrderQueue. Returns its row, for which it waits."""
+    """Send an order to OrderQueue, wait for its row and return it."""
     run.send(queues.STANDARD, order)
     return run.answer(order)
 
 
 def expect_stock(run: Run, product_id: str, units: int, why: str) -> None:
-    """Raise a `CheckFailedError` unless so many units of a row are left."""
+    """Raise a `CheckFailedError` unless this many units of a row are left."""
     stock = run.stock(product_id)
     expect(stock == units, f"{why}, and {stock} are left, not {units}")
 
 
 def expect_shelf(run: Run, product_id: str, on_hand: int, available: int, why: str) -> None:
-    """Raise a `CheckFailedError` unless so many units of a product are on hand, and so many of them available."""
+    """Raise a `CheckFailedError` unless this many units of a product are on hand and available."""
     level = run.level(product_id)
     expect(
         (level.on_hand, level.available) == (on_hand, available),
@@ -71,17 +71,19 @@ def leftovers(run: Run) -> list[Line]:
     if not old and not young and not letters:
         return passed("left-overs", "none of earlier runs")
     saw = [
-        f"removed of an interrupted run: {counted(len(set(map(product_of, old))), 'product')}, {counted(letters, 'dead letter')}"
+        f"removed from an interrupted run: {counted(len(set(map(product_of, old))), 'product')}, {counted(letters, 'dead letter')}"
         if old or letters
         else "",
-        f"left alone, because their run may go on: {counted(young, 'product')}" if young else "",
+        f"left alone, because their run may still be active: {counted(young, 'product')}"
+        if young
+        else "",
     ]
     left = run.clean_up()
     return judged("left-overs", left, "; ".join(filter(None, saw)))
 
 
 def places(run: Run) -> list[Line]:
-    """One order through SQS is placed, takes its stock, and is found by its user."""
+    """An order through SQS is placed, takes its stock, and is found by its user."""
     product = run.list_product("places", 5)
     order = run.order("places", {product: 2})
     began = time.monotonic()
@@ -95,12 +97,12 @@ def places(run: Run) -> list[Line]:
     )
     return passed(
         "an order is placed",
-        f"PENDING {seconds:.1f} s after it was sent to OrderQueue; stock 5 to 3; found by its user",
+        f"PENDING {seconds:.1f} s after it was sent to OrderQueue; stock 5 to 3; found by user",
     )
 
 
 def holds(run: Run) -> list[Line]:
-    """An order with a hold takes its stock. After the other traffic, `expires` looks at the end of the hold."""
+    """An order with a hold takes its stock. After all other traffic, `expires` checks the end of the hold."""
     product = run.list_product("holds", 5)
     order = run.order("holds", {product: 2}, holdSeconds=_HOLD_SECONDS)
     row = place(run, order)
@@ -111,7 +113,7 @@ def holds(run: Run) -> list[Line]:
 
 
 def expires(run: Run) -> list[Line]:
-    """An unconfirmed hold ends after the stage's grace, and gives its stock back."""
+    """An unconfirmed hold expires after the stage's grace, and returns its stock."""
     if run.held is None:
         holds(run)
     held: Any = run.held
@@ -126,12 +128,12 @@ def expires(run: Run) -> list[Line]:
         run.say(
             f"a hold to expire, in {math.ceil(seconds)} s"
             if seconds > 0
-            else "a hold to expire, which is due"
+            else "a hold to expire, any moment now"
         )
         row = run.row(held)
         return row if row is not None and row["status"] != "PENDING" else None
 
-    # The sweep that sends it may come a whole interval after its end.
+    # The sweep may send the order a whole interval after the end of its hold.
     seconds = max(0.0, left()) + _SWEEP_SECONDS + run.patience
     row = run.wait(look, "a hold did not expire, see Sweep and the mapping of ExpiryQueue", seconds)
     expect(row["status"] == "EXPIRED", f"an order that was not confirmed is {row['status']}")
@@ -154,7 +156,7 @@ def _grace(run: Run) -> int:
 
 
 def confirms(run: Run) -> list[Line]:
-    """A paid order is confirmed through the queue, leaves in two parcels, loses a unit, and gets one back, each once."""
+    """A paid order is confirmed through the queue, leaves in two parcels, loses a unit, and has one returned, each exactly once."""
     product = run.list_product("confirms", 6)
     order = run.order("confirms", {product: 4}, holdSeconds=900)
     place(run, order)
@@ -170,7 +172,7 @@ def confirms(run: Run) -> list[Line]:
         for wanted in ("APPLIED", "REPLAYED"):
             run.command("ChangeOrders", command, wanted)
     expect_shelf(
-        run, product, 4, 2, "of 4 units of 6 that were ordered 1 was handed over and 1 lost"
+        run, product, 4, 2, "4 of 6 units were ordered, 1 of which was handed over and 1 lost"
     )
     run.command("ChangeOrders", confirm | {"action": "fulfil"}, "APPLIED")
     back = one | {"action": "return", "stepId": f"{run.name}-return", "restock": True}
@@ -178,10 +180,10 @@ def confirms(run: Run) -> list[Line]:
         run.command("ChangeOrders", back, wanted)
     status = (run.row(order) or {}).get("status")
     expect(status == "FULFILLED", f"an order that left in two parcels is {status}")
-    expect_shelf(run, product, 3, 3, "of 6 units 3 were handed over, 1 was lost and 1 came back")
+    expect_shelf(run, product, 3, 3, "3 of 6 units were handed over, 1 was lost and 1 came back")
     return [
         *passed(
-            "an order is confirmed", "CONFIRMED through OrderCommandQueue, and once more: REPLAYED"
+            "an order is confirmed", "CONFIRMED through OrderCommandQueue, then repeated: REPLAYED"
         ),
         *passed(
             "an order is handed over",
@@ -191,7 +193,7 @@ def confirms(run: Run) -> list[Line]:
 
 
 def locations(run: Run) -> list[Line]:
-    """An order is placed from two locations, line by line, units move between them, and a cancellation puts back where it took."""
+    """An order takes each line from one of two locations, a transfer moves units, and a cancellation returns units to where they came from."""
     one, other = run.list_product("locations", 0), run.list_product("locations-other", 0)
     for name, stock, location in (
         *(("locations", 3, "north"), ("locations", 1, "south")),
@@ -204,24 +206,27 @@ def locations(run: Run) -> list[Line]:
     row = place(run, order)
     found = {line["productId"]: line.get("locationId") for line in row["items"]}
     wanted = {one: "north", other: "south"}
-    expect(found == wanted, f"an order {row['status']} takes its lines from {found}, not {wanted}")
+    expect(
+        found == wanted,
+        f"an order with status {row['status']} takes its lines from {found}, not {wanted}",
+    )
     transfer: dict[str, Any] = {"action": "transfer", "productId": one, "quantity": 1}
     transfer |= {"transferId": f"{run.name}-transfer", "from": "north", "to": "south"}
     for result in ("APPLIED", "REPLAYED"):
         run.command("AdjustStock", transfer, result)
-    expect_stock(run, north, 0, "of 3 units 2 were ordered and 1 was moved away")
-    expect_stock(run, south, 2, "1 unit was moved there, to 1")
+    expect_stock(run, north, 0, "2 of 3 units were ordered, and 1 was moved away")
+    expect_stock(run, south, 2, "1 unit was moved to a location with 1")
     run.command("ChangeOrders", {"action": "cancel", "orderId": order["orderId"]}, "APPLIED")
     expect_stock(run, north, 2, "2 units were cancelled")
     expect_stock(run, stock_key(other, "south"), 2, "1 of 2 units was ordered and cancelled")
     return passed(
         "several locations",
-        "an order took one line from each of two; 1 unit was moved, once; CANCELLED, and all came back where they were",
+        "an order took one line from each of two; 1 unit was moved, once; CANCELLED, and all units came back to their locations",
     )
 
 
 def api(run: Run) -> list[Line]:
-    """The HTTP API takes an order through its life with your signature, and refuses requests without one."""
+    """The HTTP API takes an order through its life with signed requests, and refuses unsigned requests."""
     name = "the HTTP API"
     if not run.deployed.of_type("AWS::ApiGatewayV2::Route"):
         return not_here(name, "the stack has none: `api` is false in cdk.json")
@@ -233,7 +238,7 @@ def api(run: Run) -> list[Line]:
     order = run.order(f"api{_IN_PATHS}", {product: 2})
     one, began = f"/orders/{quote(order['orderId'], safe='')}", time.monotonic()
     placed = ask("POST", "/orders", order)
-    needs = "; you need execute-api:Invoke on the API" if placed[0] == 403 else ""
+    needs = "; your credentials need execute-api:Invoke on the API" if placed[0] == 403 else ""
     expect(placed[0] in (201, 202), f"POST /orders was answered {placed}{needs}")
     shown = run.wait(
         lambda: _found(ask("GET", one)),
@@ -248,7 +253,7 @@ def api(run: Run) -> list[Line]:
     for other in others:
         refused, _ = ask("POST", "/orders", order | {"orderId": other})
         expect(refused == 400, f"POST /orders with the id {other} was answered {refused}, not 400")
-    # API Gateway may cut the path, and so name another order; nothing here may change one.
+    # API Gateway may cut the path, and so address another order; nothing here may change one.
     reached = [ask("GET", f"/orders/{quote(other, safe='')}")[0] for other in others]
     run.wait(
         lambda: any(
@@ -262,7 +267,7 @@ def api(run: Run) -> list[Line]:
     _, shelf = ask("GET", f"/products/{product}")
     expect(shelf.get("availability") == "IN_STOCK", f"GET /products/{product} shows {shelf}")
     expect_stock(run, product, 3, "2 of 5 units were ordered")
-    # Else it would be among the orders to ship for ever.
+    # Otherwise it would stay among the orders to ship.
     _, cancelled = ask("POST", f"{one}/cancel")
     expect(cancelled.get("status") == "CANCELLED", f"POST {one}/cancel answered {cancelled}")
     saw = (
@@ -274,11 +279,11 @@ def api(run: Run) -> list[Line]:
 
 
 _IN_PATHS = "!\"$&'()*+-.:;<=>@[\\]^_`{|}~"
-"""The characters that ids in paths may have beside letters and digits."""
+"""The characters besides letters and digits that ids in paths may have."""
 
 
 def _ask(api: HttpApi, method: str, path: str, body: Any = None, *, signed: bool = True) -> Any:
-    """Send a request. Returns the answer's status and document."""
+    """Send a request. Returns status and body of the answer."""
     headers, data = {}, None
     if body is not None:
         headers = {"Content-Type": "application/json", "Prefer": "wait=20"}
@@ -309,34 +314,34 @@ def replays(run: Run) -> list[Line]:
     """A repeated order changes nothing, and another order with its id is dead-lettered."""
     product = run.list_product("replays", 5)
     order = run.order("replays", {product: 1})
-    # Of one group of a FIFO queue, what is behind them is answered after them.
+    # A FIFO queue answers the rest of their group after these messages.
     queue = queues.FIFO if queues.FIFO in run.aws.outputs else queues.STANDARD
     dead_letters = dict(queues.pairs(run.aws))[queue]
     run.send(queue, order, group=product)
     first = run.answer(order, _of(queue))
     another = order | {"items": [{"productId": product, "quantity": 2}]}
     last = run.order("replays-last", {product: 1})
-    # With other spaces, because the FIFO queue drops the same body for five minutes.
+    # With different whitespace, because the FIFO queue drops an identical body for five minutes.
     again = json.dumps(order, indent=1)
     _, reused, _ = run.send(queue, again, another, last, group=product)
     run.dead_letters.setdefault(dead_letters, set()).add(reused)
-    # In a group nothing is answered before a dead letter is durable.
+    # No message of a group is answered before the dead letter ahead of it is durable.
     found = run.take_dead_letters(dead_letters, run.patience)
-    expect(found, f"no dead letter for the other order with the same id in {_of(dead_letters)}")
+    expect(found, f"no dead letter for another order with the same id in {_of(dead_letters)}")
     run.answer(last, _of(queue))
     expect(run.row(order) == first, "the row of an order changed when it was sent again")
-    expect_stock(run, product, 3, "2 orders for 1 of 5 came, one of them twice")
+    expect_stock(run, product, 3, "2 orders for 1 of 5 units were sent, one of them twice")
     code, body = found[0].code, found[0].body
-    expect(code == "ORDER_ID_REUSED", f"its dead letter says {code}, not ORDER_ID_REUSED")
+    expect(code == "ORDER_ID_REUSED", f"its dead letter has the code {code}, not ORDER_ID_REUSED")
     expect(body == json.dumps(another), "the body of its dead letter was changed")
     return [
-        *passed("an order sent twice", "its row is as it was, and stock was taken once"),
+        *passed("an order sent twice", "its row is unchanged, and stock was taken once"),
         *passed("another order, same id", f"{code} in {_of(dead_letters)}, body unchanged"),
     ]
 
 
 def invalid(run: Run) -> list[Line]:
-    """A message that is not JSON is dead-lettered from each queue, with its cause."""
+    """Every queue dead-letters a message that is not JSON, with its cause."""
     body = f"{run.name} is not JSON"
     sent, pairs = {}, queues.pairs(run.aws)
     for source, target in pairs:
@@ -350,13 +355,13 @@ def invalid(run: Run) -> list[Line]:
         found = [letter for letter in taken if letter.original_message_id == sent[target]]
         if not found:
             problems.append(
-                f"an invalid message of {_of(source)} is not in {_of(target)}, see its mapping"
+                f"an invalid message sent to {_of(source)} is not in {_of(target)}, see its mapping"
             )
         for letter in found:
             if letter.code != "INVALID_JSON":
-                problems.append(f"{_of(target)} says {letter.code}, not INVALID_JSON")
+                problems.append(f"{_of(target)} has the code {letter.code}, not INVALID_JSON")
             if letter.body != body:
-                problems.append(f"{_of(target)} has another body than was sent")
+                problems.append(f"{_of(target)} has a changed body")
     saw = f"INVALID_JSON in {len(pairs)} of {len(pairs)} dead-letter queues, bodies unchanged; removed again"
     return judged("invalid messages are dead-lettered", problems, saw)
 
@@ -366,7 +371,7 @@ def _of(output: str) -> str:
 
 
 def cancels(run: Run) -> list[Line]:
-    """A cancellation gives stock back; if it comes before its order, the order takes none."""
+    """A cancellation returns stock; if it arrives before its order, the order takes none."""
     product = run.list_product("cancels", 5)
     order, later = (run.order(f"cancels-{n}", {product: 2}) for n in ("order", "later"))
     place(run, order)
@@ -378,18 +383,22 @@ def cancels(run: Run) -> list[Line]:
     expect_stock(run, product, 5, "2 of 5 units were ordered and cancelled")
     run.send(queues.STANDARD, later)
     row = run.wait(
-        partial(_with_user, run, later), "no answer to the order that was cancelled before it came"
+        partial(_with_user, run, later),
+        "no answer to the order that was cancelled before it arrived",
     )
-    expect(row["status"] == "CANCELLED", f"it was cancelled before it came, and is {row['status']}")
-    expect_stock(run, product, 5, "2 of 5 units were cancelled before they were ordered")
+    expect(
+        row["status"] == "CANCELLED",
+        f"an order that was cancelled before it arrived is {row['status']}",
+    )
+    expect_stock(run, product, 5, "an order for 2 of 5 units was cancelled before it arrived")
     return [
         *passed("an order is cancelled", "CANCELLED; stock 5 to 3, and back to 5"),
-        *passed("cancelled before it came", "CANCELLED when it came; stock stays 5"),
+        *passed("cancelled before it arrived", "CANCELLED on arrival; stock stays 5"),
     ]
 
 
 def _wait_until(run: Run, order: Mapping[str, Any], status: str) -> None:
-    """Wait until a command through its queue has led an order to a status."""
+    """Wait until a command sent through its queue has given an order a status."""
     run.wait(
         lambda: (run.row(order) or {}).get("status") == status,
         f"an order was not {status.lower()} through OrderCommandQueue, see its mapping",
@@ -397,13 +406,13 @@ def _wait_until(run: Run, order: Mapping[str, Any], status: str) -> None:
 
 
 def _with_user(run: Run, order: dict[str, Any]) -> dict[str, Any] | None:
-    """The row of an order, if there is more than its cancellation."""
+    """Return the row of an order, unless it holds only a cancellation."""
     row = run.row(order)
     return row if row is not None and "userId" in row else None
 
 
 def receives(run: Run) -> list[Line]:
-    """A receipt that comes three times is booked once."""
+    """A receipt that arrives three times is booked once."""
     product = run.list_product("receives", 5)
     receipt: dict[str, Any] = {"adjustmentId": f"{run.name}-receipt", "productId": product}
     receipt |= {"delta": 7, "reason": "RECEIPT"}
@@ -413,14 +422,14 @@ def receives(run: Run) -> list[Line]:
         "a receipt was not booked through StockQueue, see its mapping",
     )
     run.command("AdjustStock", receipt, "REPLAYED")
-    expect_stock(run, product, 12, "7 units were received for 5")
+    expect_stock(run, product, 12, "7 units were received in addition to 5")
     return passed(
         "a receipt is booked once", "sent twice, then REPLAYED when invoked; stock 5 to 12"
     )
 
 
 def counts(run: Run) -> list[Line]:
-    """A count includes units of open orders. Orders that come meanwhile wait, and none is rejected for it."""
+    """A count includes units of open orders. Orders that arrive during the count wait, and none is rejected."""
     product, other = run.list_product("counts", 10), run.list_product("counts-other", 5)
     place(run, run.order("counts-open", {product: 2}))
     acquire = {"action": "acquire", "productId": product, "seconds": _COUNT_SECONDS}
@@ -429,7 +438,7 @@ def counts(run: Run) -> list[Line]:
     taken = run.command("CountStock", acquire, "ACQUIRED")
     numbers = {name: taken.get(name) for name in ("onHand", "committed", "available")}
     wanted = {"onHand": 10, "committed": 2, "available": 8}
-    expect(numbers == wanted, f"2 of 10 units were ordered, and a count begins with {numbers}")
+    expect(numbers == wanted, f"2 of 10 units were ordered, but a count starts with {numbers}")
     lease = taken["lease"]
 
     def renew(every: float = _COUNT_SECONDS / 2) -> None:
@@ -442,7 +451,7 @@ def counts(run: Run) -> list[Line]:
 
     order, marker = run.order("counts", {product: 1}), run.order("counts-other", {other: 1})
     run.send(queues.STANDARD, order, marker)
-    # A quiet queue with a window may wait as long as the lease lasts.
+    # With a batching window, a quiet queue may wait as long as the lease lasts.
     run.answer(marker, meanwhile=renew)
     renew(0)
     while time.monotonic() < held + _HELD_SECONDS:
@@ -457,7 +466,7 @@ def counts(run: Run) -> list[Line]:
     expect_shelf(run, product, 7, 4, "7 units were counted and 3 ordered")
     return passed(
         "a count under a lease",
-        f"10 on hand, 2 of them ordered, counted as 7; an order waited {seconds:.1f} s for it, then took 1; stock 8 to 4",
+        f"10 on hand, 2 of them ordered, counted as 7; an order waited {seconds:.1f} s, then took 1; available 8 to 4",
     )
 
 
@@ -481,7 +490,7 @@ def catalogue(run: Run) -> list[Line]:
 
 
 def events(run: Run) -> list[Line]:
-    """An event of an order arrives through the bus. A new rule may miss its first minute, so the check sends several orders."""
+    """An event of an order arrives through the bus. The check sends several orders, because a new rule may miss its first minute."""
     product = run.list_product("events", _EVENT_ORDERS)
     with listening(run.aws) as listen:
 
@@ -498,11 +507,11 @@ def events(run: Run) -> list[Line]:
         patience = min(2 * run.patience, _EVENT_ORDERS * _LISTEN_SECONDS)
         heard = run.wait(hear, "no event of an order, see the mappings of PublishEvents", patience)
     kind, delay = heard.event["detail-type"], heard.delay or 0.0
-    return passed("an event is heard", f"{kind}, {delay:.1f} s after it occurred")
+    return passed("an event is received", f"{kind}, {delay:.1f} s after it occurred")
 
 
 def fifo(run: Run) -> list[Line]:
-    """On the FIFO queue the first orders get the stock."""
+    """On the FIFO queue, the first orders get the stock."""
     name = "first come, first served"
     if queues.FIFO not in run.aws.outputs:
         return not_here(name, "the stack has no FIFO queue: `fifoQueue` is false in cdk.json")
@@ -512,9 +521,11 @@ def fifo(run: Run) -> list[Line]:
     rows = [run.answer(order, "OrderQueueFifo") for order in orders]
     placed = [n for n, row in enumerate(rows, 1) if row["status"] == "PENDING"]
     wanted = list(range(1, _FIFO_UNITS + 1))
-    expect(placed == wanted, f"of {_FIFO_ORDERS} orders for {_FIFO_UNITS} units {placed} got them")
+    expect(
+        placed == wanted, f"{placed} of {_FIFO_ORDERS} orders for {_FIFO_UNITS} units were placed"
+    )
     versions = [int(row["items"][0]["productVersion"]) for row in rows[:_FIFO_UNITS]]
-    expect(versions == sorted(versions), f"they were placed in another order: {versions}")
+    expect(versions == sorted(versions), f"they were placed in the wrong sequence: {versions}")
     return passed(
         name,
         f"{_FIFO_ORDERS} orders for {_FIFO_UNITS} units: the first {_FIFO_UNITS} got them, in order",
@@ -522,7 +533,7 @@ def fifo(run: Run) -> list[Line]:
 
 
 def hot(run: Run) -> list[Line]:
-    """Of many orders at once for one product, exactly as many are placed as there are units."""
+    """If many orders for one product arrive together, exactly as many are placed as there are units."""
     units = max(1, round(run.orders * _HOT_SHARE))
     product = run.list_product("hot", units)
     orders = [run.order(f"hot-{n}", {product: 1}) for n in range(run.orders)]
@@ -551,7 +562,7 @@ def hot(run: Run) -> list[Line]:
 
 
 def _problems_of_answers(run: Run, statuses: Counter[str], units: int) -> Iterator[str]:
-    """Compare the answers of all orders with those that there should be."""
+    """Compare the answers to all orders with the expected ones."""
     wanted = {"PENDING": units, "INSUFFICIENT_STOCK": run.orders - units}
     lost = run.orders - statuses.total()
     if lost:
@@ -563,7 +574,7 @@ def _problems_of_answers(run: Run, statuses: Counter[str], units: int) -> Iterat
 def _wait_for_all(
     run: Run, order_ids: Sequence[str], rows: dict[str, dict[str, Any]], began: float
 ) -> float:
-    """Read the orders until all are answered, or no answer comes for a while. Returns the seconds until the last one."""
+    """Read the orders until all are answered, or no answer arrives for a while. Returns the seconds until the last one."""
     moved = began
     while len(rows) < len(order_ids):
         open_ids = [order_id for order_id in order_ids if order_id not in rows]
@@ -581,11 +592,11 @@ def _wait_for_all(
 
 
 def token(run: Run) -> list[Line]:
-    """A cancelled transaction leaves its token free: the same request is evaluated anew, and applied once.
+    """A cancelled transaction leaves its token free: the same request is evaluated again, and applied once.
 
-    The engine repeats a request with its token while an earlier attempt may be in flight, also after a cancellation for
-    a reason that passes. If DynamoDB remembered the cancellation, this request could never succeed. AWS documents the
-    effect of a token after a success, not after a cancellation:
+    The engine repeats a request with its token while an earlier attempt may be in flight, even after a cancellation for
+    a temporary reason. If DynamoDB remembered the cancellation, this request could never succeed. AWS documents the
+    effect of a token after a success, but not after a cancellation:
     docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html
     """
     product = run.list_product("token", 1)
@@ -604,7 +615,9 @@ def token(run: Run) -> list[Line]:
     except TransactionCancelledError as cancelled:
         (reason,) = cancelled.reasons
         expect(reason.code == "ConditionalCheckFailed", f"it was cancelled for {reason.code}")
-        expect(getattr(reason.found, "version", None) == 1, "the item did not come back with it")
+        expect(
+            getattr(reason.found, "version", None) == 1, "the cancellation did not include the item"
+        )
     else:
         raise CheckFailedError("a transaction was applied although its condition did not hold")
     price = {"action": "changePrice", "productId": product, "price": 1, "leastAgeMinutes": 0}
@@ -615,19 +628,19 @@ def token(run: Run) -> list[Line]:
             store.write([rename], same)
         except TransactionCancelledError as cancelled:
             raise CheckFailedError(
-                f"the repeated request with the same token was cancelled again ({cancelled}), although its condition holds: "
+                f"the repeated request with the same token was cancelled again ({cancelled}), although its condition held: "
                 "DynamoDB remembers a cancelled token"
             ) from cancelled
         versions.append((run.product(product) or {}).get("_version"))
-    expect(versions == [3, 3], f"applied twice it made the versions {versions}, not [3, 3]")
+    expect(versions == [3, 3], f"applied twice, it left the versions {versions}, not [3, 3]")
     return passed(
         "a token after a cancellation",
-        "cancelled with its item, then evaluated anew and applied, then recognised",
+        "cancelled with its item, then evaluated again and applied, then recognised",
     )
 
 
 def books(run: Run) -> list[Line]:
-    """Every unit of this run's products is explained by its adjustments and orders: on hand, committed and available."""
+    """Adjustments and orders account for every unit of this run's products: on hand, committed and available."""
     if not run.products:
         places(run)
     run.say("the books of this run")
@@ -637,8 +650,8 @@ def books(run: Run) -> list[Line]:
     return judged(
         "the books balance",
         [problem for account in accounts for problem in _problems_of_account(account)],
-        f"{counted(len(accounts), 'product')}, {received:,} units received, {sold:,} sold, {left:,} of them gone and {waiting:,} "
-        "committed: no unit is unexplained",
+        f"{counted(len(accounts), 'product')}, {received:,} units received, {sold:,} sold, {left:,} of them handed over or lost, and {waiting:,} "
+        "committed: all units accounted for",
     )
 
 
@@ -649,13 +662,13 @@ def _problems_of_account(account: Account) -> Iterator[str]:
     for problem in account.problems:
         yield f"{name}: {problem}"
     if not account.settled:
-        yield f"{name} changed at every look"
+        yield f"{name} changed during every read"
 
 
 def cleans_up(run: Run) -> list[Line]:
     """All products of this run are delisted."""
     count = counted(len(set(map(product_of, run.products))), "product")
-    return judged("cleaned up", run.clean_up(), f"{count} delisted again")
+    return judged("cleaned up", run.clean_up(), f"{count} delisted")
 
 
 CHECKS = {
@@ -665,4 +678,4 @@ CHECKS = {
         *(receives, counts, catalogue, events, fifo, hot, token, expires, books, cleans_up),
     )
 }
-"""The checks by name, in the order in which they run."""
+"""The checks by name, in the sequence in which they run."""

@@ -252,13 +252,13 @@ def test_what_an_interrupted_run_left_is_removed_once_it_is_old(aws, run, monkey
     (line,) = verify.run_check("leftovers", run)
     assert (line.state, line.saw) == (
         *(State.PASSED,),
-        "left alone, because their run may go on: 1 product",
+        "left alone, because their run may still be active: 1 product",
     )
     assert set(listed(aws)) == {product, f"{product}#north", "verify-lamp"}
     monkeypatch.setattr("operations.verify.run.A_RUN_LASTS", timedelta(0))
     (line,) = verify.run_check("leftovers", run)
     assert line.state is State.PASSED
-    assert "removed of an interrupted run: 1 product, 1 dead letter" in line.saw
+    assert "removed from an interrupted run: 1 product, 1 dead letter" in line.saw
     # What only looks alike is none of a run.
     assert listed(aws) == ["verify-lamp"]
     assert dead_letters(aws) == of_others
@@ -337,7 +337,7 @@ def remove_redrive(aws, undo):
 
 def allow_plain_http(aws, undo):
     change_a_queue(aws, undo, "Policy", '{"Statement": []}')
-    return "OrderQueue takes messages without TLS"
+    return "OrderQueue accepts messages without TLS"
 
 
 def stop_a_stream(aws, undo):
@@ -365,7 +365,7 @@ def draw_other_metrics(aws, undo):
     graph["properties"]["metrics"].append(["AWS/SQS", "NumberOfMessagesSent", "QueueName", "old"])
     cloudwatch.put_dashboard(DashboardName=name, DashboardBody=json.dumps(body))
     undo(cloudwatch.put_dashboard, DashboardName=name, DashboardBody=own)
-    return "was changed since it was deployed; it draws metrics of other stacks: NumberOfMessagesSent of old"
+    return "was changed since the deployment; it shows metrics of other stacks: NumberOfMessagesSent of old"
 
 
 def silence_an_alarm(aws, undo):

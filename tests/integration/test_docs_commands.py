@@ -167,7 +167,7 @@ def test_data_model_after_the_order_of_the_tutorial(aws, tmp_path, monkeypatch):
     assert "order o-1001" in audited
     assert f"o-1001  PENDING  {order['createdAt']['S'][:16]}" in orders_of_a_customer
     assert "tea-white-monkey: 40 on hand, 2 committed, 38 available, ACTIVE" in available
-    assert "1 order under a pseudonym now: forgotten-" in forgotten
+    assert "1 order pseudonymised: forgotten-" in forgotten
     assert row_of(aws, "o-1001")["userId"]["S"] in forgotten
 
 

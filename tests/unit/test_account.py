@@ -93,7 +93,7 @@ def test_an_unknown_profile_is_named(monkeypatch):
             ClientError({"Error": {"Code": "ExpiredToken", "Message": "It is over"}}, "X"),
             r"does not accept these credentials \(ExpiredToken: It is over\): renew them",
         ),
-        (EndpointConnectionError(endpoint_url="https://sts"), "does not say which account"),
+        (EndpointConnectionError(endpoint_url="https://sts"), "cannot find out which account"),
     ],
 )
 def test_credentials_that_aws_refuses_are_said_before_synthesis(cdk, monkeypatch, error, says):
@@ -166,7 +166,7 @@ def test_deploy_refuses_to_lower_warm_throughput_before_the_cdk_begins(cdk, acco
     assert refused() == (
         "warmThroughput.Orders.readUnitsPerSecond is 12,000 in cdk.json, but the index byUser of Shop-Orders has 15,000; "
         "warmThroughput.Orders.writeUnitsPerSecond is 8,500 in cdk.json, but the index byUser of Shop-Orders has 9,000. "
-        "DynamoDB never lowers it: set it to that or more, or remove it from cdk.json, so that the table keeps its own"
+        "DynamoDB never lowers it: set at least that value, or remove it from cdk.json, so that the table keeps its own"
     )
     with_warm_throughput(monkeypatch, 15_000, 7_999)
     assert "is 7,999 in cdk.json, but the table Shop-Orders has 8,000;" in refused(
@@ -191,9 +191,9 @@ def test_deploy_refuses_warm_throughput_above_the_quota_before_the_cdk_begins(
         ("describe_table", {"Table": ORDERS}, None),
         ("describe_limits", refusal("AccessDeniedException"), "warmThroughput fits the tables"),
         ("describe_table", {"Table": {"TableName": "Shop-Orders"}}, None),
-        ("describe_table", refusal("AccessDenied"), "warmThroughput fits the tables cannot"),
+        ("describe_table", refusal("AccessDenied"), "cannot check whether warmThroughput fits"),
         ("describe_stacks", NOT_DEPLOYED, None),
-        ("describe_stacks", refusal("AccessDenied"), "warmThroughput fits the tables cannot"),
+        ("describe_stacks", refusal("AccessDenied"), "cannot check whether warmThroughput fits"),
         ("describe_stacks", {"Stacks": [{}]}, None),
     ],
 )
@@ -268,7 +268,7 @@ def test_deploy_says_that_callers_who_wait_can_starve_the_workers(cdk, account, 
     said = deploy(cdk)
     note = (
         "Note: waiting callers of the API may use 5,000 concurrent executions of Lambda (200 a second, 25 s each), "
-        "queues and streams 114, and 5,113 are unreserved. Waiting callers can starve the workers"
+        "and queues and streams 114, but only 5,113 are unreserved. Waiting callers can starve the workers"
     )
     assert (note in said) is noted
     assert ("Note:" in said) is noted
@@ -296,8 +296,8 @@ def test_deploy_refuses_a_reservation_that_lambda_would_refuse(cdk, account, mon
     account["get_account_settings"]["AccountLimit"]["UnreservedConcurrentExecutions"] = 150
     with_settings(monkeypatch, apiLimits={"concurrentExecutions": 51})
     assert (
-        "apiLimits.concurrentExecutions is 51 in cdk.json, but 150 of the account's concurrent executions of Lambda in "
-        "us-east-1 are unreserved, and 100 of them must stay so."
+        "apiLimits.concurrentExecutions is 51 in cdk.json, but only 150 of the account's concurrent executions of Lambda in "
+        "us-east-1 are unreserved, and 100 of them must stay unreserved."
     ) in refused()
     assert cdk == []
 
@@ -306,7 +306,7 @@ def test_deploy_goes_on_if_it_may_not_ask_for_the_limit(cdk, account):
     account["get_account_settings"] = refusal("AccessDeniedException")
     said = deploy(cdk)
     assert "114 concurrent executions" in said
-    assert "cannot be checked: An error occurred (AccessDeniedException)" in said
+    assert "API: An error occurred (AccessDeniedException)" in said
 
 
 QUEUE = "ApproximateNumberOfMessages"
@@ -328,7 +328,7 @@ def test_deploy_removes_an_empty_fifo_queue_only_if_it_may_ask(cdk, account, mon
     with_fifo_queue(account, defaultdict(lambda: "0"), refusal("AccessDenied"))
     with_settings(monkeypatch, fifoQueue=False)
     said = refused(["deploy", "--stage", "dev", "--yes"])
-    assert said.startswith("whether orders wait in the FIFO queue")
+    assert said.startswith("cannot check whether orders wait in the FIFO queue")
     assert "sqs:GetQueueAttributes" in said
     assert cdk == []
     with_fifo_queue(account, defaultdict(lambda: "0"))
@@ -352,7 +352,12 @@ PAGES = [
 @pytest.mark.parametrize(
     ("stage", "stack", "answer", "said"),
     [
-        ("prod", FAILED, {}, "Its tables stay, empty and protected, until you delete them: Shop-"),
+        (
+            "prod",
+            FAILED,
+            {},
+            "Its tables remain, empty and protected, until you delete them: Shop-",
+        ),
         ("prod", FAILED, refusal("AccessDenied"), "--no-enable-termination-protection"),
         ("prod", FAILED | {"StackStatus": "UPDATE_ROLLBACK_COMPLETE"}, AssertionError(), None),
         ("prod", FAILED | {"EnableTerminationProtection": False}, AssertionError(), None),
@@ -475,19 +480,19 @@ def test_destroy_says_at_the_end_what_stays(cdk, destroyed, status):
     destroyed.s3.add_response("list_objects_v2", {"KeyCount": 1}, request)
     done = destroy()
     assert done.exit_code == 0
-    said = done.stdout.partition("These stay on the account:\n")[2].splitlines()
+    said = done.stdout.partition("These remain on the account:\n")[2].splitlines()
     assert ("  AWS::DynamoDB::GlobalTable live-Orders" in said) is (status == "DELETE_SKIPPED")
     assert "live-Api:1" not in done.stdout, "it goes with its function"
-    assert f"  the table {copy}, which a restore made" in said
+    assert f"  the table {copy}, which a restore created" in said
     assert f"  s3://{EXPORTS}/InventoryOrders-live/: exports, with customers' ids" in said
-    assert "  backups that DynamoDB makes of tables as they are deleted, for 35 days" in said
+    assert "  backups that DynamoDB makes of deleted tables, for 35 days" in said
 
 
 def test_destroy_names_no_copies_and_exports_that_are_not_there(cdk, destroyed):
     expect_resources(destroyed, "DELETE_COMPLETE")
     destroyed.dynamodb.add_response("list_tables", {"TableNames": ["other"]})
     destroyed.s3.add_client_error("list_objects_v2", "NoSuchBucket")
-    said = destroy().stdout.partition("These stay on the account:\n")[2]
+    said = destroy().stdout.partition("These remain on the account:\n")[2]
     assert said.startswith("  backups")
 
 
@@ -496,7 +501,7 @@ def test_what_destroy_may_not_list_is_named_by_its_kind(cdk, destroyed):
         destroyed.cloudformation.add_client_error("list_stack_resources", "AccessDenied")
     destroyed.s3.add_client_error("list_objects_v2", "AccessDenied")
     said = destroy().stdout
-    for kind in ("logs of a production stage", "tables that restores made", "customers' ids"):
+    for kind in ("logs of a production stage", "tables that restores created", "customers' ids"):
         assert f"{kind}; they cannot be listed: An error occurred (AccessDenied)" in said
 
 

@@ -146,8 +146,8 @@ FOLDED = OutboundPage(OutboundKey(0), 2, "e")
 FULFILLED = moved("fulfil", 4)
 ALL_FULFILLED = ("fulfil", OUT)
 LOST = moved("cancel", 4, restock=False)
-TOO_MUCH = "gave back more of it than was cancelled, expired or returned to stock"
-TWO_WAYS = "handed over, cancelled, let expire or took back more of it than it has"
+TOO_MUCH = "returned more of it to stock than was cancelled, expired or sent back"
+TWO_WAYS = "handed over, cancelled, expired or took back more of it than it has"
 
 
 def row_after(found):
@@ -160,18 +160,18 @@ def row_after(found):
 @pytest.mark.parametrize(
     ("found", "problem"),
     [
-        (of("PENDING", [{}]), "order o-1 (PENDING) took no units for it"),
-        (of("CONFIRMED", [{}], [("confirm", {})]), "order o-1 (CONFIRMED) took no units for it"),
-        (of("FULFILLED", [{}], [ALL_FULFILLED]), "order o-1 (FULFILLED) took no units for it"),
-        (of("REJECTED"), "order o-1 (REJECTED) took units of it, and is rejected"),
-        (of("CANCELLED", None, [moved("cancel", 4)]), "o-1 (CANCELLED) did not give back"),
-        (of("CANCELLED"), "o-1 (CANCELLED) did not give back"),
-        (of("EXPIRED", None, [moved("expire", 4)]), "o-1 (EXPIRED) did not give back"),
-        (of("EXPIRED", None, [moved("cancel", 1, 3)]), "o-1 (EXPIRED) did not give back"),
-        (of("CONFIRMED", None, [moved("cancel", 1)]), "o-1 (CONFIRMED) did not give back"),
+        (of("PENDING", [{}]), "order o-1 (PENDING) took no units of it"),
+        (of("CONFIRMED", [{}], [("confirm", {})]), "order o-1 (CONFIRMED) took no units of it"),
+        (of("FULFILLED", [{}], [ALL_FULFILLED]), "order o-1 (FULFILLED) took no units of it"),
+        (of("REJECTED"), "order o-1 (REJECTED) took units of it, but is rejected"),
+        (of("CANCELLED", None, [moved("cancel", 4)]), "o-1 (CANCELLED) did not return units"),
+        (of("CANCELLED"), "o-1 (CANCELLED) did not return units"),
+        (of("EXPIRED", None, [moved("expire", 4)]), "o-1 (EXPIRED) did not return units"),
+        (of("EXPIRED", None, [moved("cancel", 1, 3)]), "o-1 (EXPIRED) did not return units"),
+        (of("CONFIRMED", None, [moved("cancel", 1)]), "o-1 (CONFIRMED) did not return units"),
         (
             of("FULFILLED", None, [FULFILLED, moved("return", 1, restock=True)]),
-            "o-1 (FULFILLED) did not give back",
+            "o-1 (FULFILLED) did not return units",
         ),
         (
             of("CANCELLED", None, [moved("cancel", 4, 3), moved("cancel", 4, 4)]),
@@ -186,7 +186,7 @@ def row_after(found):
             of("CANCELLED", None, [moved("cancel", 1, 3, restock=False), moved("cancel", 3, 4)]),
             f"o-1 (CANCELLED) {TOO_MUCH}",
         ),
-        (of("CANCELLED", None, [moved("cancel", 1, restock=False)]), "did not give back"),
+        (of("CANCELLED", None, [moved("cancel", 1, restock=False)]), "did not return units"),
         # Shipped, and yet back in stock.
         *(
             (of(status, None, steps), f"o-1 ({status}) {TWO_WAYS}")
@@ -212,7 +212,7 @@ def test_a_step_that_moves_a_product_without_a_line_is_a_problem():
     found = of("CONFIRMED", [{"productId": "q", "productCreatedAt": BORN}], [moved("fulfil", 1)])
     (account,) = accounts_of([product(10, 1)], [OPENING], [found])[:1]
     assert account.problems == (
-        "order o-1 (CONFIRMED) has a step that moves units of it, and no line of it",
+        "order o-1 (CONFIRMED) has a step that moves units of it, but no line for it",
     )
 
 
@@ -257,12 +257,12 @@ def test_of_many_orders_that_took_nothing_three_are_named(shop):
     found = shop.audit()
     (said,) = found["p"].problems
     assert said == (
-        "each of the orders o-0 (PENDING), o-2 (PENDING), o-3 (PENDING) and 1 more took no units for it (no "
+        "each of the orders o-0 (PENDING), o-2 (PENDING), o-3 (PENDING) and 1 more took no units of it (no "
         "productCreatedAt)"
     )
     assert not any(account.balances for account in found.values())
     assert found["none"].problems == (
-        "order o-1 (PENDING) took no units for it (no productCreatedAt)",
+        "order o-1 (PENDING) took no units of it (no productCreatedAt)",
     )
 
 
@@ -732,9 +732,9 @@ def test_units_on_a_page_where_nobody_looks_for_them_are_missing():
         ([], "its row is gone, but the depot, lane 3 hold units of it"),
         (
             [product(4, 1, lentTo=frozenset({"0"}))],
-            "lane 3 holds units of it, but its lentTo does not name",
+            "lane 3 holds units of it, but its lentTo does not list",
         ),
-        ([product(4, 1)], "the depot, lane 3 hold units of it, but its lentTo does not name"),
+        ([product(4, 1)], "the depot, lane 3 hold units of it, but its lentTo does not list"),
         ([product(4, 1, status="LOW_STOCK", **LENT)], "but its row is LOW_STOCK with 4"),
         ([product(4, 1, lowStockThreshold=4, **LENT)], "it must be ACTIVE with at least 5"),
         ([product(0, 1, lowStockThreshold=-2, **LENT)], "it must be ACTIVE with at least 1"),

@@ -149,7 +149,7 @@ def test_what_is_wrong_with_a_line_is_said_of_its_location(shop):
     do(shop, Order("o-1", "u", {"tea": 2}, locations=("berlin",)))
     do(shop, OrderCommand("o-1", OrderAction.CANCEL))
     shop.write(Table.ORDERS, shop.order_row("o-1") | {"status": "REJECTED"})
-    assert problems(shop) == {BERLIN: ["order o-1 (REJECTED) took units of it, and is rejected"]}
+    assert problems(shop) == {BERLIN: ["order o-1 (REJECTED) took units of it, but is rejected"]}
     line = shop.order_row("o-1")["items"][0] | {"locationId": 5}
     shop.write(Table.ORDERS, shop.order_row("o-1") | {"items": [line]})
     assert list(audit.read_books(shop.stack).corrupt_rows) == ["Orders o-1"]
@@ -160,13 +160,13 @@ def test_what_is_wrong_with_a_line_is_said_of_its_location(shop):
 
 def test_a_location_without_a_row_is_found(shop):
     edit(shop, "tea", places={"SS": ["berlin", "lyon", "rome"]})
-    said = "places of its row tea names rome, but there is no row tea#rome"
+    said = "places of its row tea lists rome, but there is no row tea#rome"
     assert problems(shop) == {"tea": [said]}
 
 
 def test_a_row_that_its_product_does_not_name_is_found(shop):
     edit(shop, "tea", places={"SS": ["berlin"]})
-    said = f"there is a row {LYON}, but places of the row tea does not name it"
+    said = f"there is a row {LYON}, but places of the row tea does not list it"
     assert problems(shop) == {LYON: [said]}
     forget(shop, "tea", "places")
     assert problems(shop).keys() == {BERLIN, LYON}
@@ -292,7 +292,7 @@ def test_two_sides_that_do_not_fit_are_found(shop, attribute):
     else:
         del side["transferWith"]
     found = problems(shop)
-    assert found[BERLIN] == [f"transfer t-1 does not fit its row under {LYON}, its other side"]
+    assert found[BERLIN] == [f"transfer t-1 does not match its row under {LYON}, its other side"]
     assert (LYON in found) is (attribute != "transferWith")
 
 
@@ -386,5 +386,5 @@ def test_lanes_of_a_location_are_shown(shop, command):
     found = json.loads(command("lanes", "pot", "--location", "lyon", "--json").stdout)
     assert (found["productId"], found["locationId"], found["available"]) == ("pot", "lyon", 100)
     error = command("lanes", "pot", "--location", "rome").exception
-    assert str(error) == "there is no product pot at rome, and no lane holds any of it"
+    assert str(error) == "there is no product pot at rome, and no lane holds units of it"
     assert command("lanes", "--location", "lyon").exit_code == 2

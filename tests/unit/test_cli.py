@@ -382,7 +382,7 @@ def test_a_checkout_that_cannot_be_written_to_is_one_line(ended):
 DENIED = (
     "User: u is not authorized to perform: sqs:ReceiveMessage on resource: arn:q because no policy"
 )
-NEEDED = "not allowed: this needs sqs:ReceiveMessage on arn:q. Give it to the credentials"
+NEEDED = "not allowed: this needs sqs:ReceiveMessage on arn:q. Grant it to your credentials"
 
 
 def refusal(code, message):
@@ -420,7 +420,9 @@ def test_a_command_whose_embedded_aws_was_stopped_says_so(monkeypatch, capsys, e
         monkeypatch.setattr(emulator, "running", lambda now=now: now)
         status, said = ended(error)
         assert status == 1
-        assert said.startswith("Error: the embedded AWS stopped before this command was done. `")
+        assert said.startswith(
+            "Error: the embedded AWS stopped before this command had finished. `"
+        )
     monkeypatch.setattr(emulator, "running", lambda: server)
     with pytest.raises((SystemExit, ConnectionRefusedError)):
         main.main()

@@ -61,7 +61,7 @@ def test_a_users_orders_get_a_pseudonym_and_lose_their_attributes(shop):
     before, handed_over, others = row(shop), row(shop, "o-2"), row(shop, "o-3")
     done = forget("u-7", "--yes")
     assert done.exit_code == 0
-    assert f"2 orders under a pseudonym now: {PSEUDONYM}" in done.stdout
+    assert f"2 orders pseudonymised: {PSEUDONYM}" in done.stdout
     after = row(shop)
     assert before.pop("attributes") == {"channel": "web", "gift": True}
     changed = {
@@ -96,7 +96,7 @@ def test_again_it_finds_nothing_and_changes_nothing(shop):
     before = row(shop)
     again = forget("u-7")
     assert again.exit_code == 0
-    assert "0 orders under a pseudonym now" in again.stdout
+    assert "0 orders pseudonymised" in again.stdout
     assert row(shop) == before
 
 
@@ -144,10 +144,10 @@ def test_the_notes_of_a_command_that_came_later_go_with_the_next_run(shop):
     notes = {"actor": "ann", "reason": "Anna Smith moved to Paris"}
     place(shop, OrderCommand("o-1", OrderAction.CANCEL, notes=notes))
     assert row(shop)["steps"][-1]["reason"] == notes["reason"]
-    assert "1 order under a pseudonym now" in forget("u-7").stdout
+    assert "1 order pseudonymised" in forget("u-7").stdout
     assert not notes.keys() & row(shop)["steps"][-1].keys()
     assert row(shop)["pseudonymisedAt"] == first
-    assert "0 orders under a pseudonym now" in forget("u-7").stdout
+    assert "0 orders pseudonymised" in forget("u-7").stdout
 
 
 @pytest.mark.parametrize("lost", [False, True], ids=["beforehand", "in its place"])
@@ -175,7 +175,7 @@ def test_a_lost_answer_is_recognised_as_its_own(shop):
         raise ReadTimeoutError(endpoint_url="https://dynamodb")
 
     shop.once("TransactWriteItems", loses_the_answer)
-    assert "1 order under a pseudonym now" in forget("u-7", "--yes").stdout
+    assert "1 order pseudonymised" in forget("u-7", "--yes").stdout
     assert (row(shop)["_version"], row(shop)["userId"]) == (2, PSEUDONYM)
 
 
@@ -248,7 +248,7 @@ def test_a_row_that_cannot_be_changed_is_named_and_the_others_are_done(shop):
     orders["o-2",] = {name: v for name, v in orders["o-2",].items() if name != "status"}
     done = forget("u-7", "--yes")
     assert done.exit_code == 1
-    assert "1 order under a pseudonym now" in done.stdout
+    assert "1 order pseudonymised" in done.stdout
     assert len(re.findall("Not changed: .*repair the item", done.stdout)) == 2
     assert [row(shop, f"o-{n}")["userId"] for n in (1, 2, 3)] == ["u-7", "u-7", PSEUDONYM]
 
@@ -257,7 +257,7 @@ def test_the_key_comes_from_a_file_or_the_environment_and_is_long(shop, tmp_path
     place(shop, ORDER)
     file = tmp_path / "key"
     file.write_text("too short, and even a line's end does not help\n"[-32:])
-    with pytest.raises(UserError, match=r"has 31 bytes.*needs 32 or more"):
+    with pytest.raises(UserError, match=r"has only 31 bytes.*needs 32 or more"):
         forgets.read_key(file, {})
     monkeypatch.delenv(forgets.KEY_VARIABLE)
     none = forget("u-7", "--yes").exception

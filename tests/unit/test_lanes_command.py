@@ -50,11 +50,11 @@ def test_it_shows_who_uses_which_lane_and_what_lies_there(shop):
     lease_lane(shop.store, LaneLease(3, "new", now.timestamp() + 40), now)
     heading, depot, first, third, ninth = words(lanes())
     assert heading == ["lane", "in", "use", "by", "for", "another", "products", "units", "written"]
-    assert depot[:5] == ["the", "depot", "nobody", "2", "120"]
+    assert depot[:5] == ["the", "depot", "-", "2", "120"]
     assert first[:4] == ["lane", "1", "lane-0123456789abcdef", "40"]
     assert first[5:7] == ["2", "40"]
     assert third == ["lane", "3", "new", "40", "s", "0", "0"]
-    assert ninth[:5] == ["lane", "9", "nobody", "2", "60"]
+    assert ninth[:5] == ["lane", "9", "-", "2", "60"]
     found = json.loads(lanes("--json").stdout)["lanes"]
     assert [(one["lane"], one["worker"], one["units"]) for one in found] == [
         *((0, None, 120), (1, "lane-0123456789abcdef", 40)),
@@ -126,7 +126,7 @@ def test_a_corrupt_page_is_named_and_the_others_are_emptied(shop):
     done = lanes("--empty", "--yes")
     assert done.exit_code == 1
     assert f"page {page} breaks the contract" in done.stdout
-    assert "In lanes still, or again: 1 product (tea)" in done.stdout
+    assert "Still in lanes, or lent again: 1 product (tea)" in done.stdout
     assert [shop.stock("tea"), shop.stock("mug")] == [890, 1000]
 
 

@@ -363,7 +363,7 @@ def test_a_product_that_was_sold_and_renamed_since_is_there(shelf):
     ProductCatalogue(RetryingClient(shelf.store)).change_details(event)
     again = shelf.load()
     assert again.done == {Done.THERE: 1}
-    assert "exists; name, price kept as changed at 20" in again.findings[0][2]
+    assert "exists; kept name, price as changed at 20" in again.findings[0][2]
     assert (shelf.product("p").stock_count, shelf.product("p").name) == (7, "Tau")
 
 
@@ -618,7 +618,7 @@ class TestTheCommand:
         assert shelf.product("p").price == 628
         counts = "productId,counted\np,1,\nq,2\n"
         assert "2 p counted 1, corrected by -14" in run(shelf.path, content=counts)
-        assert "2 counts booked before" in run(shelf.path, content=counts)
+        assert "2 counts already booked" in run(shelf.path, content=counts)
 
     def test_the_report_goes_where_it_is_wanted(self, shelf, run, tmp_path):
         wanted = tmp_path / "elsewhere.csv"
@@ -627,7 +627,7 @@ class TestTheCommand:
 
     def test_a_report_replaces_no_file_of_another_kind(self, shelf, run, tmp_path):
         said = run(shelf.path, "--errors", shelf.path, content=MIXED, status=2)
-        assert "is not a report of a load; name another file" in said
+        assert "is not a report of `load`; name another file" in said
         assert shelf.path.read_text() == MIXED
         assert "cannot be written" in run(
             shelf.path, "--errors", tmp_path / "nowhere" / "report.csv", status=2
@@ -639,7 +639,7 @@ class TestTheCommand:
         run(shelf.path.with_name("missing.csv"), status=2)
         run(shelf.path.parent, status=2)
         shelf.path.write_text('[{"productId": "p"}]')
-        with pytest.raises(UserError, match=r"Make it with: jq -c '.\[\]' catalogue.csv$"):
+        with pytest.raises(UserError, match=r"Convert it with: jq -c '.\[\]' catalogue.csv$"):
             app(["load", str(shelf.path)], standalone_mode=False)
 
     def test_what_ended_it_and_what_to_do_is_said(self, shelf, run, monkeypatch):

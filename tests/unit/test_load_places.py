@@ -141,12 +141,12 @@ def test_the_same_units_at_two_locations_are_two_bookings(shelf):
     [
         (
             "productId,locationId,openingStock,name\np,berlin,5,Tea\n",
-            "name: a product has the same name at all locations; write it in a line of the product "
+            "name: a product has the same name at all locations; set it in a line "
             "without a locationId, and leave this cell empty",
         ),
         (
             "productId,locationId,price\np,berlin,690\n",
-            "price: a product has the same price at all locations; write it in a line of",
+            "price: a product has the same price at all locations; set it in a line",
         ),
         (
             '{"productId": "p", "locationId": "berlin", "price": 0, "lowStockThreshold": 4}\n',
@@ -154,7 +154,7 @@ def test_the_same_units_at_two_locations_are_two_bookings(shelf):
         ),
         (
             "action,productId,locationId,name\nchangeDetails,p,berlin,\n",
-            "locationId: changeDetails sets what a product has at all locations; leave this cell",
+            "locationId: changeDetails applies to all locations; leave this cell",
         ),
         (
             "productId,locationId,name\np,berlin,\n",
@@ -213,7 +213,7 @@ def test_a_location_that_exists_otherwise_is_a_bad_line_and_stays(shelf):
     content = "productId,locationId,openingStock\ntea,berlin,21\n"
     for load in (shelf.check(content), shelf.load(content)):
         assert codes(load) == [(2, "tea", "PRODUCT_EXISTS")]
-        assert load.bad[0].message.startswith("tea at berlin exists since")
+        assert load.bad[0].message.startswith("tea at berlin has existed since")
     assert shelf.rows() == rows
 
 
@@ -223,7 +223,7 @@ def test_a_product_has_no_more_locations_than_it_may(shelf):
     for load in (shelf.check(content), shelf.load(content)):
         last = MAX_PLACES + 4
         assert codes(load) == [(n, "tea", "TOO_MANY_PLACES") for n in (last, last + 1)]
-        assert "tea is listed at 40 locations besides the default one" in load.bad[0].message
+        assert "tea is already listed at 40 locations besides the default" in load.bad[0].message
         assert load.done == {Done.CREATED: MAX_PLACES + 3}
     assert len(shelf.product("tea").places) == MAX_PLACES
 

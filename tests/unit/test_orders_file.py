@@ -82,27 +82,30 @@ def test_json_lines_are_sent_unchanged(tmp_path):
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ("tea,mug\ntea\n", f"is neither an order as JSON nor the header {HEADER}: tea, mug"),
-        ("a;b\n", f"line 1, is neither an order as JSON nor the header {HEADER}: a, b"),
-        ("o-1,u-1,SKU,2\n", f"is neither an order as JSON nor the header {HEADER}: o-1, u-1"),
-        ("\n\nTee\n", "line 3, is neither an order as JSON nor the header"),
+        ("tea,mug\ntea\n", f"is neither an order in JSON nor the header {HEADER}: tea, mug"),
+        ("a;b\n", f"line 1, is neither an order in JSON nor the header {HEADER}: a, b"),
+        ("o-1,u-1,SKU,2\n", f"is neither an order in JSON nor the header {HEADER}: o-1, u-1"),
+        ("\n\nTee\n", "line 3, is neither an order in JSON nor the header"),
         ("orderId,userId,productId\n", "line 1: the column quantity is missing"),
         (
             HEADER.replace("orderI", "order_i"),
             'orderId is missing; the column "order_id" is unknown',
         ),
         (f"{HEADER},price\n", 'line 1: the column "price" is unknown'),
-        (f"{HEADER},userId\n", "line 1: the column userId is there twice"),
+        (f"{HEADER},userId\n", "line 1: the column userId appears twice"),
         (f'{HEADER}\no-1,u-1,tea,1\no-2,"u-2,tea,1\no-3,u,tea,1\n', "line 3, is not CSV"),
-        (f"{HEADER}\no-1,u-1,Tee grün,1\n".encode("latin-1"), "line 2, character 15: is not UTF-8"),
+        (f"{HEADER}\no-1,u-1,Tee grün,1\n".encode("latin-1"), "line 2, character 15: not UTF-8"),
         (
             f"{ROWS}".encode("utf-16"),
-            "is in UTF-16, or not text at all; a file of orders is text in UTF-8",
+            "is in UTF-16, or not text at all; a file of orders must be text in UTF-8",
         ),
-        (b"PK\x03\x04\x14\x00\xff", "is a workbook; a file of orders is text"),
-        (b'{"orderId": "\xff"}\n', "line 1, character 14: is not UTF-8"),
-        (gzip.compress(ROWS.encode() * 9, mtime=0)[:-9], "is not a whole .gz file"),
-        (gzip.compress(ROWS.encode(), mtime=0)[:20] + b"\x00\x01" * 20, "is not a whole .gz file"),
+        (b"PK\x03\x04\x14\x00\xff", "is a workbook; a file of orders must be text"),
+        (b'{"orderId": "\xff"}\n', "line 1, character 14: not UTF-8"),
+        (gzip.compress(ROWS.encode() * 9, mtime=0)[:-9], "is not a complete .gz file"),
+        (
+            gzip.compress(ROWS.encode(), mtime=0)[:20] + b"\x00\x01" * 20,
+            "is not a complete .gz file",
+        ),
     ],
 )
 def test_a_file_that_is_not_one_of_orders_is_refused_unchecked_too(tmp_path, content, says):
@@ -115,7 +118,7 @@ def test_a_file_that_is_not_one_of_orders_is_refused_unchecked_too(tmp_path, con
 
 
 WHOLE_NUMBER = "line 2, column quantity: must be a whole number from 1 to 1,000,000"
-BEGAN = ", column orderId: the order o-1 began in line 2"
+BEGAN = ", column orderId: the order o-1 began at line 2"
 
 
 @pytest.mark.parametrize(
@@ -187,7 +190,7 @@ def test_only_the_first_errors_are_listed(tmp_path):
 
 def test_a_pipe_is_refused_because_the_file_is_read_twice(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(UserError, match="is a pipe, and would be read twice; write a file of"):
+    with pytest.raises(UserError, match="is a pipe, but has to be read twice; write a file of"):
         count_orders(tmp_path / "pipe")
 
 
@@ -197,7 +200,7 @@ def test_a_folder_an_empty_file_and_one_of_text_hold_no_orders(tmp_path):
     for content in ("", "\n\n", HEADER):
         with pytest.raises(UserError, match="holds no orders"):
             count_orders(written(tmp_path, content))
-    with pytest.raises(UserError, match="is neither an order as JSON nor the header"):
+    with pytest.raises(UserError, match="is neither an order in JSON nor the header"):
         count_orders(ROOT / "README.md")
 
 

@@ -307,7 +307,7 @@ def test_many_products_meet_a_failure_and_can_be_created_again(bench, monkeypatc
 
 def test_many_products_are_too_many_or_not_distinct(bench):
     for new in ([NewProduct(f"p-{n}", 1) for n in range(51)], [NewProduct("p", 1)] * 2):
-        with pytest.raises(ValueError, match="at most 50 products of distinct ids"):
+        with pytest.raises(ValueError, match="at most 50 products with distinct ids"):
             bench.create_many(new)
     assert bench.create_many([]) == []
 

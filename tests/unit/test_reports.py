@@ -226,7 +226,7 @@ def test_orders_to_ship_say_whether_their_goods_are_there(shop, placed):
     assert (found["o-9"]["shippable"], found["o-9"]["missing"]) == (False, missing)
     assert "shippable" not in json.loads(orders("--user", "u-7", "--json").stdout)[0]
     shop.edit(Table.PRODUCTS, "jug", status={"S": "?"})
-    assert "not known" in orders("--to-ship").stdout.splitlines()[3]
+    assert "unknown" in orders("--to-ship").stdout.splitlines()[3]
 
 
 def test_a_list_and_one_product_tell_what_is_there_from_what_is_sold(shop, placed):

@@ -433,7 +433,7 @@ def test_the_request_is_one_that_aws_takes_and_its_tables_are_waited_for():
         said = []
         work.make_tables(said.append)
         stub.assert_no_pending_responses()
-    assert said == ["Products is not there yet", "Products is CREATING"]
+    assert said == ["Products is not created yet", "Products is CREATING"]
 
 
 class Lambda:

@@ -102,7 +102,7 @@ def test_a_sample_is_not_sent_to_another_function(sample, monkeypatch):
         if function != meant:
             done = CliRunner().invoke(main.app, ["invoke", function, path])
             assert isinstance(done.exception, UserError)
-            said = f"{path} is an event for {meant}, not for {function}; run: make invoke FUNCTION={meant} "
+            said = f"{path} is an event for {meant}, not {function}; run: make invoke FUNCTION={meant} "
             assert said in str(done.exception)
 
 

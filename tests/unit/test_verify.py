@@ -163,7 +163,7 @@ def test_a_permission_of_the_operator_that_is_missing_is_named(monkeypatch):
     assert line.state is State.FAILED
     assert line.saw == (
         "not allowed: this needs cloudwatch:GetDashboard on arn:aws:cloudwatch::1:dashboard/x. "
-        "Give it to the credentials that you use"
+        "Grant it to your credentials"
     )
 
 
@@ -216,7 +216,7 @@ def test_alarms_are_waited_for_until_they_are_off(monkeypatch, run, asked):
     ("alarm", "says"),
     [
         ({"StateValue": "ALARM"}, "Alarm is on: 1 > 0"),
-        ({"StateValue": "INSUFFICIENT_DATA"}, "Alarm has never seen its metric"),
+        ({"StateValue": "INSUFFICIENT_DATA"}, "Alarm has never had a value of its metric"),
         ({"StateValue": "INSUFFICIENT_DATA", "TreatMissingData": "ignore"}, None),
         ({"StateValue": "INSUFFICIENT_DATA", "Metrics": []}, None),
         ({"StateValue": "OK"}, None),
@@ -254,7 +254,7 @@ def test_metrics_are_waited_for_until_they_have_the_values_of_the_run(monkeypatc
     clients(monkeypatch, run, cloudwatch=CloudWatch(sums=[0, 3, 7]))
     (line,) = stack.metrics(run)
     assert line.state is State.PASSED
-    assert "1 of 2 metrics of the handlers that the dashboard draws" in line.saw
+    assert "1 of 2 metrics of the handlers that the dashboard shows" in line.saw
     assert [text.split(" (")[0] for text in asked] == [
         "CloudWatch: 5 metrics to arrive, such as OrdersPlaced",
         "CloudWatch: 1 metrics to arrive, such as OrdersPlaced",
@@ -316,7 +316,7 @@ def test_changed_recursive_loop_detection_is_red(run, deployed, found, says):
         ({"SSEDescription": {"Status": "DISABLED"}}, None),
         (
             {"SSEDescription": {"Status": "ENABLED", "KMSMasterKeyArn": "arn:k"}},
-            "Orders is encrypted with arn:k, not with the key that DynamoDB owns",
+            "Orders is encrypted with arn:k, not with DynamoDB's own key",
         ),
         (
             {"DeletionProtectionEnabled": False},
@@ -337,14 +337,19 @@ def test_a_table_without_protection_is_red(run, change, says):
     shape, protection = stack.tables(run)
     assert shape.state is State.PASSED
     assert protection.state is (State.FAILED if says else State.PASSED)
-    assert (says or "recoverable") in protection.saw
+    assert (says or "point-in-time recovery") in protection.saw
 
 
 @pytest.mark.parametrize(
     ("policy", "subscriptions", "actions", "says"),
     [
         ("SNS:Publish", ["arn:1"], ["the-topic"], None),
-        ("SNS:Publish", ["PendingConfirmation"], ["the-topic"], "a@b.example has not confirmed: "),
+        (
+            "SNS:Publish",
+            ["PendingConfirmation"],
+            ["the-topic"],
+            "a@b.example has not confirmed the subscription: ",
+        ),
         ("SNS:Publish", [], ["the-topic"], "the topic has no subscription"),
         ("SNS:Publish", ["arn:1"], [], "1 alarm without a recipient: the-alarm"),
         ("SNS:Subscribe", ["arn:1"], ["the-topic"], "CloudWatch may not publish to the topic"),
@@ -366,7 +371,7 @@ def test_an_alarm_that_nobody_is_mailed_is_red(
     clients(monkeypatch, run, sns=sns, cloudwatch=CloudWatch([{"AlarmActions": actions}]))
     (line,) = stack.notifies(run)
     assert line.state is (State.FAILED if says else State.PASSED)
-    assert line.saw.startswith(says or "1 alarms act")
+    assert line.saw.startswith(says or "1 alarms have actions")
 
 
 def test_a_role_may_have_a_permission_on_everything(monkeypatch, run):
@@ -467,7 +472,7 @@ def test_a_dead_letter_queue_too_long_to_be_read_does_not_keep_a_run_from_going_
 
 
 def test_waiting_ends(run):
-    with pytest.raises(verify.CheckFailedError, match="something: nothing after 60 s"):
+    with pytest.raises(verify.CheckFailedError, match="something: still nothing after 60 s"):
         run.wait(lambda: None, "something")
 
 
@@ -621,7 +626,7 @@ def test_the_lease_of_a_count_lasts_until_a_slow_queue_has_answered(run, countin
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"committed": 0, "available": 10}, "a count begins with {'onHand': 10, 'committed': 0"),
+        ({"committed": 0, "available": 10}, "a count starts with {'onHand': 10, 'committed': 0"),
         ({"delta": -1}, "7 of 10 units were counted, and -1 were booked"),
         ({"row": product("p", 4, on_hand=9)}, "9 are on hand and 4 available, not 7 and 4"),
     ],
@@ -667,7 +672,7 @@ def test_a_hold_has_to_expire_after_its_grace(run, held, status, second, says):
     [
         ([], None, State.NOT_HERE, "the stack has none"),
         (["AWS_IAM"], 200, State.FAILED, "answered 200 to a request without credentials"),
-        (["AWS_IAM"], 403, State.FAILED, "you need execute-api:Invoke on the API"),
+        (["AWS_IAM"], 403, State.FAILED, "your credentials need execute-api:Invoke on the API"),
     ],
 )
 def test_an_api_that_signatures_do_not_open_is_told(monkeypatch, run, routes, status, state, says):
@@ -713,5 +718,5 @@ def test_a_stack_that_is_being_deployed_is_waited_for():
             paginate=lambda **_: [{"StackResourceSummaries": [{"LogicalResourceId": "Queue"}]}]
         ),
     )
-    with pytest.raises(UserError, match="InventoryOrders-live is UPDATE_IN_PROGRESS: wait for it"):
+    with pytest.raises(UserError, match="InventoryOrders-live is UPDATE_IN_PROGRESS: wait until"):
         Deployed.of(named, None, "InventoryOrders-live")
