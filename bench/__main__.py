@@ -43,10 +43,7 @@ def bench(
         bool, typer.Option("--full", help="Measure everything, and for longer.")
     ] = False,
     cells: Annotated[
-        bool,
-        typer.Option(
-            "--list", help="List the cells with their parameters, without measuring them."
-        ),
+        bool, typer.Option("--list", help="List the cells with their parameters, unmeasured.")
     ] = False,
     anew: Annotated[
         bool, typer.Option("--anew", help="Measure all cells again, even those that have results.")
@@ -87,9 +84,8 @@ def bench(
         kept.forget(chosen)
     failed = measure(chosen, kept, screen)
     right = report(chosen, kept, screen)
-    screen.print(
-        f"\n[dim]{time.monotonic() - began:.0f} s. ResultFile in {RESULTS}[/]", soft_wrap=True
-    )
+    seconds = time.monotonic() - began
+    screen.print(f"\n[dim]{seconds:.0f} s. Results in {RESULTS}[/]", soft_wrap=True)
     if failed or not right:
         raise typer.Exit(1)
 

@@ -18,7 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import distribution
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -35,8 +35,6 @@ from operations.errors import LostAnswerError, UserError
 
 _TOKEN = "X-Desk-Token"  # noqa: S105 - the name of a header
 
-# Below it is the stack's HTTP API.
-_API = "/api/"
 # Below it is the customers' API: first who calls, then the path there.
 _AS = "/as/"
 _PASSED_ON = ("Content-Type", "If-None-Match", "Prefer")
@@ -90,11 +88,6 @@ _HEADERS = {
 Query = Mapping[str, str]
 
 
-def _stock_of(query: Query) -> tuple[str, str]:
-    """The product and the location that a query names."""
-    return query["id"], query.get("location", "")
-
-
 class Site:
     """What the server shows.
 
@@ -103,7 +96,7 @@ class Site:
         token: The secret that requests have to bring.
         live: Tells what happens.
         service: The dashboard; None on an account.
-        trial: Places orders by hand; None on an account.
+        trial: Calls the HTTP API; None on an account.
     """
 
     def __init__(
@@ -115,22 +108,23 @@ class Site:
         trial: Trial | None = None,
     ) -> None:
         self.token = token
-        drops = Drops(desk, live)
-        self.streams: dict[str, Callable[[Query], Generator[object, None, None]]] = {
-            "/data/events": lambda _: live.news(),
-            "/data/drop": lambda query: drops.watch(query["id"]),
-        }
         self.trial = trial
         self.files = dict(_FILES)
         self.contract = _FILES[_CONTRACT].read_bytes()
+        drops = Drops(desk, live)
+
+        def stock_of(query: Query) -> tuple[str, str]:
+            return query["id"], query.get("location", "")
+
+        # A generator is an endless answer.
         self.reads: dict[str, Callable[[Query], object]] = {
             "/data/about": lambda _: desk.about(),
             "/data/today": lambda _: desk.today(),
             "/data/search": lambda query: desk.find(query["text"]),
             "/data/products": lambda _: desk.products(),
-            "/data/product": lambda query: desk.product(*_stock_of(query)),
-            "/data/promised": lambda query: desk.promised(*_stock_of(query)),
-            "/data/history": lambda query: desk.history(*_stock_of(query)),
+            "/data/product": lambda query: desk.product(*stock_of(query)),
+            "/data/promised": lambda query: desk.promised(*stock_of(query)),
+            "/data/history": lambda query: desk.history(*stock_of(query)),
             "/data/orders": lambda query: desk.orders(
                 query.get("user"),
                 int(query.get("pages", "1")),
@@ -140,16 +134,46 @@ class Site:
             "/data/order": lambda query: desk.order(query["id"]),
             "/data/dead-letters": lambda _: desk.dead_letters(),
             "/data/lanes": lambda _: desk.lanes(),
+            "/data/events": lambda _: live.news(),
+            "/data/drop": lambda query: drops.watch(query["id"]),
         }
         self.writes = {"/data/command": desk.carry_out, "/data/dead-letter": desk.settle}
         if service is not None and trial is not None:
             self.files |= _FILES_OF_THE_EMBEDDED_AWS
-            self.streams["/data/dashboard"] = lambda query: service.snapshots(
+            self.reads["/data/dashboard"] = lambda query: service.snapshots(
                 query.get("range", LATEST)
             )
             self.reads["/data/shelf"] = lambda _: trial.shelf()
             text = re.sub(r"servers:\n( .*\n)+", _SERVERS, self.contract.decode())
             self.contract = text.encode()
+
+
+class _RefusedError(Exception):
+    def __init__(self, status: HTTPStatus, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+def _status_of(error: Exception) -> HTTPStatus:
+    """The status of an error. With 504, the page says of a write that it may have been done."""
+    match error:
+        case _RefusedError():
+            return error.status
+        case NotFoundError():
+            return HTTPStatus.NOT_FOUND
+        case LostAnswerError() | BotoCoreError():
+            return HTTPStatus.GATEWAY_TIMEOUT
+        case ClientError(response={"ResponseMetadata": {"HTTPStatusCode": code}}) if code >= 500:
+            return HTTPStatus.GATEWAY_TIMEOUT
+        case UserError() | InventoryOrdersError() | ClientError():
+            return HTTPStatus.SERVICE_UNAVAILABLE
+    return HTTPStatus.INTERNAL_SERVER_ERROR
+
+
+class _Answer(NamedTuple):
+    status: HTTPStatus
+    headers: Mapping[str, str]
+    content: bytes
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -164,105 +188,89 @@ class Handler(BaseHTTPRequestHandler):
         super().__init__(*arguments)  # type: ignore[arg-type]  # as socketserver passes them
 
     def do_GET(self) -> None:
-        """Answer a GET request."""
-        url = urlsplit(self.path)
-        query = dict(parse_qsl(url.query, keep_blank_values=True))
-        if url.path in self._site.files:
-            if self._is_for_this_machine():
-                path = self._site.files[url.path]
-                content = self._site.contract if url.path == _CONTRACT else path.read_bytes()
-                self._answer(HTTPStatus.OK, content, _KINDS[path.suffix])
-        elif not self._is_allowed():
-            return
-        elif url.path in self._site.reads:
-            read = self._site.reads[url.path]
-            self._answer_or_say_why(lambda: read(query))
-        elif url.path in self._site.streams:
-            self._send_lines(self._site.streams[url.path](query))
-        else:
-            self._call_an_api(None)
-
-    def do_POST(self) -> None:
-        """Answer a request with a body."""
+        """Answer a request."""
         # What is refused may leave a body behind, which is no request.
-        self.close_connection = True
-        if not self._is_allowed():
-            return
-        length = self.headers.get("Content-Length", "0")
-        if not length.isdecimal() or int(length) > _MAX_BODY_BYTES:
-            self._say(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "that is too much")
-            return
-        body = self.rfile.read(int(length))
-        if self.command == "POST" and self.path in self._site.writes:
-            write = self._site.writes[self.path]
-            self._answer_or_say_why(lambda: write(json.loads(body)))
+        self.close_connection |= self.command != "GET"
+        try:
+            answer = self._answer()
+        except Exception as error:
+            answer = self._reason(error)
+        if isinstance(answer, _Answer):
+            length = {"Content-Length": str(len(answer.content))}
+            self._begin(answer.status, {**answer.headers, **length})
+            self.wfile.write(answer.content)
         else:
-            self._call_an_api(body or None)
+            self._send_lines(answer)
 
-    do_PATCH = do_DELETE = do_POST  # noqa: N815 - as http.server wants it
+    do_POST = do_PATCH = do_DELETE = do_GET  # noqa: N815 - as http.server wants it
 
-    def _call_an_api(self, body: bytes | None) -> None:
-        trial = self._site.trial
-        if trial is not None and self.path.startswith(_AS):
-            self._call_as(trial, body)
-        elif trial is not None and self.path.startswith(_API) and self.command in ("GET", "POST"):
-            self._call_the_api(trial, body)
+    def _answer(self) -> _Answer | Generator[object, None, None]:
+        self._check_host()
+        url, site, is_read = urlsplit(self.path), self._site, self.command == "GET"
+        if is_read and url.path in site.files:
+            path = site.files[url.path]
+            content = site.contract if url.path == _CONTRACT else path.read_bytes()
+            return _Answer(HTTPStatus.OK, {"Content-Type": _KINDS[path.suffix]}, content)
+        self._check_page()
+        body = self._body()
+        if site.trial is not None and self.path.startswith(_AS):
+            return self._call_as(site.trial, body)
+        if is_read and url.path in site.reads:
+            found = site.reads[url.path](dict(parse_qsl(url.query, keep_blank_values=True)))
+        elif self.command == "POST" and url.path in site.writes:
+            found = site.writes[url.path](json.loads(body))
         else:
-            self._say(HTTPStatus.NOT_FOUND, "there is nothing here")
+            raise NotFoundError("there is nothing here")
+        if isinstance(found, Generator):
+            return found
+        content = json.dumps(found, allow_nan=False, default=to_json).encode()
+        return _Answer(HTTPStatus.OK, {"Content-Type": "application/json"}, content)
 
-    def _is_for_this_machine(self) -> bool:
-        """Whether to answer. Another host name that resolves to this machine (DNS rebinding) must reach nothing."""
+    def _reason(self, error: Exception) -> _Answer:
+        status, why = _status_of(error), str(error)
+        # An error of the desk: the page has to show it, and the log the rest.
+        if status == HTTPStatus.INTERNAL_SERVER_ERROR:
+            traceback.print_exception(error)
+            why = f"{type(error).__name__}: {error}"
+        return _Answer(status, {"Content-Type": "text/plain; charset=utf-8"}, f"{why}\n".encode())
+
+    def _check_host(self) -> None:
+        """Refuse another host name that resolves to this machine (DNS rebinding): it must reach nothing."""
         host = urlsplit(f"//{self.headers.get('Host', '')}").hostname
-        if host in ("127.0.0.1", "localhost"):
-            return True
-        self._say(HTTPStatus.FORBIDDEN, "this server answers to 127.0.0.1 only")
-        return False
+        if host not in ("127.0.0.1", "localhost"):
+            raise _RefusedError(HTTPStatus.FORBIDDEN, "this server answers to 127.0.0.1 only")
 
-    def _is_allowed(self) -> bool:
-        """Whether to read or do something: for a page of this server that has the token."""
-        if not self._is_for_this_machine():
-            return False
+    def _check_page(self) -> None:
+        """Refuse to read or do something but for a page of this server that has the token."""
         origin = f"http://{self.headers['Host']}"
         if (
             self.headers.get("Sec-Fetch-Site", "same-origin") != "same-origin"
             or self.headers.get("Origin", origin) != origin
         ):
-            self._say(HTTPStatus.FORBIDDEN, "this server does nothing for pages of other origins")
-            return False
+            raise _RefusedError(
+                HTTPStatus.FORBIDDEN, "this server does nothing for pages of other origins"
+            )
         token = self.headers.get(_TOKEN, "")
         if not hmac.compare_digest(token.encode(), self._site.token.encode()):
-            self._say(
+            raise _RefusedError(
                 HTTPStatus.FORBIDDEN,
                 "this address has no token, or that of an earlier server: open the address that "
                 "`make desk` or `make dashboard` prints",
             )
-            return False
-        return True
 
-    def _call_the_api(self, trial: Trial, body: bytes | None) -> None:
-        headers = {name: self.headers[name] for name in _PASSED_ON if name in self.headers}
-        path = "/" + self.path.removeprefix(_API)
+    def _body(self) -> bytes:
+        length = self.headers.get("Content-Length", "0")
+        if not length.isdecimal() or int(length) > _MAX_BODY_BYTES:
+            raise _RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "that is too much")
+        return self.rfile.read(int(length))
 
-        def call() -> object:
-            reply = trial.call(self.command, path, headers, body)
-            # In an answer of its own: a refusal by the API is no failure of this server.
-            status = HTTPStatus(reply.status)
-            return {"status": status, "phrase": status.phrase, "said": reply.said}
-
-        self._answer_or_say_why(call)
-
-    def _call_as(self, trial: Trial, body: bytes | None) -> None:
+    def _call_as(self, trial: Trial, body: bytes) -> _Answer:
         """Answer what the customers' API answers: the page shows it as it is."""
-        headers = {name: self.headers[name] for name in _PASSED_ON if name in self.headers}
         caller, _, path = self.path.removeprefix(_AS).partition("/")
-        try:
-            reply = trial.call_as(caller, self.command, f"/{path}", headers, body)
-        except (UserError, BotoCoreError, ClientError) as error:
-            self._say(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
-            return
-        kept = {n: text for n, text in reply.headers.items() if n in _PASSED_BACK}
-        self._begin(HTTPStatus(reply.status), {**kept, "Content-Length": str(len(reply.body))})
-        self.wfile.write(reply.body)
+        headers = {name: self.headers[name] for name in _PASSED_ON if name in self.headers}
+        reply = trial.call(caller, self.command, f"/{path}", headers, body or None)
+        kept = {name: text for name, text in reply.headers.items() if name in _PASSED_BACK}
+        return _Answer(HTTPStatus(reply.status), kept, reply.body)
 
     def _send_lines(self, documents: Generator[object, None, None]) -> None:
         """Send a line of JSON for each document, until there is none or the page goes away."""
@@ -271,37 +279,6 @@ class Handler(BaseHTTPRequestHandler):
         with contextlib.suppress(ConnectionError), contextlib.closing(documents):
             for document in documents:
                 self.wfile.write(f"{json.dumps(document, default=to_json)}\n".encode())
-
-    def _answer_or_say_why(self, work: Callable[[], object]) -> None:
-        try:
-            content = json.dumps(work(), allow_nan=False, default=to_json).encode()
-        except NotFoundError as error:
-            self._say(HTTPStatus.NOT_FOUND, str(error))
-        # The page says of a write with this status that it may have been done.
-        except (LostAnswerError, BotoCoreError) as error:
-            self._say(HTTPStatus.GATEWAY_TIMEOUT, str(error))
-        except (UserError, InventoryOrdersError) as error:
-            self._say(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
-        except ClientError as error:
-            status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-            is_lost = status >= HTTPStatus.INTERNAL_SERVER_ERROR
-            self._say(
-                HTTPStatus.GATEWAY_TIMEOUT if is_lost else HTTPStatus.SERVICE_UNAVAILABLE,
-                str(error),
-            )
-        # Any other is an error of the desk: the page has to show it, and the log the rest.
-        except Exception as error:
-            traceback.print_exc()
-            self._say(HTTPStatus.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: {error}")
-        else:
-            self._answer(HTTPStatus.OK, content, "application/json")
-
-    def _say(self, status: HTTPStatus, message: str) -> None:
-        self._answer(status, f"{message}\n".encode(), "text/plain; charset=utf-8")
-
-    def _answer(self, status: HTTPStatus, content: bytes, kind: str) -> None:
-        self._begin(status, {"Content-Type": kind, "Content-Length": str(len(content))})
-        self.wfile.write(content)
 
     def _begin(self, status: HTTPStatus, headers: Mapping[str, str]) -> None:
         self.send_response(status)

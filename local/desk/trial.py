@@ -1,4 +1,4 @@
-"""What the page to try the service needs: the HTTP API, and the products to show."""
+"""What the page to try the service and that of the API need: requests with a token, and products to order."""
 
 from __future__ import annotations
 
@@ -17,24 +17,12 @@ _TOKENS = {"operator": tokens.operator_token, "customer": tokens.customer_token}
 
 
 class Trial:
-    """Signs requests, which a browser cannot do.
-
-    Args:
-        stack: Finds the deployed stack, which may be another one each time.
-    """
+    """Tries the stack that `stack` finds, which may be deployed again at any time."""
 
     def __init__(self, stack: Callable[[], Aws]) -> None:
         self._stack = stack
 
-    def call(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
-        """Send a request to the HTTP API.
-
-        Raises:
-            UserError: There is none, or nothing answers.
-        """
-        return HttpApi.of(self._stack()).send(method, path, headers, body)
-
-    def call_as(
+    def call(
         self, caller: str, method: str, path: str, headers: Mapping[str, str], body: bytes | None
     ) -> Reply:
         """Send a request to the customers' API with a token of a `customer` or an `operator`.
@@ -50,17 +38,13 @@ class Trial:
         return api.send(method, path, {**headers, **bearer}, body, signed=False)
 
     def shelf(self) -> list[str]:
-        """List ids of products, the samples first, as many as the API shows at once. Some samples may not be listed.
-
-        Raises:
-            UserError: There is no stack.
-        """
+        """List ids of products, the samples first, as many as the API shows at once. Some samples may not be listed."""
         aws = self._stack()
-        samples = [product.product_id for product in catalogue()]
         found = aws.dynamodb.scan(
             TableName=aws.tables[Table.PRODUCTS],
             ProjectionExpression="productId",
             Limit=READ_LIMIT,
         )["Items"]
-        others = {product_of(item["productId"]["S"]) for item in found} - set(samples)
-        return [*samples, *sorted(others)][:READ_LIMIT]
+        others = sorted(product_of(item["productId"]["S"]) for item in found)
+        samples = (product.product_id for product in catalogue())
+        return [*dict.fromkeys([*samples, *others])][:READ_LIMIT]

@@ -9,7 +9,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from local.desk.site import Site, serving
-from tests.pages.test_desk_accessibility import AXE, BEYOND, FIND, STANDARDS
+from tests.support.accessibility import AXE, BEYOND, FIND, STANDARDS
 from tests.support.dashboard import DashboardOfTemplate
 from tests.support.desk import TOKEN, LiveByHand
 

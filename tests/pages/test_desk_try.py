@@ -7,9 +7,8 @@ import pytest
 import yaml
 
 from local import ROOT
-from local.desk.trial import Trial
 from operations.http_api import Reply
-from tests.support.desk import desk_of_shop
+from tests.support.desk import TrialOfShop, desk_of_shop
 
 TEA = "tea-earl-grey"
 CONTRACT = yaml.load((ROOT / "docs" / "openapi.yaml").read_text("utf-8"), yaml.CSafeLoader)
@@ -58,9 +57,9 @@ def test_an_order_is_placed_and_taken_further_and_its_events_are_listed(page, de
 
     # An event takes an order further, and says that the shelf has changed; nothing else asks for it.
     page.get_by_text("in stock (57)").wait_for()
-    shelves = [one for one in asked if one.startswith("/api/products")]
+    shelves = [one for one in asked if one.startswith("/as/operator/products")]
     page.wait_for_timeout(1200)
-    assert [one for one in asked if one.startswith("/api/products")] == shelves
+    assert [one for one in asked if one.startswith("/as/operator/products")] == shelves
     desk.command(
         "AdjustStock", action="adjust", adjustmentId="a", productId=TEA, delta=-7, reason="DAMAGE"
     )
@@ -116,7 +115,7 @@ def test_the_contract_has_every_route_and_sends_a_request_with_the_chosen_token(
         sent.append(request)
         return Reply(200, {"content-type": "application/json"}, b'{"result": "REPLAYED"}')
 
-    monkeypatch.setattr(Trial, "call_as", answer)
+    monkeypatch.setattr(TrialOfShop, "call", answer)
     operation = open_route(page, "orders-extendHold")
     assert page.url.endswith("/contract#/orders/extendHold")
     operation.get_by_role("button", name="Try it out").click()

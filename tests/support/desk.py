@@ -112,14 +112,17 @@ class TrialOfShop(Trial):
         super().__init__(lambda: aws)
         self._shop = shop
 
-    def call(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
+    def call(
+        self, caller: str, method: str, path: str, headers: Mapping[str, str], body: bytes | None
+    ) -> Reply:
+        assert caller == "operator"
         url = urlsplit(path)
         for route in self._shop.handler("api")._ROUTES:
             verb, template = route.split()
             found = re.fullmatch(re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", template), url.path)
             if verb != method or found is None:
                 continue
-            caller = {"authorizer": {"iam": {"userArn": "x"}}, "http": {"method": method}}
+            signed = {"authorizer": {"iam": {"userArn": "x"}}, "http": {"method": method}}
             event = {
                 "version": "2.0",
                 "routeKey": route,
@@ -127,12 +130,13 @@ class TrialOfShop(Trial):
                 "headers": {name.lower(): value for name, value in headers.items()},
                 "queryStringParameters": dict(parse_qsl(url.query)),
                 "pathParameters": found.groupdict(),
-                "requestContext": caller,
+                "requestContext": signed,
                 "isBase64Encoded": False,
                 "body": body and body.decode(),
             }
             answer = self._shop.invoke("api", event)
-            return Reply(answer["statusCode"], {}, answer["body"].encode())
+            headers = {name.lower(): text for name, text in answer["headers"].items()}
+            return Reply(answer["statusCode"], headers, answer["body"].encode())
         raise AssertionError(f"there is no route {method} {path}")
 
 

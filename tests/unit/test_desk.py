@@ -79,7 +79,7 @@ def test_a_page_of_another_origin_reads_nothing_and_changes_nothing(desk, header
     before = desk.shop.stock(TEA)
     delete = {"queue": "StockDeadLetterQueueUrl", "messageId": letter, "action": "delete"}
     requests = [("GET", f"/data/{path}", None) for path in (*READS, *LISTS)]
-    requests += [("GET", "/api/orders/o-1", None), ("POST", "/api/orders", {})]
+    requests += [("GET", "/as/operator/orders/o-1", None), ("POST", "/as/operator/orders", {})]
     requests += [("POST", "/data/command", RECEIPT), ("POST", "/data/dead-letter", delete)]
     for method, path, body in requests:
         reply = ask(desk.origin, method, path, body, **headers)
@@ -117,7 +117,7 @@ def test_on_an_account_there_is_nothing_of_the_embedded_aws():
         about = get(desk, "about")
         assert (about["embedded"], about["production"]) == (False, True)
         assert "stack InventoryOrders-shop" in about["place"]
-        for path in ("/try", "/dashboard", "/data/shelf", "/api/orders/o"):
+        for path in ("/try", "/dashboard", "/data/shelf", "/as/operator/orders/o"):
             assert ask(desk.origin, "GET", path).status == 404
         assert post(desk, "command", RECEIPT)["done"]
 

@@ -33,7 +33,7 @@ export class RefusedError extends Error {
   }
 }
 
-async function request(path, options = {}) {
+export async function request(path, options = {}) {
   try {
     return await fetch(path, { ...options, headers: { ...options.headers, "X-Desk-Token": TOKEN } });
   } catch {

@@ -3,7 +3,7 @@ import { atLocation, clock, itemsInWords, moment, number, price } from "./format
 import { changed, idOf, redraw } from "./messages.js";
 import { movable, possible, statusOf } from "./order_facts.js";
 import { button, card, change, checkbox, field, form, hint, html, link, messageOf, nothing, repeat, steady, units } from "./parts.js";
-import { RefusedError, ask } from "./server.js";
+import { RefusedError, ask, request } from "./server.js";
 import { T } from "./texts.js";
 
 const MOST_ORDERS = 20;
@@ -22,8 +22,11 @@ export function start(state) {
 async function call(method, path, document, headers = {}) {
   const began = performance.now();
   const body = document && JSON.stringify(document);
-  const { status, phrase, said } = await ask(`/api${path}`, { method, body, headers: { ...(body && { "Content-Type": "application/json" }), ...headers } });
-  return { status, isGood: status < 400, said, words: T.try.answer(status, phrase, number(Math.round(performance.now() - began))) };
+  const answer = await request(`/as/operator${path}`, { method, body, headers: { ...(body && { "Content-Type": "application/json" }), ...headers } });
+  const text = await answer.text();
+  const milliseconds = Math.round(performance.now() - began);
+  const said = answer.headers.get("Content-Type")?.endsWith("json") ? JSON.parse(text) : text;
+  return { status: answer.status, isGood: answer.ok, said, words: T.try.answer(answer.status, answer.statusText, number(milliseconds)) };
 }
 
 function refusalOf({ said, words }) {
