@@ -94,7 +94,7 @@ def up() -> None:
     """Start the embedded AWS, deploy the stack and create the sample products, unless everything is up to date."""
     running = start_embedded(screen, fill=True)
     screen.print(
-        f"[green]Ready[/] at {running.endpoint}, with the sample products in stock. "
+        f"[green]Ready[/] at {running.endpoint}, with the sample products listed. "
         f'[dim]`eval "$(make env)"` points any AWS client there, `make down` stops it.[/]'
     )
 

@@ -1,4 +1,4 @@
-"""Fixtures that all tests share, and how tests are shared out among several processes (`pytest -n 2`)."""
+"""Fixtures that all tests share, and the distribution of tests to several processes (`pytest -n 2`)."""
 
 import gc
 import os
@@ -29,7 +29,8 @@ from tests.support.roles import name_actions_as_the_embedded_aws_does
 
 @pytest.fixture(scope="session", autouse=True)
 def one_loader() -> Iterator[None]:
-    """Every session of boto3 would read the same descriptions of AWS anew: most of the time of many a short test."""
+    """Cache AWS's service descriptions. Each boto3 session would read them again, which takes most of the time of many
+    short tests."""
     with patch.object(botocore.session, "create_loader", cache(botocore.session.create_loader)):
         yield
 
@@ -79,7 +80,8 @@ def dynoxide() -> Any:
 
 @pytest.fixture(scope="module")
 def away_from_the_embedded_aws() -> Iterator[None]:
-    """Do without the embedded AWS that other tests of this process may have: moto answers for AWS's own addresses only."""
+    """Hide the embedded AWS that other tests of this process may have, because moto only answers for AWS's own
+    addresses."""
     with pytest.MonkeyPatch.context() as patched:
         for name in ("AWS_ENDPOINT_URL", "AWS_REGION"):
             patched.delenv(name, raising=False)
@@ -88,7 +90,7 @@ def away_from_the_embedded_aws() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    # Playwright is slow to import, and most folders have no pages.
+    # Playwright is slow to import, and most folders do not test pages.
     from local.dashboard import browser
 
     try:
@@ -101,7 +103,7 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture
 def page(chromium: Any) -> Iterator[Any]:
-    """A page that must not complain."""
+    """A page without errors in its console."""
     opened = chromium.new_page(viewport={"width": 1360, "height": 1000})
     complaints: list[str] = []
     # A browser reports each refusal by the stack's API, and so does the page.
@@ -112,7 +114,7 @@ def page(chromium: Any) -> Iterator[Any]:
         ),
     )
     opened.on("pageerror", lambda error: complaints.append(str(error)))
-    # Who leaves a page ends what it was waiting for.
+    # Leaving a page aborts its pending requests.
     opened.on(
         "requestfailed",
         lambda request: (
@@ -126,20 +128,20 @@ def page(chromium: Any) -> Iterator[Any]:
 
 
 ON_THE_EMBEDDED_AWS = ("e2e", "integration")
-# Each room in one process: with one embedded AWS, or with templates that many of its files look at.
+# Run each of these folders in one process: its tests share an embedded AWS, or templates.
 IN_ONE_PROCESS = (*ON_THE_EMBEDDED_AWS, "infra")
 LONGEST_FIRST = (*ON_THE_EMBEDDED_AWS, "explore", "infra", "pages", "world", "unit")
 
 
 class FewProcessesForTheEmbeddedAws(LoadScopeScheduling):
-    """Hands out tests by file, and a folder of `IN_ONE_PROCESS` to one process.
+    """Distributes tests by file, and each folder in `IN_ONE_PROCESS` to one process.
 
-    A process starts its embedded AWS once, and all tests of the folder meet the same stack.
+    A process starts its embedded AWS once, and all tests of the folder share the stack.
     """
 
     def __init__(self, config: Any, log: Any = None) -> None:
         super().__init__(config, log)
-        # Those that take longest come first, not those with the most tests.
+        # The slowest come first, not the ones with the most tests.
         config.option.loadscopereorder = False
 
     def _split_scope(self, nodeid: str) -> str:
@@ -149,7 +151,7 @@ class FewProcessesForTheEmbeddedAws(LoadScopeScheduling):
 
 
 def folder_of(path: str | PurePath) -> str:
-    """The folder below `tests/` in which a test file is."""
+    """The folder below `tests/` that contains a test file."""
     return PurePath(path).parent.name
 
 
@@ -159,20 +161,20 @@ def pytest_xdist_make_scheduler(config: Any, log: Any) -> FewProcessesForTheEmbe
 
 
 def pytest_collection_finish() -> None:
-    # All that was imported stays. The garbage collector would look at it again and again.
+    # Imported objects stay. Without this, the garbage collector would scan them again and again.
     gc.freeze()
 
 
 def pytest_configure(config: Any) -> None:
-    # A virtual environment of another checkout would test that one's code, and find nothing wrong here.
+    # The virtual environment of another checkout would test the other checkout's code.
     found = Path(inventory_orders.__file__)
     if not found.is_relative_to(ROOT):
         raise pytest.UsageError(
             f"the tests would test {found}: remove .venv, and make sets it up for this checkout"
         )
-    # With Python's own thresholds the garbage collector takes a tenth of the unit tests' CPU.
+    # With Python's default thresholds, the garbage collector takes a tenth of the unit tests' CPU.
     gc.set_threshold(20_000, 20)
-    # Extension modules would report what is frozen as leaked. Pytest runs this last, after it has collected garbage itself.
+    # Extension modules would report frozen objects as leaked. Pytest runs this last, after its own garbage collection.
     config.add_cleanup(gc.unfreeze)
 
 

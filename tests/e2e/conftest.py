@@ -1,4 +1,4 @@
-"""What the tests of the deployed stack share: its queues are empty for each file, and the demonstration has run."""
+"""Fixtures for tests of the deployed stack: its queues are empty for each file, and the demonstration has run."""
 
 import json
 from collections.abc import Iterator
@@ -20,8 +20,8 @@ class Demonstration:
     """A run of `make demo`.
 
     Attributes:
-        output: What it printed.
-        result: What it left in a file for other tools.
+        output: Its printed output.
+        result: The result file for other tools.
     """
 
     output: str
@@ -30,7 +30,8 @@ class Demonstration:
 
 @pytest.fixture(scope="module", autouse=True)
 def nothing_left_in_the_queues(aws: Aws) -> Iterator[None]:
-    """A file's messages end with it: those that are early come back for hours, and who waits for empty queues would wait."""
+    """Purge a file's messages at its end. Early ones would be redelivered for hours, and block tests that wait for
+    empty queues."""
     yield
     for queue in queues.QUEUES:
         aws.sqs.purge_queue(QueueUrl=aws.outputs[queue])
@@ -40,7 +41,7 @@ def nothing_left_in_the_queues(aws: Aws) -> Iterator[None]:
 def demonstration(aws: Aws) -> Demonstration:
     wait_until_settled(aws)
     with pytest.MonkeyPatch.context() as patch:
-        # Less, and sooner, than for people who watch it, and still a product that sells out.
+        # Smaller and faster than for an audience, but a product still sells out.
         patch.setattr(demo, "ORDERS", ORDERS)
         patch.setattr(sample_orders, "HOT_STOCK", ORDERS // 5)
         patch.setattr(sample_orders, "HOLD_SECONDS", HOLD_SECONDS)

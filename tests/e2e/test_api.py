@@ -1,4 +1,4 @@
-"""The HTTP API on the embedded AWS, over HTTP: who gets in, and an order's life from outside."""
+"""The HTTP API on the embedded AWS: access control, and an order's life from outside."""
 
 import json
 import os
@@ -57,8 +57,8 @@ def test_an_order_from_outside_goes_through_its_life(aws, api, new_id):
     assert api("GET", f"/products/{new_id}").document["availability"] == "IN_STOCK"
 
 
-def test_who_waits_for_a_product_that_is_leased_is_told_where_to_ask(aws, api, new_id):
-    """It cannot be placed at once, so it goes to the queue, where it waits for the end of the lease."""
+def test_a_waiting_caller_of_a_leased_product_is_told_where_to_ask(aws, api, new_id):
+    """The order cannot be placed immediately, so it is queued, and waits there for the end of the lease."""
     create(aws, new_id, 10)
     count = {"action": "acquire", "productId": new_id, "seconds": 3, "outliveInvocation": True}
     assert invoke_deployed(aws, "count_stock", count).answer["result"] == "ACQUIRED"
@@ -68,11 +68,11 @@ def test_who_waits_for_a_product_that_is_leased_is_told_where_to_ask(aws, api, n
     wait_until(aws, lambda: api("GET", told.headers["location"]).status == 200)
 
 
-def test_rivals_at_the_api_and_on_the_queue_never_oversell(aws, api, new_id):
+def test_orders_from_the_api_and_the_queue_never_oversell(aws, api, new_id):
     create(aws, new_id, 20)
 
     def buy(first):
-        # A few at a time: the embedded AWS starts a process for each request that waits.
+        # A few at a time, because the embedded AWS starts a process for each concurrent request.
         orders = [order(f"{new_id}-{number}", new_id) for number in range(first, 30, 4)]
         return {api("POST", "/orders", body, {"Prefer": "wait=25"}).status for body in orders}
 
@@ -82,7 +82,7 @@ def test_rivals_at_the_api_and_on_the_queue_never_oversell(aws, api, new_id):
 
     def all_are_there():
         for number in range(30):
-            # An order stays what it is, so nobody asks twice.
+            # A final status does not change, so each order is read once.
             if number not in ends:
                 said = api("GET", f"/orders/{new_id}-{number}")
                 if said.status != 200:
@@ -97,7 +97,7 @@ def test_rivals_at_the_api_and_on_the_queue_never_oversell(aws, api, new_id):
     assert (row["stockCount"]["N"], row["status"]["S"]) == ("0", "OUT_OF_STOCK")
 
 
-def test_nobody_gets_in_without_a_signature(api):
+def test_requests_without_a_signature_are_refused(api):
     for method, path in (
         ("GET", "/orders/o-1"),
         ("GET", "/orders?userId=u-7"),
@@ -109,7 +109,7 @@ def test_nobody_gets_in_without_a_signature(api):
         assert "orderId" not in json.dumps(said.document)
 
 
-def test_a_role_without_the_permission_gets_nothing(aws, api):
+def test_a_role_without_the_permission_is_refused(aws, api):
     iam = boto3.client("iam")
     name = f"nobody-{uuid.uuid4().hex[:8]}"
     iam.create_user(UserName=name)
@@ -123,9 +123,9 @@ def test_a_role_without_the_permission_gets_nothing(aws, api):
 
 
 def test_the_running_api_keeps_its_contract(aws, api, monkeypatch):
-    """Schemathesis, signed: no answer that the contract does not know, nothing wrong accepted, nothing good refused."""
+    """Schemathesis, with signed requests: no undocumented answer, no invalid request accepted, no valid one refused."""
     seconds = os.environ.get("API_SECONDS")
-    # The long run of `make explore` looks for what is new; the short one is the same each time.
+    # The long run of `make explore` uses new random data; the short one is the same each time.
     most = ("--max-examples", "5", "--seed", "1")
     if seconds:
         most = ("--max-time", seconds, "--max-examples", "1000")
@@ -136,9 +136,9 @@ def test_the_running_api_keeps_its_contract(aws, api, monkeypatch):
                 *(str(Path(sys.executable).with_name("schemathesis")), "run", "docs/openapi.yaml"),
                 *("--url", api.url, "--tls-verify", os.environ["AWS_CA_BUNDLE"]),
                 *(*most, "--workers", "1", "--no-color", "--include-path-regex", paths, *more),
-                # What is no route is not found, says API Gateway of all methods alike. The embedded AWS verifies no
-                # signature of an HTTP API, only whose it says to be: the other tests here have what it does tell.
-                # A delete of a generation that is gone is a success, also where another one has the same id.
+                # API Gateway answers 404 to unknown routes and methods alike. The embedded AWS does not verify
+                # signatures of an HTTP API, only the claimed identity, which other tests here cover. A delete of a
+                # generation that is gone is a success, also where another one has the same id.
                 *("--exclude-checks", "unsupported_method,ignored_auth,use_after_free"),
                 *("--generation-database", "none"),
             ],
@@ -151,11 +151,11 @@ def test_the_running_api_keeps_its_contract(aws, api, monkeypatch):
         assert done.returncode == 0, done.stdout
         return int(re.search(r"Tested: (\d+)", done.stdout)[1])
 
-    # Two processes, which wait for answers most of the time. Not several threads of one: Python 3.11's parser counts its
-    # depth for all of them together, and Hypothesis parses code.
+    # Two processes, which mostly wait for answers. Threads of one process would not work: Python 3.11's parser counts
+    # its recursion depth across threads, and Hypothesis parses code.
     with ThreadPoolExecutor(2) as pool:
         routes = sum(pool.map(tested, ("^/orders", "^/(?!orders|counts)")))
-    # While a count holds the lease of a product, an order for it cannot be cancelled: that is a 503, and no fault.
+    # While a count holds a product's lease, an order for it cannot be cancelled: a 503 is right.
     # The stateful phase needs links, and none leads to a count.
     alone = tested("^/counts", "--phases", "examples,coverage,fuzzing")
     assert routes + alone == len(ROUTES)
@@ -172,7 +172,7 @@ def issuer():
 
 @pytest.fixture(scope="module")
 def with_tokens(aws, issuer):
-    """The customers' API. Its own issuer is the embedded AWS, which does not reach itself by TLS."""
+    """The customers' API. Its configured issuer is the embedded AWS, which cannot reach itself by TLS."""
     api = JsonApi.of(aws, "CustomerApiUrl")
     with issued_by(api, issuer):
         yield api
@@ -202,7 +202,7 @@ def test_customers_with_a_token_see_their_own_orders_and_operators_all(
     assert api("POST", f"{path}/confirm", headers=operator).status == 200
 
 
-def test_a_token_that_is_not_for_this_api_opens_nothing(with_tokens, issuer):
+def test_a_token_for_another_api_is_refused(with_tokens, issuer):
     now = int(time.time())
     with Issuer() as stranger:
         foreign = stranger.token(sub="u-7", iss=issuer.url)

@@ -24,7 +24,7 @@ from tests.support.stack import COMMAND, cli, create, message
 
 @pytest.fixture(scope="module")
 def url(aws):
-    """Where the dashboard is. It reads logs and queues as long as it runs, which the tests of other files need not pay for."""
+    """The dashboard's address. It stops with this file, because it reads logs and queues as long as it runs."""
     yield background.start().endpoint
     background.stop()
 
@@ -49,10 +49,10 @@ def legend(page, title):
 
 
 def wait_for_number(aws, page, label, value):
-    """Wait until the page shows it.
+    """Wait until the page shows a value.
 
-    On a busy machine the embedded AWS hands the last lines of an invocation in with the next one of the same worker:
-    so every worker gets another one, with nothing to do.
+    On a busy machine, the embedded AWS delivers the last lines of an invocation with the worker's next one, so every
+    worker gets an empty invocation.
     """
     quiet, seen = 0, None
     while quiet < 15:
@@ -71,7 +71,7 @@ def wait_for_number(aws, page, label, value):
 
 
 def wait_for_more_looks(page, seconds=3):
-    """Wait until the page has drawn what was measured later than now, as long as it draws anything."""
+    """Wait until the page has drawn values measured after this call, as long as it draws anything."""
     goal = time.time() + seconds
     while (now := float(page.get_attribute("body", "data-now"))) < goal:
         page.wait_for_function("now => Number(document.body.dataset.now) > now", arg=now)
@@ -83,7 +83,7 @@ def deployed_body(aws):
 
 
 def boxes(page):
-    """The sizes of all charts: an alarm that turns on comes above them."""
+    """The sizes of all charts, below any alarm that is on."""
     return page.eval_on_selector_all(
         ".charts > .card",
         "all => all.map(one => [one.offsetLeft, one.offsetWidth, one.offsetHeight])",
@@ -108,7 +108,7 @@ def test_the_page_shows_every_widget_of_the_deployed_body(aws, page, url):
     assert "not supported here" not in shown
 
 
-def test_an_alarm_and_new_orders_are_seen_while_the_page_is_open(aws, page, url):
+def test_an_alarm_and_new_orders_appear_while_the_page_is_open(aws, page, url):
     create(aws, "live", 15)
     open_dashboard(page, url)
     placed, rejected, dead = (number(page, n) for n in ("placed", "rejected", "dead-lettered"))
@@ -177,9 +177,9 @@ def test_after_the_demonstration_the_page_agrees_with_tables_and_logs(
     assert 0 < legend(page, "Age of the oldest message")["OrderQueue"] < 600
 
 
-def test_a_picture_can_be_taken_without_a_window(aws, chromium, tmp_path):
+def test_a_screenshot_can_be_taken_without_a_window(aws, chromium, tmp_path):
     file = tmp_path / "dashboard.png"
-    # In a process of its own: Playwright drives one browser in each.
+    # In a separate process, because Playwright drives one browser per process.
     subprocess.run([COMMAND, "dashboard", "--png", file], cwd=ROOT, check=True)
     content = file.read_bytes()
     assert content.startswith(b"\x89PNG\r\n")
@@ -196,7 +196,7 @@ def followers(aws):
 
 
 def wait_for_order(page, order, status, *events):
-    """Wait until an order stands so, and until the page has heard of it."""
+    """Wait until an order has this status, and until the page has received its events."""
     page.wait_for_selector(f'{order}[data-status="{status}"]')
     page.wait_for_function(
         "([order, count]) => document.querySelectorAll(`${order} .life li`).length === count",
@@ -257,7 +257,7 @@ def test_an_order_is_placed_and_taken_through_its_life_by_keyboard(aws, page, ur
     page.wait_for_selector("body[data-now]")
     give_up_at = time.monotonic() + 60
     while followers(aws) != before:
-        assert time.monotonic() < give_up_at, "what it listened with is left"
+        assert time.monotonic() < give_up_at, "its listening queue and rule are left"
         time.sleep(0.05)
 
 

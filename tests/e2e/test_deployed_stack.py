@@ -51,7 +51,7 @@ def test_the_demonstration_loses_nothing_and_its_books_balance(demonstration):
     assert "The books balance." in demonstration.output
     check_sums(demonstration.output)
     assert result["eventsMissing"] == result["eventDifferences"] == 0
-    # How late they are depends on the machine: without a limit, but measured.
+    # How late they are depends on the machine, so this is measured without a limit.
     assert 0 < result["eventDelayP50"] <= result["eventDelayP99"]
     events = result["eventsByType"]
     assert events["OrderPlaced"] == result["ordersPlaced"] + sample_orders.UNPAID
@@ -62,7 +62,7 @@ def test_the_demonstration_loses_nothing_and_its_books_balance(demonstration):
     assert result["unitsMissingInCount"] == 2
 
 
-def test_a_file_of_two_orders_is_demonstrated_with_products_of_its_own(aws, tmp_path, monkeypatch):
+def test_a_file_of_two_orders_is_demonstrated_with_its_own_products(aws, tmp_path, monkeypatch):
     create(aws, "mug", 7)
     monkeypatch.setattr(sample_orders, "HOLD_SECONDS", 1)
     file = tmp_path / "orders.csv"

@@ -40,11 +40,11 @@ ONLY_FOR_POLLERS = {
         ("change_orders", "ExpiryQueue"),
     )
 }
-"""Not enforced either. Of other queues the functions themselves ask how many messages wait."""
+"""Permissions of pollers, which are not enforced. For other queues, the functions themselves read the depth."""
 
 
 class Preparation:
-    """Prepares products and orders for an event, with all deployed permissions. All of them have one new id."""
+    """Prepares products and orders for an event, with all deployed permissions. They share one new id."""
 
     def __init__(self, aws):
         self.aws = aws
@@ -66,13 +66,13 @@ class Preparation:
         return self.command(action, **more)
 
     def lent(self, action="", **more):
-        """Create a product, half of which is in the depot while a lane may hold some. Returns a command on it."""
+        """Create a product with half of its units in the depot, and lent to a lane. Returns a command on it."""
         self.product()
         lend(self.aws.store(), self.new_id, 5, {1: 0})
         return self.command(action, **more)
 
     def leased(self, event):
-        """Lease the product for a while, after the event was made."""
+        """Lease the product for a while, after the event has been made."""
         self.lease()
         return event
 
@@ -117,7 +117,7 @@ class Preparation:
 
 
 def again(function, event):
-    """An event that has had its effect already."""
+    """An event that has already taken effect."""
 
     def make(shop):
         made = event(shop)
@@ -128,7 +128,7 @@ def again(function, event):
 
 
 def often(body):
-    """An event whose message is at its last delivery before it is sent again."""
+    """An event whose message is at its last delivery before the handler resends it."""
     return sqs_event(body, receive_count=EARLY_DELIVERIES)
 
 
@@ -138,7 +138,7 @@ def early_detail(shop):
 
 
 def reclaiming_cancellation(shop):
-    """Another program has raised the threshold past all rules, though units of the product lie in lanes."""
+    """Raise the threshold directly, as another program might, although units of the product are in lanes."""
     shop.place()
     lend(shop.aws.store(), shop.new_id, 5, {1: 0})
     shop.update(Table.PRODUCTS, shop.new_id, "SET lowStockThreshold = :value", {"N": "10"})
@@ -181,7 +181,7 @@ _PATTERNS = {route: re.compile(re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", route)) for 
 
 
 def asked(method, path, body=None, prefer="wait=1", **query):
-    """A request of the HTTP API, as the function gets it. It waits for an answer, but not for long."""
+    """A request of the HTTP API, as the function receives it. It waits for an answer, but not for long."""
     route, named = next(
         (route, found.groupdict())
         for route, pattern in _PATTERNS.items()
@@ -268,7 +268,8 @@ EVENTS = {
     "GET history": asked_after(Preparation.product, "GET", "/products/{}/history"),
 }
 
-# The event, and the permissions that the function needs for it: one event for several saves most of the invocations.
+# Events, and the permissions that the function needs for them. Sharing events between permissions saves most
+# invocations.
 LANES = "AllotmentsTable dynamodb:BatchGetItem dynamodb:UpdateItem dynamodb:ConditionCheckItem"
 NEEDED = {
     "place_orders": f"""
@@ -365,7 +366,7 @@ def needed():
 
 @pytest.fixture(scope="module", autouse=True)
 def no_other_sweep(aws):
-    """What is to be swept here stays until it is."""
+    """Disable the schedule, so that only these tests sweep."""
     with unscheduled(aws):
         yield
 
@@ -399,18 +400,18 @@ def test_a_function_without_a_permission_is_denied(aws, deployed, function, name
         for _ in range(5):
             if is_denied(aws, function, event, action, deployed[function], taken):
                 break
-            # On a busy machine the embedded AWS may hand over a log without its end. Or the last denial came too late
-            # to leave anything to do.
+            # On a busy machine the embedded AWS may deliver a log without its end, or the last denial may come after
+            # the work is done.
             event = EVENTS[name](Preparation(aws))
         else:
             raise AssertionError(f"{function} does not need {action} on {resource}")
-    # The end of the log of the last denial may come with the next one's.
+    # The end of the log of the last denial may arrive with the next log.
     logs = (said(invoke_deployed(aws, function, event)) for _ in range(3))
     assert any("not authorized" not in log for log in logs)
 
 
 def is_denied(aws, function, event, action, granted, taken):
-    """Whether a function is refused an action while a permission is taken away from it."""
+    """Whether a function is denied an action while it lacks a permission."""
     denials = [
         f"not authorized to perform: {name}"
         for name in (action, EMBEDDED_NAMES.get(action, action))
@@ -426,6 +427,6 @@ def is_denied(aws, function, event, action, granted, taken):
 
 
 def said(invocation, *, may_fail=False):
-    """Collect what an invocation answered and logged. A denied message must not be acknowledged."""
+    """Collect an invocation's answer and log. A denied message must not be acknowledged."""
     assert not invocation.failed or may_fail, invocation.answer
     return json.dumps(invocation.answer) + invocation.logs

@@ -1,4 +1,4 @@
-"""An upgrade and the way back while orders flow: no call fails, and books and events are right."""
+"""An upgrade and a rollback while orders flow: no call fails, and books and events are right."""
 
 import json
 import re
@@ -27,7 +27,7 @@ PAUSE = 0.2
 
 @pytest.fixture
 def next_version(tmp_path, monkeypatch):
-    """The service with another name for a module of the layer that every handler imports, and with another setting.
+    """The service with a renamed module in the layer, which every handler imports, and with a changed setting.
 
     With the layer of one version and the handler of the other, no function can be imported.
     """
@@ -46,11 +46,11 @@ def next_version(tmp_path, monkeypatch):
 
 
 class Customers(threading.Thread):
-    """Who places orders in every way, until told to stop.
+    """Customers who place orders in every way until told to stop.
 
     Attributes:
         sent: Ids of the orders.
-        problems: What was not answered as it has to be.
+        problems: Wrong answers.
         versions: Versions of the functions that answered a direct invocation.
     """
 
@@ -100,7 +100,7 @@ def version_of(aws):
     return live, found["CodeSha256"], found["Environment"]
 
 
-def test_an_upgrade_and_the_way_back_while_orders_flow(embedded_aws, next_version):
+def test_an_upgrade_and_a_rollback_while_orders_flow(embedded_aws, next_version):
     aws, emulator = embedded_aws
     product = f"upgrade-{uuid.uuid4().hex[:8]}"
     create(aws, product, STOCK)
@@ -108,7 +108,7 @@ def test_an_upgrade_and_the_way_back_while_orders_flow(embedded_aws, next_versio
     customers = Customers(aws, product)
 
     def goes_on():
-        """Wait until each way was gone once more, from the beginning."""
+        """Wait until each way of placing an order has been used once more, from its start."""
         enough = len(customers.sent) + 8
         wait_until(aws, lambda: len(customers.sent) >= enough or customers.problems)
         assert customers.problems == []
@@ -128,7 +128,7 @@ def test_an_upgrade_and_the_way_back_while_orders_flow(embedded_aws, next_versio
         finally:
             customers.over.set()
             customers.join()
-        # A message whose invocation failed comes back after minutes, and this does not wait so long.
+        # A message whose invocation failed would be redelivered after minutes, which is longer than this test waits.
         wait_until_settled(aws)
         waiting = set(customers.sent)
         for heard in listen(QUIET_SECONDS):
@@ -156,4 +156,4 @@ def test_an_upgrade_and_the_way_back_while_orders_flow(embedded_aws, next_versio
     )
     streams = [stream["logStreamName"] for page in pages for stream in page["logStreams"]]
     served = {re.search(r"\[(.+)\]", name)[1] for name in streams}
-    assert served >= set(versions), "the mapping too invokes what the alias names"
+    assert served >= set(versions), "the mapping must invoke the alias too"

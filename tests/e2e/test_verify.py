@@ -1,4 +1,4 @@
-"""`verify` on the embedded AWS: all is green, and each check sees the one thing that a test breaks for it."""
+"""`verify` on the embedded AWS: everything is green, and each check detects the one thing that a test breaks for it."""
 
 import json
 from contextlib import ExitStack
@@ -26,7 +26,8 @@ ORDERS = 20
 
 @pytest.fixture(scope="module")
 def aws(aws):
-    """The stack with one dead letter of somebody else, and none of the tests before: each queue with some takes a second."""
+    """The stack with one unrelated dead letter, and none of earlier tests, because each queue with dead letters takes a
+    second."""
     for queue in queues.DEAD_LETTERS:
         aws.sqs.purge_queue(QueueUrl=aws.outputs[queue])
     aws.sqs.send_message(QueueUrl=aws.outputs[queues.DEAD_LETTERS[0]], MessageBody="theirs")
@@ -40,7 +41,7 @@ def deployed(aws):
 
 @pytest.fixture
 def run(aws, deployed):
-    """A run with little patience, cleaned up at the end."""
+    """A run with short timeouts, cleaned up at the end."""
     made = Run(aws, stack.STACK_NAME, embedded=True, orders=ORDERS, patience=0.3)
     made.deployed = deployed
     yield made
@@ -50,14 +51,14 @@ def run(aws, deployed):
 
 
 def red(name, run):
-    """What the red lines of a check say; there must be some."""
+    """The text of a check's red lines; there must be some."""
     found = [line.saw for line in verify.run_check(name, run) if line.state is State.FAILED]
     assert found, name
     return " ".join(found)
 
 
 def wait_for_answers(monkeypatch, run):
-    """Be patient for the answers to orders, and for nothing else."""
+    """Wait long for the answers to orders, and for nothing else."""
     answer = run.answer
 
     def patiently(*order, **how):
@@ -79,7 +80,8 @@ def listed(aws):
 
 
 def end_the_hold(aws, run):
-    """Let the hold of a run have ended, so that its grace is over now, and not in a minute; and sweep."""
+    """Move the end of a run's hold into the past, so that its grace period is over now instead of in a minute, and
+    sweep."""
     end = timestamp(SystemClock().now() - timedelta(seconds=traffic._grace(run)))
     aws.dynamodb.update_item(
         TableName=aws.outputs["OrdersTableName"],
@@ -95,7 +97,7 @@ def dead_letters(aws):
     return {name: queues.depth(aws, name).total for name in queues.DEAD_LETTERS}
 
 
-def test_all_checks_are_green_and_leave_nothing_but_orders(aws, run, monkeypatch):
+def test_all_checks_are_green_and_only_leave_orders(aws, run, monkeypatch):
     run.patience = 60.0
 
     def holds(run):
@@ -129,11 +131,11 @@ def test_all_checks_are_green_and_leave_nothing_but_orders(aws, run, monkeypatch
     assert users == {f"{run.name}-user"}
 
 
-# ------------------------------------------------------------------ what breaks
+# ------------------------------------------------------------------ breaking things
 
 
 def disable(aws, undo, function, output):
-    """Cut a queue or a stream off from its function."""
+    """Disconnect a queue or a stream from its function."""
     arn = aws.outputs[output]
     if output.endswith("Url"):
         arn = queues.arn_of(aws.sqs, arn)
@@ -156,7 +158,7 @@ def deny(aws, undo, function, action, resource):
 
 @pytest.fixture
 def undo():
-    """Takes a call that undoes what a test has done, for its end."""
+    """Registers a call that undoes a change at the end of the test."""
     with ExitStack() as stack:
         yield stack.callback
 
@@ -178,7 +180,7 @@ def undo():
         ("catalogue", "ManageProducts", queues.CATALOGUE),
     ],
 )
-def test_a_queue_that_is_cut_off_is_seen_by_its_traffic(
+def test_a_disconnected_queue_is_detected_by_traffic(
     aws, run, undo, monkeypatch, check, function, queue
 ):
     if check in ("cancels", "confirms"):
@@ -187,12 +189,12 @@ def test_a_queue_that_is_cut_off_is_seen_by_its_traffic(
     said = red(check, run)
     assert queue.removesuffix("Url") in said
     assert "see its mapping" in said
-    # Nobody waits for what is still there.
+    # Do not wait for the undelivered messages.
     aws.sqs.purge_queue(QueueUrl=aws.outputs[queue])
     run.dead_letters.pop(dict(queues.pairs(aws))[queue], None)
 
 
-def test_a_hold_that_never_expires_is_seen(aws, run, undo, monkeypatch):
+def test_a_hold_that_never_expires_is_detected(aws, run, undo, monkeypatch):
     monkeypatch.setattr(traffic, "_SWEEP_SECONDS", 0)
     wait_for_answers(monkeypatch, run)
     traffic.holds(run)
@@ -201,7 +203,7 @@ def test_a_hold_that_never_expires_is_seen(aws, run, undo, monkeypatch):
     assert "see Sweep and the mapping of ExpiryQueue" in red("expires", run)
 
 
-def test_a_stream_that_is_cut_off_is_seen_by_its_traffic(aws, run, undo, monkeypatch):
+def test_a_disconnected_stream_is_detected_by_traffic(aws, run, undo, monkeypatch):
     monkeypatch.setattr(traffic, "_LISTEN_SECONDS", 1)
     wait_for_answers(monkeypatch, run)
     disable(aws, undo, "PublishEvents", "OrdersStreamArn")
@@ -222,7 +224,7 @@ def test_a_stream_that_is_cut_off_is_seen_by_its_traffic(aws, run, undo, monkeyp
         ("leftovers", "manage_products dynamodb:DeleteItem ProductsTable", "not authorized"),
     ],
 )
-def test_a_permission_that_is_missing_is_seen_by_its_traffic(
+def test_a_missing_permission_is_detected_by_traffic(
     aws, run, undo, monkeypatch, check, permission, says
 ):
     if check in ("replays", "locations"):
@@ -237,17 +239,17 @@ def test_a_permission_that_is_missing_is_seen_by_its_traffic(
 
 
 def interrupted(aws):
-    """Another run, which nobody cleans up."""
+    """Another run, which is not cleaned up."""
     return Run(aws, stack.STACK_NAME, embedded=True)
 
 
-def test_what_an_interrupted_run_left_is_removed_once_it_is_old(aws, run, monkeypatch):
+def test_leftovers_of_an_interrupted_run_are_removed_once_old(aws, run, monkeypatch):
     of_others = dead_letters(aws)
     other = interrupted(aws)
     product = other.list_product("left", 1)
     other.list_product("left", 1, "north")
     create(aws, "verify-lamp", 1)
-    other.send(queues.STOCK, f"{other.name} is no JSON")
+    other.send(queues.STOCK, f"{other.name} is not JSON")
     wait_until(aws, lambda: dead_letters(aws) != of_others)
     (line,) = verify.run_check("leftovers", run)
     assert (line.state, line.saw) == (
@@ -259,13 +261,13 @@ def test_what_an_interrupted_run_left_is_removed_once_it_is_old(aws, run, monkey
     (line,) = verify.run_check("leftovers", run)
     assert line.state is State.PASSED
     assert "removed from an interrupted run: 1 product, 1 dead letter" in line.saw
-    # What only looks alike is none of a run.
+    # Products that only look similar do not belong to a run.
     assert listed(aws) == ["verify-lamp"]
     assert dead_letters(aws) == of_others
     run.products.append("verify-lamp")
 
 
-def test_a_unit_too_many_is_sold_and_seen(aws, run, monkeypatch):
+def test_an_oversold_unit_is_detected(aws, run, monkeypatch):
     really_list = run.list_product
 
     def list_product(name, stock):
@@ -278,12 +280,12 @@ def test_a_unit_too_many_is_sold_and_seen(aws, run, monkeypatch):
     said = red("hot", run)
     assert "'PENDING': 13" in said
     assert "not {'PENDING': 12" in said
-    # So that the books of the stack, which others audit, balance again.
+    # Make the books of the stack balance again, because other tests audit them.
     (product,) = run.products
     add_by_hand(aws, product, -1)
 
 
-def test_stock_that_was_changed_by_hand_is_seen(aws, run):
+def test_stock_that_was_changed_by_hand_is_detected(aws, run):
     run.patience = 60.0
     verify.run_check("receives", run)
     (product,) = run.products
@@ -295,7 +297,7 @@ def test_stock_that_was_changed_by_hand_is_seen(aws, run):
     assert line.state is State.PASSED
 
 
-# Each breaks one thing, and returns what is said of it.
+# Each breaks one thing, and returns the line that reports it.
 
 
 def stop_a_function(aws, undo):
@@ -392,7 +394,7 @@ def silence_an_alarm(aws, undo):
         ("alarms", silence_an_alarm),
     ],
 )
-def test_what_is_not_as_it_was_deployed_is_seen(aws, run, check, damage):
+def test_drift_from_the_deployed_configuration_is_detected(aws, run, check, damage):
     with ExitStack() as stack:
         says = damage(aws, stack.callback)
         assert says in red(check, run)

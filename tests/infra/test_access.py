@@ -1,17 +1,17 @@
-"""Who may reach what, and what says so: every access between services that the stack sets up, in one table.
+"""Every access between services that the stack sets up, in one table: who may do what, and what grants it.
 
-AWS forgives nothing here that an emulator forgives: a missing line is an alarm that is not mailed, a queue that is not
-polled, a trace that is lost. So the table is complete both ways: a new access without a line fails, and so does a line
-without an access. A resource of a kind that is not looked at fails too.
+An emulator forgives missing permissions, AWS does not: an alarm is not mailed, a queue is not polled, or a trace is
+lost. So the table is complete both ways: a new access without a line fails, and so does a line without an access. A
+resource of an unknown kind fails too.
 
-What needs no permission, and so has no line:
+These need no permission, and so have no line:
 
-- A request of the account's own roles needs a role's statement *or* a resource's, so no table and no queue has to allow its
-  function. A service, such as CloudWatch, needs the resource's.
+- A request by one of the account's own roles needs a statement of the role *or* of the resource, so tables and queues
+  need not allow their functions. A service, such as CloudWatch, needs the resource's statement.
   docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_evaluation-logic.html
 - SQS moves messages to a dead-letter queue of the same account without a redrive allow policy: the default is `allowAll`.
   docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SetQueueAttributes.html
-- Nobody needs permissions of KMS. The keys of SQS belong to SQS (SSE-SQS), that of the tables to DynamoDB. With the setting
+- No role needs KMS permissions. The keys of SQS belong to SQS (SSE-SQS), the tables' key to DynamoDB. With the setting
   `tableKey` the key's own policy lets this account use it through DynamoDB: docs/reference.md.
   docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-server-side-encryption.html,
   docs.aws.amazon.com/amazondynamodb/latest/developerguide/EncryptionAtRest.html
@@ -27,10 +27,10 @@ import pytest
 
 from tests.support.template import synthesise
 
-# Who | may do what | to what | and what says so. Actions are separated by spaces, several who and what by commas.
+# Who | may do what | to what | granted by. Actions are separated by spaces, several principals or resources by commas.
 ACCESS = """
 lambda.amazonaws.com     | sts:AssumeRole          | the role of every function | trust policy
-# The HTTP API. A route without AWS_IAM or JWT would be open to everybody.
+# The HTTP API. A route without AWS_IAM or JWT would be public.
 everybody with a signature | execute-api:Invoke | GET /orders, POST /orders, GET /orders/{orderId} | route to Api live
 everybody with a signature | execute-api:Invoke | POST /orders/{orderId}/confirm, POST /orders/{orderId}/extend, POST /orders/{orderId}/fulfil | route to Api live
 everybody with a signature | execute-api:Invoke | POST /orders/{orderId}/cancel, POST /orders/{orderId}/returns, GET /products | route to Api live
@@ -53,7 +53,7 @@ OrderQueue, OrderQueueFifo | feeds                 | PlaceOrders live        | e
 StockQueue               | feeds                   | AdjustStock live        | event source mapping
 CatalogueQueue           | feeds                   | ManageProducts live     | event source mapping
 OrderCommandQueue, ExpiryQueue | feeds             | ChangeOrders live       | event source mapping
-# Where messages may be early, one that has waited for long is sent again.
+# Queues whose messages may be early: one that has waited for long is sent again.
 PlaceOrders              | CONSUME                 | OrderQueue, OrderQueueFifo | role
 AdjustStock              | CONSUME sqs:SendMessage | StockQueue              | role
 ManageProducts           | CONSUME sqs:SendMessage | CatalogueQueue          | role
@@ -63,17 +63,17 @@ ChangeOrders             | CONSUME                 | ExpiryQueue             | r
 Orders stream, Products stream | feeds             | PublishEvents live      | event source mapping
 PublishEvents            | READ_STREAM             | Orders stream, Products stream | role
 PublishEvents            | events:PutEvents        | EventBus                | role
-# What a stream gives up, and what the function cannot publish.
+# Records that a stream gives up, and events that the function cannot publish.
 Orders stream, Products stream | gives up          | UndeliverableEventsQueue    | destination on failure
 PublishEvents            | sqs:SendMessage         | UndeliverableEventsQueue    | role
-# What SQS has delivered too often.
+# Messages that SQS has delivered too often.
 OrderQueue               | moves dead letters      | OrderDeadLetterQueue        | redrive policy
 OrderQueueFifo           | moves dead letters      | OrderFifoDeadLetterQueue    | redrive policy
 StockQueue               | moves dead letters      | StockDeadLetterQueue        | redrive policy
 CatalogueQueue           | moves dead letters      | CatalogueDeadLetterQueue    | redrive policy
 OrderCommandQueue        | moves dead letters      | OrderCommandDeadLetterQueue | redrive policy
 ExpiryQueue              | moves dead letters      | ExpiryDeadLetterQueue       | redrive policy
-# What a handler knows to be invalid.
+# Messages that a handler finds invalid.
 PlaceOrders              | sqs:SendMessage         | OrderDeadLetterQueue, OrderFifoDeadLetterQueue | role
 AdjustStock              | sqs:SendMessage         | StockDeadLetterQueue        | role
 ManageProducts           | sqs:SendMessage         | CatalogueDeadLetterQueue    | role
@@ -81,7 +81,7 @@ ChangeOrders             | sqs:SendMessage         | OrderCommandDeadLetterQueue
 # Holds that are about to end.
 Sweep                    | dynamodb:Query          | byExpiry                    | role
 Sweep                    | sqs:GetQueueAttributes sqs:SendMessage | ExpiryQueue  | role
-# DynamoDB asks for the actions within a transaction one by one.
+# DynamoDB requires each action within a transaction.
 # docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis-iam.html
 PlaceOrders, ChangeOrders | dynamodb:BatchGetItem dynamodb:UpdateItem | Products | role
 PlaceOrders, ChangeOrders | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:UpdateItem | Orders | role
@@ -102,17 +102,17 @@ Sweep          | events:PutEvents                                               
 # Whether the streams are read.
 Sweep                    | dynamodb:DescribeTable  | Orders                  | role
 Sweep | lambda:GetEventSourceMapping | mapping of Orders stream, mapping of Products stream | role
-# Lambda writes the log with the role of the function. The group exists, so nobody need create it.
+# Lambda writes the log with the role of the function. The group exists, so no function need create it.
 every function           | WRITE_LOG               | its log                 | role
 every function           | logs to                 | its log                 | logging configuration
 # X-Ray has no resources to name. docs.aws.amazon.com/service-authorization/latest/reference/list_awsx-ray.html
 every function           | TRACE                   | *                       | role
 every function           | traces with             | X-Ray                   | tracing configuration
-# The way of an alarm to a person. docs.aws.amazon.com/sns/latest/dg/sns-access-policy-use-cases.html
+# The path of an alarm to a person. docs.aws.amazon.com/sns/latest/dg/sns-access-policy-use-cases.html
 every alarm              | tells Alarm OK          | Alarms                  | alarm actions
 cloudwatch.amazonaws.com | sns:Publish             | Alarms                  | topic policy, for alarms of this account
 Alarms                   | mails to                | ops@example.com         | subscription
-# Nobody reaches anything without TLS.
+# Requests without TLS are denied.
 everybody                | NOT sqs:*               | every queue             | queue policy, without TLS
 everybody                | NOT sns:Publish         | Alarms                  | topic policy, without TLS
 # Data at rest.
@@ -147,7 +147,7 @@ CONDITIONS = [
     ({"StringEquals": {"aws:SourceAccount": ACCOUNT}}, ", for this account"),
 ]
 
-# "every ..." of the table.
+# The "every ..." entries of the table.
 EVERY = {
     "AWS::CloudWatch::Alarm": "every alarm",
     "AWS::DynamoDB::GlobalTable": "every table",
@@ -172,7 +172,7 @@ def a_list(value):
 
 
 class Access:
-    """Reads the accesses out of a template."""
+    """Reads the accesses from a template."""
 
     def __init__(self, template):
         self.resources = template["Resources"]
@@ -181,7 +181,7 @@ class Access:
             READERS[resource["Type"]](self, self.name(id_), resource.get("Properties", {}))
 
     def name(self, value):
-        """The name in infra/ of what a reference names."""
+        """The name in infra/ of a referenced resource."""
         match value:
             case {"Fn::GetAtt": [id_, "StreamArn"]}:
                 return f"{self.name(id_)} stream"
@@ -209,7 +209,7 @@ class Access:
         self.found.add((who, " ".join(sorted(what.split())), target, why))
 
     def statements(self, role, properties, why):
-        """The lines of a policy. What a statement holds beyond what is usual stays visible in its line."""
+        """The lines of a policy. Unusual parts of a statement remain visible in its line."""
         for statement in properties["PolicyDocument"]["Statement"]:
             rest = {name: value for name, value in statement.items() if name != "Sid"}
             sign = {"Allow": "", "Deny": "NOT "}[rest.pop("Effect")]
@@ -246,7 +246,7 @@ class Access:
         self.resource_policy(properties, properties["Topics"], "topic policy")
 
     def resource_policy(self, properties, attached_to, why):
-        """It has an effect on what it is attached to, if it also names that."""
+        """A policy only takes effect on a resource that it is attached to and also names."""
         for statement in properties["PolicyDocument"]["Statement"]:
             assert a_list(statement["Resource"]) in (
                 attached_to,
@@ -288,7 +288,7 @@ class Access:
         )
 
     def version(self, name, properties):
-        """What the alias of its function names."""
+        """The target of a function's alias."""
         self.others(name, properties, "RuntimePolicy", "ProvisionedConcurrencyConfig")
 
     def alias(self, name, properties):
@@ -311,7 +311,7 @@ class Access:
         self.others(name, target, "DeadLetterConfig")
 
     def repetition(self, name, properties):
-        """How often a failed asynchronous invocation is repeated; where its end is sent."""
+        """How often a failed asynchronous invocation is retried, and where its outcome is sent."""
         self.others(name, properties, "DestinationConfig")
 
     def alarm(self, name, properties):
@@ -333,7 +333,7 @@ class Access:
         )
 
     def bus(self, name, properties):
-        """Without a policy of its own, only this account may put events on it."""
+        """Without its own policy, only this account may put events on it."""
         self.others(name, properties, "Policy", "KmsKeyIdentifier", "DeadLetterConfig")
         self.others(name, properties, "EventSourceName", "LogConfig")
 
@@ -352,7 +352,7 @@ class Access:
         self.others("a route", properties, "ApiKeyRequired", "AuthorizationScopes")
 
     def permission(self, _, properties):
-        """Who may invoke a function, beside the roles of the account."""
+        """Who may invoke a function, in addition to the account's roles."""
         source = properties["SourceArn"]["Fn::Join"][1]
         for_routes = [part for part in source if isinstance(part, str)][1:] == [
             ":execute-api:",
@@ -373,15 +373,18 @@ class Access:
         self.others(name, properties, "KmsKeyId", "KmsMasterKeyId", "ResourcePolicyDocument")
 
     def others(self, name, properties, *ways):
-        """Further ways to reach something, or to be reached, none of which is used."""
+        """Further ways to reach a resource, none of which is used."""
         for way in ways:
             if way in properties:
                 self.add(
-                    name, way, json.dumps(properties[way]), "a way that the table does not know"
+                    name,
+                    way,
+                    json.dumps(properties[way]),
+                    "a kind of access that the table does not have",
                 )
 
     def lines(self):
-        """The accesses, with "every ..." where all resources of a kind have the same one."""
+        """The accesses, with "every ..." if all resources of a kind have the same access."""
         found = set(self.found)
         names = defaultdict(set)
         for id_, resource in self.resources.items():
@@ -440,7 +443,7 @@ def test_every_access_between_services_is_granted_and_in_the_table(template):
     assert len(listed) == len(set(listed))
 
 
-def test_only_with_stock_events_may_the_sweep_list_products_and_publish(template):
+def test_the_sweep_may_list_products_and_publish_only_with_stock_events(template):
     without = synthesise("dev", alarmEmail="ops@example.com", tracing=True).to_json()
     assert {what for what, _ in new_rights(Access(without), Access(template))} == {
         *("dynamodb:GetItem", "dynamodb:Scan", "events:PutEvents")
@@ -448,7 +451,7 @@ def test_only_with_stock_events_may_the_sweep_list_products_and_publish(template
 
 
 def new_rights(before, after):
-    """The actions, and what they act on, that only the second template allows the sweep."""
+    """The actions and resources that only the second template allows the sweep."""
     rights = [
         {
             (action, line[2])
@@ -471,10 +474,10 @@ def drop_statement(resources, kind, index):
 
 BREAKS = {
     "CloudWatch may not publish": lambda r: drop_statement(r, "AWS::SNS::TopicPolicy", 1),
-    "all alarms of AWS may be published": lambda r: of(r, "AWS::SNS::TopicPolicy")[
+    "alarms of any account may be published": lambda r: of(r, "AWS::SNS::TopicPolicy")[
         "PolicyDocument"
     ]["Statement"][1].pop("Condition"),
-    "plain HTTP is taken": lambda r: drop_statement(r, "AWS::SQS::QueuePolicy", 0),
+    "plain HTTP is accepted": lambda r: drop_statement(r, "AWS::SQS::QueuePolicy", 0),
     "a role cannot write its log": lambda r: drop_statement(r, "AWS::IAM::Policy", 0),
     "a role has a managed policy": lambda r: of(r, "AWS::IAM::Role").update(
         ManagedPolicyArns=["x"]
@@ -482,8 +485,8 @@ BREAKS = {
     "others may assume a role": lambda r: of(r, "AWS::IAM::Role")["AssumeRolePolicyDocument"][
         "Statement"
     ][0].update(Principal={"AWS": "*"}),
-    "an alarm tells nobody": lambda r: of(r, "AWS::CloudWatch::Alarm").pop("AlarmActions"),
-    "nobody is mailed": lambda r: of(r, "AWS::SNS::Subscription").update(Endpoint="a@b.example"),
+    "an alarm has no action": lambda r: of(r, "AWS::CloudWatch::Alarm").pop("AlarmActions"),
+    "no one is mailed": lambda r: of(r, "AWS::SNS::Subscription").update(Endpoint="a@b.example"),
     "dead letters stay": lambda r: [q["Properties"].pop("RedrivePolicy", 0) for q in r.values()],
     "a queue is not read": lambda r: of(r, "AWS::Lambda::EventSourceMapping").update(
         EventSourceArn="other"
@@ -499,7 +502,7 @@ BREAKS = {
 
 
 @pytest.mark.parametrize("break_it", BREAKS.values(), ids=BREAKS)
-def test_a_change_of_who_may_reach_what_is_found(template, break_it):
+def test_a_changed_access_is_found(template, break_it):
     broken = copy.deepcopy(template)
     break_it(broken["Resources"])
     assert Access(broken).lines() != set(expected())

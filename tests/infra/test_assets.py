@@ -23,7 +23,7 @@ def test_the_layer_holds_the_package_its_dependencies_and_nothing_else(monkeypat
     assert {"inventory_orders", "aws_lambda_powertools", "fastjsonschema"} <= packages
     assert not packages & {"boto3", "botocore", "aws_cdk", "pytest", "moto"}
     assert not [path for kind in ("so", "js", "css") for path in layer.path.rglob(f"*.{kind}")]
-    assert list(layer.path.rglob("METADATA")), "licences and metadata go along"
+    assert list(layer.path.rglob("METADATA")), "licences and metadata are included"
     size = sum(path.stat().st_size for path in layer.path.rglob("*") if path.is_file())
     assert size < 3_100_000
 
@@ -57,7 +57,7 @@ def test_lambda_may_read_every_file_whatever_the_umask(build, umask, tmp_path):
 
 @pytest.fixture
 def build_of(tmp_path, monkeypatch):
-    """Makes an asset of the files in a folder, in a folder of its own."""
+    """Make an asset of the files in a folder, in a separate folder."""
 
     def build(folder, interpreter=None):
         monkeypatch.setattr(assets, "_interpreter", lambda runtime: interpreter)
@@ -86,7 +86,7 @@ def test_date_mode_and_link_of_a_source_make_no_difference(build_of, tmp_path):
     assert (asset.path / "a.py").stat().st_mode & 0o7777 == 0o644
 
 
-def test_what_decides_the_result_decides_the_digest(build_of, tmp_path):
+def test_every_input_of_an_asset_is_part_of_its_digest(build_of, tmp_path):
     one = sample(tmp_path / "one")
     digests = [
         build_of(one).digest,
@@ -100,7 +100,8 @@ def test_what_decides_the_result_decides_the_digest(build_of, tmp_path):
 def test_machines_whose_interpreters_differ_in_the_patch_version_make_the_same_asset(
     tmp_path, monkeypatch
 ):
-    """Bytecode is the same for all of a minor version (PEP 3147), so a laptop and a CI deploy nothing anew."""
+    """Bytecode is the same for all patch versions of a minor version (PEP 3147), so neither a laptop nor CI redeploys
+    it."""
     folder, digests = sample(tmp_path / "source"), set()
     for version in ("3.13.0", "3.13.9"):
         interpreter = tmp_path / version / "python3.13"
@@ -123,7 +124,9 @@ def test_machines_whose_interpreters_differ_in_the_patch_version_make_the_same_a
 
 
 @pytest.mark.parametrize("found", [None, sys.executable], ids=["source only", "compiled"])
-def test_a_layer_that_is_not_compiled_says_so(monkeypatch, tmp_path, found):
+def test_a_missing_interpreter_is_reported_when_the_layer_is_not_compiled(
+    monkeypatch, tmp_path, found
+):
     monkeypatch.setattr(assets, "OF_THE_CHECKOUT", tmp_path / "assets")
     monkeypatch.setattr(assets, "_interpreter", lambda runtime: found)
     if found:
@@ -134,7 +137,7 @@ def test_a_layer_that_is_not_compiled_says_so(monkeypatch, tmp_path, found):
         assert "has no python3.14, so the code is deployed without bytecode" in said[0].entry.data
 
 
-def test_assets_that_nobody_used_for_long_are_deleted(build_of, tmp_path):
+def test_assets_that_were_not_used_for_long_are_deleted(build_of, tmp_path):
     old, used, unused, other = (
         build_of(sample(tmp_path / name, f"{name} = 1\n")).path
         for name in ("old", "used", "unused", "other")
@@ -163,8 +166,8 @@ def test_a_dependency_that_was_changed_by_hand_makes_another_layer(monkeypatch, 
     assert assets.layer(HERE, tmp_path / "assets").digest != before
 
 
-def test_bytecode_does_not_become_stale_by_a_date():
-    """Flag 1 without 2 after the magic number: a hash-based pyc that is not checked (PEP 552)."""
+def test_bytecode_does_not_depend_on_dates():
+    """Flag 1 without 2 after the magic number means an unchecked hash-based pyc (PEP 552)."""
     asset = assets.function("place_orders", HERE)
     (compiled,) = asset.path.rglob("*.pyc")
     assert compiled.read_bytes()[4:8] == b"\x01\x00\x00\x00"
@@ -217,4 +220,4 @@ def test_the_embedded_aws_synthesises_the_same_inputs_once(tmp_path, monkeypatch
     monkeypatch.setattr(stack, "_fingerprint", lambda: "of other inputs")
     assert stack._synthesise({}) != assembly
     assert len(runs) == 3
-    assert not assembly.is_dir(), "what the sources no longer say takes no room"
+    assert not assembly.is_dir(), "templates of old sources take no space"

@@ -1,4 +1,4 @@
-"""The CDK and make run with the Python and Node that they should, with nothing activated."""
+"""The CDK and make run with the project's own Python and Node, without an activated environment."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def script(path: Path, text: str) -> None:
 
 @pytest.fixture
 def checkout(tmp_path):
-    """A folder with what the CDK needs to start the app, and a python3 on the PATH."""
+    """A folder with everything that the CDK needs to start the app, and a python3 on the PATH."""
     folder = tmp_path / "a check out"
     (folder / "infra").mkdir(parents=True)
     (folder / "infra" / "run_app.cjs").write_text((ROOT / "infra" / "run_app.cjs").read_text())
@@ -41,7 +41,7 @@ def run(command: str | Sequence[str], **how: Any) -> Ended:
 
 
 def run_app(checkout: Path) -> Ended:
-    """As the CDK does: one command line for the system's shell."""
+    """Start the app as the CDK does: one command line for the system's shell."""
     environment = {name: value for name, value in os.environ.items() if name != "JSII_NODE"}
     environment["PATH"] = f"{checkout.parent / 'bin'}:{os.environ['PATH']}"
     return run(APP, shell=True, cwd=checkout, env=with_node(environment))
@@ -61,7 +61,7 @@ def test_the_cdk_runs_on_the_node_of_the_environment(tmp_path):
 
 
 @pytest.mark.parametrize("ending", ["exit 3", "kill -9 $$"])
-def test_the_cdk_learns_that_the_app_failed(checkout, ending):
+def test_a_failure_of_the_app_reaches_the_cdk(checkout, ending):
     script(checkout / ".venv" / "bin" / "python", f"echo why >&2; {ending}")
     done = run_app(checkout)
     assert done.returncode != 0
@@ -76,11 +76,11 @@ def test_an_environment_without_the_cdk_is_told_what_to_do():
 
 
 def make(*arguments: str, folder: Path = ROOT, dry: Sequence[str] = ("--dry-run",)) -> Ended:
-    """What make does, or would do."""
+    """Run make, or list what it would run."""
     environment = {
         name: value
         for name, value in os.environ.items()
-        # Those of the make that runs the tests.
+        # Variables of the make that runs the tests.
         if not name.startswith("MAKE") and name not in ("PYTHON", "STAGE")
     }
     return run(["make", *dry, *arguments], cwd=folder, env=environment)
@@ -93,7 +93,7 @@ def dry_run(*arguments: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_a_python_that_is_named_is_used_after_setup_too_if_it_is_another_one(tmp_path):
+def test_another_python_can_be_named_after_setup_too(tmp_path):
     own, other = ROOT / ".venv" / "bin" / "python", tmp_path / "python"
     script(other, "echo another Python")
     assert f"{other} -m venv --clear .venv >&2" in dry_run("setup", f"PYTHON={other}")
@@ -110,7 +110,7 @@ NO_NETWORK = {
 
 @pytest.fixture
 def tools(tmp_path):
-    """The folder of the tools of a checkout that is not set up. None of them does anything."""
+    """The tools folder of a checkout that is not set up, with tools that do nothing."""
     for name in ("Makefile", "requirements-dev.txt", "pyproject.toml", "package.json"):
         (tmp_path / name).write_text((ROOT / name).read_text("utf-8"), "utf-8")
     (tmp_path / "package-lock.json").write_text("{}")
@@ -140,7 +140,7 @@ def setup(tmp_path, tools):
 
 
 @pytest.mark.parametrize("tool", NO_NETWORK)
-def test_without_a_network_the_setup_says_one_sentence(setup, tool):
+def test_without_a_network_the_setup_fails_with_one_sentence(setup, tool):
     said, by_make = setup(tool, NO_NETWORK[tool])
     registry = "the npm registry" if tool == "npm" else "PyPI"
     assert said.startswith(f"The setup cannot reach {registry}: connect to the network, or name a")
@@ -218,10 +218,10 @@ def test_a_target_uses_its_stage_or_refuses_it(target):
         assert refused.stdout == ""
 
 
-def test_lanes_of_an_account_are_not_emptied_without_a_yes():
+def test_lanes_of_an_account_are_only_emptied_after_confirmation():
     assert "--yes" in dry_run("lanes", "EMPTY=1")[-1]
     assert "--yes" not in dry_run("lanes", "EMPTY=1", "STAGE=team-a")[-1]
 
 
-def test_make_deploys_without_a_question_if_it_is_told_to():
+def test_make_can_deploy_without_asking():
     assert dry_run("deploy", "STAGE=prod", "YES=1")[-1].endswith(" deploy --stage 'prod' --yes")

@@ -1,6 +1,6 @@
-"""The dashboard that is deployed, on the page of this machine: all of it can be found, in little space, by everybody.
+"""The deployed dashboard, on the page of this machine: complete, compact, and accessible.
 
-tests/pages/test_dashboard_page.py has what the page does. This is here, where a template is.
+tests/pages/test_dashboard_page.py tests the page's behaviour. This test is here because it needs a template.
 """
 
 from types import SimpleNamespace
@@ -37,7 +37,7 @@ def shown(page, service):
         page.goto("about:blank")
 
 
-def test_the_deployed_dashboard_is_short_complete_and_for_everybody(shown, service):
+def test_the_deployed_dashboard_is_compact_complete_and_accessible(shown, service):
     shown.evaluate(AXE)
     found = []
     for width, most in MOST_PIXELS.items():

@@ -44,9 +44,9 @@ def test_every_installation_checks_the_hashes(file):
     text = re.sub(r"\\\n", " ", (ROOT / file).read_text())
     commands = re.findall(r'.*\b(?:pip"?,? "?(?:install|sync)|npm (?:ci|install))\b.*', text)
     assert commands
-    # The project itself has no hash. Offline, nothing else can be installed.
+    # The project itself has no hash. Offline, it is the only thing that can be installed.
     checked = re.compile("--require-hashes|npm ci|--offline")
     newest = "@$(VENV)/bin/uv pip install --quiet --upgrade --python $(NEWEST) boto3 botocore"
     unchecked = [line.strip() for line in commands if not checked.search(line)]
-    # An environment of its own, of which nothing is deployed.
+    # A separate environment, which is never deployed.
     assert unchecked == ([newest] if file == "Makefile" else [])

@@ -1,4 +1,5 @@
-"""The policy for the role that CloudFormation deploys with: all that its handlers of the stack's resources call."""
+"""The policy of CloudFormation's deployment role: exactly the actions that its handlers of the stack's resources
+call."""
 
 import inspect
 import json
@@ -42,11 +43,11 @@ ONLY_WITH = {
     ("AWS::Lambda::Function", "VpcConfig"): ("ec2:*",),
     ("AWS::Logs::LogGroup", "DataProtectionPolicy"): ("firehose:*", "s3:REST.PUT.OBJECT"),
 }
-"""A property that no resource of a type has -> what the type's handlers call for resources that have it."""
+"""Unused property of a resource type -> the actions that the type's handlers call only for that property."""
 
 
 def handlers_of(kind: str) -> dict[str, list[str]]:
-    """What CloudFormation's handlers of a resource type call, by handler. It never calls `list` itself."""
+    """The actions that CloudFormation's handlers of a resource type call, by handler. It never calls `list` itself."""
     schema = PROVIDER_SCHEMA_MANAGER.get_resource_schema("us-east-1", kind).schema
     return {
         name: handler["permissions"]
@@ -61,7 +62,7 @@ def resources() -> Iterator[dict]:
 
 
 def properties_of(value: object) -> Iterator[str]:
-    """The names of all properties, however deep."""
+    """The names of all properties at any depth."""
     if isinstance(value, dict):
         yield from value
     for inner in value.values() if isinstance(value, dict) else value:
@@ -93,14 +94,14 @@ def test_the_policy_allows_what_the_handlers_of_the_stacks_resources_call():
     assert missing == set()
 
 
-def test_it_allows_nothing_that_no_handler_calls():
+def test_every_action_of_the_policy_is_called_by_a_handler():
     called = {
         action
         for kind in {resource["Type"] for resource in resources()}
         for actions in handlers_of(kind).values()
         for action in actions
     }
-    # CloudFormation reads the version of the bootstrap: a parameter of the template, no resource.
+    # CloudFormation reads the version of the bootstrap, which is a parameter of the template, not a resource.
     unused = {action for action in ALLOWED if not any(fnmatchcase(one, action) for one in called)}
     assert unused == {"ssm:GetParameters"}
 
@@ -124,7 +125,7 @@ def test_it_covers_the_stacks_roles_only_and_fits_into_a_managed_policy():
     assert len(json.dumps(POLICY, separators=(",", ":"))) <= 6_144
 
 
-def test_the_role_of_the_ci_may_call_what_make_deploy_calls_itself():
+def test_the_ci_role_may_call_everything_that_make_deploy_calls():
     source = inspect.getsource(preflight) + inspect.getsource(queues.depth_of)
     names = {*re.findall(r"\.(\w+)\(", source), *re.findall(r"get_paginator\(\"(\w+)\"", source)}
     services = set(re.findall(r"\.client\(\"(\w+)\"\)", source))

@@ -87,7 +87,7 @@ def metric_of_alarm(properties):
 
 @pytest.fixture
 def clock_that_skips_waits(monkeypatch):
-    """No wait takes time: the clock goes on by so much."""
+    """Waits advance the clock instead of taking time."""
     slept = []
     now, monotonic = SystemClock.now, SystemClock.monotonic
     monkeypatch.setattr(SystemClock, "sleep", lambda _, seconds: slept.append(seconds))
@@ -114,7 +114,7 @@ def emitted(monkeypatch, capsys, clock_that_skips_waits):
 
 
 def change_products(call):
-    """One is discontinued, one is delisted and changed too late, and one is counted."""
+    """Discontinue one product, delist one and change it too late, and count one."""
     product = {"action": "create", "productId": "gone", "openingStock": 5}
     call("manage_products", product)
     call("manage_products", {"action": "discontinue", "productId": "gone"})
@@ -126,7 +126,7 @@ def change_products(call):
 
 
 def place_orders_among_rivals(shop, call, monkeypatch):
-    """Each has another answer, and the first attempts to write fail."""
+    """Send changes with different outcomes, whose first attempts to write fail."""
     orders = [
         order_body("placed", {TEA: 40}),
         order_body("waits", {"tea-hojicha": 1}),
@@ -152,19 +152,19 @@ def place_orders_among_rivals(shop, call, monkeypatch):
 
 
 def sell_from_lanes(shop, call, monkeypatch):
-    """One has too few units, and one of the pages is corrupt."""
+    """Sell from lanes: one has too few units, and one page is corrupt."""
     monkeypatch.setattr(Rivals, "are_met_on", lambda *_: True)
     for number, quantity in enumerate((1, 1, 50)):
         lent = order_body(f"lent-{number}", {"tea-dragonwell": quantity})
         call("place_orders", sqs_event(lent))
-    # A new process remembers nothing of the pages and of the demand.
+    # A new process does not remember pages and demand.
     shop.restart()
     shop.edit(Table.ALLOTMENTS, str(PageKey.of(DEPOT, "tea-hibiscus")))
     call("place_orders", sqs_event(order_body("held-up", {"tea-hibiscus": 1})))
 
 
 def lead_orders_to_their_ends(shop, call):
-    """One comes back, one is cancelled and then paid, and one expires."""
+    """Return one order, cancel one and then pay it, and let one expire."""
     for order_id in ("returned", "cancelled", "expired"):
         call("place_orders", order_body(order_id, {TEA: 1}) | {"holdSeconds": 60})
     for action, order_id in (
@@ -180,7 +180,7 @@ def lead_orders_to_their_ends(shop, call):
 
 
 def publish(call, monkeypatch):
-    """The bus refuses once, and one row breaks its contract."""
+    """Publish while the bus refuses once, and with a row that breaks its contract."""
     put, refused = Bus.put, [Refusal("ThrottlingException", "slow down")]
 
     def refusing_once(bus, entries):
@@ -196,7 +196,9 @@ def _time(hour):
     return moment.isoformat(timespec="microseconds")
 
 
-def test_every_metric_of_ours_is_emitted_with_exactly_these_dimensions(template, widgets, emitted):
+def test_every_metric_of_the_service_is_emitted_with_exactly_these_dimensions(
+    template, widgets, emitted
+):
     named = metrics_of(widgets) + [metric_of_alarm(a) for a in alarms_of(template).values()]
     ours = {
         (name, frozenset(dimensions.items()))
@@ -221,8 +223,8 @@ def test_every_metric_of_aws_exists_with_these_dimensions(template, widgets):
         assert name in existing.split(), (namespace, name, dimensions)
 
 
-def test_every_limit_that_is_drawn_is_that_of_its_alarms_and_names_their_periods(template, widgets):
-    """Or it says that there is no alarm. And a threshold that a graph could show, it shows."""
+def test_every_drawn_limit_matches_its_alarms_and_names_their_periods(template, widgets):
+    """Or the widget says that there is no alarm. And it shows each threshold that its graph can show."""
     marked = set()
     for widget in widgets:
         properties = widget["properties"]
@@ -279,7 +281,7 @@ def test_the_dashboard_shows_all_reasons_for_which_orders_are_rejected(widgets):
     assert shown == {*REASONS_OF_ORDERS}
 
 
-def test_the_write_units_of_an_order_include_those_of_the_index_and_of_lanes(widgets):
+def test_the_write_units_of_an_order_include_the_index_and_lanes(widgets):
     (capacity,) = [w for w in widgets if w["properties"].get("title") == "Capacity"]
     units = {"TablesProducts": 2, "TablesOrders": 2, "byUser": 1, "TablesAllotments": 4, SERVICE: 1}
     samples = Samples()
@@ -293,8 +295,8 @@ def test_the_write_units_of_an_order_include_those_of_the_index_and_of_lanes(wid
     assert sum(points.values()) == costs.KINDS[0].write_units == 5
 
 
-def test_the_access_log_of_a_request_has_the_bytes_that_its_cost_rests_on():
-    # With values of usual length, "-" where there is none.
+def test_an_access_log_entry_has_the_size_that_the_costs_assume():
+    # With values of usual length, and "-" for a missing value.
     values = {"requestId": "JKJaXmPLvHcESHA=", "requestTime": "10/Mar/2026:06:13:40 +0000"}
     values |= {"routeKey": "GET /products/{productId}", "status": "200", "responseLength": "180"}
     values |= {"responseLatency": "14", "integrationLatency": "11"}
@@ -302,7 +304,7 @@ def test_the_access_log_of_a_request_has_the_bytes_that_its_cost_rests_on():
     assert len(line) == pytest.approx(costs.ACCESS_LOG_BYTES, rel=0.15)
 
 
-def test_the_dashboard_has_its_sections_in_the_order_of_an_operator(widgets):
+def test_the_dashboards_sections_are_in_an_operators_order(widgets):
     headings = [w["properties"]["markdown"] for w in widgets if w["type"] == "text"]
     titles = [text.splitlines()[0] for text in headings]
     assert titles == [
@@ -321,7 +323,8 @@ def test_the_dashboard_has_its_sections_in_the_order_of_an_operator(widgets):
 
 
 def judged(properties, samples, now=NOW):
-    """The state of an alarm of the template, by the local dashboard's judge. Samples are pairs of a second and a value."""
+    """The state of one of the template's alarms, evaluated as on the local dashboard. Samples are (second, value)
+    pairs."""
     namespace, name, dimensions = metric_of_alarm(properties)
     held = Samples()
     for second, value in samples:
@@ -332,7 +335,7 @@ def judged(properties, samples, now=NOW):
 
 
 def in_periods(properties, periods):
-    """Samples from the values of the newest periods."""
+    """Make samples from the values of the newest periods."""
     ends = range(NOW - properties["Period"] * (len(periods) - 1), NOW + 1, properties["Period"])
     return [(end, value) for end, values in zip(ends, periods, strict=True) for value in values]
 
@@ -365,7 +368,9 @@ def test_every_alarm_fires_on_its_condition_and_not_under_healthy_load(template)
         good, bad = GOOD_AND_BAD[properties["MetricName"]]
         assert judged(properties, in_periods(properties, [bad] * 5)) is State.ALARM, logical_id
         assert judged(properties, in_periods(properties, [good] * 5)) is State.OK, logical_id
-        assert judged(properties, []) is not State.ALARM, f"{logical_id}: no data is no trouble"
+        assert judged(properties, []) is not State.ALARM, (
+            f"{logical_id}: missing data must not alarm"
+        )
 
 
 def test_callers_without_an_answer_alarm_after_three_minutes_and_not_before(template):
@@ -382,31 +387,33 @@ def test_callers_without_an_answer_alarm_after_three_minutes_and_not_before(temp
         assert judged(properties, in_periods(properties, minutes)) is state, minutes
 
 
-def test_only_a_dead_letter_outlasts_the_silence_of_its_metric(template):
-    """SQS falls silent about a quiet queue, and the dead letter is still there."""
+def test_only_alarms_on_dead_letters_stay_on_without_data(template):
+    """SQS stops reporting a quiet queue, while the dead letter is still there."""
     outlasting = set()
     for logical_id, properties in alarms_of(template).items():
         _, bad = GOOD_AND_BAD[properties["MetricName"]]
         if judged(properties, in_periods(properties, [bad] * 5 + [[]] * 30)) is State.ALARM:
             if properties["MetricName"] == "Invocations":
-                continue  # The silence is what it is about.
+                continue  # This alarm is about missing data.
             outlasting.add(logical_id)
             gone = in_periods(properties, [bad] + [[]] * 30 + [[0]] + [[]] * 30)
-            assert judged(properties, gone) is State.OK, f"{logical_id}: it was seen to be gone"
+            assert judged(properties, gone) is State.OK, (
+                f"{logical_id}: the last value shows that the cause is gone"
+            )
     queues = resources(template, "AWS::SQS::Queue")
     dead = [id_ for id_, queue in queues.items() if "RedrivePolicy" not in queue["Properties"]]
     watched = [metric_of_alarm(alarms_of(template)[name])[2]["QueueName"] for name in outlasting]
     assert sorted(watched) == sorted(dead)
 
 
-def test_an_alarm_on_a_metric_of_dynamodb_fills_its_gaps_and_goes_off(template):
+def test_an_alarm_on_a_metric_of_dynamodb_fills_gaps_and_turns_off(template):
     checked = 0
     for logical_id, alarm in resources(template, "AWS::CloudWatch::Alarm").items():
         if "AWS/DynamoDB" not in json.dumps(alarm):
             continue
         checked += 1
         properties = alarm["Properties"]
-        assert "Metrics" in properties, f"{logical_id} may stay on for ever"
+        assert "Metrics" in properties, f"{logical_id} may stay on forever"
         formula, measured = properties["Metrics"]
         assert formula["ReturnData"]
         assert formula["Expression"] == f"FILL({measured['Id']}, 0)"
@@ -427,7 +434,7 @@ def test_an_alarm_has_the_name_of_its_stack_and_its_construct(template):
         assert len({properties["AlarmName"] for properties in alarms.values()}) == len(alarms)
 
 
-def test_a_sweep_that_runs_no_more_is_told_within_a_quarter_of_an_hour(template):
+def test_a_stopped_sweep_alarms_within_a_quarter_of_an_hour(template):
     (silence,) = (a for a in alarms_of(template).values() if a["MetricName"] == "Invocations")
     samples = [(second, 1) for second in range(NOW - 3600, NOW, 60)]
     states = {now: judged(silence, samples, now) for now in range(NOW, NOW + 1200, 60)}
@@ -446,11 +453,11 @@ def age_alarm(template):
     return properties
 
 
-# A returned message is hidden for at most 15 minutes; then it takes some seconds until it is received.
+# A returned message is hidden for at most 15 minutes, and received some seconds later.
 RETURN_SECONDS = 905
 
 
-def test_what_returns_every_15_minutes_alarms_until_it_is_gone(age_alarm):
+def test_a_message_returned_every_15_minutes_alarms_until_it_is_gone(age_alarm):
     samples = [(NOW + age, age) for age in range(0, 8 * RETURN_SECONDS, RETURN_SECONDS)]
     fires, last = samples[2][0], samples[-1][0]
     states = {
@@ -466,7 +473,7 @@ def test_what_returns_every_15_minutes_alarms_until_it_is_gone(age_alarm):
     assert {judged(in_a_row, samples, now) for now in states} == {State.OK}, "one must do"
 
 
-def test_what_waited_for_the_longest_lease_does_not_alarm(age_alarm):
+def test_waiting_for_the_longest_lease_does_not_alarm(age_alarm):
     samples = [(NOW, 0), (NOW + RETURN_SECONDS, RETURN_SECONDS)]
     states = {judged(age_alarm, samples, now) for now in range(NOW, NOW + 3600, 60)}
     assert states == {State.OK}
@@ -480,7 +487,7 @@ def test_every_alarm_says_what_it_means_and_what_to_do_first(template):
         assert len(properties["AlarmDescription"]) <= 1024
 
 
-def test_an_alarm_on_errors_promises_that_messages_return_only_where_a_queue_feeds(template):
+def test_alarms_on_errors_mention_redelivery_only_for_functions_with_queues(template):
     mappings = "".join(resources(template, "AWS::Lambda::EventSourceMapping"))
     texts = {
         properties["AlarmDescription"].partition(" raised ")
@@ -535,7 +542,7 @@ def small():
     return synthesise("dev", monitoring="basic", fifoQueue=False)
 
 
-def test_basic_monitoring_has_few_alarms_their_metrics_and_no_dashboard(template, small):
+def test_basic_monitoring_has_few_alarms_and_no_dashboard(template, small):
     alarms, all_alarms = alarms_of(small), alarms_of(template)
     assert len(alarms) == costs.BASIC["alarms"] <= 12
     assert {name: all_alarms[name] for name in alarms} == alarms
@@ -553,7 +560,7 @@ def test_basic_monitoring_has_few_alarms_their_metrics_and_no_dashboard(template
         assert "METRICS" not in variables_of(function)
 
 
-def test_basic_monitoring_watches_the_customers_api_with_no_more_alarms(small):
+def test_basic_monitoring_covers_the_customers_api_without_more_alarms(small):
     jwt = {"issuer": "https://id.example/", "audience": ["shop"]}
     alarms = alarms_of(synthesise("dev", monitoring="basic", fifoQueue=False, jwt=jwt))
     assert len(alarms) == costs.BASIC["alarms"]
@@ -565,7 +572,7 @@ def variables_of(function):
     return function["Properties"]["Environment"]["Variables"]
 
 
-def test_without_the_fifo_queue_nothing_of_it_is_left(template, small):
+def test_without_the_fifo_queue_its_monitoring_and_costs_are_gone(template, small):
     assert "fifo" not in json.dumps(small.to_json()).lower()
     gone = template.find_outputs("*").keys() - small.find_outputs("*").keys()
     assert gone == {"OrderQueueFifoUrl", "OrderFifoDeadLetterQueueUrl", "DashboardName"}
@@ -575,5 +582,5 @@ def test_without_the_fifo_queue_nothing_of_it_is_left(template, small):
 
 
 def test_without_an_address_no_alarm_is_mailed(template):
-    """With one, test_access.py has the way of an alarm to it."""
+    """test_access.py covers a stack with an address."""
     assert not resources(template, "AWS::SNS::Topic")

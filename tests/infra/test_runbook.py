@@ -76,7 +76,7 @@ def test_every_command_exists_with_these_options():
 
 
 def undefined(page):
-    """The variables that a command uses although no earlier one sets them."""
+    """The variables that a command uses although no earlier command sets them."""
     known = set()
     for command in page:
         yield from set(re.findall(r"\$(\w+)", command)) - known
@@ -107,7 +107,7 @@ def test_the_commands_name_outputs_of_the_stack():
     assert found <= synthesise("dev").find_outputs("*").keys()
 
 
-def test_a_restored_table_is_waited_for_before_it_is_read():
+def test_the_runbook_waits_for_a_restored_table_before_reading_it():
     found = [expand(command) for command in commands(sections()["CorruptPage"])]
     names = [shlex.split(command)[2] for command in found if command.startswith("aws dynamodb ")]
     assert names[:3] == ["restore-table-to-point-in-time", "wait", "get-item"]

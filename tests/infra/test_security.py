@@ -1,4 +1,4 @@
-"""Security of the template: the rules of cdk-nag for AWS solutions, and further rules of our own."""
+"""Security of the template: cdk-nag's rules for AWS solutions, and the project's own rules."""
 
 import re
 
@@ -9,7 +9,7 @@ from tests.support.template import resources, stack_of, synthesise
 
 
 def findings(stage, **changes):
-    # After test_template, which sets how the CDK is to run.
+    # After test_template, which configures how the CDK runs.
     from cdk_nag import AwsSolutionsChecks
 
     stack = stack_of(stage, **changes)
@@ -25,14 +25,14 @@ def findings(stage, **changes):
     ("stage", "changes"), [("dev", {}), ("prod", {"alarmEmail": "ops@example.com"})]
 )
 def test_cdk_nag_finds_nothing(stage, changes):
-    # It takes a queue for one of dead letters if another queue, or an asynchronous function, has it for that. Of what
-    # event source mappings give up it does not know; test_access.py does.
+    # It recognises the dead-letter queues of queues and asynchronous functions, but not those of event source mappings,
+    # which test_access.py covers.
     dead_letters = f"InventoryOrders-{stage}/Default/Queues/UndeliverableEventsQueue/Resource"
     assert findings(stage, **changes) == {("AwsSolutions-SQS3", dead_letters)}
 
 
 def test_no_rule_of_cdk_nag_is_suppressed():
-    """No rule is acknowledged anywhere, and the rules do check the stack."""
+    """No rule is suppressed anywhere, and the rules do check the stack."""
     sources = [ROOT / "app.py", *(ROOT / "infra").glob("*.py")]
     assert not [path for path in sources if re.search("acknowledge|cdk_nag", path.read_text())]
     found = {rule for rule, _ in findings("dev", runtime="python3.11")}

@@ -23,7 +23,7 @@ JWT = {"issuer": "https://a.example", "audience": ["a"]}
 
 
 def changed(path, value):
-    """The settings that differ, if only this one does."""
+    """The settings that differ from the defaults if only this one is given."""
     for name in reversed(path.split(".")):
         value = {name: value}
     return value
@@ -55,7 +55,7 @@ NOT_READ = [
 
 
 @pytest.mark.parametrize(("config", "says"), NOT_READ)
-def test_a_name_that_nothing_reads_is_refused(config, says, monkeypatch):
+def test_an_unused_setting_name_is_refused(config, says, monkeypatch):
     with pytest.raises(SettingsError, match=re.escape(says)):
         check_names(config, config.get("context", {}))
     monkeypatch.setattr(deployment, "_cdk_json", lambda: config)
@@ -64,7 +64,7 @@ def test_a_name_that_nothing_reads_is_refused(config, says, monkeypatch):
     assert says in str(answer.exception)
 
 
-def test_the_names_of_the_cdk_are_no_settings():
+def test_the_cdks_own_context_keys_are_accepted():
     config = json.loads((ROOT / "cdk.json").read_text())
     ours = config | {"staging": False, "toolkitStackName": "CDKToolkit-shop"}
     of_the_cdk = {
@@ -75,7 +75,7 @@ def test_the_names_of_the_cdk_are_no_settings():
     check_names(ours, config["context"] | of_the_cdk)
 
 
-def test_the_app_refuses_what_the_command_line_names_and_nothing_reads(monkeypatch):
+def test_the_app_refuses_unused_context_keys_on_the_command_line(monkeypatch):
     named = {"stage": "dev", "stagge": "prod"}
     monkeypatch.setattr(aws_cdk, "App", partial(aws_cdk.App, context=named))
     with pytest.raises(SystemExit) as ended:
@@ -83,7 +83,7 @@ def test_the_app_refuses_what_the_command_line_names_and_nothing_reads(monkeypat
     assert "-c stagge=) is unknown; did you mean stage?" in str(ended.value)
 
 
-def test_no_object_of_the_settings_takes_an_unknown_name():
+def test_every_object_of_the_settings_refuses_unknown_names():
     def objects(part):
         if isinstance(part, dict):
             if "properties" in part and isinstance(part["properties"], dict):
@@ -109,7 +109,7 @@ def test_every_setting_is_described_and_used():
     assert len({field.name for field in fields(Settings)} - own) == len(SCHEMA["properties"])
 
 
-def test_a_stage_overrides_what_is_set_for_all_and_that_overrides_the_defaults():
+def test_a_stages_settings_override_common_settings_and_these_the_defaults():
     common = {"lanes": 20, "queues": {"OrderQueue": {"batchSize": 50}}}
     stages = {
         "prod": {"lanes": 30, "queues": {"OrderQueue": {"maximumConcurrency": 9}}},
@@ -142,7 +142,7 @@ def test_the_error_of_a_stage_names_the_stage():
     assert found.sources["jwt.userIdClaim"] == "default"
 
 
-def test_a_command_shows_what_each_setting_is_and_where_it_comes_from(monkeypatch):
+def test_a_command_shows_each_settings_value_and_origin(monkeypatch):
     monkeypatch.setattr(
         deployment,
         "_settings",
@@ -167,12 +167,12 @@ def test_a_command_shows_what_each_setting_is_and_where_it_comes_from(monkeypatc
         ("lanes", 90, 90),
     ],
 )
-def test_there_are_as_many_lanes_as_workers_unless_the_settings_say_otherwise(path, value, lanes):
+def test_by_default_there_are_as_many_lanes_as_workers(path, value, lanes):
     assert Settings.from_context("dev", changed(path, value)).lanes == lanes
     assert lanes <= allotments.MAX_LANES == 90
 
 
-def test_a_stage_without_the_fifo_queue_has_no_settings_of_it():
+def test_a_stage_without_the_fifo_queue_has_no_settings_for_it():
     settings = Settings.from_context("dev", {"queues": {"OrderQueueFifo": {"batchSize": 5}}})
     assert settings.queues["OrderQueueFifo"].batchSize == 5
     settings = Settings.from_context("dev", changed("fifoQueue", False))
@@ -184,15 +184,13 @@ def test_a_stage_without_the_fifo_queue_has_no_settings_of_it():
     ("path", "default", "values"),
     [("holdSeconds", None, (60, 604_800)), ("holdGraceSeconds", 60, (0, 600))],
 )
-def test_a_hold_lasts_for_ever_and_expires_a_minute_late_unless_settings_differ(
-    path, default, values
-):
+def test_by_default_a_hold_does_not_end_and_the_grace_period_is_a_minute(path, default, values):
     assert Settings.from_context("dev").values[path] == default
     for seconds in values:
         assert Settings.from_context("dev", changed(path, seconds)).values[path] == seconds
 
 
-def test_orders_are_placed_from_the_default_location_unless_settings_differ():
+def test_orders_are_placed_from_the_default_location_by_default():
     assert Settings.from_context("dev").locations == ("",)
     named = Settings.from_context("dev", changed("locations", ["b.1", "", "c_2-D"]))
     assert named.locations == ("b.1", "", "c_2-D")
@@ -202,7 +200,7 @@ def test_orders_are_placed_from_the_default_location_unless_settings_differ():
     assert (of_stage.locations, of_stage.sources["locations"]) == (("",), "stages.dev")
 
 
-def test_the_locations_of_the_settings_are_those_that_an_order_may_name():
+def test_settings_and_orders_allow_the_same_locations():
     ours, of_orders = (
         SCHEMA["properties"]["locations"],
         json_schema("order")["properties"]["locations"],
@@ -240,7 +238,7 @@ def test_a_stage_has_a_name_of_a_few_letters(stage):
 
 
 @pytest.mark.parametrize("stage", ["dev", "team-a-dev", "2026-11", "x" * 20])
-def test_a_stage_of_ones_own_names_its_stack_and_its_metrics(stage):
+def test_a_custom_stage_names_its_stack_and_its_metrics(stage):
     settings = Settings.from_context(stage)
     assert settings.stack_name == f"InventoryOrders-{stage}"
     assert settings.service_name == f"inventory-orders-{stage}"
@@ -260,13 +258,13 @@ def test_production_is_a_setting_true_by_default_for_prod(stage, settings, expec
     assert Settings.from_context(stage, settings).is_production is expected
 
 
-def test_the_runtimes_are_those_that_the_cdk_knows():
+def test_the_runtimes_are_known_to_the_cdk():
     names = [name for name in dir(aws_lambda.Runtime) if name.startswith("PYTHON_3_1")]
     known = {name.lower().replace("_", ".").replace("python.", "python") for name in names}
     assert set(SCHEMA["properties"]["runtime"]["enum"]) == known - {"python3.10"}
 
 
-def test_the_app_ends_with_the_error_instead_of_a_traceback(monkeypatch):
+def test_the_app_prints_the_error_instead_of_a_traceback(monkeypatch):
     def refuse(*_):
         raise SettingsError("settings.colour is unknown")
 

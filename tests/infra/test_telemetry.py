@@ -1,4 +1,4 @@
-"""Telemetry: with `monitoring: basic`, handlers emit the metrics of its alarms alone."""
+"""Telemetry: with `monitoring: basic`, handlers only emit the metrics of its alarms."""
 
 from types import SimpleNamespace
 

@@ -77,7 +77,7 @@ def test_tables_have_the_keys_of_the_contract_and_are_protected(dev, prod, table
         recovery = replica["PointInTimeRecoverySpecification"]
         assert recovery["PointInTimeRecoveryEnabled"] is True
         assert replica["DeletionProtectionEnabled"] is protected
-        # CloudFormation cannot delete a table that is protected, so a rollback of its creation leaves it.
+        # CloudFormation cannot delete a protected table, so rolling back its creation leaves it behind.
         kept = "Retain" if protected else "Delete"
         assert (resource["DeletionPolicy"], resource["UpdateReplacePolicy"]) == (kept, kept)
         assert "WarmThroughput" not in properties
@@ -104,7 +104,7 @@ WARM = {"Orders": 20_000, "Products": 30_000}
 
 @pytest.fixture(scope="module")
 def optional():
-    """With optional settings that have nothing to do with each other; `dev` has none of them."""
+    """A template with unrelated optional settings; `dev` has none of them."""
     return synthesise(
         "dev",
         {"@aws-cdk/core:permissionsBoundary": {"name": "developers"}},
@@ -120,7 +120,7 @@ def optional():
     )
 
 
-def test_the_tables_may_have_a_key_of_the_accounts_own(optional):
+def test_the_tables_may_have_a_customer_managed_key(optional):
     for properties in all_of(optional, "DynamoDB::GlobalTable"):
         assert properties["SSESpecification"] == {"SSEEnabled": True, "SSEType": "KMS"}
         (replica,) = properties["Replicas"]
@@ -128,7 +128,7 @@ def test_the_tables_may_have_a_key_of_the_accounts_own(optional):
 
 
 @pytest.mark.parametrize("table", list(Table))
-def test_warm_throughput_is_of_one_table_and_its_indexes(optional, table):
+def test_warm_throughput_applies_to_one_table_and_its_indexes(optional, table):
     properties = properties_of(optional, "DynamoDB::GlobalTable", table.value)
     units = WARM.get(table.value)
     warm = units and {"ReadUnitsPerSecond": units, "WriteUnitsPerSecond": 10_000}
@@ -156,9 +156,9 @@ def test_every_queue_is_encrypted_and_has_its_dead_letter_queue(dev, name, dead_
     assert queue["VisibilityTimeout"] >= 6 * timeout + window
     assert queue["MessageRetentionPeriod"] == 10 * 86400
     assert dead_letter_queue["MessageRetentionPeriod"] == 14 * 86400
-    assert queue["MaximumMessageSize"] == MAX_BODY_BYTES, "the API sends an order as it came"
+    assert queue["MaximumMessageSize"] == MAX_BODY_BYTES, "the API sends an order unchanged"
     assert dead_letter_queue["MaximumMessageSize"] == BYTES_PER_CALL == 1024 * 1024
-    assert MAX_BODY_BYTES + BYTES_OF_ATTRIBUTES <= BYTES_PER_CALL, "a dead letter fits whole"
+    assert MAX_BODY_BYTES + BYTES_OF_ATTRIBUTES <= BYTES_PER_CALL, "a dead letter fits completely"
     assert queue["RedrivePolicy"]["maxReceiveCount"] == MAX_RECEIVE_COUNT <= 1000
     for properties in (queue, dead_letter_queue):
         assert properties["SqsManagedSseEnabled"] is True
@@ -171,7 +171,7 @@ def test_every_queue_is_encrypted_and_has_its_dead_letter_queue(dev, name, dead_
     assert "ContentBasedDeduplication" not in dead_letter_queue
 
 
-def test_what_kills_its_invocation_each_time_is_dead_lettered_before_it_expires():
+def test_a_message_that_always_kills_its_invocation_is_dead_lettered_in_time():
     slow = {name: {"memoryMegabytes": 1024, "timeoutSeconds": 900} for name in SETTINGS.functions}
     template = synthesise("dev", functions=slow)
     fed = [queue for queue in all_of(template, "SQS::Queue") if "RedrivePolicy" in queue]
@@ -181,20 +181,20 @@ def test_what_kills_its_invocation_each_time_is_dead_lettered_before_it_expires(
         assert deliveries >= EARLY_DELIVERIES
         seconds = deliveries * properties["VisibilityTimeout"]
         assert seconds <= properties["MessageRetentionPeriod"] / 2
-        # As the setting's meaning says: an outage may use them up.
+        # As the setting's description says, an outage may use them up.
         delays = [redelivery_delay(n, lambda: 0.0) for n in range(1, deliveries)]
         assert 8 < sum(delays) / 3600 < 9
 
 
 def mappings(template, attribute):
-    """The mappings of queues ("Arn"), or those of streams ("StreamArn")."""
+    """The mappings of queues ("Arn") or of streams ("StreamArn")."""
     found = all_of(template, "Lambda::EventSourceMapping")
     return [s for s in found if s["EventSourceArn"]["Fn::GetAtt"][1] == attribute]
 
 
 @pytest.mark.parametrize("name", ["OrderCommandQueue", "ExpiryQueue"])
-def test_what_has_to_be_in_time_waits_for_no_batch_to_fill(name):
-    """With any window Lambda may wait 20 s: a hold would expire before a confirmation that was sent in time."""
+def test_time_critical_queues_have_no_batch_window(name):
+    """With any window, Lambda may wait 20 s, so a hold could expire before a confirmation that was sent in time."""
     assert SETTINGS.queues[name].batchWindowSeconds == 0
 
 
@@ -215,7 +215,7 @@ def test_event_sources_come_from_the_configuration(dev):
     }
 
 
-def test_streams_are_read_from_their_beginning_and_no_record_stops_its_shard(dev):
+def test_streams_are_read_from_the_beginning_and_no_record_blocks_its_shard(dev):
     sources = mappings(dev, "StreamArn")
     assert len(sources) == 2
     undeliverable = {"Fn::GetAtt": [by_id(dev, "UndeliverableEventsQueue"), "Arn"]}
@@ -240,7 +240,7 @@ def by_id(template, part):
     return found
 
 
-def test_products_are_filtered_to_the_changes_of_status_that_are_published(dev):
+def test_the_products_stream_is_filtered_to_published_status_changes(dev):
     (filtered,) = [source for source in mappings(dev, "StreamArn") if "FilterCriteria" in source]
     assert "Products" in filtered["EventSourceArn"]["Fn::GetAtt"][0]
     patterns = [json.loads(one["Pattern"]) for one in filtered["FilterCriteria"]["Filters"]]
@@ -285,7 +285,7 @@ def test_every_function_has_its_settings_layer_and_log_group(dev):
         ("LOCATIONS", None, ",berlin", {"PlaceOrders", "Api"}),
     ],
 )
-def test_only_functions_that_read_a_setting_of_orders_have_it(
+def test_only_functions_that_read_an_order_setting_have_it(
     dev, optional, name, default, changed, readers
 ):
     for template, wanted in ((dev, default), (optional, changed)):
@@ -335,7 +335,7 @@ def test_the_functions_with_two_queues_are_told_which_is_which(dev):
     assert variable("Sweep", "QUEUE_URL") is None
 
 
-def test_the_sweep_runs_once_a_minute_one_at_a_time_and_nothing_repeats_it(dev):
+def test_the_sweep_runs_once_a_minute_one_at_a_time_and_is_not_retried(dev):
     (properties,) = all_of(dev, "Scheduler::Schedule")
     assert properties["ScheduleExpression"] == "rate(1 minute)"
     assert properties["FlexibleTimeWindow"] == {"Mode": "OFF"}
@@ -348,17 +348,16 @@ def test_the_sweep_runs_once_a_minute_one_at_a_time_and_nothing_repeats_it(dev):
 
 
 def versions_of(template):
-    """The logical id of each function's version, by the function's."""
+    """The logical id of each function's version, by the function's logical id."""
     return {
         version["Properties"]["FunctionName"]["Ref"]: logical_id
         for logical_id, version in resources(template, "AWS::Lambda::Version").items()
     }
 
 
-def test_a_version_is_published_for_what_changes_and_callers_reach_it_by_the_alias(
-    dev, monkeypatch
-):
-    """CloudFormation publishes a version where there is a new resource for it, so its logical id has to follow."""
+def test_changed_functions_get_a_version_that_callers_reach_by_the_alias(dev, monkeypatch):
+    """CloudFormation publishes a version when its resource is new, so its logical id has to change with the
+    function."""
     before = versions_of(dev)
     assert before.keys() == resources(dev, "AWS::Lambda::Function").keys()
     aliases = all_of(dev, "Lambda::Alias")
@@ -367,7 +366,8 @@ def test_a_version_is_published_for_what_changes_and_callers_reach_it_by_the_ali
         alias["FunctionName"]["Ref"]: alias["FunctionVersion"]["Fn::GetAtt"] for alias in aliases
     } == {function: [version, "Version"] for function, version in before.items()}
     for version in resources(dev, "AWS::Lambda::Version").values():
-        # If a deployment fails, its version goes: else Lambda has no news to publish at the next attempt.
+        # If a deployment fails, its version is deleted; otherwise Lambda would have nothing new to publish at the next
+        # attempt.
         assert version["DeletionPolicy"] == "RetainExceptOnCreate"
         assert version["UpdateReplacePolicy"] == "Retain"
     with_setting = versions_of(synthesise("dev", lanes=4))
@@ -392,7 +392,7 @@ def api_variables(template):
     return variables_of(properties_of(template, "Lambda::Function", "FunctionsApi"))
 
 
-def test_the_api_is_limited_and_lets_in_only_who_has_a_signature(dev):
+def test_the_api_is_rate_limited_and_requires_a_signature(dev):
     only = api_of(dev)
     assert {route["AuthorizationType"] for route in only("Route")} == {"AWS_IAM"}
     (stage,) = only("Stage")
@@ -406,7 +406,7 @@ def test_the_api_is_limited_and_lets_in_only_who_has_a_signature(dev):
     assert SETTINGS.functions["api"].timeoutSeconds == 30, "the most that API Gateway waits"
 
 
-def test_the_access_log_has_a_name_that_a_full_policy_of_the_account_covers(dev):
+def test_the_name_of_the_access_log_is_covered_by_a_full_account_policy(dev):
     properties = properties_of(dev, "Logs::LogGroup", "ApiAccessLog")
     separator, (prefix, generation) = properties["LogGroupName"]["Fn::Join"]
     assert (separator, prefix) == ("/", "/aws/vendedlogs/InventoryOrders-dev")
@@ -414,7 +414,7 @@ def test_the_access_log_has_a_name_that_a_full_policy_of_the_account_covers(dev)
     assert generation == {"Fn::Select": [2, stack_id]}, "or a stack made anew finds it taken"
 
 
-def test_what_the_api_logs_tells_nothing_of_a_person(dev):
+def test_the_access_log_has_no_personal_data(dev):
     (stage,) = api_of(dev)("Stage")
     logged = set(json.loads(stage["AccessLogSettings"]["Format"]).values())
     assert {"$context.requestId", "$context.routeKey", "$context.status"} <= logged
@@ -422,7 +422,7 @@ def test_what_the_api_logs_tells_nothing_of_a_person(dev):
     assert not [name for name in logged if any(part in name for part in personal)]
 
 
-def test_with_the_setting_jwt_a_second_api_takes_tokens():
+def test_with_the_setting_jwt_a_second_api_accepts_tokens():
     template = synthesise(
         "dev",
         jwt={
@@ -474,7 +474,7 @@ def test_the_api_can_be_left_out():
     assert "ApiGateway" not in json.dumps(template["Resources"]), "nor its metrics"
     functions = [r for r in template["Resources"].values() if r["Type"] == "AWS::Lambda::Function"]
     assert len(functions) == len(SETTINGS.functions) - 1
-    # Production keeps a log that leaves its stack, and another of its name cannot be made.
+    # Production retains a log that is removed from its stack, and another one of the same name cannot be created.
     kept = resources(synthesise(LONGEST, production=True), "AWS::Logs::LogGroup")
     without = synthesise(LONGEST, production=True, api=False)
     named = {name for name, log in kept.items() if "LogGroupName" in log["Properties"]}
@@ -493,7 +493,7 @@ def test_the_stack_has_the_outputs_that_other_tools_use(dev):
     assert set(dev.to_json()["Outputs"]) >= set(names.split())
 
 
-def test_production_keeps_queues_and_logs_but_not_those_of_a_deployment_that_fails(prod):
+def test_production_keeps_queues_and_logs_unless_their_first_deployment_fails(prod):
     for kind in ("AWS::SQS::Queue", "AWS::SQS::QueuePolicy", "AWS::Logs::LogGroup"):
         for resource in resources(prod, kind).values():
             assert resource["DeletionPolicy"] == "RetainExceptOnCreate"
@@ -518,20 +518,20 @@ def without_the_stage(template, stage):
     return sorted(re.sub(rf"\b{stage}\b", "STAGE", text).splitlines())
 
 
-def test_a_stage_that_is_production_is_protected_as_prod_is(live, template_of_live, prod):
+def test_a_production_stage_is_protected_like_prod(live, template_of_live, prod):
     assert live.termination_protection
     assert shared_stack_of("prod").termination_protection
     assert not shared_stack_of("dev").termination_protection
     assert without_the_stage(template_of_live, LONGEST) == without_the_stage(prod, "prod")
 
 
-def test_prod_may_be_told_to_be_no_production(dev):
+def test_the_stage_prod_can_opt_out_of_production(dev):
     prod = stack_of("prod", production=False)
     assert not prod.termination_protection
     assert without_the_stage(Template.from_stack(prod), "prod") == without_the_stage(dev, "dev")
 
 
-# What CloudFormation names itself: from the stack's name, cut to the service's limit, with a random end. So it fits, and
+# Named by CloudFormation: from the stack's name, cut to the service's limit, with a random end. So the name fits, and
 # no two stacks of an account share it.
 NAMES = {
     "AWS::DynamoDB::GlobalTable": "TableName",
@@ -543,9 +543,9 @@ NAMES = {
     "AWS::SNS::Topic": "TopicName",
     "AWS::SQS::Queue": "QueueName",
 }
-# What has no name of its own, or one within the resource that it belongs to.
+# Resources without a name, or named within the resource that they belong to.
 NAMELESS = {
-    "AWS::ApiGatewayV2::Api",  # its name is a label: the id is its own
+    "AWS::ApiGatewayV2::Api",  # its name is only a label; its id is unique
     "AWS::ApiGatewayV2::Integration",
     "AWS::ApiGatewayV2::Route",
     "AWS::ApiGatewayV2::Stage",
@@ -564,7 +564,7 @@ NAMELESS = {
 }
 
 
-def test_the_longest_stage_keeps_to_the_limits_and_two_stages_share_no_name(template_of_live, prod):
+def test_the_longest_stage_name_fits_and_two_stages_share_no_name(template_of_live, prod):
     templates = {
         LONGEST: template_of_live,
         "prod": prod,
@@ -583,7 +583,7 @@ def test_the_longest_stage_keeps_to_the_limits_and_two_stages_share_no_name(temp
         (dashboard,) = all_of(template, "CloudWatch::Dashboard")
         name = dashboard["DashboardName"]["Fn::Join"][1]
         assert name == [f"InventoryOrders-{stage}-", {"Ref": "AWS::Region"}]
-        # As their stack, in its region.
+        # Unique like their stack, in its region.
         for alarm in all_of(template, "CloudWatch::Alarm"):
             assert re.fullmatch(rf"InventoryOrders-{stage}-\w+", alarm["AlarmName"])
             assert len(alarm["AlarmName"]) <= 255
@@ -598,20 +598,20 @@ def test_tracing_is_a_setting_and_off_by_default(dev, optional):
     assert not any("TracingConfig" in function for function in all_of(dev, "Lambda::Function"))
     functions = all_of(optional, "Lambda::Function")
     assert [function["TracingConfig"]["Mode"] for function in functions] == ["Active"] * 8
-    # test_access.py has what tracing needs.
+    # test_access.py covers the permissions for tracing.
     assert "xray" not in json.dumps(resources(dev, "AWS::IAM::Policy"))
 
 
-def test_a_permissions_boundary_is_given_by_the_context_of_the_cdk(dev, optional):
+def test_a_permissions_boundary_is_set_by_the_cdk_context(dev, optional):
     for template, wanted in ((optional, True), (dev, False)):
         roles = all_of(template, "IAM::Role")
         found = [json.dumps(role.get("PermissionsBoundary", "")) for role in roles]
-        assert len(found) == len(SETTINGS.functions) + 1, "and that of the schedule"
+        assert len(found) == len(SETTINGS.functions) + 1, "and the schedule's role"
         assert all((":policy/developers" in text) is wanted for text in found)
 
 
 @pytest.mark.parametrize("random", [0.0, 0.5])
-def test_all_deliveries_together_last_for_days_but_less_than_messages_are_kept(random):
+def test_all_deliveries_take_days_but_less_than_the_retention_period(random):
     delays = [redelivery_delay(n, lambda: random) for n in range(1, MAX_RECEIVE_COUNT)]
     assert 5 < sum(delays) / 86_400 < 8
 

@@ -31,7 +31,7 @@ def shop_on_dynoxide(shop: DeployedShop, dynoxide: Any, monkeypatch: Any) -> Any
 
 @pytest.fixture
 def data(monkeypatch: Any, tmp_path: Path) -> Iterator[Path]:
-    """An embedded AWS of this test alone. Returns where it keeps its data."""
+    """Start an embedded AWS for this test only. Returns its data directory."""
     for name, place in {
         "_FOLDER": tmp_path,
         "_TEMPORARY": tmp_path / "tmp",

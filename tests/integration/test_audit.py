@@ -1,4 +1,4 @@
-"""An audit while the shop is open: it never cries wolf, and finds a unit that was taken by hand."""
+"""An audit while the shop is open: it raises no false alarm, and finds a unit that was removed by hand."""
 
 import threading
 import time
@@ -19,12 +19,12 @@ from testing.lanes import add_to_page_by_hand, lend, reclaim
 from tests.support.by_hand import add_by_hand
 from tests.support.parallel import in_threads
 
-# And more, until units were reclaimed from lanes meanwhile.
+# At least; it continues until units have been reclaimed from lanes.
 AUDITS, MOST_AUDITS = 3, 60
-# Between the changes of one thread, in seconds: a longer table takes longer to read, and shows no more.
+# Seconds between the changes of one thread: a longer table takes longer to read, without showing more.
 PAUSE = 0.05
 STOLEN = {"audit-sold": "stockCount", "audit-idle": "stockCount", "audit-out": "onHand"}
-# Nothing else writes this page meanwhile.
+# Nothing else writes this page during the test.
 DEPOT_PAGE = PageKey.of(DEPOT, "audit-idle")
 
 
@@ -33,7 +33,7 @@ def soon():
 
 
 def repeat(step, over):
-    """Repeat a step, which gets its number, until it is over. Returns how often."""
+    """Repeat a step, called with its number, until told to stop. Returns how often."""
     number = 0
     while not over.is_set():
         step(number)
@@ -43,7 +43,7 @@ def repeat(step, over):
 
 
 def sell(shop):
-    """Orders, of which every third is cancelled, for a product that is delisted and created again meanwhile."""
+    """Place orders and cancel every third one, while their product is delisted and created again."""
     engine = shop.new_engine()
 
     def step(number):
@@ -65,7 +65,7 @@ def sell_from_lanes(shop, worker):
 
 
 def hand_over(shop):
-    """Orders that are handed over in parts, with lost units and returns, also of a product that is delisted meanwhile."""
+    """Hand over orders in parts, with lost units and returns, while one of their products is delisted."""
     engine = shop.new_engine()
 
     def command(order_id, action, step_id, units, restock=None):
@@ -98,7 +98,7 @@ def fold(shop, folded):
 
 
 def reclaim_all(shop, gone):
-    """Reclaim all units from lanes, now and then: lanes are filled again."""
+    """Reclaim all units from lanes now and then; orders fill the lanes again."""
 
     def step(_):
         if reclaim(shop.store, "audit-lent"):

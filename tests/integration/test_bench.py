@@ -1,4 +1,4 @@
-"""The benchmarks, all of `make bench` in small: the same way, tiny cells."""
+"""The benchmarks: a run of all of `make bench`, with tiny cells."""
 
 import importlib.util
 import io
@@ -24,7 +24,7 @@ def run(embedded_aws, monkeypatch, tmp_path):
     monkeypatch.setattr(embedded, "stop", lambda: None)
 
     def run(cells):
-        """Measure cells and report them. Returns whether any failed, whether all is right, and what is printed."""
+        """Measure cells and report them. Returns whether any failed, whether the results are right, and the output."""
         printed = io.StringIO()
         console = Console(file=printed, width=150)
         kept = ResultFile(tmp_path / "bench.jsonl")
@@ -35,7 +35,7 @@ def run(embedded_aws, monkeypatch, tmp_path):
     return run
 
 
-def test_a_whole_run_in_small(run, tmp_path):
+def test_a_tiny_run_of_all_studies(run, tmp_path):
     cells = [
         cell for name in studies.USUAL for cell in choose(name, studies.study(name), "tiny", {})
     ]
@@ -54,7 +54,7 @@ def test_a_whole_run_in_small(run, tmp_path):
     bool(NEEDED),
     reason=f"{', '.join(NEEDED)}: with the benchmarks' own requirements, which `make bench` installs",
 )
-def test_what_needs_the_packages_of_the_benchmarks(run):
+def test_studies_that_need_the_benchmarks_own_packages(run):
     given = {"handler": ["usual"], "rounds": ["1"], "figure": ["cold ms", "warm us"]}
     failed, _, printed = run(choose("overhead", studies.study("overhead"), "tiny", given))
     assert not failed, printed

@@ -1,4 +1,4 @@
-"""Concurrency: rivals for one product oversell nothing, lose nothing and apply nothing twice."""
+"""Concurrency: with concurrent writers of one product, nothing is oversold, lost or applied twice."""
 
 import random
 from collections import Counter
@@ -56,8 +56,8 @@ def test_20_workers_with_10_orders_each_place_exactly_the_last_100(shop):
     assert_books_balance(shop, "last-100")
 
 
-def test_10_workers_sell_all_units_of_three_locations_and_reject_no_order_before(shop):
-    """Each order takes one unit, and names the locations in an order of its own. Most units are at the first."""
+def test_10_workers_sell_out_three_locations_before_they_reject_an_order(shop):
+    """Each order takes one unit, and names the locations in a random order. Most units are at the first location."""
     units = {"three": 30, "three#berlin": 15, "three#store": 5}
     for key, stock in units.items():
         shop.create(key, stock)
@@ -81,8 +81,8 @@ def test_10_workers_sell_all_units_of_three_locations_and_reject_no_order_before
 
 
 @pytest.mark.parametrize("batch", [1, 10])
-def test_20_workers_without_lanes_take_exactly_the_last_100_in_one_write_for_a_batch(shop, batch):
-    """Decrements come from the row. Its version counts each write, and a rejection is none."""
+def test_20_workers_without_lanes_take_the_last_100_with_one_write_per_batch(shop, batch):
+    """Decrements take units from the row. Its version counts each write; a rejection does not write it."""
     name = f"taken-by-{batch}"
     shop.create(name, 100)
 
@@ -100,8 +100,8 @@ def test_20_workers_without_lanes_take_exactly_the_last_100_in_one_write_for_a_b
     assert_books_balance(shop, name)
 
 
-def test_callers_who_make_one_attempt_and_workers_place_exactly_the_last_60(shop):
-    """The API sells from the row, and hands what meets rivals there to the workers, who sell from lanes."""
+def test_api_callers_and_workers_together_place_exactly_the_last_60(shop):
+    """The API sells from the row. Under contention it queues the order for the workers, which sell from lanes."""
     shop.create("both-60", 60)
 
     def place(worker):
@@ -147,7 +147,7 @@ def test_duplicates_from_many_processes_are_placed_once(shop):
 
 
 def test_orders_receipts_and_cancellations_of_six_processes_balance(shop_on_dynoxide):
-    """Each message comes twice, to any of them. Each process begins from nothing, with clients of its own."""
+    """Each message is delivered twice, to any process. Each process starts fresh, with its own clients."""
     shop, chance = shop_on_dynoxide, random.Random(11)
     ids = [f"all-{n}" for n in range(5)]
     for product_id in ids:
@@ -202,7 +202,7 @@ THREADS = 40
 
 def test_40_threads_update_one_row_with_retry_and_lose_nothing(shop):
     shop.create("update-40", 0)
-    # They fight as much, and sleep less.
+    # Shorter sleeps, with as much contention.
     products = ProductCatalogue(RetryingClient(shop.store, RetryPolicy(1000, cap=0.25)))
 
     def one_more(product):

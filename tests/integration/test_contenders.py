@@ -40,7 +40,7 @@ def test_every_contender_answers_every_order_once(engine, name):
             assert min(cell.placed, cell.refused) > 10
         else:
             assert cell.refused == 0
-        # At least, a batch of orders takes one transaction of 100 actions, with two units each.
+        # The minimum: one transaction of 100 actions for a batch of orders, with two units each.
         assert cell.requests >= 1 / cell.batch
         assert cell.write_units >= 2
         assert 0 < cell.p50_ms <= cell.p99_ms < 60_000

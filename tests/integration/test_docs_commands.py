@@ -1,8 +1,8 @@
-"""README and docs, tried: their commands from top to bottom, their JSON examples, and the sample events.
+"""Runs the commands of README and docs from top to bottom, their JSON examples, and the sample events.
 
 Each test has a stack as `make up` leaves it.
 
-The runbook's commands are tried in test_runbook.py, where each situation is brought about first.
+The runbook's commands are in test_runbook.py, which creates each situation first.
 """
 
 import json
@@ -44,7 +44,7 @@ TRIED_IN_TEST_RUNBOOK = {"docs/runbook.md"}
 
 @pytest.fixture
 def no_rule(aws):
-    """Afterwards the bus has no rule of a reader's, and there are no queues behind it."""
+    """Remove the reader's rules from the bus, and the queues behind them."""
     events, bus = aws.session.client("events"), {"EventBusName": aws.outputs["EventBusName"]}
     yield
     for rule in events.list_rules(**bus)["Rules"]:
@@ -74,7 +74,7 @@ def status_of(aws, order_id):
     return row and row["status"]["S"]
 
 
-def test_no_page_with_commands_is_left_out_and_no_exception_is_without_need():
+def test_every_page_with_commands_is_run_and_every_exception_is_needed():
     found = {page: commands_of(page) for page in PAGES}
     to_run = {page for page, lines in found.items() if any(map(is_run, lines))}
     assert to_run <= TRIED_HERE | TRIED_IN_TEST_RUNBOOK
@@ -100,11 +100,11 @@ def steps_of(name):
 
 
 def prints(shell, command, expected):
-    """Whether each line that a page shows is the beginning of a line that the command prints."""
+    """Whether each line on a page is the beginning of a line that the command prints."""
     try:
         said = shell.run(command)
     except AssertionError:
-        # There is no such order yet.
+        # The order does not exist yet.
         return False
     printed = [" ".join(line.split()) for line in said.splitlines()]
     return all(
@@ -127,7 +127,7 @@ def lists(shell, command, expected):
 
 
 def leave_orders_and_dead_letters(aws):
-    """Leave what the list of orders to ship and the list of dead letters would show: of a demonstration, and of the page."""
+    """Leave orders to ship and dead letters: from a demonstration, and from the page itself."""
     create(aws, "tea-white-monkey", 7)
     orders = [order_body(order_id, {"tea-white-monkey": 1}) for order_id in ("d1-1", "o-1001")]
     invoke_deployed(aws, "place_orders", sqs_event(*orders, "not an order"))
@@ -145,7 +145,7 @@ def test_the_tutorial_from_top_to_bottom_after_a_demonstration_and_an_earlier_re
         if LISTS.search(command):
             wait_until(aws, partial(lists, shell, command, expected))
         elif " orders o-" in command:
-            # What was sent takes effect a moment later.
+            # Messages take effect a moment later.
             wait_until(aws, partial(prints, shell, command, expected))
         elif command.startswith("make invoke"):
             assert prints(shell, command, expected)
@@ -155,7 +155,7 @@ def test_the_tutorial_from_top_to_bottom_after_a_demonstration_and_an_earlier_re
 
 def test_data_model_after_the_order_of_the_tutorial(aws, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
-    # The embedded AWS has no index that is late.
+    # On the embedded AWS, indexes are never stale.
     monkeypatch.setattr(forget, "LOOK_AGAIN_SECONDS", 0)
     shell = Shell(aws)
     shell.run_all(commands_of("docs/tutorial.md", end="The answer is the order's row"))
@@ -189,7 +189,7 @@ def test_the_snippets_for_a_shops_developer_print_what_the_page_says(aws, no_rul
 
 
 def test_an_order_is_placed_read_and_listed_as_the_page_on_the_api_says(aws):
-    """Its commands from top to bottom, with the address that every program finds."""
+    """Run its commands from top to bottom, with an address that every program finds."""
     shell, answers = Shell(aws), []
     with Issuer() as issuer, issued_by(HttpApi.of(aws, "CustomerApiUrl"), issuer):
         for command in commands_of("docs/api.md"):
@@ -198,7 +198,7 @@ def test_an_order_is_placed_read_and_listed_as_the_page_on_the_api_says(aws):
                 shell.variables["API"] = api_of(aws).url
             elif command == 'eval "$(make tokens)"':
                 assert shell.variables["CUSTOMER_TOKEN"] != shell.variables["OPERATOR_TOKEN"]
-                # The embedded AWS does not reach itself by TLS, so another issuer signs. Others are tried without TLS.
+                # The embedded AWS cannot reach itself by TLS, so another issuer without TLS signs the tokens.
                 groups = {"cognito:groups": ["operators"]}
                 shell.variables["CUSTOMER_TOKEN"] = issuer.token(sub=tokens.CUSTOMER)
                 shell.variables["OPERATOR_TOKEN"] = issuer.token(sub="operator", **groups)
@@ -271,17 +271,17 @@ def test_every_message_of_the_reference_is_applied(aws):
         assert '"ends":{"APPLIED":' in log.replace('": ', '":'), (heading, log)
 
 
-def test_every_direct_command_of_the_reference_gets_a_good_answer(aws):
+def test_every_direct_command_of_the_reference_succeeds(aws):
     assert invoke_deployed(
         aws, "place_orders", sqs_event(order_body("o-1002", {"tea-earl-grey": 2}))
     ).answer == {"batchItemFailures": []}
     lease = None
-    # What the others are about is placed first.
+    # The other examples refer to this order.
     for name in sorted(function_names(), key=lambda name: name != "place_orders"):
-        # The API takes requests, and streams are no commands.
+        # The API takes HTTP requests, and stream records are not commands.
         if name in ("api", "publish_events"):
             continue
-        # Its commands are its messages.
+        # Its direct commands are the same as its messages.
         found = examples("command" if name == "change_orders" else name)
         assert found, name
         for command in found:
@@ -292,8 +292,8 @@ def test_every_direct_command_of_the_reference_gets_a_good_answer(aws):
             lease = answer.get("lease", lease)
 
 
-def test_every_sample_event_works_beside_the_readme(aws):
-    """In the order of the index a sample that is good is answered well, and one that is bad is not."""
+def test_every_sample_event_works_as_its_readme_says(aws):
+    """In the index's sequence, good samples succeed and bad ones are refused."""
     for name in samples.SHOWS:
         done = invoke_deployed(aws, samples.function_of(name), samples.event_of(name))
         assert not done.failed, (name, done.answer)

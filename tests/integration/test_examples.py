@@ -1,4 +1,4 @@
-"""Each example shows an anomaly with naive code, and none with ours."""
+"""Each example shows an anomaly with naive code, and none with the service's code."""
 
 import pytest
 
@@ -7,9 +7,9 @@ from local.examples import EXAMPLES, sandbox
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_an_anomaly_happens_with_naive_code_and_not_with_ours(shop, name, monkeypatch):
-    """In tables of its own, which are gone afterwards: the books and lists of the stack keep nothing of it."""
-    # A third of what people see.
+def test_an_anomaly_happens_with_naive_code_and_not_with_the_service(shop, name, monkeypatch):
+    """Uses separate tables, which are deleted afterwards, so nothing remains in the stack's books and lists."""
+    # A third of the size that the documented example uses.
     monkeypatch.setattr(pattern_costs, "_DECREMENTS", 8)
     monkeypatch.setattr(pattern_costs, "_BATCHES", 3)
     monkeypatch.setattr(pattern_costs, "ORDERS", pattern_costs.ORDERS * 3 // 10)

@@ -1,4 +1,4 @@
-"""Faults below the SDK: the real client and engine on a faulty network, and on a disk that cannot be written."""
+"""Faults below the SDK: the real client and engine on a faulty network, and on a read-only disk."""
 
 import json
 import os
@@ -49,7 +49,7 @@ def test_faults_lose_nothing_and_apply_nothing_twice(shop, embedded_aws, monkeyp
             assert rounds < 50
             batch, rest = pending[:2], pending[2:]
             report = engine.apply(batch, Deadline.after(20, SystemClock()))
-            # Returned messages are delivered again, as by SQS.
+            # Redeliver returned messages, as SQS does.
             pending = rest + [
                 order
                 for order, outcome in zip(batch, report.outcomes, strict=True)
@@ -91,7 +91,7 @@ print(json.dumps({"response": response, "placed": placed, "written": written[:-1
 """
 
 
-def test_a_disk_that_cannot_be_written_keeps_no_order_from_being_placed(tmp_path):
+def test_orders_are_placed_without_a_writable_disk(tmp_path):
     """The handler opens no file for writing, so neither a full /tmp nor a missing HOME matters."""
     nowhere = dict.fromkeys(("HOME", "TMPDIR", "XDG_CACHE_HOME"), "/proc/none")
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""The faulty proxy injects the faults that it promises, as seen by the real client."""
+"""The faulty proxy injects the documented faults, as seen by the real client."""
 
 import boto3
 import pytest
@@ -83,7 +83,7 @@ def test_a_lost_response_was_applied(shop, proxy):
     remove(shop, "proxy-lost")
 
 
-def test_a_late_request_is_executed_after_its_sender_has_given_it_up(shop, proxy):
+def test_a_late_request_is_executed_after_its_sender_has_given_up(shop, proxy):
     proxy.shares = Shares(late=1.0)
     with pytest.raises(ConnectionClosedError):
         client(proxy).transact_write_items(
@@ -97,7 +97,7 @@ def test_a_late_request_is_executed_after_its_sender_has_given_it_up(shop, proxy
     remove(shop, "proxy-late")
 
 
-def test_a_torn_read_finds_half_of_its_items_as_they_are_later(shop, proxy):
+def test_a_torn_read_sees_half_of_its_items_at_a_later_moment(shop, proxy):
     proxy.shares = Shares(torn=1.0)
     names = [f"proxy-torn-{number}" for number in range(3)]
     for name in names:

@@ -1,4 +1,4 @@
-"""`make down KEEP=1`: what the embedded AWS held is there at the next start, or it says that it is not."""
+"""`make down KEEP=1`: the next start restores the data of the embedded AWS, or says that it cannot."""
 
 import io
 import socket
@@ -36,7 +36,7 @@ def put(running, *numbers):
 
 
 def fill(running):
-    """Make a table, a function that prints what the table's stream has, and a queue."""
+    """Create a table, a function that prints the records of its stream, and a queue."""
     table = client(running, "dynamodb").create_table(
         TableName="Table",
         AttributeDefinitions=[
@@ -85,7 +85,7 @@ def wait_until_heard(running, number):
         said = "".join(event["message"] for event in events)
 
 
-def test_kept_data_comes_back_at_the_same_port_and_is_forgotten_otherwise(data, monkeypatch):
+def test_kept_data_is_restored_at_the_same_port_and_otherwise_deleted(data, monkeypatch):
     first = emulator.start()
     url = fill(first)
     wait_until_heard(first, ITEMS - 1)
@@ -118,7 +118,7 @@ def test_kept_data_comes_back_at_the_same_port_and_is_forgotten_otherwise(data, 
     assert client(third).list_queues().get("QueueUrls", []) == []
 
 
-def test_data_that_is_not_written_whole_is_said_to_be_lost(data):
+def test_incompletely_written_data_is_reported_as_lost(data):
     client(emulator.start()).create_queue(QueueName="lost")
     (data / "sqs.json").mkdir(parents=True)
     with pytest.raises(UserError, match=r"could not be kept.* failed to save sqs"):
@@ -127,7 +127,7 @@ def test_data_that_is_not_written_whole_is_said_to_be_lost(data):
     assert not data.exists()
 
 
-def test_kept_data_that_cannot_be_used_is_an_error_of_one_line(data):
+def test_unusable_kept_data_is_an_error_in_one_line(data):
     client(emulator.start()).create_queue(QueueName="kept")
     emulator.stop(keep=True)
     whole = (data / "sqs.json").read_bytes()

@@ -1,4 +1,4 @@
-"""Outcomes on the embedded AWS: from a row's change to whoever listens, and published again from the rows."""
+"""Outcomes on the embedded AWS: from a row's change to the consumer, and published again from the rows."""
 
 import json
 import signal
@@ -33,7 +33,7 @@ def new_id():
 
 
 def heard_of(listen, subject, count, seconds=QUIET_SECONDS):
-    """Listen until so many events of one order or product have come."""
+    """Listen until a number of events of one order or product have arrived."""
     found = []
     for heard in listen(seconds):
         data = heard.event["detail"]["data"]
@@ -68,12 +68,12 @@ def next_of(follower, subject, count=1):
     raise AssertionError(f"it ended after {found}")
 
 
-def test_an_outcome_is_heard_and_nothing_is_left_of_the_listener(aws, new_id):
+def test_an_outcome_is_received_and_the_listener_leaves_nothing_behind(aws, new_id):
     since = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
     with in_the_background(COMMAND, "follow", "--json", "--seconds", "600") as follower:
         create(aws, new_id, 6, lowStockThreshold=2)
         assert any("Listening to" in line for line in follower.stderr)
-        # Orders and products have streams of their own, so nothing is said of the order of these two.
+        # Orders and products have separate streams, so these two events may arrive in any sequence.
         send(aws, queues.STANDARD, order_body(new_id, {new_id: 5}))
         assert set(next_of(follower, new_id, 2)) == {"OrderPlaced", "ProductLowOnStock"}
         send(aws, queues.COMMANDS, {"action": "cancel", "orderId": new_id})
@@ -101,8 +101,8 @@ def status_by_hand(aws, order_id, status):
     )
 
 
-def test_a_status_of_somebody_else_is_parked_and_stops_nobody(aws, new_id):
-    """The sections UndeliverableEvents and IteratorAge of the runbook, too."""
+def test_an_unknown_status_is_parked_and_delays_no_other_event(aws, new_id):
+    """Also covers the sections UndeliverableEvents and IteratorAge of the runbook."""
     create(aws, new_id, 5)
     url = aws.outputs["UndeliverableEventsQueueUrl"]
     aws.sqs.purge_queue(QueueUrl=url)
@@ -134,7 +134,7 @@ def test_an_order_of_more_than_256_kb_reaches_its_consumer(aws, new_id):
     assert placed.event["detail"]["data"]["attributes"] == row["attributes"]
 
 
-def test_what_happens_while_the_stream_is_not_read_is_published_later(aws, new_id):
+def test_changes_while_the_stream_is_not_read_are_published_later(aws, new_id):
     create(aws, new_id, 5)
     found = aws.functions.list_event_source_mappings(
         FunctionName=aws.outputs["PublishEventsFunctionName"]

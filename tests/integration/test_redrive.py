@@ -1,4 +1,4 @@
-"""Redrive on the embedded AWS: what goes back, what stays, and the effect of an interruption."""
+"""Redrive on the embedded AWS: which messages are redriven, which stay, and the effect of an interruption."""
 
 import uuid
 
@@ -75,7 +75,7 @@ def fifo(embedded_aws):
     return Pair(embedded_aws[0].sqs, fifo=True)
 
 
-def test_look_changes_nothing_and_leaves_nothing_hidden(pair):
+def test_look_changes_nothing_and_hides_no_message(pair):
     for number in range(8):
         pair.put(f"good-{number}")
     pair.put("bad", INVALID)
@@ -88,7 +88,7 @@ def test_look_changes_nothing_and_leaves_nothing_hidden(pair):
     assert pair.bodies(pair.source) == []
 
 
-def test_invalid_messages_stay_and_the_rest_goes_back_unchanged_and_in_order(pair):
+def test_invalid_messages_stay_and_the_rest_is_redriven_unchanged_and_in_order(pair):
     for number in range(25):
         pair.put(f"good-{number:02}", "UNKNOWN_PRODUCT" if number % 2 else None)
         pair.put(f"bad-{number:02}", INVALID)
@@ -104,7 +104,7 @@ def test_invalid_messages_stay_and_the_rest_goes_back_unchanged_and_in_order(pai
     assert {m["MessageAttributes"]["errorCode"]["StringValue"] for m in left} == {INVALID}
 
 
-def test_invalid_messages_do_not_block_those_behind_them_in_their_group(fifo):
+def test_invalid_messages_do_not_block_later_ones_of_their_group(fifo):
     for number in range(SEEN_IN_A_GROUP + 5):
         fifo.put(f"bad-{number}", INVALID)
     fifo.put("good")
@@ -124,7 +124,7 @@ def test_a_redrive_that_is_interrupted_anywhere_loses_nothing(pair, calls_before
     real, calls = pair.sqs, [0]
 
     class Interrupted:
-        """Raises right before one of the calls that send or delete."""
+        """Raise right before one of the calls that send or delete."""
 
         def __getattr__(self, name):
             def call(**arguments):

@@ -1,4 +1,5 @@
-"""A restore, rehearsed on the deployed stack: orders before, meanwhile and after it, and what consumers hear of them."""
+"""A restore, rehearsed on the deployed stack: orders before, during and after it, and the events that consumers
+receive."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -32,7 +33,7 @@ def aws(aws):
 
 @pytest.fixture
 def work(aws):
-    """The embedded AWS has no past: what it restores is what there is when the tables are made."""
+    """The embedded AWS has no backups: a restore gets the rows that exist when the new tables are created."""
     made = Restore(aws, stack.STACK_NAME, THEN)
     yield made
     for name in made.beside.tables.values():
@@ -49,14 +50,14 @@ def command(aws, action, order_id):
     assert invoke_deployed(aws, "change_orders", body).answer["result"] == "APPLIED"
 
 
-def test_all_rows_go_back_and_orders_and_events_flow_on(aws, work, monkeypatch):
+def test_all_rows_are_restored_and_orders_and_events_continue(aws, work, monkeypatch):
     create(aws, "tea", 1000)
     create(aws, "pot", 100)
     before, since, after = ([f"{when}-{n}" for n in range(5)] for when in ("be", "si", "af"))
     newest, everything = {}, {*before, *since, *after, "mean-0"}
 
     def hear(listen):
-        """Keep what the greatest version says, as a consumer does, until the last command was heard of."""
+        """Keep the data of the highest version, as a consumer does, until the event of the last command arrives."""
         for heard in listen(PATIENCE):
             data = heard.event["detail"]["data"]
             name = data.get("orderId", "")
@@ -67,7 +68,7 @@ def test_all_rows_go_back_and_orders_and_events_flow_on(aws, work, monkeypatch):
                 return
 
     class Standstill(restore.SystemClock):
-        """While the service stands still, an order is sent."""
+        """Send an order while the service is stopped."""
 
         def sleep(self, seconds):
             aws.sqs.send_message(
@@ -111,7 +112,8 @@ def test_all_rows_go_back_and_orders_and_events_flow_on(aws, work, monkeypatch):
     sweep(aws)
     wait_until_settled(aws)
     tea = next(a for a in read_books(aws).accounts if a.product_id == "tea")
-    # What has left of the orders of then, and what orders have: of those of then, afterwards, and one meanwhile.
+    # Units handed over from the earlier orders, and units of all orders: earlier, later, and the one sent during the
+    # restore.
     assert (tea.on_hand, tea.available) == (1000 - 2, 1000 - 2 * (5 + 5 + 1))
     assert all(account.balances for account in read_books(aws).accounts)
 

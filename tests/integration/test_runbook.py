@@ -1,4 +1,5 @@
-"""The runbook on the embedded AWS: tests cause each situation, find it with its commands, and end it with its fix."""
+"""The runbook on the embedded AWS: tests cause each situation, find it with the section's commands, and apply its
+fix."""
 
 import json
 import re
@@ -61,7 +62,7 @@ def log(aws, heading, operation="filter-log-events", instead=("", "")):
 
 
 def logged(aws, heading, instead=("", ""), **about):
-    """Read the log lines that a section looks for, as JSON, of which these fields are so."""
+    """Read the log lines that a section looks for, as JSON, with these values of fields."""
     lines = [json.loads(line) for line in log(aws, heading, instead=instead)]
     return [line for line in lines if about.items() <= line.items()]
 
@@ -169,8 +170,8 @@ def test_oldest_message_for_an_unknown_product_is_booked_once_it_is_listed(aws):
     assert (account.available, account.difference) == (4, 0)
 
 
-def test_retries_exhausted_and_loans_lost_by_endless_conflicts_end_with_them(aws, embedded_aws):
-    # So many that a worker would borrow some.
+def test_retries_exhausted_and_loans_lost_end_when_conflicts_end(aws, embedded_aws):
+    # Enough for a worker to borrow some.
     create(aws, "rb-tired", 1000)
     since = int(time.time() * 1000)
     with visibility(aws, 5), faults(aws, embedded_aws, conflict=1.0) as proxy:
@@ -192,8 +193,8 @@ def test_retries_exhausted_and_loans_lost_by_endless_conflicts_end_with_them(aws
     wait_until_settled(aws)
 
 
-def test_a_corrupt_page_holds_an_order_up_until_it_is_as_it_was(aws):
-    # More products than a worker sells from rows at once: it goes to the depot.
+def test_a_corrupt_page_holds_an_order_up_until_it_is_repaired(aws):
+    # More products than a worker sells from rows in one transaction, so it visits the depot.
     product_ids = ["rb-page", *(f"rb-page-{number}" for number in range(10))]
     for product_id in product_ids:
         create(aws, product_id, 5000)
@@ -223,7 +224,7 @@ def test_a_corrupt_page_holds_an_order_up_until_it_is_as_it_was(aws):
 
 @contextmanager
 def given_up_at_once(aws):
-    """Have SQS give up what was delivered before."""
+    """Let SQS dead-letter messages that have been delivered before."""
     arn = assigned(aws, "Errors", "ARN")
 
     def set_to(count):
@@ -251,7 +252,7 @@ def test_errors_end_once_the_message_is_given_up_and_the_environment_is_restored
     with visibility(aws, 3):
         with changed_environment(aws, broken):
             send_order(aws, "rb-error-1", "rb-error")
-            # The embedded AWS wants all terms, and not any of them.
+            # The embedded AWS matches all terms; AWS matches any of them.
             any_error = re.search("'([?]ERROR .*?)'", sections()["Errors"])[1]
             errors = partial(log, aws, "Errors", instead=(any_error, "ERROR"))
             wait_until(aws, lambda: any("PRODUCTS_TABLE_NAME" in line for line in errors()))
@@ -276,7 +277,7 @@ def test_errors_end_once_the_message_is_given_up_and_the_environment_is_restored
     wait_until_settled(aws)
 
 
-def test_throttles_end_once_the_limit_of_the_function_is_removed(aws):
+def test_throttles_end_once_the_functions_limit_is_removed(aws):
     name = aws.outputs[FUNCTION]
     limits = run(aws, "Throttles", "get-account-settings")["AccountLimit"]
     assert limits["ConcurrentExecutions"] > 0

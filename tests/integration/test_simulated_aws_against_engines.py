@@ -1,6 +1,7 @@
 """The simulated AWS compared with the embedded AWS and with Dynoxide: the same random calls get the same answers and errors.
 
-The calls avoid cases in which these are known to do otherwise than AWS (docs/contributing.md); unit tests cover those.
+The calls avoid cases in which these engines are known to differ from AWS (docs/contributing.md); unit tests cover
+those.
 """
 
 import random
@@ -41,7 +42,7 @@ class Calls:
 
     Args:
         seed: Seed of the random numbers.
-        engine: What they are sent to.
+        engine: The engine that they are sent to.
     """
 
     def __init__(self, seed: int, engine: str) -> None:
@@ -119,7 +120,7 @@ class Calls:
         )
 
     def update(self) -> str:
-        """Make one action per attribute, because the embedded AWS accepts one that is changed twice."""
+        """Make one action per attribute, because the embedded AWS accepts two changes of one attribute."""
         actions = {
             "n": [
                 ("SET", "#n = :1"),
@@ -202,10 +203,10 @@ class Calls:
                 check = {"TableName": table, "Key": self.key(table)}
                 actions.append({"ConditionCheck": self.conditional(check, always=True)})
         request: dict[str, Any] = {"TransactItems": actions}
-        # Which of two errors comes first is not documented: an item twice, or a token for something else.
+        # AWS does not document which error comes first: a repeated item, or a reused token.
         places = {_place(action) for action in actions}
         if len(places) == len(actions) and self.random.random() < 0.5:
-            # Some tokens come again, with other parameters.
+            # Some tokens are reused with other parameters.
             self.tokens += self.random.random() < 0.9
             request["ClientRequestToken"] = f"token-{self.tokens}"
         return "TransactWriteItems", request
@@ -301,7 +302,7 @@ def comparable(value: Any) -> Any:
 
 @pytest.fixture(params=["embedded AWS", "Dynoxide"])
 def engine(request: Any) -> tuple[str, Any]:
-    """One implementation of DynamoDB after the other: its name, and a client."""
+    """Yield each implementation of DynamoDB: its name, and a client."""
     if request.param == "Dynoxide":
         server = request.getfixturevalue("dynoxide")
     else:
@@ -329,7 +330,7 @@ def both(engine: tuple[str, Any]) -> Any:
         real.delete_table(TableName=table)
 
 
-def test_random_calls_are_answered_as_by_each_engine(engine, both):
+def test_random_calls_get_the_same_answers_from_each_engine(engine, both):
     name, _ = engine
     calls = Calls(2026, name)
     seen: dict[str, int] = {}
@@ -352,8 +353,8 @@ PAGES = [
 ]
 
 
-def test_units_on_hand_and_outbound_pages_are_answered_as_by_each_engine(both):
-    """Relative updates beside absolute ones, a page that comes back with its failed condition, and a row with all pages."""
+def test_units_on_hand_and_outbound_pages_get_the_same_answers_from_each_engine(both):
+    """Relative and absolute updates, a page returned with its failed condition, and a row with all pages."""
 
     def same(operation: str, **request: Any) -> Any:
         real, simulated = both(operation, request)
@@ -429,7 +430,7 @@ class Messages:
             attributes |= {"FifoThroughputLimit": "perMessageGroupId"}
         url = real.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"]
         self.urls = (url, self.aws_in_memory.sqs.create(name, 900, content_based=fifo).url)
-        # Receipt handles of both sides, oldest first; those of deleted messages too.
+        # Receipt handles of both sides, oldest first, including those of deleted messages.
         self.handles: list[tuple[str, str]] = []
         self.sent = 0
 
@@ -462,7 +463,7 @@ class Messages:
             if self.sent % 2:
                 entry["MessageAttributes"] = {"a": {"DataType": "String", "StringValue": "ü"}}
             if self.fifo:
-                # A duplicate differs in nothing: what else it would be is another question.
+                # A duplicate is identical in all parameters; AWS does not document what happens otherwise.
                 entry["MessageGroupId"] = str(self.sent % 3)
                 if self.sent % 4:
                     entry["MessageDeduplicationId"] = body.replace(" ", "-")
@@ -522,7 +523,7 @@ class Messages:
 
 
 @pytest.mark.parametrize("fifo", [False, True])
-def test_random_queue_calls_are_answered_as_by_the_embedded_aws(embedded_aws, fifo):
+def test_random_queue_calls_get_the_same_answers_from_the_embedded_aws(embedded_aws, fifo):
     real = boto3.client("sqs", config=CLIENT)
     messages = Messages(real, fifo, seed=7)
     for _ in range(250):

@@ -21,7 +21,7 @@ def running(data, monkeypatch):
 
 @pytest.fixture
 def address(running):
-    """An HTTP API that asks for a token, in front of something that answers."""
+    """An HTTP API that requires a token, with a backend that answers."""
     gateway = boto3.client("apigatewayv2", region_name=REGION)
     api = {"ApiId": gateway.create_api(Name="customers", ProtocolType="HTTP")["ApiId"]}
     jwt = {"Issuer": tokens.SETTING["issuer"], "Audience": tokens.SETTING["audience"]}
@@ -59,7 +59,7 @@ def status(address, token):
         return error.code
 
 
-def test_the_embedded_aws_takes_the_tokens_of_its_own_issuer(address):
+def test_the_embedded_aws_accepts_the_tokens_of_its_own_issuer(address):
     aws = SimpleNamespace(session=boto3.Session(region_name=REGION))
     customer, operator = tokens.customer_token(aws), tokens.operator_token(aws)
     assert [status(address, token) for token in (customer, operator)] == [200, 200]

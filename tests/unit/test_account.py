@@ -70,7 +70,7 @@ def refused(arguments=("deploy", "--stage", "dev"), **options):
         ("AWS_ENDPOINT_URL", "http://127.0.0.1:4566", "points at this machine"),
     ],
 )
-def test_what_is_missing_to_reach_an_account_is_said_at_once(
+def test_missing_credentials_or_region_are_reported_immediately(
     cdk, monkeypatch, variable, value, says, arguments
 ):
     monkeypatch.delenv(variable, raising=False)
@@ -96,7 +96,7 @@ def test_an_unknown_profile_is_named(monkeypatch):
         (EndpointConnectionError(endpoint_url="https://sts"), "cannot find out which account"),
     ],
 )
-def test_credentials_that_aws_refuses_are_said_before_synthesis(cdk, monkeypatch, error, says):
+def test_refused_credentials_are_reported_before_synthesis(cdk, monkeypatch, error, says):
     def fail(*_):
         raise error
 
@@ -161,7 +161,7 @@ def with_warm_throughput(monkeypatch, read, write):
     with_settings(monkeypatch, warmThroughput={"Orders": units})
 
 
-def test_deploy_refuses_to_lower_warm_throughput_before_the_cdk_begins(cdk, account, monkeypatch):
+def test_deploy_refuses_to_lower_warm_throughput_before_the_cdk_starts(cdk, account, monkeypatch):
     with_warm_throughput(monkeypatch, 12_000, 8_500)
     assert refused() == (
         "warmThroughput.Orders.readUnitsPerSecond is 12,000 in cdk.json, but the index byUser of Shop-Orders has 15,000; "
@@ -175,7 +175,7 @@ def test_deploy_refuses_to_lower_warm_throughput_before_the_cdk_begins(cdk, acco
     assert cdk == []
 
 
-def test_deploy_refuses_warm_throughput_above_the_quota_before_the_cdk_begins(
+def test_deploy_refuses_warm_throughput_above_the_quota_before_the_cdk_starts(
     cdk, account, monkeypatch
 ):
     with_warm_throughput(monkeypatch, 40_000, 40_001)
@@ -197,7 +197,7 @@ def test_deploy_refuses_warm_throughput_above_the_quota_before_the_cdk_begins(
         ("describe_stacks", {"Stacks": [{}]}, None),
     ],
 )
-def test_deploy_goes_on_with_as_much_warm_throughput_or_if_it_cannot_ask(
+def test_deploy_continues_with_equal_warm_throughput_or_if_it_cannot_check(
     cdk, account, monkeypatch, operation, answer, note
 ):
     with_warm_throughput(monkeypatch, 15_000, 9_000)
@@ -207,13 +207,13 @@ def test_deploy_goes_on_with_as_much_warm_throughput_or_if_it_cannot_ask(
     assert ("Note:" in said) is (note is not None)
 
 
-def test_without_warm_throughput_in_the_settings_no_quota_is_asked_for(cdk, account):
+def test_without_warm_throughput_in_the_settings_no_quota_is_checked(cdk, account):
     account["describe_limits"] = AssertionError("asked")
     assert "deploy: " in deploy(cdk)
 
 
 @pytest.mark.parametrize(("free", "noted"), [(10, True), (113, True), (114, False)])
-def test_deploy_says_what_a_new_accounts_few_concurrent_executions_mean(cdk, account, free, noted):
+def test_deploy_explains_the_low_concurrency_limit_of_a_new_account(cdk, account, free, noted):
     account["get_account_settings"] = {
         "AccountLimit": {"ConcurrentExecutions": free, "UnreservedConcurrentExecutions": free}
     }
@@ -262,7 +262,7 @@ def test_the_reference_names_as_many_executions_as_deploy_counts(account):
 
 
 @pytest.mark.parametrize(("free", "noted"), [(5113, True), (5114, False)])
-def test_deploy_says_that_callers_who_wait_can_starve_the_workers(cdk, account, free, noted):
+def test_deploy_warns_that_waiting_callers_can_starve_the_workers(cdk, account, free, noted):
     assert preflight.LONGEST_WAIT_SECONDS == MAX_WAIT_SECONDS
     account["get_account_settings"]["AccountLimit"]["UnreservedConcurrentExecutions"] = free
     said = deploy(cdk)
@@ -282,7 +282,7 @@ def test_deploy_says_that_callers_who_wait_can_starve_the_workers(cdk, account, 
         ({"api": False}, {}),
     ],
 )
-def test_callers_who_have_their_own_executions_starve_nobody(
+def test_callers_with_reserved_concurrency_do_not_starve_the_workers(
     cdk, account, monkeypatch, api, deployed
 ):
     account["get_account_settings"]["AccountLimit"]["UnreservedConcurrentExecutions"] = 200
@@ -302,7 +302,7 @@ def test_deploy_refuses_a_reservation_that_lambda_would_refuse(cdk, account, mon
     assert cdk == []
 
 
-def test_deploy_goes_on_if_it_may_not_ask_for_the_limit(cdk, account):
+def test_deploy_continues_if_it_may_not_read_the_limit(cdk, account):
     account["get_account_settings"] = refusal("AccessDeniedException")
     said = deploy(cdk)
     assert "114 concurrent executions" in said
@@ -324,7 +324,9 @@ def test_deploy_refuses_to_remove_a_fifo_queue_that_holds_messages(cdk, account,
     assert len(cdk) == 1
 
 
-def test_deploy_removes_an_empty_fifo_queue_only_if_it_may_ask(cdk, account, monkeypatch):
+def test_deploy_removes_an_empty_fifo_queue_only_if_it_may_read_its_depth(
+    cdk, account, monkeypatch
+):
     with_fifo_queue(account, defaultdict(lambda: "0"), refusal("AccessDenied"))
     with_settings(monkeypatch, fifoQueue=False)
     said = refused(["deploy", "--stage", "dev", "--yes"])
@@ -377,7 +379,7 @@ def test_a_first_deployment_of_production_that_failed_can_be_repeated(
     assert ("Note:" in done.stderr) is (said is not None)
 
 
-def test_a_wrong_setting_is_said_before_the_cdk_begins(cdk, account, monkeypatch):
+def test_a_wrong_setting_is_reported_before_the_cdk_starts(cdk, account, monkeypatch):
     def wrong(*_):
         raise SettingsError("settings.queues is wrong")
 
@@ -401,7 +403,7 @@ def test_without_a_terminal_deploy_is_told_that_no_approval_is_needed(cdk, accou
     assert arguments[1:] == ["deploy", "-c", "stage=dev", "--require-approval", "never"]
 
 
-def test_bootstrap_names_its_place_and_synthesises_nothing(cdk, account):
+def test_bootstrap_names_its_account_and_synthesises_nothing(cdk, account):
     assert CliRunner().invoke(app, ["bootstrap"]).exit_code == 0
     ((arguments, _),) = cdk
     assert arguments[1:] == ["bootstrap", "aws://123456789012/us-east-1", "--app", ""]
@@ -422,7 +424,7 @@ def test_a_bootstrap_qualifier_needs_a_bootstrap_stack_of_its_own(
 
 
 @pytest.mark.parametrize(("answer", "called"), [("n\n", 0), ("y\n", 1)])
-def test_destroy_asks_first_and_says_what(cdk, account, answer, called):
+def test_destroy_asks_first_and_names_the_stack(cdk, account, answer, called):
     account["describe_stacks"] = refusal("AccessDenied")
     done = CliRunner().invoke(app, ["destroy", "--stage", "live"], input=answer)
     assert "Destroy InventoryOrders-live on account 123456789012, us-east-1?" in done.stdout
@@ -472,7 +474,7 @@ def expect_resources(aws, status):
 
 
 @pytest.mark.parametrize("status", ["DELETE_SKIPPED", "DELETE_COMPLETE"])
-def test_destroy_says_at_the_end_what_stays(cdk, destroyed, status):
+def test_destroy_lists_what_remains(cdk, destroyed, status):
     expect_resources(destroyed, status)
     copy = "live-Orders-20260101T090000Z"
     destroyed.dynamodb.add_response("list_tables", {"TableNames": ["live-Orders", copy, "other"]})
@@ -488,7 +490,7 @@ def test_destroy_says_at_the_end_what_stays(cdk, destroyed, status):
     assert "  backups that DynamoDB makes of deleted tables, for 35 days" in said
 
 
-def test_destroy_names_no_copies_and_exports_that_are_not_there(cdk, destroyed):
+def test_destroy_does_not_list_missing_copies_and_exports(cdk, destroyed):
     expect_resources(destroyed, "DELETE_COMPLETE")
     destroyed.dynamodb.add_response("list_tables", {"TableNames": ["other"]})
     destroyed.s3.add_client_error("list_objects_v2", "NoSuchBucket")
@@ -496,7 +498,7 @@ def test_destroy_names_no_copies_and_exports_that_are_not_there(cdk, destroyed):
     assert said.startswith("  backups")
 
 
-def test_what_destroy_may_not_list_is_named_by_its_kind(cdk, destroyed):
+def test_resources_that_destroy_may_not_list_are_named_by_kind(cdk, destroyed):
     for _ in range(2):
         destroyed.cloudformation.add_client_error("list_stack_resources", "AccessDenied")
     destroyed.s3.add_client_error("list_objects_v2", "AccessDenied")
@@ -505,7 +507,7 @@ def test_what_destroy_may_not_list_is_named_by_its_kind(cdk, destroyed):
         assert f"{kind}; they cannot be listed: An error occurred (AccessDenied)" in said
 
 
-def test_a_destroy_that_fails_says_nothing_of_what_stays(destroyed, monkeypatch):
+def test_a_failed_destroy_does_not_list_what_remains(destroyed, monkeypatch):
     failed = subprocess.CompletedProcess([], 3)
     monkeypatch.setattr(deployment.subprocess, "run", lambda *_, **__: failed)
     done = destroy()
@@ -521,7 +523,7 @@ def test_synth_needs_no_account(cdk, monkeypatch):
     assert cdk[0][0] == ["--no-notices", "synth", "--quiet", "-c", "stage=live"]
 
 
-def test_a_synth_with_a_wrong_setting_says_so_in_one_line(cdk, monkeypatch):
+def test_a_synth_with_a_wrong_setting_fails_with_one_line(cdk, monkeypatch):
     context = {"settings": {"laneCount": -1}}
     monkeypatch.setattr(deployment, "_cdk_json", lambda: {"context": context})
     assert "laneCount" in refused(["synth"])

@@ -82,7 +82,7 @@ def run(package, *arguments):
     return done.returncode, done.stdout
 
 
-def test_a_reason_is_an_entry_of_its_list_and_a_name_in_the_contracts(package):
+def test_adding_a_reason_takes_a_list_entry_and_a_name_in_the_contracts(package):
     add(package / "domain" / "rejection.py", "    BELOW_FLOOR = (\n", REASON)
     add(
         package / "domain" / "order.py",
@@ -100,7 +100,7 @@ def test_an_action_has_all_its_columns(package):
     assert "not enough values to unpack" in shown
 
 
-def test_an_action_has_to_be_carried_out_and_listed(package, tmp_path):
+def test_an_action_has_to_be_implemented_and_listed(package, tmp_path):
     add(package / "domain" / "record.py", '    RETURN = "return"', ACTION)
     missed = MISSES.format(things="actions_on_orders", place="commands")
     assert run(package, "-c", missed) == (0, "")

@@ -209,7 +209,7 @@ class Books:
             assert all(entry.units > 0 for entry in page.entries.values())
 
 
-def test_no_sequence_of_moves_makes_or_loses_units_or_breaks_a_rule():
+def test_no_sequence_of_moves_creates_or_loses_units_or_breaks_a_rule():
     moved, refused = Counter(), Counter()
 
     @given(starts, moves)
@@ -306,7 +306,7 @@ def test_a_recall_of_empty_lanes_checks_their_pages_and_the_depot():
 
 
 @pytest.mark.parametrize("unknown", [0, 1])
-def test_a_page_that_is_not_known_is_not_recalled(unknown):
+def test_an_unknown_page_is_not_recalled(unknown):
     row = product("p", 10, lent_to=frozenset({0, 1}))
     allocation = Allocation({"p": row}, pages(1 - unknown))
     with pytest.raises(ValueError, match=f"page {unknown}/. is not known"):

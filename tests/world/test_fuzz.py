@@ -1,8 +1,8 @@
-"""Fuzzing: with any input a handler does not raise and loses nothing, and every error names the field.
+"""Fuzzing: whatever the input, a handler does not raise and loses nothing, and every error names the field.
 
-Inputs are generated from the handlers' JSON Schemas, and broken in many ways; so are changes of rows. Another validator
-(jsonschema) than the handlers' decides what is valid. DynamoDB is simulated. A fake SQS rejects what SQS rejects. Time passes
-only in waits. Nothing is random: Hypothesis derives its choices from the tests.
+Inputs are generated from the handlers' JSON Schemas, and broken in many ways; so are changes of rows. An independent
+validator (jsonschema) decides which inputs are valid. DynamoDB and SQS are simulated. Time passes only in waits.
+Nothing is random: Hypothesis derives its choices from the tests.
 """
 
 import contextlib
@@ -70,10 +70,10 @@ ORDERS = {
     "o-ended": [OrderCommand("o-ended", OrderAction.EXPIRE, ended_by=SOON)],
     "o-refused": [],
 }
-"""The orders that stand already, one in each status, and what was done with them."""
+"""The existing orders, one in each status, and the steps that led to it."""
 
 LEASES: list[dict] = []
-"""Two leases as they were answered: one is live, the other over."""
+"""Two leases as returned by `acquire`: one is live, the other has expired."""
 
 SCHEMA_OF = {
     "place_orders": "order",
@@ -82,15 +82,15 @@ SCHEMA_OF = {
     "change_orders": None,
     "expire_orders": "expiry",
 }
-"""By the function whose queue it is; that of expiries is the second one of `change_orders`. A command's schema is that of
-its action."""
+"""Schemas by the function that the queue feeds; the queue of expiries is the second one of `change_orders`. A command
+has the schema of its action."""
 
 
 # ------------------------------------------------------------------ the world of a handler
 
 
 class World:
-    """Invokes handlers of the same shop, which is as it was before each invocation."""
+    """Invokes handlers of one shop, which is reset before each invocation."""
 
     def __init__(self, shop):
         self.shop, self.bus = shop, shop.bus
@@ -100,12 +100,12 @@ class World:
         self._place_orders()
         shop.clock.seconds = NOW - 60
         LEASES[:] = [self._acquire("counted", 900), self._acquire("counted-before", 30)]
-        # By change and outcome, how many changes the engine met.
+        # Number of changes in the engine, by kind and outcome.
         self.met = Counter()
         self._start = self._rows()
 
     def _place_orders(self):
-        """Put orders where they may stand. `o-held` has a hold that is over by now, `o-later` one that is not."""
+        """Create an order in each status. The hold of `o-held` has ended by now, the hold of `o-later` has not."""
         lasts = {"o-held": 60, "o-ended": 60, "o-later": 3_700}
         quantities = {"o-refused": 1_000}
         for order_id in ORDERS:
@@ -124,7 +124,7 @@ class World:
         return {table: dict(self.shop.items(table)) for table in Table}
 
     def note(self, changes, outcomes):
-        """Note what the engine did with changes."""
+        """Record the outcomes of the engine's changes."""
         for change_, outcome in zip(changes, outcomes, strict=True):
             kind = type(change_).__name__
             if isinstance(change_, OrderCommand):
@@ -152,7 +152,7 @@ class World:
         logs.flush()
         for line in logs.buffer.getvalue().splitlines():
             assert isinstance(json.loads(line), dict)
-        # Not every Lambda runtime escapes the answer; that of Python 3.12 does not.
+        # Not every Lambda runtime escapes the answer; Python 3.12's does not.
         json.dumps(answer, ensure_ascii=False, allow_nan=False).encode("utf-8")
         return answer
 
@@ -160,7 +160,7 @@ class World:
         return list(self.shop.items(Table(table)).values())
 
     def start(self, table, **key):
-        """A row as it was before the invocation; None if there was none."""
+        """A row before the invocation; None if there was none."""
         rows = (decode(row) for row in self._start[Table(table)].values())
         return next((row for row in rows if key.items() <= row.items()), None)
 
@@ -185,7 +185,7 @@ def texts_of(message):
 
 
 def raise_again(_record):
-    """Raise errors of logging, which would otherwise drop a line silently."""
+    """Raise logging errors, which would otherwise silently drop a line."""
     raise  # noqa: PLE0704 - called by logging while it handles the error
 
 
@@ -280,7 +280,7 @@ def documents(schema, name=""):
         made = made.filter(lambda number: number != schema.get("not", {}).get("const"))
     if name not in LIKELY:
         return made
-    # Hypothesis draws each of two alternatives as often, and then hardly any message would have known values only.
+    # Hypothesis draws two alternatives equally often, so hardly any message would have only known values.
     likely = 4 if name == "items" else 7
     return st.integers(1, 8).flatmap(lambda number: LIKELY[name] if number <= likely else made)
 
@@ -289,7 +289,7 @@ MOMENTS = st.datetimes(*map(datetime.fromisoformat, ("2000-01-01", "2100-01-01")
 
 
 def to_the_end(pattern):
-    """Translate `$`, which in a schema is the end of the text; in Python's `re` a line break may follow."""
+    """Translate `$`, which in a schema means the end of the string; in Python's `re`, a line break may follow it."""
     return re.sub(r"\$$", r"\\Z", pattern)
 
 
@@ -352,7 +352,7 @@ def broken(draw, whole):
 
 @st.composite
 def written(draw, values):
-    """Write a value in one of the ways of JSON libraries, or carelessly."""
+    """Encode a value as some JSON library does, or carelessly."""
     text = json.dumps(draw(values), ensure_ascii=draw(st.booleans()))
     habit = draw(st.sampled_from(["plain", "plain", "spaced", "twice", "exponent", "cut"]))
     if habit == "spaced":
@@ -369,7 +369,7 @@ def written(draw, values):
 
 
 def known_commands(function):
-    """List commands about what is there, so that each is carried out on some of it and refused on the rest."""
+    """List commands for existing rows, so that each command succeeds for some rows and is refused for the rest."""
     if function == "count_stock":
         yield {"action": "release", "lease": LEASES[1]}
         for lease in (*LEASES, LEASES[0] | {"owner": "count-another"}):
@@ -399,7 +399,7 @@ def known_commands(function):
 
 
 def orders():
-    """Generate orders, mostly under ids that are not used."""
+    """Generate orders, mostly with unused ids."""
     made = documents(json_schema("order"))
     ids = st.sampled_from(["o-1", "o-2", None])
     return st.builds(lambda order, i: order if i is None else order | {"orderId": i}, made, ids)
@@ -462,7 +462,7 @@ CHANGES = {
         (product(1, "LOW_STOCK"), product(2, "DISCONTINUED")),
     ],
 }
-"""What the stream of a table may hold: a row before a change and after it."""
+"""Generate a possible stream record: a row before and after a change."""
 
 ATTRIBUTES = st.sampled_from(
     [
@@ -478,7 +478,7 @@ ATTRIBUTES = st.sampled_from(
 
 @st.composite
 def broken_changes(draw, table):
-    """Generate a change of a row that is broken: an attribute, an image, or anything."""
+    """Generate a broken change of a row: in an attribute, an image, or anywhere."""
     record = change(*draw(st.sampled_from(CHANGES[table])))
     images = record["dynamodb"]
     name = draw(st.sampled_from(["NewImage", "OldImage"] if "OldImage" in images else ["NewImage"]))
@@ -517,7 +517,7 @@ def strictly(text):
         return json.loads(
             text,
             parse_int=short,
-            # No schema takes null, and none a number with a point.
+            # No schema accepts null, or a number with a decimal point.
             parse_float=lambda _: None,
             parse_constant=reject,
             object_pairs_hook=unique,
@@ -539,7 +539,7 @@ def validator(schema):
 
 
 def missing_beside_others(document, dependencies):
-    """The fields that others in the document need, and that it lacks."""
+    """The missing fields that other fields of the document require."""
     return [
         needed
         for name, (needed,) in dependencies.items()
@@ -577,14 +577,14 @@ def wrong_fields(function, document):
 
 
 def is_nonsense(function, document):
-    """Whether the document is so wrong that the schema cannot name a field."""
+    """Whether the document is too wrong for the schema to name a field."""
     if function == "manage_products":
         return not "2000" < document["eventTime"] <= SOON or "T24" in document["eventTime"]
     return False
 
 
 def is_applied(world, function, document):
-    """Whether the tables show that a message was answered."""
+    """Whether the tables show that a message was processed."""
     keys = {"orderId", "adjustmentId", "productId"} & document.keys()
     if function == "expire_orders" and document["orderId"] not in ORDERS:
         return True
@@ -616,7 +616,7 @@ def is_applied(world, function, document):
     if function == "change_orders":
         return is_carried_out(document, decode(row))
     if function == "expire_orders":
-        # One whose grace is not over is acknowledged: the sweeper finds it again.
+        # An expiry within the grace period is acknowledged: the sweeper finds the order again.
         is_held = row["status"]["S"] == "PENDING" and "expiresAt" in row
         return not is_held or row["expiresAt"]["S"] > GRACE_BEGAN
     newest, moment = row["detailsEventTime"]["S"], document["eventTime"].upper()
@@ -625,7 +625,7 @@ def is_applied(world, function, document):
 
 
 def is_carried_out(command, row):
-    """Whether a row shows that a command on its order was carried out, or why not: units that are gone stay so."""
+    """Whether an order's row shows that a command was carried out, or why it was not."""
     action, is_over = command["action"], row["status"] in ("REJECTED", "CANCELLED", "EXPIRED")
     if action == "confirm":
         return "confirmedAt" in row or "confirmationRejected" in row
@@ -644,7 +644,7 @@ def is_carried_out(command, row):
         if step.get("stepId") == command["stepId"]:
             moved = {item["productId"]: item["quantity"] for item in step["items"]}
             said = step["action"], moved, step.get("restock")
-            # To cancel with restock is to cancel without saying so.
+            # Cancelling with restock is the default.
             is_plain = action == "cancel" and command.get("restock")
             return said == (action, wanted, None if is_plain else command.get("restock"))
     still_open, delivered = units_of(row)
@@ -653,7 +653,7 @@ def is_carried_out(command, row):
 
 
 def check_batch(world, function, event, answer, *, sqs_fails):
-    """Check that every message has exactly one disposition, and the right one."""
+    """Check that every message has exactly one outcome, and the right one."""
     records = event["Records"]
     returned = [failure["itemIdentifier"] for failure in answer["batchItemFailures"]]
     assert len(set(returned)) == len(returned)
@@ -700,13 +700,13 @@ def check_batch(world, function, event, answer, *, sqs_fails):
             assert is_applied(world, function, document)
         elif wrong and "MessageGroupId" not in (record.get("attributes") or {}):
             assert sqs_fails or not is_sendable(body), (
-                "an invalid message is returned only if it cannot be sent away"
+                "an invalid message is only returned if it cannot be dead-lettered"
             )
     check_books(world)
 
 
 def check_reason(document, wrong, body, texts):
-    """Check that an error names the field, or the place in the text."""
+    """Check that an error names the field, or the position in the text."""
     message = texts["errorMessage"]
     if document is not INVALID:
         assert texts["errorCode"] == "SCHEMA_VIOLATION"
@@ -732,7 +732,7 @@ def shown(name):
 
 
 def check_books(world):
-    """Check that no stock is below its floor, and that every unit is explained."""
+    """Check that no stock is below its limit, and that every unit is accounted for."""
     assert set(world.shop.unexplained().values()) == {0}
     assert all(int(row["stockCount"]["N"]) >= 0 for row in world.rows("Products"))
     for row in map(decode, world.rows("Orders")):
@@ -742,7 +742,8 @@ def check_books(world):
 
 
 def is_no_news(record):
-    """Whether nobody is to hear of a change: no status is new, or it is a tombstone's, or the shop's own doing."""
+    """Whether a change must not be published: the status is the same, or the row is a tombstone, or the shop made the
+    change."""
     images = record["dynamodb"]
     before = {} if record["eventName"] == "INSERT" else images["OldImage"]
     after = images["NewImage"]
@@ -770,7 +771,7 @@ FEED_OF = {
 
 
 @pytest.mark.parametrize("function", SCHEMA_OF)
-def test_every_message_of_any_batch_ends_in_exactly_one_place(world, function):
+def test_every_message_of_any_batch_has_exactly_one_outcome(world, function):
     world.met.clear()
 
     @settings(fuzz, max_examples=EXAMPLES.get(function, 30))
@@ -805,8 +806,8 @@ KINDS = {
     "change_orders": [],
     "expire_orders": ["expire"],
 }
-"""The changes that each queue brings: the messages are good enough only if each is applied, and is rejected. Of commands
-see `test_commands_in_batches_are_each_applied_and_rejected`."""
+"""The kinds of changes from each queue. The generated messages must be good enough for each kind to be both applied and
+rejected. For commands, see `test_commands_in_batches_are_each_applied_and_rejected`."""
 
 GOOD = {
     "place_orders": {"orderId": "o", "userId": "u", "items": [{"productId": "tea", "quantity": 1}]},
@@ -824,7 +825,7 @@ KILOBYTES_256 = 262_144
 
 
 @pytest.mark.parametrize("function", SCHEMA_OF)
-def test_the_largest_messages_end_like_all_others(world, function):
+def test_the_largest_messages_have_the_same_outcomes_as_others(world, function):
     good = json.dumps(GOOD[function])
     large = [
         *(
@@ -845,14 +846,14 @@ def test_the_largest_messages_end_like_all_others(world, function):
     answer = world.invoke(function, event)
     check_batch(world, function, event, answer, sqs_fails=False)
     assert answer == {"batchItemFailures": []}
-    assert len(world.dead_letters) == len(large) - 1, "the last one is good, but for its length"
+    assert len(world.dead_letters) == len(large) - 1, "the last one is valid except for its length"
 
 
 @pytest.mark.parametrize("function", SCHEMA_OF)
 @fuzz
 @given(data=st.data())
-def test_an_event_that_sqs_would_not_make_loses_nothing(world, function, data):
-    """An event with missing attributes, other sources or other types is done completely, or not at all."""
+def test_an_event_that_sqs_would_not_send_loses_nothing(world, function, data):
+    """An event with missing attributes, other sources or other types is processed completely or not at all."""
     groups = [None, "g"] if function == "place_orders" else [None]
     group = data.draw(st.sampled_from(groups))
     good = st.just(sqs_event(GOOD[function], "invalid", group=group, queue=queue_of(function)))
@@ -902,13 +903,13 @@ NEIGHBOURS = {
     "o-1": ["#1#OrderPlaced", "#3#OrderFulfilled"],
     "tea": ["#1#ProductOutOfStock", "#3#ProductLowOnStock"],
 }
-"""Ends of the ids of the events that these changes make, by what they are about."""
+"""Endings of the ids of the events that these changes cause, by subject."""
 
 
 @pytest.mark.parametrize("table", CHANGES)
 @settings(fuzz, max_examples=80)
 @given(data=st.data())
-def test_a_broken_change_is_published_or_parked_and_harms_no_other(world, table, data):
+def test_a_broken_change_is_published_or_parked_and_affects_no_other(world, table, data):
     record = data.draw(broken_changes(table))
     world.invoke("publish_events", {"Records": [*BEFORE, record, *AFTER]})
     outcomes = world.bus.outcomes
@@ -994,7 +995,7 @@ def test_a_command_is_carried_out_or_its_wrong_field_is_named(world, function, a
 
 
 @pytest.mark.parametrize("function", ["change_orders", "count_stock", "manage_products"])
-def test_each_action_is_carried_out_and_refused_as_the_tables_then_show(world, function):
+def test_each_action_is_carried_out_and_refused_and_the_tables_agree(world, function):
     results = {}
     for command in known_commands(function):
         kind = command["action"], "items" in command
@@ -1011,7 +1012,7 @@ def test_each_action_is_carried_out_and_refused_as_the_tables_then_show(world, f
 def test_commands_in_batches_are_each_applied_and_rejected(world):
     world.met.clear()
     commands = [*known_commands("change_orders")]
-    # By a stride without a common divisor, so that commands for one order and for others meet in a batch.
+    # With a stride coprime to the length, so that batches mix commands for the same order and for others.
     mixed = [commands[number * 25 % len(commands)] for number in range(len(commands))]
     for batches in (commands, mixed):
         for start in range(0, len(batches), 4):
@@ -1026,7 +1027,7 @@ def test_commands_in_batches_are_each_applied_and_rejected(world):
 
 
 def check_answer(world, function, command, answer):
-    """Check that the tables show what a direct command's answer says."""
+    """Check that the tables match the answer to a direct command."""
     done = answer["result"]
     if function == "change_orders" and done in ("APPLIED", "REPLAYED", "REFUSED"):
         before = world.start("Orders", orderId=command["orderId"])

@@ -1,4 +1,4 @@
-"""Hours in which DynamoDB refuses everything: the real handlers on the simulated AWS, in virtual time."""
+"""Hours in which DynamoDB refuses all requests: the real handlers on the simulated AWS, in virtual time."""
 
 import json
 import logging
@@ -25,7 +25,7 @@ TIMEOUT = 30.0
 VISIBILITY = 6 * TIMEOUT + 1
 LONG_POLL = 5.0
 
-# Queue -> the size of its batches, and how many at once.
+# Queue -> size of its batches, and number of concurrent invocations.
 POLLERS = {
     "Order": (99, 2),
     "OrderFifo": (10, 2),
@@ -35,13 +35,13 @@ POLLERS = {
     "Expiry": (10, 1),
 }
 
-# As in the stack: one for each worker of the orders' queues.
+# As in the stack, one for each worker of the order queues.
 LANES = 4
 
-# When orders are sent: before the outage, in it, and, once more, after it.
+# When orders are sent: before, during and after the outage.
 MOMENTS = (0.0, BEGIN, BEGIN + 1500, BEGIN + 3000)
 GROUPS = ("drop", "kettle")
-# Sent when the outage begins, together with orders of which nobody knows yet.
+# Sent when the outage begins, together with new orders.
 COMMANDS = (
     ("confirm", "paid"),
     ("confirm", "o-0-1"),
@@ -50,13 +50,14 @@ COMMANDS = (
     ("cancel", "o-1-2"),
     ("cancel", "never"),
 )
-# Placed before it, with holds that end in it, in seconds.
+# Placed before the outage, with holds (in seconds) that end during it.
 HOLDS = {"unpaid": 600, "paid": 900}
-# Sent during it, one after the other, each with its confirmation: afterwards about half of these are served first.
+# Sent during the outage, one after the other, each with its confirmation. Afterwards about half of the confirmations
+# are delivered first.
 PAID_AT_ONCE = tuple(f"paid-at-once-{number}" for number in range(8))
-# The drop is sold out in the middle of what was sent during the outage, so its order of arrival shows.
+# The drop sells out in the middle of the orders sent during the outage, so the test can check their sequence.
 DROP_STOCK = 7
-# One after 1, 2, 4, ... 256 s each, then one after each 450 s: the shortest delays that there can be.
+# Deliveries after 1, 2, 4, ... 256 s, then every 450 s: the shortest possible delays.
 MAX_IN_THE_FIRST_HOUR, MAX_IN_ANOTHER = 16, 8
 
 
@@ -97,14 +98,14 @@ class ScheduledClock(ManualClock):
 
 
 class World(Shop):
-    """A shop whose queues feed the handlers, and whose tables are out of reach from BEGIN on.
+    """A shop whose queues feed the handlers, and whose tables are unavailable from BEGIN on.
 
     Args:
-        refusals: How DynamoDB refuses, one way after the other.
-        hours: For how long.
+        refusals: The errors with which DynamoDB refuses requests, in turn.
+        hours: Length of the outage.
 
     Attributes:
-        end: When it no longer does.
+        end: End of the outage.
         last_sent: When the last orders are sent.
         deliveries: When each message was delivered, by its body.
         ended: When each message was acknowledged.
@@ -122,7 +123,7 @@ class World(Shop):
             queue.visibility, queue.max_receive_count = VISIBILITY, MAX_RECEIVE_COUNT
 
     def connect(self):
-        """With the SDK's own retries."""
+        """Create a client with the SDK's default retries."""
         return answered_by(self.answer)
 
     def caller(self):
@@ -157,7 +158,7 @@ class World(Shop):
         assert self.invoke("manage_products", command)["result"] == "APPLIED"
 
     def feed(self, name):
-        """Hand batches to the queue's function, as Lambda does, until nothing is left."""
+        """Pass batches to the queue's function, as Lambda does, until the queue is empty."""
         size, _ = POLLERS[name]
         queue = self.queues[name]
         while queue.messages or self.scheduler.now <= self.last_sent:
@@ -203,7 +204,7 @@ def receipt(adjustment_id, product_id):
 
 
 def life(world):
-    """What happens to the shop."""
+    """Run the shop's traffic before, during and after the outage."""
     for product_id, stock in (("tea", 100), ("kettle", 100), ("drop", DROP_STOCK)):
         world.create(product_id, stock)
     for number, moment in enumerate((*MOMENTS, world.last_sent)):
@@ -232,7 +233,7 @@ def life(world):
             details = {"productId": "tea", "details": {"price": 540}}
             at = "2026-11-20T09:30:00.000000+00:00"
             world.send("Catalogue", {"eventId": "e-1", "eventTime": at, **details})
-    # By then the receipt for it was returned once.
+    # By then its receipt has been returned once.
     world.sleep(world.end + LONGEST_DELAY_SECONDS + TIMEOUT - world.scheduler.now)
     world.create("cup", 1)
     fulfil = {"action": "fulfil", "orderId": "o-0-1"}
@@ -265,7 +266,7 @@ def test_hours_without_dynamodb_lose_nothing_and_reorder_nothing(refusals, hours
     expected |= {"o-0-1": "FULFILLED", "o-1-1": "CONFIRMED", "o-1-2": "CANCELLED"}
     expected |= {"unpaid": "EXPIRED", "never": "CANCELLED"}
     expected |= dict.fromkeys(PAID_AT_ONCE, "CONFIRMED")
-    # Whether its confirmation or its expiry was delivered first is a matter of chance; the money is not lost.
+    # Whether its confirmation or its expiry is delivered first is random, but no payment is lost.
     paid = orders.pop("paid")
     assert "confirmedAt" in paid or paid["confirmationRejected"]["reason"] == "ORDER_EXPIRED"
     for place, order in enumerate(sent):
@@ -295,9 +296,7 @@ def test_hours_without_dynamodb_lose_nothing_and_reorder_nothing(refusals, hours
     confirmations = {
         json.dumps({"action": "confirm", "orderId": order_id}) for order_id in PAID_AT_ONCE
     }
-    assert early & confirmations, (
-        "some came before their order, and their first look was not their last"
-    )
+    assert early & confirmations, "some arrived before their order, and were retried"
     recovered = {body: at for body, at in world.ended.items() if body not in early}
     assert max(recovered.values()) < world.end + LONGEST_DELAY_SECONDS + TIMEOUT
 

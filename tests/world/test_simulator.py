@@ -38,7 +38,7 @@ class TestScheduler:
             *((3.0, "fast"), (4.0, "slow"), (6.0, "slow")),
         ]
 
-    def test_an_executor_runs_as_many_calls_at_once_as_it_has_workers(self):
+    def test_an_executor_runs_as_many_concurrent_calls_as_it_has_workers(self):
         scheduler, ends = Scheduler(), []
 
         def work(seconds):
@@ -113,7 +113,7 @@ def _read(key="a"):
 
 
 class _Rows:
-    """Rows `a` and `b` in version 1, and calls to them at given times."""
+    """Rows `a` and `b` at version 1, and calls on them at given times."""
 
     def __init__(self, **limits):
         self.scheduler = Scheduler()
@@ -154,7 +154,7 @@ class _Rows:
 
 
 class TestConflicts:
-    def test_a_transaction_in_flight_makes_others_fail_at_once(self):
+    def test_a_transaction_in_flight_makes_others_fail_immediately(self):
         rows = _Rows()
         rows.at(0.0, "first", *_transaction(_decrement(1)))
         rows.at(0.5, "second", *_transaction(_decrement(1), _decrement(1, "b")))
@@ -174,7 +174,7 @@ class TestConflicts:
         assert answers["second"] == ["ConditionalCheckFailed", "None"]
         assert answers["plain"] == "ConditionalCheckFailedException"
 
-    def test_a_cancelled_transaction_holds_the_items_that_accepted_it(self):
+    def test_a_cancelled_transaction_keeps_items_that_accepted_it_in_flight(self):
         rows = _Rows()
         rows.at(0.0, "lost", *_transaction(_decrement(7), _decrement(1, "b")))
         rows.at(0.5, "on the other", *_transaction(_decrement(1, "b")))
@@ -184,7 +184,7 @@ class TestConflicts:
         assert answers["on the other"] == ["TransactionConflict"]
         assert answers["on the moved"] == {}
 
-    def test_reads_are_not_blocked_and_see_what_was_applied(self):
+    def test_reads_are_not_blocked_and_see_applied_writes(self):
         rows = _Rows()
         rows.at(0.0, "write", *_transaction(_decrement(1)))
         rows.at(1.5, "meanwhile", *_read())
@@ -212,7 +212,7 @@ class TestCapacity:
         assert bucket.take(10.0, 0.0)
         assert not bucket.take(1.0, 0.05)
         assert bucket.take(1.0, 0.1)
-        assert not bucket.take(11.0, 100.0), "no more than the burst is kept"
+        assert not bucket.take(11.0, 100.0), "at most the burst is kept"
         assert bucket.take(10.0, 100.0)
 
     def test_a_hot_item_is_throttled(self):
@@ -239,7 +239,7 @@ class TestCapacity:
         assert answers["large"] == answers["small"] == {}
         assert answers["large again"] == ["ThrottlingError"]
 
-    def test_a_batch_leaves_out_what_is_throttled(self):
+    def test_a_batch_leaves_out_throttled_items(self):
         rows = _Rows(read_units=1.0)
         keys = [{"id": {"S": key}} for key in ("a", "b")]
         rows.at(0.0, "one", *_read())
@@ -278,10 +278,10 @@ def test_the_queue_delivers_in_the_order_of_sending():
 
     scheduler.start(work)
     scheduler.run()
-    assert taken == [["o-2"], ["o-0", "o-1", "o-3"]], "what was returned was sent before the rest"
+    assert taken == [["o-2"], ["o-0", "o-1", "o-3"]], "returned messages were sent before the rest"
 
 
-def test_a_fifo_queue_holds_a_group_back_while_one_of_it_is_out_or_hidden():
+def test_a_fifo_queue_holds_a_group_back_while_one_message_is_in_flight():
     scheduler = Scheduler()
     sent = [engine.Message(f"{group}-{n}", "", {}, n, group) for n, group in enumerate("aababc")]
     queue = engine.FifoQueue(scheduler, sent, depth=5)
@@ -312,7 +312,7 @@ QUICK = engine.Conditions(latencies=FAST)
 
 class TestHandlers:
     @pytest.mark.parametrize("contender", ["ours_99", "textbook"])
-    def test_rivals_leave_balanced_books(self, contender):
+    def test_concurrent_writers_leave_balanced_books(self, contender):
         cell = engine.run(contender, hot_product(200, 1), workers=10, conditions=QUICK)
         assert cell.clean
         assert cell.placed == 200
@@ -327,7 +327,7 @@ class TestHandlers:
         assert cell.placed + cell.refused == 120
 
     @pytest.mark.parametrize("seed", [1, 2])
-    def test_single_units_over_three_places_sell_to_the_last_and_none_is_refused_early(self, seed):
+    def test_single_units_at_three_locations_sell_out_before_an_order_is_refused(self, seed):
         orders = {
             f"o-{n}": json.dumps(
                 {
@@ -358,23 +358,23 @@ class TestHandlers:
         assert cell.clean
         assert cell.orders < 400
 
-    def test_orders_without_end_are_sold_from_lanes_that_are_full_at_the_start(self):
+    def test_endless_orders_are_sold_from_lanes_that_start_full(self):
         conditions = replace(QUICK, window=0.5, warm_up=0.2, warm=True, endless=True, batch=96)
         cell = engine.run("ours_lanes", hot_product(50, 1), 2, conditions=conditions)
         assert cell.clean
         assert cell.placed > 500
         assert cell.conflicts == 0
-        assert cell.write_units < 2.1, "two a order, and some for the pages"
+        assert cell.write_units < 2.1, "two for each order, and some for the pages"
         assert cell.orders_per_second == pytest.approx(cell.placed / 0.5, rel=0.5), "no warm-up"
 
-    def test_holds_that_end_together_give_each_unit_back_once(self):
+    def test_holds_that_end_together_return_each_unit_once(self):
         conditions = engine.Conditions(window=1_000.0, batch=10, endless=True)
         holds = Holds(hot_product(50, 1), 1, 120, 1.0, 1, conditions)
         holds.run()
         found = holds.result()
         assert found.clean
         assert holds._sent == 120
-        assert 3.0 < holds._expired[0] - 1.0 < found.took < 10.0, "not before its grace is over"
+        assert 3.0 < holds._expired[0] - 1.0 < found.took < 10.0, "not during the grace period"
         assert found.rate > 25
         left = holds._store.tables["Orders"].items.values()
         assert all(row["status"]["S"] != "PENDING" for row in left if "holdSeconds" in row)
@@ -382,7 +382,7 @@ class TestHandlers:
     @pytest.mark.parametrize(
         ("kind", "workers"), [(partial(QueuedHandOvers, 2), 1), (partial(CalledHandOvers, 60.0), 0)]
     )
-    def test_earlier_orders_are_handed_over_each_once_and_the_books_say_so(self, kind, workers):
+    def test_earlier_orders_are_handed_over_once_and_the_books_balance(self, kind, workers):
         conditions = replace(QUICK, window=1.0, warm_up=0.3, endless=True, batch=96)
         hand_overs = kind(zipf(100, 1, 40), workers, 0.4, 40, 1, conditions)
         hand_overs.run()
@@ -394,14 +394,14 @@ class TestHandlers:
         hand_overs._books.owed["product-0001"] += 1
         assert not hand_overs.result().clean
 
-    def test_a_hand_over_that_was_acknowledged_but_did_not_take_place_is_lost(self):
+    def test_an_acknowledged_hand_over_that_did_not_happen_counts_as_lost(self):
         conditions = replace(QUICK, window=1.0)
         hand_overs = QueuedHandOvers(1, hot_product(10, 1), 1, 0.4, 0, 1, conditions)
         hand_overs._fill_tables()
         hand_overs._enter_hand_over(next(hand_overs._backlog()))
         assert hand_overs._audit().lost == 1
 
-    def test_fifty_callers_for_one_product_are_not_fifty_rivals(self):
+    def test_fifty_callers_for_one_product_do_not_all_contend(self):
         callers = Callers(hot_product(60, 1), 50, seconds=1.5, warm_up=0.5, latencies=FAST)
         callers.run()
         found = callers.result()
@@ -411,7 +411,7 @@ class TestHandlers:
         assert all(one.status != 202 for one in answered)
         queued = sum(one.queued for one in answered)
         assert queued > 0.3 * len(answered)
-        assert queued < 0.9 * len(answered), "one caller at a time is not disturbed"
+        assert queued < 0.9 * len(answered), "a single caller meets no contention"
 
 
 def test_scenes_measure_their_cells_and_show_them(tmp_path):
