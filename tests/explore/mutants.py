@@ -1,4 +1,4 @@
-"""Mutants: injected bugs, each a small replacement in the code. The explorer must catch all of them."""
+"""Mutants: injected bugs, each a small replacement in the code, all of which the explorer must catch."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The policy of CloudFormation's deployment role: exactly the actions that its handlers of the stack's resources
-call."""
+"""The policy of CloudFormation's deployment role: exactly what its handlers of the stack's resources call."""
 
 import inspect
 import json

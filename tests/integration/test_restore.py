@@ -1,5 +1,4 @@
-"""A restore, rehearsed on the deployed stack: orders before, during and after it, and the events that consumers
-receive."""
+"""A restore, rehearsed on the deployed stack: orders before, during and after it, and the published events."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor

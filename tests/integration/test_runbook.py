@@ -1,5 +1,4 @@
-"""The runbook on the embedded AWS: tests cause each situation, find it with the section's commands, and apply its
-fix."""
+"""The runbook on the embedded AWS: tests cause each situation, find it with its commands, and apply its fix."""
 
 import json
 import re

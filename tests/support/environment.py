@@ -1,4 +1,4 @@
-"""The environment of all tests. Import this before any module of the project.
+"""The environment of all tests, set on import, which has to come before any module of the project.
 
 Tests never use a real account: the caller's AWS settings are dropped, and so are variables that change where requests
 go, what is logged, and the width and colours of output. The CDK library starts the project's own Node. Each process
