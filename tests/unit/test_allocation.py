@@ -259,7 +259,7 @@ def test_a_row_keeps_more_than_its_threshold_while_lanes_hold_units(row, spare, 
         assert update.after.lent_to == {DEPOT}
         assert update.after.stock_count == row.stock_count - spare
     take(1)
-    with pytest.raises(ValueError, match="too little of p"):
+    with pytest.raises(ValueError, match="too few units of p"):
         allocation.drain()
 
 
@@ -267,7 +267,7 @@ def test_nothing_is_sold_twice_from_a_page():
     allocation = lent(lane=4)
     allocation.add_units("p", -4, 1)
     assert allocation.entry(1, "p") is None
-    with pytest.raises(ValueError, match="cannot give 1 of p"):
+    with pytest.raises(ValueError, match="cannot take 1 of p"):
         allocation.add_units("p", -1, 1)
 
 
@@ -316,7 +316,7 @@ def test_an_unknown_page_is_not_recalled(unknown):
 def test_units_of_another_generation_are_not_mixed():
     again = product("p", 100, created_at="2026-06-01T00:00:00.000000+00:00")
     old = holding_page(DEPOT, "p", 5)
-    with pytest.raises(ValueError, match="cannot give"):
+    with pytest.raises(ValueError, match="cannot take"):
         Allocation({"p": again}, [old]).lend("p", 5, 0)
     allocation = Allocation({"p": replace(again, lent_to=frozenset({0}))}, [old])
     with pytest.raises(ValueError, match="another generation"):

@@ -663,7 +663,7 @@ def test_an_order_of_an_unknown_product_is_rejected_with_its_reason(api):
     assert "under another orderId" in said.document["detail"]
     # The row does not name it.
     again = place(api, product_id="no-such-tea")
-    assert "GET /products says which" in again.document["detail"]
+    assert "GET /products shows which" in again.document["detail"]
 
 
 def test_another_body_under_a_used_id_is_refused_where_that_is_known(api):
@@ -1285,7 +1285,7 @@ def test_an_order_of_what_is_being_counted_cannot_be_cancelled_yet(api):
     api.shop.invoke("count_stock", acquire)
     said = api("POST", "/orders/o-1/cancel")
     assert said.code == (503, "LEASED")
-    assert said.document["detail"] == "a product is being counted; send the same again"
+    assert said.document["detail"] == "a product is being counted; send the same request again"
     assert 590 <= int(said.headers["Retry-After"]) <= 600
 
 

@@ -70,7 +70,7 @@ def test_a_rejection_lists_all_shortages_that_are_certain():
     }
     rejection = Order("o", "u", dict.fromkeys(shelf, 2)).rejection(shelf)
     assert rejection.shortages == (Shortage("first", 2, 1), Shortage("second", 2, 0))
-    assert "first: 2 wanted, 1 available; there is not enough of second" in rejection.words
+    assert "first: 2 wanted, 1 available; there is not enough stock of second" in rejection.words
 
 
 def test_an_adjustment_is_rejected_below_the_floor_or_without_its_product():

@@ -93,7 +93,7 @@ def test_an_order_that_was_rejected_is_refused_again(handle):
             999_999,
             (
                 *("REFUSED", "INSUFFICIENT_STOCK"),
-                "there is not enough of tea-earl-grey: 999,999 wanted, 59 available",
+                "there is not enough stock of tea-earl-grey: 999,999 wanted, 59 available",
             ),
         ),
     ):

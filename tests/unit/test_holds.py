@@ -223,7 +223,7 @@ def test_a_hold_without_a_time_is_named_and_the_others_are_sent(shop):
     for number in range(20):
         hold(shop, f"o-{number}", 10)
     shop.edit(Table.ORDERS, "broken", expiryShard={"S": "01"}, expiresAt={"S": "2026"})
-    with pytest.raises(RepairNeededError, match=r"^order broken has an expiresAt that is no time"):
+    with pytest.raises(RepairNeededError, match=r"^order broken has an expiresAt that is not a time"):
         sweep(shop)
     assert len(sent(shop)) == 20
 

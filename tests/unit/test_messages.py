@@ -53,7 +53,7 @@ def test_the_largest_order_is_half_as_large_as_a_message_may_be():
         ("{", "INVALID_JSON", "", "column 2"),
         ("hello", "INVALID_JSON", "", "line 1, column 1"),
         (json.dumps(GOOD) + "x", "INVALID_JSON", "", "Extra data"),
-        ('{"orderId": "a", "orderId": "b"}', "INVALID_JSON", "orderId", '"orderId" is there twice'),
+        ('{"orderId": "a", "orderId": "b"}', "INVALID_JSON", "orderId", '"orderId" appears twice'),
         ('{"a": {"b": 1, "b": 1}}', "INVALID_JSON", "a.b", '"b" is there twice'),
         (
             line().replace("2}", "2.0}"),
@@ -128,7 +128,7 @@ def test_the_largest_order_is_half_as_large_as_a_message_may_be():
             body(items=[{"productId": f"p{n}", "quantity": 1} for n in range(100)]),
             "TOO_MANY_PRODUCTS",
             "items",
-            "at most 99 distinct products, this one has 100",
+            "at most 99 distinct products, but this one has 100",
         ),
     ],
 )
@@ -244,7 +244,7 @@ def test_a_time_may_be_spelt_in_every_way_of_rfc_3339_and_is_the_same_time():
         ("2026-11-20 09:30:00Z", "an RFC 3339 time with an offset"),
         ("2026-11-20T24:00:00Z", "an RFC 3339 time with an offset"),
         ("2016-12-31T23:59:60Z", "without a leap second"),
-        ("2026-02-30T00:00:00Z", "of a day that exists"),
+        ("2026-02-30T00:00:00Z", "on a day that exists"),
         ("0000-01-01T00:00:00Z", "no such time"),
         ("9999-12-31T23:59:59-01:00", "no such time"),
         ("2026-11-22T00:00:00Z", "more than 15 minutes ahead"),

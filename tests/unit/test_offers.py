@@ -257,9 +257,9 @@ def test_the_words_of_a_rejection_name_locations_as_people_do(shop, worker):
     shop.stock_at(a=1, b=2)
     report = shop.sell(worker, shop.order("a", "b", "", units=3), shop.order("x", "y"))
     assert [outcome.detail for outcome in report.outcomes] == [
-        "there is not enough of p at a: 3 wanted, 1 available; "
-        "there is not enough of p at b: 3 wanted, 2 available; "
-        "there is not enough of p: 3 wanted, 0 available",
+        "there is not enough stock of p at a: 3 wanted, 1 available; "
+        "there is not enough stock of p at b: 3 wanted, 2 available; "
+        "there is not enough stock of p: 3 wanted, 0 available",
         "there is no product p; create it first, or correct the id",
     ]
 

@@ -271,7 +271,7 @@ def test_a_product_is_discontinued_everywhere_and_again_where_it_was_interrupted
     shop.count("tea#b", 2)
     leased = shop.invoke("manage_products", {"action": "discontinue", "productId": TEA}, 1.5)
     assert result(leased) == ("RETRY_LATER", "LEASED")
-    assert leased["message"].startswith("tea at b is under a lease")
+    assert leased["message"].startswith("tea at b is leased for")
     assert statuses(shop) == {"": "DISCONTINUED", "a": "DISCONTINUED", "b": "ACTIVE", "c": "ACTIVE"}
     shop.clock.sleep(5)
     done = command(shop, "discontinue")
@@ -336,7 +336,7 @@ def test_a_place_is_counted_on_its_own(shop):
     assert (begun["productId"], begun["locationId"], begun["onHand"]) == (TEA, "berlin", 5)
     assert begun["lease"].items() >= {"productId": TEA, "locationId": "berlin"}.items()
     again = shop.invoke("count_stock", acquire)
-    assert again["message"].startswith("tea at berlin is under a lease")
+    assert again["message"].startswith("tea at berlin is leased for")
     lease = {"lease": begun["lease"]}
     renewed = shop.invoke("count_stock", {"action": "renew", "seconds": 90, **lease})
     commit = {"action": "commit", "counted": 4, "adjustmentId": "c-1", "lease": renewed["lease"]}

@@ -670,7 +670,7 @@ def test_a_product_may_have_attributes_that_are_keys_elsewhere(bench, name):
 def test_a_row_that_dynamodb_does_not_take_is_corrupt_and_not_contested(bench):
     bench.create()
     big = {"theirs": "x" * (400 * 1024 - 300)}
-    with pytest.raises(CorruptItemError, match="DynamoDB does not take the row of product p"):
+    with pytest.raises(CorruptItemError, match="DynamoDB does not accept the row of product p"):
         bench.products.update_with_retry(
             "p", lambda p: replace(p, other=big | {"more": "x" * 400}), bench.soon()
         )

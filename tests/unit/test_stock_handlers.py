@@ -214,7 +214,7 @@ class TestCountStock:
         del lease["createdAt"]
         answer = call("count_stock", {"action": "release", "lease": lease})
         assert (answer["code"], answer["field"]) == ("SCHEMA_VIOLATION", "lease.createdAt")
-        assert "lease must be the lease as acquire or renew answered it" in answer["message"]
+        assert "lease must be the lease as returned by acquire or renew" in answer["message"]
 
 
 @pytest.mark.parametrize(

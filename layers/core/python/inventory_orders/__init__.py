@@ -1,7 +1,7 @@
 """Inventory and orders on DynamoDB: concurrency control for stock that never oversells.
 
-`domain` decides without I/O: products, changes of stock, and the planner. `store` is the only part that talks to
-DynamoDB. `engine` makes a plan durable, exactly once, among rivals; `lanes` says where units are sold from. `products`
-holds the other ways to change a product, `holds` ends what is not paid, `publishing` tells what has changed. `messages`
-reads what senders wrote, and `invocation` and `api` turn an invocation into changes and answers.
+`domain` decides without I/O: products, stock changes, and the planner. `store` is the only part that talks to
+DynamoDB. `engine` makes a plan durable, exactly once, despite concurrent writers; `lanes` chooses where units are sold
+from. `products` has the other ways to change a product, `holds` expires unpaid orders, and `publishing` publishes events.
+`messages` parses messages, and `invocation` and `api` turn an invocation into changes and answers.
 """

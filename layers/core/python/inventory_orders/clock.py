@@ -9,16 +9,16 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """The time, as far as the service needs it."""
+    """The operations on time that the service needs."""
 
     def now(self) -> datetime:
-        """The current moment, aware, in UTC."""
+        """The current time, timezone-aware, in UTC."""
 
     def monotonic(self) -> float:
-        """Seconds on a clock that never goes back; only differences mean anything."""
+        """Seconds on a clock that never goes backwards; only differences are meaningful."""
 
     def sleep(self, seconds: float) -> None:
-        """Wait for so many seconds."""
+        """Wait for `seconds`."""
 
 
 class SystemClock:
@@ -36,11 +36,11 @@ class SystemClock:
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """A moment after which no new work may begin.
+    """A time after which no new work may begin.
 
     Attributes:
         clock: The source of time.
-        at: The moment, on the clock's monotonic scale, in seconds.
+        at: The time on the clock's monotonic scale, in seconds.
     """
 
     clock: Clock
@@ -48,7 +48,7 @@ class Deadline:
 
     @classmethod
     def after(cls, seconds: float, clock: Clock) -> Deadline:
-        """The deadline that lies so many seconds ahead."""
+        """Make a deadline `seconds` from now."""
         return cls(clock, clock.monotonic() + seconds)
 
     def remaining(self) -> float:
@@ -57,7 +57,7 @@ class Deadline:
 
 
 def timestamp(moment: datetime) -> str:
-    """ISO 8601 in UTC with exactly six decimals and `+00:00`, so that times sort as text.
+    """Format a time as ISO 8601 in UTC with exactly six decimals and `+00:00`, so that times sort as strings.
 
     >>> timestamp(datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
     '2026-01-02T03:04:05.000000+00:00'

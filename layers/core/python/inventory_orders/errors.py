@@ -1,4 +1,4 @@
-"""Errors, each with the outcome of the change, command or request that met it."""
+"""Errors, each with the outcome of the change, command or request that raised it."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ class Outcome(Enum):
 
     APPLIED = auto()
     REPLAYED = auto()
-    """It was answered before: its record is there."""
+    """It was already answered: its record exists."""
     REJECTED = auto()
     """The business says no."""
     INVALID = auto()
-    """It can never succeed as it is. A message is dead-lettered."""
+    """It can never succeed unchanged. A message is dead-lettered."""
     RETURNED = auto()
-    """It may yet succeed. A message goes back to its queue."""
+    """It may succeed later. A message goes back to its queue."""
     UNAVAILABLE = auto()
-    """Nothing can succeed before an operator repairs access, tables or configuration."""
+    """Nothing can succeed until an operator repairs access, tables or configuration."""
 
 
 class InventoryOrdersError(Exception):
@@ -32,21 +32,21 @@ class ConfigurationError(InventoryOrdersError):
 
 
 class RepairNeededError(InventoryOrdersError):
-    """An operator has to repair items before the sweep can do all of its work. The rest was done."""
+    """An operator has to repair items before the sweep can finish its work. The rest was done."""
 
 
 class UnsupportedEventError(InventoryOrdersError):
-    """The handler was invoked with something that is not a batch of what it takes."""
+    """The handler was invoked with an event that is not a batch it can process."""
 
 
 class OutcomeError(InventoryOrdersError):
-    """An error that is an answer.
+    """An error that serves as an answer.
 
     Attributes:
-        kind: What becomes of the change, command or request that met it.
+        kind: What becomes of the change, command or request that raised it.
         code: Stable name of the cause, for machines.
-        retry_after: Seconds before a retry makes sense, where that is known; else 0.
-        facts: What an answer tells besides.
+        retry_after: Seconds before a retry makes sense, if known; else 0.
+        facts: Further fields of an answer.
     """
 
     kind = Outcome.RETURNED
@@ -65,7 +65,7 @@ class InvalidMessageError(OutcomeError):
     Attributes:
         code: Stable name of the cause (`errorCode` of the dead letter).
         message: What the sender has to fix (`errorMessage` of the dead letter).
-        field: Path of the offending field, empty when it is the message as a whole.
+        field: Path of the offending field; empty if the message as a whole is at fault.
     """
 
     kind = Outcome.INVALID
@@ -77,7 +77,7 @@ class InvalidMessageError(OutcomeError):
 
 
 class CorruptItemError(OutcomeError):
-    """A stored item breaks its table's contract, or contradicts what a change needs: nothing follows from it.
+    """A stored item breaks its table's contract, or contradicts what a change needs. Nothing is derived from it.
 
     Attributes:
         code: `CORRUPT_PRODUCT`, `CORRUPT_RECORD` or `CORRUPT_PAGE`.
@@ -87,7 +87,7 @@ class CorruptItemError(OutcomeError):
 
 
 class UnpublishableError(OutcomeError):
-    """A row, written by another program, does not say what has happened to it.
+    """A row written by another program does not show what has happened to it.
 
     Attributes:
         code: `UNREADABLE_ROW` or `UNKNOWN_ORDER_STATUS`.
@@ -132,34 +132,34 @@ class StoreUnavailableError(StoreError):
 
 
 class ContentionError(OutcomeError):
-    """Rivals were faster in every attempt, or no time was left for another one; nothing was applied."""
+    """Concurrent writers won every attempt, or no time was left for another one; nothing was applied."""
 
     code = "CONTENTION"
 
 
 class ProductNotFoundError(OutcomeError):
-    """There is no such product, or the generation that was meant is gone; nothing was applied."""
+    """The product does not exist, or the generation that was asked for is gone; nothing was applied."""
 
     kind = Outcome.REJECTED
     code = "UNKNOWN_PRODUCT"
 
 
 class LeaseHeldError(OutcomeError):
-    """Another holds a lease on the product; nothing was applied.
+    """Another owner holds a lease on the product; nothing was applied.
 
     Attributes:
-        retry_after: How long it still lasts, unless it is released early or renewed.
+        retry_after: Seconds until it expires, unless it is released early or renewed.
     """
 
     code = "LEASED"
 
     def __init__(self, product_id: str, seconds_left: float) -> None:
-        super().__init__(f"{product_id} is under a lease for another {seconds_left:.1f} s")
+        super().__init__(f"{product_id} is leased for another {seconds_left:.1f} s")
         self.retry_after = seconds_left
 
 
 class LeaseLostError(OutcomeError):
-    """The lease has expired or passed on to another: its owner may no longer write. Nothing was applied."""
+    """The lease has expired or has another owner by now: its former owner may no longer write. Nothing was applied."""
 
     kind = Outcome.REJECTED
     code = "LEASE_LOST"
@@ -176,10 +176,10 @@ class RejectedError(OutcomeError):
 
 
 def id_reused_error(code: str) -> InvalidMessageError:
-    """The error for an id that belongs to another request."""
+    """Make the error for an id that belongs to another request."""
     field = f"{code.partition('_')[0].lower()}Id"
     return InvalidMessageError(
         code,
-        f"{field}: another request was sent under this id before and keeps it; send this one under an id of its own",
+        f"{field}: this id was already used for another request; send this one under a new id",
         field,
     )

@@ -1,4 +1,4 @@
-"""Divides items that have an order: into portions for one request each, and behind what was stopped."""
+"""Split sequences: into portions of one request each, and into the members that follow a stopped one."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ class Grouped(Protocol):
 
     @property
     def group(self) -> str | None:
-        """The group; None if order is free."""
+        """The group; None if the member may be processed in any order."""
 
 
 G = TypeVar("G", bound=Grouped)
 
 
 def followers(members: Iterable[G], is_stopped: Callable[[G], bool]) -> list[G]:
-    """The members behind a stopped one of their group, in their order: nothing may overtake it."""
+    """Find the members that follow a stopped one of their group, in order: they must not overtake it."""
     groups: set[str] = set()
     found = []
     for member in members:
@@ -34,7 +34,7 @@ def followers(members: Iterable[G], is_stopped: Callable[[G], bool]) -> list[G]:
 def in_portions(
     items: Iterable[T], most: int, size_of: Callable[[T], int], most_bytes: int
 ) -> list[list[T]]:
-    """Items in portions of so many at the most, and of so many bytes unless a single one has more."""
+    """Split items into portions of at most `most` items and `most_bytes` bytes; a larger item gets its own portion."""
     portions: list[list[T]] = []
     size = 0
     for item in items:

@@ -1,1 +1,1 @@
-"""The HTTP API: what may be asked by whom, and how it is answered."""
+"""The HTTP API: who may send which requests, and the answers."""

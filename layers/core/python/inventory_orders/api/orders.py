@@ -1,4 +1,4 @@
-"""Orders: placed, shown, listed, and taken through their lives."""
+"""Routes that place, show, list and change orders."""
 
 from __future__ import annotations
 
@@ -55,26 +55,26 @@ MAX_WAIT_SECONDS = 25
 """API Gateway ends a request after 30 s: docs.aws.amazon.com/apigateway/latest/developerguide/http-api-quotas.html."""
 
 _MOST_PRODUCTS = 300
-"""Products on a page of orders to ship: with the outbound pages, their rows are read in four requests."""
+"""Maximum number of products on a page of orders to ship. Their rows and the outbound pages are read in four requests."""
 
-# Seconds between two looks for an order that goes through the queue. Most are there within the queue's window of a second,
-# so longer pauses would add much to the wait.
+# Seconds between two reads of an order that goes through the queue. Most are decided within the queue's batching window of
+# a second, so longer pauses would noticeably prolong the wait.
 _FIRST_LOOK = 0.1
 _LAST_LOOK = 0.25
 
 
 def place_order(request: Request, caller: Caller) -> HttpAnswer:
-    """Send an order to its queue; or, if the caller prefers to wait, place it at once where no rivals are met.
+    """Send an order to its queue. If the caller prefers to wait and there are no concurrent writers, place it immediately.
 
     Raises:
-        InventoryOrdersError: Why it is not placed.
+        InventoryOrdersError: It was not placed.
     """
     request.parameters(())
     document = request.json()
     process = runtime.process()
     order = order_in(document, None, process.hold_seconds, process.locations, whole="the body")
     check_path_can_name("orderId", order.order_id)
-    caller.check_is(order.user_id, "order for themselves")
+    caller.check_is(order.user_id, "place orders for themselves")
     body = json.dumps(document, separators=(",", ":"))
     if request.wait_seconds is None:
         _send(body, request)
@@ -87,19 +87,19 @@ def place_order(request: Request, caller: Caller) -> HttpAnswer:
 def _place_now(
     order: Order, body: str, seconds: int, caller: Caller, request: Request
 ) -> HttpAnswer:
-    """One attempt; then, if it would have to wait for rivals, the way of all orders, and a look at the row."""
+    """Make one attempt. If it meets concurrent writers, send the order to its queue and wait for its row."""
     engine = runtime.process().impatient_engine
     left = runtime.end_of(request.context).remaining() - WORST_CASE_SECONDS_OF_ONE_CALL
     deadline = Deadline.after(min(seconds, left), engine.client.clock)
     report = engine.apply([order], deadline)
-    # An order that goes on to the queue was not given up.
+    # An order that moves on to the queue was not given up.
     report.stats.exhausted.clear()
     emit_orders(report)
     (outcome,) = report.outcomes
     if outcome.kind is Outcome.INVALID:
         raise UnsuccessfulError(outcome)
     if outcome.applied is order:
-        # What has just been written need not be read.
+        # No need to read what was just written.
         written = order.record(None, outcome.after, outcome.at)
         return _answer_of(written, caller, is_new=True)
     stored = _stored(order, engine.client, deadline)
@@ -113,7 +113,7 @@ def _place_now(
     if stored is None:
         return _accepted(order, {"Retry-After": "1"})
     if not caller.acts_for(stored.user_id):
-        # Its user was pseudonymised, so nobody can say whether it is the same order.
+        # Its user was pseudonymised, so it cannot be compared with this order.
         raise id_reused_error("ORDER_ID_REUSED")
     return _answer_of(stored, caller, outcome.rejection, is_new=is_new)
 
@@ -122,21 +122,21 @@ def _send(body: str, request: Request) -> None:
     calls = SqsCalls(runtime.process().order_queue, runtime.end_of(request.context))
     if not calls.send_one(body):
         log_queue_errors(calls.errors)
-        detail = "the order was not taken; send the same again"
+        detail = "the order was not accepted; send the same request again"
         raise ProblemError(503, "QUEUE_UNAVAILABLE", detail, retry_after=1)
 
 
 def _stored(order: Order, client: RetryingClient, deadline: Deadline) -> OrderRecord | None:
-    """The order's row, if it is there and can be read."""
+    """Read the order's row; None if it does not exist yet or cannot be read."""
     try:
         record = direct.read_order(order.order_id, client, deadline)
     except (StoreError, CorruptItemError):
-        # The order is where it belongs all the same.
+        # The order is in its queue regardless.
         return None
     meaning = order.match(record) if record is not None else None
     if meaning is IdempotencyMatch.OTHER_REQUEST:
         raise id_reused_error("ORDER_ID_REUSED")
-    # A tombstone is to be filled in yet.
+    # A tombstone has not been filled in yet.
     return record if meaning is IdempotencyMatch.SAME_REQUEST else None
 
 
@@ -149,13 +149,13 @@ def _accepted(order: Order, headers: dict[str, str]) -> HttpAnswer:
 def _answer_of(
     record: OrderRecord, caller: Caller, rejection: Rejection | None = None, *, is_new: bool
 ) -> HttpAnswer:
-    """The answer with a decided order. A rejection is final.
+    """Answer with a decided order. A rejection is final.
 
     Args:
-        record: The order as it is stored.
+        record: The order as stored.
         caller: The sender of the request.
-        rejection: Why it was rejected, if that was decided just now.
-        is_new: Whether it was placed just now.
+        rejection: Why it was rejected, if this request decided it.
+        is_new: Whether this request placed it.
     """
     shown = _shown(record, caller)
     if record.status == OrderStatus.REJECTED:
@@ -167,49 +167,49 @@ def _answer_of(
 
 
 def _why(record: OrderRecord, rejection: Rejection | None) -> str:
-    """A rejection in words. The row names products only where stock was short."""
+    """Describe a rejection. The row only names products if stock was short."""
     products = list(dict.fromkeys(product_of(short.product_id) for short in record.shortages))
     if rejection is not None and not products:
         products = [rejection.subject]
     reason = RejectionReason.__members__.get(str(record.reason))
     words = reason.for_customers if reason is not None else None
     if words is None:
-        what = "the order is rejected"
+        what = "the order was rejected"
     elif products:
         what = words.named.format(products=", ".join(products))
     else:
         what = words.unnamed
-    return f"{what}. This answer is final: order something else under another orderId"
+    return f"{what}. This is final: place another order under a new orderId"
 
 
 def get_order(request: Request, caller: Caller) -> HttpAnswer:
     """Show an order, strongly consistent.
 
     Raises:
-        InventoryOrdersError: Why it cannot be shown.
+        InventoryOrdersError: It cannot be shown.
     """
     request.parameters(())
     order_id = request.id_of("orderId")
     record = direct.read_order(order_id, *reading())
-    # A tombstone is not an order yet, and another customer's order must look like no order.
+    # A tombstone is not an order yet, and another customer's order must look as if it did not exist.
     if record is None or record.user_id is None or not caller.acts_for(record.user_id):
         raise _unknown_order(order_id)
     return HttpAnswer.of_state(request, _shown(record, caller), _etag(record, caller))
 
 
 def _unknown_order(order_id: str) -> RejectedError:
-    """The order does not exist, or is not the caller's: both look the same."""
+    """Make the error for an order that does not exist or is not the caller's: both look the same."""
     return RejectedError(f"there is no order {order_id}", RejectionReason.UNKNOWN_ORDER)
 
 
 def list_orders(request: Request, caller: Caller) -> HttpAnswer:
-    """List a user's orders, the newest first; or, for operators, those to ship, the oldest first.
+    """List a user's orders, newest first, or for operators the orders to ship, oldest first.
 
-    Both come from an index, which is eventually consistent. An order to ship says whether it can be. Those to ship from one
-    location are picked from what the index lists.
+    Both come from an index, which is eventually consistent. An order to ship includes whether it can be shipped. Orders to
+    ship from one location are filtered from the index.
 
     Raises:
-        InventoryOrdersError: Why they cannot be listed.
+        InventoryOrdersError: They cannot be listed.
     """
     query = request.parameters(("userId", "status", "locationId", "limit", "cursor"))
     user_id, location_id = query.get("userId", caller.customer), location_in(query)
@@ -222,8 +222,10 @@ def list_orders(request: Request, caller: Caller) -> HttpAnswer:
     if query.get("status", OrderStatus.CONFIRMED) != OrderStatus.CONFIRMED:
         raise malformed("status", "must be CONFIRMED, for the orders to ship")
     if location_id is not None and user_id is not None:
-        raise malformed("locationId", "is for the orders to ship; ask for them without userId")
-    # Lists have names that no user has.
+        raise malformed(
+            "locationId", "only applies to orders to ship; leave out userId to list them"
+        )
+    # No user can have the name of this list.
     name = "#CONFIRMED" if user_id is None else user_id
     limit = limit_of(query)
     client, deadline = reading()
@@ -253,7 +255,7 @@ def list_orders(request: Request, caller: Caller) -> HttpAnswer:
             ids = [place.id for place in places]
             places, has_more = places[: ids.index(orders[-1][0].order_id) + 1], True
         if "status" in query:
-            # The index may show an order that was fulfilled a moment ago.
+            # The index may still list an order that was fulfilled a moment ago.
             orders = [each for each in orders if each[0].status == OrderStatus.CONFIRMED]
         shown = {"orders": [shown for _, shown in orders], "unreadable": unreadable}
         return shown, places[-1] if has_more else None
@@ -262,17 +264,17 @@ def list_orders(request: Request, caller: Caller) -> HttpAnswer:
 
 
 def _with_few_products(orders: Iterable[OrderRecord]) -> int:
-    """How many of the orders, from the first one on, have at most `_MOST_PRODUCTS` together. One always counts."""
+    """Count the leading orders that have at most `_MOST_PRODUCTS` products in total, but at least one order."""
     products = ({line.key for line in order.lines} for order in orders)
     so_far = accumulate(products, or_)
     return max(1, sum(len(ids) <= _MOST_PRODUCTS for ids in so_far))
 
 
 def change_order(action: str, request: Request, caller: Caller) -> HttpAnswer:
-    """Take an order further: `confirm`, `extend`, `fulfil`, `cancel` or `return`.
+    """Change an order: `confirm`, `extend`, `fulfil`, `cancel` or `return`.
 
     Raises:
-        InventoryOrdersError: Why not.
+        InventoryOrdersError: It was not changed.
     """
     caller.check_may_operate()
     command = order_command(command_of(request, caller, "change_orders", action))
@@ -293,6 +295,6 @@ def _shown(record: OrderRecord, caller: Caller) -> dict[str, Any]:
 
 
 def _etag(record: OrderRecord, caller: Caller) -> str:
-    """What operators, customers, and customers who see numbers are shown differs."""
+    """The ETag, which differs between operators, customers, and customers who see numbers, as the documents do."""
     sees = "" if caller.customer is None else f"-{int(caller.sees_numbers)}"
     return f'"{record.version}{sees}"'

@@ -1,4 +1,4 @@
-"""Products as a shop shows them, and their stock as operators see it."""
+"""Routes that show products to customers, and their stock to operators."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def get_product(request: Request, _: Caller) -> HttpAnswer:
     """Show one product.
 
     Raises:
-        InventoryOrdersError: Why it cannot be shown.
+        InventoryOrdersError: It cannot be shown.
     """
     request.parameters(())
     product_id = request.id_of("productId")
@@ -59,7 +59,7 @@ def get_product(request: Request, _: Caller) -> HttpAnswer:
     if product_id not in levels:
         raise ProductNotFoundError(f"there is no product {product_id}")
     shown = shown_product(levels[product_id])
-    # No version would do: each location has one, and what lanes sell raises none.
+    # A version would not do: each location has its own, and sales from lanes do not raise any.
     etag = f'"{hashlib.sha256(json.dumps(shown).encode()).hexdigest()[:32]}"'
     return HttpAnswer.of_state(request, shown, etag)
 
@@ -68,7 +68,7 @@ def get_products(request: Request, _: Caller) -> HttpAnswer:
     """Show several products. Those that do not exist or cannot be read are listed separately.
 
     Raises:
-        InventoryOrdersError: Why they cannot be shown.
+        InventoryOrdersError: They cannot be shown.
     """
     ids = _ids_of(request)
     levels, found = _read(ids)
@@ -82,10 +82,10 @@ def get_products(request: Request, _: Caller) -> HttpAnswer:
 
 
 def _ids_of(request: Request) -> list[str]:
-    """The products that a query names, each once.
+    """Parse the product ids in a query, without duplicates.
 
     Raises:
-        InvalidMessageError: It names none, or too many, or one of them can be no id.
+        InvalidMessageError: It names no products or too many, or one of them is not a valid id.
     """
     given = request.parameters(("ids",)).get("ids")
     if not given:
@@ -97,10 +97,10 @@ def _ids_of(request: Request) -> list[str]:
 
 
 def _read(ids: Sequence[str]) -> tuple[dict[str, list[StockLevel]], Snapshot]:
-    """Read products at all their locations, with what lanes hold of them only where it is shown.
+    """Read products at all their locations. Units in lanes are only read if they are shown.
 
     Returns:
-        The levels of each product whose own row can be read, that row's first, without those that cannot be; and all rows.
+        The levels of each product whose own row is readable, that row's first, without unreadable ones; and all rows.
     """
     client, deadline = reading()
     found = read_rows(client, ids, deadline)
@@ -120,10 +120,10 @@ def _of_product(product_id: str, levels: Mapping[str, StockLevel]) -> list[Stock
 
 
 def get_stock(request: Request, caller: Caller) -> HttpAnswer:
-    """Show operators how many units of a product there are and where: at one moment, if rivals pause.
+    """Show operators how many units of a product there are and where: a snapshot, unless writers keep interfering.
 
     Raises:
-        InventoryOrdersError: Why it cannot be shown.
+        InventoryOrdersError: It cannot be shown.
     """
     caller.check_may_operate()
     query = request.parameters(("locationId",))
@@ -136,17 +136,17 @@ def get_stock(request: Request, caller: Caller) -> HttpAnswer:
 
 
 def _key_in(request: Request, query: Mapping[str, str]) -> str:
-    """The key of the row that a path and a query name: at the default location, if they name none."""
+    """The key of the row that a path and query name. Without a location, it is the default one."""
     return stock_key(request.id_of("productId"), location_in(query) or DEFAULT_LOCATION)
 
 
 def list_stock(request: Request, caller: Caller) -> HttpAnswer:
-    """List for operators how many units of all products there are at each location, in no order.
+    """List for operators how many units of all products there are at each location, unsorted.
 
-    It is an estimate, because units move while it reads.
+    The list is an estimate, because units move while it is read.
 
     Raises:
-        InventoryOrdersError: Why they cannot be shown.
+        InventoryOrdersError: They cannot be shown.
     """
     caller.check_may_operate()
     query = request.parameters(("status", "inLanes", "locationId", "limit", "cursor"))
@@ -182,10 +182,10 @@ def list_stock(request: Request, caller: Caller) -> HttpAnswer:
 
 
 def list_adjustments(request: Request, caller: Caller) -> HttpAnswer:
-    """List for operators the adjustments of a product, by their ids; also of products that were delisted.
+    """List for operators the adjustments of a product by id, even if it was delisted.
 
     Raises:
-        InventoryOrdersError: Why they cannot be shown.
+        InventoryOrdersError: They cannot be shown.
     """
     caller.check_may_operate()
     query = request.parameters(("locationId", "limit", "cursor"))
@@ -207,7 +207,7 @@ def _adjustments(
         lambda: lists.list_adjustments(client.store, key, limit, after), deadline
     )
     if not rows and after is None:
-        # Each generation has its opening.
+        # Each generation has an opening adjustment.
         raise ProductNotFoundError(f"there is no product {in_words(key)}")
     return [_shown_adjustment(row) for row in rows], last
 
@@ -226,12 +226,12 @@ _ADJUSTMENT = (
 
 
 def list_history(request: Request, caller: Caller) -> HttpAnswer:
-    """List for operators what changed the stock of a product: first its adjustments, then what orders took and gave back.
+    """List for operators all stock changes of a product: first its adjustments, then the units that orders took and returned.
 
-    No index has orders by product: all are read, a megabyte at a time.
+    No index lists orders by product, so all of them are read, a megabyte at a time.
 
     Raises:
-        InventoryOrdersError: Why it cannot be shown.
+        InventoryOrdersError: It cannot be shown.
     """
     caller.check_may_operate()
     query = request.parameters(("locationId", "cursor"))
@@ -256,7 +256,7 @@ def list_history(request: Request, caller: Caller) -> HttpAnswer:
         entries, unreadable = list[Shown](), list[str]()
         orders, last = client.call(lambda: lists.list_all_orders(client.store, after), deadline)
         for order_id, order in orders.items():
-            # The units of a line are as they were stored.
+            # Quantities are not validated when a row is read.
             if isinstance(order, OrderRecord) and all(
                 isinstance(line.quantity, int) for line in order.lines
             ):
@@ -269,7 +269,7 @@ def list_history(request: Request, caller: Caller) -> HttpAnswer:
 
 
 def _moved(order: OrderRecord, key: str) -> Iterator[Shown]:
-    """What an order took of a product at a location, and what it gave back."""
+    """The units of a product at a location that an order took and returned."""
     product_id = product_of(key)
     for line in order.lines:
         if line.key != key or line.product_created_at is None:
@@ -301,7 +301,7 @@ def _moved(order: OrderRecord, key: str) -> Iterator[Shown]:
 
 
 def shown_stock(levels: Sequence[StockLevel]) -> Shown:
-    """How many units of a product there are at all its locations, the default one first, as operators see it."""
+    """A product's stock at all its locations, the default one first, as shown to operators."""
     if len(levels) == 1:
         return shown_level(levels[0])
     shown, own = [shown_level(level) for level in levels], levels[0].product
@@ -313,7 +313,7 @@ def shown_stock(levels: Sequence[StockLevel]) -> Shown:
 
 
 def shown_level(level: StockLevel) -> Shown:
-    """How many units of a product there are at one location, as operators see it."""
+    """A product's stock at one location, as shown to operators."""
     product = level.product
     return {
         **direct.of_product(replace(product, places=frozenset())),
@@ -328,13 +328,13 @@ def shown_level(level: StockLevel) -> Shown:
 
 
 def shown_product(levels: Sequence[StockLevel]) -> Shown:
-    """A product as everybody may see it: with the best availability of its locations.
+    """The public part of a product, with the best availability among its locations.
 
     Args:
-        levels: Its levels, that of its own row first.
+        levels: Its stock levels, its own row's first.
     """
     product, settings = levels[0].product, ApiSettings.from_environment()
-    # While it is sold at other locations, units of one at which it is discontinued cannot be ordered.
+    # While other locations sell it, units at a location where it is discontinued cannot be ordered.
     sold = [level for level in levels if not level.product.is_discontinued] or levels
     units = sum(max(0, level.available) for level in sold)
     return drop_none(
@@ -352,7 +352,7 @@ _BEST = ("IN_STOCK", "LOW", "BACKORDER", "OUT", "DISCONTINUED")
 
 
 def availability(product: Product) -> str:
-    """The availability that customers see. Units in lanes do not matter: while there are any, the product is `ACTIVE`."""
+    """The availability shown to customers. Units in lanes do not matter: while there are any, the product is `ACTIVE`."""
     if product.status is ProductStatus.DISCONTINUED:
         return "DISCONTINUED"
     if product.sellable <= 0:

@@ -1,4 +1,4 @@
-"""Requests and their answers: checks of body, query and preferences, pages of lists, and problem documents (RFC 9457)."""
+"""Requests and answers: parsing of body, query and preferences, pagination, and problem documents (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from inventory_orders.sequences import in_portions
 from inventory_orders.store.lists import ListPosition
 
 Listed = tuple[dict[str, Any], ListPosition | None]
-"""A page of a list: its parts by name, and where to go on; None at the end."""
+"""A page of a list: its parts by name, and where the next page starts; None at the end."""
 
 MAX_BODY_BYTES = 262_144
-"""Most bytes of a body: an order goes to `OrderQueue` as it came, and the queue takes as many (`infra/queues.py`)."""
+"""Maximum size of a body: an order is sent to `OrderQueue` unchanged, and that is the queue's limit (`infra/queues.py`)."""
 
 MAX_LISTED = 100
 
-# An answer of Lambda has at most 6 MB, and the body comes as a text in it, with a backslash before each quotation mark:
+# A Lambda response has at most 6 MB and contains the body as a string, with a backslash before each quotation mark:
 # docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html
 _MAX_LISTED_BYTES = 4_000_000
 
@@ -50,18 +50,18 @@ _WAIT = re.compile(r'wait\s*=\s*"?([0-9]{1,9})"?\s*(;.*)?', re.IGNORECASE)
 
 
 class Request:
-    """A request as API Gateway hands it over: payload format 2.0.
+    """A request in API Gateway's payload format 2.0.
 
     Args:
-        event: Of an HTTP API.
-        context: Of the invocation.
+        event: The event of the HTTP API.
+        context: The context of the invocation.
 
     Attributes:
-        route: The route that API Gateway has found, such as `GET /orders/{orderId}`.
-        path: The ids in its path, by name, as API Gateway has decoded them.
-        headers: By name in lower case.
-        query: By name; several of one name are joined by commas.
-        authorizer: What API Gateway knows of the caller.
+        route: The route that API Gateway matched, such as `GET /orders/{orderId}`.
+        path: The ids in its path by name, as decoded by API Gateway.
+        headers: Headers by name in lower case.
+        query: Query parameters by name. Repeated ones are joined by commas.
+        authorizer: What API Gateway knows about the caller.
         context: As given.
     """
 
@@ -75,19 +75,19 @@ class Request:
         self.context = context
 
     def check_route(self, known: Collection[str]) -> None:
-        """Check that the function answers the route, and that the ids in its path are those that the caller sent.
+        """Check that the function serves the route, and that the ids in its path are the ones that the caller sent.
 
         Raises:
-            ProblemError: It does not.
-        InvalidMessageError: They may be others.
+            ProblemError: It does not serve the route.
+            InvalidMessageError: The ids may differ from the ones sent.
         """
         if self.route not in known:
-            raise ProblemError(404, "UNKNOWN_ROUTE", "there is nothing here; see docs/api.md")
+            raise ProblemError(404, "UNKNOWN_ROUTE", "the API has no such route; see docs/api.md")
         for name, value in self.path.items():
             check_path_can_name(name, value)
 
     def text(self) -> str:
-        """The body.
+        """The body as a string.
 
         Raises:
             ProblemError: It is too long.
@@ -103,7 +103,7 @@ class Request:
             raise ProblemError(
                 413,
                 "BODY_TOO_LARGE",
-                f"a body may have at most {MAX_BODY_BYTES:,} bytes, but has {len(sent):,}",
+                f"the body may have at most {MAX_BODY_BYTES:,} bytes, but has {len(sent):,}",
             )
         try:
             return sent.decode()
@@ -111,10 +111,10 @@ class Request:
             raise InvalidMessageError("INVALID_JSON", "the body is not UTF-8") from None
 
     def json(self) -> Any:
-        """The body as JSON, read as strictly as a message.
+        """The body as JSON, parsed as strictly as a message.
 
         Raises:
-            ProblemError: It is too long, or says that it is something else.
+            ProblemError: It is too long, or its Content-Type is not JSON.
             InvalidMessageError: It is not UTF-8, or not JSON.
         """
         text = self.text()
@@ -122,15 +122,15 @@ class Request:
             raise ProblemError(
                 415,
                 "UNSUPPORTED_MEDIA_TYPE",
-                "send the body as JSON in UTF-8, and say so: Content-Type: application/json",
+                "send the body as JSON in UTF-8, with the header Content-Type: application/json",
             )
         return strict_json(text)
 
     def parameters(self, known: Collection[str]) -> Mapping[str, str]:
-        """The query.
+        """The query parameters.
 
         Raises:
-            InvalidMessageError: It holds something unknown.
+            InvalidMessageError: One of them is unknown.
         """
         for name in self.query:
             if name not in known:
@@ -142,13 +142,13 @@ class Request:
         """An id in the path.
 
         Raises:
-            InvalidMessageError: It can be none.
+            InvalidMessageError: It is not a valid id.
         """
         return checked_id(name, self.path[name])
 
     @property
     def wait_seconds(self) -> int | None:
-        """For how long the caller prefers to wait (RFC 7240); None if it did not say, or not in a way to understand."""
+        """How long the caller prefers to wait (RFC 7240); None if it did not say, or the header is malformed."""
         for preference in self.headers.get("prefer", "").split(","):
             if found := _WAIT.fullmatch(preference.strip()):
                 return int(found[1])
@@ -160,9 +160,9 @@ class HttpAnswer:
     """An answer.
 
     Attributes:
-        status: Of HTTP.
-        document: The body, from 400 on a problem document; None if there is none.
-        headers: Beside the type of the body.
+        status: The HTTP status.
+        document: The body; from status 400, a problem document. None for no body.
+        headers: Headers besides the Content-Type.
     """
 
     status: int
@@ -170,7 +170,7 @@ class HttpAnswer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def for_gateway(self) -> dict[str, Any]:
-        """The answer as API Gateway takes it."""
+        """The answer in API Gateway's format."""
         if self.document is None:
             return {"statusCode": self.status, "headers": self.headers, "body": ""}
         kind = "application/json" if self.status < 400 else "application/problem+json"
@@ -182,7 +182,7 @@ class HttpAnswer:
 
     @classmethod
     def of_state(cls, request: Request, document: Mapping[str, Any], etag: str) -> HttpAnswer:
-        """The answer with a document, unless the caller has it already (`If-None-Match`)."""
+        """Answer with a document, unless the caller already has it (`If-None-Match`)."""
         headers = {"ETag": etag, "Cache-Control": "private, no-cache"}
         given = request.headers.get("if-none-match", "")
         known = {tag.strip().removeprefix("W/") for tag in given.split(",")}
@@ -195,11 +195,11 @@ class ProblemError(InventoryOrdersError):
     """An answer other than a success.
 
     Args:
-        status: Of HTTP.
+        status: The HTTP status.
         code: Stable name of the cause, for machines.
-        detail: What to do about it.
-        more: Further members of the document, unless they are empty.
-        retry_after: Whole seconds after which the same request may succeed; None if that is not the way.
+        detail: What is wrong, and what to do about it.
+        more: Further members of the document. Empty ones are left out.
+        retry_after: Whole seconds after which the same request may succeed; None if a retry does not help.
 
     Attributes:
         answer: The answer.
@@ -226,7 +226,7 @@ class ProblemError(InventoryOrdersError):
 
 
 def malformed(field: str, detail: str) -> InvalidMessageError:
-    """A request that can never succeed, because of one of its fields."""
+    """Make the error for a request that can never succeed because of one of its fields."""
     return InvalidMessageError("SCHEMA_VIOLATION", f"{field}: {detail}", field)
 
 
@@ -234,7 +234,7 @@ _CAUSES = {LeaseHeldError.code: "a product is being counted"}
 
 
 def problem_of(error: OutcomeError) -> ProblemError:
-    """The answer to a request that an error ended."""
+    """Convert an error into the answer to the request that raised it."""
     outcome = outcome_of(error)
     code, detail = outcome.cause, outcome.detail
     more = {"field": outcome.field_path, "product": error.facts}
@@ -242,22 +242,22 @@ def problem_of(error: OutcomeError) -> ProblemError:
         case Outcome.INVALID if code.endswith("ID_REUSED"):
             return ProblemError(409, code, detail)
         case Outcome.INVALID if code == "REFUSED_BY_DYNAMODB":
-            return ProblemError(400, code, "DynamoDB does not take the request as it is")
+            return ProblemError(400, code, "DynamoDB does not accept this request; correct it")
         case Outcome.INVALID:
             return ProblemError(400, code, detail, more)
         case Outcome.REJECTED:
             reason = RejectionReason.__members__.get(code)
             return ProblemError(reason.http_status if reason else 409, code, detail, more)
         case Outcome.RETURNED if code.startswith(("CORRUPT", "UNREADABLE")):
-            detail = "what is stored cannot be read; an operator has to repair it"
+            detail = "a stored item is unreadable; an operator has to repair it"
             return ProblemError(500, code, detail, more)
         case Outcome.RETURNED:
-            # DynamoDB's words are not for callers.
+            # DynamoDB's messages are not for callers.
             why = _CAUSES.get(code, "the service could not answer in time")
             seconds = max(1, math.ceil(outcome.retry_after))
-            return ProblemError(503, code, f"{why}; send the same again", more, seconds)
+            return ProblemError(503, code, f"{why}; send the same request again", more, seconds)
         case Outcome.UNAVAILABLE:
-            detail = "the service cannot use its tables; an operator has to repair that"
+            detail = "the service cannot use its tables; an operator has to repair this"
             return ProblemError(500, "UNAVAILABLE", detail, more)
         case Outcome.APPLIED | Outcome.REPLAYED:
             raise ValueError(f"{outcome.kind} is a success")
@@ -281,7 +281,7 @@ def path_of_order(order_id: str) -> str:
 
 
 def check_path_can_name(name: str, value: str) -> None:
-    """Check that a path can name what has this id, because API Gateway decodes a path before it looks for the route.
+    """Check that an id can be used in a path, because API Gateway decodes a path before it matches the route.
 
     Raises:
         InvalidMessageError: A path with this id may reach another id.
@@ -289,15 +289,15 @@ def check_path_can_name(name: str, value: str) -> None:
     if value in (".", "..") or not {*"/?%"}.isdisjoint(value):
         raise malformed(
             name,
-            "over HTTP an id cannot contain /, ? or %, or be . or ..; use another id, and encode it once in paths",
+            "over HTTP, an id cannot contain /, ? or %, or be . or ..; use another id, and encode it once in paths",
         )
 
 
 def limit_of(query: Mapping[str, str]) -> int:
-    """The most entries that a page of a list may have.
+    """Parse the maximum number of entries on a page of a list.
 
     Raises:
-        InvalidMessageError: The query has another value.
+        InvalidMessageError: It is not a number in the allowed range.
     """
     given = query.get("limit", "20")
     if given.isascii() and given.isdecimal() and len(given) <= 3 and 1 <= int(given) <= MAX_LISTED:
@@ -315,28 +315,28 @@ def location_in(query: Mapping[str, str]) -> str | None:
 
 
 def fitting(entries: Sequence[Mapping[str, Any]]) -> int:
-    """How many of the entries of a page one answer can hold."""
+    """Count the leading entries of a page that fit into one answer."""
     portions = in_portions(
         entries, len(entries), lambda one: len(json.dumps(one, default=to_json)), _MAX_LISTED_BYTES
     )
     return len(portions[0]) if portions else 0
 
 
-# A cursor, the place in a list at which the next page begins, is no secret and opens nothing: what is listed is said by the
-# request and checked there. The digest binds the cursor to its list, so that a changed one, or one of another list, is
+# A cursor is the position in a list where the next page begins. It is not a secret and grants no access, because the request
+# names the list and is checked. The digest binds the cursor to its list, so that changed cursors and those of other lists are
 # refused.
 _DIGEST = 16
 
 
 def encode_cursor(list_name: str, place: ListPosition) -> str:
-    """The cursor for what comes after a place in a list; a list of a user's orders is named after its user."""
+    """Make the cursor for the entries after a position in a list. The list of a user's orders has the user's id as its name."""
     content = f"{len(place.at)} {place.at}{place.id}".encode()
     digest = hashlib.sha256(list_name.encode() + b" " + content).digest()[:_DIGEST]
     return base64.urlsafe_b64encode(digest + content).rstrip(b"=").decode()
 
 
 def place_after(list_name: str, query: Mapping[str, str]) -> ListPosition | None:
-    """Where to go on in a list; None: at its beginning.
+    """Parse the position after which a page starts; None for the beginning of the list.
 
     Raises:
         InvalidMessageError: The query has a cursor of another list.
@@ -348,12 +348,12 @@ def place_after(list_name: str, query: Mapping[str, str]) -> ListPosition | None
         raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
         length, _, both = raw[_DIGEST:].decode().partition(" ")
         place = ListPosition(both[: int(length)], both[int(length) :])
-        # Written again it must be the same: two texts for one place would be one too many.
+        # It must encode to the same string again, so that each position has exactly one cursor.
         if encode_cursor(list_name, place) == cursor:
             return place
     raise InvalidMessageError(
         "INVALID_CURSOR",
-        "cursor: was not given out for this list; take `next` as it was answered, or leave it out",
+        "cursor: does not belong to this list; pass `next` unchanged, or leave out the cursor",
         "cursor",
     )
 
@@ -364,13 +364,13 @@ def answer_with_page(
     read: Callable[[ListPosition | None], Listed],
     deadline: Deadline,
 ) -> HttpAnswer:
-    """Answer with a page of a list that shows something, if there is time to find it.
+    """Answer with a page of a list. It has entries if there is time to find any.
 
     Args:
-        list_name: As for `encode_cursor`.
-        query: It may name where to begin.
+        list_name: See `encode_cursor`.
+        query: It may contain a cursor.
         read: Reads a page.
-        deadline: Of all reads.
+        deadline: The deadline of all reads.
 
     Raises:
         InvalidMessageError: The query has a cursor of another list.
@@ -385,7 +385,7 @@ def filled_page(
     read: Callable[[ListPosition | None], Listed],
     deadline: Deadline,
 ) -> Listed:
-    """Read a page that shows something: half of the time is for that, so it may still show nothing."""
+    """Read pages until one has entries, for half of the remaining time: the last one may still be empty."""
     while True:
         shown, after = read(after)
         if after is None or any(shown.values()) or deadline.remaining() < _READ_SECONDS / 2:
@@ -393,6 +393,6 @@ def filled_page(
 
 
 def reading() -> tuple[RetryingClient, Deadline]:
-    """The client for a read, and its deadline: after a few seconds a caller had better ask again."""
+    """Make the client and deadline of a read. After a few seconds, callers had better retry."""
     client = runtime.process().engine.client
     return client, Deadline.after(_READ_SECONDS, client.clock)

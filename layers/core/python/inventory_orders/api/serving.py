@@ -1,4 +1,4 @@
-"""Serves requests of the HTTP API: who may ask for what, the answer whatever goes wrong, and operators' commands."""
+"""Serves requests of the HTTP API: authorization, an answer to every error, and operators' commands."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from inventory_orders.messages.commands import action_in, parse_command, validat
 from inventory_orders.messages.documents import json_schema
 
 _PATIENCE_SECONDS = 5.0
-"""A person waits for the answer to a request: a lease that lasts longer is told at once."""
+"""Longest wait for a lease, because a person waits for the answer. A longer lease is reported immediately."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApiSettings:
-    """The environment variables of the API's function, in addition to those that all functions have.
+    """The environment variables of the API's function, in addition to those of all functions.
 
     Attributes:
-        user_id_claim: `USER_ID_CLAIM`: the claim of a token that says whose it is; None where no token is taken.
-        operators_claim: `OPERATORS_CLAIM_NAME` and `OPERATORS_CLAIM_VALUE`: the claim of a token that may call
-            every route; None where no token may.
-        shows_numbers: `SHOW_STOCK`: whether products are shown with their units (`numbers`), and not only whether
-            they are to be had (`availability`).
+        user_id_claim: `USER_ID_CLAIM`: the claim of a token that names its user; None if tokens are not accepted.
+        operators_claim: `OPERATORS_CLAIM_NAME` and `OPERATORS_CLAIM_VALUE`: the claim of tokens that may call every
+            route; None if no token may.
+        shows_numbers: `SHOW_STOCK`: whether customers see the number of units (`numbers`), or only whether a product is
+            available (`availability`).
     """
 
     user_id_claim: str | None
@@ -72,9 +72,8 @@ class Caller:
 
     Attributes:
         customer: The customer's user id; None for an operator, which may call every route.
-        sees_numbers: Whether a rejection says how many units there are.
-        name: The actor in the records of the caller's commands: the user id that the token names, or the role and its
-            session.
+        sees_numbers: Whether rejections include how many units there are.
+        name: The actor in the records of the caller's commands: the user id from the token, or the role and its session.
     """
 
     customer: str | None
@@ -83,14 +82,14 @@ class Caller:
 
     @classmethod
     def of(cls, authorizer: Mapping[str, Any], settings: ApiSettings) -> Caller:
-        """The caller, from what API Gateway has verified.
+        """Identify the caller from what API Gateway has verified.
 
         Raises:
             ProblemError: There is neither a signature nor a token that names a user.
         """
         if authorizer.get("iam"):
             arn = authorizer["iam"].get("userArn", "")
-            # Its end identifies the user, or the session of a role, within the account.
+            # The end of the ARN identifies the user, or the session of a role, within the account.
             return cls(None, name=(arn.partition("/")[2] or arn)[-_MAX_NAME:])
         claims = authorizer.get("jwt", {}).get("claims", {})
         if settings.operators_claim is not None:
@@ -99,7 +98,9 @@ class Caller:
                 return cls(None, name=str(claims.get(settings.user_id_claim, ""))[:_MAX_NAME])
         user_id = claims.get(settings.user_id_claim)
         if not isinstance(user_id, str) or not user_id:
-            detail = f"the token does not say whose it is ({settings.user_id_claim})"
+            detail = (
+                f"the token does not name its user; it needs the claim {settings.user_id_claim}"
+            )
             raise ProblemError(403, "NO_SUBJECT", detail)
         return cls(user_id, settings.shows_numbers)
 
@@ -112,17 +113,17 @@ class Caller:
 
         Args:
             user_id: The user.
-            what: What customers do for themselves alone, in words.
+            what: What customers may only do for themselves, in words.
 
         Raises:
             ProblemError: The caller is another customer. The answer does not reveal whether the user exists.
         """
         if not self.acts_for(user_id):
-            detail = f"userId: customers {what}; it must be your own id"
+            detail = f"userId: customers may only {what}; send your own id"
             raise ProblemError(403, "OTHER_USER", detail)
 
     def check_may_operate(self) -> None:
-        """Check that the caller may do what operators do.
+        """Check that the caller is an operator.
 
         Raises:
             ProblemError: The caller is a customer.
@@ -135,7 +136,7 @@ _MAX_NAME = 128
 
 
 def _says(claim: object, value: str) -> bool:
-    """Whether a claim is a value, or holds it: API Gateway hands a list over as a text such as `[staff operators]`."""
+    """Whether a claim equals or contains a value. API Gateway passes lists as strings such as `[staff operators]`."""
     if isinstance(claim, list):
         return value in claim
     text = str(claim).lower() if isinstance(claim, bool) else str(claim)
@@ -152,10 +153,10 @@ def serve(
     """Answer a request; an error becomes a problem document.
 
     Args:
-        event: Of the HTTP API.
-        context: Of the invocation.
-        routes: Those that there are.
-        work: Answers a request on one of them. A `OutcomeError` becomes a problem document.
+        event: The event of the HTTP API.
+        context: The context of the invocation.
+        routes: The routes that the function serves.
+        work: Answers a request on one of them. An `OutcomeError` becomes a problem document.
 
     Returns:
         The answer, for API Gateway.
@@ -174,7 +175,7 @@ def serve(
         problem = error if isinstance(error, ProblemError) else problem_of(error)
         answer = problem.answer
         document = answer.document or {}
-        # The error of an invalid message quotes the body, so it stays out of the log; the field does not.
+        # The error of an invalid message quotes the body, so it is not logged, but the field is.
         fields = {n: document[n] for n in ("status", "code", "field") if n in document}
         if answer.status >= 500:
             logger.error("request failed", extra=fields | {"error": str(error)})
@@ -191,14 +192,14 @@ def answer_command(
     carry_out: Callable[[dict[str, Any], Deadline], direct.Answer],
     default: str | None = None,
 ) -> dict[str, Any]:
-    """Answer a command that came directly, or as a request of the HTTP API.
+    """Answer a command from a direct invocation or from a request of the HTTP API.
 
     Args:
-        event: What Lambda was invoked with.
-        context: Of the invocation.
-        function: The function whose commands are understood.
-        routes: The action of each route; None: the body names it.
-        carry_out: Carries out a command until a deadline. A `OutcomeError` becomes an answer, or a problem document.
+        event: The event of the invocation.
+        context: The context of the invocation.
+        function: The function whose commands are accepted.
+        routes: The action of each route; None if the body names it.
+        carry_out: Carries out a command until a deadline. An `OutcomeError` becomes an answer, or a problem document.
         default: The action of a direct command that names none.
     """
     deadline = runtime.deadline(context)
@@ -220,13 +221,13 @@ def answer_command(
 def command_of(
     request: Request, caller: Caller, function: str, action: str | None
 ) -> dict[str, Any]:
-    """The direct command that a request asks for.
+    """Convert a request into a direct command.
 
     Args:
-        request: Its path, query and body each hold a part of the command.
+        request: Its path, query and body each contain a part of the command.
         caller: Its sender, who is the command's actor.
-        function: The function whose commands are understood.
-        action: The action; None: the body names it.
+        function: The function whose commands are accepted.
+        action: The action; None if the body names it.
 
     Raises:
         InvalidMessageError: A part of the request is wrong.
@@ -235,7 +236,7 @@ def command_of(
     query = dict(request.parameters(in_query))
     body = request.json() if request.text().strip() else {}
     if not isinstance(body, dict):
-        detail = "the body must be an object, such as docs/openapi.yaml shows"
+        detail = "the body must be a JSON object; see docs/openapi.yaml"
         raise InvalidMessageError("SCHEMA_VIOLATION", detail)
     elsewhere = {"actor", *request.path, *in_query}
     if action is None:
@@ -251,6 +252,6 @@ def command_of(
     if "actor" in fields and caller.name:
         command["actor"] = caller.name
     if "outliveInvocation" in fields:
-        # Who holds a lease over HTTP is never within the invocation that took it.
+        # Over HTTP, a lease is always held beyond the invocation that acquired it.
         command.setdefault("outliveInvocation", True)
     return command

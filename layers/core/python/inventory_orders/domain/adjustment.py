@@ -1,4 +1,4 @@
-"""Adjustments: every change of stock that is neither an order nor a command for one."""
+"""Adjustments: every stock change that is neither an order nor a command on one."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ DECREMENT = "DECREMENT"
 
 @dataclass(frozen=True, slots=True)
 class Adjustment(Change):
-    """A receipt, a correction, a return.
+    """A receipt, correction or return.
 
     Attributes:
         product_id: The product.
         adjustment_id: Given by the sender: the idempotency key, within the product.
         delta: Units to add; negative to take away.
         reason: Why, in one word: `RECEIPT`, `CORRECTION`, ...
-        notes: Who did it, and what for: no part of what makes two adjustments the same.
+        notes: Who did it, and why. Ignored when two adjustments are compared.
     """
 
     product_id: str
@@ -79,7 +79,7 @@ class Adjustment(Change):
 
     def match(self, record: Record) -> IdempotencyMatch | Rejection:
         if not isinstance(record, AdjustmentRecord):
-            raise TypeError(f"{record.key} is no adjustment")
+            raise TypeError(f"{record.key} is not an adjustment")
         stored = (record.delta, record.reason, record.transfer_with)
         if stored != (self.delta, self.reason, None):
             return IdempotencyMatch.OTHER_REQUEST
@@ -90,7 +90,7 @@ class Adjustment(Change):
 class Decrement(Adjustment):
     """Units taken away by a command whose rejection is final.
 
-    An atomic decrement is not conditioned on a version, and an earlier attempt may still be under way when it is rejected.
+    An atomic decrement has no version condition, and an earlier attempt may still be in flight when it is rejected.
     Only the stored rejection keeps that attempt from taking the units after all.
     """
 
@@ -100,7 +100,7 @@ class Decrement(Adjustment):
     def of(
         cls, product_id: str, adjustment_id: str, units: int, notes: Mapping[str, str] = NO_NOTES
     ) -> Decrement:
-        """The decrement that takes so many units away, 1 or more."""
+        """Make the decrement that takes away `units`, 1 or more."""
         return cls(product_id, adjustment_id, -units, DECREMENT, notes)
 
 
@@ -110,14 +110,14 @@ TRANSFER_OUT, TRANSFER_IN = "TRANSFER_OUT", "TRANSFER_IN"
 
 @dataclass(frozen=True, slots=True)
 class Transfer(Change):
-    """Units that are moved from one location to another: an adjustment of each, both or none.
+    """Units moved from one location to another: an adjustment at each, both or neither.
 
     Attributes:
-        source: The product at the location that they leave.
-        target: The same product at the location at which they arrive.
-        transfer_id: Given by the sender: the idempotency key, at both.
+        source: The product at the location that the units leave.
+        target: The same product at the location that receives them.
+        transfer_id: Given by the sender: the idempotency key, at both locations.
         units: How many, 1 or more.
-        notes: As of `Adjustment`.
+        notes: See `Adjustment`.
     """
 
     source: str
@@ -131,7 +131,7 @@ class Transfer(Change):
 
     @property
     def sides(self) -> tuple[Adjustment, Adjustment]:
-        """What it is to each location."""
+        """The adjustment at each location."""
         return (
             Adjustment(self.source, self.transfer_id, -self.units, TRANSFER_OUT, self.notes),
             Adjustment(self.target, self.transfer_id, self.units, TRANSFER_IN, self.notes),
@@ -166,7 +166,7 @@ class Transfer(Change):
 
     def match(self, record: Record) -> IdempotencyMatch:
         if not isinstance(record, AdjustmentRecord):
-            raise TypeError(f"{record.key} is no adjustment")
+            raise TypeError(f"{record.key} is not an adjustment")
         stored = (record.key, record.delta, record.reason, record.transfer_with)
         if stored == (self.record_key, -self.units, TRANSFER_OUT, self.target):
             return IdempotencyMatch.SAME_REQUEST

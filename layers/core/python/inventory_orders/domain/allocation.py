@@ -1,4 +1,4 @@
-"""Where the units of products are, in rows and in pages, and how they move: here and nowhere else."""
+"""Where the units of products are, in rows and pages. They are only moved here."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class PageUpdate:
-    """One version-conditioned write of a page; if both are the same object, a check that it is still so."""
+    """One version-conditioned write of a page; if both are the same object, a check that the page is unchanged."""
 
     before: Page
     after: Page
 
 
 class Allocation:
-    """Rows and pages as they are stored, and as they shall be.
+    """Rows and pages as stored, and with the moves that are not stored yet.
 
-    No unit is made or lost by a move, and what a move leaves keeps these rules:
+    Moves neither create nor lose units, and they keep these rules:
 
     - `lent_to` names each lane that holds units of the product.
     - While it names any, the row's stock exceeds both 0 and the threshold for low stock (`drain` checks it).
-    - It loses a lane only in a transaction that writes the depot's page, so that no fill can be under way, and that
+    - It loses a lane only in a transaction that writes the depot's page, so that no fill can be in flight, and that
       writes or checks that lane's page, which then holds none.
 
     Args:
-        rows: Products by id, as they are stored; None where there is none.
-        pages: Pages as they are stored.
-        owner: Of leases on products: whoever writes them. The leases' fences go along.
+        rows: Products by id, as stored; None for a product that does not exist.
+        pages: Pages as stored.
+        owner: Owner of leases on the products, if the writer has any. Its writes renew their fences.
     """
 
     def __init__(self, rows: ProductsById, pages: Iterable[Page] = (), owner: str = "") -> None:
@@ -55,7 +55,7 @@ class Allocation:
         self._lent: dict[str, int] = {}
 
     def copied(self) -> Allocation:
-        """The same rows, pages and moves, in an allocation that changes apart from this one."""
+        """Copy the rows, pages and moves into an allocation that changes independently."""
         other = Allocation({})
         for name, value in vars(self).items():
             setattr(other, name, copy(value))
@@ -66,14 +66,14 @@ class Allocation:
     # ------------------------------------------------------------------ what is where
 
     def add_row(self, product_id: str, product: Product | None) -> None:
-        """Take over a row as it is stored."""
+        """Add a row as stored."""
         self._rows_stored[product_id] = self.rows[product_id] = product
 
     def row(self, product_id: str) -> Product:
-        """A product's row as it shall be.
+        """A product's row after the moves.
 
         Raises:
-            ValueError: There is no such product.
+            ValueError: The row is not known.
         """
         product = self.rows.get(product_id)
         if product is None:
@@ -81,17 +81,17 @@ class Allocation:
         return product
 
     def entry(self, lane: int, product_id: str) -> PageEntry | None:
-        """The units of a product that a lane shall hold; None if there are none."""
+        """A lane's entry of a product after the moves; None if it holds no units."""
         key = PageKey.of(lane, product_id)
         return (self._entries.get(key) or self.entries(key)).get(product_id)
 
     def units(self, lane: int, product_id: str) -> int:
-        """Units of a product that a lane shall hold."""
+        """Units of a product in a lane after the moves."""
         entry = self.entry(lane, product_id)
         return entry.units if entry is not None else 0
 
     def size(self, places: Iterable[str | PageKey]) -> int:
-        """Bytes of rows and pages as they are stored."""
+        """Bytes of rows and pages as stored."""
         return sum(
             self._pages_stored[p].size if isinstance(p, PageKey) else self.row(p).size
             for p in places
@@ -105,7 +105,7 @@ class Allocation:
         return PageStock(product_id, entry.units, version, entry.created_at, key)
 
     def entries(self, key: PageKey) -> dict[str, PageEntry]:
-        """What a page shall hold, by product id."""
+        """A page's entries after the moves, by product id."""
         if key not in self._entries:
             page = self._pages_stored.get(key)
             if page is None:
@@ -114,7 +114,7 @@ class Allocation:
         return self._entries[key]
 
     def products_on(self, key: PageKey) -> int:
-        """How many products a page shall name."""
+        """How many products a page names after the moves."""
         return len(self.entries(key)) + len(self._emptied[key])
 
     # ------------------------------------------------------------------ moves
@@ -124,8 +124,8 @@ class Allocation:
 
         Args:
             product_id: The product.
-            units: How many; 0 changes the reach alone.
-            reach: Lanes from 1 to this one may be filled with it from now on, besides those that already may.
+            units: How many; 0 only changes the reach.
+            reach: Lanes from 1 to this one may be filled with the product from now on, besides those that already may.
         """
         row = self.row(product_id)
         held = self.entry(DEPOT, product_id)
@@ -139,7 +139,7 @@ class Allocation:
         """Move units from the depot to a lane.
 
         Raises:
-            ValueError: The lane is not among those that may hold the product, or there are too few units.
+            ValueError: The lane may not hold the product, or there are too few units.
         """
         held = self.entry(DEPOT, product_id)
         if held is None or lane > held.reach:
@@ -151,13 +151,13 @@ class Allocation:
         self._move(product_id, self.units(lane, product_id), lane, DEPOT)
 
     def recall(self, product_id: str, lanes: Collection[int]) -> None:
-        """Move all units of a product from lanes to the depot. None of them may hold it any more.
+        """Move all units of a product from lanes to the depot. These lanes may no longer hold it.
 
-        The depot fills no lane with it from now on, also if other lanes may still hold some.
+        The depot does not fill any lane with it from now on, even if other lanes may still hold some.
 
         Args:
             product_id: The product.
-            lanes: Lanes other than the depot, all pages of which are known.
+            lanes: Lanes other than the depot. All of their pages have to be known.
         """
         for lane in lanes:
             self.give_back(lane, product_id)
@@ -168,7 +168,7 @@ class Allocation:
         self._set_row(replace(row, lent_to=row.lent_to - frozenset(lanes)))
 
     def reclaim(self, product_id: str) -> None:
-        """Move all units of a product from the depot to its row, when no other lane may hold any.
+        """Move all units of a product from the depot to its row, once no other lane may hold any.
 
         Raises:
             ValueError: Another lane may hold some.
@@ -184,10 +184,10 @@ class Allocation:
     def add_units(
         self, product_id: str, delta: int, lane: int | None, *, moves_goods: bool = False
     ) -> None:
-        """Add units to a lane, or to the row, or take them away (less than 0): what orders and the like do.
+        """Add units to a lane or to the row, or take them away (negative), as orders and adjustments do.
 
         Args:
-            moves_goods: Whether as many units come in or go out.
+            moves_goods: Whether the units on hand change too.
         """
         if lane is None:
             row = self.row(product_id)
@@ -200,7 +200,7 @@ class Allocation:
             self._sold_from.add(key)
 
     def _move(self, product_id: str, units: int, source: int | None, target: int | None) -> None:
-        """Move units between places; a place is a lane, or the row if it is None."""
+        """Move units between places. A place is a lane, or None for the row."""
         if not units:
             return
         if source is None:
@@ -209,7 +209,7 @@ class Allocation:
             held = self.entry(source, product_id)
             created_at = held.created_at if held is not None else ""
             if target is None and created_at != self.row(product_id).created_at:
-                raise ValueError(f"{product_id} in lane {source} is of another generation")
+                raise ValueError(f"{product_id} in lane {source} belongs to another generation")
         for lane, delta in ((source, -units), (target, units)):
             if lane is None:
                 self.add_units(product_id, delta, None)
@@ -221,7 +221,7 @@ class Allocation:
         held = entries.get(product_id) or PageEntry(created_at, 0)
         units = held.units + delta
         if units < 0 or (created_at and created_at != held.created_at):
-            raise ValueError(f"page {key} cannot give {-delta} of {product_id}: it has {held}")
+            raise ValueError(f"cannot take {-delta} of {product_id} from page {key}: it has {held}")
         self._emptied[key].discard(product_id)
         if units:
             entries[product_id] = PageEntry(held.created_at, units, held.reach)
@@ -249,7 +249,7 @@ class Allocation:
         return [*self._touched_rows, *self._touched_pages]
 
     def drain(self) -> tuple[tuple[Update, ...], tuple[PageUpdate, ...], dict[str, int]]:
-        """Take what was changed since the last call, for one transaction; from now on it counts as stored.
+        """Collect the changes since the last call, for one transaction. From now on they count as stored.
 
         Returns:
             The rows, the pages, and the units of each product that were lent.
@@ -266,12 +266,12 @@ class Allocation:
             if before.is_fenced_by(self._owner):
                 after = replace(after, lock_version=after.version)
             if after.lent_to and not after.may_be_lent:
-                raise ValueError(f"too little of {product_id} would be left in its row: {after}")
+                raise ValueError(f"too few units of {product_id} would be left in its row: {after}")
             updates.append(Update(before, after))
             self._rows_stored[product_id] = self.rows[product_id] = after
         for key in self._touched_pages:
             page = self._pages_stored[key]
-            # A sale makes a version, which its line names, even if the same transaction also moved as many units in.
+            # A sale creates a version, which its line names, even if the same transaction also moved as many units in.
             entries, emptied = dict(self.entries(key)), frozenset(self._emptied[key])
             if (entries, emptied) == (page.entries, page.emptied) and key not in self._sold_from:
                 pages.append(PageUpdate(page, page))

@@ -1,4 +1,4 @@
-"""Lanes of pages: each page holds units of many products, so that one write pays for orders of all of them.
+"""Lanes of pages: each page holds units of many products, so that one write serves orders of all of them.
 
 A lane is a set of pages that one execution environment sells from. Lane 0 is the depot: only it takes units from the
 rows of products, and the other lanes are filled from it.
@@ -16,15 +16,14 @@ DEPOT = 0
 """The lane between the rows and all other lanes."""
 
 MAX_LANES = 90
-"""Lanes beside the depot: what the settings allow. One transaction can look into a page of each, and has room for the
-depot's page and a row."""
+"""Maximum number of lanes besides the depot. One transaction can read a page of each, the depot's page and a row."""
 
 PAGES = 4
-"""Pages of a lane. Fewer are larger, more take the room of orders in a transaction: docs/lanes.md."""
+"""Pages of a lane. Fewer pages are larger; more leave less room for orders in a transaction: docs/lanes.md."""
 
 MAX_PRODUCTS = 3_000
-"""Products that a page takes, each at each location: 46 KB with short ids, 107 KB with UUIDs. Further ones are sold from
-their rows."""
+"""Maximum number of products on a page, counting each location: 46 KB with short ids, 107 KB with UUIDs. Further products
+are sold from their rows."""
 
 
 class PageKey(NamedTuple):
@@ -49,7 +48,7 @@ class PageKey(NamedTuple):
 
 @lru_cache(maxsize=20_000)
 def _key_of(lane: int, product_id: str) -> PageKey:
-    # A visit of the depot asks for the page of each product several times.
+    # A visit to the depot looks up the page of each product several times.
     return PageKey(lane, crc32(product_id.encode()) % PAGES)
 
 
@@ -60,7 +59,7 @@ class PageEntry:
     Attributes:
         created_at: The generation of the product.
         units: How many; 1 or more.
-        reach: In the depot: lanes from 1 to this one may be filled with the product. 0: none may.
+        reach: For the depot: lanes from 1 to this one may be filled with the product; 0 for none.
     """
 
     created_at: str
@@ -70,16 +69,16 @@ class PageEntry:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page as it was read, or as a transaction leaves it.
+    """A page as read, or as a transaction leaves it.
 
     Attributes:
-        key: Which one.
+        key: Its lane and number.
         version: Rises by one with every write; 0 if it was never written.
-        epoch: A random value that it gets with its first write. Version and epoch together fence its writers.
+        epoch: A random value set by its first write. Version and epoch together fence its writers.
         entries: By product id.
         last_updated_at: When it was last written; empty if never.
         size: Bytes of the stored item.
-        emptied: In the depot: products that were lent to it and of which it has none left. Their rows still name lanes.
+        emptied: For the depot: products that were lent to it and of which it has none left. Their rows still name lanes.
     """
 
     key: PageKey
@@ -98,13 +97,13 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class LaneLease:
-    """The lease of a lane, for the process that sells from it; of the depot, for the visitor that moves units.
+    """The lease of a lane, held by the process that sells from it. For the depot, the visitor that moves units holds it.
 
     Attributes:
         lane: The lane.
-        owner: Unique for each execution environment, or for each visit of the depot.
-        ends_at: Unix second.
-        wait: Seconds for which the owner waited for it; 0 if it did not wait.
+        owner: Unique for each execution environment, or for each visit to the depot.
+        ends_at: Unix time in seconds.
+        wait: Seconds that the owner waited for it.
     """
 
     lane: int

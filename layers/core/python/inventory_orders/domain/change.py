@@ -1,4 +1,4 @@
-"""A change of stock: product deltas, and the record that makes them exactly-once."""
+"""Stock changes: product deltas, and the record that makes them exactly-once."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from inventory_orders.domain.rejection import Rejection
 
 
 class IdempotencyMatch(Enum):
-    """Whether a record is of the same request as a change with its key."""
+    """Whether a record belongs to the same request as a change with its key."""
 
     SAME_REQUEST = auto()
     OTHER_REQUEST = auto()
 
 
 MatchResult: TypeAlias = "IdempotencyMatch | Rejection | Change"
-"""What becomes of a change whose record is there: it is answered, or another change takes its place."""
+"""What becomes of a change whose record exists: it is answered, or another change replaces it."""
 
 
 class Change:
     """A set of product deltas, and one record that makes them exactly-once.
 
-    As it stands here it touches no stock, and the business never rejects it: each kind says how it differs.
+    By default it changes no stock, and the business never rejects it. Subclasses override that.
 
     Attributes:
-        stores_rejection: Whether a rejection is stored too, and so is final.
-        moves_goods: Whether its deltas change what is on hand, too: goods come in or go out.
-        outbound: Units that leave what is on hand, if it is accepted: on an outbound page, and never with rows of products.
+        stores_rejection: Whether a rejection is stored too, which makes it final.
+        moves_goods: Whether its deltas also change the units on hand, because goods come in or go out.
+        outbound: Units that leave the warehouse if it is accepted. They are written to an outbound page, never to product rows.
         id_reused_code: `errorCode` of a change whose record belongs to another request.
     """
 
@@ -45,32 +45,32 @@ class Change:
 
     @property
     def record_key(self) -> RecordKey:
-        """Names the record: two changes with one key are one change, or one of them is a mistake."""
+        """The key of the record. Two changes with the same key are the same change, or one of them is a mistake."""
         raise NotImplementedError
 
     @property
     def record_keys(self) -> Collection[RecordKey]:
-        """The keys of all records that it writes. None of them may exist yet."""
+        """The keys of all records that it writes, none of which may exist yet."""
         return (self.record_key,)
 
     @property
     def product_ids(self) -> Collection[str]:
-        """The products that it may be about: keys of their rows, with the location unless that is the default one."""
+        """The products that it may affect: keys of their rows, with the location unless that is the default one."""
         return ()
 
     @property
     def offers(self) -> Sequence[Collection[str]]:
-        """The ways to carry it out, the best first: each is the products that it would be about."""
+        """The ways to carry it out, the best first: each is a set of products that it would affect."""
         return (self.product_ids,)
 
     @property
     def splits(self) -> bool:
-        """Whether each line may be taken from another offer, if none has them all."""
+        """Whether lines may be taken from different offers if none has them all."""
         return False
 
     @property
     def group(self) -> str | None:
-        """Changes of one group take effect in the order in which they arrived; None if order is free."""
+        """Changes of one group take effect in order of arrival; None if the order does not matter."""
         return None
 
     @property
@@ -79,9 +79,9 @@ class Change:
         return 600
 
     def lane_units(self, short: Set[str]) -> Mapping[str, int]:  # noqa: ARG002
-        """Units that it takes, by product id, and that may be sold from lanes.
+        """Units that it takes and that may be sold from lanes, by product id.
 
-        Empty for a change that is for the rows alone.
+        Empty for a change that only the rows can serve.
 
         Args:
             short: Products that were found short. An offer without them is preferred.
@@ -89,7 +89,7 @@ class Change:
         return {}
 
     def rejection(self, products: StockById) -> Rejection | None:  # noqa: ARG002
-        """Why one of its offers is rejected in this state of its products; None if it is accepted."""
+        """Why an offer is rejected with the products in this state; None if it is accepted."""
         return None
 
     def final_rejection(
@@ -97,27 +97,27 @@ class Change:
         rejections: Sequence[Rejection],
         products: StockById,  # noqa: ARG002
     ) -> Rejection:
-        """Why it is rejected when all of its offers are, in this state of all products."""
+        """Why it is rejected when all of its offers are, with the products in this state."""
         return rejections[0]
 
     def deltas(self, products: StockById) -> Mapping[str, int]:  # noqa: ARG002
-        """Change of stock by product id, in units, if an offer is accepted in this state of its products."""
+        """Units to add or take away (negative), by product id, if an offer is accepted with its products in this state."""
         return {}
 
     def written_on(self, page: OutboundPage) -> Change:  # noqa: ARG002
-        """The change, as its record says where its units left."""
+        """The same change with the outbound page that its record has to name."""
         return self
 
     def record(
         self, rejection: Rejection | None, after: Mapping[str, Stock], at: str
     ) -> Record | OrderUpdate:
-        """The write of the decision, with the products that it changed as the same transaction leaves them."""
+        """The write of the decision; `after` has the products that it changed as the same transaction leaves them."""
         raise NotImplementedError
 
     def records(
         self, rejection: Rejection | None, after: Mapping[str, Stock], at: str
     ) -> Sequence[Record | OrderUpdate]:
-        """All writes of the decision beside those of products."""
+        """All writes of the decision besides the products'."""
         return (self.record(rejection, after, at),)
 
     def match(self, record: Record) -> MatchResult:

@@ -1,6 +1,6 @@
 """Events: derived from a row before and after a change.
 
-They follow from these two alone, so the same change makes the same events, however often it is published.
+Nothing else enters into them, so the same change makes the same events, however often it is published.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from inventory_orders.domain.record import NOTES, OrderAction, OrderStatus, unit
 from inventory_orders.errors import UnpublishableError
 
 Image = Mapping[str, Any]
-"""A row as a stream shows it."""
+"""A row as read from a stream."""
 
 SOURCE = "inventory-orders"
 SCHEMA_VERSION = 1
@@ -51,11 +51,11 @@ class Event:
     """One outcome.
 
     Attributes:
-        type: What has happened.
-        subject: To what: the order's id, or the key of the product's row. Events of one subject are published one after the other.
-        id: The same however often it is published.
+        type: What happened.
+        subject: The order's id, or the key of the product's row. Events about one subject are published one after the other.
+        id: Identical however often the event is published.
         occurred_at: When the row was written.
-        data: The row as it was then, as far as others may see it.
+        data: The public part of the row at that time.
     """
 
     type: EventType
@@ -65,7 +65,7 @@ class Event:
     data: Mapping[str, Any]
 
     def detail(self) -> dict[str, Any]:
-        """The event's `detail`, as consumers get it."""
+        """The event's `detail`, as consumers receive it."""
         return {
             "metadata": {
                 "eventId": self.id,
@@ -95,21 +95,21 @@ _OF_PRODUCT_STATUSES = {
     (ProductStatus.DISCONTINUED, ProductStatus.LOW_STOCK): EventType.PRODUCT_BACK_IN_STOCK,
     (ProductStatus.DISCONTINUED, ProductStatus.ACTIVE): EventType.PRODUCT_BACK_IN_STOCK,
 }
-"""By status before and after. Discontinuing is the shop's own doing, and no news to it. Listed again with stock, a product may
-have been sold out before."""
+"""By status before and after. Discontinuing a product makes no event, because the shop did it itself. A product that is listed
+again with stock may have been sold out before."""
 
 
 def order_events(before: Image | None, after: Image | None) -> tuple[Event, ...]:
-    """The events of one change of an order's row, in their order; without the row before it, of all that the row tells.
+    """The events of one change of an order's row, in order. Without the row before it, the events of everything the row shows.
 
     A tombstone publishes nothing; an order that fills one in is new.
 
     Args:
-        before: The row before the change; None if there was none.
-        after: The row after it; None if there is none.
+        before: The row before the change; None if it was created.
+        after: The row after the change; None if it was deleted.
 
     Raises:
-        UnpublishableError: The row after the change breaks its table's contract.
+            UnpublishableError: The row after the change breaks its table's contract.
     """
     if after is None or (_is_tombstone(after) and _is_tombstone(before or after)):
         return ()
@@ -147,7 +147,7 @@ _ENDS = {
 def _without_end(
     order: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]
 ) -> Sequence[Mapping[str, Any]]:
-    """The steps but for that which ended the order: the event of its status tells of it."""
+    """The steps without the one that ended the order, because the event of the new status reports it."""
     moves = [step for step in steps if step["action"] in _ENDS]
     if not moves or _ENDS[moves[-1]["action"]] != order["status"]:
         return steps
@@ -157,7 +157,7 @@ def _without_end(
 def _of_steps(
     action: OrderAction, order: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]
 ) -> list[Event]:
-    """An event for each step of an action. Where one row tells several, their ids differ by that of the step, if it has one."""
+    """An event for each step of an action. If one change makes several, their ids end with the step's id, if it has one."""
     of_action = [step for step in steps if step["action"] == action]
     return [
         _order_event(
@@ -170,18 +170,18 @@ def _of_steps(
 
 
 def _as_published(before: Image | None) -> Image:
-    """The row as events told it before its change; empty if they did not."""
+    """The row as published before its change; empty if it was not."""
     return before if before is not None and "userId" in before else {}
 
 
 def _steps_of(before: Image) -> int:
-    """How many steps a row that was published before has. If it was not readable then, it says nothing now."""
+    """How many steps of the row were published before; 0 if it was unreadable."""
     steps = before.get("steps")
     return len(steps) if isinstance(steps, list) else 0
 
 
 def _is_tombstone(row: Image) -> bool:
-    """Whether a cancellation left the row, which came before its order. Any other row without userId has lost it."""
+    """Whether the row was left by a cancellation that came before its order. Any other row without userId is corrupt."""
     return "userId" not in row and row.get("status") == OrderStatus.CANCELLED
 
 
@@ -219,23 +219,23 @@ def product_events(before: Image | None, after: Image | None) -> tuple[Event, ..
 
 
 def _id_of_product(key: str, created_at: str, moment: int | str, kind: EventType) -> str:
-    """The id of an event of a product, which names the location, if it is not the default one, last."""
+    """The id of a product's event. It ends with the location unless that is the default one."""
     location_id = location_of(key)
     place = f"#{location_id}" if location_id else ""
     return f"{product_of(key)}@{created_at}#{moment}#{kind}{place}"
 
 
 Level = tuple[str, int, int, str]
-"""What is published of a product: its `createdAt`, units on hand, available units, and status."""
+"""The published state of a product: its `createdAt`, units on hand, available units, and status."""
 
 
 def stock_event(product_id: str, level: Level, at: str) -> Event:
-    """The event of a product of which there are more or fewer units, or whose status has changed.
+    """The event of a product whose units or status have changed.
 
     Args:
         product_id: The key of its row.
-        level: What there is.
-        at: When that was seen.
+        level: Its present state.
+        at: When that was read.
     """
     kind, (created_at, on_hand, available, status) = EventType.PRODUCT_STOCK_CHANGED, level
     data = {
@@ -255,7 +255,7 @@ def _product_status(row: Image) -> ProductStatus:
         return ProductStatus(status)
     except ValueError:
         raise UnpublishableError(
-            f"status is {status!a}, which is none of the service's own"
+            f"status is {status!a}, which the service does not know; correct it"
         ) from None
 
 
@@ -268,14 +268,14 @@ def _status_event(order: Mapping[str, Any]) -> EventType:
     status = order["status"]
     if status not in _OF_STATUS:
         raise UnpublishableError(
-            f"order {order['orderId']} has the status {status!a}, which is none of the service's own, so it cannot be said "
-            "what has happened to it",
+            f"order {order['orderId']} has the status {status!a}, which the service does not know, so it cannot tell "
+            "what has happened to the order",
             "UNKNOWN_ORDER_STATUS",
         )
     return _OF_STATUS[status]
 
 
-# Told as they are, where the row has them.
+# Published unchanged if the row has them.
 _OPTIONAL_OF_ORDER = {
     "holdSeconds": int,
     "expiresAt": str,
@@ -297,11 +297,11 @@ _OPTIONAL_OF_PRODUCT = {
 
 
 def public_order(row: Image, *, with_notes: bool = False) -> dict[str, Any]:
-    """An order as others may see it: without what only the books need.
+    """The public part of an order, without the attributes that only bookkeeping needs.
 
     Args:
         row: As stored.
-        with_notes: Whether steps say who did them, and what for.
+        with_notes: Whether steps include who did them, and why.
 
     Raises:
         UnpublishableError: The row is not readable.
@@ -328,7 +328,7 @@ def _lines(row: object) -> list[dict[str, Any]]:
     """The lines of an order, or the units of a step."""
     lines = _take(row, "items", list)
     if not all(isinstance(line, Mapping) for line in lines):
-        raise UnpublishableError(f"items are {lines!r}, which are no lines")
+        raise UnpublishableError(f"items is {lines!r}, not a list of maps; repair the item")
     return [
         {
             "productId": _take(line, "productId", str),
@@ -357,7 +357,7 @@ def _count(items: Sequence[dict[str, Any]], steps: Sequence[Mapping[str, Any]]) 
         units = units_by_line(_quantities(items), moves)
     except KeyError as error:
         raise UnpublishableError(
-            f"steps name {error}, which is in no line; repair the item"
+            f"steps name {error}, which none of its lines has; repair the item"
         ) from None
     for item in items:
         moved = units[item["productId"]].moved
@@ -376,7 +376,7 @@ _COUNTS: Mapping[str, str] = {
 def _version(row: Image) -> int:
     version = _take(row, "_version", int)
     if version < 1:
-        raise UnpublishableError(f"_version is {version}; it begins with 1")
+        raise UnpublishableError(f"_version is {version}, but has to be 1 or more; repair the item")
     return version
 
 
@@ -384,7 +384,7 @@ def _take(row: object, name: str, kind: type[T]) -> T:
     """An attribute of a row.
 
     Raises:
-        UnpublishableError: There is none of this type.
+        UnpublishableError: It is missing, or has another type.
     """
     value = row.get(name) if isinstance(row, Mapping) else None
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
@@ -397,7 +397,7 @@ def _optional(row: Image, kinds: Mapping[str, type]) -> dict[str, Any]:
 
 
 _KINDS: Mapping[type, str] = {
-    str: "text",
+    str: "string",
     int: "whole number",
     bool: "boolean",
     list: "list",
@@ -406,9 +406,9 @@ _KINDS: Mapping[type, str] = {
 
 
 def to_json(value: object) -> float | str:
-    """A number that is not whole, or bytes (in Base64): for `json.dumps`, which calls it with what it does not know."""
+    """Convert fractional numbers, and bytes (to Base64): the `default` of `json.dumps`."""
     if isinstance(value, Decimal):
         return float(value)
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
-    raise TypeError(f"{type(value).__name__} has no place in an event")
+    raise TypeError(f"an event cannot contain {type(value).__name__}")

@@ -1,7 +1,7 @@
-"""Locations of stock: the keys of a product's rows at each of them, and back.
+"""Locations of stock: conversion between product and location, and the key of the row.
 
-A product's row at a location has a stock, lanes and books of its own. Its key, the `productId` of the row, stands for it in
-the engine, in lanes and in books; messages, answers and events name product and location beside each other.
+A product's row at a location has its own stock, lanes and books. Its key, the row's `productId`, identifies it in the
+engine, in lanes and in books; messages, answers and events name product and location separately.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 
 DEFAULT_LOCATION = ""
-"""The location that has no name: there the row's key is the product's id."""
+"""The location without a name: the key of a row there is the product's id."""
 
 MAX_PLACES = 40
-"""Locations of one product besides the default one."""
+"""Maximum number of locations of one product besides the default one."""
 
 _SEPARATOR = "#"
 """No id in a message contains it."""
@@ -35,18 +35,18 @@ def location_of(key: str) -> str:
 
 
 def public_key(key: str) -> dict[str, str]:
-    """The key as messages, answers and events name it: product and, unless it is the default one, location."""
+    """The key as messages, answers and events write it: product, and location unless it is the default one."""
     product_id, _, location_id = key.partition(_SEPARATOR)
     location = {"locationId": location_id} if location_id else {}
     return {"productId": product_id, **location}
 
 
 def key_in(document: Mapping[str, Any]) -> str:
-    """The key that a part of a message or of a row names so."""
+    """The key that a part of a message or row refers to."""
     return stock_key(document["productId"], document.get("locationId", DEFAULT_LOCATION))
 
 
 def in_words(key: str) -> str:
-    """The key in words, for people."""
+    """The key as people read it."""
     product_id, _, location_id = key.partition(_SEPARATOR)
     return f"{product_id} at {location_id}" if location_id else product_id

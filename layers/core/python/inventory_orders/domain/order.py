@@ -1,4 +1,4 @@
-"""Orders, also those whose cancellation came first."""
+"""Orders, including those whose cancellation came first."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ class Order(Change):
     Attributes:
         order_id: Given by the sender: the idempotency key.
         user_id: The customer.
-        quantities: Units by product id, lines of one product added up, in the order of first mention.
+        quantities: Units by product id, summed over a product's lines, in order of first mention.
         group: `MessageGroupId`, when the order came through the FIFO queue.
-        hold_seconds: How long its stock is held without payment, as the sender said; None if it did not.
-        default_hold: The same, for an order that says nothing; None: until it is cancelled.
-        attributes: The shop's own. They are stored, and mean nothing here.
-        locations: Where it may be placed from, the best first, as the sender said; None if it did not.
-        split: Whether its lines may come from several of them, if none has all.
-        asked_locations: By product id, the only location of a line that names one.
-        default_locations: As `locations`, for an order that says nothing.
+        hold_seconds: How long its stock is held without payment; None if the sender did not say.
+        default_hold: The same for an order without `hold_seconds`; None to hold stock until the order is cancelled.
+        attributes: The shop's own. They are stored, but not interpreted.
+        locations: Where its units may come from, the best first; None if the sender did not say.
+        split: Whether its lines may come from several locations if none has them all.
+        asked_locations: The location that a line requires, by product id.
+        default_locations: Used if the order has no `locations`.
     """
 
     order_id: str
@@ -64,7 +64,7 @@ class Order(Change):
 
     @cached_property
     def offers(self) -> tuple[tuple[str, ...], ...]:
-        """For each location its products of all lines. A line that names its location is taken from there in any case."""
+        """For each location, the products of all lines there. A line that names its location is always taken from there."""
         locations = self.default_locations if self.locations is None else self.locations
         offers = (
             tuple(stock_key(p, self.asked_locations.get(p, location)) for p in self.quantities)
@@ -86,20 +86,20 @@ class Order(Change):
         return {p: self.quantities[product_of(p)] for offer in wanted for p in offer}
 
     def _lines_without(self, short: Set[str]) -> Iterator[Sequence[str]]:
-        """For each line its first product that is not short, or all of them."""
+        """For each line, its first product that is not short, or all of them."""
         for line in zip(*self.offers, strict=True):
             yield [product_id for product_id in line if product_id not in short][:1] or line
 
     @property
     def record_size(self) -> int:
-        # Ids are ASCII; 1,200 covers the attribute names, times and numbers of a row, and its locations. A shortage takes the
-        # place of a line's times, and each offer may have one.
+        # Ids are ASCII; 1,200 covers the attribute names, times and numbers of a row, and its locations. A shortage replaces a
+        # line's times, and each offer may have one.
         lines = sum(SIZE_OF_LINE + len(product_id) for product_id in self.quantities)
         shortages = SIZE_OF_LINE * len(self.offers)
         return 1_200 + lines + shortages + (MAX_ATTRIBUTES_SIZE if self.attributes else 0)
 
     def rejection(self, products: StockById) -> Rejection | None:
-        # Last those of which there may be more elsewhere: whatever they lack, another one may be a reason already.
+        # Partial products come last: another product may be a reason to reject, without a recall of their units.
         for product_id, product in sorted(
             products.items(), key=lambda item: bool(item[1] and item[1].is_partial)
         ):
@@ -138,7 +138,7 @@ class Order(Change):
         )
 
     def _shortages(self, first: str, products: StockById) -> tuple[Shortage, ...]:
-        """Shortages, as far as they are known: lanes may hold more units of another product that is partial."""
+        """The known shortages. Other products that are partial are left out, because lanes may hold more units of them."""
         return tuple(
             Shortage.of(product, quantity)
             for product_id, product in products.items()
@@ -179,7 +179,7 @@ class Order(Change):
         return end.isoformat(timespec="microseconds")
 
     def lines(self, taken_from: Mapping[str, Stock] | None = None) -> tuple[OrderLine, ...]:
-        """The lines as they are stored, with where their units were taken from; None if no stock was taken."""
+        """The lines as stored, each with the row or page that its units were taken from; None if no stock was taken."""
         sources = {product_of(p): stock for p, stock in (taken_from or {}).items()}
         return tuple(
             _line(
@@ -197,7 +197,7 @@ class Order(Change):
         same = quantities == self.quantities and stored.hold_seconds == self.hold_seconds
         same &= asked == {p: self.asked_locations.get(p) for p in quantities}
         same &= (stored.locations, stored.split) == (self.locations, self.split)
-        # Of one whose user is forgotten, only what was ordered is left to compare.
+        # Once its user is forgotten, only the ordered items are left to compare.
         if stored.pseudonymised_at is None:
             same &= stored.user_id == self.user_id
             same &= _with_types(stored.attributes) == _with_types(self.attributes)
@@ -206,11 +206,11 @@ class Order(Change):
 
 @dataclass(frozen=True, slots=True)
 class CancelledBeforehand(Change):
-    """An order whose cancellation came first: it fills in the tombstone, ends as cancelled, and takes no stock.
+    """An order whose cancellation came first: it fills in the tombstone, stays cancelled, and takes no stock.
 
     Attributes:
-        order: What was ordered.
-        tombstone: As read.
+        order: The order.
+        tombstone: The row of the cancellation, as read.
     """
 
     order: Order
@@ -257,7 +257,7 @@ class CancelledBeforehand(Change):
 
 
 def sum_lines(lines: Iterable[tuple[str, int]]) -> dict[str, int]:
-    """Units by product id, in the order of first mention. Checked one by one, two lines of 5 would pass against 5."""
+    """Sum units by product id, in order of first mention. Checked separately, two lines of 5 would pass with 5 in stock."""
     quantities: dict[str, int] = {}
     for product_id, quantity in lines:
         quantities[product_id] = quantities.get(product_id, 0) + quantity
@@ -265,7 +265,7 @@ def sum_lines(lines: Iterable[tuple[str, int]]) -> dict[str, int]:
 
 
 def _with_types(attributes: Mapping[str, Any]) -> dict[str, tuple[type, Any]]:
-    """Attributes as they are compared: for Python `true` equals 1."""
+    """Attributes with their types, for comparison: in Python, `True == 1`."""
     return {name: (type(value), value) for name, value in attributes.items()}
 
 
@@ -281,11 +281,11 @@ def _line(product_id: str, quantity: int, asked: str | None, taken_from: Stock |
 
 
 def as_order(record: Record) -> OrderRecord:
-    """A record that is an order's.
+    """Narrow a record to an order.
 
     Raises:
-        TypeError: It is another one.
+        TypeError: It is something else.
     """
     if not isinstance(record, OrderRecord):
-        raise TypeError(f"{record.key} is no order")
+        raise TypeError(f"{record.key} is not an order")
     return record

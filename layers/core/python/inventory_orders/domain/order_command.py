@@ -1,4 +1,4 @@
-"""Commands on orders, and the change that each makes, by the order's status."""
+"""Commands on orders, and the change that each makes, depending on the order's status."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _REASONS_OF_ENDS = {
     OrderStatus.CANCELLED: RejectionReason.ORDER_CANCELLED,
     OrderStatus.EXPIRED: RejectionReason.ORDER_EXPIRED,
 }
-"""Why an order that holds no stock is final."""
+"""Why an order in a final status without stock rejects commands."""
 
 _ANSWERS: Mapping[tuple[OrderAction, OrderStatus], RejectionReason | IdempotencyMatch] = {
     **{
@@ -56,17 +56,17 @@ _ANSWERS: Mapping[tuple[OrderAction, OrderStatus], RejectionReason | Idempotency
     (OrderAction.EXPIRE, OrderStatus.CANCELLED): RejectionReason.NOT_HELD,
     (OrderAction.EXPIRE, OrderStatus.EXPIRED): IdempotencyMatch.SAME_REQUEST,
 }
-"""Commands that the order's status alone answers."""
+"""The answers that only depend on the command and the order's status."""
 
 MAX_HOLD = timedelta(days=7)
-"""How long after its order a hold may end."""
+"""Maximum time between an order and the end of its hold."""
 
 _LAST_DAY = datetime.max.replace(tzinfo=UTC) - MAX_HOLD
 
 MAX_ROW_SIZE = 400 * 1024
 """Bytes: docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html"""
 
-# Bytes that are kept free in the row: a confirmation, an extension, and an end that names every line, each with its notes.
+# Bytes kept free in the row: for a confirmation, an extension, and a last step that names every line, each with its notes.
 _ROOM_OF_STEPS = 8_000
 
 
@@ -77,7 +77,7 @@ class Part:
     Attributes:
         step_id: Given by the sender: the idempotency key, within the order.
         quantities: Units by product id.
-        restock: For a return, whether the units can be sold again. For a cancellation False if they are lost, else None.
+        restock: For a return, whether the units can be sold again. For a cancellation, False if they are lost, else None.
     """
 
     step_id: str
@@ -87,16 +87,16 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class OrderCommand(Change):
-    """A command on an order that was not read yet. Without a record a cancellation of all leaves a tombstone.
+    """A command on an order that has not been read yet. If there is no record, a full cancellation leaves a tombstone.
 
     Attributes:
         order_id: The order.
         action: What to do with the order.
-        ended_by: For an expiry, the moment by which the hold has to have ended. Two that differ in nothing else are
-            the same command, of which the first counts.
-        part: The units that it is about; None for all that is left.
-        until: For an extension, when the hold is to end.
-        notes: Who gave it, and what for: no part of what makes two commands the same.
+        ended_by: For an expiry, the time by which the hold has to have ended. Two expiries that differ in nothing else
+            are the same command, of which the first counts.
+        part: The units that it moves; None for all that are left.
+        until: For an extension, the new end of the hold.
+        notes: Who gave it, and why. Ignored when two commands are compared.
     """
 
     order_id: str
@@ -151,8 +151,8 @@ class OrderCommand(Change):
         Args:
             at: When it is carried out.
             quantities: Units that it moves, by product id.
-            versions: By product id, the version of the product that taking them back into stock makes.
-            page: The outbound page on which they leave, as that leaves it.
+            versions: The version of each product after its units went back into stock, by product id.
+            page: The outbound page after the units were written to it.
         """
         step_id, restock = (
             (None, None) if self.part is None else (self.part.step_id, self.part.restock)
@@ -172,7 +172,7 @@ class OrderCommand(Change):
             status = OrderStatus(order.status)
         except ValueError:
             return Rejection(RejectionReason.UNKNOWN_ORDER_STATUS, str(order.status))
-        # An order that has ended put its units back on sale, also those that turn out to be lost.
+        # An order that has ended put all of its units back on sale, even those that turn out to be lost.
         is_lost = self.part is not None and self.part.restock is False
         ended = _REASONS_OF_ENDS.get(status) if is_lost else None
         answer = self._match_step(order) or ended or _ANSWERS.get((self.action, status))
@@ -181,7 +181,7 @@ class OrderCommand(Change):
         return answer or self._carry_out(order, status)
 
     def _match_step(self, order: OrderRecord) -> IdempotencyMatch | None:
-        """Match it with the step of its id, if there is one."""
+        """Match it with the step that has its id, if any."""
         if self.part is None:
             return None
         for step in order.steps:
@@ -191,7 +191,7 @@ class OrderCommand(Change):
                 return IdempotencyMatch.SAME_REQUEST if same else IdempotencyMatch.OTHER_REQUEST
         return None
 
-    # ------------------------------------------------------------------ where it takes the order
+    # ------------------------------------------------------------------ transitions
 
     def _carry_out(self, order: OrderRecord, status: OrderStatus) -> MatchResult:
         match self.action:
@@ -213,7 +213,7 @@ class OrderCommand(Change):
     def _confirm(self, order: OrderRecord, status: OrderStatus) -> MatchResult:
         told = order.confirmation_rejected
         if told is not None:
-            # The refund was asked for and may have been made: that answer stays.
+            # The refund was asked for and may have been made, so the answer stays the same.
             return Rejection(_reason_of(order, told), order.order_id)
         if status in (OrderStatus.CONFIRMED, OrderStatus.FULFILLED):
             return IdempotencyMatch.SAME_REQUEST
@@ -221,7 +221,7 @@ class OrderCommand(Change):
             return self._transition(OrderStatus.CONFIRMED, order)
         if status is not OrderStatus.REJECTED and order.confirmed_at is not None:
             return IdempotencyMatch.SAME_REQUEST
-        # A late payment: the row keeps it.
+        # A late payment: the row records it.
         rejection = Rejection(_REASONS_OF_ENDS[status], order.order_id)
         return Transition(self, order.require_version(), order.status, rejected=rejection)
 
@@ -257,7 +257,7 @@ class OrderCommand(Change):
         return self._move_open(order, status)
 
     def _move_open(self, order: OrderRecord, status: OrderStatus) -> MatchResult:
-        """Fulfil or cancel open units: those that it names, or all. With the last of them the order ends."""
+        """Fulfil or cancel the named open units, or all. The last of them ends the order."""
         still_open = _open_units(_units(order))
         moved = still_open if self.part is None else self.part.quantities
         for product_id, quantity in moved.items():
@@ -271,7 +271,7 @@ class OrderCommand(Change):
 
     def _return(self, order: OrderRecord) -> MatchResult:
         if self.part is None:
-            raise ValueError(f"it is not said what of order {order.order_id} came back")
+            raise ValueError(f"the return of order {order.order_id} names no units")
         units, is_early = _units(order), False
         for product_id, quantity in self.part.quantities.items():
             line = units.get(product_id, LineUnits(0))
@@ -304,7 +304,7 @@ class OrderCommand(Change):
     def _leaving(
         self, order: OrderRecord, moved: Mapping[str, int] | None
     ) -> dict[Generation, int]:
-        """Units that leave the warehouse: those that were open, and do not go back into stock."""
+        """Units that leave the warehouse: open units that do not go back into stock."""
         if self.action.moves is not Units.OPEN or self.restocks:
             return {}
         leaving = _open_units(_units(order)) if moved is None else moved
@@ -317,20 +317,20 @@ class OrderCommand(Change):
 
 @dataclass(frozen=True, slots=True)
 class Transition(Change):
-    """A stored order on its way to where a command takes it.
+    """A command applied to a stored order.
 
-    Units that go back into stock go to the generations of products that they were taken from.
+    Units only go back into stock of the generation that they were taken from.
 
     Attributes:
         command: The command.
         order: As stored.
-        status: Where the order stands afterwards.
-        moved: Units by product id that are handed over, cancelled or returned; None if it moves none, or fulfils all that
-            is left.
-        outbound: Units of those that leave what is on hand.
-        moves_goods: Whether they come back: those of other actions never left.
-        rejected: Why the confirmation is a late payment, if it is one.
-        extended_to: For an extension, when the hold ends.
+        status: The order's status afterwards.
+        moved: Units that are handed over, cancelled or returned, by product id; None if none are, or if all that are
+            left are fulfilled.
+        outbound: Those of the units that leave the warehouse.
+        moves_goods: Whether the units come back to the warehouse. Units that other actions restock never left it.
+        rejected: For a late payment, why it is rejected.
+        extended_to: For an extension, the new end of the hold.
         page: The outbound page, as the transaction leaves it.
     """
 
@@ -353,7 +353,7 @@ class Transition(Change):
 
     @property
     def gives_back(self) -> Mapping[str, int]:
-        """Units that go back into stock, by the product of the location that they came from."""
+        """Units that go back into stock, by the key of the row that they came from."""
         moved = (self.moved or {}) if self.command.restocks else {}
         return {
             line.key: moved[line.product_id]
@@ -362,7 +362,7 @@ class Transition(Change):
         }
 
     def written_on(self, page: OutboundPage) -> Transition:
-        """The same with the outbound page that its record is to name."""
+        """The same change with the outbound page that its record has to name."""
         return replace(self, page=page)
 
     @property
@@ -381,7 +381,7 @@ class Transition(Change):
         return {product_id: gives_back[product_id] for product_id in self._taking_back(products)}
 
     def _taking_back(self, products: StockById) -> dict[str, Stock]:
-        """The products that take units back: those of the generations that the units were taken from."""
+        """The products that take units back: those that are still of the generation that the units were taken from."""
         gives_back = self.gives_back
         return {
             line.key: product
@@ -399,12 +399,12 @@ class Transition(Change):
             changed["confirmation_rejected"] = ConfirmationRejection(at, rejection.reason)
         else:
             changed["status"] = self.status
-            # A version tells the books that units came back, and when.
+            # The version lets the books tell that units came back, and when.
             versions = {
                 product_of(p): product.version for p, product in self._taking_back(after).items()
             }
             step = self.command.step(at, self.moved, versions, self.page)
-            # Only the last extension stays, so that many of them fit into the row.
+            # Only the last extension is kept, so that the row does not outgrow its limit.
             extends = step.action == OrderAction.EXTEND
             kept = (s for s in self.order.steps if not (extends and s.action == step.action))
             changed["steps"] = (*kept, step)
@@ -413,7 +413,7 @@ class Transition(Change):
             elif self.status == OrderStatus.FULFILLED != self.order.status:
                 changed["fulfilled_at"] = at
             if self.status != OrderStatus.PENDING:
-                # A hold ends with the status that it belongs to.
+                # A hold ends when its status changes.
                 changed["expires_at"] = None
             elif self.extended_to is not None:
                 changed["expires_at"] = self.extended_to
@@ -424,7 +424,7 @@ class Transition(Change):
 
 
 def _has_room(order: OrderRecord, step: Step) -> bool:
-    """Whether a step that names items leaves room in the order's row for all commands that name none."""
+    """Whether a step that names items leaves enough space in the order's row for all commands that name none."""
     named = sum(before.step_id is not None for before in order.steps)
     end = sum(100 + len(line.product_id) for line in order.lines)
     size = order.size + step.size + end + _ROOM_OF_STEPS
@@ -435,19 +435,19 @@ def _units(order: OrderRecord) -> dict[str, LineUnits]:
     """Where the units of an order's lines are, by product id.
 
     Raises:
-        CorruptItemError: A line does not say what it took, or the steps do not fit the lines.
+        CorruptItemError: A line lacks its quantity or generation, or the steps contradict the lines.
     """
     quantities = {line.product_id: _quantity(order, line) for line in order.lines}
     try:
         units = units_by_line(quantities, ((step.action, step.quantities) for step in order.steps))
     except KeyError as error:
         raise CorruptItemError(
-            f"order {order.order_id} has a step with units of {error}, which it has no line of; repair the item"
+            f"order {order.order_id} has a step with units of {error}, but no line of that product; repair the item"
         ) from None
     for product_id, moved in units.items():
         if min(moved.quantity - 1, moved.open, moved.delivered) < 0:
             raise CorruptItemError(
-                f"order {order.order_id} has steps that move more of {product_id} than its line has; repair the item"
+                f"order {order.order_id} has steps that move more units of {product_id} than its line has; repair the item"
             )
     return units
 
@@ -455,8 +455,8 @@ def _units(order: OrderRecord) -> dict[str, LineUnits]:
 def _quantity(order: OrderRecord, line: OrderLine) -> int:
     if not isinstance(line.quantity, int) or not isinstance(line.product_created_at, str):
         raise CorruptItemError(
-            f"order {order.order_id} is {order.status}, but its line of {line.product_id} does not say how many "
-            "units it took (quantity) of which generation (productCreatedAt); repair the item"
+            f"order {order.order_id} is {order.status}, but its line of {line.product_id} lacks the number of units "
+            "(quantity) or their generation (productCreatedAt); repair the item"
         )
     return line.quantity
 
@@ -470,26 +470,26 @@ def _reason_of(order: OrderRecord, told: ConfirmationRejection) -> RejectionReas
     """Why an order's confirmation was rejected.
 
     Raises:
-        CorruptItemError: For none of the reasons for which the service rejects one.
+        CorruptItemError: The stored reason is not one for which the service rejects a confirmation.
     """
     if told.reason not in _REASONS_OF_ENDS.values():
         raise CorruptItemError(
-            f"order {order.order_id} has a confirmationRejected with the reason {told.reason!a}, which is none of "
+            f"order {order.order_id} has a confirmationRejected with the reason {told.reason!a} instead of one of "
             f"{', '.join(_REASONS_OF_ENDS.values())}; repair the item"
         )
     return RejectionReason[told.reason]
 
 
 def _stored_time(order: OrderRecord, name: str, value: str) -> str:
-    """A time of an order's row.
+    """Check a time of an order's row.
 
     Raises:
-        CorruptItemError: It is no time, or written so that it cannot be compared as text.
+        CorruptItemError: It is not a time, or in a format that cannot be compared as a string.
     """
     with suppress(TypeError, ValueError, OverflowError):
         moment = datetime.fromisoformat(value).astimezone(UTC)
         if moment.isoformat(timespec="microseconds") == value:
             return value
     raise CorruptItemError(
-        f"order {order.order_id} has a {name} that is no time as the service writes it; repair the item"
+        f"order {order.order_id} has a {name} that is not a time in the service's format; repair the item"
     )

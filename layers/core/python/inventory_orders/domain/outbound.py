@@ -1,8 +1,8 @@
-"""Outbound pages: units that have left the warehouse, until a sweep takes them off the rows of their products.
+"""Outbound pages: units that have left the warehouse, until a sweep subtracts them from the rows of their products.
 
-A hand-over is never refused, and the order of two of them makes no difference. So it writes no row of a product, on which
-orders would lose against it: it adds its units to one of a few pages. What is on hand is a row's `onHand` less the units on
-all pages.
+Handing over is never refused for lack of stock, and the sequence of two hand-overs does not matter. So a hand-over does not
+write the product's row, where it would compete with orders: it adds its units to one of a few pages. The units on hand are
+the row's `onHand` less the units on all pages.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 MAX_OUTBOUND_ENTRIES = 3_000
-"""Entries that a page takes: 46 KB with short ids, 107 KB with UUIDs, and every write of it costs its whole size. It has to hold
-what leaves between two sweeps: 100 orders of a wholesaler have 1,014 products."""
+"""Maximum number of entries on a page: 46 KB with short ids, 107 KB with UUIDs, and every write costs the whole size. It has to
+hold what leaves between two sweeps: 100 orders of a wholesaler have 1,014 products."""
 
 
 class Generation(NamedTuple):
-    """Names one life of a product: one that is deleted and created again has another.
+    """Names one generation of a product: a product that is deleted and created again has another.
 
     Attributes:
         product_id: The product.
-        created_at: When it was created.
+        created_at: When this generation was created.
     """
 
     product_id: str
@@ -42,18 +42,18 @@ class OutboundKey(NamedTuple):
 
 
 OUTBOUND_KEYS = tuple(map(OutboundKey, range(8)))
-"""All outbound pages. One transaction reads a row, a page of each lane and of the depot, and these: that is 100."""
+"""All outbound pages. One transaction reads these, a row, and a page of each lane and of the depot: 100 items."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutboundPage:
-    """An outbound page as it was read, or as a transaction leaves it.
+    """An outbound page as read, or as a transaction leaves it.
 
     Attributes:
-        key: Which one.
+        key: Its number.
         version: Rises by one with every write; 0 if it was never written.
-        epoch: A random value that it gets with its first write. Version and epoch together fence its writers.
-        units: Units that have left, by the generation that they were of.
+        epoch: A random value set by its first write. Version and epoch together fence its writers.
+        units: Units that have left, by generation.
         last_updated_at: When it was last written; empty if never.
         size: Bytes of the stored item.
     """
@@ -71,7 +71,7 @@ class OutboundPage:
         return replace(self, version=self.version + 1, units={**self.units, **units})
 
     def without(self, folded: Collection[Generation]) -> OutboundPage:
-        """The page after a write that takes entries off it."""
+        """The page after a write that removes entries."""
         units = {lot: n for lot, n in self.units.items() if lot not in folded}
         return replace(self, version=self.version + 1, units=units)
 

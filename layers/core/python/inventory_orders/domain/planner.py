@@ -1,8 +1,8 @@
-"""Plans transactions and rejections, from changes and a snapshot of the products, without I/O, clock or randomness.
+"""Plans transactions and rejections from changes and a snapshot of the products, without I/O, clock or randomness.
 
-Every change that the plan accepts finds its products as all accepted changes before it leave them. Changes of
-one transaction that touch a product share one update of it, so that a whole batch for a hot product costs one
-write of its row; and they are packed so that as few transactions as possible are needed.
+Every accepted change sees its products as all accepted changes before it leave them. Changes in one transaction share
+one update of each product, so that a whole batch for a hot product costs one write of its row. They are packed into as
+few transactions as possible.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Limits:
     Attributes:
         actions: Updates and records together. DynamoDB's quota for TransactWriteItems is 100.
         size: Bytes of all items together. DynamoDB's quota is 4 MB.
-        changes: Changes. Lowered to find the one that DynamoDB will not accept among its neighbours.
-        side_by_side: Transactions of one chain that are filled at a time. With more of them they are less full.
+        changes: Maximum number of changes. Lowered to isolate a change that DynamoDB refuses.
+        side_by_side: Transactions of one chain that are filled in parallel. The more there are, the emptier they are.
 
     Source: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html
     """
@@ -48,8 +48,8 @@ class Decision:
     Attributes:
         change: The change.
         rejection: Why it is rejected.
-        deltas: Change of stock by product id that it makes.
-        products: What it depends on: the offer that is accepted; of a rejection, all of them.
+        deltas: Units that it adds or takes away (negative), by product id.
+        products: The products that it depends on: those of the accepted offer, or of all offers for a rejection.
     """
 
     change: Change
@@ -59,7 +59,7 @@ class Decision:
 
     @property
     def has_record(self) -> bool:
-        """Whether there is a row to write."""
+        """Whether it writes a record."""
         return self.rejection is None or self.change.stores_rejection
 
 
@@ -68,12 +68,12 @@ class Transaction:
     """Writes that are applied together or not at all.
 
     Attributes:
-        updates: Of products' rows.
+        updates: Updates of product rows.
         decisions: The changes that it decides.
         pages: Updates and checks of pages.
-        stock_after: The products by id, as it leaves them where it sells them: rows and pages.
-        lent: Units by product id that it moves from rows to the depot.
-        release: A lane's lease that ends with it.
+        stock_after: By product id, the row or page that it sells from, as it leaves it.
+        lent: Units that it moves from rows to the depot, by product id.
+        release: A lane's lease that it releases.
         outbound: The update of the outbound page on which units leave.
     """
 
@@ -92,13 +92,13 @@ class Transaction:
 
     @classmethod
     def of(cls, allocation: Allocation, decisions: Sequence[Decision] = ()) -> Transaction:
-        """The transaction of all changes of an allocation since the one before."""
+        """Make the transaction of everything that changed in an allocation since the previous one."""
         updates, pages, lent = allocation.drain()
         return cls(updates, tuple(decisions), pages, lent=lent)
 
 
 Wave = tuple[Transaction, ...]
-"""Transactions that share no product and no group: they may run side by side."""
+"""Transactions that share no product and no group, so they may run in parallel."""
 
 Chain = tuple[Wave, ...]
 """Waves that run one after the other, each building on those before it."""
@@ -109,15 +109,15 @@ class Supply:
     """Where the products of a batch are sold from in one round.
 
     Attributes:
-        allocation: The rows and pages that it is about, with moves that are not written yet.
-        sources: The lanes from which products are sold, by id; all others are sold from their rows.
+        allocation: Rows and pages, with moves that are not written yet.
+        sources: The lanes that products are sold from, by product id. All other products are sold from their rows.
     """
 
     allocation: Allocation
     sources: Mapping[str, int] = field(default_factory=dict)
 
     def stock_of(self, product_id: str) -> Stock | None:
-        """A product as it can be sold."""
+        """The row or page that a product is sold from; None if the product does not exist."""
         lane = self.sources.get(product_id)
         if lane is None:
             return self.allocation.rows[product_id]
@@ -129,7 +129,7 @@ class Supply:
         return product_id if lane is None else PageKey.of(lane, product_id)
 
     def arrange(self, decisions: Sequence[Decision], limits: Limits) -> tuple[Chain, ...]:
-        """The transactions of decisions. Chains share no product and no group, so they may run side by side."""
+        """Arrange decisions in transactions. Chains share no product and no group, so they may run in parallel."""
         drafts = pack(decisions, self, limits)
         return _chains(drafts, write_down(drafts, self))
 
@@ -143,15 +143,14 @@ class Plan:
     """The plan for a set of changes.
 
     Attributes:
-        chains: They share no product and no group, so they may run side by side.
-        deferred: Changes that cannot be decided now, because a product of theirs is blocked or short, or because they
-            stand behind such a change in their group.
-        missing: Products of which deferred changes find too little where they are sold from, while there may be more
+        chains: They share no product and no group, so they may run in parallel.
+        deferred: Changes that cannot be decided now, because one of their products is blocked or short, or because they
+            follow another deferred change of their group.
+        missing: Products that deferred changes find too few units of where they are sold from, while there may be more
             elsewhere.
-        short: Products for which an offer is rejected or passed over: there is too little of them as far as is known, or they
-            are blocked.
-        waiting: Deferred changes, unless they only stand behind another one.
-        leaving: Accepted changes whose units leave on an outbound page. They are in none of the chains.
+        short: Products for which an offer is rejected or passed over, because too few units are known or they are blocked.
+        waiting: Deferred changes, except those that only follow another one.
+        leaving: Accepted changes whose units leave on an outbound page. The chains do not contain them.
     """
 
     chains: tuple[Chain, ...] = ()
@@ -163,7 +162,7 @@ class Plan:
 
     @property
     def transactions(self) -> Iterator[Transaction]:
-        """All of them, in an order in which they may run."""
+        """All transactions, in an order in which they may run."""
         return (transaction for chain in self.chains for wave in chain for transaction in wave)
 
 
@@ -182,7 +181,7 @@ class Draft:
     size: int = 0
 
     def cost(self, decision: Decision, supply: Supply) -> tuple[int, int]:
-        """Actions and bytes that a decision would add."""
+        """Count the actions and bytes that a decision would add."""
         places = {supply.place(product_id) for product_id in decision.deltas} - self.places
         actions, size = len(places), supply.allocation.size(places)
         if decision.has_record:
@@ -219,14 +218,14 @@ def plan(
 
     Args:
         changes: In the order in which they arrived, with distinct record keys.
-        supply: What is known of the products that the changes name, and where they are sold from.
+        supply: The known rows and pages of the products that the changes name, and where they are sold from.
         blocked: Ids of products that cannot be written at the moment.
-        limits: What one transaction may hold. A change that exceeds them by itself gets a transaction of its
-            own, for DynamoDB to judge.
+        limits: Limits of one transaction. A change that exceeds them by itself gets its own transaction, for DynamoDB to
+            judge.
 
     Returns:
-        Transactions in which each accepted change that writes rows appears once, and each rejection stands in or after the
-        last transaction that it depends on. What was moved goes into the first of them.
+        Transactions in which each accepted change that writes rows appears once, and each rejection is in or after the
+        last transaction that it depends on. Pending moves go into the first transaction.
     """
     product_ids = {p for change in changes for p in change.product_ids}
     known = product_ids.intersection(supply.sources.keys() | supply.allocation.rows.keys())
@@ -257,12 +256,12 @@ def plan(
 
 @dataclass(frozen=True, slots=True)
 class _Wait:
-    """An offer about which nothing is decided yet.
+    """An offer that cannot be decided yet.
 
     Attributes:
         offer: The offer.
-        missing: Products of which there may be more elsewhere.
-        is_unknown: Whether nobody has looked at one of its products yet; else one is blocked, if none is missing.
+        missing: Products that there may be more of elsewhere.
+        is_unknown: Whether one of its products has not been read yet. Otherwise one is blocked, if none is missing.
     """
 
     offer: Collection[str]
@@ -272,14 +271,14 @@ class _Wait:
 
 @dataclass(slots=True)
 class _Choice:
-    """The choice of an offer for one change after the other, each as if all before it had been served.
+    """Chooses an offer for one change after the other, each as if all changes before it had been served.
 
     Attributes:
-        working: The products that were looked at, as the changes before leave them.
-        blocked: As of `plan`.
-        missing: As of `Plan`.
-        found_short: Its `short`.
-        waiting: As of `Plan`.
+        working: The products that were read, as the previous changes leave them.
+        blocked: See `plan`.
+        missing: See `Plan`.
+        found_short: `Plan.short`.
+        waiting: See `Plan`.
     """
 
     working: dict[str, Stock | None]
@@ -296,7 +295,7 @@ class _Choice:
             if isinstance(answer, _Wait):
                 waits.append(answer)
                 if answer.is_unknown:
-                    # It is looked at before those that are preferred less.
+                    # Its products are read before those of less preferred offers.
                     break
             elif answer.rejection is None:
                 self._serve(answer)
@@ -311,21 +310,21 @@ class _Choice:
         return None
 
     def _offers(self, change: Change) -> Iterator[Collection[str]]:
-        """The offers of a change; at last each line from the first offer that has it, where that is allowed."""
+        """The offers of a change. If it may be split, the last one takes each line from the first offer that has it."""
         yield from change.offers
         if change.splits:
             lines = zip(*change.offers, strict=True)
             yield tuple(min(line, key=partial(self._rank, change)) for line in lines)
 
     def _rank(self, change: Change, product_id: str) -> int:
-        """0 if a line can be served from a product; 1 if it has to wait, 2 if it is rejected."""
+        """Rank a product for a line: 0 if it can serve the line, 1 if the line has to wait, 2 if it is rejected."""
         answer = self._try(change, (product_id,))
         if isinstance(answer, _Wait):
             return 1
         return 0 if answer.rejection is None else 2
 
     def _try(self, change: Change, offer: Collection[str]) -> Decision | _Wait:
-        """Decide about an offer, or say for what it has to wait."""
+        """Decide about an offer, or return what it has to wait for."""
         if not self.working.keys() >= set(offer):
             blocked = self.blocked.intersection(offer)
             self.found_short |= blocked
@@ -342,7 +341,7 @@ class _Choice:
         return _Wait(offer, lacking) if lacking else decision
 
     def _serve(self, decision: Decision) -> None:
-        """Let the changes that follow find the products as a decision leaves them."""
+        """Apply a decision to the products that later changes see."""
         for product_id, delta in decision.deltas.items():
             product = self.working[product_id]
             if product is None:
@@ -352,9 +351,9 @@ class _Choice:
 
 
 def _missing(decision: Decision, working: StockById) -> set[str]:
-    """The products that have to be recalled first: a change takes more than is here, while there may be more elsewhere.
+    """The products that have to be recalled first, because a change takes more units than are here and lanes may hold more.
 
-    Or its write would leave a row that lent products may not have, because another program broke the invariant.
+    Also those whose row would break the rules for lent products, because another program has changed it.
     """
     rejection = decision.rejection
     if rejection is not None:
@@ -373,21 +372,21 @@ def _missing(decision: Decision, working: StockById) -> set[str]:
 def pack(
     decisions: Sequence[Decision], supply: Supply, limits: Limits, first: Sequence[Draft] = ()
 ) -> list[Draft]:
-    """Fill transactions, up to `limits.side_by_side` at a time that share nothing, the largest changes first.
+    """Fill up to `limits.side_by_side` transactions in parallel that share nothing, the largest changes first.
 
-    Changes that all take stock of a product, or all return some, commute as long as none of them is rejected: in
-    whatever order they are written, the stock stays above its floor and ends the same. Where that is not so, and
-    within a group, the order of arrival is kept.
+    Changes that all take stock of a product, or all return some, commute as long as none of them is rejected: the
+    stock stays above its limit and ends up the same, whatever the order of the writes. Otherwise, and within a group,
+    the order of arrival is kept.
 
     Args:
         decisions: In the order in which their changes arrived.
         supply: Where the products are sold from.
-        limits: What one transaction may hold.
-        first: Drafts that are begun already, and filled first.
+        limits: Limits of one transaction.
+        first: Existing drafts, which are filled first.
     """
     strict = _ordered_keys(decisions)
     left: list[_Entry] = [(decision, _keys(decision)) for decision in decisions]
-    # Those whose order counts come first, as they arrived.
+    # Entries whose order matters come first, in order of arrival.
     left.sort(key=lambda e: -len(e[0].deltas) if strict.isdisjoint(e[1]) else -inf)
     drafts, packed = list(first), list[Draft]()
     if not left:
@@ -410,7 +409,7 @@ def _fill(
     later: list[_Entry] = []
     products = {product_id for decision, _ in entries for product_id in decision.deltas}
     actions = len(products) + sum(decision.has_record for decision, _ in entries)
-    # No more drafts than the decisions need at the least.
+    # At most as many drafts as the decisions need.
     fewest = max(1, ceil(actions / limits.actions), ceil(len(entries) / limits.changes))
     most = min(limits.side_by_side, fewest)
     passed_over: set[object] = set()
@@ -434,7 +433,7 @@ def _draft_for(
     supply: Supply,
     limits: Limits,
 ) -> Draft | None:
-    """The draft to put a decision into, so that no two drafts share anything; None if it has to wait."""
+    """Choose a draft for a decision so that no two drafts share anything; None if the decision has to wait."""
     sharing = [draft for draft in drafts if not draft.keys.isdisjoint(keys)]
     if len(sharing) > 1:
         return None
@@ -461,7 +460,7 @@ def _ordered_keys(decisions: Iterable[Decision]) -> set[object]:
 
 
 def write_down(drafts: Iterable[Draft], supply: Supply) -> list[Transaction]:
-    """Turn drafts into transactions, each of which finds rows and pages as those before it leave them."""
+    """Turn drafts into transactions, each building on the rows and pages that the ones before it leave."""
     allocation, sources = supply.allocation.copied(), supply.sources
     transactions = []
     for draft in drafts:
@@ -472,7 +471,7 @@ def write_down(drafts: Iterable[Draft], supply: Supply) -> list[Transaction]:
                 lane, goods = sources.get(product_id), decision.change.moves_goods
                 allocation.add_units(product_id, delta, lane, moves_goods=goods)
         transaction = Transaction.of(allocation, draft.decisions)
-        # A page that sold all that it had of a product does not tell of which generation it was.
+        # A page that sold all its units of a product no longer names their generation.
         after = {
             p: replace(allocation.page_stock(p, sources[p]), created_at=stock.created_at)
             for p, stock in before.items()
@@ -490,7 +489,7 @@ def _keys(decision: Decision) -> list[object]:
 
 
 def _chains(drafts: Sequence[Draft], transactions: Sequence[Transaction]) -> tuple[Chain, ...]:
-    """Put transactions that share a product or a group, however indirectly, into one chain, each as early as it can."""
+    """Put transactions that share a product or group, however indirectly, into one chain, each in the earliest possible wave."""
     last_wave: dict[object, int] = {}
     # The keys of each chain, and the numbers of its transactions with their waves.
     chains: list[tuple[set[object], list[tuple[int, int]]]] = []

@@ -1,4 +1,4 @@
-"""Products, and the status that follows from their stock."""
+"""Products, and the status that results from their stock."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ class ProductStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """A product as it was read, or as a plan or an update would leave it.
+    """A product as read, or as a plan or an update would leave it.
 
     Attributes:
         product_id: The key of its row: its id, with the location if it is not the default one.
-        stock_count: Units that orders can take, but for those in lanes; negative when units are on backorder.
-        on_hand: Units that are there, sold or not, before those on outbound pages are taken off.
+        stock_count: Units that orders can take, except those in lanes; negative when units are on backorder.
+        on_hand: Units in the warehouse, sold or not, before those on outbound pages are subtracted.
         version: Rises by one with every successful change of the row.
         created_at: Names this generation: a product that is deleted and created again has another one.
-        status: Follows from the stock, unless the product is discontinued.
+        status: Results from the stock, unless the product is discontinued.
         backorder_limit: How far below zero the stock may go, in units.
         low_stock_threshold: At or below it the product counts as low in stock, in units.
         name: For people; None if there is none.
         price: In minor units of the currency (cents, pence); None if there is none.
-        price_changed_at: When the price was set.
+        price_changed_at: When the price was last set.
         details_event_time: Time of the newest catalogue event that was applied.
         details_event_id: Id of that event.
         last_updated_at: Time of the last change; empty if the row has none.
         locked_by: Owner of the lease on it; None if there is none.
-        lock_time: Unix second at which the lease ends; None if there is none.
+        lock_time: Unix time in seconds when the lease ends; None if there is none.
         lock_version: The version that the owner's last write made; None if there is no lease.
-        lock_on_hand: Units on hand when the owner began to count; None without a count.
-        lent_to: The lanes that may hold more of it. While there are any, it is `ACTIVE`.
-        places: Locations at which it has rows besides this one. Only the row at the default location names them.
-        other: Attributes that are not the service's own. They are kept as they are.
+        lock_on_hand: Units on hand when the owner began to count; None if it is not counting.
+        lent_to: The lanes that may hold more units of it. While there are any, it is `ACTIVE`.
+        places: Further locations at which it has rows. Only the row at the default location lists them.
+        other: Attributes that the service does not know, kept unchanged.
         size: Bytes of the stored row, for the size limit of transactions.
     """
 
@@ -74,7 +74,7 @@ class Product:
 
     @property
     def sellable(self) -> int:
-        """Units that can still be sold, those on backorder included."""
+        """Units that can still be sold, including backorders."""
         return self.stock_count + self.backorder_limit
 
     @property
@@ -89,7 +89,7 @@ class Product:
 
     @property
     def is_partial(self) -> bool:
-        """Whether lanes may hold more of it, so that too few units here are no reason for a rejection."""
+        """Whether lanes may hold more of it, so that a change must not be rejected because there are too few units here."""
         return bool(self.lent_to)
 
     @property
@@ -101,25 +101,25 @@ class Product:
 
     @property
     def may_be_lent(self) -> bool:
-        """Whether lanes may hold more of it: it is `ACTIVE`, and what is here exceeds both 0 and the threshold."""
+        """Whether it may be lent to lanes: it is `ACTIVE`, and its stock here exceeds both 0 and the threshold."""
         return self.status is ProductStatus.ACTIVE and self.stock_count > max(
             0, self.low_stock_threshold
         )
 
     def may_change_by(self, delta: int) -> bool:
-        """Whether so many units may be added here, or taken away (less than 0), while there may be more elsewhere."""
+        """Whether `delta` units may be added here, or taken away (negative), while there may be more elsewhere."""
         return self.with_stock(self.stock_count + delta, self.version).may_be_lent
 
     def lease_left(self, now: float) -> float:
-        """Seconds for which a lease still locks the product; 0 if none does. `now` is a Unix second."""
+        """Seconds for which a lease still locks the product; 0 if none does. `now` is a Unix time in seconds."""
         return max(0.0, self.lock_time - now) if self.lock_time is not None else 0.0
 
     def is_fenced_by(self, owner: str) -> bool:
-        """Whether this owner of a lease was the last writer: then it may write, even after the lease has ended."""
+        """Whether this owner of a lease was the last writer. If so it may write, even after the lease has ended."""
         return bool(owner) and self.locked_by == owner and self.lock_version == self.version
 
     def with_stock(self, stock_count: int, version: int) -> Product:
-        """The product after a write that leaves this stock and makes this version."""
+        """The product after a write that sets this stock and version."""
         return replace(
             self,
             stock_count=stock_count,
@@ -140,12 +140,12 @@ ProductsById = Mapping[str, Product | None]
 
 @dataclass(frozen=True, slots=True)
 class PageStock:
-    """Units of a product in a lane's page, from which orders are served as from the product's row.
+    """Units of a product in a lane's page. Orders take units from it as from the product's row.
 
     Attributes:
         product_id: The product.
         stock_count: Units in the page.
-        version: Of the page.
+        version: The version of the page.
         created_at: The generation of the product.
         page: The page.
     """
@@ -165,16 +165,16 @@ class PageStock:
         return self.stock_count
 
     def may_change_by(self, delta: int) -> bool:
-        """Whether so many units may be added, or taken away (less than 0)."""
+        """Whether `delta` units may be added, or taken away (negative)."""
         return self.stock_count + delta >= 0
 
     def with_stock(self, stock_count: int, version: int) -> PageStock:
-        """The same after a write that leaves this stock and makes this version of the page."""
+        """The same after a write of the page that sets this stock and version."""
         return replace(self, stock_count=stock_count, version=version)
 
 
 Stock = Product | PageStock
-"""The place of units: a product's row, or a page."""
+"""Where units are: a product's row, or a page."""
 
 StockById = Mapping[str, Stock | None]
 """By product id; None where there is no such product."""
@@ -186,7 +186,7 @@ def stock_status(
     low_stock_threshold: int = 0,
     current: ProductStatus = ProductStatus.ACTIVE,
 ) -> ProductStatus:
-    """The status that belongs to a level of stock; a discontinued product stays discontinued."""
+    """The status that results from a stock level. A discontinued product stays discontinued."""
     if current is ProductStatus.DISCONTINUED:
         return current
     if stock_count <= -backorder_limit:
@@ -202,7 +202,7 @@ class NewProduct:
 
     Attributes:
         product_id: The key of its row.
-        opening_stock: Units that are there from the start.
+        opening_stock: Units in stock from the start.
         low_stock_threshold: At or below it the product counts as low in stock, in units.
         backorder_limit: How far below zero the stock may go, in units.
         name: For people.
@@ -218,18 +218,18 @@ class NewProduct:
 
 
 DETAILS = ("name", "price")
-"""The attributes that a catalogue event is a snapshot of."""
+"""The attributes of which a catalogue event has a snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogueEvent:
-    """All details of a product as a catalogue system saw them at one moment.
+    """All details of a product in a catalogue system at one time.
 
     Attributes:
         product_id: The product.
-        event_id: Breaks ties between events of the same moment: the greater id is the newer one.
-        event_time: When, in the format of all times.
-        details: A whole snapshot: a detail that is not in it is removed.
+        event_id: Breaks ties between events with the same time: the greater id is the newer one.
+        event_time: The time of the snapshot, in the service's format.
+        details: A full snapshot: details that it lacks are removed.
     """
 
     product_id: str

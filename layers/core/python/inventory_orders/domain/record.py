@@ -15,7 +15,7 @@ from inventory_orders.errors import CorruptItemError
 
 
 class OrderStatus(StrEnum):
-    """Where an order stands."""
+    """The status of an order."""
 
     PENDING = "PENDING"
     """Placed, not paid: its stock is held."""
@@ -30,10 +30,10 @@ class OrderStatus(StrEnum):
 
 
 MAX_ATTRIBUTES_SIZE = 2_048
-"""Bytes that a shop's own attributes of an order may have, as JSON."""
+"""Maximum size of the shop's own attributes of an order, in bytes of JSON."""
 
 SIZE_OF_LINE = 250
-"""Upper bound of the bytes of a line without its product's id: attribute names, times, numbers and two locations."""
+"""Maximum bytes of a line without its product's id: attribute names, times, numbers and two locations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +61,17 @@ class Units(Enum):
     OPEN = auto()
     """Neither handed over nor cancelled."""
     DELIVERED = auto()
-    """Handed over, and not back."""
+    """Handed over, and not returned."""
 
 
 class OrderAction(StrEnum):
-    """The action of a command on an order: the one list, with what follows from each.
+    """The action of a command on an order: the one list, with the properties of each.
 
     Attributes:
         moves: The units that it moves; None if it moves none.
-        restocks: Whether they go back into stock, unless the command says otherwise; None: the command always says.
-        counted_as: Attribute of a line, as others see it, that counts them; empty if there is none.
-        path: Below the order, in the HTTP API; empty if only the service itself does it.
+        restocks: Whether they go back into stock by default; None if the command always says.
+        counted_as: Public attribute of a line that counts them; empty if there is none.
+        path: Path under the order in the HTTP API; empty for actions of the service itself.
     """
 
     moves: Units | None
@@ -87,11 +87,11 @@ class OrderAction(StrEnum):
         return action
 
     CONFIRM = "confirm", None, False, "", "confirm"
-    """It is paid."""
+    """It was paid."""
     FULFIL = "fulfil", Units.OPEN, False, "fulfilled", "fulfil"
     """Units are handed over."""
     CANCEL = "cancel", Units.OPEN, True, "cancelled", "cancel"
-    """Units are not wanted any more, before they are handed over."""
+    """Units are no longer wanted, before they are handed over."""
     EXPIRE = "expire", Units.OPEN, True, "", ""
     """Its hold has ended."""
     EXTEND = "extend", None, False, "", "extend"
@@ -102,12 +102,12 @@ class OrderAction(StrEnum):
 
 NOTES_OF_ADJUSTMENT = ("actor", "reference")
 NOTES = (*NOTES_OF_ADJUSTMENT, "reason")
-"""Who gave a command, and what for: kept as sent, and no part of what makes two commands the same."""
+"""Who gave a command, and why. Stored as sent, and ignored when two commands are compared."""
 
 NO_NOTES: Mapping[str, str] = MappingProxyType({})
 
 MAX_NAMED_STEPS = 100
-"""Steps of an order that may name items."""
+"""Maximum number of steps of an order that name items."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,15 +116,15 @@ class Step:
 
     Attributes:
         action: An `OrderAction`.
-        at: When.
-        step_id: Given by the sender of a command that names items: the idempotency key, within the order; else None.
-        quantities: Units that it moved, by product id; None if it moved none, or fulfilled all that was left.
-        restocked_versions: By product id, the version of the product that taking the units back into stock made.
+        at: When it was carried out.
+        step_id: Given by the sender: the idempotency key, within the order. None for a command that names no items.
+        quantities: Units that it moved, by product id; None if it moved none, or fulfilled all that were left.
+        restocked_versions: The version of each product after its units went back into stock, by product id.
         restock: For a return, whether its units can be sold again. False for a cancellation of units that are lost.
-        notes: By name, of `NOTES`.
+        notes: Who did it, and why, by name (`NOTES`).
         out_page: The outbound page on which its units left; None if none did.
-        out_version: The version of that page that this made.
-        other: Attributes that this version does not know. They are kept as they are.
+        out_version: The version of that page after the step.
+        other: Attributes that this version of the service does not know, kept unchanged.
     """
 
     action: str
@@ -140,14 +140,14 @@ class Step:
 
     @property
     def size(self) -> int:
-        """Upper bound of its size in the row, in bytes."""
+        """Maximum size in the row, in bytes."""
         notes = sum(len(name) + len(text.encode()) for name, text in self.notes.items())
         return 290 + notes + sum(100 + len(product_id) for product_id in self.quantities or ())
 
 
 @dataclass(slots=True)
 class LineUnits:
-    """Where the units of a line are.
+    """The units of a line, and what became of them.
 
     Attributes:
         quantity: Units that were ordered.
@@ -174,11 +174,11 @@ class LineUnits:
 def units_by_line(
     quantities: Mapping[str, int], steps: Iterable[tuple[str, Mapping[str, int] | None]]
 ) -> dict[str, LineUnits]:
-    """Where steps left the units of each line, by product id.
+    """Add up what steps did with the units of each line, by product id.
 
     Args:
         quantities: Units that were ordered, by product id.
-        steps: The action of each step, and the units that it names, in their order.
+        steps: The action of each step and the units that it names, in order.
 
     Raises:
         KeyError: A step moved units of a product that was not ordered.
@@ -195,18 +195,18 @@ def units_by_line(
 
 @dataclass(frozen=True, slots=True)
 class OrderLine:
-    """A line of an order as it is stored.
+    """A line of an order as stored.
 
     Attributes:
         product_id: The product.
-        quantity: Units, the lines of one product added up.
-        location_id: Where its units are taken from; empty at the default location, or if none were.
-        asked_location: The only location that its sender allows; None if the order's locations count.
+        quantity: Units, summed over the lines of one product.
+        location_id: Where its units were taken from; empty for the default location, or if none were taken.
+        asked_location: The only location that the sender allows; None if the order's locations apply.
         product_created_at: The generation that the units were taken from; None if no stock was taken.
-        product_version: The version of the product that taking them made; None if they were taken from a page.
-        lane_page: The page that they were taken from; None if it was the product's row.
-        lane_version: The version of the page that taking them made.
-        other: Attributes that are not the service's own. They are kept as they are.
+        product_version: The version of the product after that; None if the units were taken from a page.
+        lane_page: The page that the units were taken from; None for the product's row.
+        lane_version: The version of the page after that.
+        other: Attributes that the service does not know, kept unchanged.
     """
 
     product_id: str
@@ -227,11 +227,11 @@ class OrderLine:
 
 @dataclass(frozen=True, slots=True)
 class ConfirmationRejection:
-    """A late payment: a confirmation after the order had ended without being confirmed. It has to be refunded.
+    """A late payment: a confirmation after the order had ended unconfirmed. It has to be refunded.
 
     Attributes:
         at: When it was rejected.
-        reason: Why, as a `RejectionReason`.
+        reason: A `RejectionReason`.
     """
 
     at: str
@@ -240,28 +240,28 @@ class ConfirmationRejection:
 
 @dataclass(frozen=True, slots=True)
 class OrderRecord:
-    """An order as it is stored.
+    """An order as stored.
 
     Attributes:
         order_id: The order.
         user_id: The customer; None in a tombstone, the row of a cancellation that came before its order.
         lines: One for each product.
-        status: Where the order stands: an `OrderStatus`, or a text that another program has written.
+        status: An `OrderStatus`, or any string that another program has written.
         version: Rises by one with every change of the row.
         created_at: When the row was written.
         last_updated_at: When it was last changed.
         reason: Why the order was rejected; None if it was not.
-        shortages: What was missing, if it was rejected for want of stock.
-        hold_seconds: How long its stock is held without payment, as the sender said; None if it did not.
-        expires_at: When its hold ends, while it is `PENDING` under one.
+        shortages: The products that were short, if it was rejected because stock was short.
+        hold_seconds: How long its stock is held without payment; None if the sender did not say.
+        expires_at: When its hold ends, while it is `PENDING` and has one.
         confirmed_at: When it was confirmed.
         fulfilled_at: When it became `FULFILLED`.
-        steps: The commands that changed it, in their order.
-        confirmation_rejected: The first late payment, which also answers all later ones; None if there is none.
+        steps: The commands that changed it, in order.
+        confirmation_rejected: The first late payment, which also answers all later ones; None if there was none.
         attributes: The shop's own.
-        locations: Where it may be placed from, the best first, as the sender said; None if it did not.
-        split: Whether its lines may come from several of them.
-        pseudonymised_at: When a pseudonym took the place of its user; None while the user is named.
+        locations: Where its units may come from, the best first; None if the sender did not say.
+        split: Whether its lines may come from several locations.
+        pseudonymised_at: When a pseudonym replaced its user; None while the user is named.
     """
 
     order_id: str
@@ -290,18 +290,18 @@ class OrderRecord:
         return OrderKey(self.order_id)
 
     def require_version(self) -> OrderRecord:
-        """The same, if its version can be raised.
+        """Check that it has a version, and return it.
 
         Raises:
             CorruptItemError: It has none.
         """
         if not isinstance(self.version, int) or self.version < 1:
-            raise CorruptItemError(f"order {self.order_id} has no _version; repair the item")
+            raise CorruptItemError(f"order {self.order_id} has no valid _version; repair the item")
         return self
 
     @property
     def size(self) -> int:
-        """Upper bound of its row's size, in bytes."""
+        """Maximum size of its row, in bytes."""
         # Ids are ASCII; the number covers attribute names, times and numbers of a row, and its locations.
         lines = sum(SIZE_OF_LINE + len(line.product_id) for line in self.lines)
         shortages = SIZE_OF_LINE * len(self.shortages)
@@ -311,20 +311,20 @@ class OrderRecord:
 
 @dataclass(frozen=True, slots=True)
 class AdjustmentRecord:
-    """An adjustment as it is stored.
+    """An adjustment as stored.
 
     Attributes:
         product_id: The product.
-        adjustment_id: What makes it exactly-once, within the product.
-        delta: Units added; negative if taken away. With a rejection: that were asked for.
+        adjustment_id: The idempotency key, within the product.
+        delta: Units added, or taken away (negative). For a rejection, the units that were asked for.
         reason: Why, in one word.
-        product_created_at: The generation of the product; empty with a rejection.
-        product_version: The version that the change made; None if it was made without reading one, or rejected.
-        applied_at: When.
-        counted: Units that were counted; None if it is no count.
-        notes: Who did it, and what for: `actor` and `reference`.
-        rejection: Why nothing was booked; None if it was.
-        on_hand_delta: For a closing, units that it takes from what the row has on hand; None if that is `delta`.
+        product_created_at: The generation of the product; empty for a rejection.
+        product_version: The version of the product after the change; None if it was made without reading one, or rejected.
+        applied_at: When it was applied or rejected.
+        counted: The counted units; None if it is not a count.
+        notes: Who did it, and why: `actor` and `reference`.
+        rejection: Why it was rejected; None if it was applied.
+        on_hand_delta: For a closing, the change of the row's `onHand`; None if that is `delta`.
         transfer_with: For one side of a transfer, the product id of the other side; None for any other.
     """
 
@@ -353,11 +353,11 @@ Record = OrderRecord | AdjustmentRecord
 
 @dataclass(frozen=True, slots=True)
 class OrderUpdate:
-    """Change an order's record, which must still be as it was read: its version, its status and whose it is.
+    """An update of an order's record, on condition that its version, status and user are unchanged since it was read.
 
     Attributes:
-        before: As it was read.
-        after: As it is to be.
+        before: The record as read.
+        after: The record as it will be stored.
     """
 
     before: OrderRecord

@@ -1,4 +1,4 @@
-"""Why the business rejects a change: the one list of reasons, each with its words and its HTTP status."""
+"""Why the business rejects a change: the one list of reasons, each with its message and its HTTP status."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from inventory_orders.domain.product import Stock
 
 
 class CustomerWords(NamedTuple):
-    """How customers are told that their order is rejected.
+    """What customers read when their order is rejected.
 
     Attributes:
-        named: With the products, as `{products}`.
-        unnamed: The same where the order's row does not say which product.
+        named: Names the products, as `{products}`.
+        unnamed: Used if the order's row does not name the product.
     """
 
     named: str
@@ -26,9 +26,9 @@ class RejectionReason(StrEnum):
     """Why the business rejects a change. An answer, not a failure.
 
     Attributes:
-        words: For the sender of the change. `{subject}` is the product, the order or the status that it is about.
+        words: The message for the sender of the change. `{subject}` is the product, order or order status that it is about.
         http_status: The status of an answer over HTTP.
-        for_customers: What a customer reads; None if no order is rejected for this reason, only commands and adjustments.
+        for_customers: The message for customers; None if only commands and adjustments are rejected for this reason.
     """
 
     words: str
@@ -49,9 +49,9 @@ class RejectionReason(StrEnum):
 
     INSUFFICIENT_STOCK = (
         "INSUFFICIENT_STOCK",
-        "there is not enough of {subject}: {wanted:,} wanted, {available:,} available",
+        "there is not enough stock of {subject}: {wanted:,} wanted, {available:,} available",
         409,
-        CustomerWords("there is not enough of {products}", "the order is rejected"),
+        CustomerWords("there is not enough stock of {products}", "the order was rejected"),
     )
     UNKNOWN_PRODUCT = (
         "UNKNOWN_PRODUCT",
@@ -59,7 +59,7 @@ class RejectionReason(StrEnum):
         404,
         CustomerWords(
             "there is no product {products}",
-            "a product of the order does not exist; GET /products says which",
+            "a product in the order does not exist; GET /products shows which one",
         ),
     )
     DISCONTINUED_PRODUCT = (
@@ -68,59 +68,59 @@ class RejectionReason(StrEnum):
         409,
         CustomerWords(
             "{products} is discontinued",
-            "a product of the order is discontinued; GET /products says which",
+            "a product in the order is discontinued; GET /products shows which one",
         ),
     )
     BELOW_FLOOR = (
         "BELOW_FLOOR",
-        "it would take the stock of {subject} below its floor (-backorderLimit): {wanted:,} to take away, "
-        "{available:,} available; take away fewer, or book what is missing first",
+        "stock of {subject} would fall below its limit (-backorderLimit): {wanted:,} to take away, "
+        "{available:,} available; take away fewer units, or book a receipt first",
     )
     ORDER_REJECTED = (
         "ORDER_REJECTED",
-        "the order {subject} was rejected and holds no stock; if it was paid, give the money back",
+        "order {subject} was rejected and holds no stock; refund it if it was paid",
     )
     ORDER_CANCELLED = (
         "ORDER_CANCELLED",
-        "the order {subject} is cancelled; if it was paid, give the money back",
+        "order {subject} is cancelled; refund it if it was paid",
     )
     ORDER_EXPIRED = (
         "ORDER_EXPIRED",
-        "the hold of the order {subject} ended before it was paid; if it was paid since, give the money back",
+        "the hold on order {subject} ended before it was paid; refund it if it has been paid since",
     )
     HOLD_NOT_ENDED = (
         "HOLD_NOT_ENDED",
-        "the hold of the order {subject} has not ended, or its grace is not over; expire it when it is",
+        "the hold on order {subject} has not ended, or is still within its grace period; expire the order after that",
     )
     NOT_HELD = (
         "NOT_HELD",
-        "the order {subject} is under no hold that could end or be extended",
+        "order {subject} has no hold to expire or extend",
     )
     NOT_CONFIRMED = (
         "NOT_CONFIRMED",
-        "the order {subject} is not confirmed; confirm it first, when it is paid",
+        "order {subject} is not confirmed; confirm it first, once it is paid",
     )
     NOT_OPEN = (
         "NOT_OPEN",
-        "the command names more of {subject} than is left to hand over; correct the quantity, or return units that "
-        "were handed over",
+        "the command names more units of {subject} than are left to hand over; correct the quantity, or return units "
+        "that were handed over",
     )
     TOO_MANY_STEPS = (
         "TOO_MANY_STEPS",
-        "the order {subject} has no room for another command that names items. Fulfil or cancel the rest "
-        "without items; book units that come back as an adjustment of their product",
+        "order {subject} cannot take another command that names items. Fulfil or cancel the rest "
+        "without items; book returned units as an adjustment of their product",
     )
     ORDER_FULFILLED = (
         "ORDER_FULFILLED",
-        "the order {subject} was handed over already; return it instead",
+        "order {subject} was already handed over; return it instead",
     )
     NOT_FULFILLED = (
         "NOT_FULFILLED",
-        "the order {subject} was not handed over yet; cancel it instead",
+        "order {subject} has not been handed over yet; cancel it instead",
     )
     NOT_DELIVERED = (
         "NOT_DELIVERED",
-        "more of {subject} is said to come back than was delivered and is not back yet; correct the quantity",
+        "the command returns more units of {subject} than the customer has; correct the quantity",
     )
     UNKNOWN_ORDER = (
         "UNKNOWN_ORDER",
@@ -129,8 +129,8 @@ class RejectionReason(StrEnum):
     )
     UNKNOWN_ORDER_STATUS = (
         "UNKNOWN_ORDER_STATUS",
-        "the order has the status {subject!a}, which is none of the service's own, so nothing is "
-        "known of its stock; cancel it where that status was set, or correct the status",
+        "the service does not know the order's status {subject!a}, so it cannot tell what stock the order holds; "
+        "cancel the order in the program that set that status, or correct the status",
     )
 
 
@@ -139,12 +139,12 @@ REASONS_OF_ORDERS = tuple(reason for reason in RejectionReason if reason.for_cus
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """A want of stock, in units.
+    """A product that is short.
 
     Attributes:
         product_id: The product.
         wanted: Units that the change asked for.
-        available: Units that it could have had.
+        available: Units that it could have taken.
     """
 
     product_id: str
@@ -153,7 +153,7 @@ class Shortage:
 
     @classmethod
     def of(cls, product: Stock, wanted: int) -> Shortage:
-        """The want of so many units of a product that has fewer."""
+        """The shortage of a product that has fewer than `wanted` units."""
         return cls(product.product_id, wanted, max(0, product.sellable))
 
 
@@ -163,8 +163,8 @@ class Rejection:
 
     Attributes:
         reason: Why.
-        subject: The product or the order that it is about, or the status that stands in its way.
-        shortages: What is known to be missing, if it was rejected for want of stock.
+        subject: The product or order that it is about, or the order status that prevents the change.
+        shortages: The products known to be short, if it was rejected because stock is short.
     """
 
     reason: RejectionReason
@@ -173,8 +173,8 @@ class Rejection:
 
     @property
     def words(self) -> str:
-        """The rejection in words, for its sender."""
-        # A status may be any text.
+        """The message for the sender."""
+        # A status may be any string.
         named = str if self.reason is RejectionReason.UNKNOWN_ORDER_STATUS else in_words
         return "; ".join(
             self.reason.words.format(

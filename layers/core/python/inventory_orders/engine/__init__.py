@@ -1,1 +1,1 @@
-"""The one engine for every change of stock: it reads, plans, commits, and plans again where a rival was faster."""
+"""The one engine for all stock changes: it reads, plans, commits, and plans again if a concurrent writer was faster."""

@@ -1,4 +1,4 @@
-"""The state of one batch: its pending changes, and one object that the loop passes to all that work for it."""
+"""The state of one batch: its pending changes, and the object that all code working on the batch shares."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ from inventory_orders.store.rows import Key
 
 K = TypeVar("K", str, PageKey, str | PageKey)
 
-# How long a product on which concurrent writers were met is avoided by a caller that cannot wait.
+# How long a caller that cannot wait avoids a product after meeting a concurrent writer.
 _AVOIDED_SECONDS = 5.0
 
-_REPAIR = "it fails a condition on what was read from it; repair the item"
+_REPAIR = "it fails a condition on the values that were just read from it; repair the item"
 
 
 def split_into_turns(changes: Iterable[Change]) -> list[list[int]]:
-    """Give each of several changes of one record a turn of its own, by their order, so that it finds what the one before left.
+    """Give each of several changes of one record its own turn, in order, so that it sees what the previous one left.
 
-    In its group, what follows a change has its turn with it, or later.
+    Later changes of its group get the same turn or a later one.
 
     Returns:
-        For each turn the numbers of its changes.
+        The indexes of the changes of each turn.
     """
     turns: list[list[int]] = []
     next_turn: dict[RecordKey | str, int] = {}
@@ -73,7 +73,7 @@ def note_unfinished(
     outcomes: Mapping[int, ChangeOutcome],
     unfinished: dict[Any, Outcome],
 ) -> None:
-    """Note the ids and groups of changes that may yet end otherwise, or whose dead letters are still to be sent."""
+    """Note the ids and groups of changes that may still get another outcome, or whose dead letters are not sent yet."""
     for number in turn:
         change, outcome = changes[number], outcomes[number]
         if outcome.is_open:
@@ -85,15 +85,15 @@ def note_unfinished(
 def hold_back(
     changes: Sequence[Change], turn: Iterable[int], unfinished: dict[Any, Outcome]
 ) -> dict[int, ChangeOutcome]:
-    """The outcomes of changes that have to wait for one before them, of their id or their group."""
+    """Return the changes that have to wait for an earlier one of the same id or group, with their outcomes."""
     outcomes = {}
     for number in turn:
         change = changes[number]
         before = next(filter(None, map(unfinished.get, change.record_keys)), None)
         if before is not None and change.product_ids:
             outcomes[number] = returned("BEHIND_A_DUPLICATE")
-        # Before its order comes an order may be cancelled, and nothing else: not delivered before its confirmation comes
-        # again.
+        # Before an order arrives, the only command that it can take is a cancellation. Others wait, so that a fulfilment does
+        # not overtake its confirmation.
         elif (
             before is Outcome.RETURNED
             or (before is not None and change.rejection({}) is not None)
@@ -111,12 +111,12 @@ def _products_of(change: Change) -> tuple[str, ...]:
 
 @dataclass(slots=True)
 class Known:
-    """What is known of rows and pages as they are stored.
+    """The known state of stored rows and pages.
 
     Attributes:
-        rows: Products by id; None where there is none.
+        rows: Products by id; None for a product that does not exist.
         pages: Pages by key.
-        unreadable: What is wrong, by key, with items that break their tables' contracts.
+        unreadable: By key, what is wrong with items that break their tables' contracts.
     """
 
     rows: dict[str, Product | None] = field(default_factory=dict)
@@ -124,7 +124,7 @@ class Known:
     unreadable: dict[str | PageKey, CorruptItemError] = field(default_factory=dict)
 
     def learn(self, key: str | PageKey, found: object) -> None:
-        """Keep an item as it is stored. What is not an item of its kind is forgotten."""
+        """Keep an item as stored. Anything else makes its key unknown."""
         self.forget(key)
         self.unreadable.pop(key, None)
         if isinstance(found, CorruptItemError):
@@ -142,24 +142,24 @@ class Known:
             self.rows.pop(key, None)
 
     def unknown(self, keys: Iterable[K]) -> list[K]:
-        """The keys of items of which nothing is known, each once."""
+        """The keys of unknown items, without duplicates."""
         known = {*self.rows, *self.pages, *self.unreadable}
         return [key for key in dict.fromkeys(keys) if key not in known]
 
     @property
     def lent(self) -> dict[str, Product]:
-        """The products of which lanes or the depot may hold units, by id."""
+        """The products that lanes or the depot may hold units of, by id."""
         return {p: row for p, row in self.rows.items() if row is not None and row.lent_to}
 
 
 class PendingChanges:
-    """Changes without an outcome, in the order of arrival. An outcome is final: the first one stands.
+    """Changes without an outcome, in order of arrival. The first outcome of a change is final.
 
     Args:
         changes: In the order in which they arrived, with distinct record keys.
 
     Attributes:
-        by_key: All changes as they came, whether they are decided or not.
+        by_key: All changes as they arrived, decided or not.
     """
 
     def __init__(self, changes: Sequence[Change]) -> None:
@@ -176,7 +176,7 @@ class PendingChanges:
     def __iter__(self) -> Iterator[Change]:
         return iter(list(self._pending.values()))
 
-    # ------------------------------------------------------------------ what they are about
+    # ------------------------------------------------------------------ contents
 
     @property
     def product_ids(self) -> list[str]:
@@ -185,11 +185,11 @@ class PendingChanges:
         return list(dict.fromkeys(ids))
 
     def has(self, change: Change) -> bool:
-        """Whether a change has no outcome yet, and no other has taken its place."""
+        """Whether a change has no outcome yet, and was not replaced by another one."""
         return self._pending.get(change.record_key) is change
 
     def still_pending(self, changes: Iterable[Change]) -> list[Change]:
-        """The changes among these that have no outcome yet."""
+        """The given changes that have no outcome yet."""
         return [change for change in changes if change.record_key in self._pending]
 
     # ------------------------------------------------------------------ deciding
@@ -197,7 +197,7 @@ class PendingChanges:
     def settle(self, change: Change, outcome: ChangeOutcome) -> None:
         """Give a change its outcome, unless it has one.
 
-        An invalid message ends as a dead letter, which is still to be sent. So nothing that arrived after it in its group takes effect.
+        An invalid message becomes a dead letter, which is not sent yet. So later changes of its group are returned.
         """
         key = change.record_key
         if self._pending.pop(key, None) is None:
@@ -208,7 +208,7 @@ class PendingChanges:
                 self.settle(later, returned("BEHIND_A_RETURNED_MESSAGE"))
 
     def match(self, key: RecordKey, record: Record | CorruptItemError | None) -> Change | None:
-        """Match a change with its record. Returns the change, or the one that takes its place, if it has to be planned again."""
+        """Match a change with its record. Returns the change, or its replacement, if it has to be planned again."""
         key = self._first_key.get(key, key)
         change = self._pending.get(key)
         if change is None or record is None:
@@ -227,7 +227,7 @@ class PendingChanges:
         elif isinstance(meaning, Rejection):
             self.settle(change, rejected(meaning))
         elif meaning == change:
-            # Planned from this very record, it failed: planned again it would fail again.
+            # It was planned from this very record and failed, so it would fail again.
             self.give_up([change], "CORRUPT_RECORD", f"{key} contradicts itself: {_REPAIR}")
         else:
             self._pending[key] = meaning
@@ -239,40 +239,42 @@ class PendingChanges:
     def give_up(
         self, changes: Iterable[Change], cause: str, detail: str, retry_after: float = 0.0
     ) -> None:
-        """Return changes to their sender, and those that arrived after them in their groups."""
+        """Return changes to their sender, with all that arrived after them in their groups."""
         keys = {change.record_key for change in changes}
         stopped = [change for change in self if change.record_key in keys]
         for change in stopped + followers(self, lambda other: other.record_key in keys):
             self.settle(change, returned(cause, detail, retry_after))
 
     def give_up_product(self, product_id: str, cause: str, detail: str) -> None:
-        """Give up all changes that no offer lets do without a product."""
+        """Give up all changes that have no offer without a product."""
         stopped = (c for c in self if all(product_id in offer for offer in c.offers))
         self.give_up(stopped, cause, detail)
 
     def give_up_all(self, cause: str, detail: str) -> None:
-        """Give up all that is left."""
+        """Give up all pending changes."""
         self.give_up(self._pending.values(), cause, detail)
 
     def fail(self, error: StoreError) -> None:
-        """Give up all that is left; loudly, unless the error may pass."""
+        """Give up all pending changes. Reports a failure unless the error may pass."""
         if not isinstance(error, ThrottledError | OutcomeUnknownError):
             self._failure = error
         self.give_up_all(error.code, str(error))
 
     def count_retries(self, change: Change, retries: int) -> None:
-        """Count how often a change was planned or sent again."""
+        """Add to the number of times that a change was planned or sent again."""
         self._retries[change.record_key] = self._retries.get(change.record_key, 0) + retries
 
     def give_up_out_of_attempts(self, most: int) -> None:
-        """Give up changes that were retried so often or more."""
+        """Give up changes that were retried `most` times or more."""
         out = (c for key, c in self._pending.items() if self._retries.get(key, 0) >= most)
-        self.give_up(out, "CONTENTION", "lost against rivals, or was throttled, in every attempt")
+        self.give_up(
+            out, "CONTENTION", "lost to concurrent writers, or was throttled, in every attempt"
+        )
 
     # ------------------------------------------------------------------ the answer
 
     def report(self, stats: CommitStats) -> CommitReport:
-        """The outcome of every change, once nothing is pending; and what that took, with the retries of each."""
+        """Report the outcome of every change once nothing is pending, and the cost, with the retries of each."""
         for key in self.by_key:
             kind, retries = self._outcomes[key].kind, self._retries.get(key)
             if retries is not None or kind in (Outcome.APPLIED, Outcome.REJECTED):
@@ -286,33 +288,33 @@ class PendingChanges:
 class Batch:
     """One batch of changes, from its first read to its last outcome.
 
-    Every plan starts from the rows that it knows, and every write is conditioned on them. So they may be stale: that
-    costs an attempt, and never a wrong result. What is decided without a write needs more: see `read_cached`,
-    `reject_unwritten` and `learn_record`.
+    Every plan starts from the known rows, and every write is conditioned on them. So they may be stale: that costs an
+    attempt, but never leads to a wrong result. Decisions without a write need more: see `read_cached`, `reject_unwritten`
+    and `learn_record`.
 
     Args:
         cache: The products as this process left them.
-        pending: The changes that have no outcome yet. A read may answer them by their records, or give them up.
+        pending: The changes that have no outcome yet. A read may answer them from their records, or give them up.
         age: Seconds for which the first of them has been waiting.
-        limits: What one transaction may hold.
+        limits: Limits of one transaction.
 
     Attributes:
-        pending: As given. Reads here, the loop and visits give its changes their outcomes.
+        pending: As given. Reads here, the loop and visits settle its changes.
         deadline: As given.
         age: As given.
-        stats: What it took. All that sends requests adds to it.
-        known: What is known of products. Written by `learn_row`, `forget`, `take_from_cache` and by sources.
-        rows: Its rows.
-        from_cache: Those of them that are known from the cache alone. Written by the same.
-        unreadable: Its unreadable items.
-        limits: As given. The loop lowers them to find a change that DynamoDB will not accept.
-        losses: Rounds that came to nothing. Written by the loop.
+        stats: The cost. Everything that sends requests adds to it.
+        known: The known state of products. Written by `learn_row`, `forget`, `take_from_cache` and by sources.
+        rows: `known.rows`.
+        from_cache: Rows that are only known from the cache. Written like `known`.
+        unreadable: `known.unreadable`.
+        limits: As given. The loop lowers them to find a change that DynamoDB does not accept.
+        losses: Rounds without progress. Written by the loop.
         outbound_losses: Rounds in which only hand-overs were lost. Written by the loop.
         throttled: Products whose rows are throttled. Written by the loop and by sources, cleared by the loop.
-        short: Products of which the last plans found too little. Where there is another offer, it is preferred. Written by the
-            loop and by sources.
-        avoided: Products that a caller which makes one attempt passes over, because concurrent writers were met on them.
-        looks_again: Whether the last round wrote nothing, because there was more to read first. Written by `read_cached` and
+        short: Products that the last plans found short. Offers without them are preferred. Written by the loop and by
+            sources.
+        avoided: Products that a caller with a single attempt passes over, because it met concurrent writers on them.
+        looks_again: Whether the last round wrote nothing because there was more to read first. Written by `read_cached` and
             the loop.
         has_read_records: Whether records were read.
     """
@@ -342,18 +344,18 @@ class Batch:
         self._cache = cache
         self.from_cache: set[str] = set()
         self.has_read_records = self.looks_again = False
-        # The records that were read with strong consistency.
+        # The records that were read strongly consistent.
         self._read_exactly: set[RecordKey] = set()
 
     @property
     def now(self) -> float:
-        """The Unix second."""
+        """The Unix time in seconds."""
         return self._client.clock.now().timestamp()
 
     # ------------------------------------------------------------------ the cache
 
     def take_from_cache(self, product_ids: Iterable[str]) -> None:
-        """Take over products that only this process seems to write, as it left them."""
+        """Take products that only this process seems to write from the cache."""
         for product_id in product_ids:
             cached = self._cache.get(product_id)
             if cached is not None and not self._client.rivals.are_met_on(product_id):
@@ -368,20 +370,20 @@ class Batch:
     # ------------------------------------------------------------------ reading
 
     def read_unknown(self, product_ids: Iterable[str]) -> None:
-        """Read products that are not known yet. The first read includes the records, as a hint which changes are replays."""
+        """Read products that are not known yet. The first read includes the records, as a hint as to which changes are replays."""
         if unknown := self.known.unknown(product_ids):
-            # Of a change that took the place of another the record is known.
+            # The record of a change that replaced another one is already known.
             first = [c for c in self.pending if c is self.pending.by_key[c.record_key]]
             hints = [] if self.has_read_records else [change.record_key for change in first]
             self.read([*unknown, *hints])
 
     def reject_unwritten(self, decisions: Sequence[Decision]) -> None:
-        """Reject changes whose rejection is not stored, unless their records show that they are done.
+        """Reject changes whose rejection is not stored, unless their records show that they were applied.
 
-        Each rejection was true when it was planned. A record that is still missing now was missing then, so the change itself
-        did not cause the shortage, however often the row was written since. The record of a change of stock is read in one
-        moment with its product: read one after the other, the two may show a part of a transaction, with the stock after it
-        and no record yet.
+        Each rejection was true when it was planned. If the record is still missing now, it was missing then, so the change
+        itself did not cause the shortage, however often the row has been written since. The record of a stock change is read in
+        the same transaction as its product. Separate reads could show part of a transaction: the stock after it, but no record
+        yet.
         docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html
         """
         changes = [decision.change for decision in decisions]
@@ -390,18 +392,18 @@ class Batch:
         for product_ids, some in groupby(of_stock, key=_products_of):
             self._read_together(product_ids, list(some))
         for decision in decisions:
-            # Another change may have taken its place, and is planned first.
+            # It may have been replaced by another change, which is planned first.
             if decision.rejection is not None and self.pending.has(decision.change):
                 self.pending.settle(decision.change, rejected(decision.rejection))
 
     def _read_records(self, changes: Iterable[Change]) -> None:
-        """Read the records of changes with strong consistency, unless they were."""
+        """Read the records of changes strongly consistent, unless that was already done."""
         keys = [c.record_key for c in changes if c.record_key not in self._read_exactly]
         if keys:
             self.read(keys, consistent_records=True)
 
     def _read_together(self, product_ids: Sequence[str], changes: Sequence[Change]) -> None:
-        """Read the records of changes, each in one moment with the products that all of them are about."""
+        """Read the records of changes, each in one transaction with the products that all of them affect."""
         size = READ_LIMIT - len(product_ids)
         for start in range(0, len(changes), size):
             some = changes[start : start + size]
@@ -413,11 +415,11 @@ class Batch:
                 self.pending.give_up(some, error.code, str(error))
 
     def read(self, keys: Sequence[str | RecordKey], *, consistent_records: bool = False) -> None:
-        """Read products and records, and take them over. Gives up the changes of products that cannot be read.
+        """Read products and records, and learn them. Gives up the changes of products that cannot be read.
 
         Args:
             keys: What to read.
-            consistent_records: Whether records are read with strong consistency, too. Else they are a hint.
+            consistent_records: Whether records are read strongly consistent too. Otherwise they are a hint.
         """
         if consistent_records:
             self._read_exactly.update(key for key in keys if not isinstance(key, str))
@@ -427,7 +429,7 @@ class Batch:
             )
         except StoreError as error:
             if isinstance(error, ThrottledError) and self.rows:
-                # It is refused if all that it is about is throttled. What is known before can be sold.
+                # It is refused if everything in it is throttled. Products that are already known can be sold.
                 self._do_without(keys, consistent_records=consistent_records)
             else:
                 self.pending.fail(error)
@@ -440,15 +442,15 @@ class Batch:
             self._do_without(snapshot.unprocessed, consistent_records=consistent_records)
 
     def _do_without(self, keys: Iterable[Key], *, consistent_records: bool) -> None:
-        """Give up the changes of products, and those of records if these are no hints, that no read answered for."""
+        """Give up the changes of products that could not be read, and of records too unless these are hints."""
         for left_out in keys:
             if isinstance(left_out, str):
                 self.throttled.add(left_out)
-                words = f"no read answered for product {in_words(left_out)}"
+                words = f"product {in_words(left_out)} could not be read"
                 self.pending.give_up_product(left_out, "UNPROCESSED_KEYS", words)
             elif consistent_records:
                 change = self.pending.by_key[left_out]  # type: ignore[index]  # no page
-                words = f"no read answered for {left_out}"
+                words = f"{left_out} could not be read"
                 self.pending.give_up([change], "UNPROCESSED_KEYS", words)
 
     def _learn_snapshot(self, snapshot: Snapshot) -> None:
@@ -460,18 +462,18 @@ class Batch:
         for key, record in snapshot.records.items():
             self.pending.match(key, record)
 
-    # ------------------------------------------------------------------ what came back with other requests
+    # ------------------------------------------------------------------ items returned by other requests
 
     def learn_row(self, product_id: str, found: Product | CorruptItemError | None) -> None:
-        """Take over a product as it is stored: the next plan starts from it."""
+        """Keep a product as stored. The next plan starts from it."""
         self.from_cache.discard(product_id)
         self.known.learn(product_id, found)
 
     def learn_record(self, key: RecordKey, record: Record | CorruptItemError | None) -> bool:
-        """Take over a record that a rival wrote. Returns whether its change, or one that takes its place, is planned again.
+        """Keep a record of a concurrent writer. Returns whether its change, or a replacement, is planned again.
 
-        That change gives back into a product only if the product is the one that its units came from, so it is planned from
-        rows that are younger than the record.
+        That change only returns units to a product of the generation that they came from, so it is planned from rows that are
+        newer than the record.
         """
         again = self.pending.match(key, record)
         for product_id in again.product_ids if again is not None else ():
@@ -479,18 +481,18 @@ class Batch:
         return again is not None
 
     def forget(self, product_id: str) -> None:
-        """Forget a product that a rival is writing: the next plan reads it again."""
+        """Forget a product that a concurrent writer is writing. The next plan reads it again."""
         self.known.forget(product_id)
         self.from_cache.discard(product_id)
 
     def blocked(self, found: Supply) -> set[str]:
-        """Products that cannot be sold now: leased, throttled, unreadable or avoided."""
+        """Products that cannot be sold now, because they are leased, throttled, unreadable or avoided."""
         leased = self.leased - found.sources.keys()
         unreadable = {key for key in self.unreadable if isinstance(key, str)}
         return leased | unreadable | self.throttled | self.avoided
 
     def retry_throttled_last(self) -> None:
-        """Let throttled products in again once all changes without them have their outcomes."""
+        """Try throttled products again once all changes without them have their outcomes."""
         offers = (offer for change in self.pending for offer in change.offers)
         if not any(map(self.throttled.isdisjoint, offers)):
             self.throttled.clear()
@@ -499,9 +501,9 @@ class Batch:
 
     @property
     def wanted(self) -> list[str]:
-        """The products to look at: those of each pending change's offers, up to the first without a short one.
+        """The products to read: those of each pending change's offers, up to the first offer without a short one.
 
-        What is throttled is looked at again when that is over.
+        Throttled products are left out until the throttling is over.
         """
         wanted: dict[str, None] = {}
         for change in self.pending:
@@ -512,9 +514,9 @@ class Batch:
         return [product_id for product_id in wanted if product_id not in self.throttled]
 
     def note_short(self, product_ids: Collection[str]) -> bool:
-        """Take note of short products. Returns whether a pending change has other offers to look at for that reason.
+        """Note short products. Returns whether a pending change has other offers to try for that reason.
 
-        Lanes may have enough of a product that no change wants now.
+        Lanes may have enough units of a product that no change wants now.
         """
         wanted = (change.lane_units(self.short) for change in self.pending) if product_ids else ()
         new = (set(product_ids) - self.short).intersection(chain.from_iterable(wanted))
@@ -522,7 +524,7 @@ class Batch:
         return any(len(c.offers) > 1 and not new.isdisjoint(c.product_ids) for c in self.pending)
 
     def avoid_contested(self) -> bool:
-        """Avoid products on which concurrent writers were met lately, and give up changes that cannot do without.
+        """Avoid products with recent concurrent writers, and give up changes that cannot do without them.
 
         Returns whether there are new ones.
         """
@@ -530,15 +532,17 @@ class Batch:
         contested = {p for p in ids if rivals.are_met_on(p, _AVOIDED_SECONDS)} - self.avoided
         self.avoided |= contested
         stopped = [c for c in self.pending if not any(map(self.avoided.isdisjoint, c.offers))]
-        self.pending.give_up(stopped, "CONTENTION", "rivals were met on a product a moment ago")
+        self.pending.give_up(
+            stopped, "CONTENTION", "a concurrent writer changed a product a moment ago"
+        )
         return bool(contested)
 
     def mark_unwritable(self, product_id: str, why: str) -> None:
-        """Give up the changes of a product whose row DynamoDB does not take.
+        """Give up the changes of a product whose row DynamoDB does not accept.
 
-        The note also keeps the row from lending to the depot again and again.
+        The note also keeps the row from lending to the depot over and over.
         """
-        problem = f"DynamoDB does not take the row of product {in_words(product_id)} ({why}); repair the item"
+        problem = f"DynamoDB does not accept the row of product {in_words(product_id)} ({why}); repair the item"
         self.unreadable[product_id] = CorruptItemError(problem, "CORRUPT_PRODUCT")
         self.pending.give_up_product(product_id, "CORRUPT_PRODUCT", problem)
 
@@ -550,7 +554,7 @@ class Batch:
         return {p for p, row in self.rows.items() if row is not None and row.lease_left(self.now)}
 
     def lease_waits(self, waiting: Iterable[Waiting]) -> list[float]:
-        """For each change that waits for nothing but leases, seconds until the first of its offers is free."""
+        """For each change that only waits for leases, seconds until the first of its offers is free."""
         pending = (offers for change, offers in waiting if self.pending.has(change))
         open_offers = ([o for o in offers if self._end_of(o) is None] for offers in pending)
         waits = (min(map(self._lease_left, offers), default=0.0) for offers in open_offers)
@@ -562,17 +566,17 @@ class Batch:
         return max((row.lease_left(self.now) for row in rows if row is not None), default=0.0)
 
     def give_up_undecidable(self, waiting: Iterable[Waiting]) -> None:
-        """Give up changes for which there is nothing to wait for, with those behind them in their group."""
+        """Give up changes that waiting cannot help, with all that follow them in their group."""
         for change, offers in waiting:
             ends = [end for offer in offers if (end := self._end_of(offer)) is not None]
             if len(ends) == len(offers):
                 self.pending.give_up([change], *min(ends, key=itemgetter(2)))
 
     def _end_of(self, offer: Collection[str]) -> tuple[str, str, float] | None:
-        """Why it is of no use to wait for an offer: a code, words, and the seconds before a retry makes sense."""
+        """Why waiting for an offer is useless: a code, a message, and the seconds before a retry makes sense."""
         for problem in (self.unreadable[p] for p in offer if p in self.unreadable):
             return problem.code, str(problem), 0.0
         left = self._lease_left(offer)
         if left > self.deadline.remaining():
-            return "LEASED", f"a product is under a lease for another {left:.1f} s", left
+            return "LEASED", f"a product is leased for another {left:.1f} s", left
         return None

@@ -1,24 +1,24 @@
-"""The engine: makes changes of stock durable, each exactly once, and plans again after a lost race.
+"""The engine: makes stock changes durable, each exactly once, and plans again after a lost race.
 
-A batch goes round until each of its changes has an outcome. A round has five steps:
+A batch runs in rounds until each of its changes has an outcome. A round has five steps:
 
-- pace: while a table is short of capacity, wait. (`_keep_pace`)
+- pace: wait while a table is short of capacity. (`_keep_pace`)
 - find: where are the units? In rows, unless the engine was given another source. (`source.py`)
 - plan: which changes are accepted, and in which transactions? (`domain/planner.py`, without I/O)
-- commit: send the transactions and learn from each: what is durable has its outcome, and what failed changes what is known
-  of rows and records. (`_commit`)
+- commit: send the transactions and learn from each. Durable changes get their outcomes; failures update the known rows and
+  records. (`_commit`)
 - settle: if the round was lost, or could decide nothing, wait before the next one. (`_settle`)
 
-What is known of a batch is in one object (`batch.py`). The rules:
+The state of a batch is in one object (`batch.py`). The rules:
 
 - Nothing is answered before it is durable. A rejection is in or after the transaction that it depends on.
-- A transaction that lost is planned again; a plan from rows starts from what came back with its cancellation. What was
-  committed before it stays committed.
+- A lost transaction is planned again. A plan from rows starts from the items that its cancellation returned. Everything
+  committed before stays committed.
 - While the outcome of a request is unknown, the same request is repeated with the same token, before any new plan.
-- What is throttled waits until all others are through, and is tried without them.
-- A change that has other offers to look at is not overtaken: the round ends before anything is committed.
-- Units that leave the warehouse go to an outbound page (`outbound.py`), in transactions that write no product.
-- Every wait is bounded by the number of attempts and by the time that the invocation has left.
+- Changes of throttled products wait until all others are done, and are then tried without them.
+- A change with other offers to try is not overtaken: the round ends before anything is committed.
+- Units that leave the warehouse go to an outbound page (`outbound.py`), in transactions that do not write products.
+- Every wait is limited by the number of attempts and by the invocation's remaining time.
 """
 
 from __future__ import annotations
@@ -68,36 +68,36 @@ from inventory_orders.store.cancellations import (
 )
 from inventory_orders.store.writes import ActionKind, transaction_actions
 
-# For how many batches after a replay another one is expected: then reading records first is worth a request.
+# For how many batches after a replay another one is expected, so that reading records first is worth a request.
 _REPLAYS_EXPECTED_FOR = 20
 
-# Outbound pages that a batch tries one after the other before it waits.
+# How many outbound pages a batch tries before it waits.
 _OUTBOUND_ATTEMPTS = 8
 
-_NO_ROOM = "no outbound page takes more units: all are full until the next sweep, or cannot be read"
+_NO_ROOM = "no outbound page can take more units: all are full until the next sweep, or unreadable"
 
 
 class _Progress(Enum):
     """What a round achieved."""
 
     ADVANCED = auto()
-    """Decisions were sent, and none of them lost a race; or there are other offers to look at."""
+    """Decisions were sent, and none of them lost a race; or there are other offers to try."""
     LOST = auto()
     """A concurrent writer was faster."""
     BLOCKED = auto()
-    """Whatever is pending waits for a lease, for capacity or for units."""
+    """All pending changes wait for a lease, for capacity or for units."""
 
 
 @dataclass(slots=True)
 class Attempt:
-    """A transaction that was sent, and what came of it.
+    """A transaction that was sent, and its result.
 
     Attributes:
-        transaction: What was sent.
-        at: When, as its records say; empty before.
+        transaction: The transaction.
+        at: When it was sent, as in its records; empty before.
         error: Why it was not applied; None if it was.
         is_lost: Whether a concurrent writer was faster, or a table was short of capacity.
-        stats: What it took.
+        stats: Its cost.
     """
 
     transaction: Transaction
@@ -107,11 +107,11 @@ class Attempt:
     stats: CommitStats = field(default_factory=CommitStats)
 
     def send(self, client: RetryingClient, deadline: Deadline, *, skips_throttled: bool) -> None:
-        """Send the transaction. Runs beside others, so it notes here alone what comes of it.
+        """Send the transaction. Runs in parallel with others, so it only writes to this attempt.
 
         Args:
-            client: Sends it, again and again if need be.
-            skips_throttled: Whether the batch can go on without a product whose row is throttled.
+            client: Sends it, repeatedly if necessary.
+            skips_throttled: Whether the batch can continue without a product whose row is throttled.
         """
         now = client.clock.now()
         self.at = timestamp(now)
@@ -137,7 +137,7 @@ class Attempt:
 
 
 class Engine:
-    """Applies changes of stock: exactly once, all or nothing, without overselling.
+    """Applies stock changes: exactly once, all or nothing, without overselling.
 
     Args:
         client: If its policy allows one attempt, changes that would have to wait are returned.
@@ -146,7 +146,7 @@ class Engine:
     Attributes:
         client: As given.
         source: As given.
-        limits: What one transaction may hold.
+        limits: Limits of one transaction.
     """
 
     def __init__(self, client: RetryingClient, source: Source | None = None) -> None:
@@ -163,11 +163,11 @@ class Engine:
         """Apply each change once, or report why not.
 
         Args:
-            changes: In the order in which they arrived. Several with one record key are applied one after the other.
-            age: Seconds for which the first of them has been waiting; the longer, the sooner a source serves it.
+            changes: In order of arrival. Changes with the same record key are applied one after the other.
+            age: Seconds for which the first of them has been waiting. The longer, the sooner a source serves it.
 
         Returns:
-            What became of each. Errors of DynamoDB are outcomes in the report.
+            The outcome of each. DynamoDB errors are outcomes in the report.
         """
         outcomes: dict[int, ChangeOutcome] = {}
         stats = CommitStats()
@@ -194,8 +194,8 @@ class Engine:
 
         Args:
             changes: With distinct record keys.
-            age: As for `apply`.
-            again: Whether a change of a turn before had the record key of one of them.
+            age: See `apply`.
+            again: Whether a change of an earlier turn had the same record key as one of them.
         """
         pending = PendingChanges(changes)
         batch = Batch(self.client, self._cache, pending, deadline, age, self.limits)
@@ -210,12 +210,12 @@ class Engine:
         return report
 
     def _begin(self, batch: Batch, *, again: bool) -> None:
-        """Take products from the cache, and read records where they decide what is to be done."""
+        """Take products from the cache, and read records that decide what to do."""
         changes = batch.pending.by_key
         batch.take_from_cache(batch.pending.product_ids)
         self.source.begin(batch)
-        # A command depends on the status of its order, a duplicate on what the first has written. Nothing is written or
-        # rejected on the word of a stale copy, but it would cost another round.
+        # A command depends on the status of its order, a duplicate on what the original has written. A stale copy never leads
+        # to a write or rejection, but would cost another round.
         is_recent = again or not all(change.product_ids for change in changes.values())
         is_useful = bool(batch.pending) and not batch.has_read_records
         if is_useful and (is_recent or self._replays_expected_for):
@@ -256,13 +256,13 @@ class Engine:
     # ------------------------------------------------------------------ plan
 
     def _plan(self, batch: Batch, found: Supply) -> Plan | None:
-        """Decide the pending changes, as far as nothing is in their way; None if there is more to look at first."""
+        """Decide the pending changes that can be decided now; None if there is more to read first."""
         planned = plan(list(batch.pending), found, batch.blocked(found), batch.limits)
-        # No change is rejected, and no offer passed over, on the word of the cache.
+        # No change is rejected, and no offer is passed over, because of cached rows.
         if batch.from_cache & (planned.short - batch.throttled):
             batch.read_cached()
             return None
-        # A change that looks at its other offers is not overtaken. Moves of units are not made in vain.
+        # A change that tries its other offers is not overtaken, and no units are moved in vain.
         batch.looks_again = not found.allocation.touched and batch.note_short(planned.short)
         if batch.looks_again:
             return None
@@ -277,7 +277,7 @@ class Engine:
     # ------------------------------------------------------------------ commit
 
     def _commit(self, batch: Batch, planned: Plan) -> _Progress:
-        """Commit a plan, and give up changes that it deferred and that no wait can help."""
+        """Commit a plan, and give up deferred changes that waiting cannot help."""
         has_other_offers = batch.note_short(planned.short)
         attempts = self._send(batch, planned.chains)
         batch.give_up_undecidable(planned.waiting)
@@ -287,7 +287,7 @@ class Engine:
         return _Progress.ADVANCED if has_decisions or has_other_offers else _Progress.BLOCKED
 
     def _after_loss(self, batch: Batch, lost: Sequence[Transaction]) -> _Progress:
-        """Outbound pages that were lost are tried again at once: another one is free, or this one came back."""
+        """Retry lost outbound pages immediately: another page is free, or the cancellation returned this one."""
         is_of_pages = all(transaction.outbound for transaction in lost)
         if not is_of_pages or batch.outbound_losses == _OUTBOUND_ATTEMPTS:
             return _Progress.LOST
@@ -300,7 +300,7 @@ class Engine:
 
     def _send(self, batch: Batch, chains: Sequence[Chain]) -> list[Attempt]:
         """Send transactions, and learn from each."""
-        # Where all are about one product, none can go on without it.
+        # If all changes affect the same product, none can continue without it.
         skips_throttled = len(batch.pending.product_ids) != 1
         send_one = partial(
             Attempt.send,
@@ -321,7 +321,7 @@ class Engine:
 
     def _learn(self, batch: Batch, attempts: Sequence[Attempt]) -> None:
         """Learn from transactions that were applied, then from those that failed."""
-        # An error of one chain must not return changes that another has applied.
+        # An error in one chain must not return changes that another one has applied.
         durable = [attempt for attempt in attempts if attempt.error is None]
         for attempt in durable:
             self._apply_success(batch, attempt)
@@ -340,7 +340,7 @@ class Engine:
             self._cache.observe_write(product)
         for decision in attempt.transaction.decisions:
             if not decision.has_record:
-                # Nothing was written that would have met its record.
+                # Nothing was written that could have conflicted with its record.
                 continue
             if decision.rejection is not None:
                 outcome = rejected(decision.rejection, is_written=True)
@@ -352,7 +352,7 @@ class Engine:
             batch.pending.settle(decision.change, outcome)
 
     def _apply_failure(self, batch: Batch, attempt: Attempt, error: StoreError) -> bool:
-        """Learn from a failed transaction. Returns whether it lost against rivals, and so should wait."""
+        """Learn from a failed transaction. Returns whether it lost to concurrent writers, and so should wait."""
         pending = batch.pending
         for product_id in attempt.transaction.after:
             self._cache.forget(product_id)
@@ -373,7 +373,7 @@ class Engine:
         return any(is_lost)
 
     def _isolate(self, batch: Batch, suspects: Sequence[Change], invalid: ChangeOutcome) -> None:
-        """Halve the transactions until a change that DynamoDB will not accept stands alone."""
+        """Halve the transactions until a change that DynamoDB does not accept is alone in its transaction."""
         if len(suspects) > 1:
             batch.limits = replace(batch.limits, changes=(len(suspects) + 1) // 2)
             return
@@ -407,10 +407,12 @@ class Engine:
     # ------------------------------------------------------------------ settle
 
     def _settle(self, batch: Batch, planned: Plan, progress: _Progress) -> None:
-        """Wait before the next round where this one could decide nothing, or give up."""
+        """Wait before the next round if this one could decide nothing, or give up."""
         if self.client.policy.max_attempts == 1:
             if not batch.avoid_contested():
-                batch.pending.give_up_all("CONTENTION", "it would have to wait for others")
+                batch.pending.give_up_all(
+                    "CONTENTION", "it would have to wait for a concurrent writer"
+                )
         elif progress is _Progress.LOST:
             self._back_off(batch)
         elif self.source.fetches(batch, planned.missing):
@@ -424,22 +426,22 @@ class Engine:
             self._back_off(batch)
 
     def _wait_for_lease(self, batch: Batch, waiting: Sequence[Waiting]) -> None:
-        """Wait until a lease is over. Reads only rows: the units of a leased product are all there."""
+        """Wait until a lease is over. Only reads rows, because they have all units of a leased product."""
         leased = batch.leased.intersection(batch.pending.product_ids)
         while leased <= batch.leased:
             waits = batch.lease_waits(waiting)
             if not waits:
-                # Whatever waits for a lease that was renewed is returned after the next plan.
+                # Changes that wait for a renewed lease are returned after the next plan.
                 return
             delay = min(*waits, LEASE_POLL_SECONDS)
             if not self.client.pause(delay, batch.deadline):
-                batch.pending.give_up_all("LEASED", "no time left to wait for a lease")
+                batch.pending.give_up_all("LEASED", "no time was left to wait for a lease")
                 return
             batch.stats.lease_wait += delay
             batch.read(sorted(leased))
 
     def _back_off(self, batch: Batch) -> None:
-        """Wait after a lost round, longer each time. Gives up changes that were tried too often."""
+        """Wait after a lost round, longer each time. Gives up changes that are out of attempts."""
         batch.losses += 1
         batch.pending.give_up_out_of_attempts(self.client.policy.max_attempts)
         if not batch.pending:
@@ -448,13 +450,13 @@ class Engine:
         if self.client.pause(delay, batch.deadline):
             batch.stats.backoffs.append(delay)
         else:
-            batch.pending.give_up_all("CONTENTION", "no time left for another attempt")
+            batch.pending.give_up_all("CONTENTION", "no time was left for another attempt")
 
 
 def _send_waves(
     client: RetryingClient, chains: Sequence[Chain], send_one: Callable[[Attempt], None]
 ) -> list[Attempt]:
-    """Send chains side by side, each wave by wave, up to the first transaction that fails.
+    """Send chains in parallel, each wave by wave, up to the first transaction that fails.
 
     Returns the attempts that were made.
     """
@@ -471,11 +473,11 @@ def _send_waves(
 
 
 def _kind_of(error: StoreError) -> tuple[Outcome | None, str]:
-    """Classify an error by what follows for the changes of the transaction that met it.
+    """Classify an error by its consequences for the changes of the transaction.
 
     Returns:
-        What becomes of them, and why, as a stable code. None if they are to be planned again from what came back. With
-        `INVALID` one of them is to blame, and has to be found.
+        Their outcome, and why, as a stable code. None if they have to be planned again from the items that came back. With
+        `INVALID`, one of them is to blame and has to be found.
     """
     if not isinstance(error, TransactionCancelledError):
         return error.kind, error.code
@@ -492,6 +494,6 @@ def _kind_of(error: StoreError) -> tuple[Outcome | None, str]:
         return Outcome.UNAVAILABLE, error.code
     is_of_places = Meaning.THROTTLED in of_rows or Meaning.RIVAL in of_rows | of_lanes
     if error.may_be_repeated and not is_of_places:
-        # Repeated as it is often enough: a record was in the way, or a table is short of capacity.
+        # The request itself was already repeated: a record was in the way, or a table is short of capacity.
         return Outcome.RETURNED, "CONTENTION"
     return None, "CONTENTION"

@@ -1,4 +1,4 @@
-"""What a warm process remembers from one batch to the next: of rivals, of throttles, and of products.
+"""What a warm process remembers between batches: concurrent writers, throttles, and products.
 
 It may be wrong: every write is conditioned on what was read.
 """
@@ -16,34 +16,34 @@ from inventory_orders.domain.product import Product
 K = TypeVar("K")
 V = TypeVar("V")
 
-# How long a product counts as contested after a write of its row was lost.
+# How long a product counts as contested after a lost write of its row.
 _CONTESTED_SECONDS = 10.0
 
-# The pace: seconds between two attempts. What is throttled again and again comes to the longest pace within seconds: 50 workers on
-# a new table need some 6 s each.
+# The pace: seconds between two attempts. Repeated throttles reach the longest pace within seconds: 50 workers on a new table
+# need about 6 s each.
 _MIN_PACE, _MAX_PACE = 0.1, 20.0
 _GROWTH = 2.0
 
-# The part of it that remains after an applied transaction, and the seconds after which it halves by itself: partitions
-# split meanwhile, so an old pace says little.
+# The fraction of it that remains after an applied transaction, and the seconds after which it halves by itself: partitions
+# split over time, so an old pace means little.
 _DECAY = 0.98
 _HALVED_AFTER = 30.0
 
-# Below so many seconds it is not worth a wait.
+# Shorter waits, in seconds, are skipped.
 _NEGLIGIBLE = 0.02
 
 # How long this process counts as the only writer of a product after its last write.
 _SOLE_WRITER_SECONDS = 5.0
 
-# The cache is bounded by number of entries. Larger rows, made so by other programs, are not kept.
+# The cache is bounded by its number of entries. Rows that other programs have made larger are not kept.
 _LARGEST = 4096
 
 
 class BoundedDict(OrderedDict[K, V]):
-    """A dictionary of bounded size: it drops the entry that was written longest ago.
+    """A dictionary of bounded size that drops the entry written longest ago.
 
     Args:
-        most: Entries at the most.
+        most: Maximum number of entries.
     """
 
     def __init__(self, most: int = 10_000) -> None:
@@ -58,7 +58,7 @@ class BoundedDict(OrderedDict[K, V]):
 
 
 class Rivals:
-    """The products on whose rows rivals were met.
+    """The products whose rows have concurrent writers.
 
     Args:
         clock: Source of time.
@@ -69,11 +69,11 @@ class Rivals:
         self._met_at: BoundedDict[str, float] = BoundedDict()
 
     def observe(self, product_id: str) -> None:
-        """Take note of a lost or throttled write of the product's row."""
+        """Note a lost or throttled write of the product's row."""
         self._met_at[product_id] = self._clock.monotonic()
 
     def are_met_on(self, product_id: str, seconds: float = _CONTESTED_SECONDS) -> bool:
-        """Whether rivals were met on the product's row in the last seconds."""
+        """Whether the product's row had concurrent writers in the last `seconds`."""
         met_at = self._met_at.get(product_id)
         return met_at is not None and self._clock.monotonic() - met_at <= seconds
 
@@ -98,11 +98,11 @@ class Pace:
         return self._now() * (1 + self._random()) / 2 if self._seconds else 0.0
 
     def observe_throttle(self) -> None:
-        """Take note of a write that was throttled for want of capacity."""
+        """Note a write that was throttled because capacity was short."""
         self._set(min(_MAX_PACE, max(_MIN_PACE, _GROWTH * self._now())))
 
     def observe_success(self) -> None:
-        """Take note of an applied transaction."""
+        """Note an applied transaction."""
         if self._seconds:
             self._set(self._now() * _DECAY)
 
@@ -123,7 +123,7 @@ class _Entry:
 
     Attributes:
         product: Its state.
-        written_at: When, on the clock's monotonic scale.
+        written_at: When it was written, on the clock's monotonic scale.
         sole_writer: Whether no other process seems to write it.
     """
 
@@ -135,7 +135,7 @@ class _Entry:
 class ProductCache:
     """Products as this process left them, kept while it seems to be their only writer.
 
-    Every write is conditioned on the cached version, so a stale entry costs a retry and never a wrong result.
+    Every write is conditioned on the cached version, so a stale entry costs a retry, but never leads to a wrong result.
 
     Args:
         clock: Source of time.
@@ -146,7 +146,7 @@ class ProductCache:
         self._entries: BoundedDict[str, _Entry] = BoundedDict()
 
     def get(self, product_id: str) -> Product | None:
-        """The product as this process left it, if no other seems to write it. It may decide a plan, but no rejection."""
+        """The product as this process left it, if no other process seems to write it. It may decide a plan, but not a rejection."""
         entry = self._entries.get(product_id)
         if (
             entry is None

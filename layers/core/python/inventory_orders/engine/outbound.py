@@ -1,4 +1,4 @@
-"""Where a process writes the units that leave: one outbound page, for as long as nobody else writes it."""
+"""Chooses where a process writes units that leave: always the same outbound page, until another process writes it."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from inventory_orders.store.cancellations import Meaning, TransactionCancelledEr
 from inventory_orders.store.writes import ActionKind
 
 MAX_PAGE_SIZE = 210_000
-"""Bytes of a page that is full of the longest ids."""
+"""Bytes of a full page with ids of the maximum length."""
 
 
 class OutboundPages:
     """The outbound pages as this process knows them, and the one that it writes.
 
-    They are read once, and again when none that is known has room. A page that others have written since comes back with
-    the transaction that was lost.
+    They are read once, and again when no known page has room. If another process has written a page since, the lost
+    transaction returns it.
 
     Args:
-        client: Of the tables.
+        client: The client for the tables.
     """
 
     def __init__(self, client: RetryingClient) -> None:
@@ -44,7 +44,7 @@ class OutboundPages:
     def arrange(
         self, leaving: Sequence[Decision], limits: Limits, deadline: Deadline, stats: CommitStats
     ) -> Chain:
-        """The transactions of changes whose units leave, one after the other. Leaves out what no page has room for.
+        """Arrange changes whose units leave in a sequence of transactions. Leaves out changes that no page has room for.
 
         Raises:
             StoreError: The pages could not be read.
@@ -61,7 +61,7 @@ class OutboundPages:
         pages = dict(self._pages)
         arranged = [one for some in portions for one in self._place(some, pages)]
         if not is_fresh and sum(len(one.decisions) for one in arranged) < len(leaving):
-            # The sweep may have made room on pages that others wrote last.
+            # The sweep may have made room on pages that other processes wrote last.
             self._pages = {}
             return self.arrange(leaving, limits, deadline, stats)
         return tuple((one,) for one in arranged)
@@ -69,7 +69,7 @@ class OutboundPages:
     def _place(
         self, some: Sequence[Decision], pages: dict[OutboundKey, OutboundPage]
     ) -> Iterator[Transaction]:
-        """The transactions of some changes; `pages` are as those before leave them."""
+        """Put changes into transactions; `pages` are updated for the ones that follow."""
         units = Counter[Generation]()
         for decision in some:
             units.update(decision.change.outbound)
@@ -86,7 +86,7 @@ class OutboundPages:
     def _choose(
         self, units: Mapping[Generation, int], pages: Mapping[OutboundKey, OutboundPage]
     ) -> OutboundPage | None:
-        """The own page, or another one if that has no room; None if none has."""
+        """Choose this process's own page, or another one if that has no room; None if no page has."""
         fitting = [
             page
             for page in pages.values()
@@ -100,7 +100,7 @@ class OutboundPages:
         return page
 
     def learn(self, update: OutboundUpdate, error: StoreError | None) -> None:
-        """Take over a page as a transaction left it, or as it came back."""
+        """Keep a page as a transaction left it, or as a cancellation returned it."""
         key = update.after.key
         if error is None:
             self._pages[key] = update.after
@@ -115,8 +115,8 @@ class OutboundPages:
                 case Meaning.RIVAL | Meaning.THROTTLED:
                     self._own = None
                 case Meaning.CONDITION_FAILED | Meaning.INVALID:
-                    # It was damaged. The others do until all are read again.
+                    # It is corrupt. The other pages suffice until all are read again.
                     self._pages.pop(key, None)
         if not reasons:
-            # The transaction may be applied yet.
+            # The transaction may still be applied.
             self._pages = {}

@@ -25,16 +25,16 @@ class ChangeOutcome:
     """The outcome of one change.
 
     Attributes:
-        kind: Where it ended.
+        kind: What became of it.
         rejection: Why the engine rejected it.
-        applied: The change that was written in the end: another one may have taken its place.
+        applied: The change that was finally written, which may be a replacement.
         after: The products that it changed, as its transaction left them.
-        at: When it was written, as its record says; empty if it was not.
-        cause: Why it was rejected, returned or found invalid, as a stable code; of a replay, why it changed nothing.
-        detail: The same in words.
+        at: When it was written, as in its record; empty if it was not.
+        cause: Why it was rejected, returned or found invalid, as a stable code. For a replay, why it changed nothing.
+        detail: The cause in words.
         field_path: The field that makes the message invalid; empty if there is none.
-        retry_after: Seconds before a retry makes sense, where that is known; else 0.
-        is_written_rejection: Whether a rejection was written just now, for this change and not for its duplicate.
+        retry_after: Seconds before a retry makes sense, if known; else 0.
+        is_written_rejection: Whether a rejection was written just now for this change, not for a duplicate.
     """
 
     kind: Outcome
@@ -50,7 +50,7 @@ class ChangeOutcome:
 
     @property
     def is_open(self) -> bool:
-        """Whether the same change may yet end otherwise: it is returned, or what it is about is not there yet."""
+        """Whether the same change may get another outcome later: it is returned, or its product or order does not exist yet."""
         return self.kind is Outcome.RETURNED or self.cause == RejectionReason.UNKNOWN_ORDER.value
 
 
@@ -59,7 +59,7 @@ class UnsuccessfulError(OutcomeError):
 
     Attributes:
         outcome: Its outcome.
-        facts: What its answer tells besides.
+        facts: Further fields of its answer.
     """
 
     def __init__(self, outcome: ChangeOutcome, facts: Mapping[str, Any] | None = None) -> None:
@@ -70,12 +70,12 @@ class UnsuccessfulError(OutcomeError):
 
 
 def returned(cause: str, detail: str = "", retry_after: float = 0.0) -> ChangeOutcome:
-    """The outcome of a change that may yet succeed."""
+    """Make the outcome of a change that may succeed later."""
     return ChangeOutcome(Outcome.RETURNED, cause=cause, detail=detail, retry_after=retry_after)
 
 
 def rejected(rejection: Rejection, *, is_written: bool = False) -> ChangeOutcome:
-    """The outcome of a change that the business rejects: just now, or in an existing record."""
+    """Make the outcome of a change that the business rejects, now or in an existing record."""
     return ChangeOutcome(
         Outcome.REJECTED,
         rejection,
@@ -86,7 +86,7 @@ def rejected(rejection: Rejection, *, is_written: bool = False) -> ChangeOutcome
 
 
 def outcome_of(error: OutcomeError) -> ChangeOutcome:
-    """The outcome of what met an error."""
+    """Make the outcome of a change that raised an error."""
     if isinstance(error, UnsuccessfulError):
         return error.outcome
     outcome = ChangeOutcome(
@@ -104,8 +104,8 @@ class CommitReport:
     """The answer to a batch of changes.
 
     Attributes:
-        outcomes: One for each change, in the order in which they were handed in.
-        stats: What it took.
+        outcomes: One for each change, in the order given.
+        stats: The cost.
         failure: The error for which every request fails until an operator repairs it; None if there was none.
     """
 

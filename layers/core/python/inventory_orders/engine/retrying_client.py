@@ -1,4 +1,4 @@
-"""Sends requests and reads, each again as long as the same request may still succeed, and notes what it took."""
+"""Sends requests and reads, repeats them while they may still succeed, and measures the cost."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from inventory_orders.store.writes import Action, ActionKind, Write
 A = TypeVar("A")
 T = TypeVar("T")
 
-# Requests for keys that DynamoDB leaves out: it reads 16 MB at a time, and a throttled product holds up the others.
+# Requests for keys that DynamoDB leaves unprocessed: it reads 16 MB at a time, and a throttled product holds up the others.
 _ANSWERS = 8
 
 
@@ -47,15 +47,15 @@ class CommitStats:
 
     Attributes:
         version_conflicts: One for each attempt to commit: whether a version had moved.
-        transaction_conflicts: One for each attempt: whether a rival's transaction was in flight.
+        transaction_conflicts: One for each attempt: whether a concurrent writer's transaction was in flight.
         backoffs: One for each wait before a request was repeated, or a plan was made again.
         retries: One for each distinct change that was tried: how often it was planned or sent again.
-        exhausted: One for each of them that was retried: whether it was given up.
+        exhausted: One for each change that was retried: whether it was given up.
         commit_latencies: One for each committed transaction: how long its last request took.
         changes_per_transaction: One for each committed transaction.
-        lease_wait: Time spent waiting for the leases of others.
-        low_stock: Products that ceased to be `ACTIVE` because of their stock.
-        of_source: What the source of units measured, by metric.
+        lease_wait: Time spent waiting for leases.
+        low_stock: Products that stopped being `ACTIVE` because of their stock.
+        of_source: Measurements of the source of units, by metric.
     """
 
     version_conflicts: list[bool] = field(default_factory=list)
@@ -84,11 +84,11 @@ class CommitStats:
 
 @dataclass(slots=True, kw_only=True)
 class SweepReport:
-    """What a part of the sweep leaves to others.
+    """Problems and unfinished work of a part of the sweep.
 
     Attributes:
-        problems: What an operator has to repair, each once.
-        unfinished: Why work is left for the next sweep; empty if no error is the reason.
+        problems: What an operator has to repair, without duplicates.
+        unfinished: The error that left work for the next sweep; empty if there was none.
     """
 
     problems: dict[str, None] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class SweepReport:
 
     @contextmanager
     def noting_errors(self) -> Iterator[None]:
-        """Note an error of DynamoDB instead of raising it: what may pass is left to the next sweep, the rest to an operator."""
+        """Note a DynamoDB error instead of raising it: one that may pass for the next sweep, any other for an operator."""
         try:
             yield
         except (ThrottledError, OutcomeUnknownError) as error:
@@ -106,25 +106,26 @@ class SweepReport:
 
 
 class RetryingClient:
-    """Sends requests, by three rules.
+    """Sends requests according to three rules.
 
     - While the outcome of a request is unknown, the same request is repeated with the same token: DynamoDB then
-      recognises an attempt that arrived after all, and does not take it for a rival's.
-    - `TransactionConflict` and throttling are waited out with full jitter; where a table is short of capacity, at the
-      pace of this process.
-    - Every wait is bounded by the number of attempts and by the deadline.
+      recognises an attempt that arrived after all, instead of treating it as a concurrent writer's.
+    - `TransactionConflict` and throttling are waited out with full jitter, or at the pace of this process if a table is
+      short of capacity.
+    - Every wait is limited by the number of attempts and by the deadline.
 
-    Here and in all that sends requests through it, no request begins after `deadline`, and `stats` gets what it took.
+    In this class and everything that sends requests through it, no request begins after `deadline`, and `stats` collects the
+    cost.
 
     Args:
-        store: Where the tables are.
+        store: The tables.
         policy: How to wait between attempts.
         clock: Source of time.
-        executor: Runs requests side by side; None runs them one after the other.
+        executor: Runs requests in parallel; None runs them one after the other.
 
     Attributes:
-        rivals: The products on which rivals were met.
-        pace: How fast the tables let this process go.
+        rivals: The products with concurrent writers.
+        pace: How fast the tables let this process write.
     """
 
     def __init__(
@@ -152,26 +153,26 @@ class RetryingClient:
         """Send a transaction until it is applied.
 
         Args:
-            actions: Of the transaction.
-            plans_around: Meanings of a cancellation after which the caller plans again, if the row of a product met them: around
-                a rival, that is cheaper than to repeat the whole transaction, which is bound to lose; around a throttled
-                product, the others need not wait.
+            actions: The actions of the transaction.
+            plans_around: Cancellation reasons of product rows after which the caller plans again. After a conflict, that is
+                cheaper than repeating the whole transaction, which is bound to lose. After throttling, the other products
+                need not wait.
 
         Raises:
-            StoreError: Why it was not applied. After a lost response an earlier attempt is applied as soon as it arrives and its
-                conditions hold; a condition on a version that has moved never holds again.
+            StoreError: It was not applied. If a response was lost, an earlier attempt may still be applied when it arrives, if
+                its conditions hold. A condition on a version that has moved never holds again.
         """
         attempts = _Attempts(self, actions, stats, plans_around)
         _check_time(deadline)
         self.repeat(attempts.send, deadline, stats, attempts.repeat_after)
 
     def update(self, request: Callable[[], T], deadline: Deadline, stats: CommitStats) -> T:
-        """Make one conditional update until it is applied.
+        """Send one conditional update until it is applied.
 
-        It carries no token: the caller recognises an earlier attempt of its own whose response was lost.
+        It has no token: the caller has to recognise an earlier attempt of its own whose response was lost.
 
         Args:
-            request: Sends it; called again after a throttle or a lost response.
+            request: Sends it; called again after throttling or a lost response.
 
         Raises:
             ConditionFailedError: The condition does not hold.
@@ -201,18 +202,18 @@ class RetryingClient:
         *,
         attempts: int | None = None,
     ) -> T:
-        """Send a request that nothing depends on, such as a read, until there is an answer.
+        """Send a request that is safe to repeat, such as a read, until there is an answer.
 
         Args:
-            request: Sends it; called again after a throttle or a lost response.
-            deadline: No request but the first begins after it.
-            stats: Where to note the waits; nowhere if not given.
-            attempts: At the most; as many as the policy says if not given.
+            request: Sends it; called again after throttling or a lost response.
+            deadline: Only the first request may begin after it.
+            stats: Where to note the waits, if given.
+            attempts: Maximum number of attempts; by default, the policy's.
         """
         return self.repeat(request, deadline, stats or CommitStats(), _if_transient, attempts)
 
     def side_by_side(self, function: Callable[[A], T], arguments: Sequence[A]) -> list[T]:
-        """Call a function on each argument, at the same time where there is an executor."""
+        """Call a function on each argument, in parallel if there is an executor."""
         if self.executor is None or len(arguments) == 1:
             return [function(argument) for argument in arguments]
         return list(self.executor.map(function, arguments))
@@ -225,12 +226,12 @@ class RetryingClient:
         repeat_after: Callable[[OutcomeError], float | None],
         attempts: int | None = None,
     ) -> T:
-        """Do something again, after a longer wait each time, until it succeeds: the only loop of that kind.
+        """Repeat something until it succeeds, after a longer wait each time: the only retry loop.
 
         Args:
-            send: Does it.
-            repeat_after: The least time to wait after an error, in seconds; None: the error is the end.
-            attempts: At the most; as many as the policy says if not given.
+            send: Makes one attempt.
+            repeat_after: Minimum wait after an error, in seconds; None to raise the error.
+            attempts: Maximum number of attempts; by default, the policy's.
         """
         most, failures = attempts or self.policy.max_attempts, 0
         while True:
@@ -247,7 +248,7 @@ class RetryingClient:
                 stats.backoffs.append(delay)
 
     def pause(self, seconds: float, deadline: Deadline) -> bool:
-        """Wait, unless that would reach the deadline: then return False at once. Returns whether time is left."""
+        """Wait, and return True; or return False immediately if that would reach the deadline."""
         if seconds >= deadline.remaining():
             return False
         self.clock.sleep(seconds)
@@ -289,9 +290,9 @@ class _Attempts:
             stats.transaction_conflicts.append(rival)
 
     def repeat_after(self, error: OutcomeError) -> float | None:
-        """Seconds to wait at the least before the same request may succeed; None if it cannot.
+        """Minimum seconds before the same request may succeed; None if it cannot.
 
-        Renews the token, unless an attempt may still be in flight: that one is recognised by its token only.
+        Renews the token, unless an attempt may still be in flight, which can only be recognised by its token.
         """
         if isinstance(error, TransactionCancelledError):
             may_repeat = error.may_be_repeated
@@ -311,7 +312,7 @@ class _Attempts:
         )
 
     def _is_short_of_capacity(self, error: OutcomeError) -> bool:
-        """Whether a table was throttled, and not only a hot row, which is set aside."""
+        """Whether a table was throttled, not just a hot row, which is set aside."""
         if not isinstance(error, TransactionCancelledError):
             return isinstance(error, ThrottledError)
         return any(
@@ -326,12 +327,12 @@ def _check_time(deadline: Deadline) -> None:
 
 
 def _is_of_hot_item(reason: CancellationReason) -> bool:
-    """Whether a reason is about a row or an outbound page that was read: if it is throttled, others want it, too."""
+    """Whether a reason is about a row or outbound page that was read. If it is throttled, other processes want it too."""
     return reason.kind in (ActionKind.PRODUCT, ActionKind.OUTBOUND) and reason.by_version
 
 
 def if_contended(error: OutcomeError) -> float | None:
-    """After `ContentionError` a caller that has seen what a rival wrote may decide again."""
+    """Repeat after `ContentionError`, for a caller that decides again from what a concurrent writer wrote."""
     return 0.0 if isinstance(error, ContentionError) else None
 
 
@@ -347,14 +348,14 @@ def read(
     *,
     consistent_records: bool = False,
 ) -> Snapshot:
-    """Read products (by their ids), records and pages (by their keys), and again what was left out or failed.
+    """Read products by id, records and pages by key. Repeats reads that failed or were left out.
 
     Args:
         keys: What to read.
-        consistent_records: Whether records are read with strong consistency, too.
+        consistent_records: Whether records are read strongly consistent too.
 
     Returns:
-        What was found; `unprocessed` is what DynamoDB left out of every answer.
+        The items found. `unprocessed` has the keys that DynamoDB left out of every answer.
     """
     _check_time(deadline)
 
@@ -366,7 +367,7 @@ def read(
             try:
                 answer = client.store.read(missing, consistent_records=consistent_records)
             except ThrottledError:
-                # DynamoDB leaves keys out in this way, too, if all that are left are throttled.
+                # DynamoDB also leaves keys unprocessed if all of them are throttled.
                 if not answers:
                     raise
             else:
@@ -374,7 +375,7 @@ def read(
                 missing = answer.unprocessed
             answers += 1
             if missing and answers < _ANSWERS:
-                raise ThrottledError("UNPROCESSED_KEYS", "reads were left out")
+                raise ThrottledError("UNPROCESSED_KEYS", "DynamoDB left keys unprocessed")
 
         client.call(request, deadline, stats)
         return replace(found, unprocessed=missing)
@@ -395,14 +396,14 @@ def read_all(
     *,
     consistent_records: bool = False,
 ) -> Snapshot:
-    """Read as `read` does, for a caller that needs every answer.
+    """Read like `read`, for a caller that needs every item.
 
     Raises:
-        ThrottledError: DynamoDB left some of it out of every answer.
+        ThrottledError: DynamoDB left some keys out of every answer.
     """
     snapshot = read(client, keys, deadline, stats, consistent_records=consistent_records)
     if snapshot.unprocessed:
-        raise ThrottledError("UNPROCESSED_KEYS", f"no read answered for {snapshot.unprocessed[0]}")
+        raise ThrottledError("UNPROCESSED_KEYS", f"{snapshot.unprocessed[0]} could not be read")
     return snapshot
 
 
@@ -412,7 +413,7 @@ def read_product(
     """Read one product, strongly consistent.
 
     Raises:
-        ProductNotFoundError: There is none.
+        ProductNotFoundError: It does not exist.
         CorruptItemError: It breaks the table's contract.
     """
     found = client.call(lambda: client.store.get_product(product_id), deadline, stats)
@@ -426,13 +427,13 @@ def update_product(
     deadline: Deadline,
     stats: CommitStats,
 ) -> tuple[bool, Product]:
-    """Make one conditional update of a product, without a token: its caller recognises an earlier attempt by the product.
+    """Send one conditional update of a product, without a token. The caller recognises an earlier attempt by the product.
 
     Args:
-        write: Makes the update, for each attempt anew.
+        write: Sends the update; called for each attempt.
 
     Returns:
-        Whether the last attempt was written, and the product as it is now.
+        Whether the last attempt was written, and the current product.
 
     Raises:
         ProductNotFoundError: It does not exist.
@@ -456,14 +457,14 @@ def read_orders(
     """Read the orders of a list, strongly consistent.
 
     Args:
-        places: Of the list.
-        show: What to make of an order. Raises UnpublishableError if its row does not allow it.
+        places: Their positions in the list.
+        show: Converts an order. Raises UnpublishableError if its row is unreadable.
 
     Returns:
-        What was made of the orders, and the ids of those that cannot be read.
+        The converted orders, and the ids of unreadable ones.
 
     Raises:
-        StoreError: DynamoDB failed, or left one out.
+        StoreError: DynamoDB failed, or left out an order.
     """
     keys = [OrderKey(place.id) for place in places]
     found = read_all(client, keys, deadline, CommitStats(), consistent_records=True).records

@@ -1,4 +1,4 @@
-"""Where the products of a batch are sold from: the seam between the engine and whatever sells faster than rows."""
+"""Where the products of a batch are sold from: the interface between the engine and sources that are faster than rows."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Commit = Callable[[Sequence[Chain]], bool]
 
 
 class Source:
-    """Where a batch finds the units that it sells: in the rows of its products.
+    """Finds the units that a batch sells, by default in the rows of its products.
 
     The engine calls `begin` once for a batch, then in each round `find`, `learn` for each transaction that it sent, and
-    `end_round`. Another source overrides what it does differently.
+    `end_round`. Other sources override what they do differently.
     """
 
     def begin(self, batch: Batch) -> None:
@@ -30,35 +30,35 @@ class Source:
         """Find the units of all pending changes.
 
         Args:
-            batch: What is wanted, and the rows as they are known. What is read is noted there.
+            batch: The pending changes and the known rows. Reads are noted there.
             commit: Commits moves that have to be durable before the units can be sold.
 
         Returns:
-            The supply, with moves that are still to be written; None if the round is lost to a concurrent writer.
+            The supply, with moves that are not written yet; None if the round was lost to a concurrent writer.
 
         Raises:
-            StoreError: DynamoDB failed, or the wait for the units was too long.
+            StoreError: DynamoDB failed, or waiting for the units took too long.
         """
         batch.read_unknown(batch.wanted)
         known = (p for p in batch.pending.product_ids if p in batch.rows)
         return Supply(Allocation({p: batch.rows[p] for p in known}))
 
     def fetches(self, batch: Batch, missing: Collection[str]) -> bool:  # noqa: ARG002
-        """Take note of missing units. Returns whether the next `find` brings them; otherwise they arrive by themselves."""
+        """Note missing units. Returns whether the next `find` fetches them; otherwise they arrive by themselves."""
         return False
 
     def learn(self, batch: Batch, attempt: Attempt) -> None:
-        """Take note of a transaction that was applied or failed."""
+        """Note a transaction that was applied or failed."""
 
     def end_round(self, batch: Batch) -> None:
-        """Give up what is held for one round."""
+        """Release what was held for the round."""
 
 
 class UncontestedRows(Source):
-    """The rows of products that no concurrent writer was met on lately, for a caller that makes one attempt."""
+    """The rows of products without recent concurrent writers, for a caller that makes a single attempt."""
 
     def begin(self, batch: Batch) -> None:
-        """Read everything at once: a stale copy would cost the only attempt."""
+        """Read everything upfront, because a stale copy would cost the only attempt."""
         batch.avoid_contested()
         if batch.pending:
             batch.read([*batch.pending.product_ids, *batch.pending.by_key])

@@ -1,1 +1,1 @@
-"""Shared code of the handlers: settings, a batch of SQS messages, direct commands, logs and metrics."""
+"""Code shared by the handlers: settings, batches of SQS messages, direct commands, logs and metrics."""

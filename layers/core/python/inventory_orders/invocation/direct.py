@@ -1,4 +1,4 @@
-"""Commands that come directly: carried out at once, and answered."""
+"""Commands from direct invocations, which are carried out immediately and answered."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def answer(work: Callable[[], Answer]) -> Answer:
     """Carry out a command; an error becomes an answer.
 
     Returns:
-        What the command answers, with a `result` (`APPLIED`, `REPLAYED`, ...). Else `result` is `REFUSED`,
+        The command's answer, with a `result` (`APPLIED`, `REPLAYED`, ...). After an error, `result` is `REFUSED`,
         `RETRY_LATER`, `INVALID` or `UNAVAILABLE`, with a `code` and a `message`.
     """
     try:
@@ -37,7 +37,7 @@ def answer(work: Callable[[], Answer]) -> Answer:
 
 
 def invalid(code: str, message: str, field: str = "") -> Answer:
-    """The answer to an event that can never succeed as it is."""
+    """Answer an event that can never succeed unchanged."""
     return {"result": "INVALID", "code": code, "message": message, "field": field}
 
 
@@ -49,7 +49,7 @@ _FAILURES = {
 
 
 def of_outcome(outcome: ChangeOutcome) -> Answer:
-    """The answer to a command, from its outcome."""
+    """Convert a command's outcome into its answer."""
     if outcome.kind in (Outcome.APPLIED, Outcome.REPLAYED):
         return {"result": outcome.kind.name}
     if outcome.kind is Outcome.INVALID:
@@ -68,14 +68,14 @@ def read_order(order_id: str, client: RetryingClient, deadline: Deadline) -> Ord
     """Read an order with strong consistency; None if it does not exist.
 
     Raises:
-        InventoryOrdersError: For `answer`.
+        InventoryOrdersError: It cannot be read.
     """
     record = client.call(lambda: client.store.get_record(OrderKey(order_id)), deadline)
     return record if isinstance(record, OrderRecord) else None
 
 
 def of_order(order: OrderRecord | None) -> Answer:
-    """The state of an order, as answers show it; empty without an order."""
+    """The state of an order in an answer; empty if the order does not exist."""
     if order is None:
         return {}
     row = record_row(order)
@@ -88,13 +88,13 @@ def of_order(order: OrderRecord | None) -> Answer:
 
 
 def of_shortages(rejection: Rejection | None) -> Answer:
-    """The units that were missing, if stock was short."""
+    """The shortages in an answer, if stock was short."""
     shortages = shortage_rows(rejection.shortages if rejection is not None else ())
     return {"shortages": shortages} if shortages else {}
 
 
 def of_product(product: Product) -> Answer:
-    """A product as the answers show it: JSON, without internal attributes."""
+    """A product in an answer: JSON, without internal attributes."""
     return drop_none(
         {
             "version": product.version,
@@ -110,14 +110,14 @@ def of_product(product: Product) -> Answer:
 
 
 def carry_out(command: OrderCommand, context: Any) -> ChangeOutcome:
-    """Carry out one command at once. Only the queue cancels an order that is not there yet.
+    """Carry out one command immediately. Only the queue can cancel an order that has not arrived yet.
 
     Args:
         command: The command.
-        context: Of the invocation.
+        context: The context of the invocation.
 
     Raises:
-        OutcomeError: Why it was not carried out.
+        OutcomeError: It was not carried out.
     """
     engine, deadline = runtime.process().engine, runtime.deadline(context)
     cancels_all = command.action is OrderAction.CANCEL and command.part is None
@@ -125,8 +125,8 @@ def carry_out(command: OrderCommand, context: Any) -> ChangeOutcome:
         return ChangeOutcome(
             Outcome.REJECTED,
             cause=RejectionReason.UNKNOWN_ORDER.value,
-            detail=f"there is no order {command.order_id}; sent to OrderCommandQueue, the command cancels it before it "
-            "arrives",
+            detail=f"there is no order {command.order_id}; to cancel an order before it arrives, send the command to "
+            "OrderCommandQueue",
         )
     report = engine.apply([command], deadline)
     emit_commands([command], report, SystemClock().now())
@@ -136,16 +136,16 @@ def carry_out(command: OrderCommand, context: Any) -> ChangeOutcome:
 def of_command(
     command: OrderCommand, outcome: ChangeOutcome, client: RetryingClient, deadline: Deadline
 ) -> Answer:
-    """The answer to a command: `result`, the order's present status, and what went back into stock; or what to do.
+    """Answer a command: `result`, the order's current status and the restocked units, or what to do.
 
     Args:
         command: The command.
         outcome: Its outcome.
-        client: Reads the order that a repeated command is about.
+        client: Reads the order of a repeated command.
         deadline: When to give up reading it.
 
     Raises:
-        StoreError: It could not be read.
+        StoreError: The order could not be read.
     """
     result = of_outcome(outcome)
     if outcome.kind is Outcome.INVALID:

@@ -1,4 +1,4 @@
-"""What handlers share: settings, the objects that a process makes from them, deadlines, and how events are refused."""
+"""Shared by all handlers: settings, the objects that a process makes from them, deadlines, and refusal of events."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ if TYPE_CHECKING:
 Handler = Callable[[Any, Any], dict[str, Any]]
 
 RESERVED_SECONDS = WORST_CASE_SECONDS_OF_ONE_CALL + 3.0
-"""Seconds between the deadline and the end of an invocation: for the worst case of a call that began just before it, and
-for answering the queue."""
+"""Seconds between the deadline and the end of an invocation: for the worst case of a call that started just before the
+deadline, and for answering the queue."""
 
 
 class Process:
-    """An execution environment: objects made once from its settings.
+    """An execution environment, with objects made once from its settings.
 
-    The settings are the environment variables that the stack gives to a function. Each is read where it is needed, so that
-    a function needs none of another's.
+    The settings are the environment variables that the stack gives to a function. Each is only read when needed, so that a
+    function does not need the settings of others.
 
     Args:
-        environment: The environment variables. `infra/functions.py` says what each means.
+        environment: The environment variables. `infra/functions.py` explains them.
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment
 
     def _text(self, variable: str) -> str:
-        """A setting.
+        """Read a setting.
 
         Raises:
             ConfigurationError: It is missing; names it.
@@ -59,7 +59,7 @@ class Process:
         return value
 
     def _whole_number(self, variable: str, default: str | None = None) -> int:
-        """A setting that is a number.
+        """Read a numeric setting.
 
         Raises:
             ConfigurationError: It is missing and has no default, or it is not a number; names it.
@@ -74,19 +74,19 @@ class Process:
         return int(value)
 
     def _queue(self, prefix: str, *, feeds: bool = True, fifo: Queue | None = None) -> Queue:
-        """A queue by its settings; one that feeds the function has a dead-letter queue, too."""
+        """Make a queue from its settings. A queue that feeds the function also has a dead-letter queue."""
         url = self._text(f"{prefix}QUEUE_URL")
         dead_letter_url = self._text(f"{prefix}DEAD_LETTER_QUEUE_URL") if feeds else ""
         return Queue(client("sqs", sqs.CLIENT_CONFIG), url, dead_letter_url, fifo)
 
     @cached_property
     def hold_seconds(self) -> int | None:
-        """How long the stock of an order that says nothing is held without payment; None if it is not."""
+        """How long stock is held without payment, if the order does not say; None for no limit."""
         return self._whole_number("HOLD_SECONDS", "0") or None
 
     @cached_property
     def locations(self) -> tuple[str, ...]:
-        """Where an order that says nothing may be placed from, the best first."""
+        """Where units may come from, the best first, if the order does not say."""
         return tuple(self._environment.get("LOCATIONS", DEFAULT_LOCATION).split(","))
 
     @cached_property
@@ -96,12 +96,12 @@ class Process:
 
     @cached_property
     def stream_mappings(self) -> list[str]:
-        """UUIDs of the event source mappings that read the tables' streams; none where nothing is published."""
+        """UUIDs of the event source mappings that read the tables' streams; empty if nothing is published."""
         return self._environment.get("STREAM_MAPPINGS", "").split()
 
     @cached_property
     def functions(self) -> Any:
-        """A client of Lambda."""
+        """A client for Lambda."""
         return client("lambda", CLIENT_CONFIG)
 
     @cached_property
@@ -112,14 +112,14 @@ class Process:
 
     @cached_property
     def engine(self) -> Engine:
-        """The engine, without a lane of its own."""
+        """The engine, without its own lane."""
         from inventory_orders.lanes.source import engine_with_lanes  # noqa: PLC0415 - not all functions need it
 
         return engine_with_lanes(self.store, executor=executor())
 
     @cached_property
     def engine_with_lanes(self) -> Engine:
-        """The engine with a lane of its own, of a worker that places orders."""
+        """The engine with its own lane, for a worker that places orders."""
         from inventory_orders.lanes.source import engine_with_lanes  # noqa: PLC0415
 
         lanes = self._whole_number("LANES")
@@ -127,7 +127,7 @@ class Process:
 
     @cached_property
     def impatient_engine(self) -> Engine:
-        """The engine that never waits: it returns whatever it cannot have at once."""
+        """The engine that never waits: it returns changes that it cannot apply immediately."""
         from inventory_orders.engine import loop, retrying_client, source  # noqa: PLC0415
 
         client = retrying_client.RetryingClient(self.store, RetryPolicy(max_attempts=1))
@@ -135,21 +135,21 @@ class Process:
 
     @cached_property
     def atomic_decrement(self) -> AtomicDecrement:
-        """Decrements without a read, with what this process remembers of the products."""
+        """Decrements without a read, based on what this process remembers of the products."""
         from inventory_orders.products.catalogue import AtomicDecrement  # noqa: PLC0415
 
         return AtomicDecrement(self.engine)
 
     @cached_property
     def sent_holds(self) -> SentHolds:
-        """The holds that this process has sent lately."""
-        from inventory_orders.holds import ending  # noqa: PLC0415 - the sweep alone pays for it
+        """The holds that this process has recently sent."""
+        from inventory_orders.holds import ending  # noqa: PLC0415 - only the sweep pays for it
 
         return ending.SentHolds(ending.MAX_REMEMBERED)
 
     @cached_property
     def stock_watch(self) -> StockWatch | None:
-        """What publishes stock; None without the setting `stockEvents`."""
+        """Publishes stock levels; None without the setting `stockEvents`."""
         if "STOCK_EVENT_BUS_NAME" not in self._environment:
             return None
         from inventory_orders.engine.retrying_client import RetryingClient  # noqa: PLC0415 - only with `stockEvents`
@@ -170,13 +170,13 @@ class Process:
 
     @cached_property
     def queue(self) -> Queue:
-        """The queue that feeds the function, with the FIFO queue beside it, where there is one."""
+        """The queue that feeds the function, with its FIFO queue if any."""
         has_fifo = self._environment.get("FIFO_QUEUE_URL")
         return self._queue("", fifo=self._queue("FIFO_") if has_fifo else None)
 
     @cached_property
     def expiry_queue(self) -> Queue:
-        """The queue of holds that end."""
+        """The queue of ending holds."""
         return self._queue("EXPIRY_")
 
     @cached_property
@@ -186,24 +186,24 @@ class Process:
 
     @cached_property
     def undeliverable_events(self) -> Queue:
-        """The queue of what cannot be published."""
+        """The queue of events that cannot be published."""
         return self._queue("UNDELIVERABLE_EVENTS_", feeds=False)
 
 
 @cache
 def process() -> Process:
-    """This process, with the settings of its environment."""
+    """The process, made from its environment variables."""
     return Process(os.environ)
 
 
 def prepare(*names: str) -> None:
-    """Make attributes of the process, when a handler is imported.
+    """Initialise attributes of the process when a handler is imported.
 
-    Lambda imports a handler in its init phase, in which a function has more CPU than its memory gives it later, and
-    making the clients takes longer than all the rest of a first batch. Sends nothing.
+    Lambda imports a handler in its init phase, when a function has more CPU than its memory gives it later, and making
+    the clients takes longer than everything else in a first batch. This sends no requests.
 
-    Makes nothing where the environment lacks a setting, so that a handler can be imported anywhere; an invocation then
-    says which one.
+    If a setting is missing, this does nothing, so that a handler can be imported anywhere; an invocation then names the
+    setting.
     """
     with suppress(ConfigurationError):
         for name in names:
@@ -212,33 +212,33 @@ def prepare(*names: str) -> None:
 
 @cache
 def executor() -> Executor | None:
-    """The executor that runs reads and transactions side by side."""
-    # A function of 1 GB has little more than half a CPU, and a transaction keeps it busy for 2 of its 10 ms or so.
+    """The executor that runs reads and transactions in parallel."""
+    # A function with 1 GB has little more than half a CPU, and a transaction keeps it busy for 2 of its roughly 10 ms.
     return ThreadPoolExecutor(4)
 
 
 @cache
 def client(service: Any, config: Any) -> Any:
-    """A client of an AWS service, with a `botocore` Config."""
+    """Make a client for an AWS service, with a `botocore` Config."""
     return boto3.client(service, config=config)
 
 
 def end_of(context: Any) -> Deadline:
-    """When the invocation is ended."""
+    """When the invocation times out."""
     return Deadline.after(context.get_remaining_time_in_millis() / 1000, SystemClock())
 
 
 def deadline(context: Any) -> Deadline:
-    """When to stop starting work, so that everything can still be answered before the invocation times out."""
+    """When to stop starting work, so that everything can be answered before the invocation times out."""
     left = end_of(context).remaining()
     return Deadline.after(max(left - RESERVED_SECONDS, left / 2), SystemClock())
 
 
 def refuse_unsupported_events(handler: Handler) -> Handler:
-    """Decorate a handler that reads a batch: another event is answered with what to do, and nothing is done.
+    """Decorate a handler of batches: any other event is answered with what to do, and has no effect.
 
-    Should the event be a batch all the same, in a form that this code does not know, it must not be taken for done: an
-    empty item identifier means to Lambda that the whole batch failed.
+    If the event is a batch after all, in a format that this code does not know, it must not count as done: for Lambda, an
+    empty item identifier means that the whole batch failed.
     Source: https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-errorhandling.html
     """
 

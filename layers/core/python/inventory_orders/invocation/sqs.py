@@ -1,4 +1,4 @@
-"""The only code that talks to SQS: dead letters, delays, orders, messages for later, and undeliverable events."""
+"""The only code that talks to SQS: dead letters, delays, orders, delayed messages, and undeliverable events."""
 
 from __future__ import annotations
 
@@ -24,42 +24,42 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# The next delivery repeats what SQS does not take now, so a long wait gains nothing.
+# The next delivery repeats what SQS does not accept now, so waiting long gains nothing.
 CLIENT_CONFIG = Config(
     connect_timeout=1, read_timeout=2, retries={"total_max_attempts": 1, "mode": "standard"}
 )
 _WORST_CASE_SECONDS = 3.0
 
-# A connection that was idle between two invocations may have been closed at the other end: the next one is new.
+# SQS may have closed a connection that was idle between two invocations. A retry opens a new one.
 _ATTEMPTS = 2
 
-# Codes of SQS for a receipt handle of a delivery that is over: there is nothing left to hide.
+# SQS error codes for the receipt handle of a delivery that is over: there is nothing left to hide.
 _DELIVERY_IS_OVER = frozenset({"ReceiptHandleIsInvalid", "MessageNotInflight"})
 
 _ENTRIES_PER_CALL = 10
 BYTES_PER_CALL = 1_048_576
-"""Of one message, and of all messages of one call: docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/
-API_SendMessageBatch.html"""
+"""Limit for one message, and for all messages of one call:
+docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessageBatch.html"""
 _MAX_ERROR_MESSAGE = 512
 BYTES_OF_ATTRIBUTES = 1024
-"""Upper bound of a message's attributes, which count as well: three texts, one of up to 512 characters."""
+"""Maximum size of a message's attributes, which count as well: three strings, one of up to 512 characters."""
 _LONGEST_DELAY_SECONDS = 900
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """An SQS message as Lambda hands it over.
+    """An SQS message as Lambda passes it.
 
     Attributes:
-        message_id: Given by SQS.
-        receipt_handle: Names this delivery of it.
+        message_id: Assigned by SQS.
+        receipt_handle: Identifies this delivery.
         body: As the sender wrote it.
         queue: The name of the queue that it came from.
         group: `MessageGroupId` if that is a FIFO queue, else None.
-        receive_count: Deliveries so far, this one included.
+        receive_count: Deliveries so far, including this one.
         first_received: When it was first delivered, in Unix milliseconds; None if SQS does not say.
-        sent: When the sender sent it, likewise.
-        copy_of: The id of the message that this one is a copy of; None if it is the sender's own.
+        sent: When the sender sent it, in the same format.
+        copy_of: The id of the message that this one is a copy of; None for an original.
     """
 
     message_id: str
@@ -79,7 +79,7 @@ class Message:
 
     @property
     def sequence(self) -> str:
-        """What keeps its order: the message's group, or the message alone."""
+        """The scope in which messages keep their order: the group, or the message alone."""
         return self.group or self.receipt_handle
 
 
@@ -90,8 +90,8 @@ class Queue:
     Attributes:
         client: An SQS client; `CLIENT_CONFIG` is meant for it.
         url: Its URL.
-        dead_letter_url: That of its dead-letter queue; empty if nothing is dead-lettered here.
-        fifo: The FIFO queue beside it, where there is one.
+        dead_letter_url: The URL of its dead-letter queue; empty if nothing is dead-lettered here.
+        fifo: Its FIFO counterpart; None if there is none.
     """
 
     client: SQSClient
@@ -107,12 +107,12 @@ class Queue:
 
 @dataclass(slots=True)
 class SqsCalls:
-    """Calls to SQS within one invocation: bounded by its time, and with a note of what went wrong.
+    """Calls to SQS within one invocation: limited by its time, and collecting errors.
 
     Attributes:
         queue: The queue.
-        end: When the invocation is ended. A call that might not end before is not made.
-        errors: What SQS did not do, for the log.
+        end: When the invocation times out. A call that might take longer is not made.
+        errors: Failed requests, for the log.
     """
 
     queue: Queue
@@ -120,11 +120,11 @@ class SqsCalls:
     errors: list[str] = field(default_factory=list)
 
     def count_waiting(self, *hidden: str) -> float:
-        """About how many messages of the queue are not done with; infinite if SQS does not say.
+        """Estimate how many messages of the queue are not done yet; infinite if SQS does not say.
 
         Args:
-            hidden: Which hidden ones count, too: `NotVisible`, which are with the function, or were returned by it; and
-                `Delayed`, which were sent for later.
+            hidden: Which hidden messages count too: `NotVisible`, which the function is processing or has returned, and
+                `Delayed`, which were sent with a delay.
         """
         names = [f"ApproximateNumberOfMessages{which}" for which in ("", *hidden)]
         answer = self._call("get_queue_attributes", self.queue.url, AttributeNames=names)
@@ -143,10 +143,10 @@ class SqsCalls:
         """Send copies of messages, each hidden for a time; SQS counts their deliveries from 1.
 
         Args:
-            seconds: For each message of the queue at most 900.
+            seconds: At most 900 for each message.
 
         Returns:
-            The messages whose copies SQS took.
+            The messages whose copies SQS accepted.
         """
         entries = {
             message: {
@@ -154,7 +154,7 @@ class SqsCalls:
                 "DelaySeconds": delay,
                 "MessageAttributes": _attributes(
                     originalMessageId=message.original_id,
-                    # The copy keeps the place of the original in the order of sending.
+                    # The copy keeps the original's position in the order of sending.
                     originalSentTimestamp="" if message.sent is None else str(message.sent),
                 ),
             }
@@ -163,13 +163,13 @@ class SqsCalls:
         return self._call_for_each("send_message_batch", self.queue.url, entries)
 
     def send(self, bodies: Sequence[tuple[str, float]]) -> set[int]:
-        """Send messages to the queue, for later.
+        """Send messages to the queue with a delay.
 
         Args:
-            bodies: At most 10, each with the Unix second until which SQS hides it, at most 15 minutes ahead.
+            bodies: At most 10, each with the Unix time in seconds until which SQS hides it, at most 15 minutes ahead.
 
         Returns:
-            The numbers of those that SQS took.
+            The indexes of those that SQS accepted.
         """
         now = time.time()
         entries = {
@@ -182,9 +182,9 @@ class SqsCalls:
         return self._call_for_each("send_message_batch", self.queue.url, entries)
 
     def delay(self, seconds: Mapping[Message, int]) -> None:
-        """Hide messages for some seconds each, from now on.
+        """Hide each message for a number of seconds from now.
 
-        Best effort: where SQS does not do it, the message comes back after the queue's visibility timeout.
+        Best effort: if the call fails, the message comes back after the queue's visibility timeout.
         """
         entries = {
             m: {"ReceiptHandle": m.receipt_handle, "VisibilityTimeout": delay}
@@ -195,12 +195,12 @@ class SqsCalls:
     def send_one(
         self, body: str, attributes: Mapping[str, MessageAttributeValueTypeDef] | None = None
     ) -> bool:
-        """Send one message to the queue. Returns whether SQS has it for sure; if not, it may have it all the same."""
+        """Send one message to the queue. Returns whether SQS certainly has it; otherwise it may still have it."""
         url, more = self.queue.url, attributes or {}
         return self._call("send_message", url, MessageBody=body, MessageAttributes=more) is not None
 
     def park(self, event: Undeliverable) -> bool:
-        """Send an event, whole, or only its id if SQS does not take as much. Returns whether SQS has it."""
+        """Send an event, or only its id if the event is too large. Returns whether SQS has it."""
         why = _why(event.code, event.message, event.id)
         return self.send_one(event.body, why) or (
             len(event.body) + BYTES_OF_ATTRIBUTES > BYTES_PER_CALL
@@ -210,7 +210,7 @@ class SqsCalls:
     def _call_for_each(
         self, operation: str, url: str, entries: Mapping[T, Mapping[str, Any]]
     ) -> set[T]:
-        """Make a call for the entries of several items, or more if they do not fit. Returns the items that SQS took."""
+        """Send the entries of several items in as few calls as possible. Returns the items that SQS accepted."""
         items = list(entries)
         numbered = [{"Id": str(number), **entries[item]} for number, item in enumerate(items)]
         taken: set[T] = set()
@@ -225,7 +225,7 @@ class SqsCalls:
         return taken
 
     def _call(self, operation: str, url: str, **request: Any) -> Mapping[str, Any] | None:
-        """Make one call. Returns what SQS answers; None if it does not, with the reason in `errors`."""
+        """Make one call. Returns the response; None if the call fails, with the reason in `errors`."""
         for _ in range(_ATTEMPTS):
             if self.end.remaining() < _WORST_CASE_SECONDS:
                 self.errors.append(f"no time was left for {operation}")
@@ -242,12 +242,12 @@ class SqsCalls:
 
 
 def _why(code: str, message: str, original_id: str) -> dict[str, MessageAttributeValueTypeDef]:
-    """Why a message is where it is, for machines and for people."""
+    """Why a message is in this queue, for machines and for people."""
     return _attributes(errorCode=code, errorMessage=message, originalMessageId=original_id)
 
 
 def _attributes(**texts: str) -> dict[str, MessageAttributeValueTypeDef]:
-    """Message attributes. SQS takes no empty one."""
+    """Make message attributes. SQS does not accept empty ones."""
     return {
         name: {"DataType": "String", "StringValue": printable(text) or "?"}
         for name, text in texts.items()
@@ -264,12 +264,12 @@ def _dead_letter_entry(message: Message, outcome: ChangeOutcome) -> dict[str, An
 
 
 def printable(text: str) -> str:
-    """Text for a message attribute: printable ASCII, at most 512 characters."""
+    """Make a string fit for a message attribute: printable ASCII, at most 512 characters."""
     ascii_text = text.encode("ascii", "backslashreplace").decode("ascii")
     shown = "".join(character if character.isprintable() else " " for character in ascii_text)
     return shown if len(shown) <= _MAX_ERROR_MESSAGE else f"{shown[: _MAX_ERROR_MESSAGE - 3]}..."
 
 
 def _size_of(entry: Mapping[str, Any]) -> int:
-    """Upper bound of the bytes that an entry of a call counts."""
+    """Maximum number of bytes that an entry of a call counts as."""
     return len(entry.get("MessageBody", "").encode("utf-8", "surrogatepass")) + BYTES_OF_ATTRIBUTES

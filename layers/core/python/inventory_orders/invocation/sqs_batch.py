@@ -1,7 +1,7 @@
 """A batch of SQS messages: read from the event, parsed, and settled once the engine has answered.
 
-Every message ends in one of five ways: applied, replayed, rejected, dead-lettered or returned. It gets its end once, and
-is acknowledged only when that end is durable.
+Every message ends in one of five ways: applied, replayed, rejected, dead-lettered or returned. Its end is decided once, and
+the message is only acknowledged when that end is durable.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ LONGEST_RETENTION_SECONDS = 14 * 86400
 
 @dataclass(frozen=True, slots=True)
 class QueueRules:
-    """Which rejections are no answers to the messages of one kind of queue.
+    """Rejections that do not count as answers to the messages of one kind of queue.
 
     Attributes:
-        may_be_early: What the message lacks may yet come. It is returned, sent again at delivery `EARLY_DELIVERIES`, and
+        may_be_early: What the message needs may still arrive. It is returned, sent again at delivery `EARLY_DELIVERIES`, and
             dead-lettered at that delivery of the copy. Not for FIFO queues.
-        invalid: The sender or an operator has to act: the message is dead-lettered at once.
+        invalid: The sender or an operator has to act: the message is dead-lettered immediately.
     """
 
     may_be_early: frozenset[str] = frozenset()
     invalid: frozenset[str] = frozenset()
 
     def end_of(self, message: Message, outcome: ChangeOutcome) -> Outcome:
-        """Where a message ends, if its dead letter can be sent and no earlier message of its group is returned."""
+        """How a message ends, if its dead letter can be sent and no earlier message of its group is returned."""
         if outcome.kind is Outcome.UNAVAILABLE:
             return Outcome.RETURNED
         if outcome.kind is not Outcome.REJECTED:
@@ -55,18 +55,18 @@ class QueueRules:
 
 
 class SqsBatch(Generic[T]):
-    """The messages of one invocation on their way to their ends.
+    """The messages of one invocation, and what becomes of them.
 
     Args:
-        messages: In the order in which they count.
-        queue: The queue that feeds the function, with the FIFO queue beside it.
-        end: When the invocation is ended.
+        messages: In the order in which they are to be processed.
+        queue: The queue that feeds the function, with its FIFO counterpart.
+        end: When the invocation times out.
 
     Attributes:
-        contents: What each readable message asks for.
-        outcomes: What became of it, or why a message cannot be read.
-        ends: Where each message ended, in their order; before `settle` only those that no change was made of.
-        queue_errors: Requests that SQS did not carry out, for the log; their messages have their ends all the same.
+        contents: The parsed content of each valid message.
+        outcomes: The outcome of each message, or why it cannot be parsed.
+        ends: How each message ended, in order. Before `settle`, only messages that did not become changes.
+        queue_errors: Failed requests to SQS, for the log. Their messages have an end regardless.
     """
 
     def __init__(self, messages: Sequence[Message], queue: Queue, end: Deadline) -> None:
@@ -83,13 +83,13 @@ class SqsBatch(Generic[T]):
         self.queue_errors: Sequence[str] = self._calls.errors
 
     def parse(self, parse: Callable[[Message], T]) -> list[T]:
-        """Read every message. Invalid ones leave here: they are dead-lettered, or returned with all behind it in its group.
+        """Parse every message. Invalid ones are dead-lettered, or else returned with all that follow in their group.
 
         Args:
-            parse: Reads one message. Raises InvalidMessageError.
+            parse: Parses one message. Raises InvalidMessageError.
 
         Returns:
-            What the other messages ask for, in their order.
+            The content of the other messages, in order.
         """
         for message in self._messages:
             try:
@@ -102,7 +102,7 @@ class SqsBatch(Generic[T]):
 
     @property
     def age(self) -> float:
-        """Seconds since the first of the messages was first received; 0 if SQS does not say, or says nonsense."""
+        """Seconds since the first of the messages was first received; 0 if SQS does not say, or the value is implausible."""
         now = time.time()
         ages = [
             now - m.first_received / 1000 for m in self._messages if m.first_received is not None
@@ -110,14 +110,14 @@ class SqsBatch(Generic[T]):
         return max((age for age in ages if 0 <= age <= LONGEST_RETENTION_SECONDS), default=0.0)
 
     def settle(self, outcomes: Sequence[ChangeOutcome], rules: QueueRules = QueueRules()) -> None:
-        """Bring every message to its end, and hide those that are returned for a while.
+        """Give every message its end, and hide returned messages for a while.
 
         Args:
-            outcomes: What became of what `parse` returned, one for each.
-            rules: What that means for a message.
+            outcomes: The outcome of each item that `parse` returned.
+            rules: How outcomes become ends of messages.
 
         Raises:
-            ValueError: There are more or fewer outcomes, or the messages have their ends already.
+            ValueError: The number of outcomes differs, or the messages already have their ends.
         """
         asked = dict(zip(self._asking, outcomes, strict=True))
         self._asking = []
@@ -134,7 +134,7 @@ class SqsBatch(Generic[T]):
             self._delay_returned(early)
 
     def _end(self, ends: Mapping[Message, Outcome]) -> None:
-        """End messages, unless something is in the way: the only place where an outcome becomes the end of a message."""
+        """Give messages their ends, unless a dead letter fails: the only place where an outcome becomes the end of a message."""
         self.ends |= ends
         self._returned.update(m for m, end in ends.items() if end is Outcome.RETURNED)
         invalid = [message for message, end in ends.items() if end is Outcome.INVALID]
@@ -143,14 +143,14 @@ class SqsBatch(Generic[T]):
         if not self._returned:
             return
         for message in followers(self._messages, self._returned.__contains__):
-            # A dead letter that was sent before stays one.
+            # A dead letter that was already sent stays one.
             if self.ends.get(message) is not Outcome.INVALID:
                 self._returned.add(message)
                 self.outcomes[message] = returned("BEHIND_A_RETURNED_MESSAGE")
         self.ends |= dict.fromkeys(self._returned, Outcome.RETURNED)
 
     def _send_dead_letters(self, invalid: Sequence[Message]) -> set[Message]:
-        """Dead-letter messages, of a group one after the other. Returns those that SQS did not take, and those behind."""
+        """Dead-letter messages, those of a group one after the other. Returns those that SQS refused, and those that follow."""
         unsent: set[Message] = set()
         while invalid:
             blocked = followers(self._messages, (self._returned | unsent).__contains__)
@@ -163,10 +163,10 @@ class SqsBatch(Generic[T]):
         return unsent
 
     def _delay_returned(self, early: Collection[Message]) -> None:
-        """Hide returned messages for a backoff, at least for what a lease has left. What came together comes back together.
+        """Hide returned messages for a backoff, and at least until a lease ends. Messages that came together return together.
 
-        A group has the delay of the first: SQS delivers nothing of a group while any message of it is hidden.
-        An early message that has used up its count comes back as a copy.
+        A group has the delay of its first message, because SQS delivers nothing of a group while any of its messages is hidden.
+        An early message that has used up its deliveries comes back as a copy.
         """
         backoff = functools.cache(redelivery_delay)
         seconds: dict[Message, int] = {}
@@ -185,7 +185,7 @@ class SqsBatch(Generic[T]):
 
     @property
     def response(self) -> dict[str, Any]:
-        """The answer to Lambda's event source: what to deliver again."""
+        """The response to Lambda's event source: which messages to deliver again."""
         return {
             "batchItemFailures": [
                 {"itemIdentifier": message.message_id}
@@ -196,14 +196,14 @@ class SqsBatch(Generic[T]):
 
 
 def is_queue_event(event: object) -> bool:
-    """Whether a handler was invoked by a queue, and not directly."""
+    """Whether a handler was invoked by a queue, not directly."""
     return isinstance(event, dict) and "Records" in event
 
 
 def read_messages(event: object) -> list[Message]:
-    """The messages of an SQS event: of a standard queue as they were sent, of a FIFO queue as they arrived.
+    """Read the messages of an SQS event: from a standard queue in the order sent, from a FIFO queue in the order received.
 
-    A standard queue hands them out in any order. A fulfilment must not be refused because its confirmation comes later in the batch.
+    A standard queue delivers in any order, and a fulfilment must not be refused because its confirmation comes later in the batch.
 
     Raises:
         UnsupportedEventError: The event is something else, or one of its records is not an SQS message.
@@ -217,7 +217,7 @@ def read_messages(event: object) -> list[Message]:
         messages = [_read_message(record) for record in event["Records"]]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UnsupportedEventError(
-            f"a record of the event is no SQS message ({type(error).__name__}: {error})"
+            f"a record of the event is not an SQS message ({type(error).__name__}: {error})"
         ) from error
     # Messages without a known time come last.
     return sorted(messages, key=lambda m: inf if m.group is not None else m.sent or inf)
@@ -225,9 +225,9 @@ def read_messages(event: object) -> list[Message]:
 
 def _read_message(record: Mapping[str, Any]) -> Message:
     for name in ("eventSource", "eventSourceARN", "messageId", "receiptHandle", "body"):
-        # Anything else would not be the sender's any more, once written as text.
+        # Converted to a string, anything else would no longer be what the sender wrote.
         if not isinstance(record[name], str):
-            raise TypeError(f"{name} is no text")
+            raise TypeError(f"{name} is not a string")
     if record["eventSource"] != "aws:sqs":
         raise ValueError(f"eventSource is {record['eventSource'][:64]!a}")
     queue = record["eventSourceARN"].rsplit(":", 1)[-1]
@@ -239,7 +239,7 @@ def _read_message(record: Mapping[str, Any]) -> Message:
         receipt_handle=record["receiptHandle"],
         body=record["body"],
         queue=queue,
-        # Standard queues carry a MessageGroupId too (for fair queues), without any promise of order.
+        # Messages in standard queues may have a MessageGroupId too (for fair queues), without any guarantee of order.
         group=str(attributes["MessageGroupId"]) if queue.endswith(".fifo") else None,
         receive_count=_number(attributes, "ApproximateReceiveCount") or 1,
         first_received=_number(attributes, "ApproximateFirstReceiveTimestamp"),
@@ -249,6 +249,6 @@ def _read_message(record: Mapping[str, Any]) -> Message:
 
 
 def _number(attributes: Mapping[str, Any], name: str) -> int | None:
-    """A number among a record's attributes; None without one, or if it is too long to be a time or a count."""
+    """A number in a record's attributes; None if it is missing, or too long to be a time or a count."""
     text = str(attributes.get(name))
     return int(text) if re.fullmatch("[0-9]{1,15}", text) else None

@@ -1,4 +1,4 @@
-"""Logs and metrics: counts each outcome once, after it became durable.
+"""Logs and metrics: counts each outcome once, after it has become durable.
 
 An id is a field of a log line and never a dimension of a metric.
 """
@@ -36,12 +36,12 @@ NAMESPACE = "InventoryOrders"
 # The cause of a replay: a catalogue event that came too late to change anything.
 STALE = "STALE"
 
-# The cause of a return: a page of a lane cannot be read.
+# The cause of a return: an unreadable page of a lane.
 CORRUPT_PAGE = "CORRUPT_PAGE"
 
 
 class _Provider(AmazonCloudWatchEMFProvider):
-    """Writes no metrics for an invocation that has nothing to count, such as the replay of a command."""
+    """Writes no metrics if an invocation has nothing to count, such as for the replay of a command."""
 
     def flush_metrics(self, raise_on_empty_metrics: bool = False) -> None:
         if self.metric_set or raise_on_empty_metrics:
@@ -90,20 +90,20 @@ METRICS = {
     "EventsUndeliverable": MetricUnit.Count,
     "EventDelay": MetricUnit.Milliseconds,
 }
-"""All metrics, each with its unit; operations/metrics.py says what they mean."""
+"""All metrics with their units; operations/metrics.py explains them."""
 
-# What is counted only where it has happened: a zero says nothing, and is paid for.
+# Only counted when it happens, because a zero carries no information and costs money.
 _SELDOM = {
     *("OrdersCancelled", "OrdersReturned", "ConfirmationsRejected", "CorruptPage"),
     *("ConditionalWrites", "Recalls", "LeaseWait", "EventsRefused", "EventsUndeliverable"),
 }
 
-# The variable is there where a stage has no dashboard: it pays for the metrics of its alarms alone.
+# The variable is set for a stage without a dashboard, which only pays for the metrics of its alarms.
 _EMITTED = frozenset(os.environ.get("METRICS", "").split()) or METRICS.keys()
 
 
 def emit_orders(report: CommitReport) -> None:
-    """Count orders by their outcomes."""
+    """Count orders by outcome."""
     outcomes = report.outcomes
     add("OrdersPlaced", sum(isinstance(outcome.applied, Order) for outcome in outcomes))
     add(
@@ -126,7 +126,7 @@ def emit_orders(report: CommitReport) -> None:
 
 
 def emit_commands(commands: Sequence[OrderCommand], report: CommitReport, now: datetime) -> None:
-    """Count what commands did to orders, and say how late holds expired."""
+    """Count the outcomes of commands, and measure how late holds expired."""
     applied = (outcome.applied for outcome in report.outcomes)
     _emit_transitions([change for change in applied if isinstance(change, Transition)], now)
     late_payments = sum(
@@ -149,13 +149,13 @@ def _emit_transitions(done: Sequence[Transition], now: datetime) -> None:
 
 
 def emit_messages(batch: SqsBatch[Any]) -> None:
-    """Count where the messages of any queue ended, say how old they are, and log every one that did not go through."""
+    """Count how messages ended, measure their age, and log every one that was dead-lettered or returned."""
     ends = Counter(batch.ends.values())
     add("MessagesDeadLettered", ends[Outcome.INVALID])
     add("MessagesReturned", ends[Outcome.RETURNED])
     outcomes = batch.outcomes
     add("CorruptPage", sum(outcome.cause == CORRUPT_PAGE for outcome in outcomes.values()))
-    # Of the whole service: a dimension for the queue would make five metrics of it, and the log knows the queue.
+    # For the whole service: a dimension for the queue would make it five metrics, and the log names the queue.
     add("TimeSinceFirstReceive", batch.age)
     for message, end in batch.ends.items():
         content = batch.contents.get(message)
@@ -175,24 +175,24 @@ def emit_messages(batch: SqsBatch[Any]) -> None:
 
 
 def log_queue_errors(errors: Iterable[str], **more: object) -> None:
-    """Log the requests that SQS did not carry out, each error once."""
+    """Log failed requests to SQS, each error once."""
     distinct = list(dict.fromkeys(errors))
     if distinct:
         logger.error("SQS did not carry out requests", extra={"errors": distinct, **more})
 
 
 def emit_stale(what: Literal["event", "delete"], **fields: str) -> None:
-    """Count a success that changed nothing: an event older than the newest one applied, or a delete of a gone generation."""
+    """Count a success without effect: an event older than the newest one applied, or the deletion of an earlier generation."""
     add("StaleEventsIgnored" if what == "event" else "StaleDeletesIgnored", 1)
     logger.info(f"stale {what} ignored", extra=fields)
 
 
 def emit_stats(stats: CommitStats, failure: StoreError | None = None) -> None:
-    """Count the cost of writes: attempts, conflicts, waits; how often each change was retried, and with which end.
+    """Count the cost of writes: attempts, conflicts and waits; how often each change was retried, and how that ended.
 
     Args:
         stats: The cost.
-        failure: Why all writes fail until an operator repairs it; None if they do not.
+        failure: The error for which all writes fail until an operator repairs it; None if there is none.
     """
     if failure is not None:
         logger.critical(
@@ -215,7 +215,7 @@ def emit_stats(stats: CommitStats, failure: StoreError | None = None) -> None:
     for product in stats.low_stock:
         add("LowStock", 1)
         logger.info(
-            "product is low in stock",
+            "product is low on stock",
             extra={
                 **public_key(product.product_id),
                 "stockCount": product.stock_count,
@@ -225,13 +225,13 @@ def emit_stats(stats: CommitStats, failure: StoreError | None = None) -> None:
 
 
 def emit_events(report: PublishReport, queue_errors: Sequence[str]) -> None:
-    """Count events by their ends, and log each that was parked."""
+    """Count events by how they ended, and log each that was parked."""
     add("EventsPublished", len(report.published))
     add("EventsRefused", len(report.refusals))
     add("EventsUndeliverable", len(report.undeliverable))
     add("EventDelay", *(seconds * 1000 for seconds in report.delays))
     for parked in report.undeliverable:
-        # The message quotes the row, so it stays out of the log.
+        # The message quotes the row, so it is not logged.
         logger.error("event parked", extra={"eventId": parked.id, "code": parked.code})
     log_queue_errors(queue_errors)
     fields: dict[str, object] = {"published": len(report.published)}
@@ -256,7 +256,7 @@ def _log_message(message: Message, end: Outcome, outcome: ChangeOutcome, content
             fields["subject"] = outcome.rejection.subject
         logger.info("rejected", extra=fields)
         return
-    # The detail of an invalid message quotes the body, so it stays out of the log.
+    # The detail of an invalid message quotes the body, so it is not logged.
     is_invalid = Outcome.INVALID in (end, outcome.kind)
     fields |= {"field": outcome.field_path} if is_invalid else {"detail": outcome.detail}
     logger.warning(
@@ -265,7 +265,7 @@ def _log_message(message: Message, end: Outcome, outcome: ChangeOutcome, content
 
 
 def _ids(content: object) -> dict[str, str]:
-    """The ids in what a message asks for, as fields of a log line."""
+    """The ids in a message's content, as fields of a log line."""
     return {field: getattr(content, name) for field, name in _IDS.items() if hasattr(content, name)}
 
 
@@ -282,7 +282,7 @@ def add(name: str, *values: float) -> None:
 
     Args:
         name: One of `METRICS`.
-        values: In its unit. A truth counts 0 or 1.
+        values: In its unit. A boolean counts as 0 or 1.
     """
     for value in values:
         if name in _EMITTED and (value or name not in _SELDOM):

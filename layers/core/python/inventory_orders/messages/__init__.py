@@ -1,1 +1,1 @@
-"""Reads messages and commands as changes, or says why one can never be a change."""
+"""Parses messages and commands into changes, or explains why one is invalid."""

@@ -1,4 +1,4 @@
-"""Reads orders and commands, direct ones and messages: for orders, for stock and for the catalogue."""
+"""Parses orders and commands, from direct invocations and messages: for orders, stock and the catalogue."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from inventory_orders.messages.documents import (
 )
 
 MAX_DISTINCT_PRODUCTS = 99
-"""Products for which one transaction of 100 actions has room besides the order."""
+"""Maximum number of products of an order: a transaction of 100 actions writes them and the order."""
 
 MAX_CANDIDATES = 200
-"""Rows that an order may be placed from: products, each at each of its locations."""
+"""Maximum number of rows that an order may be placed from: its products times its locations."""
 
 MAX_QUANTITY = 1_000_000
 
@@ -43,13 +43,13 @@ def parse_order(
     default_hold: int | None = None,
     default_locations: tuple[str, ...] = (DEFAULT_LOCATION,),
 ) -> Order:
-    """Read an order.
+    """Parse an order.
 
     Args:
-        body: The message as it was sent.
+        body: The message as sent.
         group: Its `MessageGroupId`, if it came through a FIFO queue.
-        default_hold: Seconds for which the stock of an order that says nothing is held without payment.
-        default_locations: Where an order that says nothing may be placed from, the best first.
+        default_hold: Seconds for which stock is held without payment, if the order does not say.
+        default_locations: Where units may come from, the best first, if the order does not say.
 
     Raises:
         InvalidMessageError: It can never be placed; says what to fix.
@@ -62,7 +62,7 @@ def parse_order_event(
     default_hold: int | None = None,
     default_locations: tuple[str, ...] = (DEFAULT_LOCATION,),
 ) -> Order:
-    """Read the event of a direct invocation: an order, with or without `"action": "place"`.
+    """Parse the event of a direct invocation: an order, with or without `"action": "place"`.
 
     Raises:
         InvalidMessageError: It can never be placed; says what to fix.
@@ -87,7 +87,7 @@ def order_in(
     *,
     whole: str = "the message",
 ) -> Order:
-    """A document as an order; `whole` is what its sender calls it.
+    """Convert a document into an order; `whole` is what its sender calls the document.
 
     Raises:
         InvalidMessageError: It can never be placed; says what to fix.
@@ -109,14 +109,14 @@ def order_in(
     if len(order.quantities) > MAX_DISTINCT_PRODUCTS:
         raise InvalidMessageError(
             "TOO_MANY_PRODUCTS",
-            f"items: an order may hold at most {MAX_DISTINCT_PRODUCTS} distinct products, this one has "
+            f"items: an order may have at most {MAX_DISTINCT_PRODUCTS} distinct products, but this one has "
             f"{len(order.quantities)}; split it into several orders",
             "items",
         )
     if len(order.product_ids) > MAX_CANDIDATES:
         raise InvalidMessageError(
             "TOO_MANY_PRODUCTS",
-            f"items: {len(order.quantities)} products, each at each location that the order may be placed from, are "
+            f"items: {len(order.quantities)} products times the locations that they may come from are "
             f"{len(order.product_ids)}; at most {MAX_CANDIDATES} are allowed. Name fewer locations, or split the order",
             "items",
         )
@@ -126,10 +126,10 @@ def order_in(
 
 
 def _locations_of_lines(document: Mapping[str, Any]) -> dict[str, str]:
-    """The only location of each product of which a line names one.
+    """Collect the locations that lines require, by product id.
 
     Raises:
-        InvalidMessageError: Two lines of a product name two.
+        InvalidMessageError: Two lines of a product name different locations.
     """
     locations: dict[str, str] = {}
     for line in document["items"]:
@@ -145,10 +145,10 @@ def _locations_of_lines(document: Mapping[str, Any]) -> dict[str, str]:
 
 
 def quantities_in(document: Mapping[str, Any]) -> Mapping[str, int]:
-    """Units by product id that the lines of a message add up to.
+    """Add up the units of a message's lines, by product id.
 
     Raises:
-        InvalidMessageError: They are more than a message may hold.
+        InvalidMessageError: A sum exceeds the limit.
     """
     quantities = sum_lines((line["productId"], line["quantity"]) for line in document["items"])
     for product_id, quantity in quantities.items():
@@ -167,25 +167,25 @@ def _check_size(attributes: Mapping[str, Any]) -> None:
     except UnicodeEncodeError:
         raise InvalidMessageError(
             "SCHEMA_VIOLATION",
-            "attributes: a text has half of a surrogate pair, which is no character; correct it",
+            "attributes: a string contains half of a surrogate pair, which is not a character; correct it",
             "attributes",
         ) from None
     if size > MAX_ATTRIBUTES_SIZE:
         raise InvalidMessageError(
             "SCHEMA_VIOLATION",
-            f"attributes: may have at most {MAX_ATTRIBUTES_SIZE:,} bytes as JSON, but has {size:,}; keep what is "
-            "longer in a place of your own",
+            f"attributes: may have at most {MAX_ATTRIBUTES_SIZE:,} bytes as JSON, but has {size:,}; store larger "
+            "values in a system of your own",
             "attributes",
         )
 
 
 def parse_command(event: object, function: str, default: str | None = None) -> dict[str, Any]:
-    """Read the event of a direct invocation.
+    """Parse the event of a direct invocation.
 
     Args:
-        event: What Lambda was invoked with.
-        function: Which function's commands are understood.
-        default: The action that is meant when none is named.
+        event: The event of the invocation.
+        function: The function whose commands are accepted.
+        default: The action of an event that names none.
 
     Raises:
         InvalidMessageError: It is not a command of this function; says what to fix.
@@ -205,7 +205,7 @@ def parse_command(event: object, function: str, default: str | None = None) -> d
 
 
 def command_in(given: Any, function: str) -> dict[str, Any]:
-    """A document as a command that a function understands.
+    """Check that a document is a command that a function accepts, and return it.
 
     Raises:
         InvalidMessageError: It is not a command of this function; says what to fix.
@@ -218,10 +218,10 @@ def command_in(given: Any, function: str) -> dict[str, Any]:
 
 
 def action_in(document: Mapping[str, Any], function: str) -> str:
-    """The action of a command.
+    """Read the action of a command.
 
     Raises:
-        InvalidMessageError: It names none that the function understands.
+        InvalidMessageError: It does not name an action of the function.
     """
     action, known = document.get("action"), json_schema("commands")[function]
     if isinstance(action, str) and action in known:
@@ -232,14 +232,14 @@ def action_in(document: Mapping[str, Any], function: str) -> str:
 def validated_part(
     given: dict[str, Any], function: str, action: str, names: Collection[str], whole: str
 ) -> dict[str, Any]:
-    """The part of a command that one part of a request holds.
+    """Check the part of a command that one part of a request contains.
 
     Args:
-        given: The part. Its times are replaced.
+        given: The part. Its times are normalised in place.
         function: The function that takes the command.
         action: Its action.
         names: The fields of the command that belong there.
-        whole: The part of the request, in words.
+        whole: What the sender calls that part of the request.
 
     Raises:
         InvalidMessageError: It does not match the command; says what to fix.
@@ -255,16 +255,16 @@ def validated_part(
 
 
 def notes_in(document: Mapping[str, Any], names: Iterable[str] = NOTES) -> dict[str, str]:
-    """Who gave a command, and what for."""
+    """Who gave a command, and why."""
     return {name: document[name] for name in names if name in document}
 
 
 def parse_expiry(body: str, ended_by: datetime) -> OrderCommand:
-    """Read the message that an order's hold ends.
+    """Parse the message that an order's hold ends.
 
     Args:
-        body: The message as it was sent.
-        ended_by: The hold ends if it ended at this moment or before.
+        body: The message as sent.
+        ended_by: The order expires if its hold ended at this time or before.
 
     Raises:
         InvalidMessageError: It can never be applied; says what to fix.
@@ -274,7 +274,7 @@ def parse_expiry(body: str, ended_by: datetime) -> OrderCommand:
 
 
 def parse_order_command(body: str) -> OrderCommand:
-    """Read a command that takes an order through its life.
+    """Parse a command on an order.
 
     Raises:
         InvalidMessageError: It can never be applied; says what to fix.
@@ -283,13 +283,13 @@ def parse_order_command(body: str) -> OrderCommand:
 
 
 def order_command(document: Mapping[str, Any]) -> OrderCommand:
-    """A validated document as a command.
+    """Convert a validated document into a command on an order.
 
     Raises:
-        InvalidMessageError: Its lines add up to more than a message may hold.
+        InvalidMessageError: The units of its lines add up to more than the limit.
     """
     action, restock = OrderAction(document["action"]), document.get("restock")
-    # What goes without saying makes no other command.
+    # An explicit default does not make a different command.
     restock = None if restock is action.restocks else restock
     part = (
         Part(document["stepId"], quantities_in(document), restock) if "items" in document else None
@@ -304,7 +304,7 @@ def order_command(document: Mapping[str, Any]) -> OrderCommand:
 
 
 def parse_adjustment(body: str) -> Adjustment:
-    """Read an adjustment.
+    """Parse an adjustment.
 
     Raises:
         InvalidMessageError: It can never be applied; says what to fix.
@@ -313,24 +313,24 @@ def parse_adjustment(body: str) -> Adjustment:
 
 
 def stock_command(document: Mapping[str, Any]) -> Adjustment | Transfer:
-    """A validated document as an adjustment, or as the decrement or the transfer that its action asks for.
+    """Convert a validated document into an adjustment, or into the decrement or transfer that its action asks for.
 
     Raises:
-        InvalidMessageError: It is a transfer to where it comes from.
+        InvalidMessageError: It is a transfer from a location to itself.
     """
     if document.get("action") != "transfer":
         return adjustment(document)
     source, target = (stock_key(document["productId"], document[side]) for side in ("from", "to"))
     if source == target:
         raise InvalidMessageError(
-            "SCHEMA_VIOLATION", "to: must be another location than from", "to"
+            "SCHEMA_VIOLATION", "to: must not be the same location as from", "to"
         )
     notes = notes_in(document, NOTES_OF_ADJUSTMENT)
     return Transfer(source, target, document["transferId"], document["quantity"], notes)
 
 
 def adjustment(document: Mapping[str, Any]) -> Adjustment:
-    """A validated document as an adjustment, or as the decrement that its action asks for."""
+    """Convert a validated document into an adjustment, or into the decrement that its action asks for."""
     ids = key_in(document), document["adjustmentId"]
     notes = notes_in(document, NOTES_OF_ADJUSTMENT)
     if document.get("action") == "decrement":
@@ -339,25 +339,25 @@ def adjustment(document: Mapping[str, Any]) -> Adjustment:
 
 
 def parse_catalogue_event(body: str, now: datetime) -> CatalogueEvent:
-    """Read a catalogue event.
+    """Parse a catalogue event.
 
     Raises:
-        InvalidMessageError: It can never be applied, or it claims to be from the future.
+        InvalidMessageError: It can never be applied, or its time is in the future.
     """
     return catalogue_event(validated(strict_json(body), "catalogue_event"), now)
 
 
 def catalogue_event(document: Mapping[str, Any], now: datetime) -> CatalogueEvent:
-    """A validated document as an event.
+    """Convert a validated document into a catalogue event.
 
     Raises:
-        InvalidMessageError: Its time lies more than 15 minutes ahead: applied, it would shut out every true event until
-            then.
+        InvalidMessageError: Its time is more than 15 minutes in the future. If applied, it would block all real events
+            until that time.
     """
     if document["eventTime"] > timestamp(now + timedelta(minutes=15)):
         raise InvalidMessageError(
             "EVENT_FROM_THE_FUTURE",
-            f"eventTime: {document['eventTime']} is more than 15 minutes ahead; correct the sender's clock",
+            f"eventTime: {document['eventTime']} is more than 15 minutes in the future; correct the sender's clock",
             "eventTime",
         )
     return CatalogueEvent(

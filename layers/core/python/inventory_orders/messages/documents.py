@@ -1,4 +1,4 @@
-"""Reads documents: JSON without the liberties that let two readers of one body see two things, checked by its schema."""
+"""Parses documents: strict JSON that every parser reads in the same way, checked against a schema."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from inventory_orders.errors import InvalidMessageError
 
 _WHOLE_NUMBER = re.compile("-?[0-9]{1,20}")
 
-# Far more than any valid number; a longer one would cost time that grows with the square of its length.
+# Far more than any valid number has. The time to parse a number grows with the square of its length.
 _MAX_DIGITS = 20
 
 
 def shown_key(key: str) -> str:
-    """A key of the sender's, made safe to show: short, and of printable ASCII."""
+    """Make a key from the sender safe to show: short, and in printable ASCII."""
     return json.dumps(key[:64])[1:-1] or '""'
 
 
 @dataclass(frozen=True, slots=True)
 class Decimal:
-    """A number with a point or an exponent, as it is written: 2.0 is not a quantity."""
+    """A number with a decimal point or an exponent, as written: 2.0 is not a quantity."""
 
     text: str
 
 
 def strict_json(body: str) -> Any:
-    """Parse JSON without the liberties that let two readers of one body see two things.
+    """Parse JSON strictly, so that every parser reads it in the same way.
 
-    Not accepted are NaN and the infinities, duplicate keys, numbers of more than 20 digits, and nesting so deep that the
-    parser gives up. A number with a point or an exponent becomes a `Decimal`, which no schema accepts.
+    NaN and the infinities, duplicate keys, numbers of more than 20 digits, and nesting so deep that the parser gives up are
+    refused. A number with a decimal point or an exponent becomes a `Decimal`, which no schema accepts.
 
     Raises:
         InvalidMessageError: With code `INVALID_JSON` and what to fix.
@@ -75,30 +75,30 @@ def _not_json(body: str, error: json.JSONDecodeError) -> str:
 
 
 def as_json(event: object) -> Any:
-    """An event as it would be read from a message."""
+    """Convert an event to what a message with the same JSON would be parsed to."""
     try:
         return strict_json(json.dumps(event))
     except (RecursionError, ValueError):
         raise InvalidMessageError(
-            "INVALID_JSON", "the event is nested too deeply, or a number in it is absurdly long"
+            "INVALID_JSON", "the event is nested too deeply, or contains a number that is too long"
         ) from None
 
 
 class _Liberty(str):
-    """A part of a body that Python's parser accepts and we do not, replaced by what is wrong with it."""
+    """A part of a body that Python's parser accepts and we do not, replaced by a description of the problem."""
 
     __slots__ = ()
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """An object that has a key twice."""
+    """An object with a duplicate key."""
 
 
 class _Reader(json.JSONDecoder):
-    """Python's parser, which notes liberties in the order in which they end.
+    """Python's parser, extended to collect what we do not accept, in the order in which it ends in the body.
 
     Attributes:
-        liberties: The liberties of the body that was read.
+        liberties: The refused parts of the body.
     """
 
     def __init__(self) -> None:
@@ -120,19 +120,19 @@ class _Reader(json.JSONDecoder):
             return result
         counts = Counter(key for key, _ in pairs)
         twice = next(key for key, count in counts.items() if count > 1)
-        what = f'the key "{shown_key(twice)}" is there twice in one object; keep one'
+        what = f'the key "{shown_key(twice)}" appears twice in one object; keep one'
         return _Pairs([*pairs, (twice, self._noted(what))])
 
     def _whole_number(self, text: str) -> int | _Liberty:
         if len(text) > _MAX_DIGITS:
             return self._noted(
-                f"a number has {len(text)} digits; at most {_MAX_DIGITS} are read. Put an id in quotes"
+                f"a number has {len(text)} digits; at most {_MAX_DIGITS} are allowed. Put ids in quotes"
             )
         return int(text)
 
 
 def _path_to(liberty: _Liberty, value: object, path: str = "") -> str | None:
-    """The path of a liberty within what was read; None if it is elsewhere."""
+    """Find the path of a refused part within a value; None if it is elsewhere."""
     if value is liberty:
         return path
     if isinstance(value, dict):
@@ -152,7 +152,7 @@ def _path_to(liberty: _Liberty, value: object, path: str = "") -> str | None:
 
 @cache
 def json_schema(name: str) -> dict[str, Any]:
-    """A file of schemas, by name: a message (`order`), all `commands` by function and action, or the `types` of both."""
+    """Load a file of schemas by name: a message (`order`), all `commands` by function and action, or the `types` of both."""
 
     def resolved(part: dict[str, Any]) -> Any:
         return json_schema("types")[part["$ref"].rpartition("/")[2]] if "$ref" in part else part
@@ -168,16 +168,16 @@ _validators: dict[str, Any] = {}
 def validated(
     document: Any, name: str, schema: dict[str, Any] | None = None, whole: str = "the message"
 ) -> Any:
-    """A document that follows a schema, with its times in the form in which they are stored.
+    """Check a document against a schema, and return it with its times in the format in which they are stored.
 
     Args:
-        document: The document. Its times are replaced.
-        name: Of the schema: of a file, or any other name for `schema`.
-        schema: A part of a file.
+        document: The document. Its times are normalised in place.
+        name: The name of the schema's file, or any other name for `schema`.
+        schema: A schema that is not a file by itself.
         whole: What its sender calls the document.
 
     Raises:
-        InvalidMessageError: It does not follow the schema; says what to fix.
+        InvalidMessageError: It does not match the schema; says what to fix.
     """
     schema = schema or json_schema(name)
     if name not in _validators:
@@ -193,10 +193,10 @@ def validated(
 
 
 def _as_stored(field: str, time: str) -> str:
-    """A time that came in, as all times are stored, so that they can be compared as text. Nanoseconds are cut off.
+    """Convert a time to the stored format, in which times can be compared as strings. Nanoseconds are cut off.
 
     Raises:
-        InvalidMessageError: Its day is not in the calendar, or in no year that can be stored.
+        InvalidMessageError: The day does not exist, or its year cannot be stored.
     """
     try:
         return timestamp(datetime.fromisoformat(time.upper()))
@@ -207,10 +207,10 @@ def _as_stored(field: str, time: str) -> str:
 
 
 def checked_id(name: str, value: str, kind: str = "") -> str:
-    """An id that came alone: `productId`, `orderId` or `userId`, or one of this kind under another name.
+    """Check a single id: `productId`, `orderId` or `userId`, or an id of the given kind under another name.
 
     Raises:
-        InvalidMessageError: It can be none.
+        InvalidMessageError: It is not a valid id.
     """
     types = json_schema("types")
     validated({name: value}, name, {"properties": {name: types.get(kind or name, types["id"])}})
@@ -218,7 +218,7 @@ def checked_id(name: str, value: str, kind: str = "") -> str:
 
 
 def _violation(error: JsonSchemaValueException, whole: str) -> InvalidMessageError:
-    """Say what to fix: the field, what it must be according to the schema, and what it is."""
+    """Describe what to fix: the field, what it must be according to the schema, and what it is."""
     path = (error.name or "").removeprefix("data").removeprefix(".")
     where = path or whole
     if error.rule not in _RULES_ON_FIELDS:
@@ -260,11 +260,11 @@ _RULES_ON_FIELDS = {
     "dependencies": _needed_by_another,
     "additionalProperties": _unknown,
 }
-"""The rules that an object breaks by one of its fields, each with the function that names the field and says what is wrong."""
+"""The rules that an object breaks by one of its fields, each with the function that names the field and the problem."""
 
 
 def not_one_of(field: str, allowed: Iterable[str], given: Any) -> str:
-    """Say that a field has none of its values; `given` is None where it is missing."""
+    """Describe a field without any of its allowed values; pass None if it is missing."""
     wanted = f"must be one of {', '.join(allowed)}"
     if given is None:
         return f"{field}: is missing; it {wanted}"
@@ -272,7 +272,7 @@ def not_one_of(field: str, allowed: Iterable[str], given: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    """A value of the sender's, short enough to show."""
+    """Shorten a value from the sender so that it can be shown."""
     if isinstance(value, dict | list):
         article, kind = ("an", "object") if isinstance(value, dict) else ("a", "list")
         return f"{article} {kind} of {len(value)}" if value else f"an empty {kind}"
@@ -281,7 +281,7 @@ def _shown(value: Any) -> str:
 
 
 def _remedy(error: JsonSchemaValueException) -> str:
-    """What to do about a number that should be in quotes, or should not."""
+    """Suggest quotes around a number, or their removal."""
     value, kind = error.value, error.definition.get("type", "")
     if "string" in kind and isinstance(value, int | Decimal) and not isinstance(value, bool):
         return f'; put it in quotes: "{_shown(value)}"'
