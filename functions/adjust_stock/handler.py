@@ -1,4 +1,4 @@
-"""Books receipts, corrections and returns, from the stock queue or directly; and plain decrements."""
+"""Books receipts, corrections and returns from the stock queue or direct invocations, and decrements."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _ROUTES = {
     "POST /products/{productId}/adjustments": "adjust",
     "POST /products/{productId}/transfers": "transfer",
 }
-"""The action that each request of the HTTP API asks for."""
+"""The action of each route of the HTTP API."""
 
 RULES = QueueRules(
-    # The receipt or the product that the adjustment needs may be on its way.
+    # The receipt or product that the adjustment needs may still be on its way.
     may_be_early=frozenset({RejectionReason.UNKNOWN_PRODUCT, RejectionReason.BELOW_FLOOR}),
 )
 
@@ -47,9 +47,9 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     """Apply adjustments, each exactly once.
 
     Returns:
-        For a batch of SQS messages the partial batch response. For a direct invocation an answer with `result`
-        and the product's new `stockCount`, `version` and `status` (which an atomic decrement does not know, because
-        it reads nothing), or with what to do.
+        For a batch of SQS messages, the partial batch response. For a direct invocation, an answer with `result` and
+        either the product's new `stockCount`, `version` and `status` (unknown to an atomic decrement, which does not read)
+        or what to do.
     """
     if not is_queue_event(event):
         return answer_command(event, context, "adjust_stock", _ROUTES, _command, "adjust")
@@ -81,25 +81,25 @@ def _command(command: dict[str, Any], deadline: Deadline) -> direct.Answer:
         return direct.of_outcome(outcome) | facts | _stock_after(change, outcome, deadline)
     if outcome.kind is Outcome.REJECTED and command["action"] == "decrement":
         outcome = replace(outcome, detail=f"{outcome.detail}; {_STAYS}")
-    # What was missing when it was refused. The stock may be another by now.
+    # The shortages at the time of the refusal. The stock may have changed since.
     raise UnsuccessfulError(outcome, facts | direct.of_shortages(outcome.rejection))
 
 
 def _facts(command: dict[str, Any], change: Adjustment | Transfer) -> direct.Answer:
-    """What the command was about."""
+    """The fields that identify the command's product and change."""
     if isinstance(change, Transfer):
         return {"productId": command["productId"], "transferId": change.transfer_id}
     path = {"path": "optimistic"} if command["action"] == "decrement" else {}
     return {**public_key(change.product_id), **path}
 
 
-_STAYS = "the refusal stays, so another attempt needs an adjustmentId of its own"
+_STAYS = "this refusal is final, so another attempt needs a new adjustmentId"
 
 
 def _stock_after(
     change: Adjustment | Transfer, outcome: ChangeOutcome, deadline: Deadline
 ) -> direct.Answer:
-    """The product as the change left it; of a transfer, at both locations."""
+    """The product as the change left it; for a transfer, at both locations."""
     left = [_product_after(outcome, product_id, deadline) for product_id in change.product_ids]
     return dict(zip(("from", "to"), left, strict=True)) if len(left) > 1 else left[0]
 

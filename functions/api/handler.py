@@ -1,4 +1,4 @@
-"""The HTTP API: orders are placed, shown, listed and taken further, and products shown."""
+"""The HTTP API: places, shows, lists and changes orders, and shows products."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ROUTES: Mapping[str, Callable[[Request, Caller], HttpAnswer]] = {
     "GET /stock": products.list_stock,
     "GET /stock/{productId}": products.get_stock,
 }
-"""The answer to each request of the HTTP API."""
+"""The function that answers each route."""
 
 
 @logger.inject_lambda_context
@@ -43,14 +43,14 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     """Answer one request.
 
     Args:
-        event: Of an HTTP API, payload format 2.0.
-        context: Of the invocation.
+        event: The event of the HTTP API, in payload format 2.0.
+        context: The context of the invocation.
 
     Returns:
-        The answer, for API Gateway. Of another event, what to do.
+        The answer, for API Gateway. For any other event, what to do.
 
     Raises:
-        ConfigurationError: A setting is missing. The alarm on errors of this function is meant for it.
+        ConfigurationError: A setting is missing. This triggers the function's error alarm.
     """
     if not is_request(event):
         what = "the event must be a request of the HTTP API; see events/api.json"

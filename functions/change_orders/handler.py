@@ -1,4 +1,4 @@
-"""Takes orders through their lives: confirms, fulfils, cancels, returns, and expires them."""
+"""Confirms, extends, fulfils, cancels, returns and expires orders."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 runtime.prepare("store", "queue", "engine")
 
 RULES = QueueRules(
-    # The order, its confirmation or its fulfilment may be on its way.
+    # The order, its confirmation or its fulfilment may still be on its way.
     may_be_early=frozenset(
         {
             RejectionReason.UNKNOWN_ORDER,
@@ -46,19 +46,20 @@ RULES = QueueRules(
             RejectionReason.NOT_FULFILLED,
         }
     ),
-    # Acknowledged, the command would be lost; returned, it would come back again and again.
+    # If acknowledged, the command would be lost; if returned, it would come back over and over.
     invalid=frozenset({RejectionReason.UNKNOWN_ORDER_STATUS}),
 )
 
-# While more commands than that wait, or were returned, or SQS does not say, holds do not expire: a payment may be among
-# them. The depth may be a minute old, or older: docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/
-# API_GetQueueAttributes.html. So it only adds to the grace. After a grace of a minute it counts who paid before the end of
-# the hold, and as few as this are taken in the minute that passed since.
+# While more than this number of commands wait or were returned, or SQS does not say, holds do not expire, because a payment
+# may be among them. The number may be a minute old or older:
+# docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_GetQueueAttributes.html
+# So it only supplements the grace period. After a grace period of a minute it includes everyone who paid before the end of the
+# hold, and a backlog this small is processed within that minute.
 _MAX_WAITING = 500
 _WAIT_SECONDS = 10.0
 
-# For so long those count that were returned: an outage of an hour, until what was returned in it is back, and margin. For
-# longer they are commands for orders that never come, and a sender of a few in a minute would keep every hold from ending.
+# How long after a return commands count: an outage of an hour, the time until its returned commands are back, and a margin.
+# Older ones are for orders that never arrive, and a few of these a minute would keep every hold from ending.
 _RETURNED_COUNT_SECONDS = 7200.0
 
 
@@ -66,11 +67,11 @@ _RETURNED_COUNT_SECONDS = 7200.0
 @metrics.log_metrics
 @runtime.refuse_unsupported_events
 def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
-    """Carry out commands, each once, and expire holds.
+    """Carry out commands, each exactly once, and expire holds.
 
     Returns:
-        For a batch of SQS messages the partial batch response. For a direct invocation an answer with `result`
-        and the `orderId`, or with what to do.
+        For a batch of SQS messages, the partial batch response. For a direct invocation, an answer with `result` and either
+        the `orderId` or what to do.
     """
     if not is_queue_event(event):
         return direct.answer(lambda: _command(event, context))
@@ -83,7 +84,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
         commands = batch.parse(lambda message: parse_expiry(message.body, ended_by))
     else:
         commands = batch.parse(lambda message: parse_order_command(message.body))
-    # What was returned is hidden, or was sent again as a copy for later.
+    # Returned messages are hidden, or were sent again as delayed copies.
     hidden = ("NotVisible", "Delayed") if batch.age < _RETURNED_COUNT_SECONDS else ()
     if expires and _commands_waiting(context, *hidden) > _MAX_WAITING:
         wait = returned("COMMANDS_WAITING", "a confirmation may be among them", _WAIT_SECONDS)
@@ -97,7 +98,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
 
 
 def _commands_waiting(context: LambdaContext, *hidden: str) -> float:
-    """About how many commands are not done with; infinite if SQS does not say."""
+    """Estimate how many commands are not done yet; infinite if SQS does not say."""
     calls = SqsCalls(runtime.process().queue, runtime.end_of(context))
     waiting = calls.count_waiting(*hidden)
     log_queue_errors(calls.errors)

@@ -1,4 +1,4 @@
-"""Stock counts under a lease: a product is not sold while it is counted."""
+"""Counts stock under a lease, so that a product is not sold while it is counted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 runtime.prepare("store")
 
 _ROUTES = {"POST /counts": None}
-"""The request of the HTTP API: its body says the action."""
+"""The route of the HTTP API. The request's body names the action."""
 
 
 @logger.inject_lambda_context
@@ -30,7 +30,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     """Acquire, renew, commit or release a lease on a product.
 
     Returns:
-        An answer with `result` and the `lease` for the next command, or the count's adjustment, or what to do.
+        An answer with `result` and the `lease` for the next command, the count's adjustment, or what to do.
     """
     return answer_command(event, context, "count_stock", _ROUTES, _command)
 
@@ -72,7 +72,7 @@ def _command(command: dict[str, Any], deadline: Deadline) -> direct.Answer:
 
 
 def _numbers(lease: Lease) -> direct.Answer:
-    """What there is of the product as its count begins."""
+    """The product's units at the beginning of the count."""
     product, on_hand = lease.product, lease.product.lock_on_hand or 0
     numbers: direct.Answer = {
         "onHand": on_hand,
@@ -81,7 +81,7 @@ def _numbers(lease: Lease) -> direct.Answer:
     }
     if on_hand < 0:
         numbers["message"] = (
-            f"{on_hand:,} units are on hand: goods left before their receipt was booked; release the lease, book the receipt, "
+            f"{on_hand:,} units are on hand, because goods left before their receipt was booked; release the lease, book the receipt, "
             "and count again"
         )
     return direct.of_product(product) | numbers
@@ -100,11 +100,11 @@ def _committed(count: AdjustmentRecord, handed_over: int | None) -> direct.Answe
 
 
 def _granted(lease: Lease, asked: float) -> direct.Answer:
-    """The lease, for how long it was granted, and why for less than was asked for."""
+    """The lease, how long it was granted for, and why for less than was asked for."""
     answer: direct.Answer = {"lease": lease.token, "grantedSeconds": round(lease.granted, 3)}
     if lease.granted < asked:
         answer["message"] = (
-            f"granted for {lease.granted:.1f} s, not for {asked} s: without outliveInvocation a lease ends with the call "
-            "that took it"
+            f"granted for {lease.granted:.1f} s instead of {asked} s, because a lease without outliveInvocation ends with the "
+            "call that acquired it"
         )
     return answer

@@ -1,4 +1,4 @@
-"""Lists, changes, discontinues and delists products: direct commands, and catalogue events from their queue."""
+"""Lists, changes, discontinues and delists products: direct commands, and catalogue events from a queue."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ _ROUTES = {
     "POST /products/{productId}/discontinue": "discontinue",
     "POST /products/{productId}/list-again": "listAgain",
 }
-"""The action that each request of the HTTP API asks for."""
+"""The action of each route of the HTTP API."""
 
 RULES = QueueRules(
-    # The product may be on its way.
+    # The product may still be on its way.
     may_be_early=frozenset({RejectionReason.UNKNOWN_PRODUCT}),
     invalid=frozenset({"EVENT_ID_REUSED"}),
 )
@@ -73,11 +73,11 @@ MIN_AGE_OF_A_PRICE_MINUTES = 60
 @metrics.log_metrics
 @runtime.refuse_unsupported_events
 def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
-    """Carry out one command, directly or over HTTP, or apply a batch of catalogue events.
+    """Carry out one command from a direct invocation or over HTTP, or apply a batch of catalogue events.
 
     Returns:
-        For a batch of SQS messages the partial batch response. For a direct invocation an answer with `result`
-        and the product, or with what to do; the same for API Gateway.
+        For a batch of SQS messages, the partial batch response. For a direct invocation or API Gateway, an answer with
+        `result` and either the product or what to do.
     """
     products = ProductCatalogue(RetryingClient(runtime.process().store))
     if not is_queue_event(event):
@@ -113,7 +113,7 @@ def _apply(products: ProductCatalogue, event: CatalogueEvent, deadline: Deadline
     except StoreError as error:
         if error.kind is Outcome.UNAVAILABLE:
             logger.critical("the tables cannot be used", extra={"error": str(error)})
-        # Also what DynamoDB refuses: another program has made the row too large, and an operator can repair it.
+        # Also if DynamoDB refuses the row, because another program has made it too large and an operator can repair that.
         return returned(error.code, str(error))
     except OutcomeError as error:
         return outcome_of(error)
@@ -139,7 +139,7 @@ def _create(
     if created:
         return {"result": "APPLIED"} | direct.of_product(product)
     exists = RejectedError(
-        f"{in_words(product.product_id)} exists since {product.created_at}; nothing was changed",
+        f"{in_words(product.product_id)} has existed since {product.created_at}; nothing was changed",
         "PRODUCT_EXISTS",
     )
     raise UnsuccessfulError(outcome_of(exists), direct.of_product(product))
@@ -197,7 +197,7 @@ def _delist(
     command: dict[str, Any], deadline: Deadline, products: ProductCatalogue
 ) -> direct.Answer:
     key, created_at = key_in(command), command["createdAt"]
-    # Asked before: afterwards no row says it.
+    # Read beforehand, because there is no row afterwards.
     committed = read_committed(products.client, [key], deadline, products.stats)
     if not products.delist(key, created_at, deadline):
         emit_stale("delete", **public_key(key), productCreatedAt=created_at)
@@ -207,8 +207,8 @@ def _delist(
         **public_key(key),
         "createdAt": created_at,
         **committed,
-        "message": "open orders keep its units: they can still be fulfilled, but a cancellation or a return puts nothing back "
-        "into stock",
+        "message": "open orders keep its units: they can still be fulfilled, but a cancellation or return does not restock "
+        "them",
     }
 
 

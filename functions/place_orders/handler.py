@@ -1,4 +1,4 @@
-"""Places orders: in batches from both order queues, or one directly."""
+"""Places orders: in batches from both order queues, or one from a direct invocation."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ runtime.prepare("store", "queue", "engine_with_lanes", "hold_seconds")
 @metrics.log_metrics
 @runtime.refuse_unsupported_events
 def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
-    """Place or reject orders, each once.
+    """Place or reject orders, each exactly once.
 
     Returns:
-        For a batch of SQS messages the partial batch response. For a direct invocation an answer with `result`, the
-        `orderId`, and the order's state; or with what to do.
+        For a batch of SQS messages, the partial batch response. For a direct invocation, an answer with `result`, the
+        `orderId` and the order's state, or what to do.
     """
     if not is_queue_event(event):
         return direct.answer(lambda: _place(event, context))
@@ -59,14 +59,14 @@ def _place(event: object, context: LambdaContext) -> direct.Answer:
     if outcome.kind is Outcome.RETURNED:
         return direct.of_outcome(outcome) | {"orderId": order.order_id}
     if outcome.applied is order:
-        # What has just been written need not be read.
+        # No need to read what was just written.
         return direct.of_outcome(outcome) | direct.of_order(
             order.record(None, outcome.after, outcome.at)
         )
     record = direct.read_order(order.order_id, engine.client, deadline)
     is_replay = outcome.kind is Outcome.REPLAYED
     if is_replay and record is not None and record.reason is not None:
-        # The same answer as the first time: who repeats it must not take it for placed.
+        # The same answer as the first time, so that a sender that repeats the order does not believe that it was placed.
         outcome = ChangeOutcome(Outcome.REJECTED, cause=record.reason, detail=_STAYS)
     answer = direct.of_outcome(outcome) | {"orderId": order.order_id} | direct.of_order(record)
     if answer.get("status") in (OrderStatus.CANCELLED, OrderStatus.EXPIRED):
@@ -74,5 +74,5 @@ def _place(event: object, context: LambdaContext) -> direct.Answer:
     return answer
 
 
-_STAYS = "the order was rejected before, and stays rejected"
-_IS_OVER = "the order is {} and takes no stock; to order again, send it under another orderId"
+_STAYS = "the order was already rejected, and that is final"
+_IS_OVER = "the order is {} and takes no stock; to order again, send it under a new orderId"

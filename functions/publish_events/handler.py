@@ -1,4 +1,4 @@
-"""Publishes events of orders and products: from the tables' streams to the event bus."""
+"""Publishes events of orders and products from the tables' streams to the event bus."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ runtime.prepare("bus", "undeliverable_events")
 
 
 class NotAllPublishedError(InventoryOrdersError):
-    """Time ran out before the bus had taken all events: Lambda repeats the batch."""
+    """Time ran out before the bus had accepted all events, so Lambda has to repeat the batch."""
 
 
 @logger.inject_lambda_context
 @metrics.log_metrics
 @runtime.refuse_unsupported_events
 def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
-    """Publish the outcomes that a batch of changes holds.
+    """Publish the events of a batch of changes.
 
     Returns:
-        Counts, for a caller who invokes it by hand. Lambda sees only whether it raises.
+        Counts, for a caller who invokes the function manually. Lambda only sees whether it raises.
 
     Raises:
-        NotAllPublishedError: Some are neither published nor parked. A partial response would say where to begin again,
-            but of that the embedded AWS knows nothing, and would drop them.
+        NotAllPublishedError: Some events are neither published nor parked. A partial response would say where to start
+            again, but the embedded AWS does not support that and would drop the events.
     """
     news = read_changes(event)
     calls = SqsCalls(runtime.process().undeliverable_events, runtime.end_of(context))

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 runtime.prepare("store", "expiry_queue")
 
-# Holds come first, since they have to be in time. Lanes are not left without any, however many holds there are.
+# Shares of the time. Holds come first, because they have to be on time. However many there are, some time is left for lanes.
 _SHARE_OF_HOLDS = 0.6
 _SHARE_OF_FOLDS = 0.5
 
-# Enough to expire until the next sweep. More messages have their turn before this process forgets that it was sent,
-# and would send it again.
+# Enough messages to keep expiries busy until the next sweep. Few enough that each is processed before this process forgets
+# that it was sent, and sends it again.
 _MAX_WAITING = 20_000
 
 _ERRORS_SHOWN = 10
@@ -41,16 +41,16 @@ _ERRORS_SHOWN = 10
 
 @logger.inject_lambda_context
 def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
-    """Send holds that are about to end to be expired. Then fold outbound pages, and return idle units of lanes and depot.
+    """Send holds that are about to end to the expiry queue. Then fold outbound pages, and return idle units of lanes and depot.
 
-    With the setting `stockEvents` then publishes of which products there are more or fewer units. Also checks that the
-    streams are read: no metric shows that a mapping is disabled.
+    With the setting `stockEvents`, then publish changed stock levels. Also check that the streams are read, because no
+    metric shows that a mapping is disabled.
 
     Returns:
-        An answer with `result`, how many holds were sent, what was moved, and how many products were published.
+        An answer with `result`, and how many holds were sent, units moved, and products published.
 
     Raises:
-        RepairNeededError: Something has to be repaired. The alarm on errors of this function is meant for it.
+        RepairNeededError: Something has to be repaired. This triggers the function's error alarm.
     """
     return direct.answer(lambda: _command(event, context))
 
@@ -86,7 +86,7 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
 
 
 def _send_holds(deadline: Deadline, context: LambdaContext) -> EndingHolds:
-    """Send the holds that are about to end, unless many wait to expire already."""
+    """Send the holds that are about to end, unless many are already waiting to expire."""
     calls = SqsCalls(runtime.process().expiry_queue, runtime.end_of(context))
 
     def send(some: Sequence[DueHold]) -> set[int]:
@@ -97,9 +97,9 @@ def _send_holds(deadline: Deadline, context: LambdaContext) -> EndingHolds:
     is_full = _MAX_WAITING < calls.count_waiting("NotVisible") < inf
     share = Deadline.after(deadline.remaining() * _SHARE_OF_HOLDS, SystemClock())
     holds = EndingHolds(client, send, process.sent_holds, process.hold_grace_seconds, share)
-    # If SQS does not say, sending will: silence would be taken for a sweep without holds.
+    # If SQS does not say, try to send: without that, a failure would look like a sweep without holds.
     if is_full:
-        holds.unfinished = "many holds that have ended wait to expire already"
+        holds.unfinished = "many holds that have ended are already waiting to expire"
         return holds
     holds.send_all()
     errors = list(dict.fromkeys(calls.errors))[:_ERRORS_SHOWN]
@@ -110,10 +110,10 @@ def _send_holds(deadline: Deadline, context: LambdaContext) -> EndingHolds:
 
 
 def _publish_stock(deadline: Deadline, problems: list[str]) -> tuple[int | None, str]:
-    """Publish changes of stock, with the setting `stockEvents`. Adds what has to be repaired to `problems`.
+    """Publish changed stock levels, with the setting `stockEvents`. Adds items to repair to `problems`.
 
     Returns:
-        How many were published, if that is known; and why others are left for the next sweep.
+        How many were published, if known, and why others are left to the next sweep.
     """
     stock_watch = runtime.process().stock_watch
     if stock_watch is None:

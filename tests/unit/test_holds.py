@@ -120,7 +120,7 @@ def test_while_many_wait_to_expire_no_more_are_sent_and_nothing_is_sent_twice(sh
     hold(shop, "late", 30)
     swept = sweep(shop)
     assert swept["holds"] == 0
-    assert "wait to expire" in swept["unfinished"]
+    assert "waiting to expire" in swept["unfinished"]
     shop.queues["Expiry"].messages.pop()
     assert sweep(shop)["holds"] == 1
     assert sent(shop)[-1] == "late"
@@ -223,7 +223,9 @@ def test_a_hold_without_a_time_is_named_and_the_others_are_sent(shop):
     for number in range(20):
         hold(shop, f"o-{number}", 10)
     shop.edit(Table.ORDERS, "broken", expiryShard={"S": "01"}, expiresAt={"S": "2026"})
-    with pytest.raises(RepairNeededError, match=r"^order broken has an expiresAt that is not a time"):
+    with pytest.raises(
+        RepairNeededError, match=r"^order broken has an expiresAt that is not a time"
+    ):
         sweep(shop)
     assert len(sent(shop)) == 20
 

@@ -413,7 +413,7 @@ def test_discontinuing_goes_on_where_an_earlier_load_met_a_count(shelf, monkeypa
     content = "action,productId\ndiscontinue,tea\n"
     load = shelf.load(content)
     assert codes(load) == [(2, "tea", "LEASED")]
-    assert load.bad[0].message.startswith("tea at berlin is under a lease")
+    assert load.bad[0].message.startswith("tea at berlin is leased for")
     assert load.bad[0].message.endswith("load the file again later")
     assert shelf.product("tea").is_discontinued
     lease.release(soon())

@@ -603,7 +603,9 @@ def test_a_lease_lasts_from_when_it_was_taken_however_long_its_acquisition(shop)
 def test_a_count_below_what_orders_hold_books_nothing_and_keeps_the_lease(shop):
     sell(shop, "o-1", tea=4)
     begun = lease(shop)
-    with pytest.raises(RejectedError, match="2 units of tea too many for that count") as refused:
+    with pytest.raises(
+        RejectedError, match="2 more units of tea than that count allows"
+    ) as refused:
         begun.commit(2, "count", shop.soon())
     assert refused.value.code == "BELOW_FLOOR"
     assert (level(shop), shop.record(AdjustmentKey("tea", "count"))) == ((10, 4, 6), None)

@@ -1081,7 +1081,7 @@ def test_an_order_sent_again_after_its_end_is_not_taken_for_placed(shop, end):
     status = {"cancel": "CANCELLED", "expire": "EXPIRED"}[end]
     assert (again["result"], again["status"]) == ("REPLAYED", status)
     assert again["message"] == (
-        f"the order is {status} and takes no stock; to order again, send it under another orderId"
+        f"the order is {status} and takes no stock; to order again, send it under a new orderId"
     )
 
 

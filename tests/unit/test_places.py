@@ -85,7 +85,7 @@ def test_a_place_that_exists_stays_as_it_is(shop):
     create(shop)
     again = create(shop, stock=9)
     assert result(again) == ("REFUSED", "PRODUCT_EXISTS")
-    assert again["message"].startswith("tea at berlin exists since")
+    assert again["message"].startswith("tea at berlin has existed since")
     assert (again["productId"], again["locationId"], again["stockCount"]) == (TEA, "berlin", 5)
     shop.once("TransactWriteItems", lambda _: create(shop, "lyon", 1) and None)
     assert result(create(shop, "lyon", 2)) == ("REFUSED", "PRODUCT_EXISTS")
@@ -240,7 +240,7 @@ def test_the_product_s_own_row_under_way_elsewhere_is_waited_for(shop):
     busy = delist(shop, "berlin")
     assert result(busy) == ("RETRY_LATER", "CONTENTION")
     assert busy["message"].endswith(
-        "tea at berlin is fought over: TransactionConflict in every attempt"
+        "too many concurrent writers of tea at berlin: TransactionConflict in every attempt"
     )
 
 

@@ -57,4 +57,4 @@ def test_a_mapping_or_a_stream_that_was_disabled_is_seen(looks, how):
 def test_aws_that_does_not_answer_is_no_problem_and_a_missing_mapping_is_one(looks):
     assert looks.fail("TooManyRequestsException") == []
     (problem,) = looks.fail("ResourceNotFoundException")
-    assert "it cannot be told whether changes are published: ResourceNotFound" in problem
+    assert "cannot check whether changes are published: ResourceNotFound" in problem

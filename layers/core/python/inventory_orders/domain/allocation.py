@@ -63,7 +63,7 @@ class Allocation:
         other._emptied = {key: set(emptied) for key, emptied in self._emptied.items()}
         return other
 
-    # ------------------------------------------------------------------ what is where
+    # ------------------------------------------------------------------ state
 
     def add_row(self, product_id: str, product: Product | None) -> None:
         """Add a row as stored."""
@@ -81,7 +81,7 @@ class Allocation:
         return product
 
     def entry(self, lane: int, product_id: str) -> PageEntry | None:
-        """A lane's entry of a product after the moves; None if it holds no units."""
+        """A lane's entry for a product after the moves; None if it has no units."""
         key = PageKey.of(lane, product_id)
         return (self._entries.get(key) or self.entries(key)).get(product_id)
 

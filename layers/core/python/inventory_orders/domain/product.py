@@ -135,7 +135,7 @@ class Product:
 
 
 ProductsById = Mapping[str, Product | None]
-"""Products by id as read, strongly consistent; None where there is no such product."""
+"""Products by id as read, strongly consistent; None for a product that does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ Stock = Product | PageStock
 """Where units are: a product's row, or a page."""
 
 StockById = Mapping[str, Stock | None]
-"""By product id; None where there is no such product."""
+"""Units by product id; None for a product that does not exist."""
 
 
 def stock_status(

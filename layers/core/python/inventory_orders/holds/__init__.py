@@ -1,1 +1,1 @@
-"""Holds that end: found by the sweep, and sent to be expired."""
+"""Ending holds, which the sweep finds and sends to the expiry queue."""

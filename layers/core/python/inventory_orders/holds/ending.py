@@ -1,7 +1,7 @@
-"""Finds holds that are about to end, and sends each to be expired.
+"""Finds holds that are about to end, and sends each to the expiry queue.
 
-The expiry itself checks whether the hold has ended and the order is still unpaid. So a hold that is sent twice, or late,
-does no harm, and two sweeps may run at once.
+The expiry itself checks whether the hold has ended and the order is still unpaid. So sending a hold twice or late does no
+harm, and two sweeps may run concurrently.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from inventory_orders.store.lists import ListPosition, list_holds
 from inventory_orders.store.tables import EXPIRY_SHARDS
 
 AHEAD_SECONDS = 120.0
-"""How long before its end a hold is sent: two sweeps, so that one may fail."""
+"""How long before its end a hold is sent: the interval of two sweeps, so that one may fail."""
 
 _REMEMBERED_SECONDS = 600.0
-"""Seconds after which a hold that has not expired is sent again: its message may be lost, or a dead letter.
+"""Seconds after which a hold that has not expired is sent again, because its message may be lost or dead-lettered.
 
-Each further time it waits as long as it is late, so that messages of rows that cannot be read do not fill the queue.
+After that, it waits as long as the hold is overdue, so that messages about unreadable rows do not fill the queue.
 """
 
-# An entry takes some 350 bytes of the function's 512 MB.
+# An entry takes about 350 bytes of the function's 512 MB.
 MAX_REMEMBERED = 100_000
 
 # Holds in one request to SQS.
 _TOGETHER = 10
 
 POLICY = RetryPolicy(max_attempts=4)
-"""For the requests of a sweep: the next sweep does the rest."""
+"""For the requests of a sweep. The next sweep does the rest."""
 
 
 DueHold = tuple[ListPosition, float]
-"""A hold, and the Unix second at which to look at it."""
+"""A hold, and the Unix time in seconds when its message is to be delivered."""
 
 _Page = tuple[list[ListPosition], ListPosition | None]
-"""Some of the holds of a shard, and where to go on; None at its end."""
+"""Some of the holds of a shard, and where to continue; None at its end."""
 
 SentHolds = BoundedDict[ListPosition, float]
-"""Until which Unix second a hold that was sent is not sent again."""
+"""The Unix time in seconds until which a hold is not sent again."""
 
 
 @dataclass(slots=True)
@@ -51,13 +51,13 @@ class EndingHolds(SweepReport):
     """The holds that end soon, or have ended.
 
     Attributes:
-        client: Of the tables.
-        send: Sends at most ten of the holds. Returns the numbers of those that were taken.
-        remembered: The holds that this process sent lately.
+        client: The client for the tables.
+        send: Sends at most ten of the holds. Returns the indexes of those that the queue accepted.
+        remembered: The holds that this process has recently sent.
         grace: Seconds between the end of a hold and its expiry.
         deadline: When to leave the rest to the next sweep.
         sent: How many were sent.
-        refused: How many were not taken. They are sent again with the next sweep.
+        refused: How many the queue did not accept. The next sweep sends them again.
     """
 
     client: RetryingClient
@@ -69,9 +69,9 @@ class EndingHolds(SweepReport):
     refused: int = 0
 
     def send_all(self) -> None:
-        """Send every one, unless this process has sent it lately. The oldest come first."""
+        """Send every hold that this process has not recently sent, the oldest first."""
         until = timestamp(self.client.clock.now() + timedelta(seconds=AHEAD_SECONDS))
-        # Where to go on in each shard.
+        # Where to continue in each shard.
         places: dict[int, ListPosition | None] = dict.fromkeys(range(EXPIRY_SHARDS))
         while places and self.deadline.remaining() > 0:
             pages = self._read_pages(places, until)
@@ -83,7 +83,7 @@ class EndingHolds(SweepReport):
     def _read_pages(
         self, places: Mapping[int, ListPosition | None], until: str
     ) -> dict[int, _Page]:
-        """Read the next holds of each shard. A shard that cannot be read is left to the next sweep."""
+        """Read the next holds of each shard. Unreadable shards are left to the next sweep."""
 
         def read(place: tuple[int, ListPosition | None]) -> _Page:
             shard, after = place
@@ -104,7 +104,7 @@ class EndingHolds(SweepReport):
             try:
                 due.append((hold, datetime.fromisoformat(hold.at).timestamp() + self.grace))
             except ValueError:
-                problem = f"order {hold.id} has an expiresAt that is no time; repair the item"
+                problem = f"order {hold.id} has an expiresAt that is not a time; repair the item"
                 self.problems[problem] = None
         return due
 

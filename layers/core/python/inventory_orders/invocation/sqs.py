@@ -88,7 +88,7 @@ class Queue:
     """A queue, and how to reach it.
 
     Attributes:
-        client: An SQS client; `CLIENT_CONFIG` is meant for it.
+        client: An SQS client; make it with `CLIENT_CONFIG`.
         url: Its URL.
         dead_letter_url: The URL of its dead-letter queue; empty if nothing is dead-lettered here.
         fifo: Its FIFO counterpart; None if there is none.

@@ -1,1 +1,1 @@
-"""Stock set aside in lanes: supply, recall, and the return of what is idle."""
+"""Stock set aside in lanes: supply, recall, and the return of idle units."""

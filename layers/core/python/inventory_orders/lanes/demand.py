@@ -1,4 +1,4 @@
-"""Estimates of demand, from the batches of this process: for how many units to move, never for what is sold."""
+"""Estimates of demand, from the batches of this process. They decide how many units to move, never what is sold."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from dataclasses import dataclass
 
 from inventory_orders.clock import Clock
 
-# How much more each order weighs than the one before it: after 2,000 others, an order weighs 1/e.
+# How much more each order weighs than the previous one: 2,000 orders later, an order weighs 1/e.
 _GROWTH = math.exp(1 / 2_000)
 
-# A lane is filled up for so many orders, 20 full batches.
+# A lane is filled for this number of orders, which are 20 full batches.
 _LANE_ORDERS = 2_000
 
-# The depot takes units for so many orders for each lane in use: 20 fillings.
+# The depot takes units for this number of orders for each lane in use, which are 20 fillings.
 _DEPOT_ORDERS = 40_000
 
-# Seconds after which a product that no batch wanted is not lent any more.
+# Seconds after which a product that no batch wanted is no longer lent.
 _REMEMBERED = 120.0
 
-# Products that are remembered at the most.
+# Maximum number of remembered products.
 _MAX = 20_000
 
 
@@ -29,10 +29,10 @@ class _ProductDemand:
     """The demand for one product.
 
     Attributes:
-        units: Units of all orders, the weight of each order counted.
+        units: Weighted sum of the units of all orders.
         use: Units that the last order took.
         last: When a batch last wanted it, on the clock's monotonic scale.
-        before: When a batch wanted it before that.
+        before: The time before that.
     """
 
     units: float = 0.0
@@ -78,19 +78,19 @@ class Demand:
             self._products = {product_id: products[product_id] for product_id in latest}
 
     def observe_others(self, product_ids: Iterable[str]) -> None:
-        """Take note of products that other processes sell, as if this one had seen each once."""
+        """Note products that other processes sell, as if this one had seen each once."""
         now = self._clock.monotonic()
         for product_id in product_ids:
             if product_id not in self._products:
                 self._products[product_id] = _ProductDemand(last=now)
 
     def fast_sellers(self) -> Iterator[str]:
-        """The products that were in two batches lately, or more: lent units of others would lie unused."""
+        """The products that were in at least two recent batches. Lent units of other products would go unused."""
         since = self._clock.monotonic() - _REMEMBERED
         return (p for p, wanted in self._products.items() if wanted.before >= since)
 
     def is_idle(self, product_id: str) -> bool:
-        """Whether a product was in no batch lately."""
+        """Whether no recent batch had the product."""
         return self._of(product_id).last <= self._clock.monotonic() - _REMEMBERED
 
     def last_quantity(self, product_id: str) -> int:
@@ -101,7 +101,8 @@ class Demand:
         """Units that a lane holds when stock is plentiful: its mean demand, and a margin for its variance.
 
         Args:
-            for_each_lane: Units at the depot for each lane in use: they tell the demand for what only other processes sold.
+            for_each_lane: Units at the depot for each lane in use. They indicate the demand for products that only other
+                processes sold.
         """
         wanted = self._of(product_id)
         if not wanted.units:
@@ -110,7 +111,7 @@ class Demand:
         return mean + 3 * math.sqrt(mean * wanted.use) + 3 * wanted.use
 
     def depot_target(self, product_id: str, lanes: int) -> float:
-        """Units that the depot holds when stock is plentiful, for so many lanes in use."""
+        """Units that the depot holds for `lanes` lanes in use when stock is plentiful."""
         wanted = self._of(product_id)
         return _DEPOT_ORDERS * lanes * wanted.units / self._orders if self._orders else 0.0
 

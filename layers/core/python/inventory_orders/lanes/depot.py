@@ -1,7 +1,7 @@
-"""The depot between rows and lanes: its lease, and the line of the visitors that wait for it.
+"""The depot between rows and lanes: its lease, and the line of visitors that wait for it.
 
-Only the owner of the lease moves units between rows, depot and lanes. Versions and epochs keep the units safe: the lease
-only keeps processes out of each other's way.
+Only the owner of the lease moves units between rows, depot and lanes. The lease only keeps processes out of each other's
+way; versions and epochs keep the units safe.
 """
 
 from __future__ import annotations
@@ -19,44 +19,44 @@ from inventory_orders.errors import OutcomeUnknownError, StoreError, ThrottledEr
 from inventory_orders.store.lane_leases import lease_lane, release_lane
 
 VISIT_SECONDS = 2.0
-"""How long the depot's lease lasts when its owner dies: ten times what a long visit takes."""
+"""How long the depot's lease lasts if its owner dies: ten times the duration of a long visit."""
 
-# How long a row that has nothing left to lend is not read again.
+# How long a row with nothing left to lend is not read again.
 _DRAINED_SECONDS = 10.0
 
-# Time until the next look at a visit, as a part of its duration so far: the longer it lasts, the more likely its owner
+# Time until the next check of a visit, as a fraction of its duration so far. The longer it lasts, the more likely its owner
 # is dead.
 _DOUBT = 0.1
 
-# Average wait in seconds that is assumed at the first conflict: about one commit of a rival.
+# Average wait in seconds that is assumed at the first conflict: about one commit of a concurrent writer.
 _FIRST_WAIT = 0.02
 
-# How long the last observed wait at the depot counts.
+# How long the last observed wait at the depot is valid.
 _LINE_SECONDS = 5.0
 
-# Requests for one visit, of all that wait together. While the depot lies idle, all of them do.
+# Requests per visit, by all waiting processes together. Between two visits the depot is idle until one of them asks.
 _REQUESTS = 10.0
 
-# Age cap, in mean waits: keeps messages that were delayed for another reason from starving the others.
+# Age cap, in mean waits. It keeps messages that were delayed for another reason from starving the others.
 _AGE_CAP = 4.0
 
-# The least average wait that is believed, in seconds, and the weight of each new observation, above the average and
-# below it: a line grows at once and shrinks slowly.
+# The minimum average wait in seconds, and the weights of new observations above and below the average: a line grows
+# immediately and shrinks slowly.
 _MIN_WAIT = 0.005
 _WEIGHT_ABOVE = 0.2
 _WEIGHT_BELOW = 0.1
 
-# Mean age of those that wait, as a part of the average wait: E[w^2] / (2 E[w]^2) of Rayleigh's distribution.
+# Mean age of waiting processes, as a fraction of the average wait: E[w^2] / (2 E[w]^2) for the Rayleigh distribution.
 _MEAN_AGE = 2 / math.pi
 
 
 class DepotLine:
     """The line at the depot: estimates the wait, and decides when to ask again.
 
-    With equal chances at each release, a few would always wait several times the average. Here the rate at which a
-    process asks grows with the time that it has waited, so that waits follow Rayleigh's distribution: the slowest of a
-    hundred waits 2.4 times the average, not 4.6 times. The rate's growth follows from the average wait, which all processes
-    read from the same attribute: each lease tells how long its owner waited (`lockWait`).
+    With equal chances at each release, a few processes would always wait several times the average. Here the rate at
+    which a process asks grows with the time that it has waited, so that waits follow the Rayleigh distribution: the slowest
+    of a hundred waits 2.4 times the average, not 4.6 times. The growth of the rate depends on the average wait, which all
+    processes read from the same attribute: each lease records how long its owner waited (`lockWait`).
 
     Args:
         clock: Source of time.
@@ -70,30 +70,30 @@ class DepotLine:
         self._wait = 0.0
 
     def observe(self, wait: float) -> None:
-        """Take note that a process, perhaps this one, got the depot after so many seconds in line."""
+        """Note that a process, perhaps this one, got the depot after `wait` seconds in line."""
         average = self.average_wait or _FIRST_WAIT
         weight = _WEIGHT_ABOVE if wait > average else _WEIGHT_BELOW
         self._wait, self._seen_at = average + weight * (wait - average), self._clock.monotonic()
 
     @property
     def average_wait(self) -> float:
-        """Average wait in seconds; 0 if no process waited lately."""
+        """Average wait in seconds; 0 if no process waited recently."""
         is_known = self._clock.monotonic() - self._seen_at <= _LINE_SECONDS
         return self._wait if is_known else 0.0
 
     @property
     def is_empty(self) -> bool:
-        """Whether a visit waits for less than one commit of a rival."""
+        """Whether a visit would wait for less than one commit of a concurrent writer."""
         return self.average_wait < _FIRST_WAIT
 
     def next_delay(self, age: float) -> float:
         """Seconds until the next request for the depot.
 
-        A Poisson process whose rate is c times the time waited. n in line, which wait W on average, then ask
-        n * c * _MEAN_AGE * W times a second, while n / W visits are made. So c = requests / (_MEAN_AGE * W^2).
+        This is a Poisson process whose rate is c times the time waited. With n processes in line that wait W on average,
+        there are n * c * _MEAN_AGE * W requests a second for n / W visits. So c = requests / (_MEAN_AGE * W^2).
 
         Args:
-            age: Seconds since the depot was first wanted, waits that came to nothing included.
+            age: Seconds since the depot was first wanted, including unsuccessful waits.
         """
         if not self.average_wait:
             return 0.0
@@ -105,11 +105,11 @@ class DepotLine:
 
 
 class Depot:
-    """The depot as one process visits it.
+    """One process's access to the depot.
 
     Attributes:
         client: As given.
-        line: How long the line is.
+        line: The line of waiting processes.
         lease: The lease, while this process holds it.
     """
 
@@ -123,7 +123,7 @@ class Depot:
         """Wait in line, and take the lease.
 
         Args:
-            age: Seconds for which the changes have waited before; the longer, the more often this asks.
+            age: Seconds for which the changes have already waited. The longer, the more often this process asks.
 
         Raises:
             ThrottledError: No time was left to wait.
@@ -143,7 +143,7 @@ class Depot:
                     watch.dead_owner,
                 )
             except (ThrottledError, OutcomeUnknownError) as error:
-                # A transaction that releases the depot is in flight: it will be free in a moment.
+                # A transaction that releases the depot is in flight, so it will be free in a moment.
                 failures = 2 if error.code == "TransactionConflictException" else failures + 1
                 delay = self.client.policy.backoff(failures)
                 continue
@@ -160,7 +160,7 @@ class Depot:
         raise ThrottledError("CONTENTION", "no time was left to wait for the depot")
 
     def release(self, deadline: Deadline, stats: CommitStats) -> None:
-        """End the lease, unless a transaction has. A lease that cannot be released ends by itself."""
+        """Release the lease, unless a transaction already has. If that fails, the lease expires by itself."""
         lease, self.lease = self.lease, None
         if lease is not None:
             with contextlib.suppress(StoreError):
@@ -169,7 +169,7 @@ class Depot:
                 )
 
     def observe_drained(self, product_id: str) -> None:
-        """Take note of a row that has nothing left to lend: for a while it is not read for more."""
+        """Note a row that has nothing left to lend. For a while it is not read again."""
         self._drained_until[product_id] = self.client.clock.monotonic() + _DRAINED_SECONDS
 
     def is_drained(self, product_id: str) -> bool:
@@ -180,10 +180,10 @@ class Depot:
 class _Watch:
     """Watches the leases of other visitors.
 
-    By the clock of its owner or of this process, the lease of a dead visitor would last for as long as that clock is wrong.
+    If a dead visitor's lease expired by a wall clock, an error of that clock would prolong it.
 
     Attributes:
-        dead_owner: The visitor that has held the lease for too long; empty if none has.
+        dead_owner: A visitor that has held the lease for too long; empty if there is none.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -193,7 +193,7 @@ class _Watch:
         self._seen_at = 0.0
 
     def seconds(self, lease: LaneLease) -> float:
-        """Seconds for which a lease has been seen."""
+        """Seconds since a lease was first seen."""
         if lease != self._seen:
             self._seen, self._seen_at = lease, self._clock.monotonic()
         watched = self._clock.monotonic() - self._seen_at

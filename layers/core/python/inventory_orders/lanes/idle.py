@@ -1,7 +1,7 @@
-"""Returns idle units: from lanes without a live lease to the depot, and from idle pages of the depot to the rows.
+"""Returns idle units: from lanes without a live lease to the depot, and from idle depot pages to the rows.
 
-The lease of the depot and the versions of both sides guard each move. So this may die at any point, run twice at once,
-or meet an owner that wakes up.
+The lease of the depot and the versions of both sides guard each move. So this may die at any point, run twice
+concurrently, or meet an owner that wakes up.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ from inventory_orders.store.lane_leases import read_lane_leases
 from inventory_orders.store.writes import transaction_actions
 
 IDLE_SECONDS = 120.0
-"""The rows reclaim what a page of the depot holds after so many seconds without a write of the page."""
+"""Seconds without a write of a depot page after which the rows reclaim its units."""
 
-# The next sweep does what is left.
+# The next sweep does the rest.
 _POLICY = RetryPolicy(max_attempts=8)
 
-# Rows that reclaim their units at a time: one transaction, if few lanes may hold them.
+# Rows that reclaim their units together: in one transaction, if few lanes may hold them.
 _ROWS = 90
 
 
 @dataclass(slots=True)
 class IdleReport(SweepReport):
-    """What was moved.
+    """Report on the units that were moved.
 
     Attributes:
         lanes: The lanes that were emptied into the depot.
-        products: How many products their rows reclaimed from the depot.
+        products: How many products were reclaimed from the depot by their rows.
     """
 
     lanes: list[int] = field(default_factory=list)
@@ -57,12 +57,12 @@ class IdleReport(SweepReport):
 
 
 def return_idle_units(store: Store, deadline: Deadline) -> IdleReport:
-    """Empty each lane without a live lease into the depot, and each idle page of the depot into the rows.
+    """Empty each lane without a live lease into the depot, and each idle depot page into the rows.
 
-    Looks at every page that exists, whatever the settings say of lanes. Leaves products that a lane in use may hold.
+    Checks every existing page, whatever the setting for lanes. Skips products that a lane in use may hold.
 
     Args:
-        store: Where the tables are.
+        store: The tables.
     """
     run = _IdleReturn(RetryingClient(store, _POLICY), deadline)
     with run.report.noting_errors():
@@ -75,7 +75,7 @@ class _IdleReturn:
     """One run.
 
     Attributes:
-        report: What was moved so far.
+        report: The moves so far.
     """
 
     def __init__(self, client: RetryingClient, deadline: Deadline) -> None:
@@ -98,7 +98,7 @@ class _IdleReturn:
                 self.report.lanes.append(lane)
 
     def _idle_lanes(self) -> list[int]:
-        """The lanes that were leased once and are not now."""
+        """The lanes that were once leased and are not now."""
         now = self._client.clock.now().timestamp()
         leases = self._client.call(
             lambda: read_lane_leases(self._client.store, range(1, MAX_LANES + 1)), self._deadline
@@ -109,7 +109,7 @@ class _IdleReturn:
     def _empty_lane(self, keys: Sequence[PageKey]) -> bool:
         """Move the units of a lane's pages to the depot, in one transaction.
 
-        Returns whether it was written: not if there was nothing to write, or a rival or a throttle came in between.
+        Returns whether it was written: False if there was nothing to write, or because of a concurrent writer or throttling.
         """
         visit = self._depot.acquire(self._deadline, self._stats)
         try:
@@ -147,16 +147,16 @@ class _IdleReturn:
     # ------------------------------------------------------------------ the depot
 
     def empty_depot(self) -> None:
-        """Return units to the rows from each page of the depot without a recent write."""
+        """Return units to the rows from each depot page without a recent write."""
         idle_since = self._client.clock.now() - timedelta(seconds=IDLE_SECONDS)
         for page in self._pages(PageKey(DEPOT, number) for number in range(PAGES)).values():
             if page.last_updated_at <= timestamp(idle_since):
                 self._empty_page(page)
 
     def _empty_page(self, page: Page) -> None:
-        """Return the units of a page of the depot to the rows, until another visitor writes the page."""
+        """Return the units of a depot page to the rows, until another visitor writes the page."""
         left, found = sorted({*page.entries, *page.emptied}), page
-        # A visitor that came in between may have moved some of them.
+        # Another visitor may have moved some of them since.
         while left := [
             p for p in left if p in (found.entries if p in page.entries else found.emptied)
         ]:
@@ -203,7 +203,7 @@ class _IdleReturn:
     # ------------------------------------------------------------------ pages
 
     def _pages(self, keys: Iterable[PageKey]) -> dict[PageKey, Page]:
-        """Read pages, strongly consistent. One that cannot be read is left out."""
+        """Read pages, strongly consistent. Unreadable ones are left out."""
         snapshot = read_all(self._client, list(keys), self._deadline, self._stats)
         pages = {}
         for key, page in snapshot.pages.items():
@@ -215,5 +215,5 @@ class _IdleReturn:
 
 
 def _is_unwritten(page: Page, again: object) -> bool:
-    """Whether a page, read again, is still at the version at which it was read or left."""
+    """Whether a page that was read again is still at its earlier version."""
     return isinstance(again, Page) and (again.version, again.epoch) == (page.version, page.epoch)

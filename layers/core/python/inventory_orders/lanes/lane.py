@@ -1,4 +1,4 @@
-"""The lane of this process: its lease, and its pages as this process left them."""
+"""This process's lane: its lease, and its pages as this process left them."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from inventory_orders.errors import (
 from inventory_orders.store.lane_leases import lease_lane, read_lane_leases
 
 LANE_SECONDS = 60.0
-"""How long a lane's lease lasts without use: then the units go where they are needed."""
+"""How long a lane's lease lasts without use. After that, its units go where they are needed."""
 
-# How long the number of lanes in use counts as known, in seconds.
+# How long the number of lanes in use is cached, in seconds.
 _LOOK_AROUND_SECONDS = 10.0
 
 
 class OwnLane:
-    """The lane of a warm process, as it knows it. Safety does not rest on it: each write is conditioned on what was read.
+    """The lane of a warm process, as it knows it. Safety does not depend on this: each write is conditioned on what was read.
 
     Args:
-        limit: How many lanes there may be; 0: this process sells from rows alone.
+        limit: How many lanes there may be. With 0, this process only sells from rows.
 
     Attributes:
         limit: As given.
@@ -45,7 +45,7 @@ class OwnLane:
     # ------------------------------------------------------------------ the lease
 
     def take(self, deadline: Deadline, stats: CommitStats) -> None:
-        """Take a lane, unless all are in use, or keep that of this process for longer."""
+        """Take a lane unless all are in use, or extend the lease of this process's lane."""
         if self._lease is not None:
             now = self._client.clock.now().timestamp()
             if self._lease.ends_at - now > LANE_SECONDS / 2:
@@ -58,7 +58,7 @@ class OwnLane:
                     return
 
     def _free_lanes(self, deadline: Deadline, stats: CommitStats) -> list[int]:
-        """Lanes that no process uses, in random order, so that two processes seldom take the same one."""
+        """The lanes that no process uses, in random order so that two processes rarely take the same one."""
         taken = self._live_lanes(deadline, stats) | self._corrupt
         free = [lane for lane in range(1, self.limit + 1) if lane not in taken]
         return sorted(free, key=lambda _: self._client.policy.random())
@@ -73,7 +73,7 @@ class OwnLane:
         )
         kept = self._lease is not None and self._lease.ends_at > now.timestamp()
         self._lease = lease if lease.owner == self._owner else None
-        # Once the lease had ended, others may have used the lane, or an operator may have restored its table.
+        # After the lease ended, other processes may have used the lane, or an operator may have restored the table.
         if not kept or self._lease is None:
             self.forget()
 
@@ -92,14 +92,14 @@ class OwnLane:
         return self._client.clock.monotonic() - self._refreshed_at > _LOOK_AROUND_SECONDS
 
     def count_in_use(self, deadline: Deadline, stats: CommitStats) -> int:
-        """How many lanes were in use when this process last looked, at least one: that of a new process may be missing."""
+        """How many lanes were in use when last counted, at least 1. The lane of a new process may be missing."""
         if self.limit and self._is_refresh_due():
             self._live_lanes(deadline, stats)
         return self._in_use
 
     @property
     def number(self) -> int | None:
-        """The lane of this process; None if it has none."""
+        """The number of this process's lane; None if it has none."""
         return self._lease.lane if self._lease is not None else None
 
     # ------------------------------------------------------------------ its pages
@@ -112,16 +112,16 @@ class OwnLane:
 
     @property
     def pages(self) -> list[Page] | None:
-        """The pages as this process left them; None if that is not known."""
+        """The pages as this process left them; None if unknown."""
         return list(self._pages.values()) if len(self._pages) == len(self.keys) else None
 
     def units(self, product_id: str) -> int:
-        """Units of a product in this lane, as far as that is known."""
+        """Known units of a product in this lane."""
         page = self._pages.get(PageKey.of(DEPOT, product_id).number)
         return page.units(product_id) if page is not None else 0
 
     def remember(self, pages: Iterable[Page | CorruptItemError]) -> None:
-        """Take over the lane's pages as read. Gives the lane up for another one if a page cannot be read."""
+        """Keep the lane's pages as read. Gives up the lane for another one if a page is unreadable."""
         found = list(pages)
         sound = [page for page in found if isinstance(page, Page)]
         if len(sound) < len(found) and self._lease is not None:
@@ -132,7 +132,7 @@ class OwnLane:
             self._pages.update((page.key.number, page) for page in sound)
 
     def learn(self, transaction: Transaction, *, is_applied: bool) -> None:
-        """Keep the pages as a transaction left them. If it failed, a rival has written one, or its outcome is unknown."""
+        """Keep the pages as a transaction left them. If it failed, another process wrote one, or the outcome is unknown."""
         if not is_applied and transaction.pages:
             self.forget()
         for update in transaction.pages if is_applied else ():
@@ -144,5 +144,5 @@ class OwnLane:
         self._pages = {}
 
     def holds(self, stock: Stock) -> bool:
-        """Whether units are in this lane, and neither in a row nor at the depot."""
+        """Whether units are in this lane, not in a row or at the depot."""
         return isinstance(stock, PageStock) and stock.page.lane != DEPOT

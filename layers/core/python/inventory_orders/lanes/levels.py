@@ -1,7 +1,4 @@
-"""How many units of products there are: available in rows and lanes, and on hand in rows without those that have left.
-
-And for which orders there are enough.
-"""
+"""Stock levels: units available in rows and lanes, units on hand, and which orders can be shipped from them."""
 
 from __future__ import annotations
 
@@ -27,20 +24,20 @@ from inventory_orders.errors import (
 from inventory_orders.store.dynamodb import Snapshot
 from inventory_orders.store.rows import Key
 
-# How often rows and pages are looked at: the product's own row names others, and a row may name another lane each time.
+# How often rows and pages are read: the product's own row names others, and a row may name another lane each time.
 _TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
 class StockLevel:
-    """The units of a product at one moment.
+    """The units of a product at one time.
 
     Attributes:
         product: Its row.
         in_lanes: Units by lane; 0 is the depot.
         outbound: Units on outbound pages, which the row still counts as on hand.
-        is_exact: Whether row and pages were read at one moment; otherwise units that moved meanwhile may be missing or
-            counted twice.
+        is_exact: Whether row and pages were read in one transaction. Otherwise units that moved between the reads may be
+            missing or counted twice.
     """
 
     product: Product
@@ -55,12 +52,12 @@ class StockLevel:
 
     @property
     def on_hand(self) -> int:
-        """Units that are there, sold or not; negative if goods left before their receipt was booked."""
+        """Units in the warehouse, sold or not; negative if goods left before their receipt was booked."""
         return self.product.on_hand - self.outbound
 
     @property
     def may_be_torn(self) -> bool:
-        """Whether units may have moved between row and pages while they were read."""
+        """Whether units may have moved between row and pages during the reads."""
         return not self.is_exact and bool(self.product.lent_to or self.outbound)
 
     @property
@@ -72,12 +69,11 @@ class StockLevel:
 def estimate_levels(
     client: RetryingClient, snapshot: Snapshot, deadline: Deadline, *, on_hand: bool = True
 ) -> dict[str, StockLevel]:
-    """Read the pages that may hold more of products whose rows were just read, and what has left of them.
+    """Estimate stock levels from rows that were just read, and the pages that may hold or have lost units of them.
 
     Args:
-        snapshot: The rows. The pages are added to it, and products with a page that cannot be read to those that are
-            unreadable.
-        on_hand: Whether it matters what has left. Without it, only the available units are right.
+        snapshot: The rows. The pages are added to it, and products with an unreadable page to `unreadable`.
+        on_hand: Whether to read outbound pages. If not, only the available units are right.
 
     Returns:
         The levels by product id.
@@ -98,7 +94,7 @@ def estimate_levels(
 def read_level(
     client: RetryingClient, product_id: str, deadline: Deadline, stats: CommitStats
 ) -> StockLevel | None:
-    """Read how many units a row and its pages have, as `read_levels` does; None if there is no such row."""
+    """Read the stock level of one row like `read_levels`; None if the row does not exist."""
     levels = read_levels(client, product_id, deadline, stats, everywhere=False)
     return levels[0] if levels else None
 
@@ -111,23 +107,23 @@ def read_levels(
     *,
     everywhere: bool = True,
 ) -> list[StockLevel]:
-    """Read how many units of a product there are at each of its locations, all at one moment.
+    """Read the stock levels of a product at each of its locations, as a snapshot.
 
-    While rivals keep writing the rows and no moment is free of them, the answer is an estimate. So it is if rows and
-    pages are more than one transaction reads, which is 100 items of 4 MB.
+    If other processes keep writing the rows, the answer is an estimate. The same holds if there are more rows and pages
+    than one transaction can read: 100 items of 4 MB.
 
     Args:
         product_id: The product, or the key of a row.
-        everywhere: Whether its other locations matter.
+        everywhere: Whether to include its other locations.
 
     Returns:
-        The levels, that of the row itself first; empty if there is none.
+        The levels, the row's own first; empty if the row does not exist.
 
     Raises:
-        CorruptItemError: A row or a page cannot be read.
+        CorruptItemError: A row or a page is unreadable.
     """
     keys: list[Key] = [product_id]
-    # The estimate needs the rest of the time.
+    # The rest of the time is for the estimate.
     soon = Deadline.after(deadline.remaining() / 2, client.clock)
     for _ in range(_TRIES):
         together = partial(client.store.read_together, [*keys, *OUTBOUND_KEYS])
@@ -157,7 +153,7 @@ def read_rows(
     *,
     everywhere: bool = True,
 ) -> Snapshot:
-    """Read the rows of products, and then those at the other locations that they name, if they name any."""
+    """Read the rows of products, and then their rows at other locations, if any."""
     found = read_all(client, product_ids, deadline, CommitStats())
     if everywhere:
         found.add(read_all(client, _places_of(_rows_in(found)), deadline, CommitStats()))
@@ -188,7 +184,7 @@ def _level(row: Product, found: Snapshot, *, is_exact: bool) -> StockLevel:
         if isinstance(page, CorruptItemError):
             raise page
         entry = page.entries.get(row.product_id)
-        # Another generation's units are none of this product.
+        # Units of another generation do not count.
         if entry is not None and entry.created_at == row.created_at:
             in_lanes[key.lane] = entry.units
     return StockLevel(row, in_lanes, found.outbound_units(row), is_exact)
@@ -197,8 +193,8 @@ def _level(row: Product, found: Snapshot, *, is_exact: bool) -> StockLevel:
 def read_committed(
     client: RetryingClient, keys: Sequence[str], deadline: Deadline, stats: CommitStats
 ) -> dict[str, int]:
-    """Units of rows that open orders hold at this moment, for an answer; nothing where they cannot be read, which stops no command."""
-    # The command needs the rest of the time.
+    """Read the units of rows that open orders hold, for an answer. Unreadable rows are left out, because no command depends on it."""
+    # The rest of the time is for the command.
     soon = Deadline.after(deadline.remaining() / 4, client.clock)
     with suppress(OutcomeError):
         levels = filter(None, [read_level(client, key, soon, stats) for key in keys])
@@ -213,14 +209,14 @@ def mark_shippable(
     deadline: Deadline,
     location_id: str | None = None,
 ) -> None:
-    """Say of each order to ship whether all units that it still wants are on hand, and else what is missing.
+    """Mark each order to ship with whether all of its open units are on hand, and if not, what is missing.
 
-    Each is judged alone: units that are enough for one of two are enough for both. An order with a product whose units cannot
-    be read gets no mark.
+    Each order is judged separately: units that suffice for either of two orders count for both. An order with a product
+    whose units cannot be read is not marked.
 
     Args:
-        orders: Each as it is stored, and as it is shown, which gets the mark.
-        location_id: The only location that matters; None: all do.
+        orders: Each as stored, and as shown, which gets the mark.
+        location_id: The only location to consider; None for all.
 
     Raises:
         StoreError: DynamoDB failed.
@@ -241,7 +237,7 @@ def mark_shippable(
 def open_units(
     order: OrderRecord, shown: Mapping[str, Any], location_id: str | None = None
 ) -> dict[str, int]:
-    """Units that an order still wants, at one location or at all of them, by the key of the row that they were sold from."""
+    """The open units of an order, at one location or at all of them, by the key of the row that they were sold from."""
     units = {
         line.key: item["quantity"] - item.get("fulfilled", 0) - item.get("cancelled", 0)
         for line, item in zip(order.lines, shown["items"], strict=True)

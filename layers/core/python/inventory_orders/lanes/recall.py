@@ -1,9 +1,9 @@
 """Recalls units from lanes to the depot, and reclaims them to their rows.
 
-A recall is a few transactions, each conditioned on the versions of all that it writes: the rows, the depot's pages,
-and the pages of every lane that loses the product. A lane that sells meanwhile makes one of them lose. Then the page
-came back with the loss, so the next attempt needs no read; and every second attempt leaves such lanes out, because
-their owners are at work and come in line at the depot by themselves.
+A recall consists of a few transactions, each conditioned on the versions of everything that it writes: the rows, the
+depot's pages, and the pages of every lane that loses the product. If a lane sells during the recall, a transaction loses.
+Its cancellation returns the page, so the next attempt needs no read. Every second attempt leaves out such lanes, because
+their owners are active and come to the depot by themselves.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from inventory_orders.store.writes import Action, ActionKind, transaction_action
 
 _ATTEMPTS = 4
 
-_TOO_LOW = "product {0} is in lanes, with a row that is {1.status.value} at {1.stock_count} in stock; repair the item"
+_TOO_LOW = "product {0} is in lanes, but its row is {1.status.value} with {1.stock_count} in stock; repair the item"
 
-# Lanes in one transaction, so that there is room for the rows of several products.
+# Maximum number of lanes in one transaction, so that there is room for the rows of several products.
 _LANES_TOGETHER = 90
 
 
@@ -42,9 +42,9 @@ class Reclaim:
     """How a row reclaims its units.
 
     Attributes:
-        owner: Of a lease on the products that is the caller's. It keeps it, and the lease's fence goes along.
-        change: What the caller writes in the same transaction, so that no lane can be filled in between: from the row's
-            update to actions, one of which takes the place of it.
+        owner: The owner of the caller's lease on the products. The lease is kept, and its fence renewed.
+        change: Makes the actions that the caller writes in the same transaction, so that no lane can be filled in between.
+            One of them replaces the given update of the row.
     """
 
     owner: str = ""
@@ -59,20 +59,20 @@ def recall(
     lanes: Collection[int],
     to_row: Reclaim | None = None,
 ) -> Known:
-    """Move what lanes hold of products to the depot, or on to their rows.
+    """Move the units of products from lanes to the depot, or on to their rows.
 
-    Leaves alone products that are gone, throttled, or under another's live lease.
+    Skips products that are gone, throttled, or under another owner's live lease.
 
     Args:
         depot: The depot, whose lease the caller holds and keeps.
         product_ids: The products.
-        lanes: Lanes that may hold them, as far as the caller knows: their pages are read together with the rows.
-        to_row: How the rows reclaim them; None if they stay at the depot.
+        lanes: Lanes that the caller expects to hold them. Their pages are read together with the rows.
+        to_row: How the rows reclaim the units; None to leave them at the depot.
 
     Raises:
-        CorruptItemError: A page or a row breaks its table's contract. What does not depend on it was done.
-        ThrottledError: Rivals or throttles were in the way of every attempt.
-        StoreError: DynamoDB failed. It is not known what was done.
+        CorruptItemError: A page or a row breaks its table's contract. Everything that does not depend on it was done.
+        ThrottledError: Every attempt failed because of concurrent writers or throttling.
+        StoreError: DynamoDB failed. Some of the units may have been moved.
     """
     return _Recall(depot, deadline, stats, to_row).run(list(product_ids), lanes)
 
@@ -86,17 +86,17 @@ def reclaim(
 ) -> Known:
     """Move all units of products to their rows.
 
-    Leaves alone products without `lent_to`, and those under another's longer lease.
+    Skips products without `lent_to`, and those under another owner's lease that lasts past the deadline.
 
     Args:
-        depot: The depot, which is visited for it.
-        products: As the caller has read them.
-        to_row: How the rows reclaim them.
+        depot: The depot, which this visits.
+        products: The products as read by the caller.
+        to_row: How the rows reclaim the units.
 
     Raises:
-        CorruptItemError: A page or a row breaks its table's contract. What does not depend on it was done.
-        ThrottledError: No time was left, or rivals were in the way of every attempt.
-        StoreError: DynamoDB failed. It is not known what was done.
+        CorruptItemError: A page or a row breaks its table's contract. Everything that does not depend on it was done.
+        ThrottledError: No time was left, or every attempt failed because of concurrent writers.
+        StoreError: DynamoDB failed. Some of the units may have been moved.
     """
     done, client, visits = Known(), depot.client, 0
     wanted = [product for product in products if product.lent_to]
@@ -118,7 +118,7 @@ def reclaim(
 
 
 class _Recall:
-    """One recall: what it knows of rows and pages, and its attempts."""
+    """One recall: the known rows and pages, and its attempts."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class _Recall:
         self._throttled: set[str] = set()
 
     def run(self, product_ids: Sequence[str], lanes: Iterable[int]) -> Known:
-        """Recall products, in as many attempts as it takes, up to a limit. Reads pages of these lanes with their rows."""
+        """Recall products in a limited number of attempts. Reads pages of the given lanes together with the rows."""
         self._stats.note("Recalls", 1)
         hints = [PageKey.of(lane, p) for lane in {DEPOT, *lanes} for p in product_ids]
         problems: list[CorruptItemError] = []
@@ -163,7 +163,7 @@ class _Recall:
     def _plan(
         self, rows: Sequence[Product], avoid: Collection[int]
     ) -> tuple[list[Transaction], list[CorruptItemError]]:
-        """The transactions that recall these products but for lanes to avoid, and the problems of other products."""
+        """The transactions that recall the products from all lanes except those to avoid, and the problems of other products."""
         allocation = Allocation(self._known.rows, self._known.pages.values(), self._owner)
         found = [(row, self._problem(row, allocation)) for row in rows]
         problems = [problem for _, problem in found if problem is not None]
@@ -171,12 +171,12 @@ class _Recall:
         return list(self._transactions(allocation, sound, avoid, problems)), problems
 
     def is_free(self, row: Product) -> bool:
-        """Whether a product is under no other owner's lease."""
+        """Whether no other owner has a lease on a product."""
         now = self._client.clock.now().timestamp()
         return row.lease_left(now) <= 0 or row.is_fenced_by(self._owner)
 
     def _rows_to_recall(self) -> list[Product]:
-        """The rows of products that lanes may hold, and that are free to be written."""
+        """The rows of products that lanes may hold and that may be written."""
         stays = frozenset() if self._to_row is not None else frozenset({DEPOT})
         return [
             row
@@ -188,9 +188,9 @@ class _Recall:
         ]
 
     def _problem(self, row: Product, allocation: Allocation) -> CorruptItemError | None:
-        """The reason why a product cannot be recalled: a corrupt item, or a page with units of another generation.
+        """Why a product cannot be recalled: a corrupt item, or a page with units of another generation.
 
-        Such a page may be older than the row, or the row than the page: then both are read again.
+        In the latter case the page may be older than the row, or the reverse, so both are read again.
         """
         pages = _pages_of([row])
         for place in (row.product_id, *pages):
@@ -202,8 +202,8 @@ class _Recall:
                 self._known.forget(key)
                 self._known.forget(row.product_id)
                 return CorruptItemError(
-                    f"page {key} holds {held.units} of the generation of {row.product_id} that was created at "
-                    f"{held.created_at} and is gone; repair the item",
+                    f"page {key} holds {held.units} units of a generation of {row.product_id} that was created at "
+                    f"{held.created_at} and no longer exists; repair the item",
                     "CORRUPT_PAGE",
                 )
         return None
@@ -211,7 +211,7 @@ class _Recall:
     # ------------------------------------------------------------------ reading
 
     def _read(self, keys: Iterable[str | PageKey]) -> None:
-        """Read what is not known yet."""
+        """Read items that are not known yet."""
         wanted = self._known.unknown(keys)
         if not wanted:
             return
@@ -230,7 +230,7 @@ class _Recall:
         avoid: Collection[int],
         problems: list[CorruptItemError],
     ) -> Iterator[Transaction]:
-        """The transactions of a recall, each built on those before it and filled as far as it takes whole products."""
+        """The transactions of a recall. Each builds on the previous ones and has as many whole products as fit."""
         for row, lanes, is_reclaimed in self._moves(allocation, rows, avoid):
             if not is_reclaimed and not row.may_be_lent:
                 problem = _TOO_LOW.format(in_words(row.product_id), row)
@@ -247,7 +247,7 @@ class _Recall:
     def _moves(
         self, allocation: Allocation, rows: Sequence[Product], avoid: Collection[int]
     ) -> Iterator[tuple[Product, list[int], bool]]:
-        """Rows with the lanes to recall them from, as the moves before left them, and whether the row reclaims all."""
+        """Rows as the previous moves left them, with the lanes to recall from, and whether the row reclaims everything."""
         for product_id, lanes in _pieces(allocation, rows, avoid):
             row = allocation.row(product_id)
             mine = sorted(row.lent_to.intersection(lanes))
@@ -256,18 +256,18 @@ class _Recall:
                 yield row, mine, is_reclaimed
 
     def _is_full(self, allocation: Allocation, product_id: str, lanes: Iterable[int]) -> bool:
-        """Whether the recall of a product would not fit into the transaction."""
+        """Whether the transaction has no room for the recall of a product."""
         pages = (PageKey.of(lane, product_id) for lane in (DEPOT, *lanes))
         places = {*allocation.touched, product_id, *pages}
         actions = len(places) + (self._release() is not None)
         return actions > Limits().actions or allocation.size(places) > Limits().size
 
     def _release(self) -> LaneLease | None:
-        """The lease of the depot that ends with the last transaction."""
+        """The depot's lease, which the last transaction releases."""
         return self._depot.lease if self._ends_visit else None
 
     def _commit(self, transactions: Sequence[Transaction]) -> None:
-        """Send them one after the other, up to the first that is lost, and end the lease with the last."""
+        """Send transactions in sequence, up to the first lost one. The last one releases the lease."""
         for transaction in transactions:
             release = self._release() if transaction is transactions[-1] else None
             actions = self._actions(replace(transaction, release=release))
@@ -287,7 +287,7 @@ class _Recall:
                 self._depot.lease = None
 
     def _actions(self, transaction: Transaction) -> list[Action]:
-        """The actions of a transaction, with the caller's own for the rows that reclaim their units."""
+        """The actions of a transaction, with the caller's actions for the rows that reclaim their units."""
         actions = transaction_actions(transaction, self._client.clock.now())
         if self._to_row is None or self._to_row.change is None:
             return actions
@@ -297,19 +297,19 @@ class _Recall:
         return [action for action in actions if action.subject not in replaced] + own
 
     def _learn(self, cancelled: TransactionCancelledError) -> None:
-        """Take over what came back with a lost transaction.
+        """Keep the items that a lost transaction returned.
 
         Raises:
-            ThrottledError: Nothing came back.
-            TransactionCancelledError: It was lost for another reason than rivals.
-            CorruptItemError: The list of places in the row of the caller's product is in the way.
+            ThrottledError: It returned nothing.
+            TransactionCancelledError: It was lost for a reason other than concurrent writers.
+            CorruptItemError: The list of places in the row of the caller's product is corrupt.
         """
         rows = cancelled.of(ActionKind.PRODUCT)
         throttled = {row.product_id for row in rows if row.meaning is Meaning.THROTTLED}
         self._throttled |= throttled
         if cancelled.may_be_repeated and not throttled:
             raise ThrottledError(
-                "CONTENTION", "rivals or throttles in every attempt"
+                "CONTENTION", "concurrent writers or throttling in every attempt"
             ) from cancelled
         if Meaning.UNKNOWN in cancelled.meanings:
             raise cancelled
@@ -320,10 +320,10 @@ class _Recall:
                 self._learn_reason(reason, reason.action.subject)
 
     def _learn_reason(self, reason: CancellationReason, place: object) -> None:
-        """Take over what came back with one action, for the row, the page or the lane that it was to write."""
+        """Keep the row, page or lease that came back with one action."""
         if reason.meaning is Meaning.INVALID and isinstance(place, str | PageKey):
             self._known.unreadable[place] = CorruptItemError(
-                f"DynamoDB does not take {place} ({reason.message}); repair the item",
+                f"DynamoDB does not accept {place} ({reason.message}); repair the item",
                 "CORRUPT_PAGE" if isinstance(place, PageKey) else "CORRUPT_PRODUCT",
             )
         if reason.meaning is not Meaning.CONDITION_FAILED:
@@ -331,7 +331,7 @@ class _Recall:
         if isinstance(place, str | PageKey):
             self._known.learn(place, reason.found)
         else:
-            # Another visitor has taken the lease over.
+            # Another visitor has taken the lease.
             self._depot.lease = None
         if isinstance(place, PageKey) and place.lane != DEPOT:
             self._busy.add(place.lane)
@@ -340,7 +340,7 @@ class _Recall:
 def _pieces(
     allocation: Allocation, rows: Sequence[Product], avoid: Collection[int]
 ) -> Iterator[tuple[str, Collection[int]]]:
-    """Products with lanes, page by page, so many lanes at a time that their pages leave room for the depot's and rows."""
+    """Split products and lanes by page, and lanes into groups whose pages leave room for the depot's page and rows."""
     by_number: dict[int, list[Product]] = {}
     for row in rows:
         by_number.setdefault(PageKey.of(DEPOT, row.product_id).number, []).append(row)
@@ -361,6 +361,6 @@ def _lanes_of(rows: Iterable[Product]) -> set[int]:
 
 
 def _pages_of(rows: Iterable[Product]) -> list[PageKey]:
-    """The pages in which units of products may be."""
+    """The pages that may hold units of products."""
     keys = (PageKey.of(lane, row.product_id) for row in rows for lane in row.lent_to | {DEPOT})
     return list(dict.fromkeys(keys))

@@ -1,7 +1,7 @@
-"""Sells the products of a batch from rows, from the lane of this process, or at the depot.
+"""Sells the products of a batch from rows, from this process's lane, or at the depot.
 
-A batch is sold from rows until rivals are met on one, then from lanes. The policy, with the reason for each number, is in
-docs/lanes.md. Each write is conditioned on what was read.
+A batch is sold from rows until one of them has concurrent writers, then from lanes. The policy and the reasons for its
+numbers are in docs/lanes.md. Each write is conditioned on what was read.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.cancellations import TransactionCancelledError
 from inventory_orders.store.dynamodb import Store
 
-# How long another offer is preferred to a product that was found short.
+# How long offers without a product are preferred after it was found short.
 _SHORT_SECONDS = 10.0
 
-# If a batch lacks no more than so many products in its lane, they are sold from their rows.
+# If a batch lacks at most this number of products in its lane, they are sold from their rows.
 _MOST_ROWS = 10
 
 
@@ -41,29 +41,29 @@ def engine_with_lanes(
     executor: Executor | None = None,
     lanes: int = 0,
 ) -> Engine:
-    """An engine that takes units from lanes where rows have too few.
+    """Make an engine that takes units from lanes if rows have too few.
 
     Args:
-        store: Where the tables are.
+        store: The tables.
         policy: How to wait between attempts.
         clock: Source of time.
-        executor: Runs reads and transactions side by side; None runs them one after the other.
-        lanes: How many lanes there are, of which it takes one; 0: it takes none, and recalls what lies in others'.
+        executor: Runs reads and transactions in parallel; None runs them one after the other.
+        lanes: How many lanes there are, of which the engine takes one. With 0 it takes none, and recalls units from others.
     """
     client = RetryingClient(store, policy, clock, executor)
     return Engine(client, LaneSource(client, lanes))
 
 
 class LaneSource(Source):
-    """Sells from the lane of this process what rows are too contested for, and visits the depot for what it lacks.
+    """Sells products with contested rows from this process's lane, and visits the depot for missing units.
 
     Args:
-        lanes: As for `engine_with_lanes`.
+        lanes: See `engine_with_lanes`.
 
     Attributes:
-        lane: The lane of this process.
+        lane: This process's lane.
         depot: The depot that fills it.
-        demand: What was wanted.
+        demand: The demand for products.
     """
 
     def __init__(self, client: RetryingClient, lanes: int) -> None:
@@ -73,13 +73,13 @@ class LaneSource(Source):
         self._client = client
         self._sold_out: BoundedDict[str, bool] = BoundedDict()
         self._short_until: BoundedDict[str, float] = BoundedDict()
-        # Short products of this batch that batches before found so.
+        # Products of this batch that earlier batches found short.
         self._known_short: set[str] = set()
-        # Products of which a change needs in the row what lies in lanes.
+        # Products whose units a change needs in the row, not in lanes.
         self._to_reclaim: set[str] = set()
 
     def begin(self, batch: Batch) -> None:
-        """Learn from what a batch wants."""
+        """Learn from the demand of a batch."""
         self._to_reclaim = set()
         if self.lane.limit:
             now, ids = self._client.clock.monotonic(), batch.pending.product_ids
@@ -89,10 +89,10 @@ class LaneSource(Source):
             self.demand.observe_orders(change.lane_units(batch.short) for change in changes)
 
     def find(self, batch: Batch, commit: Commit) -> Supply | None:
-        """Find what is pending in the own lane or in rows; otherwise visit the depot."""
+        """Find the units of pending changes in this process's lane or in rows; otherwise visit the depot."""
         need = self._need(batch)
         deadline, stats = batch.deadline, batch.stats
-        # A lane is kept in use; a first one is taken for a visit alone.
+        # A lane's lease is extended in any case; a first lane is only taken for a visit.
         if self.lane.number is not None:
             self.lane.take(deadline, stats)
         if self.lane.pages is None:
@@ -107,7 +107,7 @@ class LaneSource(Source):
         return Visit(self.lane, self.depot, self.demand, batch, need, to_reclaim).prepare(commit)
 
     def fetches(self, batch: Batch, missing: Collection[str]) -> bool:
-        """Whether the next visit reclaims missing units. What orders lack comes back anyway, with the next recall."""
+        """Whether the next visit reclaims missing units. Units that orders lack come back anyway, with the next recall."""
         new = set(missing) - self._to_reclaim
         if new <= self._need(batch).keys():
             return False
@@ -115,7 +115,7 @@ class LaneSource(Source):
         return True
 
     def learn(self, batch: Batch, attempt: Attempt) -> None:
-        """Keep lane and rows as a transaction left them."""
+        """Keep the lane and rows as a transaction left them."""
         transaction, stats = attempt.transaction, batch.stats
         is_applied = attempt.error is None
         self.lane.learn(transaction, is_applied=is_applied)
@@ -135,13 +135,13 @@ class LaneSource(Source):
                 stats.note("OrdersFromLanes", is_own)
 
     def end_round(self, batch: Batch) -> None:
-        """End a visit of the depot, unless a transaction has done so, and take note of the rows as they are now."""
+        """End a visit to the depot, unless a transaction already has, and learn from the known rows."""
         self.depot.release(batch.deadline, batch.stats)
         until = self._client.clock.monotonic() + _SHORT_SECONDS
         self._short_until.update(dict.fromkeys(batch.short - self._known_short, until))
         for product_id, row in batch.rows.items():
             if row is not None and row.spare_units > 0:
-                # It came in since another batch found too little. From now on lanes may sell it.
+                # Stock has come in since another batch found it short. From now on lanes may sell it.
                 self._short_until.pop(product_id, None)
                 batch.short -= {product_id} & self._known_short
                 self._known_short.discard(product_id)
@@ -152,7 +152,7 @@ class LaneSource(Source):
     # ------------------------------------------------------------------ rows
 
     def _without_a_visit(self, batch: Batch, need: Mapping[str, int]) -> Supply | None:
-        """The supply, if the own lane has all, or what it lacks is better sold from rows; else None."""
+        """The supply, if this process's lane has everything, or the rest is better sold from rows; else None."""
         own = {product_id: self.lane.units(product_id) for product_id in need}
         lacks = {p: own[p] for p, units in need.items() if own[p] < units}
         if self._should_visit(lacks):
@@ -171,24 +171,24 @@ class LaneSource(Source):
         return {p: batch.rows[p] for p in wanted if p in batch.rows}
 
     def _should_visit(self, lacks: Mapping[str, int]) -> bool:
-        """Whether the depot is better than rows, for products of which the own lane has fewer units than are needed."""
-        # What was sold out when its row was last seen is sold from the row alone.
+        """Whether the depot is better than rows for products that this process's lane has too few units of."""
+        # Products that were sold out when their rows were last read are only sold from the rows.
         wanted = {p: own for p, own in lacks.items() if not self._sold_out.get(p)}
-        # Where nobody waits for the depot, a visit that fills the lane is better than rows batch after batch.
+        # If no process waits for the depot, one visit that fills the lane is better than writing rows batch after batch.
         if self.depot.line.is_empty and any(wanted.values()):
             return True
         return len(wanted) > _MOST_ROWS or any(map(self._client.rivals.are_met_on, wanted))
 
     def _is_short(self, row: Product | None, units: int) -> bool:
-        """Whether lanes may hold what is wanted in the row."""
+        """Whether the row has too few units, and lanes may hold more."""
         if row is None or not row.lent_to:
             return False
         return row.spare_units < units or row.product_id in self._to_reclaim
 
     def _need(self, batch: Batch) -> dict[str, int]:
-        """Units of each product that pending changes take, and that may be sold from lanes.
+        """The units of each product that pending changes take and that may be sold from lanes.
 
-        A product of a change that needs its row is left out: in one round a product has one source.
+        Products of a change that needs their rows are left out, because a product has one source in each round.
         """
         need: dict[str, int] = {}
         by_row: set[str] = set()

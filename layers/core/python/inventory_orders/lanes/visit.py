@@ -1,4 +1,4 @@
-"""A visit of the depot: fills the lane, lends from rows what runs low, and sells what is too scarce for lanes."""
+"""A visit to the depot: fills the lane, lends units that run low from rows, and sells products too scarce for lanes."""
 
 from __future__ import annotations
 
@@ -42,43 +42,43 @@ from inventory_orders.sequences import in_portions
 from inventory_orders.store.dynamodb import Snapshot
 from inventory_orders.store.rows import Key
 
-# Rows that are read along with the pages, if a batch wants no more.
+# If a batch wants at most this number of rows, they are read together with the pages.
 _ROWS_WITH_PAGES = 10
 
-# A product is lent to lanes while there are so many times the lanes' need of it.
+# A product is lent to lanes while its stock is this multiple of the lanes' need.
 _SPARE = 2
 
-# So many loans at the most go into the transaction that fills the lane, and so many rows are looked at for it.
+# Maximum number of loans in the transaction that fills the lane, and of rows that are read for it.
 _LOANS_TOGETHER = 40
 
-# Products of one recall: those that are short, and scarce ones of the same pages, so that it is done once for many.
+# Maximum number of products in one recall: short ones, and scarce ones on the same pages, to save further recalls.
 _RECALLED_TOGETHER = 60
 
-# Most loans of one transaction: one more action is the depot's page.
+# Maximum number of loans in one transaction, which also writes the depot's page.
 _MAX_LOANS = 99
 
-# Seconds in line after which the batch is handed back.
+# Seconds in line after which the batch is returned.
 _PATIENCE = 20.0
 
-_MIXED = "what the row and pages hold of product {} is of several generations; repair the items"
+_MIXED = "the row and pages of product {} hold units of different generations; repair the items"
 
 
 @dataclass(frozen=True, slots=True)
 class LaneSupply(Supply):
-    """What a batch can sell from lanes, and from the rows that it read beside them.
+    """The supply of a batch from lanes, and from further rows that it read.
 
     Attributes:
-        release: The lease of the depot, if it is held and will be for long enough. The last transaction that needs the
-            depot ends it, if it has room for one more action.
-        is_awaited: Whether other processes wait for the depot. Then the decisions that need it come first; else
-            transactions are as full as can be.
+        release: The depot's lease, if it is held and lasts long enough. The last transaction that needs the depot releases
+            it, if it has room for one more action.
+        is_awaited: Whether other processes wait for the depot. If so, decisions that need it come first; otherwise
+            transactions are as full as possible.
     """
 
     release: LaneLease | None = None
     is_awaited: bool = False
 
     def arrange(self, decisions: Sequence[Decision], limits: Limits) -> tuple[Chain, ...]:
-        """One chain, because all decisions share the lane's few pages. What was moved goes into its first transaction."""
+        """Make one chain, because all decisions share the lane's few pages. Pending moves go into its first transaction."""
         limits = replace(limits, side_by_side=1)
         first, rest, drafts = decisions, list[Decision](), list[Draft]()
         if self.release is not None and self.is_awaited:
@@ -107,21 +107,21 @@ class LaneSupply(Supply):
         return [d for d in decisions if is_first(d)], [d for d in decisions if not is_first(d)]
 
     def _needs_depot(self, decision: Decision) -> bool:
-        """Whether a decision is a rejection, or about products that the own lane does not sell."""
+        """Whether a decision is a rejection, or affects products that this process's lane does not sell."""
         is_sold_elsewhere = any(self.sources.get(p, DEPOT) == DEPOT for p in decision.deltas)
         return decision.rejection is not None or is_sold_elsewhere
 
 
 class Visit:
-    """One visit of the depot.
+    """One visit to the depot.
 
     Args:
-        lane: The lane of this process. If it has none, all is sold at the depot.
+        lane: This process's lane. If it has none, everything is sold at the depot.
         depot: The depot.
-        demand: What was wanted so far.
-        batch: What the batch knows. Rows that are read here, and what is wrong with items, are noted there.
-        need: Units that open orders want from lanes, by product.
-        to_reclaim: Products of which a change needs in the row what lies in lanes.
+        demand: The demand so far.
+        batch: The batch. Rows that are read here, and problems with items, are noted there.
+        need: Units that pending orders want from lanes, by product.
+        to_reclaim: Products whose units a change needs in the row, not in lanes.
     """
 
     def __init__(
@@ -141,20 +141,20 @@ class Visit:
         self._to_reclaim = frozenset(to_reclaim)
         self._in_use = 1
         self._allocation = Allocation({})
-        # What is wrong with pages of the depot, by their numbers. Products that belong there are left alone.
+        # Problems with depot pages, by page number. Products that belong there are skipped.
         self._corrupt: dict[int, CorruptItemError] = {}
 
     def prepare(self, commit: Commit) -> Supply | None:
-        """Wait in line, and move units until as much as possible of what is needed can be sold.
+        """Wait in line, and move units until as many as possible of the needed ones can be sold.
 
         Args:
             commit: Commits chains of moves.
 
         Returns:
-            The supply, with moves that are not written yet; None if others wrote in between, and all has to be read again.
+            The supply, with moves that are not written yet; None if concurrent writers force another read.
 
         Raises:
-            StoreError: DynamoDB failed, or the wait was too long.
+            StoreError: DynamoDB failed, or the wait took too long.
         """
         depot, batch = self._depot, self._batch
         self._in_use = self._lane.count_in_use(batch.deadline, batch.stats)
@@ -172,14 +172,14 @@ class Visit:
         self._reclaim()
         sources = self._distribute()
         self._add_rows()
-        # Where every visit takes too long, no transaction would be applied that ends a lease which may be over by then.
+        # If every visit takes too long, transactions that release a lease would never succeed, because it may have expired.
         is_live = lease.ends_at - batch.now > VISIT_SECONDS / 4
         return LaneSupply(self._allocation, sources, lease if is_live else None, is_awaited)
 
     # ------------------------------------------------------------------ reading
 
     def _read_and_lend(self, commit: Commit) -> bool:
-        """Read pages and rows, and lend. Returns whether the visit can go on: not if loans were lost or changes returned."""
+        """Read pages and rows, and lend. Returns whether the visit can continue: False if loans were lost or changes returned."""
         rows = self._read_places()
         if self._relisted(rows):
             # A product may have been listed again between the reads of pages and rows.
@@ -198,7 +198,7 @@ class Visit:
         shelves = [PageKey(DEPOT, number) for number in range(PAGES)]
         keys = [*self._lane.keys, *shelves]
         found = self._read([*keys, *self._rows_with_pages()])
-        # `remember` gives the lane up if one of its pages cannot be read.
+        # `remember` gives up the lane if one of its pages is unreadable.
         self._lane.remember(found.pages[key] for key in self._lane.keys)
         self._allocation = Allocation({}, [self._sound(key, found.pages[key]) for key in keys])
         if self._give_up_corrupt():
@@ -210,26 +210,26 @@ class Visit:
         return rows
 
     def _rows_with_pages(self) -> list[str]:
-        """Rows to read together with the pages, even if the depot has enough: that is quicker."""
+        """The rows to read together with the pages. That is faster, even if the depot turns out to have enough."""
         needed = [p for p in (*self._need, *self._passed_over()) if not self._is_avoided(p)]
         return needed if len(needed) <= _ROWS_WITH_PAGES else []
 
     def _read_rows(self, known: ProductsById) -> dict[str, Product | None]:
-        """The rows that the visit needs, of which some were read along with the pages."""
+        """The rows that the visit needs, some of which were read together with the pages."""
         wanted = self._rows_to_read()
         rows = {p: known[p] for p in wanted if p in known}
         others = [p for p in wanted if p not in rows]
         return rows | (self._read(others).products if others else {})
 
     def _sound(self, key: PageKey, page: Page | CorruptItemError) -> Page:
-        """The page, or one that stands for it where it cannot be read: nothing that belongs there is touched."""
+        """The page, or a placeholder if it is unreadable. Products that belong there are not touched."""
         if isinstance(page, Page):
             return page
         self._corrupt[key.number] = page
         return Page(key, 0, "")
 
     def _give_up_corrupt(self) -> bool:
-        """Return the changes of products that belong on a page that cannot be read. Returns whether there are new ones."""
+        """Give up the changes of products that belong on an unreadable page. Returns whether there are new ones."""
         found = False
         for product_id in (*self._need, *self._to_reclaim):
             problem = self._corrupt.get(PageKey.of(DEPOT, product_id).number)
@@ -241,11 +241,11 @@ class Visit:
         return found
 
     def _rows_to_read(self) -> list[str]:
-        """The products whose rows may have what the depot lacks, have to be whole, or may lend before a lane runs dry."""
+        """The products whose rows may have units that the depot lacks, have to be whole, or may lend before a lane runs dry."""
         lacks = self._lacks()
         wanted = [p for p, units in lacks.items() if self._should_read(p, units)]
         wanted += self._to_reclaim - self._batch.unreadable.keys()
-        # What lanes hold and the depot has too few of is lent before a lane gets a small share.
+        # Products in lanes that the depot has too few of are lent before a lane gets a small share.
         fast_sellers = self._demand.fast_sellers()
         low = (p for p in fast_sellers if p not in lacks and self._should_read(p, 0))
         return [*wanted, *islice(low, max(0, _LOANS_TOGETHER - len(wanted)))]
@@ -257,17 +257,17 @@ class Visit:
         self._batch.unreadable.update(found.unreadable)
         self._batch.throttled.update(key for key in found.unprocessed if isinstance(key, str))
         if any(isinstance(key, PageKey) for key in found.unprocessed):
-            raise ThrottledError("UNPROCESSED_KEYS", "no read answered for a page")
+            raise ThrottledError("UNPROCESSED_KEYS", "a page could not be read")
         return found
 
-    # ------------------------------------------------------------------ what is where
+    # ------------------------------------------------------------------ state
 
     def _own_units(self, product_id: str) -> int:
         lane = self._lane.number
         return 0 if lane is None else self._allocation.units(lane, product_id)
 
     def _lacks(self) -> dict[str, int]:
-        """Units that are needed beyond what the own lane has, by product."""
+        """The needed units that this process's lane does not have, by product."""
         return {
             p: units - have
             for p, units in self._need.items()
@@ -275,7 +275,7 @@ class Visit:
         }
 
     def _missing(self) -> set[str]:
-        """The products of which the depot has too needed, or of which the row needs all."""
+        """The products that the depot has too few units of, or whose row needs all units."""
         missing = {p for p, n in self._lacks().items() if self._allocation.units(DEPOT, p) < n}
         return {
             p
@@ -284,12 +284,12 @@ class Visit:
         }
 
     def _lent_elsewhere(self) -> set[str]:
-        """The missing products of which other lanes may hold some, and without which a change cannot do."""
+        """The missing products that other lanes may hold, and that a change cannot do without."""
         missing = self._missing() & (self._indispensable() | self._to_reclaim)
         return {p for p in missing if self._allocation.row(p).lent_to - {DEPOT}}
 
     def _indispensable(self) -> set[str]:
-        """The products that an order wants and for which it has no other offer: that is short, too."""
+        """The products without which a pending order has no offer that is not short."""
         short = self._batch.short
         return {
             product_id
@@ -299,7 +299,7 @@ class Visit:
         }
 
     def _relisted(self, rows: ProductsById | None) -> list[str]:
-        """Products of which row, depot and lane hold different generations: they were listed again meanwhile."""
+        """Products whose row, depot and lane have different generations, because they were listed again in between."""
         if rows is None:
             return []
         return [p for p in {*self._need, *rows} if self._is_relisted(p)]
@@ -314,7 +314,7 @@ class Visit:
         return len({units.created_at for units in units_of if units is not None}) > 1
 
     def _should_read(self, product_id: str, units: int) -> bool:
-        """Whether to read a row: the depot has too little, and the row may have more."""
+        """Whether to read a row, because the depot has too few units and the row may have more."""
         if self._is_avoided(product_id) or PageKey.of(DEPOT, product_id).number in self._corrupt:
             return False
         held = self._allocation.entry(DEPOT, product_id)
@@ -334,7 +334,7 @@ class Visit:
     # ------------------------------------------------------------------ lending
 
     def _lend(self, rows: ProductsById, commit: Commit) -> bool:
-        """Lend from rows. Many loans are committed at once; returns False if some of them were lost."""
+        """Lend from rows. Large numbers of loans are committed immediately; returns False if some were lost."""
         lacks = self._lacks()
         loans = {
             product_id: loan
@@ -351,7 +351,7 @@ class Visit:
         return True
 
     def _to_lend(self, row: Product, lacks: int) -> tuple[int, int] | None:
-        """Units to lend from a row, and the last lane that may hold them: all it can lend, or at most half of a large stock."""
+        """Units to lend from a row, and the last lane that may hold them: all spare units, or at most half of a large stock."""
         product_id, demand = row.product_id, self._demand
         key = PageKey.of(DEPOT, product_id)
         stored, low = self._allocation.units(DEPOT, product_id), self._low_level(product_id)
@@ -372,12 +372,12 @@ class Visit:
         return units, self._lane.limit if is_wide else DEPOT
 
     def _in_portions(self, product_ids: Iterable[str], most: int) -> list[list[str]]:
-        """Products in portions of so many at the most, the rows of which leave room in a transaction for all else."""
+        """Split products into portions of at most `most`, whose rows leave enough room in a transaction for everything else."""
         rows = self._allocation
         return in_portions(product_ids, most, lambda p: rows.row(p).size, Limits().size // 4)
 
     def _chains(self, loans: Mapping[str, tuple[int, int]]) -> Iterator[Chain]:
-        """Transactions of many loans: one after the other for each page of the depot."""
+        """The transactions of many loans, in sequence for each depot page."""
         pages: dict[PageKey, list[str]] = {}
         for product_id in loans:
             pages.setdefault(PageKey.of(DEPOT, product_id), []).append(product_id)
@@ -389,17 +389,17 @@ class Visit:
                 waves.append((Transaction.of(self._allocation),))
             yield tuple(waves)
 
-    # ------------------------------------------------------------------ recalling, and sharing out
+    # ------------------------------------------------------------------ recall and distribution
 
     def _recall(self, product_ids: set[str]) -> CorruptItemError | None:
-        """Move units of products from other lanes to the depot, with those of scarce products on the same pages.
+        """Move units of products from other lanes to the depot, and those of scarce products on the same pages.
 
-        Returns the first problem, if some could not be moved.
+        Returns the first problem, if some units could not be moved.
         """
         together = islice(self._scarce(product_ids), max(0, _RECALLED_TOGETHER - len(product_ids)))
-        # Where one of them is, the others are: what is lent to lanes is lent to all of them.
+        # They are in the same lanes, because loans are made to all lanes together.
         lanes = frozenset[int]().union(*(self._allocation.row(p).lent_to for p in product_ids))
-        # Another program has left rows that lent products may not have: they reclaim their units at once.
+        # Another program has broken the rules for lent products in these rows, so they reclaim their units immediately.
         broken = {p for p in product_ids if not self._allocation.row(p).may_be_lent}
         deadline, stats = self._batch.deadline, self._batch.stats
         try:
@@ -412,7 +412,7 @@ class Visit:
         return None
 
     def _scarce(self, product_ids: set[str]) -> Iterator[str]:
-        """Other products on the pages of these of which the depot has less than one order for each lane."""
+        """Other products on the same pages that the depot has less than one order per lane of."""
         for key in {PageKey.of(DEPOT, product_id) for product_id in product_ids}:
             for other, held in self._allocation.entries(key).items():
                 is_scarce = held.units < self._in_use * self._demand.last_quantity(other)
@@ -421,7 +421,7 @@ class Visit:
                     yield other
 
     def _reclaim(self) -> None:
-        """Let rows reclaim what the depot holds of products that are short, and that no other lane holds."""
+        """Let rows reclaim units from the depot if their product is short and no other lane holds it."""
         idle = [
             p
             for p in self._missing()
@@ -432,18 +432,18 @@ class Visit:
             self._allocation.reclaim(product_id)
 
     def _distribute(self) -> dict[str, int]:
-        """Fill the lane, and give back what is too scarce for lanes. Returns the lane that sells each product."""
+        """Fill the lane, and return products that are too scarce for lanes. Returns the lane that sells each product."""
         lane, sources = self._lane.number, dict[str, int]()
         if lane is None:
             return {p: DEPOT for p in self._need if self._allocation.units(DEPOT, p)}
-        # Page by page, because a visit does this for each product that is lent: it takes most of its CPU.
+        # Page by page, because a visit does this for every lent product, which takes most of its CPU time.
         for key in self._lane.keys:
             if key.number not in self._corrupt:
                 sources |= self._distribute_page(lane, key)
         return sources
 
     def _distribute_page(self, lane: int, key: PageKey) -> dict[str, int]:
-        """Move the products of one page of the lane. Returns the lane that sells each that is needed."""
+        """Move the products of one page of the lane. Returns the lane that sells each needed product."""
         own = self._allocation.entries(key)
         shelf = self._allocation.entries(PageKey(DEPOT, key.number))
         mixed = {p for p in own.keys() & shelf.keys() if self._is_relisted(p)}
@@ -457,7 +457,7 @@ class Visit:
     def _move(
         self, lane: int, product_id: str, mine: PageEntry | None, there: PageEntry | None
     ) -> int:
-        """Move units of a product between lane and depot. Returns how many the lane shall hold."""
+        """Move units of a product between lane and depot. Returns how many the lane then holds."""
         have = mine.units if mine is not None else 0
         target = self._target(product_id, lane, have, there)
         if there is not None and target > have:
@@ -467,7 +467,7 @@ class Visit:
         return target
 
     def _target(self, product_id: str, lane: int, have: int, there: PageEntry | None) -> int:
-        """Units that the lane, which has some, shall hold; 0 if the depot sells the product."""
+        """How many units the lane should hold; 0 if the depot sells the product."""
         demand, need = self._demand, self._need.get(product_id, 0)
         use = demand.last_quantity(product_id)
         at_depot = there.units if there is not None else 0
@@ -481,12 +481,12 @@ class Visit:
         return have if need <= have <= 2 * use + need else 0
 
     def _passed_over(self) -> list[str]:
-        """Short products whose rows this batch has not read: goods may have come in."""
+        """Short products whose rows this batch has not read, and which may have been restocked."""
         passed_over = (p for p in self._batch.wanted if p not in self._need)
         return self._batch.known.unknown(passed_over)
 
     def _add_rows(self) -> None:
-        """Add rows that the batch knows already. One that this visit has read may have lent."""
+        """Add rows that the batch already knows, except those that this visit has read, which may have lent."""
         self._batch.read_unknown(self._passed_over())
         known = self._need.keys() | self._to_reclaim | self._allocation.rows.keys()
         for product_id in self._batch.pending.product_ids:

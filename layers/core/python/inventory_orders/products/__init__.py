@@ -1,1 +1,1 @@
-"""The other ways to change one product: catalogue changes, atomic decrements, and counts under a lease."""
+"""Other ways to change one product: catalogue changes, atomic decrements, and counts under a lease."""

@@ -1,7 +1,7 @@
-"""Changes of products, each with the pattern that makes it safe: by operators, by catalogue systems, and atomic decrements.
+"""Product changes by operators and catalogue systems, and atomic decrements, each with the pattern that makes it safe.
 
-Every write requires that the product exists and that no other's lease is live, and raises `_version`. So a writer that
-read before notices each write in between.
+Every write requires that the product exists and that no other owner's lease is live, and raises `_version`. So a writer
+that has read the product notices each write in between.
 """
 
 from __future__ import annotations
@@ -84,20 +84,20 @@ _FIXED = (
 """Attributes that an edit may not change."""
 
 Edit = Callable[[Product], Product | None]
-"""A pure function from a product to what it should be; None: it should be deleted.
+"""A pure function from a product to its new state; None to delete it.
 
-It may not change keys, version, times and locks, nor the stock, of which every change is booked (`Adjustment`). The status
-follows from the stock unless it is set to or from `DISCONTINUED`. Attributes of one's own go into `other`, under names of
-letters, digits and underscores.
+It must not change keys, version, times and locks, nor the stock, because every stock change is booked (`Adjustment`). The
+status results from the stock unless it is set to or from `DISCONTINUED`. Custom attributes go into `other`, with names
+made of letters, digits and underscores.
 """
 
 
 @dataclass
 class ProductCatalogue:
-    """Ways to change a product. Where DynamoDB does not answer in time, they raise `StoreError`.
+    """Ways to change a product. If DynamoDB does not answer in time, they raise `StoreError`.
 
     Attributes:
-        stats: What all calls took, for the metrics.
+        stats: The cost of all calls, for the metrics.
     """
 
     client: RetryingClient
@@ -121,25 +121,25 @@ class ProductCatalogue:
         *,
         waits: bool = True,
     ) -> Update:
-        """Optimistic locking: read, decide, write on condition that nothing has changed; else decide again.
+        """Optimistic locking: read, decide, and write on condition that nothing has changed; otherwise decide again.
 
-        Returns the product as it was read, and as it was left: the same if nothing had to change, or if it was deleted. The
-        write is a transaction with a token, so that a lost response is not taken for a rival's write. After a conflict the
-        item that came back is decided upon. Where lanes may not hold the product as it is to be, the same transaction
-        reclaims its units.
+        Returns the product as read and as left; both are the same if nothing had to change, or if it was deleted. The write
+        is a transaction with a token, so that a lost response is not mistaken for a concurrent write. After a conflict, this
+        decides from the item that came back. If lanes may not hold the product in its new state, the same transaction reclaims
+        its units.
 
         Source: "Optimistic locking with version number",
         https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/BestPractices_OptimisticLocking.html
 
         Args:
-            change: Called again after each conflict. What it raises ends the update.
-            created_at: The generation that is meant; the one that is read first if not given.
+            change: Called again after each conflict. An error that it raises aborts the update.
+            created_at: The generation to change; by default, the one that is read first.
             waits: Whether to wait until a lease is over.
 
         Raises:
             ProductNotFoundError: It does not exist, or the generation is gone.
             LeaseHeldError: A lease outlasts the deadline.
-            ContentionError: Rivals were faster until the attempts or the time ran out.
+            ContentionError: Concurrent writers won until the attempts or the time ran out.
         """
         before = self.get(product_id, deadline)
         created_at = created_at or before.created_at
@@ -162,14 +162,14 @@ class ProductCatalogue:
             except TransactionCancelledError as cancelled:
                 before = _found_in_conflict(product_id, cancelled)
                 raise ContentionError(
-                    f"{in_words(product_id)} was changed by others in every attempt"
+                    f"concurrent writers changed {in_words(product_id)} in every attempt"
                 ) from None
             return done
 
         return self._repeat(attempt, deadline)
 
     def _repeat(self, attempt: Callable[[], Update], deadline: Deadline) -> Update:
-        """Repeat an attempt while rivals are faster, and note how often."""
+        """Repeat an attempt while concurrent writers win, and note how often."""
         earlier, is_given_up = len(self.stats.backoffs), False
         try:
             return self.client.repeat(attempt, deadline, self.stats, if_contended)
@@ -188,9 +188,9 @@ class ProductCatalogue:
         """The update of a product's row, and the actions that write it.
 
         Args:
-            stored: As it was read.
+            stored: The product as read.
             whole: The same with the units that the row reclaims.
-            wanted: What that should be; None if it should be deleted.
+            wanted: Its new state; None to delete it.
         """
         moment = self.client.clock.now()
         if wanted is not None:
@@ -215,16 +215,16 @@ class ProductCatalogue:
     def _unlocked(
         self, product: Product, created_at: str, deadline: Deadline, *, waits: bool
     ) -> Product:
-        """The product when no lease of another is in the way any more.
+        """The product once no other owner's lease blocks it.
 
         Raises:
             ProductNotFoundError: That generation is gone.
-            LeaseHeldError: A lease outlasts the deadline, or is live and not waited for.
+            LeaseHeldError: A lease outlasts the deadline, or is live and the caller does not wait.
         """
         while True:
             if product.created_at != created_at:
                 raise ProductNotFoundError(
-                    f"that generation of {in_words(product.product_id)} is gone"
+                    f"that generation of {in_words(product.product_id)} no longer exists"
                 )
             left = product.lease_left(self.client.clock.now().timestamp())
             if left <= 0:
@@ -242,10 +242,10 @@ class ProductCatalogue:
         """Change or delete a product in the transaction that reclaims its units.
 
         Returns:
-            The update; None if the units were reclaimed without it, or another's longer lease came in between.
+            The update; None if the units were reclaimed without it, or another owner has taken a longer lease.
 
         Raises:
-            ProductNotFoundError: That generation is gone, and another one is in its place.
+            ProductNotFoundError: Another generation has replaced that one.
             CorruptItemError: It, or a page that holds some of it, breaks its table's contract.
         """
         sent: list[tuple[Product, Update]] = []
@@ -253,7 +253,7 @@ class ProductCatalogue:
         def write(update: Update) -> list[Action]:
             if update.before.created_at != product.created_at:
                 raise ProductNotFoundError(
-                    f"that generation of {in_words(product.product_id)} is gone"
+                    f"that generation of {in_words(product.product_id)} no longer exists"
                 )
             whole = replace(update.after, version=update.before.version)
             written, actions = self._actions(update.before, whole, change(whole))
@@ -266,15 +266,15 @@ class ProductCatalogue:
         return next((update for after, update in sent if after is left), None)
 
     def create(self, new: NewProduct, deadline: Deadline | None = None) -> tuple[bool, Product]:
-        """Create if absent: the product, or a place of one, and the adjustment that explains its opening stock.
+        """Create if absent: the product, or a product at a location, and the adjustment that books its opening stock.
 
         Returns:
-            Whether it was created, and the product as it is now; if it existed, nothing was changed.
+            Whether it was created, and the current product. If it already existed, nothing was changed.
 
         Raises:
-            ProductNotFoundError: The product of the place does not exist.
+            ProductNotFoundError: It is for a location, and the product does not exist.
             RejectedError: `TOO_MANY_PLACES`.
-            CorruptItemError: The row breaks the table's contract, or DynamoDB does not take the product's.
+            CorruptItemError: The row breaks the table's contract, or DynamoDB does not accept the product's own row.
         """
         product = product_to_create(new, timestamp(self.client.clock.now()))
         actions = create_actions(product)
@@ -293,23 +293,23 @@ class ProductCatalogue:
     def change_details(
         self, event: CatalogueEvent, deadline: Deadline | None = None
     ) -> tuple[bool, Product]:
-        """Event-time guard: apply a catalogue event unless a newer one, or this one, was applied before.
+        """Event-time guard: apply a catalogue event unless this one or a newer one was already applied.
 
-        One conditional update without a read: the condition compares times, so it needs no version, and events
-        converge to the newest in whatever order they come. Applied twice it is applied once.
+        One conditional update without a read: the condition compares times, so it needs no version, and events converge to the
+        newest one in whatever order they arrive. Repeating an event has no effect.
 
         Returns:
-            Whether it was applied, and the product as it is now. False means stale, which is no error.
+            Whether it was applied, and the current product. False means stale, which is not an error.
 
         Raises:
             ProductNotFoundError: It does not exist, perhaps not yet.
             LeaseHeldError: A lease is live.
-            RejectedError: `EVENT_ID_REUSED`: another event of this id and moment was applied.
+            RejectedError: `EVENT_ID_REUSED`: another event with this id and time was applied.
             CorruptItemError: The product breaks the table's contract.
         """
         moment = self.client.clock.now()
         product = self._update(event.product_id, details_write(event, moment), deadline)
-        # This event, if it was written now or before.
+        # This event, whether it was written now or earlier.
         newest = (product.details_event_time or "", product.details_event_id or "")
         if newest < (event.event_time, event.event_id):
             raise LeaseHeldError(product.product_id, product.lease_left(moment.timestamp()))
@@ -318,7 +318,7 @@ class ProductCatalogue:
         if any(getattr(product, name) != event.details.get(name) for name in DETAILS):
             raise RejectedError(
                 f"another event {event.event_id} of {event.event_time} was applied to {event.product_id}; "
-                "send this one under an id of its own",
+                "send this one under a new id",
                 "EVENT_ID_REUSED",
             )
         return True, product
@@ -332,16 +332,16 @@ class ProductCatalogue:
     ) -> Product:
         """Multi-attribute condition: a new price, unless discontinued or changed too recently.
 
-        It counts as a catalogue event of this moment, so that one that was sent before cannot undo it.
+        It counts as a catalogue event with the current time, so that an earlier event cannot undo it.
 
         Args:
             price: In minor units of the currency.
-            least_age: How old the last change of price must be.
-            deadline: When to give up; 10 seconds from now if not given.
+            least_age: Minimum age of the last price change.
+            deadline: When to give up; 10 seconds from now by default.
 
         Raises:
-            RejectedError: `DISCONTINUED_PRODUCT`, `PRICE_CHANGED_RECENTLY`, or `NEWER_EVENT_APPLIED` (by a sender
-                whose clock is ahead of ours).
+            RejectedError: `DISCONTINUED_PRODUCT`, `PRICE_CHANGED_RECENTLY`, or `NEWER_EVENT_APPLIED` (from a sender whose
+                clock is ahead of ours).
             ProductNotFoundError: It does not exist.
             LeaseHeldError: A lease is live.
             CorruptItemError: The product breaks the table's contract.
@@ -353,7 +353,7 @@ class ProductCatalogue:
             return product
         if product.is_discontinued:
             raise RejectedError(
-                f"{product_id} is discontinued; its price stays", "DISCONTINUED_PRODUCT"
+                f"{product_id} is discontinued; its price was not changed", "DISCONTINUED_PRODUCT"
             )
         _check_no_newer_event(product, at)
         if (product.price_changed_at or "") > latest:
@@ -365,7 +365,7 @@ class ProductCatalogue:
         raise LeaseHeldError(product_id, product.lease_left(moment.timestamp()))
 
     def _update(self, product_id: str, write: Write, deadline: Deadline | None) -> Product:
-        """Make one conditional update. Returns the product as it is now, which shows the write even if its response was lost."""
+        """Send one conditional update. Returns the current product, which shows the write even if its response was lost."""
         until = deadline or Deadline.after(10.0, self.client.clock)
         _, product = update_product(self.client, product_id, lambda: write, until, self.stats)
         return product
@@ -373,17 +373,17 @@ class ProductCatalogue:
     def discontinue(
         self, product_id: str, deadline: Deadline, *, everywhere: bool = True
     ) -> Sequence[Update]:
-        """Accept no more orders. Stock that is there may still be counted, corrected and returned.
+        """Stop accepting orders. Existing stock may still be counted, corrected and returned.
 
         Args:
-            everywhere: Whether a product's own row stands for its places, too.
+            everywhere: Whether to include all locations, if the row is the product's own.
 
         Returns:
-            The update of the row, and those of its places. After an error, repeat the call: it goes
-            on where the earlier one ended.
+            The updates of the row and of the other locations' rows. After an error, repeat the call: it continues where the
+            previous one stopped.
 
         Raises:
-            InventoryOrdersError: As `update_with_retry`.
+            InventoryOrdersError: See `update_with_retry`.
         """
         return self._update_places(
             product_id,
@@ -395,16 +395,16 @@ class ProductCatalogue:
     def list_again(
         self, product_id: str, deadline: Deadline, *, everywhere: bool = True
     ) -> Sequence[Update]:
-        """Accept orders again, after `discontinue`; the same for a product that is not discontinued.
+        """Accept orders again after `discontinue`. No effect on a product that is not discontinued.
 
         Args:
-            everywhere: As for `discontinue`.
+            everywhere: See `discontinue`.
 
         Returns:
-            As `discontinue`.
+            See `discontinue`.
 
         Raises:
-            InventoryOrdersError: As `update_with_retry`.
+            InventoryOrdersError: See `update_with_retry`.
         """
         return self._update_places(
             product_id,
@@ -416,7 +416,7 @@ class ProductCatalogue:
     def _update_places(
         self, product_id: str, change: Edit, deadline: Deadline, *, everywhere: bool
     ) -> Sequence[Update]:
-        """Update a row, and then the places that it lists, but for those that are delisted in between."""
+        """Update a row, and then those at the locations that it lists, except for ones that are delisted in between."""
         updates = [self.update_with_retry(product_id, change, deadline)]
         for key in updates[0].after.place_keys if everywhere else ():
             with suppress(ProductNotFoundError):
@@ -424,17 +424,17 @@ class ProductCatalogue:
         return updates
 
     def change(self, product_id: str, changes: Mapping[str, Any], deadline: Deadline) -> Update:
-        """Set name, price, threshold for low stock or backorder limit, and leave the others as they are.
+        """Set name, price, low-stock threshold or backorder limit; others stay unchanged.
 
-        A new name or price counts as a catalogue event of this moment, so that one that was sent before cannot undo it.
+        A new name or price counts as a catalogue event with the current time, so that an earlier event cannot undo it.
 
         Args:
-            changes: By the name of the attribute of `Product`.
+            changes: New values by attribute name of `Product`.
 
         Raises:
-            RejectedError: `BELOW_FLOOR`: more units are on backorder than the limit would allow; or
-                `NEWER_EVENT_APPLIED`, by a sender whose clock is ahead of ours.
-            InventoryOrdersError: As `update_with_retry`.
+            RejectedError: `BELOW_FLOOR`, if more units are on backorder than the new limit allows, or
+                `NEWER_EVENT_APPLIED`, from a sender whose clock is ahead of ours.
+            InventoryOrdersError: See `update_with_retry`.
         """
         _check_details(product_id, changes)
 
@@ -442,8 +442,8 @@ class ProductCatalogue:
             after = replace(product, **changes)
             if after.sellable < 0 and after.backorder_limit < product.backorder_limit:
                 raise RejectedError(
-                    f"{-product.stock_count:,} units of {in_words(product_id)} are on backorder; the limit must allow "
-                    "for them",
+                    f"{-product.stock_count:,} units of {in_words(product_id)} are on backorder; set a backorder limit of at "
+                    "least that",
                     "BELOW_FLOOR",
                 )
             if all(getattr(after, name) == getattr(product, name) for name in DETAILS):
@@ -461,17 +461,16 @@ class ProductCatalogue:
         """Conditional delete of one generation, with the closing adjustment of its stock.
 
         Args:
-            created_at: The generation that is to go.
+            created_at: The generation to delete.
 
         Returns:
-            True if it is gone by this call (or by an earlier attempt of it); False for a stale delete: that
-            generation was gone already or replaced by another one. That is a success too: what should not be
-            there is not.
+            True if this call or an earlier attempt of it deleted the generation. False for a stale delete: the generation
+            was already gone or replaced by another one. That is a success too, because the generation does not exist.
 
         Raises:
             RejectedError: `HAS_PLACES`.
             LeaseHeldError: A lease is live.
-            ContentionError: Rivals were faster until the attempts or the time ran out.
+            ContentionError: Concurrent writers won until the attempts or the time ran out.
         """
         try:
             self.update_with_retry(product_id, _delisted, deadline, created_at, waits=False)
@@ -481,31 +480,31 @@ class ProductCatalogue:
 
 
 def _delisted(product: Product) -> None:
-    """Nothing, which is what is left of a product.
+    """Return None, the state of a deleted product.
 
     Raises:
-        RejectedError: `HAS_PLACES`: its own row goes last.
+        RejectedError: `HAS_PLACES`: its own row is deleted last.
     """
     if product.places:
         raise RejectedError(
-            f"{product.product_id} is listed at {', '.join(sorted(product.places))}, too; delist it there first",
+            f"{product.product_id} is also listed at {', '.join(sorted(product.places))}; delist it there first",
             "HAS_PLACES",
         )
 
 
 def check_room(key: str, cancelled: TransactionCancelledError) -> None:
-    """Check that it was not the product that refused another place.
+    """Check whether a transaction was cancelled because the product's own row cannot list another location.
 
     Raises:
         ProductNotFoundError: It does not exist.
         RejectedError: `TOO_MANY_PLACES`.
-        CorruptItemError: DynamoDB does not take its row.
+        CorruptItemError: DynamoDB does not accept its row.
     """
     if Meaning.CONDITION_FAILED in cancelled.meanings_of(ActionKind.PLACES):
         (reason,) = cancelled.of(ActionKind.PLACES)
         product = require_product(reason.found, product_of(key))
         raise RejectedError(
-            f"{product.product_id} is listed at {MAX_PLACES} locations besides the default one, and no more are possible; "
+            f"{product.product_id} is already listed at {MAX_PLACES} locations besides the default one, the maximum; "
             "delist it at one of them first",
             "TOO_MANY_PLACES",
         )
@@ -513,7 +512,7 @@ def check_room(key: str, cancelled: TransactionCancelledError) -> None:
 
 
 def _check_details(key: str, names: Iterable[str]) -> None:
-    """Check that a place gets nothing that its product has.
+    """Check that a product's row at a location does not get details that all locations share.
 
     Raises:
         InvalidMessageError: It would.
@@ -525,17 +524,17 @@ def _check_details(key: str, names: Iterable[str]) -> None:
 
 
 def _check_no_newer_event(product: Product, at: str) -> None:
-    """Make sure that details may change at this time: no catalogue event of a later time was applied."""
+    """Check that no catalogue event with a later time was applied, so that details may change."""
     if (product.details_event_time or "") > at:
         raise RejectedError(
-            f"the newest details of {product.product_id} are of {product.details_event_time}, which is ahead of now; "
+            f"the newest details of {product.product_id} are from {product.details_event_time}, which is in the future; "
             "correct their sender's clock",
             "NEWER_EVENT_APPLIED",
         )
 
 
 def product_to_create(new: NewProduct, at: str) -> Product:
-    """A new product, or place of one, as its first write leaves it, at that time."""
+    """A new product, or one at a location, as its first write leaves it."""
     _check_details(new.product_id, [name for name in DETAILS if getattr(new, name) is not None])
     return Product(
         new.product_id,
@@ -554,7 +553,7 @@ def product_to_create(new: NewProduct, at: str) -> Product:
 
 
 def create_actions(product: Product) -> list[Action]:
-    """The actions that create a product, or a place of one, and open its books."""
+    """The actions that create a product, or one at a location, and book its opening stock."""
     opening = AdjustmentRecord(
         product.product_id,
         opening_key(product).adjustment_id,
@@ -589,33 +588,34 @@ def _found_in_conflict(product_id: str, error: TransactionCancelledError) -> Pro
     (reason,) = error.of(ActionKind.PRODUCT)
     if reason.meaning is Meaning.INVALID:
         raise CorruptItemError(
-            f"DynamoDB does not take the row of product {in_words(product_id)} ({reason.message}); repair the item",
+            f"DynamoDB does not accept the row of product {in_words(product_id)} ({reason.message}); repair the item",
             "CORRUPT_PRODUCT",
         )
     if reason.meaning is not Meaning.CONDITION_FAILED:
-        # It was sent again as often as makes sense.
+        # It was already repeated as often as makes sense.
         met = ", ".join(sorted({each.code for each in error.reasons} - {"None"}))
         raise ThrottledError(
-            "CONTENTION", f"{in_words(product_id)} is fought over: {met} in every attempt"
+            "CONTENTION",
+            f"too many concurrent writers of {in_words(product_id)}: {met} in every attempt",
         )
     return require_product(reason.found, product_id)
 
 
 def _generation(created_at: str) -> str:
-    """A time as part of an id, which may not contain `+`."""
+    """A time as part of an id, which must not contain `+`."""
     return created_at.removesuffix("+00:00")
 
 
 class AtomicDecrement:
-    """Decrements while enough is left that the status stays as it is; else the engine decides.
+    """Decrements while enough units are left for the status to stay the same; otherwise the engine decides.
 
-    `stockCount - :q` needs no version and so loses against no rival. What it cannot do: know the row's new version,
-    change the status, or tell products apart that were made one after the other under one id. So it is conditioned
-    on the generation and the thresholds that were last seen in this process, and on a stock that stays above both; while
-    lanes hold some of the product, also above 0. The engine reclaims what they hold.
-    A product that was not seen yet is read once. Where the condition fails the engine decides, with a read.
-    It is safe under retries because it carries a token, and its adjustment row exists or not with it. No version fences
-    it, and a receipt may let a late attempt succeed: the engine stores a rejection in place of that row.
+    `stockCount - :q` needs no version, so it never loses to a concurrent writer. It cannot know the row's new version,
+    change the status, or distinguish successive generations of a product. So it is conditioned on the generation and the
+    thresholds that this process last saw, and on stock that stays above both thresholds, and above 0 while lanes hold some of
+    the product. The engine reclaims units from lanes.
+    A product that this process has not seen yet is read once. If the condition fails, the engine decides, with a read.
+    It is safe to retry because it has a token and creates its adjustment row in the same transaction. Without a version as a
+    fence, a receipt could let a late attempt succeed, so a rejection by the engine is stored in place of the adjustment.
 
     Args:
         engine: The engine, for the optimistic path.
@@ -629,16 +629,16 @@ class AtomicDecrement:
         """Take units away, exactly once.
 
         Returns:
-            The report on it. An outcome that is `APPLIED` and names no change was reached without the engine.
+            The report. An outcome `APPLIED` without a change was reached without the engine.
         """
         stats = CommitStats()
         client = self._engine.client
-        # Whatever it meets, the engine meets it too, and says what it means.
+        # The engine meets the same error and classifies it.
         try:
             product = self._seen.get(change.product_id) or self._remember(
                 read_product(client, change.product_id, deadline, stats)
             )
-            # Not conditioned on a version, so too little stock is not a conflict.
+            # It has no version condition, so too little stock is not a conflict.
             client.write(_decrement_actions(change, product, client.clock.now()), deadline, stats)
             stats.retries.append(len(stats.backoffs))
             return CommitReport((ChangeOutcome(Outcome.APPLIED),), stats, None)
@@ -652,7 +652,7 @@ class AtomicDecrement:
         return report
 
     def _remember(self, product: Product) -> Product:
-        """Keep what the next decrement is conditioned on. Attributes that are not the service's own may be large."""
+        """Keep what the next decrement is conditioned on. Other attributes are dropped, because they may be large."""
         self._seen[product.product_id] = replace(product, other={})
         return product
 

@@ -1,7 +1,7 @@
-"""Folds outbound pages: takes the units that have left off what the rows of their products have on hand.
+"""Folds outbound pages: subtracts the units that have left from the units on hand in their products' rows.
 
-One transaction writes a page, on its version, and the rows of some of its products, each relative and on its generation, so
-nothing is read first. Two sweeps at once, and a request that arrives late, are fenced by the page's version.
+One transaction writes a page, conditioned on its version, and the rows of some of its products, with relative updates
+conditioned on their generation, so nothing is read first. The page's version fences concurrent sweeps and late requests.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from inventory_orders.store.cancellations import (
 )
 from inventory_orders.store.writes import ActionKind, fold_action, page_action
 
-# Rows in one transaction, beside the page. With fewer, fewer are lost to an order that writes one of them.
+# Rows in one transaction besides the page. The fewer there are, the fewer are lost to an order that writes one of them.
 _ROWS = 98
 
-# How often a page is lost to hand-overs before it is left to the next sweep.
+# How often a page may be lost to hand-overs before it is left to the next sweep.
 _ATTEMPTS = 8
 
-# What a page or a row meets that others are writing, or that is short of capacity.
+# Reasons if another process is writing a page or row, or capacity is short.
 _AROUND = frozenset({Meaning.RIVAL, Meaning.THROTTLED})
 
 
@@ -46,10 +46,10 @@ class Fold(SweepReport):
     """One run over all pages.
 
     Attributes:
-        client: Of the tables.
+        client: The client for the tables.
         deadline: When to leave the rest to the next sweep.
-        folded: Entries that were taken off pages.
-        stats: What the requests took.
+        folded: Number of entries removed from pages.
+        stats: The cost of the requests.
     """
 
     client: RetryingClient
@@ -58,7 +58,7 @@ class Fold(SweepReport):
     stats: CommitStats = field(default_factory=CommitStats)
 
     def run(self) -> Fold:
-        """Fold the fullest pages first, as far as there is time. Entries held up by leases or rivals are left without a note."""
+        """Fold pages, the fullest first, until the deadline. Entries blocked by leases or concurrent writers are left silently."""
         with self.noting_errors():
             found = read_all(self.client, OUTBOUND_KEYS, self.deadline, self.stats).outbound
             self.problems |= {
@@ -76,10 +76,10 @@ class _PageFold:
 
     Attributes:
         fold: The run.
-        page: As it is stored.
-        gone: Generations that are no more: their entries are dropped.
+        page: The page as stored.
+        gone: Deleted generations, whose entries are dropped.
         left: Generations that stay on the page this time.
-        losses: How often others wrote the page first.
+        losses: How often another process wrote the page first.
         most: Rows in one transaction.
     """
 
@@ -91,7 +91,7 @@ class _PageFold:
     most: int = _ROWS
 
     def run(self) -> None:
-        """Fold until nothing is left but what has to stay."""
+        """Fold until only entries that have to stay are left."""
         fold = self.fold
         while self.losses < _ATTEMPTS:
             rows, gone = self._rows(), self.page.units.keys() & self.gone
@@ -103,7 +103,7 @@ class _PageFold:
             try:
                 fold.client.write(actions, fold.deadline, fold.stats, plans_around=_AROUND)
             except RequestInvalidError:
-                # Other programs have filled rows, and together they exceed the 4 MB of a transaction.
+                # Other programs have filled rows, which together exceed the 4 MB of a transaction.
                 if len(rows) < 2:
                     raise
                 self.most = len(rows) // 2
@@ -114,23 +114,23 @@ class _PageFold:
                 self.page = after
 
     def _rows(self) -> dict[str, Generation]:
-        """One generation of each of some products, by product id."""
+        """The next entries to fold: one generation per product, by product id."""
         lots = self.page.units.keys() - self.left - self.gone
         standing = {lot.product_id: lot for lot in sorted(lots)}
         return dict(list(standing.items())[: self.most])
 
     def _learn(self, cancelled: TransactionCancelledError, rows: Mapping[str, Generation]) -> None:
-        """Learn from what came back with a transaction that was lost.
+        """Learn from the items that a lost transaction returned.
 
         Raises:
-            TransactionCancelledError: It was lost for another reason than others' writes.
+            TransactionCancelledError: It was lost for a reason other than concurrent writes.
         """
         if Meaning.UNKNOWN in cancelled.meanings:
             raise cancelled
         met = [reason for reason in cancelled.reasons if reason.meaning is not Meaning.NOTHING]
         for reason in met:
             if reason.meaning is Meaning.INVALID:
-                problem = f"DynamoDB does not take {reason.action and reason.action.subject} ({reason.message}); repair the item"
+                problem = f"DynamoDB does not accept {reason.action and reason.action.subject} ({reason.message}); repair the item"
                 self.fold.problems[problem] = None
             if isinstance(reason.found, CorruptItemError):
                 self.fold.problems[str(reason.found)] = None
@@ -140,7 +140,7 @@ class _PageFold:
                 self._learn_row(rows[reason.product_id], reason)
 
     def _learn_page(self, reason: CancellationReason) -> None:
-        """Go on from a page that others wrote first. One that was damaged or deleted is left to the next sweep."""
+        """Continue from a page that another process wrote first. A corrupt or deleted page is left to the next sweep."""
         if isinstance(reason.found, OutboundPage):
             self.page = reason.found
         elif reason.meaning not in _AROUND:
@@ -149,7 +149,7 @@ class _PageFold:
         self.fold.client.pause(self.fold.client.policy.backoff(self.losses), self.fold.deadline)
 
     def _learn_row(self, lot: Generation, reason: CancellationReason) -> None:
-        """Drop an entry whose generation is gone. Leave one whose row is under a lease, or cannot be written now."""
+        """Drop an entry whose generation is gone. Leave one whose row is leased, or cannot be written now."""
         found = reason.found
         is_other = isinstance(found, Product) and found.created_at != lot.created_at
         if reason.meaning is Meaning.CONDITION_FAILED and (found is None or is_other):

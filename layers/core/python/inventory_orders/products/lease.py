@@ -1,19 +1,19 @@
-"""A lease: a pessimistic lock that expires by itself, for work on a product that takes a while.
+"""A lease: a pessimistic lock with an expiry, for work on a product that takes a while.
 
-The lock is in the product's own row, so that acquiring it returns the product, and committing the result and
-releasing it is one request. It is fenced: every write raises `_version`, and the lock remembers as `lockVersion` the
-version that its owner's last write made. Only while the two are equal may the owner write, because then no other has. An
-owner that was paused past its expiry cannot write, even if its clock is wrong.
+The lock is in the product's own row, so that acquiring it returns the product, and one request commits the result and
+releases it. It is fenced: every write raises `_version`, and the lock's `lockVersion` is the version after its owner's last
+write. The owner may only write while the two are equal, because then no other writer has written. An owner that was paused
+past its expiry cannot write, even if its clock is wrong.
 
-Acquiring and renewing are conditioned on the version as read, too: a repeated request whose first attempt arrives late
-finds another version, however late it is, and cannot lock a product after its count has ended.
+Acquiring and renewing are also conditioned on the version as read: a delayed attempt of a repeated request finds another
+version, however late it arrives, and cannot lock a product after its count has ended.
 
-A refusal is final: the lease is ended before its owner is told that it is over. A commit that is still under way then finds
+A refusal is final: the lease is ended before its owner learns that it is over. A commit that is still in flight then finds
 another version.
 
-Once the lease is taken, the row reclaims what lanes hold of the product, and notes what is on hand. The count is compared
-with that: with all that lay there then, units of open orders included. Hand-overs do not wait for a count. Parcels that leave
-while it lasts count as lying there.
+Once the lease is taken, the row reclaims the product's units from lanes, and notes the units on hand. The count is compared
+with them: all units in place at that time, including those of open orders. Hand-overs do not wait for a count. Parcels that
+leave during the count still count as in place.
 
 Sources: Gray and Cheriton, "Leases", SOSP 1989; Kleppmann, "How to do distributed locking", 2016, on fencing.
 """
@@ -70,23 +70,23 @@ from inventory_orders.store.writes import (
 
 _COUNT = "COUNT"
 
-# How often `commit` tries to read what has left, before it goes without: hand-overs may be busy with every page.
+# How often `commit` tries to read the units that have left before it skips them: hand-overs may keep every page busy.
 _TRIES = 8
 
 LONGEST_LEASE_SECONDS = 900.0
-"""Returned messages outlast a lease of this length, but not one that is renewed over and over."""
+"""Returned messages survive a lease of this length, but not one that is renewed over and over."""
 
 
 @dataclass
 class Lease:
-    """A lease that was acquired. Where DynamoDB does not answer in time, its methods raise `StoreError`.
+    """An acquired lease. If DynamoDB does not answer in time, its methods raise `StoreError`.
 
     Attributes:
-        product: As this lease's last write left it, as far as its owner knows.
+        product: The product as this lease's last write left it, as far as its owner knows.
         owner: Unique for each acquisition.
-        granted: Seconds for which it was acquired, or renewed last, from that moment on.
-        stats: What the requests took, for the metrics.
-        handed_over: Units that left between the beginning of the count and `commit`; None if that is not known.
+        granted: Seconds for which it was acquired or last renewed.
+        stats: The cost of the requests, for the metrics.
+        handed_over: Units that left between the beginning of the count and `commit`; None if unknown.
     """
 
     client: RetryingClient
@@ -109,19 +109,19 @@ class Lease:
     ) -> Lease:
         """Lock a product if there is no lease or the last one has expired.
 
-        Where lanes may hold some of it, the row reclaims all of that before the lease is returned.
+        If lanes may hold some of it, the row reclaims all of those units first.
 
         Args:
             seconds: How long, at most 900.
-            deadline: When the invocation has to end. The lease never lasts longer, so that it is not frozen with
-                the invocation, unless the caller says so.
-            holder: Name of the owner, for people; a unique part is added.
-            outlive_deadline: The lease goes to a caller outside this invocation.
+            deadline: When the invocation has to end. By default, the lease does not last longer, so that it is not frozen
+                with the invocation.
+            holder: Name of the owner, for people. A unique suffix is added.
+            outlive_deadline: Whether the lease may last longer, because a caller outside this invocation will hold it.
 
         Raises:
-            LeaseHeldError: Another holds one.
+            LeaseHeldError: Another owner has a lease.
             LeaseLostError: It expired before the row had reclaimed everything.
-            ContentionError: Others wrote the product before each attempt.
+            ContentionError: Concurrent writers won every attempt.
             ProductNotFoundError: It does not exist.
             CorruptItemError: It, or a page that holds some of it, breaks its table's contract.
         """
@@ -137,12 +137,14 @@ class Lease:
 
         def attempt() -> None:
             _, lease.product = update_product(client, product_id, lock, deadline, stats)
-            # Ours, too, where the response to an earlier attempt was lost.
+            # This is also ours if the response to an earlier attempt was lost.
             if lease.product.locked_by != owner:
                 left = lease.product.lease_left(client.clock.now().timestamp())
                 if left > 0:
                     raise LeaseHeldError(in_words(product_id), left)
-                raise ContentionError(f"others changed {in_words(product_id)} in every attempt")
+                raise ContentionError(
+                    f"concurrent writers changed {in_words(product_id)} in every attempt"
+                )
 
         client.repeat(attempt, deadline, stats, if_contended)
         in_time = Deadline.after(min(lease.seconds_left(), deadline.remaining()), client.clock)
@@ -158,7 +160,7 @@ class Lease:
         return lease
 
     def _reclaim(self, deadline: Deadline) -> None:
-        """Get what lies in lanes, as the owner of the lease."""
+        """Reclaim the units in lanes, as the owner of the lease."""
         recalled = reclaim(
             Depot(self.client), [self.product], deadline, self.stats, Reclaim(owner=self.owner)
         )
@@ -168,7 +170,7 @@ class Lease:
         self.product = product
 
     def _on_hand(self, deadline: Deadline, attempts: int | None = None) -> int:
-        """Units that are there at one moment: only outbound pages change them while the lease lasts."""
+        """Read the units on hand. While the lease lasts, only outbound pages change them."""
         client, product_id = self.client, self.product_id
         request = partial(client.store.read_together, [product_id, *OUTBOUND_KEYS])
         found = client.call(request, deadline, self.stats, attempts=attempts)
@@ -177,12 +179,12 @@ class Lease:
 
     @classmethod
     def resume(cls, client: RetryingClient, token: Mapping[str, Any], deadline: Deadline) -> Lease:
-        """Take up a lease that was acquired in another invocation.
+        """Resume a lease that was acquired in another invocation.
 
-        Whether it is still good, and whether the product is still there, is for the next write to find out.
+        The next write finds out whether the lease is still valid and the product still exists.
 
         Args:
-            token: The lease as its owner knows it, as `token` gave it.
+            token: The lease as its owner knows it, from `token`.
 
         Raises:
             CorruptItemError: The product breaks the table's contract.
@@ -199,14 +201,14 @@ class Lease:
         )
         with suppress(ProductNotFoundError):
             found = read_product(client, product.product_id, deadline, stats)
-            # A later renewal of its own, whose answer was lost, is as good as the one that the owner knows.
+            # A later renewal by the same owner, whose answer was lost, is as valid as the one that the owner knows.
             if found.is_fenced_by(owner):
                 product = found
         return cls(client, product, owner, stats=stats)
 
     @property
     def token(self) -> dict[str, Any]:
-        """The lease as `resume` takes it. The generation distinguishes this product from a later one with its id."""
+        """The lease as `resume` accepts it. The generation distinguishes the product from a later one with the same id."""
         return {
             **public_key(self.product_id),
             "createdAt": self.product.created_at,
@@ -222,7 +224,7 @@ class Lease:
 
     @property
     def expires_at(self) -> Decimal:
-        """Unix second at which the lease ends."""
+        """Unix time in seconds when the lease ends."""
         return Decimal(f"{self.product.lock_time or 0.0:.6f}")
 
     def seconds_left(self) -> float:
@@ -230,16 +232,16 @@ class Lease:
         return float(self.expires_at - unix(self.client.clock.now()))
 
     def renew(self, seconds: float, deadline: Deadline, *, outlive_deadline: bool = False) -> None:
-        """Let the lease end some seconds from now, unless it lasts longer anyway. Safe to repeat.
+        """Let the lease last for `seconds` from now, unless it already lasts longer. Safe to repeat.
 
         Args:
             seconds: How long, at most 900.
-            deadline: When the invocation has to end; the lease never lasts longer, unless the caller says so.
-            outlive_deadline: A caller outside this invocation holds the lease.
+            deadline: When the invocation has to end. By default, the lease does not last longer.
+            outlive_deadline: Whether it may last longer, because a caller outside this invocation holds it.
 
         Raises:
-            LeaseLostError: It has expired, another holds one, or another wrote since. A commit that is still under way will
-                not be booked.
+            LeaseLostError: It has expired, or another owner has a lease or has written since. A commit that is still in
+                flight will not be booked.
             ProductNotFoundError: The product is gone.
         """
         seconds = _checked(seconds, deadline, outlive_deadline=outlive_deadline)
@@ -247,7 +249,7 @@ class Lease:
         self._keep(
             seconds,
             deadline,
-            "acquire it again. If a commit got no answer, send that again first: it says whether the count was booked",
+            "acquire it again. If a commit got no answer, repeat that first to find out whether the count was booked",
         )
         renewed_at = datetime.fromisoformat(self.product.last_updated_at)
         self.granted = float(self.expires_at - unix(renewed_at))
@@ -255,7 +257,7 @@ class Lease:
     def _keep(
         self, seconds: float, deadline: Deadline, advice: str, on_hand: int | None = None
     ) -> None:
-        """Write the lease again, with a later end or what was on hand. If it is over, say so with this advice."""
+        """Write the lease again, with a later end or the units on hand. If it is over, raise an error with this advice."""
 
         def attempt() -> Write:
             moment = self.client.clock.now()
@@ -263,7 +265,7 @@ class Lease:
             return keep_lease(self.owner, self.product.version, moment, until, on_hand)
 
         _, product = update_product(self.client, self.product_id, attempt, deadline, self.stats)
-        # An earlier attempt, whose response was lost, or another renewal of ours left a later version under our lock.
+        # An earlier attempt whose response was lost, or another renewal of ours, left a later version under our lock.
         if not product.is_fenced_by(self.owner) or product.version == self.product.version:
             self.release(deadline)
             raise self._lost(advice)
@@ -279,20 +281,20 @@ class Lease:
         """Book a count with its adjustment and release the lease, in one verified transaction.
 
         Args:
-            counted: Units that lay there as the count began, those of open orders included.
-            adjustment_id: Makes the count exactly-once, within the product.
-            notes: Who counted, and what for.
+            counted: Units in place when the count began, including those of open orders.
+            adjustment_id: The idempotency key of the count, within the product.
+            notes: Who counted, and why.
 
         Returns:
-            The adjustment: by this call, or by an earlier one whose response was lost.
+            The adjustment, booked by this call or by an earlier one whose response was lost.
 
         Raises:
-            LeaseLostError: The lease has expired, or another wrote since: the count means nothing now, and no earlier
+            LeaseLostError: The lease has expired, or another writer has written since. The count is void, and no earlier
                 attempt will be booked.
-            ProductNotFoundError: The product is gone, and so is every earlier attempt.
+            ProductNotFoundError: The product is gone, and no earlier attempt will be booked.
             RejectedError: `ADJUSTMENT_ID_REUSED`: the id belongs to another adjustment; or `BELOW_FLOOR`: open orders hold
-                more than was counted. A lease that is live stays so.
-            ContentionError: Transactions of others were in the way until the time ran out.
+                more than was counted. A live lease stays live.
+            ContentionError: Concurrent transactions were in the way until the time ran out.
         """
         before, moment = self.product, self.client.clock.now()
         after = self._after(counted)
@@ -317,7 +319,7 @@ class Lease:
             ),
             record_action(count),
         ]
-        # A later attempt would be judged by a time that is long past. Where the lease is over, none can succeed.
+        # The condition uses the time of this attempt, so later ones could use an old time. If the lease is over, none can succeed.
         left = self.seconds_left()
         is_short = 0 < left < deadline.remaining()
         in_time = Deadline.after(left, self.client.clock) if is_short else deadline
@@ -340,7 +342,7 @@ class Lease:
         after = before.with_stock(before.stock_count + delta, before.version + 1)
         if delta < 0 and after.sellable < 0:
             raise RejectedError(
-                f"open orders hold {-after.sellable:,} units of {self.product_id} too many for that count; release the lease, "
+                f"open orders hold {-after.sellable:,} more units of {self.product_id} than that count allows; release the lease, "
                 "cancel those units (with restock false if they are lost), and count again",
                 "BELOW_FLOOR",
             )
@@ -349,16 +351,16 @@ class Lease:
     def _settle_commit(
         self, error: TransactionCancelledError, count: AdjustmentRecord, deadline: Deadline
     ) -> AdjustmentRecord:
-        """Classify a cancelled commit: done before, an id in use, rivals, or a lease that is over."""
-        # An own commit, whose token may be forgotten by now, is recognised by its record.
+        """Classify a cancelled commit: already done, an id in use, concurrent writers, or a lease that is over."""
+        # An earlier commit of ours, whose token DynamoDB may have forgotten, is recognised by its record.
         stored = self._find(count, deadline)
         if stored is None and error.may_be_repeated:
-            raise ContentionError(f"{self.product_id} is fought over in every attempt")
+            raise ContentionError(f"concurrent writers of {self.product_id} in every attempt")
         if stored is None:
             lost: OutcomeError = self._lost(
-                "the count was not booked; acquire it again and count again"
+                "the count was not booked; acquire it again, and count again"
             )
-            # An earlier attempt may still be under way, and would find our lock in the row.
+            # An earlier attempt may still be in flight, and would find our lock in the row.
             try:
                 self.release(deadline)
             except ProductNotFoundError as gone:
@@ -369,14 +371,14 @@ class Lease:
         return stored
 
     def _find(self, count: AdjustmentRecord, deadline: Deadline) -> AdjustmentRecord | None:
-        """Find the count as an earlier attempt has booked it.
+        """Find the count as booked by an earlier attempt.
 
         Raises:
             RejectedError: `ADJUSTMENT_ID_REUSED`: the id belongs to another adjustment.
-            CorruptItemError: What is stored under the id cannot be read.
+            CorruptItemError: The record with that id is unreadable.
         """
         client, key = self.client, count.key
-        # Read without the product, it could be missed while an attempt shows in part: see `Batch.reject_unwritten`.
+        # Read without the product, it could be missed while a transaction is partly visible: see `Batch.reject_unwritten`.
         found = client.call(lambda: client.store.read_together([key.product_id, key]), deadline)
         stored = found.records.get(key)
         if isinstance(stored, CorruptItemError):
@@ -386,21 +388,21 @@ class Lease:
         if (
             (stored.reason, stored.counted, stored.product_created_at)
             == (_COUNT, count.counted, count.product_created_at)
-            # An earlier count of this product is another one.
+            # A count under an earlier lease is a different one.
             and (stored.product_version or 0) > self.product.version
         ):
             return stored
         raise RejectedError(
             f"{key.adjustment_id} belongs to another adjustment of {in_words(key.product_id)}; "
-            "commit under an id of its own",
+            "commit under a new id",
             "ADJUSTMENT_ID_REUSED",
         )
 
     def release(self, deadline: Deadline) -> bool:
-        """End the lease without a change. Safe to repeat. Whatever else is under way for it is refused when it arrives.
+        """End the lease without a change. Safe to repeat. Other requests in flight for it are refused when they arrive.
 
         Returns:
-            Whether this ended it; False if it was over already, perhaps by its commit or an attempt without a response.
+            Whether this ended it; False if it was already over, perhaps through its commit or an attempt without a response.
 
         Raises:
             ProductNotFoundError: The product is gone.

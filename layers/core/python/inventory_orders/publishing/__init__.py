@@ -1,1 +1,1 @@
-"""Publishes outcomes on the event bus: none lost, those of one order in their order."""
+"""Publishes outcomes on the event bus, without losing any, and in sequence for each order."""

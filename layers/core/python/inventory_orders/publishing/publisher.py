@@ -1,4 +1,4 @@
-"""Publishes events on a bus: each until the bus has taken it, and those of one subject one after the other."""
+"""Publishes events on a bus: retries each until the bus has accepted it, and keeps the sequence for each subject."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from inventory_orders.errors import UnpublishableError
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.sequences import in_portions
 
-# The publisher decides about repetitions, so the client makes none.
+# The publisher decides about retries, so the client makes none.
 CLIENT_CONFIG = Config(
     connect_timeout=1,
     read_timeout=3,
@@ -30,11 +30,12 @@ MAX_ENTRIES = 10
 """docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutEvents.html"""
 
 MAX_BYTES = 1_000_000
-"""All entries of a call are smaller together: docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutEvents.html. That
-page says 1 MB; in decimal, an event with the bus's own fields also fits into a consumer's queue, which takes 1 MiB."""
+"""The entries of a call are smaller than this in total: docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutEvents.html.
+That page says 1 MB. As a decimal megabyte, an event with the bus's own fields also fits into a consumer's queue, which
+accepts 1 MiB."""
 
 _NOT_RETRYABLE = {
-    # Codes that AWS calls so: docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutEventsResultEntry.html
+    # Retryable according to AWS: docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutEventsResultEntry.html
     "AccessDeniedException",
     "InvalidAccountIdException",
     "InvalidArgument",
@@ -52,7 +53,7 @@ class BusEntry:
     """An entry of PutEvents.
 
     Attributes:
-        detail_type: What has happened.
+        detail_type: What happened.
         detail: JSON.
     """
 
@@ -61,7 +62,7 @@ class BusEntry:
 
     @property
     def size(self) -> int:
-        """Bytes, as EventBridge counts them.
+        """Size in bytes as EventBridge counts it.
 
         docs.aws.amazon.com/eventbridge/latest/userguide/eb-putevents.html
         """
@@ -70,12 +71,12 @@ class BusEntry:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why the bus did not take an entry, or perhaps did not: the answer may have been lost.
+    """Why the bus did not accept an entry. If the answer was lost, it may have.
 
     Attributes:
-        code: EventBridge's, or the name of the client's exception.
-        message: In words.
-        is_shared: Whether the whole call was refused, and had other entries, of which one may be to blame.
+        code: EventBridge's error code, or the name of the client's exception.
+        message: The error message.
+        is_shared: Whether the whole call was refused, so that another entry may be to blame.
     """
 
     code: str
@@ -84,7 +85,7 @@ class Refusal:
 
     @property
     def is_retryable(self) -> bool:
-        """Whether the bus may take the same entry later. An unknown code says nothing against it."""
+        """Whether the bus may accept the same entry later. Unknown codes count as retryable."""
         return self.code not in _NOT_RETRYABLE
 
 
@@ -93,15 +94,15 @@ class Bus:
     """One event bus: the only code that talks to EventBridge.
 
     Attributes:
-        client: Of EventBridge; `CLIENT_CONFIG` is meant for it.
-        name: The bus.
+        client: An EventBridge client; make it with `CLIENT_CONFIG`.
+        name: The name of the bus.
     """
 
     client: Any
     name: str
 
     def put(self, entries: Sequence[BusEntry]) -> list[Refusal | None]:
-        """Send one call. Returns for each entry None if the bus has taken it, else why not."""
+        """Send one call. Returns for each entry None if the bus has accepted it, else why not."""
         request = [
             {
                 "EventBusName": self.name,
@@ -120,7 +121,7 @@ class Bus:
                 else type(error).__name__
             )
             return [Refusal(code, str(error), is_shared=len(entries) > 1)] * len(entries)
-        # A refusal is one of the answers; the call as a whole has succeeded.
+        # An entry can be refused although the call as a whole has succeeded.
         return [
             None
             if "ErrorCode" not in answer
@@ -130,32 +131,32 @@ class Bus:
 
 
 MAX_REFUSALS = 20
-"""Rounds in which the bus refuses an event but takes a probe, until the event is to blame. A bus that refuses by
-chance takes the event first in at least half of such rounds, so it puts the blame on less than one in a million. On a
-working bus that takes some eight seconds."""
+"""Rounds in which the bus refuses an event but accepts a probe, until the event counts as the cause. A bus that refuses at
+random accepts the event first in at least half of such rounds, so fewer than 1 in 1,000,000 events are wrongly blamed. On
+a working bus this takes about eight seconds."""
 
 MAX_FRUITLESS_ROUNDS = 10
-"""Rounds in which the bus takes nothing, until the rest is left to the next invocation: some three seconds."""
+"""Rounds in which the bus accepts nothing, until the rest is left to the next invocation: about three seconds."""
 
 RETRYABLE_SECONDS = 3600.0
-"""An event has to be this old before a refusal that is retryable counts against it."""
+"""Age of an event from which retryable refusals count against it."""
 
 EVENT_TOO_LARGE = "EVENT_TOO_LARGE"
 
 PROBE = "PublisherProbe"
-"""An event that says nothing. It is of the service's own source, so that a bus that refuses that refuses it too."""
+"""The type of an event without content. It has the service's source, so that a bus that refuses that source refuses it too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Undeliverable:
-    """An event that can never be published as it is.
+    """An event that can never be published unchanged.
 
     Attributes:
-        subject: What it is about, as far as is known.
-        id: The id of the event, or of the record that cannot be read.
-        body: All of it, as JSON.
-        code: Why.
-        message: The same in words.
+        subject: Its subject, as far as is known.
+        id: The id of the event, or of the unreadable record.
+        body: The whole event or record, as JSON.
+        code: Why, as a stable code.
+        message: Why, in words.
     """
 
     subject: str
@@ -168,21 +169,21 @@ class Undeliverable:
     def of_record(
         cls, subject: str, record_id: str, record: object, error: UnpublishableError
     ) -> Undeliverable:
-        """A change whose row does not say what happened."""
+        """Make one from a stream record whose row does not show what happened."""
         body = json.dumps({"record": record}, default=str)
         return cls(subject, record_id, body, error.code, str(error))
 
 
 @dataclass(slots=True)
 class PublishReport:
-    """The ends of the events.
+    """How the events ended.
 
     Attributes:
-        published: Ids of those that the bus has taken.
-        delays: Seconds from their occurrence until then.
-        refusals: Code and message of each time that the bus refused one.
-        undeliverable: What was parked.
-        left: How many are neither published nor parked: time ran out.
+        published: Ids of the events that the bus has accepted.
+        delays: Seconds from their occurrence until the bus accepted them.
+        refusals: Code and message of each refusal by the bus.
+        undeliverable: The events that were parked.
+        left: How many are neither published nor parked, because time ran out.
     """
 
     published: list[str] = field(default_factory=list)
@@ -194,13 +195,13 @@ class PublishReport:
 
 @dataclass(slots=True, eq=False)
 class _Pending:
-    """An event on its way to the bus.
+    """An event that is waiting to be published.
 
     Attributes:
         event: The event.
-        entry: The same as the bus takes it.
-        refusals: How often the bus has refused it, and taken a probe.
-        is_alone: Whether it has to be sent alone: a call that it shared was refused.
+        entry: The event as an entry for the bus.
+        refusals: How often the bus has refused it but accepted a probe.
+        is_alone: Whether it has to be sent alone, because a shared call was refused.
     """
 
     event: Event
@@ -210,7 +211,7 @@ class _Pending:
 
 
 _Unsent = deque[_Pending | Undeliverable]
-"""The events of one subject that are still to be published or parked."""
+"""The events of one subject that are not yet published or parked."""
 
 
 class Publisher:
@@ -218,7 +219,7 @@ class Publisher:
 
     Args:
         bus: The bus.
-        park: Keeps for good what cannot be published. Returns whether it has.
+        park: Stores an undeliverable event. Returns whether it succeeded.
         clock: Source of time.
         policy: How to wait after a refusal.
     """
@@ -236,13 +237,13 @@ class Publisher:
         self._policy = policy or RetryPolicy(base=0.05)
 
     def publish(self, news: Iterable[Event | Undeliverable], deadline: Deadline) -> PublishReport:
-        """Publish until all is published or parked, or until the time is over or the bus takes nothing for a while.
+        """Publish until all events are published or parked, the time is over, or the bus accepts nothing for a while.
 
-        An event whose answer is lost is sent again, so it may be there twice; no later event of its subject is sent
-        before it was taken.
+        An event whose answer is lost is sent again, so it may be published twice. No later event of its subject is sent
+        before the bus has accepted it.
 
         Args:
-            news: In the order of its occurrence.
+            news: The events, in order of occurrence.
             deadline: When to leave the rest.
         """
         report = PublishReport()
@@ -268,7 +269,7 @@ class Publisher:
     def _publish_first(
         self, unsent: dict[str, _Unsent], deadline: Deadline, report: PublishReport
     ) -> tuple[bool, bool]:
-        """Try the first of each subject once. Returns whether all were taken or parked, and whether some or a probe were."""
+        """Try the first event of each subject once. Returns whether all were accepted or parked, and whether any or a probe was."""
         heads = [events[0] for events in unsent.values()]
         parked = self._park_all(heads, deadline)
         report.undeliverable += parked
@@ -297,7 +298,7 @@ class Publisher:
         deadline: Deadline,
         report: PublishReport,
     ) -> tuple[list[_Pending], dict[_Pending, Refusal]]:
-        """Put events on the bus while there is time. Returns those that it has taken, and why it has refused others."""
+        """Put events on the bus while there is time. Returns the accepted ones, and why others were refused."""
         taken: list[_Pending] = []
         refused: dict[_Pending, Refusal] = {}
         for call in calls_of([head for head in heads if isinstance(head, _Pending)]):
@@ -317,12 +318,12 @@ class Publisher:
     def _blame(
         self, refused: Mapping[_Pending, Refusal], unsent: dict[str, _Unsent], deadline: Deadline
     ) -> bool:
-        """Count refusals against events that may be to blame. Returns whether the bus took a probe."""
+        """Count refusals against events that may be to blame. Returns whether the bus accepted a probe."""
         now = self._clock.now()
         suspects = {
             pending: refusal
             for pending, refusal in refused.items()
-            # An event without a readable time is old.
+            # An event without a readable time counts as old.
             if not refusal.is_retryable
             or all(age >= RETRYABLE_SECONDS for age in _delay(pending.event, now))
         }
@@ -339,7 +340,7 @@ class Publisher:
         return True
 
     def _takes_a_probe(self, deadline: Deadline) -> bool:
-        """Whether the bus takes an event that says nothing."""
+        """Whether the bus accepts an event without content."""
         now = timestamp(self._clock.now())
         metadata = {
             "eventId": f"{PROBE}#{now}",
@@ -351,7 +352,7 @@ class Publisher:
 
 
 def calls_of(pending: Sequence[_Pending]) -> list[list[_Pending]]:
-    """Split events into what one call takes."""
+    """Split events into calls."""
     single = [[each] for each in pending if each.is_alone]
     others = [each for each in pending if not each.is_alone]
     return single + in_portions(others, MAX_ENTRIES, lambda each: each.entry.size, MAX_BYTES - 1)
@@ -361,7 +362,7 @@ def _pending(event: Event) -> _Pending | Undeliverable:
     entry = BusEntry(event.type, _json(event.detail()))
     if entry.size < MAX_BYTES:
         return _Pending(event, entry)
-    message = f"the event has {entry.size:,} bytes; a bus takes less than {MAX_BYTES:,}. Read the row instead"
+    message = f"the event has {entry.size:,} bytes; a bus only accepts less than {MAX_BYTES:,}. Read the row instead"
     return _undeliverable(event, EVENT_TOO_LARGE, message)
 
 
@@ -375,7 +376,7 @@ def _json(value: Mapping[str, Any]) -> str:
 
 
 def _delay(event: Event, now: datetime) -> list[float]:
-    """Seconds since an event occurred; none if its row does not say when that was."""
+    """Seconds since an event occurred; empty if its row does not say."""
     try:
         occurred = datetime.fromisoformat(event.occurred_at)
         return [max(0.0, (now - occurred).total_seconds())]

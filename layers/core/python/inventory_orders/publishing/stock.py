@@ -1,7 +1,7 @@
-"""Publishes the stock of products that changed since it was last published, for the setting `stockEvents`.
+"""Publishes stock levels that have changed since they were last published, for the setting `stockEvents`.
 
-The watch first stores a product's level as pending, with the moment at which it saw it. Then it publishes the level, and
-clears the mark. A crash or a second sweep may publish an event twice, under one id; none is lost.
+The watch first stores a product's level as pending, with the time when it was read. Then it publishes the level and clears
+the mark. A crash or a second sweep may publish an event twice, with the same id, but none is lost.
 """
 
 from __future__ import annotations
@@ -23,41 +23,41 @@ from inventory_orders.store.stock_parts import StockPart, read_stock_parts, writ
 # Products in one request.
 _TOGETHER = 1000
 
-# For publishing what was found.
+# Seconds reserved for publishing.
 _RESERVED_SECONDS = 15.0
 
 
 class StockWatch:
-    """Compares what there is with what was published last, as many products at a time as there is time for.
+    """Compares stock levels with those last published, for as many products as there is time for.
 
     Args:
-        bus: Takes the events.
+        bus: Where events are published.
     """
 
     def __init__(self, client: RetryingClient, bus: Bus) -> None:
         self._client = client
-        # Nothing is parked: a level that the bus never takes stays pending, and is a problem in every sweep.
+        # Nothing is parked: a level that the bus never accepts stays pending, and is reported by every sweep.
         self._publisher = Publisher(bus, lambda _: False, client.clock)
-        # The part with which to begin: those that a sweep did not get to come first in the next one.
+        # The part to start with: parts that a sweep did not reach come first in the next one.
         self._first = 0
-        # Where to go on in the list of products, and those seen since its beginning.
+        # Where to continue in the list of products, and the products seen since its beginning.
         self._after: ListPosition | None = None
         self._seen: set[str] = set()
 
     def publish(self, deadline: Deadline) -> int:
-        """Look at products from where the last call ended, and publish what has changed.
+        """Check products from where the last call stopped, and publish changed levels.
 
-        Leaves out products whose row or page cannot be read.
+        Skips products with an unreadable row or page.
 
         Args:
-            deadline: Shortly before it, the rest is left to the next call.
+            deadline: Shortly before it, this leaves the rest to the next call.
 
         Returns:
             How many levels were published.
 
         Raises:
-            CorruptItemError: What was published last cannot be read.
-            StoreError: DynamoDB or the bus failed, another sweep came in between, or time ran out. The next call goes on.
+            CorruptItemError: The published levels are unreadable.
+            StoreError: DynamoDB or the bus failed, another sweep interfered, or time ran out. The next call continues.
         """
         at, published = timestamp(self._client.clock.now()), 0
         parts = self._client.call(partial(read_stock_parts, self._client.store), deadline)
@@ -66,7 +66,7 @@ class StockWatch:
             part, self._first = parts[number], number + 1
             news = changed[number]
             gone = set() if self._after else part.levels.keys() - self._seen
-            # Of two sweeps at once, the clock of the other may be ahead.
+            # The clock of a concurrent sweep may be ahead.
             if (news or gone or part.pending) and part.at < at:
                 published += self._publish_pending(part, deadline)
                 levels = {name: part.levels[name] for name in part.levels.keys() - gone} | news
@@ -79,7 +79,7 @@ class StockWatch:
     def _find_changes(
         self, parts: Mapping[int, StockPart], deadline: Deadline
     ) -> dict[int, dict[str, Level]]:
-        """Find levels that differ from those published, by the number of their part and product id."""
+        """Find levels that differ from the published ones, by part number and product id."""
         changed: dict[int, dict[str, Level]] = defaultdict(dict)
         if self._after is None:
             self._seen.clear()
@@ -105,7 +105,7 @@ class StockWatch:
         """Publish the pending levels of a part. Returns how many.
 
         Raises:
-            StoreError: The bus did not take all, or no time was left.
+            StoreError: The bus did not accept all of them, or no time was left.
         """
         news = [stock_event(name, part.levels[name], part.at) for name in part.pending]
         report = self._publisher.publish(news, deadline)
@@ -114,7 +114,7 @@ class StockWatch:
         if report.left:
             refusal = report.refusals[-1]
             error = ThrottledError if refusal.is_retryable else StoreUnavailableError
-            raise error(refusal.code, f"the bus refuses events of stock: {refusal.message}")
+            raise error(refusal.code, f"the bus refuses stock events: {refusal.message}")
         return len(news)
 
 

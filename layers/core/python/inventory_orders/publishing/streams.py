@@ -1,4 +1,4 @@
-"""The tables' streams: what changed in them, read as events; and whether anything reads them at all."""
+"""The tables' streams: converts changes into events, and checks that the streams are read at all."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from inventory_orders.store.tables import KEYS, Table
 
 
 def read_changes(event: object) -> list[Event | Undeliverable]:
-    """Read the events of a batch, in the order of the changes.
+    """Convert a batch of changes into events, in the same order.
 
     Raises:
         UnsupportedEventError: It is not a batch of changes from a stream.
@@ -47,7 +47,7 @@ _OF = {Table.ORDERS: order_events, Table.PRODUCTS: product_events}
 def _events_of(record: object) -> tuple[Event, ...]:
     try:
         kind, change = record["eventName"], record["dynamodb"]  # type: ignore[index]
-        # An image that is missing does not say that there was no row: what has changed is not known then.
+        # A missing image does not mean that there was no row, so the change is unknown.
         before = None if kind == "INSERT" else decode(change["OldImage"])
         after = None if kind == "REMOVE" else decode(change["NewImage"])
         (of,) = (of for table, of in _OF.items() if tuple(change["Keys"]) == KEYS[table])
@@ -60,13 +60,13 @@ def _events_of(record: object) -> tuple[Event, ...]:
         StopIteration,
     ) as error:
         raise UnpublishableError(
-            f"the record holds no change of a row ({type(error).__name__}: {error})"
+            f"the record is not a change of a row ({type(error).__name__}: {error})"
         ) from error
     return of(before, after)
 
 
 def _key(record: object) -> str:
-    """The key of an unreadable record, so that it keeps its place among the events of its row."""
+    """The key of an unreadable record, so that it stays in sequence with the events of its row."""
     try:
         keys = record["dynamodb"]["Keys"]  # type: ignore[index]
         return " ".join(str(value["S"]) for value in keys.values())
@@ -75,11 +75,11 @@ def _key(record: object) -> str:
 
 
 def unread_streams(store: Store, functions: Any, mappings: Sequence[str]) -> list[str]:
-    """List the tables whose changes are not published; none while AWS does not answer.
+    """List the tables whose changes are not published; empty while AWS does not answer.
 
     Args:
-        store: Where the tables are.
-        functions: A client of Lambda.
+        store: The tables.
+        functions: A client for Lambda.
         mappings: UUIDs of the event source mappings that should read their streams.
     """
     try:
@@ -98,4 +98,4 @@ def unread_streams(store: Store, functions: Any, mappings: Sequence[str]) -> lis
     except (ThrottledError, OutcomeUnknownError):
         return []
     except StoreError as error:
-        return [f"it cannot be told whether changes are published: {error}"]
+        return [f"cannot check whether changes are published: {error}"]

@@ -1,1 +1,1 @@
-"""Where everything is kept: the requests to DynamoDB, and how its rows are laid out."""
+"""Storage: the requests to DynamoDB, and the layout of its rows."""

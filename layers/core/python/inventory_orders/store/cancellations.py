@@ -1,4 +1,4 @@
-"""Why writes are refused: what DynamoDB says of each action of a transaction, and what came back with it."""
+"""Why writes are refused: DynamoDB's reason for each action of a transaction, and the items that it returned."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from inventory_orders.errors import CorruptItemError, ProductNotFoundError, Stor
 from inventory_orders.store.writes import Action, ActionKind
 
 Found: TypeAlias = Product | Record | Page | OutboundPage | LaneLease | CorruptItemError | None
-"""The item as stored: None if there is none, and the error that reading it raised if it breaks its table's contract."""
+"""The item as stored; None if it does not exist, or the error if it breaks its table's contract."""
 
 
 class Meaning(Enum):
-    """What it means for one action that its transaction was cancelled."""
+    """What the cancellation of a transaction means for one of its actions."""
 
     NOTHING = auto()
     """The transaction failed because of another action."""
     CONDITION_FAILED = auto()
-    """The item is not as the action's condition wants it; it came back as it is."""
+    """The item does not meet the action's condition, and was returned."""
     RIVAL = auto()
     """Another transaction was writing the item."""
     THROTTLED = auto()
     """The item's partition, or the table, was short of capacity."""
     INVALID = auto()
-    """DynamoDB does not take the item: no repetition can succeed."""
+    """DynamoDB does not accept the item, so no retry can succeed."""
     UNKNOWN = auto()
-    """Access denied, or something newer than this code: an operator has to look at it."""
+    """Access was denied, or the code is newer than this program: an operator has to look at it."""
 
 
 # docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html
@@ -54,9 +54,9 @@ class CancellationReason:
 
     Attributes:
         code: DynamoDB's name of the reason.
-        found: What is stored, where the action's condition failed.
-        message: DynamoDB's words.
-        action: The action; None where the request had no label.
+        found: The stored item, if the action's condition failed.
+        message: DynamoDB's message.
+        action: The action; None if the request was not labelled.
     """
 
     code: str
@@ -66,12 +66,12 @@ class CancellationReason:
 
     @property
     def meaning(self) -> Meaning:
-        """What the code means."""
+        """The meaning of the code."""
         return _MEANINGS.get(self.code, Meaning.UNKNOWN)
 
     @property
     def is_lost(self) -> bool:
-        """Whether the action lost against others: planned again from what is stored now, or on another page, it may succeed."""
+        """Whether the action lost to a concurrent writer, so that it may succeed if planned again from newer items or another page."""
         is_of_other_page = self.kind is ActionKind.OUTBOUND and self.meaning is Meaning.INVALID
         lost = (Meaning.CONDITION_FAILED, Meaning.RIVAL, Meaning.THROTTLED)
         return self.meaning in lost or is_of_other_page
@@ -89,7 +89,7 @@ class CancellationReason:
 
     @property
     def by_version(self) -> bool:
-        """Whether the action's condition was the version that was read."""
+        """Whether the action was conditioned on the version that was read."""
         return self.action is not None and self.action.by_version
 
 
@@ -106,10 +106,10 @@ class ConditionFailedError(StoreError):
 
 
 def require_product(found: Found, product_id: str) -> Product:
-    """The product as stored.
+    """Return the product as stored.
 
     Raises:
-        ProductNotFoundError: There is none.
+        ProductNotFoundError: It does not exist.
         CorruptItemError: It breaks the table's contract.
     """
     if isinstance(found, CorruptItemError):
@@ -133,25 +133,25 @@ class TransactionCancelledError(StoreError):
         self.reasons = tuple(reasons)
 
     def label(self, actions: Sequence[Action]) -> None:
-        """Give each reason its action. The only place that knows that DynamoDB answers them in their order."""
+        """Give each reason its action. Only this method relies on DynamoDB's returning them in the order of the request."""
         self.reasons = tuple(
             replace(reason, action=action)
             for reason, action in zip(self.reasons, actions, strict=False)
         )
 
     def of(self, kind: ActionKind) -> list[CancellationReason]:
-        """The reasons of the actions of a kind."""
+        """The reasons for the actions of a kind."""
         return [reason for reason in self.reasons if reason.kind is kind]
 
     def meanings_of(self, *kinds: ActionKind) -> set[Meaning]:
-        """What the reasons of the actions of some kinds mean."""
+        """The meanings of the reasons for the actions of some kinds."""
         return {reason.meaning for reason in self.reasons if reason.kind in kinds}
 
     def check_places(self) -> None:
-        """Check that more failed than the removal of a place from the list in its product's own row.
+        """Check that the cause was not the removal of a location from the list in the product's own row.
 
         Raises:
-            CorruptItemError: There is no such row, though the place is there, or DynamoDB does not take its list.
+            CorruptItemError: The product has no own row, although it has one at a location, or DynamoDB does not accept its list.
         """
         refused = self.meanings_of(ActionKind.PLACES) & {Meaning.CONDITION_FAILED, Meaning.INVALID}
         if refused and self.meanings_of(ActionKind.PRODUCT) == {Meaning.NOTHING}:
@@ -164,15 +164,15 @@ class TransactionCancelledError(StoreError):
 
     @property
     def meanings(self) -> set[Meaning]:
-        """What the reasons mean."""
+        """The meanings of the reasons."""
         return {reason.meaning for reason in self.reasons}
 
     @property
     def may_be_repeated(self) -> bool:
-        """Whether the same request may succeed later: only rivals and throttles were in its way."""
+        """Whether the same request may succeed later, because only concurrent writers or throttling were in the way."""
         return self.meanings <= {Meaning.NOTHING, Meaning.RIVAL, Meaning.THROTTLED}
 
     @property
     def may_be_planned_again(self) -> bool:
-        """Whether it was lost against others alone: planned again from what is stored now, it may succeed."""
+        """Whether it only lost to concurrent writers, so that it may succeed if planned again from newer items."""
         return self.meanings.isdisjoint({Meaning.INVALID, Meaning.UNKNOWN})

@@ -1,4 +1,4 @@
-"""The only code that talks to DynamoDB: requests, and errors that say what they mean."""
+"""The only code that talks to DynamoDB: requests, and errors classified by their meaning."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ if TYPE_CHECKING:
 
     from inventory_orders.domain.product import Product
 
-# The engine decides about retries, so the client makes none: after a throttle it would sleep for up to a second, while
-# others wait for the depot. Parameter validation costs half of the client's CPU for a large transaction, and
-# DynamoDB validates anyway.
+# The engine decides about retries, so the client makes none: after throttling it would sleep for up to a second, while
+# other processes wait for the depot. Parameter validation takes half of the client's CPU time for a large transaction,
+# and DynamoDB validates anyway.
 CLIENT_CONFIG = Config(
     connect_timeout=1,
     read_timeout=3,
@@ -63,7 +63,7 @@ CLIENT_CONFIG = Config(
 WORST_CASE_SECONDS_OF_ONE_CALL = 4.0
 
 READ_LIMIT = 100
-"""Most items that a BatchGetItem or a TransactGetItems names."""
+"""Maximum number of items in a BatchGetItem or TransactGetItems request."""
 
 _ALWAYS_CONSISTENT = (Table.PRODUCTS, Table.ALLOTMENTS)
 
@@ -75,7 +75,7 @@ _MEANINGS: Mapping[str, type[StoreError]] = {
     "ThrottlingException": ThrottledError,
     "Throttling": ThrottledError,
     "TooManyRequestsException": ThrottledError,
-    # The answer to a single write while a transaction on its item is in flight.
+    # The response to a single write while a transaction on its item is in flight.
     "TransactionConflictException": ThrottledError,
     "ValidationException": RequestInvalidError,
     "SerializationException": RequestInvalidError,
@@ -83,7 +83,7 @@ _MEANINGS: Mapping[str, type[StoreError]] = {
     "InternalServerError": OutcomeUnknownError,
     "ServiceUnavailable": OutcomeUnknownError,
 }
-"""By error code. Of the others, those of the service's own failures leave the outcome unknown, too."""
+"""Errors by code. Other codes with an HTTP status of 5xx also leave the outcome unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +91,14 @@ class Snapshot:
     """The result of one read.
 
     Attributes:
-        products: By id, None where there is no such product; strongly consistent.
-        unreadable: What is wrong, by id, with products that break the table's contract.
-        records: By key, where they exist, or the error that reading one raised. Unless they were asked for with strong
-            consistency, a hint: a record that is here is durable, one that is not may exist all the same.
-        pages: By key, strongly consistent; one that was never written has version 0 and an epoch to be written with.
-        outbound: Outbound pages, likewise.
-        unprocessed: Keys that DynamoDB left out; ask for them again.
+        products: Products by id, strongly consistent; None for a product that does not exist.
+        unreadable: By id, the errors of products that break the table's contract.
+        records: Existing records by key, or the error of an unreadable one. Unless read strongly consistent, they are a
+            hint: a record that is here is durable, but a missing one may exist.
+        pages: Pages by key, strongly consistent. One that was never written has version 0 and a new epoch for its first
+            write.
+        outbound: Outbound pages, in the same way.
+        unprocessed: Keys that DynamoDB left out, to be read again.
     """
 
     products: dict[str, Product | None] = field(default_factory=dict)
@@ -108,7 +109,7 @@ class Snapshot:
     unprocessed: tuple[Key, ...] = ()
 
     def add(self, other: Snapshot) -> None:
-        """Take over what another read found."""
+        """Add the result of another read."""
         self.products.update(other.products)
         self.unreadable.update(other.unreadable)
         self.records.update(other.records)
@@ -119,7 +120,7 @@ class Snapshot:
         """Units of a product on the outbound pages that were read.
 
         Raises:
-            CorruptItemError: One of them cannot be read.
+            CorruptItemError: One of the pages is unreadable.
         """
         units, generation = 0, Generation(product.product_id, product.created_at)
         for page in self.outbound.values():
@@ -129,7 +130,7 @@ class Snapshot:
         return units
 
     def add_item(self, key: Key, item: Item | None) -> None:
-        """Take over what a key names, as it is stored; None: it does not exist."""
+        """Add the stored item of a key; None if it does not exist."""
         match key:
             case PageKey():
                 self.pages[key] = (
@@ -155,15 +156,15 @@ class Snapshot:
 
 
 def _new_epoch() -> str:
-    """What tells a page from one that was deleted, and made again with the same version."""
+    """Make an epoch, which distinguishes a page from one that was deleted and created again with the same version."""
     return uuid.uuid4().hex[:16]
 
 
 class Store:
-    """Reads and writes of the tables. A request that fails raises a `StoreError`, whose type says what that means for them.
+    """Reads and writes the tables. A failed request raises a `StoreError`, whose type says what that means for the tables.
 
     Args:
-        client: A DynamoDB client; `CLIENT_CONFIG` is meant for it. Clients are thread-safe, so is the store.
+        client: A DynamoDB client; make it with `CLIENT_CONFIG`. Clients are thread-safe, and so is the store.
         tables: The tables' names.
     """
 
@@ -179,11 +180,11 @@ class Store:
         return described["LatestStreamArn"] if enabled else None
 
     def read(self, keys: Sequence[Key], *, consistent_records: bool = False) -> Snapshot:
-        """Read products (by their ids), records and pages (by their keys), at most `READ_LIMIT` together.
+        """Read products by id, records and pages by key, at most `READ_LIMIT` in total.
 
         Args:
             keys: What to read.
-            consistent_records: Whether records are read with strong consistency, too. That costs twice as much.
+            consistent_records: Whether records are read strongly consistent too. That costs twice as much.
         """
         wanted = {key_of(key): key for key in keys}
         by_table: dict[Table, list[Item]] = defaultdict(list)
@@ -198,7 +199,7 @@ class Store:
         }
         response = call(self._client.batch_get_item, RequestItems=request)
         if "Responses" not in response:
-            # Taken for an empty answer it would mean that nothing exists.
+            # Treated as an empty answer, it would mean that nothing exists.
             raise OutcomeUnknownError("EMPTY_ANSWER", "DynamoDB answered without Responses")
 
         unprocessed = response.get("UnprocessedKeys", {})
@@ -212,7 +213,7 @@ class Store:
     def _by_place(
         self, answer: Mapping[str, Sequence[Item]]
     ) -> dict[tuple[Table, tuple[str, ...]], Item]:
-        """Items by what tells those of one answer apart: their table, and the values of their keys."""
+        """Index the items of a response by table and key values."""
         return {
             (table, tuple(item[key]["S"] for key in KEYS[table])): item
             for name, items in answer.items()
@@ -221,11 +222,11 @@ class Store:
         }
 
     def read_together(self, keys: Sequence[Key]) -> Snapshot:
-        """Read what keys name as it is at one moment, at most `READ_LIMIT` and 4 MB together. It costs twice as much.
+        """Read items in one transaction, at most `READ_LIMIT` and 4 MB in total. That costs twice as much.
 
         Raises:
-            ThrottledError: A rival is writing one of them.
-            RequestInvalidError: They are more than that.
+            ThrottledError: A concurrent writer is writing one of them.
+            RequestInvalidError: They exceed the limits.
         """
         gets = [
             {"Get": {"TableName": self._tables[key_of(key)[0]], "Key": key_item(key)}}
@@ -266,7 +267,7 @@ class Store:
         return read(response["Item"]) if "Item" in response else None
 
     def read_items(self, table: Table, keys: Sequence[Item]) -> Sequence[Item]:
-        """Those items that are there and that DynamoDB does not leave out. Eventually consistent."""
+        """Read the items that exist and that DynamoDB does not leave out. Eventually consistent."""
         name = self._tables[table]
         response = call(self._client.batch_get_item, RequestItems={name: {"Keys": keys}})
         return response.get("Responses", {}).get(name, ())  # type: ignore[no-any-return]
@@ -279,14 +280,14 @@ class Store:
         after: Item | None,
         **parameters: Any,
     ) -> Any:
-        """A page of the items of one partition.
+        """Read a page of the items of one partition.
 
         Args:
             table: The table.
-            condition: On their keys, each attribute as `#name`.
-            values: For the placeholders of the condition, without the colon.
-            after: The key after which to go on; None: at the beginning.
-            parameters: Others, as DynamoDB takes them.
+            condition: The key condition, with attributes as `#name`.
+            values: Values for the condition's placeholders, named without the colon.
+            after: The key to continue after; None for the beginning.
+            parameters: Further parameters for DynamoDB.
         """
         start = {} if after is None else {"ExclusiveStartKey": after}
         return call(
@@ -299,7 +300,7 @@ class Store:
         )
 
     def scan(self, table: Table, **parameters: Any) -> Any:
-        """A page of the items of a table; parameters as DynamoDB takes them."""
+        """Read a page of the items of a table, with further parameters for DynamoDB."""
         return call(self._client.scan, TableName=self._tables[table], **parameters)
 
     def update(self, table: Table, key: Item, write: Write, **parameters: Any) -> Any:
@@ -309,7 +310,7 @@ class Store:
             table: The table.
             key: The item's primary key.
             write: What to write, and on which condition.
-            parameters: Others, as DynamoDB takes them.
+            parameters: Further parameters for DynamoDB.
 
         Raises:
             ConditionFailedError: The condition does not hold.
@@ -323,18 +324,18 @@ class Store:
         )
 
     def update_product(self, product_id: str, write: Write) -> Product:
-        """Change a product in one conditional update, and get it back as it is then.
+        """Change a product in one conditional update, and return the result.
 
-        Without a token: the caller recognises an own lost response by the product that comes back.
+        The request has no token. If its response is lost, the caller recognises the write by the product.
 
         Args:
-            product_id: The product; it must exist and keep the table's contract.
+            product_id: The product, which must exist and keep the table's contract.
             write: What to write.
 
         Raises:
             ConditionFailedError: With the product as stored.
-            CorruptItemError: DynamoDB does not take the row; or it was written, but breaks the table's contract in a way
-                that no condition can tell.
+            CorruptItemError: DynamoDB does not accept the row; or it was written, but breaks the table's contract in a way
+                that no condition can detect.
         """
         sound = replace(
             write,
@@ -352,7 +353,7 @@ class Store:
         except RequestInvalidError as error:
             # For example, another program has filled the row up to 400 KB.
             raise CorruptItemError(
-                f"DynamoDB does not take the row of product {in_words(product_id)} ({error}); repair the item",
+                f"DynamoDB does not accept the row of product {in_words(product_id)} ({error}); repair the item",
                 "CORRUPT_PRODUCT",
             ) from error
         return read_product(response["Attributes"])
@@ -362,10 +363,10 @@ class Store:
 
         Args:
             actions: At most 100.
-            token: `ClientRequestToken`: a repetition with the same token within 10 minutes applies nothing twice.
+            token: `ClientRequestToken`: a retry with the same token within 10 minutes has no further effect.
 
         Raises:
-            TransactionCancelledError: A condition failed, or a rival was at work.
+            TransactionCancelledError: A condition failed, or a concurrent writer interfered.
             StoreError: Another failure; its type says what it means.
         """
         call(
@@ -384,7 +385,7 @@ class Store:
         )
 
 
-# A product that exists and keeps the table's contract, as far as a condition can tell.
+# The product exists and keeps the table's contract, as far as a condition can check.
 _SOUND = (
     "attribute_type(#_version, :number) AND attribute_type(#stockCount, :number) AND "
     "attribute_type(#onHand, :number) AND "
@@ -393,7 +394,7 @@ _SOUND = (
 
 
 def read_if_sound(read: Callable[[Item], F], item: Item) -> F | CorruptItemError:
-    """The stored object, or the error that tells why it cannot be read."""
+    """Read the stored object, or return the error if it is unreadable."""
     try:
         return read(item)
     except CorruptItemError as error:
@@ -401,7 +402,7 @@ def read_if_sound(read: Callable[[Item], F], item: Item) -> F | CorruptItemError
 
 
 def _found_item(item: Item | None) -> Found:
-    """The object that came back with a refused write. A product may have attributes of any name that is not its own."""
+    """Read the object that a refused write returned. A product may have additional attributes of any name."""
     if not item:
         return None
     if "productId" in item:
@@ -415,13 +416,13 @@ def _found_item(item: Item | None) -> Found:
 
 
 def call(operation: Any, **parameters: Any) -> Any:
-    """Call AWS; failures become errors that say what they mean for the tables."""
+    """Call AWS, and convert failures into errors that say what they mean for the tables."""
     try:
         return operation(**parameters)
     except ClientError as error:
         raise _meaning(error) from error
     except (HTTPClientError, BotoConnectionError) as error:
-        # Timeouts and broken connections: the request may have arrived all the same.
+        # After timeouts and broken connections, the request may still have arrived.
         raise OutcomeUnknownError(type(error).__name__, str(error)) from error
     except BotoCoreError as error:
         raise StoreUnavailableError(type(error).__name__, str(error)) from error

@@ -1,4 +1,4 @@
-"""The leases of lanes: requests that take, keep, read and end them."""
+"""Leases of lanes: requests that take, extend, read and release them."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from inventory_orders.store.writes import NO_LIVE_LEASE, OWNED, Write, end_lane_
 
 
 def lease_lane(store: Store, wanted: LaneLease, now: datetime, dead_owner: str = "") -> LaneLease:
-    """Take a lane, or keep one's own for longer. Safe to repeat.
+    """Take a lane, or extend the owner's lease. Safe to repeat.
 
     Args:
-        store: Where the tables are.
-        wanted: The new lease. Those that wait behind its owner see for how long it has waited.
-        now: The moment.
+        store: The tables.
+        wanted: The new lease. Processes in line behind its owner see how long it has waited.
+        now: The current time.
         dead_owner: An owner whose lease is over, whatever the clocks say.
 
     Returns:
-        The lease on the lane: the wanted one, or that of another owner, which is live.
+        The lease on the lane: the wanted one, or another owner's live one.
     """
     readable = "attribute_type(#lockTime, :number) AND attribute_type(#lockedBy, :text)"
     write = Write(
@@ -56,12 +56,12 @@ def lease_lane(store: Store, wanted: LaneLease, now: datetime, dead_owner: str =
 
 
 def release_lane(store: Store, lease: LaneLease) -> None:
-    """End the lease on a lane. Safe to repeat; one that is over stays over."""
+    """Release the lease on a lane. Safe to repeat."""
     with suppress(ConditionFailedError):
         store.update(Table.ALLOTMENTS, key_item(lease.lane), end_lane_lease(lease.owner))
 
 
 def read_lane_leases(store: Store, lanes: Sequence[int]) -> list[LaneLease]:
-    """The leases that were ever taken on lanes, at most `READ_LIMIT`. Eventually consistent, so a hint."""
+    """Read the last lease of each lane, for at most `READ_LIMIT` lanes. Eventually consistent, so a hint."""
     keys = [key_item(lane) for lane in lanes]
     return [read_lease(item) for item in store.read_items(Table.ALLOTMENTS, keys)]

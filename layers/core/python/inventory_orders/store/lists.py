@@ -1,4 +1,4 @@
-"""Lists: the orders of a user, those to ship, holds that end, products, and a product's adjustments.
+"""Lists: a user's orders, orders to ship, ending holds, products, and a product's adjustments.
 
 All of them raise a `StoreError` if a request fails.
 """
@@ -28,11 +28,11 @@ _HOLDS_OF_A_PAGE = 1000
 
 @dataclass(frozen=True, slots=True, order=True)
 class ListPosition:
-    """A place in a list.
+    """A position in a list.
 
     Attributes:
-        at: When the order at that place was written; in the list of orders to ship, when it was confirmed; in those of
-            holds, when its hold ends. Empty in lists that are not sorted by time.
+        at: The time by which the list is sorted: when an order was written, for orders to ship when it was confirmed, for
+            holds when the hold ends. Empty in lists that are not sorted by time.
         id: The order, product or adjustment.
     """
 
@@ -46,15 +46,15 @@ def list_orders(
     """List a user's orders, the newest first. Eventually consistent.
 
     Args:
-        store: Where the tables are.
+        store: The tables.
         user_id: The user.
-        limit: The most that one call lists.
+        limit: Maximum number of entries.
         after: The position to continue after; None for the beginning.
 
     Returns:
         The orders, and whether there are more.
     """
-    # One more shows whether there is more: DynamoDB says where to go on also where nothing comes.
+    # One extra entry shows whether there are more, because DynamoDB may return a position to continue at the end of a list.
     response = store.query(
         Table.ORDERS,
         "#userId = :user",
@@ -71,15 +71,15 @@ def list_orders(
 def list_products(
     store: Store, limit: int, after: ListPosition | None
 ) -> tuple[Snapshot, ListPosition | None]:
-    """List products in no order, strongly consistent.
+    """List products, unsorted and strongly consistent.
 
     Args:
-        store: Where the tables are.
-        limit: The most that one call lists.
+        store: The tables.
+        limit: Maximum number of entries.
         after: The position to continue after; None for the beginning.
 
     Returns:
-        The products, and where to go on; None at the end.
+        The products, and where to continue; None at the end.
     """
     items, last = _scan(store, Table.PRODUCTS, after, ConsistentRead=True, Limit=limit)
     snapshot = Snapshot()
@@ -91,14 +91,14 @@ def list_products(
 def list_all_orders(
     store: Store, after: ListPosition | None
 ) -> tuple[dict[str, Record | CorruptItemError], ListPosition | None]:
-    """List orders in no order, a megabyte of them. Eventually consistent.
+    """List a megabyte of orders, unsorted. Eventually consistent.
 
     Args:
-        store: Where the tables are.
+        store: The tables.
         after: The position to continue after; None for the beginning.
 
     Returns:
-        The orders by id, or why one cannot be read, and where to go on; None at the end.
+        By id, each order or why it is unreadable, and where to continue; None at the end.
     """
     items, last = _scan(store, Table.ORDERS, after)
     return {item["orderId"]["S"]: read_if_sound(read_record, item) for item in items}, last
@@ -118,15 +118,15 @@ def _scan(
 def list_adjustments(
     store: Store, product_id: str, limit: int, after: ListPosition | None
 ) -> tuple[list[Row], ListPosition | None]:
-    """List a product's adjustments by their ids, strongly consistent.
+    """List a product's adjustments by id, strongly consistent.
 
     Args:
-        store: Where the tables are.
-        limit: The most that one call lists.
+        store: The tables.
+        limit: Maximum number of entries.
         after: The position to continue after; None for the beginning.
 
     Returns:
-        Their rows, and where to go on; None at the end.
+        Their rows, and where to continue; None at the end.
     """
     response = store.query(
         Table.STOCK_ADJUSTMENTS,
@@ -144,11 +144,11 @@ def list_adjustments(
 def list_to_fulfil(
     store: Store, limit: int, after: ListPosition | None
 ) -> tuple[list[ListPosition], bool]:
-    """List the orders that are confirmed and not fulfilled, the oldest first. Eventually consistent.
+    """List the orders that are confirmed and not fulfilled, oldest first. Eventually consistent.
 
     Args:
-        store: Where the tables are.
-        limit: The most that one call lists.
+        store: The tables.
+        limit: Maximum number of entries.
         after: The position to continue after; None for the beginning.
 
     Returns:
@@ -161,7 +161,7 @@ def list_to_fulfil(
 
 
 def _to_fulfil(store: Store, shard: str, limit: int, after: ListPosition) -> list[ListPosition]:
-    """At least the first orders of a shard, if there are so many: an index does not sort orders of one moment."""
+    """List at least `limit` orders of a shard, if there are as many. May be more, because an index does not sort equal times."""
     condition = "#fulfilShard = :shard AND #confirmedAt >= :at"
     values = {"shard": shard, "at": after.at or " "}
     orders: list[ListPosition] = []
@@ -181,16 +181,16 @@ def _to_fulfil(store: Store, shard: str, limit: int, after: ListPosition) -> lis
 def list_holds(
     store: Store, shard: int, until: str, after: ListPosition | None = None
 ) -> tuple[list[ListPosition], ListPosition | None]:
-    """The holds of a shard that end until a moment, oldest first. Eventually consistent, so a hint.
+    """List the holds of a shard that end by a given time, oldest first. Eventually consistent, so a hint.
 
     Args:
-        store: Where the tables are.
+        store: The tables.
         shard: One of `EXPIRY_SHARDS`.
-        until: The moment.
+        until: The time.
         after: The position to continue after; None for the beginning.
 
     Returns:
-        Some of the holds, and where to go on; None at the end.
+        Some of the holds, and where to continue; None at the end.
     """
     name = shard_name(shard)
     response = store.query(

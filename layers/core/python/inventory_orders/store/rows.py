@@ -1,4 +1,4 @@
-"""What the rows of each table look like, as plain values and as items of DynamoDB, both ways."""
+"""The layout of each table's rows, and conversions between objects, plain values and DynamoDB items."""
 
 from __future__ import annotations
 
@@ -84,13 +84,13 @@ _OWN_OF_STEP = {
 }
 
 Key = str | RecordKey | PageKey | OutboundKey
-"""Names a product (by its id), a record or a page."""
+"""A product's id, or the key of a record or page."""
 
 P = TypeVar("P", Page, OutboundPage)
 
 
 def key_of(key: Key | int) -> tuple[Table, tuple[str, ...]]:
-    """The table of what a key names, or of the lease of a lane (by its number), and the values of its key attributes."""
+    """The table and the key attributes' values of a key, or of a lane's lease for the number of a lane."""
     match key:
         case int():
             return Table.ALLOTMENTS, (f"{key}/lease",)
@@ -107,7 +107,7 @@ def key_of(key: Key | int) -> tuple[Table, tuple[str, ...]]:
 
 
 def key_item(key: Key | int) -> dict[str, Any]:
-    """The primary key of a product, a record, a page or a lane's lease, as DynamoDB takes it."""
+    """The primary key of a product, record, page or lane's lease, in DynamoDB's format."""
     table, values = key_of(key)
     return {name: {"S": value} for name, value in zip(KEYS[table], values, strict=True)}
 
@@ -116,7 +116,7 @@ def key_item(key: Key | int) -> dict[str, Any]:
 
 
 def product_row(product: Product) -> Row:
-    """A product as it is stored."""
+    """Convert a product into its row."""
     lock_time = product.lock_time
     return drop_none(
         dict(product.other)
@@ -141,7 +141,7 @@ def product_row(product: Product) -> Row:
 
 
 def read_product(item: Item) -> Product:
-    """A product from its item.
+    """Read a product from its item.
 
     Raises:
         CorruptItemError: It breaks the table's contract.
@@ -182,7 +182,7 @@ def read_product(item: Item) -> Product:
 
 
 def _texts(item: Item, name: str) -> Sequence[str]:
-    """A set of texts; empty without the attribute."""
+    """A string set; empty without the attribute."""
     return item[name]["SS"] if name in item else ()
 
 
@@ -190,7 +190,7 @@ def _texts(item: Item, name: str) -> Sequence[str]:
 
 
 def page_units(page: Page | OutboundPage) -> bytes:
-    """The entries of a page, compressed; of a lane's page also the products that it was emptied of."""
+    """Compress the entries of a page, and for a lane's page also the products that it was emptied of."""
     if isinstance(page, OutboundPage):
         return _compressed([[*generation, units] for generation, units in page.units.items()])
     entries: list[list[object]] = [
@@ -205,7 +205,7 @@ def _compressed(entries: object) -> bytes:
 
 
 def read_page(item: Item) -> Page:
-    """A page of a lane from its item.
+    """Read a lane's page from its item.
 
     Raises:
         CorruptItemError: It breaks the table's contract.
@@ -228,7 +228,7 @@ def read_page(item: Item) -> Page:
 
 
 def read_outbound_page(item: Item) -> OutboundPage:
-    """An outbound page from its item.
+    """Read an outbound page from its item.
 
     Raises:
         CorruptItemError: It breaks the table's contract.
@@ -237,7 +237,7 @@ def read_outbound_page(item: Item) -> OutboundPage:
     def read(name: str, stored: Iterable[Any], common: Mapping[str, Any]) -> OutboundPage:
         units: dict[Generation, int] = {}
         for product_id, created_at, number in stored:
-            # The same is checked as of an entry of a lane's page.
+            # Entries are checked like those of a lane's page.
             _, held = _read_entry(product_id, created_at, number, 0)
             units[Generation(product_id, created_at)] = held.units
         return OutboundPage(OutboundKey(int(name.split("/")[1])), units=units, **common)
@@ -279,11 +279,13 @@ def _read_entry(
         and units > 0
     ):
         return product_id, PageEntry(created_at, units, reach)
-    raise ValueError(f"{units!r} units of {product_id!r} of {created_at!r}, for {reach!r} lanes")
+    raise ValueError(
+        f"{units!r} units of {product_id!r} created at {created_at!r}, for {reach!r} lanes"
+    )
 
 
 def read_lease(item: Item) -> LaneLease:
-    """A lane's lease from its item. One that cannot be read is over."""
+    """Read a lane's lease from its item. An unreadable one counts as expired."""
     lane = int(item["page"]["S"].split("/")[0])
     try:
         return LaneLease(
@@ -300,7 +302,7 @@ def read_lease(item: Item) -> LaneLease:
 
 
 def record_row(record: Record) -> Row:
-    """A record as it is stored."""
+    """Convert a record into its row."""
     if isinstance(record, OrderRecord):
         return drop_none(_order_row(record))
     return drop_none(_adjustment_row(record))
@@ -337,7 +339,7 @@ def _order_row(order: OrderRecord) -> Row:
 
 
 def _choice_row(order: OrderRecord) -> Row:
-    """Where its sender lets an order be placed from."""
+    """The sender's choice of locations for an order."""
     locations = {} if order.locations is None else {"locations": list(order.locations)}
     return {**locations, "split": True} if order.split else locations
 
@@ -347,7 +349,7 @@ def _adjustment_row(adjustment: AdjustmentRecord) -> Row:
     return dict(adjustment.notes) | {
         "productId": adjustment.product_id,
         "adjustmentId": adjustment.adjustment_id,
-        # A rejection moves nothing, so the sum over all rows is right.
+        # A rejection moves no units, so the sum over all rows is right.
         "delta": delta if rejection is None else 0,
         "reason": adjustment.reason,
         "productCreatedAt": adjustment.product_created_at or None,
@@ -362,7 +364,7 @@ def _adjustment_row(adjustment: AdjustmentRecord) -> Row:
 
 
 def shortage_rows(shortages: Iterable[Shortage]) -> list[Row]:
-    """What is missing, as it is stored and answered."""
+    """Convert shortages into the format of rows and answers."""
     return [
         {**public_key(each.product_id), "wanted": each.wanted, "available": each.available}
         for each in shortages
@@ -370,7 +372,7 @@ def shortage_rows(shortages: Iterable[Shortage]) -> list[Row]:
 
 
 def read_record(item: Item) -> Record:
-    """A record from its item. Only what identifies it has to be there: its reader judges the rest.
+    """Read a record from its item. Only the attributes that identify it are required; its users check the rest.
 
     Raises:
         CorruptItemError: It breaks its table's contract.
@@ -385,7 +387,7 @@ def read_record(item: Item) -> Record:
 
 
 def read_order(row: Row) -> OrderRecord:
-    """An order from its row."""
+    """Read an order from its row."""
     return OrderRecord(
         order_id=row["orderId"],
         user_id=row.get("userId"),
@@ -445,11 +447,11 @@ def _shard(order_id: str, shards: int) -> str:
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
-    """A map, or nothing."""
+    """Check that a value is a map; an empty one for None."""
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise TypeError(f"{value!r} is no map")
+        raise TypeError(f"{value!r} is not a map")
     return value
 
 
@@ -543,17 +545,17 @@ def _read_step(row: Row) -> Step:
 
 
 def decode(item: Item) -> Row:
-    """An item as a row; numbers are int where they are whole, else Decimal."""
+    """Convert an item into a row. Whole numbers become int, others Decimal."""
     return {name: plain_value(value) for name, value in item.items()}
 
 
 def encode(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row as an item."""
+    """Convert a row into an item."""
     return {name: _typed_value(value) for name, value in row.items()}
 
 
 def drop_none(row: Row) -> Row:
-    """The attributes that have a value: DynamoDB's NULL is never stored."""
+    """Drop attributes without a value, because DynamoDB's NULL is never stored."""
     return {name: value for name, value in row.items() if value is not None}
 
 
@@ -562,10 +564,10 @@ _TOO_LARGE = Decimal("1E+126")
 
 
 def plain_value(value: Mapping[str, Any] | None) -> Any:
-    """The plain value of an attribute; None if there is none.
+    """The plain value of an attribute; None if it is missing.
 
     Raises:
-        ValueError: It is a number too large for DynamoDB.
+        ValueError: It is a number that is too large for DynamoDB.
     """
     if value is None:
         return None
@@ -573,7 +575,7 @@ def plain_value(value: Mapping[str, Any] | None) -> Any:
     match kind:
         case "N":
             number = Decimal(content)
-            # DynamoDB stores none that is larger, and converting a larger one to an int can take minutes.
+            # DynamoDB does not store larger numbers, and converting one to an int can take minutes.
             if not -_TOO_LARGE < number < _TOO_LARGE:
                 raise ValueError("the number is too large")
             return int(number) if number == number.to_integral_value() else number
@@ -608,7 +610,7 @@ def _typed_value(value: Any) -> dict[str, Any]:
 
 
 def size_of(value: Any) -> int:
-    """Upper bound of an item's size: DynamoDB counts names and values in UTF-8, plus 1 to 3 bytes a container."""
+    """Maximum size of an item: DynamoDB counts names and values in UTF-8, plus 1 to 3 bytes for each container."""
     match value:
         case str():
             return len(value) if value.isascii() else len(value.encode("utf-8", "surrogatepass"))

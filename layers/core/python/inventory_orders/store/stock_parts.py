@@ -1,4 +1,4 @@
-"""What was last published of products' stock: the items that hold it, and the requests that read and write them."""
+"""The published stock levels: the items that contain them, and the requests that read and write these."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from inventory_orders.store.tables import Table
 from inventory_orders.store.writes import assign
 
 STOCK_PARTS = 100
-"""Items that hold what was last published of all products' stock. One request reads them; with 50,000 products each has
+"""Number of items with the published stock levels of all products. One request reads them; with 50,000 products, each has
 11 KB."""
 
 
 @dataclass(frozen=True, slots=True)
 class StockPart:
-    """What was last published of the stock of some products.
+    """The published stock levels of some products.
 
     Attributes:
         number: Below `STOCK_PARTS`.
         version: 0 if it was never written.
-        at: When the newest levels were seen.
-        levels: By product id.
-        pending: Products whose levels, seen at `at`, may not have been published.
+        at: When the newest levels were read.
+        levels: Levels by product id.
+        pending: Products whose levels, read at `at`, may not have been published.
     """
 
     number: int
@@ -45,12 +45,12 @@ class StockPart:
 
 
 def stock_part_key(number: int) -> dict[str, Any]:
-    """The primary key of a part of what was published of products' stock."""
+    """The primary key of a part."""
     return {"page": {"S": f"stock/{number}"}}
 
 
 def stock_part_row(part: StockPart) -> Row:
-    """A part as it is stored, but for its key."""
+    """Convert a part into its row, without the key."""
     return {
         "levels": zlib.compress(json.dumps([part.levels, part.pending]).encode()),
         "at": part.at,
@@ -59,7 +59,7 @@ def stock_part_row(part: StockPart) -> Row:
 
 
 def read_stock_part(item: Item) -> StockPart:
-    """A part from its item.
+    """Read a part from its item.
 
     Raises:
         CorruptItemError: It breaks the table's contract.
@@ -75,14 +75,14 @@ def read_stock_part(item: Item) -> StockPart:
         )
     except (KeyError, ValueError, TypeError, AttributeError, zlib.error) as error:
         raise CorruptItemError(
-            f"{item['page']['S']} of the Allotments table cannot be read ({type(error).__name__}: {error}); delete "
-            "the item: the stock of its products is then published again",
+            f"{item['page']['S']} of the Allotments table is unreadable ({type(error).__name__}: {error}); delete "
+            "the item, and the stock of its products is published again",
             "CORRUPT_PAGE",
         ) from error
 
 
 def read_stock_parts(store: Store) -> dict[int, StockPart]:
-    """What was last published of products' stock, by number; empty where nothing is known. Eventually consistent, so a hint.
+    """Read all parts by number. Missing ones are empty. Eventually consistent, so a hint.
 
     Raises:
         CorruptItemError: A part breaks the table's contract.
@@ -93,7 +93,7 @@ def read_stock_parts(store: Store) -> dict[int, StockPart]:
 
 
 def write_stock_part(store: Store, part: StockPart) -> StockPart:
-    """Write what is published of products' stock, in the place of the version that was read. Returns it as it is then.
+    """Replace a part, on condition of the version that was read. Returns the part as stored.
 
     Raises:
         ConditionFailedError: Another sweep has written it since.

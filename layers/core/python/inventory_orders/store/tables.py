@@ -1,6 +1,6 @@
 """The one list of tables, with their keys, indexes and streams.
 
-It imports nothing, so the stack is made from it as well.
+It has no dependencies, so that the stack uses it as well.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KEYS = {
     Table.STOCK_ADJUSTMENTS: ("productId", "adjustmentId"),
     Table.ALLOTMENTS: ("page",),
 }
-"""Names of the key attributes of each table, the partition key first. All of them are texts."""
+"""Names of the key attributes of each table, the partition key first. All of them are strings."""
 
 
 class Index(NamedTuple):
@@ -32,8 +32,8 @@ class Index(NamedTuple):
 
     Attributes:
         name: Its name.
-        keys: Its partition key and its sort key, both texts.
-        attributes: What it shows of a row beside the keys of the index and of the table.
+        keys: Its partition key and sort key, both strings.
+        attributes: The attributes that it projects besides the keys of the index and the table.
     """
 
     name: str
@@ -51,7 +51,7 @@ STREAMED = (Table.ORDERS, Table.PRODUCTS)
 """Tables whose changes are published: each has a stream with the row before and after."""
 
 EXPIRY_SHARDS = 32
-"""Parts of `BY_EXPIRY`: holds that end together are written to as many partitions."""
+"""Parts of `BY_EXPIRY`, so that holds that end at the same time are written to several partitions."""
 
 FULFIL_SHARDS = 16
 """Parts of `BY_TO_FULFIL`."""

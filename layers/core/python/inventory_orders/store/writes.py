@@ -1,4 +1,4 @@
-"""Writes: what is written to each kind of item and on which condition, and the actions of transactions made from them."""
+"""Writes to each kind of item with their conditions, and the transaction actions made from them."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ if TYPE_CHECKING:
 
 _ALIAS = re.compile(r"#(\w+)")
 
-# The version alone would not do: it restarts at 1 when a product is deleted and made again.
+# The version alone is not enough: it restarts at 1 when a product is deleted and created again.
 AS_READ = "#_version = :version AND #createdAt = :createdAt"
 """Condition: the product is the one that was read, unchanged."""
 
 NO_LIVE_LEASE = "(attribute_not_exists(#lockTime) OR #lockTime <= :now)"
-"""Condition that every write to a product carries, but for its lease owner's."""
+"""Condition of every write to a product, except the lease owner's."""
 
 OWNED = "#lockedBy = :owner"
-"""Condition: no other has taken over this owner's lease, even if it has expired."""
+"""Condition: no other owner has taken the lease since, even if it has expired."""
 
 _MINE = "#lockedBy = :owner AND #_version = #lockVersion"
-"""Condition: this owner's last write was the last one of all."""
+"""Condition: this owner was the last writer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +56,9 @@ class Write:
     """A conditional write of an item.
 
     Attributes:
-        update: The update expression, each attribute as `#name`; empty if nothing is updated.
+        update: The update expression, with attributes as `#name`; empty if nothing is updated.
         condition: The condition expression.
-        values: For the placeholders of both, without the colon.
+        values: Values for the placeholders of both, named without the colon.
     """
 
     update: str = ""
@@ -66,28 +66,28 @@ class Write:
     values: Mapping[str, Any] = field(default_factory=dict)
 
     def on(self, condition: str, **values: Any) -> Write:
-        """The same write on one more condition, with the values of its placeholders."""
+        """Add a condition with the values of its placeholders."""
         conditions = f"{self.condition} AND {condition}" if self.condition else condition
         return Write(self.update, conditions, {**self.values, **values})
 
     def on_unchanged(self, product: Product, now: datetime, owner: str | None = None) -> Write:
-        """The same write on condition that the product is unwritten since it was read, and no other holds a lease on it."""
+        """Add the condition that the product is unchanged since it was read, and no other owner has a lease on it."""
         write = self.on(AS_READ, version=product.version, createdAt=product.created_at)
         if owner is None:
             return write.on(NO_LIVE_LEASE, now=unix(now))
         return write.on(OWNED, owner=owner)
 
     def moving(self, units: int) -> Write:
-        """The same write, which also adds units to what the row has on hand.
+        """Make the write add units to the row's units on hand as well.
 
-        What is there now does not matter: a fold changes it and raises no version.
+        The addition is relative, because a fold changes the units on hand without raising the version.
         """
         update = self.update.replace("SET ", "SET #onHand = #onHand + :moved, ", 1)
         return replace(self, update=update, values={**self.values, "moved": units})
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """As DynamoDB takes them, which refuses empty ones."""
+        """The parameters for DynamoDB, which refuses empty ones."""
         parameters = {
             "UpdateExpression": self.update,
             "ConditionExpression": self.condition,
@@ -97,7 +97,7 @@ class Write:
 
 
 def names_and_values(values: Mapping[str, Any], *expressions: str) -> dict[str, Any]:
-    """The names and values of expressions. Every attribute has an alias: many of our names are reserved words."""
+    """The names and values of expressions. Every attribute has an alias, because many of our names are reserved words."""
     names = (name for text in expressions for name in _ALIAS.findall(text))
     return {
         "ExpressionAttributeNames": {f"#{name}": name for name in names},
@@ -106,7 +106,7 @@ def names_and_values(values: Mapping[str, Any], *expressions: str) -> dict[str, 
 
 
 def unix(moment: datetime) -> Decimal:
-    """Unix seconds with six decimals, as lease times are stored and compared."""
+    """Unix time in seconds with six decimals, the format in which lease times are stored and compared."""
     return Decimal(f"{moment.timestamp():.6f}")
 
 
@@ -116,7 +116,7 @@ def assign(changed: Row, gone: Iterable[str] = (), computed: str = "") -> Write:
     Args:
         changed: New values by attribute.
         gone: Attributes to remove.
-        computed: Further assignments, from what is stored.
+        computed: Further assignments, computed from stored values.
     """
     settings = [f"#{name} = :new_{name}" for name in changed]
     update = "SET " + ", ".join([*settings, computed] if computed else settings)
@@ -126,7 +126,7 @@ def assign(changed: Row, gone: Iterable[str] = (), computed: str = "") -> Write:
 
 
 def difference(before: Row, after: Row) -> Write:
-    """Take a row from one state to another."""
+    """Change a row from one state to another."""
     gone = [name for name in before if name not in after]
     return assign({name: value for name, value in after.items() if value != before.get(name)}, gone)
 
@@ -134,7 +134,7 @@ def difference(before: Row, after: Row) -> Write:
 def _raise_version(
     changed: Row, gone: Iterable[str] = (), computed: str = "#_version = #_version + :one"
 ) -> Write:
-    """Set attributes, remove others, and raise the version, whatever it is."""
+    """Set attributes, remove others, and raise the version, whatever its value."""
     write = assign(changed, gone, computed)
     return replace(write, values={**write.values, "one": 1})
 
@@ -142,7 +142,7 @@ def _raise_version(
 def details_write(event: CatalogueEvent, moment: datetime) -> Write:
     """Apply a catalogue event unless a newer one was applied."""
     details = {name: event.details.get(name) for name in DETAILS}
-    # The price's time is the event's, not `when it differs from the stored one`: that would depend on the order of arrival.
+    # The event's time becomes the price's even if the price is the same, so that the order of arrival does not matter.
     details["priceChangedAt"] = event.event_time if "price" in event.details else None
     changed = {name: value for name, value in details.items() if value is not None}
     changed |= {
@@ -161,7 +161,7 @@ def details_write(event: CatalogueEvent, moment: datetime) -> Write:
 
 
 def price_write(price: int, moment: datetime, latest: str) -> Write:
-    """Set the price, unless the product is discontinued, or its price was set after `latest`, or its details after now."""
+    """Set the price, unless the product is discontinued, its price was set after `latest`, or its details are from the future."""
     at = timestamp(moment)
     changed = {
         "price": price,
@@ -183,14 +183,14 @@ def price_write(price: int, moment: datetime, latest: str) -> Write:
 
 
 def decrement_write(product: Product, quantity: int, moment: datetime) -> Write:
-    """Take units away while so many are left that the status stays `ACTIVE`.
+    """Take units away, on condition that enough are left for the status to stay `ACTIVE`.
 
     Args:
-        product: Its generation, threshold and limit as last seen, which have to be those that are stored.
+        product: The product as last seen. Its generation, threshold and limit must equal the stored ones.
         quantity: Units.
-        moment: The moment.
+        moment: The current time.
     """
-    # Only above it the status stays as it is.
+    # Above it, the status does not change.
     floor = max(product.low_stock_threshold, -product.backorder_limit)
     computed = "#stockCount = #stockCount - :quantity, #_version = #_version + :one"
     return (
@@ -214,7 +214,7 @@ def decrement_write(product: Product, quantity: int, moment: datetime) -> Write:
 
 
 def _same(name: str) -> str:
-    """Condition: an optional number, 0 by default, is what was last seen."""
+    """Condition: an optional number, 0 by default, equals the one last seen."""
     return f"(#{name} = :{name} OR (attribute_not_exists(#{name}) AND :{name} = :zero))"
 
 
@@ -222,21 +222,21 @@ def _same(name: str) -> str:
 
 
 def take_lease(before: Product, owner: str, moment: datetime, until: Decimal) -> Write:
-    """Lock a product that is unwritten since it was read. What an earlier owner has noted is removed."""
+    """Lock a product that is unchanged since it was read. Notes of an earlier owner are removed."""
     return _lock(owner, moment, until, gone=("lockOnHand",)).on_unchanged(before, moment)
 
 
 def keep_lease(
     owner: str, version: int, moment: datetime, until: Decimal, on_hand: int | None = None
 ) -> Write:
-    """Let a live lease end at another moment, if its owner was the last to write the product.
+    """Change the end of a live lease, if its owner was the last writer of the product.
 
     Args:
         owner: The owner.
-        version: That the owner knows.
-        moment: The moment.
+        version: The version that the owner knows.
+        moment: The current time.
         until: When it ends.
-        on_hand: Units on hand as the count begins; None if that is written already.
+        on_hand: Units on hand when the count begins; None if they are already written.
     """
     return _lock(owner, moment, until, on_hand).on(
         f"{_MINE} AND #_version = :version AND #lockTime > :now",
@@ -259,23 +259,23 @@ def _lock(
 
 
 def end_lane_lease(owner: str) -> Write:
-    """End the lease on a lane, if it is still this owner's."""
+    """Release the lease on a lane, if it is still this owner's."""
     return Write("REMOVE #lockedBy, #lockTime, #lockWait", OWNED, {"owner": owner})
 
 
 def end_lease(owner: str, moment: datetime) -> Write:
-    """End a lease, if its owner was the last to write the product."""
+    """Release a lease, if its owner was the last writer of the product."""
     return _raise_version({"lastUpdatedAt": timestamp(moment)}, LOCK).on(_MINE, owner=owner)
 
 
 def count_write(before: Product, after: Product, owner: str, moment: datetime) -> Write:
-    """Write the counted stock and end the live lease, if its owner was the last to write the product.
+    """Write the counted stock and release the live lease, if its owner was the last writer of the product.
 
     Args:
-        before: As the owner knows it, with what was on hand as the count began.
-        after: With the counted stock.
+        before: The product as the owner knows it, with the units on hand when the count began.
+        after: The product with the counted stock.
         owner: The owner.
-        moment: The moment.
+        moment: The current time.
     """
     changed = {
         "stockCount": after.stock_count,
@@ -301,11 +301,11 @@ def count_write(before: Product, after: Product, owner: str, moment: datetime) -
 
 
 class ActionKind(Enum):
-    """The kind of item that an action writes, or checks."""
+    """The kind of item that an action writes or checks."""
 
     PRODUCT = auto()
     PLACES = auto()
-    """The list of places in the row of a product."""
+    """The list of locations in a product's own row."""
     PAGE = auto()
     """A page of a lane, or of the depot."""
     OUTBOUND = auto()
@@ -320,11 +320,11 @@ class Action:
     """One action of a transaction.
 
     Attributes:
-        kind: What it writes.
-        subject: The key of the item: a product's id, a page's or a record's key, or the number of a lane.
-        operation: Of DynamoDB: `Put`, `Update`, `Delete` or `ConditionCheck`.
-        parameters: As DynamoDB takes them, but for the table's name.
-        by_version: Whether its condition is what was read, so that a failed one means a faster rival.
+        kind: The kind of item.
+        subject: The key of the item: a product's id, the key of a page or record, or the number of a lane.
+        operation: DynamoDB's operation: `Put`, `Update`, `Delete` or `ConditionCheck`.
+        parameters: The parameters for DynamoDB, without the table's name.
+        by_version: Whether it is conditioned on the version that was read, so that a failure means a concurrent writer.
     """
 
     kind: ActionKind
@@ -335,11 +335,11 @@ class Action:
 
 
 def transaction_actions(transaction: Transaction, now: datetime) -> list[Action]:
-    """The actions of a transaction: its rows, its pages, the release of a lane, and its records, in their order.
+    """Make the actions of a transaction: rows, pages, the release of a lane, and records, in this order.
 
     Args:
         transaction: What to write.
-        now: The moment.
+        now: The current time.
     """
     at, stock_after = timestamp(now), transaction.stock_after
     actions = [_row_update(u.before, u.after, now) for u in transaction.updates]
@@ -356,7 +356,7 @@ def transaction_actions(transaction: Transaction, now: datetime) -> list[Action]
 
 
 def record_action(write: Record | OrderUpdate) -> Action:
-    """The action that writes a record, which must not exist yet, or changes an order's as it was read."""
+    """Make the action that writes a record that must not exist yet, or updates an order that must be unchanged."""
     if not isinstance(write, OrderUpdate):
         return _put_action(ActionKind.RECORD, write.key, record_row(write))
     before = record_row(write.before)
@@ -373,15 +373,15 @@ def record_action(write: Record | OrderUpdate) -> Action:
 
 
 def product_create_action(product: Product) -> Action:
-    """The action that creates a product, which must not exist."""
+    """Make the action that creates a product, which must not exist."""
     return _put_action(ActionKind.PRODUCT, product.product_id, product_row(product))
 
 
 def place_action(key: str, *, is_new: bool) -> Action:
-    """The action that adds a place to the list in its product's own row, which must exist, or takes it off the list.
+    """Make the action that adds a location to the list in the product's own row, which must exist, or removes it.
 
-    It is relative, raises no version and passes over leases: what is decided on a version never depends on the list. Only the
-    deletion of the row does, and says so in its condition. So neither a count nor orders at the default location stop it.
+    It is relative, does not raise the version and ignores leases, because decisions on a version never depend on the list. Only
+    the deletion of the row does, and its condition says so. So neither counts nor orders at the default location block it.
     """
     place = {"place": frozenset({location_of(key)})}
     write = Write("DELETE #places :place", "attribute_exists(#productId)", place)
@@ -393,20 +393,20 @@ def place_action(key: str, *, is_new: bool) -> Action:
 
 
 def product_action(product_id: str, write: Write, *, by_version: bool = False) -> Action:
-    """The action that changes a product, which must exist; parameters as of `Action`."""
+    """Make the action that changes a product, which must exist; for parameters see `Action`."""
     return _action(ActionKind.PRODUCT, product_id, write, by_version=by_version)
 
 
 def product_replace_action(before: Product, after: Product, now: datetime) -> Action:
-    """The action that takes a product from one state to another, attribute by attribute.
+    """Make the action that changes a product from one state to another, attribute by attribute.
 
     Args:
-        before: As it was read.
-        after: As it is to be.
-        now: The moment.
+        before: The product as read.
+        after: Its new state.
+        now: The current time.
 
     Raises:
-        ValueError: Lanes may hold more of it, and would not be allowed to.
+        ValueError: Lanes may hold more of it, but must not in the new state.
     """
     if after.lent_to and not after.may_be_lent:
         raise ValueError(
@@ -416,20 +416,20 @@ def product_replace_action(before: Product, after: Product, now: datetime) -> Ac
 
 
 def product_delete_action(product: Product, now: datetime) -> Action:
-    """The action that deletes a product, which must be as it was read.
+    """Make the action that deletes a product, which must be unchanged since it was read.
 
     Args:
-        product: As it was read.
-        now: The moment. The same transaction has to reclaim what lanes hold of it.
+        product: The product as read.
+        now: The current time. The same transaction has to reclaim units from lanes.
     """
-    # The closing says what was on hand. Neither a fold nor a new place raises the version.
+    # The closing adjustment books the units on hand. Neither a fold nor a new location raises the version.
     unmoved = "#onHand = :onHand AND attribute_not_exists(#places)"
     write = Write().on_unchanged(product, now).on(unmoved, onHand=product.on_hand)
     return _action(ActionKind.PRODUCT, product.product_id, write, "Delete", by_version=True)
 
 
 def fold_action(lot: Generation, units: int, now: datetime) -> Action:
-    """The action that takes units of an outbound page off what the row of their product has on hand."""
+    """Make the action that subtracts the units of an outbound page from the units on hand in their product's row."""
     write = Write("SET #onHand = #onHand - :units", "", {"units": units})
     condition = f"#createdAt = :createdAt AND {NO_LIVE_LEASE}"
     write = write.on(condition, createdAt=lot.created_at, now=unix(now))
@@ -448,7 +448,7 @@ def _action(
 
 
 def _row_update(before: Product, after: Product, now: datetime) -> Action:
-    """The action that changes a row as it was read. Only a lease's owner takes its fence along."""
+    """Make the action that updates a row that must be unchanged. Only a lease's owner renews its fence."""
     is_owner = after.lock_version != before.lock_version
     row = product_row(replace(after, on_hand=before.on_hand, last_updated_at=timestamp(now)))
     write = difference(product_row(before), row)
@@ -459,7 +459,7 @@ def _row_update(before: Product, after: Product, now: datetime) -> Action:
 
 
 def page_action(update: PageUpdate | OutboundUpdate, at: str) -> Action:
-    """The action that writes a page, or checks that it is as it was read; `at` is the time."""
+    """Make the action that writes a page, or checks that it is unchanged; `at` is the current time."""
     before, after = update.before, update.after
     write, operation = Write(), "ConditionCheck"
     if before is not after:
@@ -483,7 +483,7 @@ def page_action(update: PageUpdate | OutboundUpdate, at: str) -> Action:
 
 
 def _put_action(kind: ActionKind, key: str | RecordKey, row: Row) -> Action:
-    """The action that writes a row which must not exist."""
+    """Make the action that writes a row that must not exist."""
     table, _ = key_of(key)
     absent = Write().on(f"attribute_not_exists(#{KEYS[table][0]})")
     return Action(kind, key, "Put", {"Item": encode(row), **absent.parameters})
