@@ -652,7 +652,7 @@ def test_a_rejection_is_an_answer_and_stays_one(api):
         assert said.code == (409, "INSUFFICIENT_STOCK")
         assert said.document["order"]["status"] == "REJECTED"
         assert said.document["order"]["shortages"][0]["available"] == 60
-        assert "not enough of tea-earl-grey" in said.document["detail"]
+        assert "not enough stock of tea-earl-grey" in said.document["detail"]
         assert said.headers["Preference-Applied"] == "wait=5"
 
 
@@ -660,7 +660,7 @@ def test_an_order_of_an_unknown_product_is_rejected_with_its_reason(api):
     said = place(api, product_id="no-such-tea")
     assert said.code == (409, "UNKNOWN_PRODUCT")
     assert "there is no product no-such-tea" in said.document["detail"]
-    assert "under another orderId" in said.document["detail"]
+    assert "under a new orderId" in said.document["detail"]
     # The row does not name it.
     again = place(api, product_id="no-such-tea")
     assert "GET /products shows which" in again.document["detail"]
@@ -1511,7 +1511,7 @@ def test_a_count_over_http_goes_on_with_the_lease_of_its_answer(api):
     commit = {"action": "commit", "lease": granted["lease"], "counted": 4, "adjustmentId": "c-1"}
     refused = api("POST", "/counts", commit)
     assert refused.code == (409, "BELOW_FLOOR")
-    assert "open orders hold 1 units" in refused.document["detail"]
+    assert "open orders hold 1 more units" in refused.document["detail"]
     done = api("POST", "/counts", commit | {"counted": 50}).document
     assert done["result"] == "COMMITTED"
     assert (done["counted"], done["delta"], done["handedOverSince"]) == (50, -10, 2)
@@ -1533,7 +1533,7 @@ def test_a_lease_over_http_lasts_as_long_as_asked(api):
     assert api("POST", "/counts", release).document["result"] == "RELEASED"
     short = api("POST", "/counts", ACQUIRE | {"outliveInvocation": False}).document
     assert short["grantedSeconds"] <= 5
-    assert "not for 60 s" in short["message"]
+    assert "instead of 60 s" in short["message"]
 
 
 def test_a_lease_that_lasts_longer_is_told_at_once(api):
@@ -1936,7 +1936,7 @@ def test_an_order_shows_where_its_lines_come_from_and_what_was_short_where(locat
     assert short.code == (409, "INSUFFICIENT_STOCK")
     found = [(one["locationId"], one["available"]) for one in short.document["order"]["shortages"]]
     assert found == [("berlin", 5), ("lyon", 239)]
-    assert f"not enough of {TEA}" in short.document["detail"]
+    assert f"not enough stock of {TEA}" in short.document["detail"]
 
 
 def test_units_move_from_one_location_to_another_once(located):

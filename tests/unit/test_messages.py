@@ -54,7 +54,7 @@ def test_the_largest_order_is_half_as_large_as_a_message_may_be():
         ("hello", "INVALID_JSON", "", "line 1, column 1"),
         (json.dumps(GOOD) + "x", "INVALID_JSON", "", "Extra data"),
         ('{"orderId": "a", "orderId": "b"}', "INVALID_JSON", "orderId", '"orderId" appears twice'),
-        ('{"a": {"b": 1, "b": 1}}', "INVALID_JSON", "a.b", '"b" is there twice'),
+        ('{"a": {"b": 1, "b": 1}}', "INVALID_JSON", "a.b", '"b" appears twice'),
         (
             line().replace("2}", "2.0}"),
             "SCHEMA_VIOLATION",
@@ -71,7 +71,7 @@ def test_the_largest_order_is_half_as_large_as_a_message_may_be():
         (line().replace("2}", "-Infinity}"), "INVALID_JSON", QUANTITY, "-Infinity is not JSON"),
         (line().replace("2}", "9" * 5000 + "}"), "INVALID_JSON", QUANTITY, "5000 digits"),
         ("1.5", "SCHEMA_VIOLATION", "", "must be an order, such as"),
-        ('{"a": 1.5, "a": 2}', "INVALID_JSON", "a", '"a" is there twice'),
+        ('{"a": 1.5, "a": 2}', "INVALID_JSON", "a", '"a" appears twice'),
         (body(weight=1.5), "SCHEMA_VIOLATION", "weight", "weight: unknown field of the message"),
         (body(items=[1.5]), "SCHEMA_VIOLATION", "items[0]", "must be a line, such as"),
         (
@@ -100,7 +100,7 @@ def test_the_largest_order_is_half_as_large_as_a_message_may_be():
         (body(orderId="o#1"), "SCHEMA_VIOLATION", "orderId", "other than space, comma and #"),
         (body(orderId=7), "SCHEMA_VIOLATION", "orderId", 'but is 7; put it in quotes: "7"'),
         (line(productId=-7), "SCHEMA_VIOLATION", "items[0].productId", 'put it in quotes: "-7"'),
-        (body(orderId=10**20), "INVALID_JSON", "orderId", "Put an id in quotes"),
+        (body(orderId=10**20), "INVALID_JSON", "orderId", "Put ids in quotes"),
         (body(userId="\ud800"), "SCHEMA_VIOLATION", "userId", "1 to 128 printable"),
         (body(userId=None), "SCHEMA_VIOLATION", "userId", "but is null"),
         (body(items=[]), "SCHEMA_VIOLATION", "items", "1 to 1,000 lines"),
@@ -247,7 +247,7 @@ def test_a_time_may_be_spelt_in_every_way_of_rfc_3339_and_is_the_same_time():
         ("2026-02-30T00:00:00Z", "on a day that exists"),
         ("0000-01-01T00:00:00Z", "no such time"),
         ("9999-12-31T23:59:59-01:00", "no such time"),
-        ("2026-11-22T00:00:00Z", "more than 15 minutes ahead"),
+        ("2026-11-22T00:00:00Z", "more than 15 minutes in the future"),
     ],
 )
 def test_what_is_no_time_says_what_to_fix(time, says):

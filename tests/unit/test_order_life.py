@@ -561,7 +561,7 @@ def test_an_order_has_at_most_a_hundred_steps_that_name_items():
     bench = bench_with(row("CONFIRMED", lines=lines, steps=steps))
     (outcome,) = bench.apply(part("cancel", "one more", p=1)).outcomes
     assert outcome.rejection.reason == RejectionReason.TOO_MANY_STEPS
-    assert "units that come back as an adjustment" in outcome.detail, "a return names items"
+    assert "returned units as an adjustment" in outcome.detail, "a return names items"
     assert statuses(bench.apply(part("cancel", "s-7", p=1), command("fulfil"))) == [
         REPLAYED,
         APPLIED,

@@ -138,7 +138,7 @@ BEGAN = ", column orderId: the order o-1 began at line 2"
         ("o-1,u-1,tea, green,1", "line 2: has 5 cells, but the header has 4; put quotation marks"),
         ("o-1,u-1,tea,1\no-2,u-1,tea,1\no-1,u-1,mug,1", f"line 4{BEGAN}"),
         ("o-1,u-1,tea,1\no-1,u-2,mug,1", f"line 3{BEGAN}"),
-        ("\n".join(f"o-1,u-1,p-{n},1" for n in range(100)), "line 2: items: an order may hold at"),
+        ("\n".join(f"o-1,u-1,p-{n},1" for n in range(100)), "line 2: items: an order may have at"),
         (HEADER, "line 2, column quantity: "),
     ],
 )

@@ -117,7 +117,7 @@ def test_a_product_has_at_most_40_places(shop):
     shop.once("TransactWriteItems", lambda _: create(shop, "last") and None)
     refused = create(shop, "one-too-many")
     assert result(refused) == ("REFUSED", "TOO_MANY_PLACES")
-    assert refused["message"].startswith("tea is listed at 40 locations besides the default one")
+    assert refused["message"].startswith("tea is already listed at 40 locations besides the default one")
     assert result(create(shop, "last")) == ("REFUSED", "PRODUCT_EXISTS")
     assert adjustments(shop, "tea#one-too-many") == []
     delist(shop, "last")
@@ -147,7 +147,7 @@ def test_the_product_s_own_row_goes_last(shop):
     create(shop, "lyon")
     refused = delist(shop)
     assert result(refused) == ("REFUSED", "HAS_PLACES")
-    assert refused["message"] == "tea is listed at berlin, lyon, too; delist it there first"
+    assert refused["message"] == "tea is also listed at berlin, lyon; delist it there first"
     for location in ("berlin", "lyon"):
         gone = delist(shop, location)
         assert (gone["productId"], gone["locationId"]) == (TEA, location)

@@ -752,7 +752,7 @@ def test_after_a_no_an_earlier_commit_that_arrives_late_books_nothing(bench, ask
         with pytest.raises(LeaseLostError, match="count was not booked"):
             again.commit(4, "count", bench.soon())
     elif asked == "renew":
-        with pytest.raises(LeaseLostError, match="send that again first"):
+        with pytest.raises(LeaseLostError, match="repeat that first"):
             again.renew(30, bench.soon())
     else:
         assert again.release(bench.soon())

@@ -212,7 +212,7 @@ def test_what_the_bus_did_not_take_comes_again_under_the_same_id(watched, refusa
     watched.sell(tea=1)
     if refusal:
         watched.bus.judge = lambda *_: (refusal, "no")
-        with pytest.raises(ThrottledError, match="refuses events of stock"):
+        with pytest.raises(ThrottledError, match="refuses stock events"):
             watched.sweep()
     else:
         watched.shop.refuse("PutEvents", CrashError())
@@ -259,14 +259,14 @@ def test_each_sweep_begins_with_another_part(watched):
 
 def test_a_bus_that_never_takes_them_is_a_problem(watched):
     watched.bus.judge = lambda *_: ("NotAuthorizedForSourceException", "no")
-    with pytest.raises(StoreUnavailableError, match="the bus refuses events of stock: no"):
+    with pytest.raises(StoreUnavailableError, match="the bus refuses stock events: no"):
         watched.sweep()
 
 
 def test_a_level_that_the_bus_never_takes_holds_up_no_other(watched):
     watched.bus.judge = lambda event_id, _: REFUSED if event_id.startswith("tea@") else None
     for _ in watched.parts():
-        with pytest.raises(ThrottledError, match="refuses events of stock"):
+        with pytest.raises(ThrottledError, match="refuses stock events"):
             watched.sweep()
     assert {event["data"]["productId"] for event in watched.taken} == {"mug", "pot"}
     assert [name for part in watched.parts() for name in part.pending].count("tea") == 1
@@ -445,7 +445,7 @@ def test_a_bus_that_takes_nothing_now_is_no_matter_for_an_operator(sweep, shop, 
             sweep()
     else:
         answer, _ = sweep()
-        assert answer["unfinished"] == f"{code}: the bus refuses events of stock: no"
+        assert answer["unfinished"] == f"{code}: the bus refuses stock events: no"
 
 
 def test_with_the_setting_a_quiet_sweep_sends_three_requests_more(sweep, shop):

@@ -201,7 +201,7 @@ class TestCountStock:
         short = call("count_stock", command)
         assert 20 < short["grantedSeconds"] < 30
         assert (
-            "not for 300 s: without outliveInvocation a lease ends with the call"
+            "instead of 300 s, because a lease without outliveInvocation ends with the call"
             in short["message"]
         )
         renewal = {"action": "renew", "lease": short["lease"], "seconds": 300}

@@ -1,4 +1,4 @@
-"""Where the units of products are, in rows and pages. They are only moved here."""
+"""Where the units of products are, in rows and pages: the only code that moves them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Estimates of demand, from the batches of this process. They decide how many units to move, never what is sold."""
+"""Estimates of demand from the batches of this process, which decide how many units to move, never what is sold."""
 
 from __future__ import annotations
 

@@ -113,8 +113,7 @@ class Lease:
 
         Args:
             seconds: How long, at most 900.
-            deadline: When the invocation has to end. By default, the lease does not last longer, so that it is not frozen
-                with the invocation.
+            deadline: When the invocation has to end, and by default the lease, so that it is not frozen with it.
             holder: Name of the owner, for people. A unique suffix is added.
             outlive_deadline: Whether the lease may last longer, because a caller outside this invocation will hold it.
 
