@@ -230,17 +230,7 @@ def _show_lanes(aws: Aws, *, as_json: bool) -> None:
     with aside.status("Reading the lanes"):
         found, pages = read_lanes(aws)
     now = time.time()
-    shown: list[dict[str, Any]] = [
-        {
-            "lane": lane.number,
-            "worker": lane.lease.owner if lane.lease and lane.lease.ends_at > now else None,
-            "leaseSeconds": max(0, round(lane.lease.ends_at - now)) if lane.lease else 0,
-            "products": lane.products,
-            "units": lane.units,
-            "writtenAt": lane.written_at,
-        }
-        for lane in found
-    ]
+    shown = [lane.shown(now) for lane in found]
     if as_json:
         print_json({"lanes": shown, "corruptPages": pages.corrupt})
         return

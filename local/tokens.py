@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import functools
 import json
 import os
 import time
@@ -88,7 +89,14 @@ def _key() -> RSAPrivateKey:
         with contextlib.suppress(FileExistsError):
             path.hardlink_to(draft)
         draft.unlink()
-    key: Any = serialization.load_pem_private_key(path.read_bytes(), password=None)
+    return _loaded(path.read_bytes())
+
+
+@functools.cache
+def _loaded(pem: bytes) -> RSAPrivateKey:
+    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - slow to import
+
+    key: Any = serialization.load_pem_private_key(pem, password=None)
     found: RSAPrivateKey = key
     return found
 

@@ -239,6 +239,18 @@ class Lane:
         written_at = max((page.last_updated_at for page in pages), default="")
         return cls(number, lease, len(entries), units, written_at)
 
+    def shown(self, now: float) -> dict[str, Any]:
+        """Describe it for other programs. Without a lease at this time (Unix seconds) nobody is its worker."""
+        seconds = max(0.0, self.lease.ends_at - now) if self.lease else 0.0
+        return {
+            "lane": self.number,
+            "worker": self.lease.owner if self.lease and seconds else None,
+            "leaseSeconds": round(seconds),
+            "products": self.products,
+            "units": self.units,
+            "writtenAt": self.written_at,
+        }
+
 
 def read_lanes(aws: Aws) -> tuple[list[Lane], Pages]:
     """Read every lane that was ever in use, and their pages."""

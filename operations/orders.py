@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.events import public_order
+from inventory_orders.domain.outbound import Generation
 from inventory_orders.domain.record import OrderRecord, OrderStatus
 from inventory_orders.engine.retrying_client import RetryingClient, read_orders
 from inventory_orders.invocation import direct
@@ -21,8 +24,10 @@ from inventory_orders.store.lists import (
     list_to_fulfil,
 )
 from inventory_orders.store.rows import record_row
-from inventory_orders.store.tables import EXPIRY_SHARDS
+from inventory_orders.store.tables import EXPIRY_SHARDS, Table
+from operations.audit import read_rows
 from operations.aws import Aws
+from operations.movements import movements_of
 
 _PAGE = 50
 _PATIENCE = 10.0
@@ -107,6 +112,22 @@ def _holds(client: RetryingClient, shard: int, limit: int) -> list[ListPosition]
         if after is None:
             break
     return holds
+
+
+def count_open(aws: Aws, generations: Collection[Generation], seconds: float) -> tuple[int, bool]:
+    """Count the orders that wait for units of products. Reads all orders, but no longer than some seconds.
+
+    Returns:
+        How many were found, and whether these are all. Those that cannot be read are for the audit.
+    """
+    until, count = time.monotonic() + seconds, 0
+    for row in read_rows(aws, Table.ORDERS):
+        with suppress(AttributeError, KeyError, TypeError, ValueError):
+            moved = (each.open for each in movements_of(row) if each.generation in generations)
+            count += sum(moved) > 0
+        if time.monotonic() > until:
+            return count, False
+    return count, True
 
 
 def orders_of(aws: Aws, user_id: str, limit: int) -> OrderList:

@@ -8,8 +8,6 @@ from typing import Any
 
 from inventory_orders.domain.location import location_of
 from inventory_orders.lanes.levels import StockLevel
-from inventory_orders.store.lists import list_holds
-from inventory_orders.store.tables import EXPIRY_SHARDS
 from operations import orders, queues
 from operations.aws import Aws
 from operations.codes import DEAD_LETTERS
@@ -20,9 +18,6 @@ Document = dict[str, Any]
 
 MOST = 100
 """Of each kind that is read; there may be more."""
-
-# After every moment.
-_EVER = "9999"
 
 
 def to_ship(aws: Aws) -> Document:
@@ -44,11 +39,12 @@ def to_ship(aws: Aws) -> Document:
 
 def held(aws: Aws) -> Document:
     """Count the orders under a hold, and say when the next hold ends."""
-    store = aws.store()
-    pages = (list_holds(store, shard, _EVER)[0] for shard in range(EXPIRY_SHARDS))
-    ends = sorted(hold.at for page in pages for hold in page)
-    next_end = ends[0] if ends else None
-    return {"count": min(MOST, len(ends)), "isAll": len(ends) <= MOST, "nextEnd": next_end}
+    listed = orders.held_orders(aws, MOST)
+    return {
+        "count": len(listed.orders),
+        "isAll": not listed.has_more,
+        "nextEnd": listed.orders[0].get("expiresAt") if listed.orders else None,
+    }
 
 
 def products(aws: Aws) -> Document:

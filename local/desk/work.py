@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from datetime import UTC, datetime
 from threading import Lock
 from typing import Any
@@ -16,27 +15,22 @@ import psutil
 from inventory_orders.api.products import shown_level
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.events import to_json
-from inventory_orders.domain.location import (
-    DEFAULT_LOCATION,
-    in_words,
-    stock_key,
-)
+from inventory_orders.domain.location import in_words, location_of, stock_key
 from inventory_orders.domain.outbound import Generation
 from inventory_orders.errors import InvalidMessageError
 from inventory_orders.lanes.levels import StockLevel
 from inventory_orders.messages.documents import strict_json
+from inventory_orders.store.lists import list_orders
 from inventory_orders.store.tables import Table
 from local.desk import today
-from local.desk.search import find
 from local.desk.signals import Signals, orders_of_last_hour
 from operations import orders, queues, redrive
-from operations.audit import read_history, read_rows
+from operations.audit import read_history
 from operations.aws import Aws
 from operations.codes import DEAD_LETTERS, Redrive
 from operations.dead_letters import Delivery, crowded_groups, read_dead_letters
 from operations.errors import UserError
 from operations.lanes import read_lanes
-from operations.movements import Row, movements_of
 from operations.stock import (
     URGENCY,
     by_product,
@@ -47,13 +41,18 @@ from operations.stock import (
     read_everywhere,
     shown_total,
 )
-from operations.words import lane_name
 
 Document = dict[str, Any]
 
 ORDERS_OF_A_PAGE = 100
 MOST_DEAD_LETTERS = 100
 """Of each queue."""
+
+MOST_HITS = 50
+"""Of each kind."""
+
+# No id is that long, and DynamoDB refuses longer keys.
+_LONGEST_ID = 1024
 
 SECONDS_TO_COUNT_ORDERS = 5.0
 """How long a question may wait for them."""
@@ -66,10 +65,7 @@ _FUNCTIONS = {
 }
 """The function that carries out each command of the desk."""
 
-
-_HAVE_AN_ACTOR = frozenset(
-    {"adjust", "transfer", "commit", "confirm", "fulfil", "cancel", "return"}
-)
+_HAVE_AN_ACTOR = {"adjust", "transfer", "commit", "confirm", "fulfil", "cancel", "return"}
 
 
 class NotFoundError(Exception):
@@ -77,7 +73,7 @@ class NotFoundError(Exception):
 
 
 class Desk:
-    """Reads and changes one stack.
+    """Reads and changes one stack. What names a thing that is not there raises `NotFoundError`.
 
     Args:
         stack: Finds the stack, which may be deployed again at any time.
@@ -112,7 +108,7 @@ class Desk:
         """Show what needs attention."""
         aws, signals = self._stack(), self._signals
 
-        def dead_letters() -> Document:
+        def letters() -> Document:
             with self._dead_letters:
                 return today.dead_letters(aws)
 
@@ -120,7 +116,7 @@ class Desk:
             "toShip": lambda: today.to_ship(aws),
             "held": lambda: today.held(aws),
             "products": lambda: today.products(aws),
-            "deadLetters": dead_letters,
+            "deadLetters": letters,
         }
         if signals is not None:
             reads["alarms"] = signals.alarms
@@ -138,13 +134,10 @@ class Desk:
         products.sort(key=lambda one: (URGENCY.index(one["status"]), one["productId"]))
         return {"products": products, "unreadable": dict(unreadable)}
 
-    def product(self, product_id: str, location_id: str = DEFAULT_LOCATION) -> Document:
+    def product(self, product_id: str, location_id: str) -> Document:
         """Show a product's stock at a location, and how many orders `history` would read (on AWS up to six hours old).
 
         With several locations also its `total`, with its stock at each of its `places`, and the units `onTheWay` between them.
-
-        Raises:
-            NotFoundError: There is none.
         """
         aws = self._stack()
         level, levels = _levels(aws, product_id, location_id)
@@ -155,35 +148,21 @@ class Desk:
             shown |= {"total": shown_total(levels), "onTheWay": on_the_way(aws, keys)}
         return shown
 
-    def promised(self, product_id: str, location_id: str = DEFAULT_LOCATION) -> Document:
+    def promised(self, product_id: str, location_id: str) -> Document:
         """Say how many units of a product open orders wait for, and how many orders were found that do, in a few seconds.
 
         At the default location these are the units at all of them: what ends there ends everywhere.
-
-        Raises:
-            NotFoundError: There is no such product.
         """
         aws = self._stack()
         level, levels = _levels(aws, product_id, location_id)
         if location_id:
             levels = [level]
-        generations = {
-            Generation(each.product.product_id, each.product.created_at) for each in levels
-        }
-        committed = sum(level.committed for level in levels)
-        until = time.monotonic() + SECONDS_TO_COUNT_ORDERS
-        count, is_all = 0, True
-        for order in read_rows(aws, Table.ORDERS) if committed else ():
-            count += _waits_for(generations, order)
-            if time.monotonic() > until:
-                is_all = False
-                break
-        return {
-            "units": committed,
-            "isExact": all(level.is_exact for level in levels),
-            "orders": count,
-            "ordersAreAll": is_all,
-        }
+        units, count, is_all = sum(each.committed for each in levels), 0, True
+        if units:
+            rows = {Generation(each.product.product_id, each.product.created_at) for each in levels}
+            count, is_all = orders.count_open(aws, rows, SECONDS_TO_COUNT_ORDERS)
+        is_exact = all(each.is_exact for each in levels)
+        return {"units": units, "isExact": is_exact, "orders": count, "ordersAreAll": is_all}
 
     def left(self, product_id: str) -> dict[str, int]:
         """Estimate the units of a product that can be ordered at each of its locations."""
@@ -196,15 +175,32 @@ class Desk:
         return sum(queues.depth(aws, name).total for name in names)
 
     def find(self, text: str) -> Document:
-        """Find what a text names."""
-        return find(self._stack(), text)
+        """Find what has this id; if nothing has, the products and locations with the text in their ids or names."""
+        aws = self._stack()
+        levels, _ = list_stock(aws)
+        groups = by_product(levels)
+        places = sorted({location_of(level.product.product_id) for level in levels} - {""})
+        is_id = 0 < len(text.encode()) <= _LONGEST_ID
+        order = orders.read_order(aws, text) if is_id else None
+        customers = [text] if is_id and list_orders(aws.store(), text, 1, None)[0] else []
+        is_whole, part = order or customers or text in groups or text in places, text.casefold()
 
-    def history(self, product_id: str, location_id: str = DEFAULT_LOCATION) -> Document:
-        """List every change of a product's stock at a location, the oldest first. Reads all orders.
+        def fits(name: str, another: str | None = None) -> bool:
+            return name == text if is_whole else part in f"{name}\n{another or ''}".casefold()
 
-        Raises:
-            NotFoundError: There is no such product.
-        """
+        hits: dict[str, list[Any]] = {
+            "orders": [order] if order else [],
+            "customers": customers,
+            "products": [
+                shown_total(g) for key, g in groups.items() if fits(key, g[0].product.name)
+            ],
+            "locations": [place for place in places if fits(place)],
+        }
+        is_all = all(len(some) <= MOST_HITS for some in hits.values())
+        return {**{kind: some[:MOST_HITS] for kind, some in hits.items()}, "isAll": is_all}
+
+    def history(self, product_id: str, location_id: str) -> Document:
+        """List every change of a product's stock at a location, the oldest first. Reads all orders."""
         key = stock_key(product_id, location_id)
         found = read_history(self._stack(), key)
         if found is None:
@@ -214,20 +210,12 @@ class Desk:
         return {"unexplained": unexplained, "entries": [entry.as_json for entry in entries]}
 
     def orders(
-        self,
-        user_id: str | None,
-        pages: int = 1,
-        location_id: str | None = None,
-        *,
-        are_held: bool = False,
+        self, user_id: str | None, pages: int, location_id: str | None, *, are_held: bool
     ) -> Document:
-        """List a user's orders, the newest first; without a user those to ship, the oldest first.
+        """List the first pages of a user's orders, the newest first; without a user those to ship, the oldest first.
 
-        Args:
-            user_id: The user.
-            pages: How much of the list: pages of `ORDERS_OF_A_PAGE` orders.
-            location_id: Where the orders to ship wait for units; None: anywhere.
-            are_held: Instead the orders that wait for payment under a hold, the one whose hold ends first first.
+        Those to ship may be only those that wait for units at a location. Or instead, the orders that wait for payment
+        under a hold, the one whose hold ends first first.
         """
         aws, most = self._stack(), pages * ORDERS_OF_A_PAGE
         if are_held:
@@ -244,11 +232,7 @@ class Desk:
         }
 
     def order(self, order_id: str) -> Document:
-        """Show an order.
-
-        Raises:
-            NotFoundError: There is none.
-        """
+        """Show an order."""
         aws = self._stack()
         found = orders.read_order(aws, order_id)
         if found is None:
@@ -265,58 +249,38 @@ class Desk:
         aws = self._stack()
         with self._dead_letters:
             by_queue, _ = read_dead_letters(aws, MOST_DEAD_LETTERS)
-        letters = [
-            {
-                "queue": queue,
-                "source": _source_of(queue).removesuffix("Url"),
-                "messageId": delivery.message_id,
-                "group": delivery.group,
-                "sentAt": timestamp(datetime.fromtimestamp(delivery.sent_at / 1000, UTC)),
-                "code": delivery.content.code,
-                "message": delivery.content.message,
-                "body": delivery.content.body,
-            }
-            for queue, found in by_queue.items()
-            for delivery in found
-        ]
+        letters, more = list[Document](), list[Document]()
+        for queue, found in by_queue.items():
+            source = _source_of(queue).removesuffix("Url")
+            letters += [
+                {
+                    "queue": queue,
+                    "source": source,
+                    "messageId": delivery.message_id,
+                    "group": delivery.group,
+                    "sentAt": timestamp(datetime.fromtimestamp(delivery.sent_at / 1000, UTC)),
+                    "code": delivery.content.code,
+                    "message": delivery.content.message,
+                    "body": delivery.content.body,
+                }
+                for delivery in found
+            ]
+            if why := _why_more(aws, queue, found):
+                more.append({"queue": source, "listed": len(found), "why": why})
         causes = {
             code: {"meaning": meaning, "repair": repair, "mayHelp": again is not Redrive.NEVER}
             for code, (meaning, repair, again) in DEAD_LETTERS.items()
         }
-        return {
-            "deadLetters": letters,
-            "causes": causes,
-            "more": [
-                {"queue": _source_of(queue).removesuffix("Url"), "listed": len(found), "why": why}
-                for queue, found in by_queue.items()
-                if (why := _why_more(aws, queue, found))
-            ],
-        }
+        return {"deadLetters": letters, "causes": causes, "more": more}
 
     def lanes(self) -> Document:
         """List the lanes with their workers and units, and what is wrong with pages that cannot be read."""
         found, pages = read_lanes(self._stack())
         now = time.time()
-        return {
-            "lanes": [
-                {
-                    "name": lane_name(lane.number),
-                    "worker": lane.lease.owner if lane.lease is not None else "",
-                    "secondsLeft": max(0, lane.lease.ends_at - now) if lane.lease else 0,
-                    "products": lane.products,
-                    "units": lane.units,
-                    "writtenAt": lane.written_at,
-                }
-                for lane in found
-            ],
-            "unreadable": dict(pages.corrupt),
-        }
+        return {"lanes": [lane.shown(now) for lane in found], "unreadable": dict(pages.corrupt)}
 
     def carry_out(self, command: Mapping[str, Any]) -> Document:
-        """Carry out a command by the function that takes it.
-
-        Returns:
-            Its answer, and whether it is `done`.
+        """Carry out a command by the function that takes it. Returns its answer, and whether it is `done`.
 
         Raises:
             UserError: The desk has no such command.
@@ -332,14 +296,10 @@ class Desk:
     def settle(self, request: Mapping[str, Any]) -> Document:
         """Send one dead letter back to the queue that it came from (`action` is `redrive`), or delete it (`delete`).
 
-        Args:
-            request: With a `body`, that is sent instead of the letter's own.
-
-        Returns:
-            That it is `done`, or as `carry_out` what is wrong with the body.
+        With a `body`, that is sent instead of the letter's own. Returns that it is `done`, or as `carry_out` what is
+        wrong with the body.
 
         Raises:
-            NotFoundError: It is not there any more.
             UserError: There is no such queue or action.
             LostAnswerError: It was sent, and may still be there.
         """
@@ -365,24 +325,12 @@ class Desk:
 
 
 def _levels(aws: Aws, product_id: str, location_id: str) -> tuple[StockLevel, list[StockLevel]]:
-    """Read the stock of a product at a location, and at all of them.
-
-    Raises:
-        NotFoundError: It has none there.
-    """
+    """Read the stock of a product at a location, and at all of them."""
     levels, key = read_everywhere(aws, product_id), stock_key(product_id, location_id)
     for level in levels:
         if level.product.product_id == key:
             return level, levels
     raise NotFoundError(f"there is no product {in_words(key)}")
-
-
-def _waits_for(generations: Collection[Generation], order: Row) -> bool:
-    """Whether an order waits for units of a product. One that cannot be read is for the audit."""
-    with suppress(AttributeError, KeyError, TypeError, ValueError):
-        moved = (each for each in movements_of(order) if each.generation in generations)
-        return sum(each.open for each in moved) > 0
-    return False
 
 
 def _names(aws: Aws, orders: Iterable[Document]) -> dict[str, str]:

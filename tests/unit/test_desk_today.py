@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError
 
 from local.dashboard import service
 from local.dashboard.metrics import Metric, Samples
-from local.desk import search, signals, today
+from local.desk import signals, today, work
 from local.desk.signals import CloudWatch, orders_of_last_hour
 from tests.support.desk import ask, desk_of_shop
 
@@ -124,7 +124,7 @@ def test_the_search_finds_ids_and_parts_of_names(desk):
 
 
 def test_the_search_says_when_there_is_more(desk, monkeypatch):
-    monkeypatch.setattr(search, "MOST_HITS", 2)
+    monkeypatch.setattr(work, "MOST_HITS", 2)
     found = get(desk, "search?text=tea")
     assert (len(found["products"]), found["isAll"]) == (2, False)
 

@@ -6,22 +6,20 @@ import { T } from "./texts.js";
 
 export async function read(_, state) {
   const found = await ask("/data/lanes");
-  state.rows = steady(state.rows, found.lanes, (lane) => lane.name);
+  state.rows = steady(state.rows, found.lanes, ({ lane }) => lane);
   return found;
 }
 
-const inUse = (lane, text) => (lane.secondsLeft > 0 ? text : "");
-
 const COLUMNS = [
-  { text: T.lanes.lane, cell: ({ row }) => row.name },
-  { text: T.lanes.worker, cell: ({ row }) => inUse(row, row.worker) },
-  { text: T.lanes.timeLeft, cell: ({ row }) => inUse(row, T.seconds(Math.round(row.secondsLeft))) },
+  { text: T.lanes.lane, cell: ({ row }) => T.lanes.name(row.lane) },
+  { text: T.lanes.worker, cell: ({ row }) => row.worker ?? "" },
+  { text: T.lanes.timeLeft, cell: ({ row }) => (row.worker ? T.seconds(row.leaseSeconds) : "") },
   { text: T.lanes.products, kind: "amount", cell: ({ row }) => number(row.products) },
   { text: T.lanes.units, kind: "amount", cell: ({ row }) => number(row.units) },
   { text: T.lanes.written, cell: ({ row }) => moment(row.writtenAt) },
 ];
 
 export function draw({ unreadable }, { rows }) {
-  const list = rows.length ? table({ label: T.lanes.title, columns: COLUMNS, rows, keyOf: ({ row }) => row.name }) : T.lanes.none;
+  const list = rows.length ? table({ label: T.lanes.title, columns: COLUMNS, rows, keyOf: ({ row }) => row.lane }) : T.lanes.none;
   return { title: T.lanes.title, about: T.lanes.about, content: [Object.values(unreadable).map(problem), card(T.lanes.title, list)] };
 }

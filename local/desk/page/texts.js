@@ -433,6 +433,7 @@ export const T = {
     about: "Units of busy products, each lane sold by one worker at a time. All of them are available.",
     none: "No lane has been used yet.",
     lane: "Lane",
+    name: (lane) => (lane ? `lane ${lane}` : "the depot"),
     worker: "In use by",
     timeLeft: "For another",
     products: "Products",
