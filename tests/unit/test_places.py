@@ -117,7 +117,9 @@ def test_a_product_has_at_most_40_places(shop):
     shop.once("TransactWriteItems", lambda _: create(shop, "last") and None)
     refused = create(shop, "one-too-many")
     assert result(refused) == ("REFUSED", "TOO_MANY_PLACES")
-    assert refused["message"].startswith("tea is already listed at 40 locations besides the default one")
+    assert refused["message"].startswith(
+        "tea is already listed at 40 locations besides the default one"
+    )
     assert result(create(shop, "last")) == ("REFUSED", "PRODUCT_EXISTS")
     assert adjustments(shop, "tea#one-too-many") == []
     delist(shop, "last")

@@ -183,7 +183,7 @@ def _why(record: OrderRecord, rejection: Rejection | None) -> str:
 
 
 def get_order(request: Request, caller: Caller) -> HttpAnswer:
-    """Show an order, strongly consistent.
+    """Show an order, read with strong consistency.
 
     Raises:
         InventoryOrdersError: It cannot be shown.

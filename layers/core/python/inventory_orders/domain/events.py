@@ -95,7 +95,7 @@ _OF_PRODUCT_STATUSES = {
     (ProductStatus.DISCONTINUED, ProductStatus.LOW_STOCK): EventType.PRODUCT_BACK_IN_STOCK,
     (ProductStatus.DISCONTINUED, ProductStatus.ACTIVE): EventType.PRODUCT_BACK_IN_STOCK,
 }
-"""By status before and after. Discontinuing a product makes no event, because the shop did it itself. A product that is listed
+"""By status before and after. Discontinuing a product creates no event, because the shop did it itself. A product that is listed
 again with stock may have been sold out before."""
 
 

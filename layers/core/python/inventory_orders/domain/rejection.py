@@ -120,7 +120,7 @@ class RejectionReason(StrEnum):
     )
     NOT_DELIVERED = (
         "NOT_DELIVERED",
-        "the command returns more units of {subject} than the customer has; correct the quantity",
+        "the command returns more units of {subject} than are left to return; correct the quantity",
     )
     UNKNOWN_ORDER = (
         "UNKNOWN_ORDER",

@@ -255,7 +255,7 @@ class PendingChanges:
         self.give_up(self._pending.values(), cause, detail)
 
     def fail(self, error: StoreError) -> None:
-        """Give up all pending changes. Reports a failure unless the error may pass."""
+        """Give up all pending changes. Reports a failure unless the error is transient."""
         if not isinstance(error, ThrottledError | OutcomeUnknownError):
             self._failure = error
         self.give_up_all(error.code, str(error))
@@ -344,7 +344,7 @@ class Batch:
         self._cache = cache
         self.from_cache: set[str] = set()
         self.has_read_records = self.looks_again = False
-        # The records that were read strongly consistent.
+        # The records that were read with strong consistency.
         self._read_exactly: set[RecordKey] = set()
 
     @property
@@ -397,7 +397,7 @@ class Batch:
                 self.pending.settle(decision.change, rejected(decision.rejection))
 
     def _read_records(self, changes: Iterable[Change]) -> None:
-        """Read the records of changes strongly consistent, unless that was already done."""
+        """Read the records of changes with strong consistency, unless that was already done."""
         keys = [c.record_key for c in changes if c.record_key not in self._read_exactly]
         if keys:
             self.read(keys, consistent_records=True)
@@ -419,7 +419,7 @@ class Batch:
 
         Args:
             keys: What to read.
-            consistent_records: Whether records are read strongly consistent too. Otherwise they are a hint.
+            consistent_records: Whether records are read with strong consistency too. Otherwise they are a hint.
         """
         if consistent_records:
             self._read_exactly.update(key for key in keys if not isinstance(key, str))

@@ -15,7 +15,7 @@ The state of a batch is in one object (`batch.py`). The rules:
 - A lost transaction is planned again. A plan from rows starts from the items that its cancellation returned. Everything
   committed before stays committed.
 - While the outcome of a request is unknown, the same request is repeated with the same token, before any new plan.
-- Changes of throttled products wait until all others are done, and are then tried without them.
+- Changes of throttled products wait until all others are done, and are then tried separately.
 - A change with other offers to try is not overtaken: the round ends before anything is committed.
 - Units that leave the warehouse go to an outbound page (`outbound.py`), in transactions that do not write products.
 - Every wait is limited by the number of attempts and by the invocation's remaining time.

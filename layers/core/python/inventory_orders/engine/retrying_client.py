@@ -96,7 +96,7 @@ class SweepReport:
 
     @contextmanager
     def noting_errors(self) -> Iterator[None]:
-        """Note a DynamoDB error instead of raising it: one that may pass for the next sweep, any other for an operator."""
+        """Note a DynamoDB error instead of raising it: transient ones are left to the next sweep, others to an operator."""
         try:
             yield
         except (ThrottledError, OutcomeUnknownError) as error:
@@ -352,7 +352,7 @@ def read(
 
     Args:
         keys: What to read.
-        consistent_records: Whether records are read strongly consistent too.
+        consistent_records: Whether records are read with strong consistency too.
 
     Returns:
         The items found. `unprocessed` has the keys that DynamoDB left out of every answer.
@@ -410,7 +410,7 @@ def read_all(
 def read_product(
     client: RetryingClient, product_id: str, deadline: Deadline, stats: CommitStats
 ) -> Product:
-    """Read one product, strongly consistent.
+    """Read one product with strong consistency.
 
     Raises:
         ProductNotFoundError: It does not exist.
@@ -454,7 +454,7 @@ def read_orders(
     deadline: Deadline,
     show: Callable[[OrderRecord], A],
 ) -> tuple[list[A], list[str]]:
-    """Read the orders of a list, strongly consistent.
+    """Read the orders of a list with strong consistency.
 
     Args:
         places: Their positions in the list.

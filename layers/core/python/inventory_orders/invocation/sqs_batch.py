@@ -23,7 +23,7 @@ from inventory_orders.sequences import followers
 
 T = TypeVar("T")
 
-# SQS keeps no message for longer: docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html
+# SQS does not keep messages longer: docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html
 LONGEST_RETENTION_SECONDS = 14 * 86400
 
 

@@ -203,7 +203,7 @@ class _IdleReturn:
     # ------------------------------------------------------------------ pages
 
     def _pages(self, keys: Iterable[PageKey]) -> dict[PageKey, Page]:
-        """Read pages, strongly consistent. Unreadable ones are left out."""
+        """Read pages with strong consistency. Unreadable ones are left out."""
         snapshot = read_all(self._client, list(keys), self._deadline, self._stats)
         pages = {}
         for key, page in snapshot.pages.items():

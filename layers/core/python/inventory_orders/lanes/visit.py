@@ -172,7 +172,7 @@ class Visit:
         self._reclaim()
         sources = self._distribute()
         self._add_rows()
-        # If every visit takes too long, transactions that release a lease would never succeed, because it may have expired.
+        # Otherwise, if every visit took too long, no transaction would succeed, because each would release an expired lease.
         is_live = lease.ends_at - batch.now > VISIT_SECONDS / 4
         return LaneSupply(self._allocation, sources, lease if is_live else None, is_awaited)
 
@@ -245,7 +245,7 @@ class Visit:
         lacks = self._lacks()
         wanted = [p for p, units in lacks.items() if self._should_read(p, units)]
         wanted += self._to_reclaim - self._batch.unreadable.keys()
-        # Products in lanes that the depot has too few of are lent before a lane gets a small share.
+        # Products in lanes are lent again when they run low at the depot, before a lane gets a small share.
         fast_sellers = self._demand.fast_sellers()
         low = (p for p in fast_sellers if p not in lacks and self._should_read(p, 0))
         return [*wanted, *islice(low, max(0, _LOANS_TOGETHER - len(wanted)))]
@@ -412,7 +412,7 @@ class Visit:
         return None
 
     def _scarce(self, product_ids: set[str]) -> Iterator[str]:
-        """Other products on the same pages that the depot has less than one order per lane of."""
+        """Other products on the same pages whose units at the depot are below one order per lane."""
         for key in {PageKey.of(DEPOT, product_id) for product_id in product_ids}:
             for other, held in self._allocation.entries(key).items():
                 is_scarce = held.units < self._in_use * self._demand.last_quantity(other)

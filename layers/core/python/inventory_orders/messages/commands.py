@@ -116,8 +116,8 @@ def order_in(
     if len(order.product_ids) > MAX_CANDIDATES:
         raise InvalidMessageError(
             "TOO_MANY_PRODUCTS",
-            f"items: {len(order.quantities)} products times the locations that they may come from are "
-            f"{len(order.product_ids)}; at most {MAX_CANDIDATES} are allowed. Name fewer locations, or split the order",
+            f"items: {len(order.quantities)} products at each of the locations that they may come from make "
+            f"{len(order.product_ids)} combinations; at most {MAX_CANDIDATES} are allowed. Name fewer locations, or split the order",
             "items",
         )
     if order.attributes:

@@ -104,7 +104,7 @@ class ProductCatalogue:
     stats: CommitStats = field(default_factory=CommitStats)
 
     def get(self, product_id: str, deadline: Deadline) -> Product:
-        """Read a product, strongly consistent.
+        """Read a product with strong consistency.
 
         Raises:
             ProductNotFoundError: It does not exist.
@@ -515,7 +515,7 @@ def _check_details(key: str, names: Iterable[str]) -> None:
     """Check that a product's row at a location does not get details that all locations share.
 
     Raises:
-        InvalidMessageError: It would.
+        InvalidMessageError: It has such a detail.
     """
     for name in DETAILS:
         if location_of(key) and name in names:

@@ -37,7 +37,7 @@ _ROWS = 98
 # How often a page may be lost to hand-overs before it is left to the next sweep.
 _ATTEMPTS = 8
 
-# Reasons if another process is writing a page or row, or capacity is short.
+# Reasons that mean a concurrent writer of a page or row, or short capacity.
 _AROUND = frozenset({Meaning.RIVAL, Meaning.THROTTLED})
 
 

@@ -318,7 +318,7 @@ class Lease:
             ),
             record_action(count),
         ]
-        # The condition uses the time of this attempt, so later ones could use an old time. If the lease is over, none can succeed.
+        # Retries stop when the lease ends, because they are checked against `moment`. If it is already over, none can succeed.
         left = self.seconds_left()
         is_short = 0 < left < deadline.remaining()
         in_time = Deadline.after(left, self.client.clock) if is_short else deadline
@@ -354,7 +354,7 @@ class Lease:
         # An earlier commit of ours, whose token DynamoDB may have forgotten, is recognised by its record.
         stored = self._find(count, deadline)
         if stored is None and error.may_be_repeated:
-            raise ContentionError(f"concurrent writers of {self.product_id} in every attempt")
+            raise ContentionError(f"concurrent writers changed {self.product_id} in every attempt")
         if stored is None:
             lost: OutcomeError = self._lost(
                 "the count was not booked; acquire it again, and count again"

@@ -362,7 +362,7 @@ def _pending(event: Event) -> _Pending | Undeliverable:
     entry = BusEntry(event.type, _json(event.detail()))
     if entry.size < MAX_BYTES:
         return _Pending(event, entry)
-    message = f"the event has {entry.size:,} bytes; a bus only accepts less than {MAX_BYTES:,}. Read the row instead"
+    message = f"the event has {entry.size:,} bytes, but has to be smaller than {MAX_BYTES:,}. Read the row instead"
     return _undeliverable(event, EVENT_TOO_LARGE, message)
 
 

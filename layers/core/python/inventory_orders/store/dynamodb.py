@@ -93,8 +93,8 @@ class Snapshot:
     Attributes:
         products: Products by id, strongly consistent; None for a product that does not exist.
         unreadable: By id, the errors of products that break the table's contract.
-        records: Existing records by key, or the error of an unreadable one. Unless read strongly consistent, they are a
-            hint: a record that is here is durable, but a missing one may exist.
+        records: Existing records by key, or the error of an unreadable one. Unless read with strong consistency, they are
+            a hint: a record that is here is durable, but a missing one may exist.
         pages: Pages by key, strongly consistent. One that was never written has version 0 and a new epoch for its first
             write.
         outbound: Outbound pages, in the same way.
@@ -184,7 +184,7 @@ class Store:
 
         Args:
             keys: What to read.
-            consistent_records: Whether records are read strongly consistent too. That costs twice as much.
+            consistent_records: Whether records are read with strong consistency too. That costs twice as much.
         """
         wanted = {key_of(key): key for key in keys}
         by_table: dict[Table, list[Item]] = defaultdict(list)
@@ -242,7 +242,7 @@ class Store:
         return snapshot
 
     def get_record(self, key: RecordKey) -> Record | None:
-        """Read one record, strongly consistent.
+        """Read one record with strong consistency.
 
         Raises:
             CorruptItemError: It breaks its table's contract.
@@ -250,7 +250,7 @@ class Store:
         return self._get(key, read_record)
 
     def get_product(self, product_id: str) -> Product | None:
-        """Read one product, strongly consistent.
+        """Read one product with strong consistency.
 
         Raises:
             CorruptItemError: It breaks the table's contract.

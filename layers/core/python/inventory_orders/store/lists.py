@@ -71,7 +71,7 @@ def list_orders(
 def list_products(
     store: Store, limit: int, after: ListPosition | None
 ) -> tuple[Snapshot, ListPosition | None]:
-    """List products, unsorted and strongly consistent.
+    """List products, unsorted, with strong consistency.
 
     Args:
         store: The tables.
@@ -118,7 +118,7 @@ def _scan(
 def list_adjustments(
     store: Store, product_id: str, limit: int, after: ListPosition | None
 ) -> tuple[list[Row], ListPosition | None]:
-    """List a product's adjustments by id, strongly consistent.
+    """List a product's adjustments by id, with strong consistency.
 
     Args:
         store: The tables.
@@ -161,7 +161,7 @@ def list_to_fulfil(
 
 
 def _to_fulfil(store: Store, shard: str, limit: int, after: ListPosition) -> list[ListPosition]:
-    """List at least `limit` orders of a shard, if there are as many. May be more, because an index does not sort equal times."""
+    """List at least `limit` orders of a shard, if there are that many; maybe more, because an index does not sort equal times."""
     condition = "#fulfilShard = :shard AND #confirmedAt >= :at"
     values = {"shard": shard, "at": after.at or " "}
     orders: list[ListPosition] = []
