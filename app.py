@@ -1,6 +1,6 @@
-"""The CDK app for `cdk synth` and `cdk deploy`: settings from cdk.json, for the stage that `-c stage=NAME` names.
+"""The CDK app for `cdk synth` and `cdk deploy`. It reads cdk.json; `-c stage=NAME` names the stage.
 
-`-c overrides=JSON` replaces settings for one deployment: the embedded AWS gets a short grace.
+`-c overrides=JSON` replaces settings for one deployment, such as a short grace for the embedded AWS.
 """
 
 import json
@@ -15,7 +15,7 @@ except ModuleNotFoundError:
         "`pip install --require-hashes -r requirements.txt` in the environment that runs the CDK"
     )
 
-# The stack is made from the service's own lists of tables and reasons, which need nothing but the standard library.
+# The stack uses the service's own lists of tables and reasons, which need only the standard library.
 sys.path.append(str(Path(__file__).parent / "layers" / "core" / "python"))
 
 from infra.assets import AssetError

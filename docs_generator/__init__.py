@@ -1,1 +1,1 @@
-"""The generated documents: pages, tables and the AsyncAPI document, all made from the code."""
+"""The generated documents: pages, tables and the AsyncAPI document, all derived from the code."""

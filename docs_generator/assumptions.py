@@ -1,4 +1,4 @@
-"""What the service assumes about AWS (`assumptions.toml`), as tables."""
+"""The service's assumptions about AWS (`assumptions.toml`), as tables."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ SERVICES = {
     "sns": "SNS",
     "athena": "Athena",
 }
-"""The guide that a page belongs to -> the section that lists what it says."""
+"""Maps the guide of a page to the section of this document."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """One of them.
+    """One assumption.
 
     Attributes:
-        says: What AWS does.
-        pages: Addresses of the pages that say so, the most important one first.
-        test: Name of the test that fails if the service stops respecting it.
+        says: The assumed behaviour of AWS.
+        pages: Addresses of the pages that document it, the most important one first.
+        test: Name of the test that fails if the service no longer respects it.
         file: The test's file, from the root of the repository.
     """
 
@@ -58,7 +58,7 @@ class Assumption:
 
 @cache
 def assumptions() -> tuple[Assumption, ...]:
-    """All assumptions."""
+    """Read all assumptions."""
     path = Path(__file__).with_suffix(".toml")
     entries = tomllib.loads(path.read_text("utf-8"))["assumption"]
     found = []
@@ -70,14 +70,14 @@ def assumptions() -> tuple[Assumption, ...]:
 
 
 def tables() -> str:
-    """Write a table for each service, with what one page says side by side."""
+    """Write a table for each service, with the assumptions from one page next to each other."""
     found = sorted(assumptions(), key=lambda one: one.pages)
     parts = []
     for service in dict.fromkeys(SERVICES.values()):
         rows = [one.row for one in found if one.service == service]
         parts.append(
             "\n".join(
-                [f"## {service}\n", "| AWS does | its page | our test |", "|---|---|---|", *rows]
+                [f"## {service}\n", "| behaviour of AWS | page | test |", "|---|---|---|", *rows]
             )
         )
     return "\n\n".join(parts) + "\n"

@@ -1,4 +1,4 @@
-"""The AsyncAPI document of the events on the bus, made from their JSON Schemas."""
+"""The AsyncAPI document of the events on the bus, derived from their JSON Schemas."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ENDING = ".schema.json"
 
 
 def schemas() -> dict[str, Any]:
-    """The JSON Schemas by name: each event's `detail`, and the parts that they share."""
+    """The JSON Schemas by name: each event's `detail`, and shared parts."""
     return {
         path.name.removesuffix(_ENDING): json.loads(path.read_text("utf-8"))
         for path in sorted(FOLDER.glob(f"*{_ENDING}"))
@@ -51,7 +51,7 @@ def document() -> dict[str, Any]:
             "outcomes": {
                 "address": "InventoryOrders-{stage}",
                 "description": "The event bus. Your own rule sends the events that you choose to a target.",
-                "parameters": {"stage": {"description": "Name of the deployed copy of the stack."}},
+                "parameters": {"stage": {"description": "Name of the stage."}},
                 "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in EVENTS},
             }
         },
@@ -87,7 +87,7 @@ def _message(name: str, parts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _within(schema: Any) -> Any:
-    """A schema whose references lead into the document instead of to files."""
+    """Rewrite a schema's references to files as references within the document."""
     if isinstance(schema, list):
         return [_within(each) for each in schema]
     if not isinstance(schema, dict):
@@ -102,5 +102,5 @@ def _within(schema: Any) -> Any:
 
 
 def text() -> str:
-    """The text of the document's file."""
+    """Format the document as a file."""
     return json.dumps(document(), indent=2) + "\n"

@@ -1,7 +1,7 @@
 """Computes costs on AWS, of orders and of an idle month: the tables in docs/costs.md.
 
-The units follow from DynamoDB's rules and from the service's writes; a test measures them and the log on the handler
-itself. Another test counts the resources of the template. Prices are those of `operations.prices`.
+The units follow from DynamoDB's rules and the service's writes; a test measures them, and the log, on the handlers.
+Another test counts the resources of the template. Prices come from `operations.prices`.
 """
 
 from __future__ import annotations
@@ -24,38 +24,38 @@ PAGE = ROOT / "docs" / "costs.md"
 
 MILLION = 1_000_000
 SECONDS_OF_AN_INVOCATION = 0.1
-"""Seconds of an invocation. Assumed on the safe side: a read and a transaction of 100 actions take some 60 ms on AWS."""
+"""Seconds of an invocation. A conservative assumption: a read and a transaction of 100 actions take some 60 ms on AWS."""
 SECONDS_OF_A_COLD_START = 0.5
-"""Seconds of Lambda's INIT phase, which it bills. Assumed on the safe side: `python -m bench overhead` measures 0.2 to
-0.35 s of CPU until a handler is ready, and Lambda gives this phase a whole CPU or more."""
+"""Seconds of Lambda's billed INIT phase. A conservative assumption: `python -m bench overhead` measures 0.2 to
+0.35 s of CPU until a handler is ready, and Lambda gives this phase one vCPU or more."""
 COLD_STARTS = 0.01
-"""The least share of invocations that start cold: aws.amazon.com/blogs/compute/aws-lambda-standardizes-billing-for-init-phase
+"""The minimum share of cold starts: aws.amazon.com/blogs/compute/aws-lambda-standardizes-billing-for-init-phase
 says that it is below 1 % in production."""
 IDLE_SECONDS = 300
-"""After which a function starts cold. Assumed on the safe side: AWS names no time."""
+"""Idle time after which a function starts cold. A conservative assumption, because AWS documents no time."""
 MESSAGES_PER_POLL = 10
 
 PLATFORM_LOG_BYTES = 300
 """Log bytes of one invocation: Lambda's own lines START, END and REPORT."""
 
 LOG_BYTES_OF_AN_EVENT = 650
-"""Log bytes of an invocation that publishes one event, to 15 %. Assumed on the safe side: each publishes one."""
+"""Log bytes of an invocation that publishes one event, within 15 %. A conservative assumption: each publishes one."""
 
 ACCESS_LOG_BYTES = 290
-"""Bytes in the access log for one request of the HTTP API, to 15 %."""
+"""Bytes in the access log for one request to the HTTP API, within 15 %."""
 
 LOG_BYTES_OF_A_REQUEST = ACCESS_LOG_BYTES + 360 + PLATFORM_LOG_BYTES
-"""The same with the function's log, to 15 %."""
+"""The same with the function's log, within 15 %."""
 
 STORED_BYTES = (473, 78)
-"""Storage of an order of one product, held, confirmed and fulfilled: its row, and its entry in the index byUser. Its id has
-6 characters, those of its user and its product have 3."""
+"""Stored bytes of an order of one product, held, confirmed and fulfilled: its row, and its entry in the index byUser. Its id
+has 6 characters, its user's and product's ids have 3."""
 
 BYTES_OF_UUIDS = 36 - 6 + 36 - 3
-"""What UUIDs for order and user add to each of the two."""
+"""Bytes that UUIDs for order and user add to each of the two."""
 
 # A mapping polls a quiet queue with five long polls at a time, 20 seconds each. With `maximumConcurrency`, which all
-# mappings here have, Lambda does not go below five. AWS documents that for standard queues; for FIFO it is assumed.
+# mappings here have, Lambda does not use fewer than five. AWS documents this for standard queues; for FIFO it is assumed.
 # docs.aws.amazon.com/lambda/latest/dg/services-sqs-scaling.html
 HOURS_OF_A_MONTH = 730
 POLLERS = 5
@@ -63,22 +63,22 @@ EMPTY_POLLS = POLLERS * HOURS_OF_A_MONTH * 3600 // 20
 
 
 def seconds_of(invocations: float, cold: float = COLD_STARTS) -> float:
-    """Compute the billed seconds of a number of invocations, of which a share start cold."""
+    """Compute the billed seconds of a number of invocations with a share of cold starts."""
     return invocations * (SECONDS_OF_AN_INVOCATION + cold * SECONDS_OF_A_COLD_START)
 
 
 def cold_starts(invocations_a_second: float) -> float:
-    """Compute the share of a function's invocations that start cold, if they come at random moments."""
+    """Compute the share of cold starts of a function whose invocations arrive at random times."""
     return max(COLD_STARTS, math.exp(-IDLE_SECONDS * invocations_a_second))
 
 
 SWEEPS = HOURS_OF_A_MONTH * 60
 READ_UNITS_OF_LANES = 49.0
-"""Read units of an idle sweep in Allotments: 90 leases, existing or not, and the depot's pages. An idle lane adds four."""
+"""Read units of an idle sweep in Allotments: 90 leases, existing or not, and the depot's pages. Each idle lane adds four."""
 READ_UNITS_OF_HOLDS = 16
-"""Read units of an idle sweep in Orders: a query of each of 32 shards. Some 35 holds add half a unit."""
+"""Read units of an idle sweep in Orders: a query for each of 32 shards. Every 35 holds or so add half a unit."""
 READ_UNITS_OF_A_SWEEP = READ_UNITS_OF_LANES + READ_UNITS_OF_HOLDS + len(OUTBOUND_KEYS)
-"""Read units of an idle sweep, which also reads the outbound pages."""
+"""Read units of an idle sweep, including the outbound pages."""
 SWEEP = (
     prices.SCHEDULED_INVOCATION
     + prices.LAMBDA_REQUEST
@@ -95,15 +95,15 @@ class Kind:
         title: Its name in the table.
         batch: Orders in one invocation, on average.
         lines: Products in one order.
-        updates: Updates of products, pages and leases in one invocation; several orders for one product share one.
-        reads: Products, pages and leases that one invocation reads, in read units.
-        log_bytes: Bytes that the handler logs in one invocation, metrics included, to 15 %.
+        updates: Updates of products, pages and leases in one invocation; several orders for one product share an update.
+        reads: Read units of one invocation for products, pages and leases.
+        log_bytes: Bytes that the handler logs in one invocation, including metrics, within 15 %.
         row_kilobytes: Size of the order's row, rounded up.
         index_units: Write units of the indexes for one order.
         row_read_units: Read units for the order's row.
-        sent_together: Messages in one request that sends them.
+        sent_together: Messages per send request.
         queue_requests: Further requests to SQS in one invocation.
-        cold: The share of invocations that start cold.
+        cold: The share of cold starts.
     """
 
     title: str
@@ -121,17 +121,17 @@ class Kind:
 
     @property
     def write_units(self) -> float:
-        """Write units of one order: row, products and pages, twice because of the transaction, and the indexes."""
+        """Write units of one order: row, products and pages, doubled because of the transaction, and the indexes."""
         return 2 * self.row_kilobytes + self.index_units + 2 * self.updates / self.batch
 
     @property
     def read_units(self) -> float:
-        """Read units of one order: its row, and each product once an invocation, strongly consistent."""
+        """Read units of one order: its row, and each product once per invocation, strongly consistent."""
         return self.row_read_units + self.reads / self.batch
 
     @property
     def log_bytes_of_an_order(self) -> float:
-        """Log bytes of one order: its part of its invocation's log."""
+        """Log bytes of one order: its share of its invocation's log."""
         return (self.log_bytes + PLATFORM_LOG_BYTES) / self.batch
 
     def bill(self, orders: int) -> Bill:
@@ -153,7 +153,7 @@ class Kind:
         return self.bill(orders).dollars
 
 
-# A batch of more than ten products is sold from the worker's lane, which is full here.
+# An order for more than ten products is placed from the worker's lane, which is full here.
 _FROM_A_LANE: dict[str, Any] = {"updates": PAGES, "reads": 0, "row_read_units": 0.0}
 
 KINDS = (
@@ -165,7 +165,7 @@ KINDS = (
     Kind(
         "13 products, one order at a time", 1, 13, log_bytes=1450, row_kilobytes=2, **_FROM_A_LANE
     ),
-    # It takes a lane and the depot (single writes: half an update each), writes 13 rows and 8 pages, and releases the depot.
+    # It takes leases of a lane and the depot (single writes: half an update each), writes 13 rows and 8 pages, and releases the depot.
     Kind(
         "the same, the worker's first",
         *(1, 13, 23, 22),
@@ -178,12 +178,12 @@ KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """The life of an order, step by step. Each step has one event.
+    """The life of an order, step by step. Each step publishes one event.
 
     Attributes:
         title: Its name in the table.
         steps: The steps.
-        cold: The share of invocations that start cold, of the function that publishes.
+        cold: The share of cold starts of the publishing function.
     """
 
     title: str
@@ -206,9 +206,9 @@ class Life:
         return len(self.steps)
 
     def bills(self, orders: int) -> list[Bill]:
-        """Compute the usage of a number of orders, step by step, and that of publishing their events."""
+        """Compute the usage of a number of orders, step by step, and of publishing their events."""
         published = self.events * orders
-        # The function has half of the memory.
+        # The publishing function has half the memory.
         seconds = seconds_of(published, self.cold) / 2
         publishing = Bill(0, 0, published, seconds, 0, 0, MESSAGES_PER_POLL, events=published)
         return [*(step.bill(orders) for step in self.steps), publishing]
@@ -229,9 +229,9 @@ def _steps(batch: float, command_batch: float, updates: float) -> list[Kind]:
     placing, step = round(1405 + 45 * batch), round(1205 + 45 * command_batch)
     return [
         Kind("placed", batch, 1, updates, updates, placing, index_units=2),
-        # The order leaves byExpiry, changes its status in byUser, and is in byToFulfil until it is fulfilled.
+        # The order leaves byExpiry, changes its status in byUser, and stays in byToFulfil until it is fulfilled.
         Kind("confirmed", command_batch, 1, 0, 0, step, index_units=3, row_read_units=1),
-        # It writes an outbound page. What the sweep folds later is stated apart.
+        # It writes an outbound page. The later fold by the sweep is stated separately.
         Kind("fulfilled", command_batch, 1, 1, 0, step, index_units=2, row_read_units=1),
     ]
 
@@ -256,11 +256,11 @@ LIVES = (
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
-    """A hand-over by one command, and the fold that takes its units off products' rows later.
+    """A hand-over by one command, and the later fold that takes its units off products' rows.
 
     Attributes:
         title: Its name in the table.
-        lines: Products that are handed over.
+        lines: Number of products handed over.
         row_kilobytes: Size of the order's row, rounded up.
         index_units: Write units of the indexes.
     """
@@ -272,33 +272,33 @@ class HandOver:
 
     @property
     def write_units(self) -> float:
-        """Write units of the command: the row and an outbound page of less than 1 KB, and the indexes."""
+        """Write units of the command: the row, an outbound page of less than 1 KB, and the indexes."""
         return 2 * self.row_kilobytes + 2 + self.index_units
 
     def fold_units(self, alike: int) -> float:
-        """Write units of the fold for each of so many hand-overs of the same products on one page, in one sweep."""
+        """Write units per hand-over if one sweep folds `alike` hand-overs of the same products on one page."""
         return (2 + 2 * self.lines) / alike
 
 
 HAND_OVERS = (
     HandOver("an order of 1 product", 1, 1, 2),
     HandOver("an order of 13 products", 13, 2, 2),
-    # The order stays in byToFulfil, and its status in byUser is the same.
+    # The order stays in byToFulfil, and its status in byUser does not change.
     HandOver("1 product of 13", 1, 2, 0),
 )
 ALIKE = 100
-"""Hand-overs of the same products in one sweep, in the table."""
+"""The number of like hand-overs per sweep in the table."""
 
 
 def batch_of(queue: str, rate: float) -> float:
     """Compute how many messages an invocation has on average, with the default settings.
 
-    Five pollers share the messages, each waits for its window after the first one, and messages pile up while all
+    Five pollers share the messages. Each waits for its window after the first message, and messages pile up while all
     workers are busy.
 
     Args:
         queue: Its name.
-        rate: Messages a second, at random moments.
+        rate: Messages a second, arriving at random.
     """
     settings = _QUEUES[queue]
     waiting = 1 + rate * settings.batchWindowSeconds / POLLERS
@@ -307,11 +307,11 @@ def batch_of(queue: str, rate: float) -> float:
 
 
 def life_at(rate: float, *, hot: bool = False) -> Life:
-    """Orders of one product that are held, confirmed and fulfilled, at a rate.
+    """Describe orders of one product that are held, confirmed and fulfilled, at a given rate.
 
     Args:
-        rate: Orders a second, at random moments.
-        hot: Whether all are for the same product, or each for another one.
+        rate: Orders a second, arriving at random.
+        hot: Whether all are for the same product, rather than each for a different one.
     """
     batch, commands = batch_of("OrderQueue", rate), batch_of("OrderCommandQueue", 2 * rate)
     steps = _steps(batch, commands, 1 if hot else batch)
@@ -323,7 +323,7 @@ def life_at(rate: float, *, hot: bool = False) -> Life:
 _QUEUES = Settings.from_context("dev").queues
 
 SHOP_ORDERS = 10_000
-"""Orders of a small shop in a month: one in four minutes."""
+"""Monthly orders of a small shop: one every four minutes."""
 
 RATES = {
     f"{SHOP_ORDERS:,} a month": SHOP_ORDERS / (HOURS_OF_A_MONTH * 3600),
@@ -335,12 +335,12 @@ RATES = {
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A cost that does not depend on orders.
+    """A monthly cost that does not depend on orders.
 
     Attributes:
         title: Its name in the table.
-        count: How many there are.
-        price: Price of one for a month, in USD.
+        count: How many of them there are.
+        price: Monthly price of one, in USD.
     """
 
     title: str
@@ -349,7 +349,7 @@ class Standing:
 
     @property
     def dollars(self) -> float:
-        """Price of all for a month, in USD."""
+        """Monthly price of all of them, in USD."""
         return self.count * self.price
 
 
@@ -363,36 +363,36 @@ STANDING = (
 )
 
 BASIC = {"custom metrics": 2, "alarms": 12, "dashboards": 0, "FIFO queues, polled while empty": 0}
-"""How many a stage has with `monitoring: basic` and without the FIFO queue, where that differs, by title."""
+"""Differing counts with `monitoring: basic` and without the FIFO queue, by title."""
 
 
 PRODUCT_BYTES = 252
-"""Of a product's row, with a name and a price; what it takes to 10 %. Assumed."""
+"""Bytes of a product's row with a name and a price, within 10 %. Assumed."""
 
 LEVEL_BYTES = 25
-"""Of a product in what was published last, compressed, where there are many, to 10 %."""
+"""Bytes per product in the compressed record of the last published stock, for many products, within 10 %."""
 
 
 @dataclass(frozen=True, slots=True)
 class StockEvents:
-    """What the setting `stockEvents` adds.
+    """The additional usage of the setting `stockEvents`.
 
     Attributes:
-        products: How many there are, none of them in lanes.
+        products: The number of products, none of them in lanes.
     """
 
     products: int
 
     @property
     def read_units(self) -> float:
-        """Of one sweep: rows and, for each thousand of them, outbound pages, strongly consistent; what was published last."""
+        """Read units of a sweep: rows, outbound pages for each thousand rows (strongly consistent), and the last published stock."""
         rows = self.products * PRODUCT_BYTES / 4096
         outbound = len(OUTBOUND_KEYS) * math.ceil(self.products / 1_000)
         return rows + outbound + STOCK_PARTS * math.ceil(self._part_bytes / 4096) / 2
 
     @property
     def write_units(self) -> float:
-        """Of a change that is the only one of its part in its minute: the part, before and after it is published."""
+        """Write units of a change that is alone in its part and minute: the part is written before and after publishing."""
         return 2 * math.ceil(self._part_bytes / 1024)
 
     @property
@@ -401,11 +401,11 @@ class StockEvents:
 
     @property
     def month(self) -> float:
-        """What a month of sweeps costs in dollars if nothing changes."""
+        """Compute the cost of a month of sweeps, in dollars, if nothing changes."""
         return SWEEPS * self.read_units * prices.READ_UNIT
 
     def dollars(self, changes: int) -> float:
-        """What so many changes cost, each the only one of its part in its minute."""
+        """Compute the cost of a number of changes, each alone in its part and minute."""
         return changes * (self.write_units * prices.WRITE_UNIT + prices.EVENT)
 
 
@@ -440,7 +440,7 @@ def _at_all_rates() -> list[str]:
 
 
 def _standing_table() -> str:
-    """What a stage costs each month without an order."""
+    """Compute the monthly costs of a stage without orders."""
     return _table(
         "| each month | how many | each | together |",
         3,
@@ -523,12 +523,12 @@ def updated(page: str) -> str:
 
 
 def log_dollars(size: float) -> float:
-    """Compute the cost of log bytes that are kept for a month, as if CloudWatch did not compress them."""
+    """Compute the cost of log bytes kept for a month, as if CloudWatch did not compress them."""
     return size / 10**9 * (prices.LOG_GIGABYTE + prices.LOG_GIGABYTE_MONTH)
 
 
 def storage_dollars(bytes_of_a_row: int, bytes_of_an_index_entry: int) -> float:
-    """Compute the cost of keeping a million orders for a month: row, index entry and recovery."""
+    """Compute the cost of storing a million orders for a month: row, index entry and recovery."""
     gigabytes = (bytes_of_a_row + bytes_of_an_index_entry + 2 * _OVERHEAD_BYTES) * 10**6 / 10**9
     return gigabytes * (prices.STORAGE_GIGABYTE_MONTH + prices.RECOVERY_GIGABYTE_MONTH)
 
@@ -544,7 +544,7 @@ def publishing_dollars(events: int, in_one_invocation: int) -> float:
 
 
 def asking_dollars(requests: int, write_units: float = 0.0, read_units: float = 0.0) -> float:
-    """Compute the cost of a number of requests of the HTTP API: API Gateway, the function, and capacity of the tables."""
+    """Compute the cost of a number of requests to the HTTP API: API Gateway, the function, and table capacity."""
     seconds = seconds_of(1) * prices.MEMORY_GIGABYTES
     request = prices.HTTP_REQUEST + prices.LAMBDA_REQUEST + seconds * prices.LAMBDA_GIGABYTE_SECOND
     tables = write_units * prices.WRITE_UNIT + read_units * prices.READ_UNIT
@@ -552,11 +552,11 @@ def asking_dollars(requests: int, write_units: float = 0.0, read_units: float = 
 
 
 REQUESTS_OF_AN_ORDER = 20
-"""Assumed requests of the HTTP API for each order: the order, and reads of products and orders, a unit each."""
+"""Assumed requests to the HTTP API per order: the order itself, and reads of products and orders, a unit each."""
 
 
 def small_shop() -> dict[str, float]:
-    """Compute the parts of a small shop's bill for a month, after a year."""
+    """Compute the items of a small shop's monthly bill after a year."""
     requests = SHOP_ORDERS * REQUESTS_OF_AN_ORDER
     life = life_at(RATES[f"{SHOP_ORDERS:,} a month"])
     logged = SHOP_ORDERS * life.log_bytes_of_an_order + requests * LOG_BYTES_OF_A_REQUEST
@@ -571,7 +571,7 @@ def small_shop() -> dict[str, float]:
 
 
 UNITS_OF_A_WAITED_ORDER = (5.0, 1.5)
-"""Write and read units of an order of one product that the API places at once: as those of a single order."""
+"""Write and read units of an order of one product that the API places immediately, like a single order."""
 
 # DynamoDB adds these bytes to each item, and to each entry of an index.
 _OVERHEAD_BYTES = 100

@@ -1,4 +1,4 @@
-"""The pages of docs/generated, each made from the code that has its facts.
+"""The pages of docs/generated, each derived from the code that defines its facts.
 
 The modules of the CDK and of the command line take seconds to import, so each page imports its own.
 """
@@ -43,7 +43,7 @@ def _first_sentence(text: str | None) -> str:
 
 
 def make_targets() -> str:
-    """List the targets of the Makefile, as `make help` does."""
+    """List the targets of the Makefile."""
     makefile = (ROOT / "Makefile").read_text("utf-8")
     found = re.findall(r"^([a-z]+):.*## (.+)$", makefile, flags=re.MULTILINE)
     return _table(
@@ -86,8 +86,8 @@ def checks_of_verify() -> str:
 
 
 def settings() -> str:
-    """List the settings, each with its default, its limits and its meaning."""
-    columns = "setting, default, must be, meaning"
+    """List the settings with their defaults, allowed values and meanings."""
+    columns = "setting, default, allowed, meaning"
     page = _table(columns, _settings(SCHEMA, ""))
     for name, part in SCHEMA["definitions"].items():
         page += f"\n## {name}\n\n" + _table(columns, _settings(part, ""))
@@ -111,7 +111,7 @@ def _settings(schema: Mapping[str, Any], prefix: str) -> Iterable[Row]:
 
 
 def messages() -> str:
-    """Show the fields of each message and each direct command, from its JSON Schema."""
+    """List the fields of each message and direct command, from its JSON Schema."""
     page = "## Messages\n"
     for name in _MESSAGES:
         page += f"\n### {name}\n\n" + _fields(json_schema(name))
@@ -123,7 +123,7 @@ def messages() -> str:
 
 
 def _fields(schema: Mapping[str, Any]) -> str:
-    return _table("field, is, needed", _fields_of(schema, ""))
+    return _table("field, value, required", _fields_of(schema, ""))
 
 
 def _fields_of(schema: Mapping[str, Any], prefix: str) -> Iterable[Row]:
@@ -145,7 +145,7 @@ def all_codes() -> str:
     return (
         "## Dead letters\n\n"
         + _table(
-            "`errorCode`, cause, what to do, [redrive](../reference.md#dead-letters) sends it back",
+            "`errorCode`, cause, what to do, [redriven](../reference.md#dead-letters)",
             [
                 (
                     *(_code(code), cause.meaning),
@@ -175,7 +175,7 @@ def _simple(heading: str, meanings: Mapping[str, str]) -> str:
 
 
 def events() -> str:
-    """List the events of the bus, from their JSON Schemas."""
+    """List the events on the bus, from their JSON Schemas."""
     schemas = asyncapi.schemas()
     rows = [
         (
@@ -185,7 +185,7 @@ def events() -> str:
         )
         for name in asyncapi.EVENTS
     ]
-    return _table("`detail-type`, says, looks like", rows)
+    return _table("`detail-type`, meaning, example", rows)
 
 
 # ------------------------------------------------------------------ what is watched, and the stack
@@ -197,7 +197,7 @@ def metrics() -> str:
     from operations.metrics import METRICS
 
     return _table(
-        "metric, unit, one value for each, meaning",
+        "metric, unit, one value per, meaning",
         [
             (_code(name), UNITS[name].value, metric.each, metric.meaning)
             for name, metric in METRICS.items()
@@ -206,7 +206,7 @@ def metrics() -> str:
 
 
 def alarms() -> str:
-    """List the alarms, each with its condition."""
+    """List the alarms with their conditions."""
     from infra.watched import ALARMS, GIVES_WAY, Alarm
 
     def condition(alarm: Alarm) -> str:
@@ -246,7 +246,7 @@ def alarms() -> str:
         )
         for alarm in ALARMS
     ]
-    return _table("alarm, on if, means, with `monitoring: basic`", rows)
+    return _table("alarm, on if, meaning and first step, with `monitoring: basic`", rows)
 
 
 def stack() -> str:
@@ -276,7 +276,7 @@ PAGES = {
     "aws-assumptions.md": ("Assumptions about AWS", assumptions.tables),
     "stack.md": ("Outputs and environment variables", stack),
 }
-"""The pages by file, each with its title and its writer."""
+"""The pages by file name, with title and writer."""
 
 NEED_THE_CDK = {"alarms.md", "stack.md"}
 
@@ -284,4 +284,4 @@ NEED_THE_CDK = {"alarms.md", "stack.md"}
 def text_of(page: str) -> str:
     """Make the text of a page."""
     title, write = PAGES[page]
-    return f"# {title}\n\n[Reference](../reference.md). `make docs` writes this page from the code.\n\n{write()}"
+    return f"# {title}\n\n[Reference](../reference.md). `make docs` generates this page from the code.\n\n{write()}"

@@ -1,4 +1,4 @@
-"""The sections of the runbook, and the alarms that they are for."""
+"""The sections of the runbook, and their alarms."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ def sections() -> dict[str, str]:
 
 
 def families() -> dict[str, str]:
-    """Map the ending of an alarm's name to the heading of its section."""
+    """Map the suffix of an alarm's name to the heading of its section."""
     return {suffix: heading for heading in sections() for suffix in heading.split(", ")}

@@ -1,4 +1,4 @@
-"""The index of the sample events: each with what it shows, in an order in which every one is answered as the index says."""
+"""The index of the sample events, in a sequence in which each one gets the answer shown in the index."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PAGE = ROOT / "events" / "README.md"
 
 SHOWS = {
     "manage_products_create": "a product is listed",
-    "manage_products_create_place": "another product is listed at a location, with its own stock there",
+    "manage_products_create_place": "another product is listed at a location, with stock there",
     "manage_products": "two catalogue events, the older one last",
     "manage_products_price": "a price is changed",
     "manage_products_change": "a low-stock threshold is changed",
@@ -34,7 +34,7 @@ SHOWS = {
     "place_orders_invalid": "an order, another order under its id, and messages that are not orders",
     "place_orders_fifo_invalid": "a message that is not JSON, between two orders of its group",
     "change_orders": "a cancellation that comes before its order, then a confirmation",
-    "change_orders_extend": "the hold of the order in `place_orders_direct.json` is extended as far as possible",
+    "change_orders_extend": "the hold of the order in `place_orders_direct.json` is extended by the maximum",
     "change_orders_confirm": "the first order in `place_orders.json` is paid",
     "change_orders_part": "one of its units is handed over",
     "change_orders_lost": "a unit of the second order is lost: it is cancelled and does not go back on sale",
@@ -45,7 +45,7 @@ SHOWS = {
     "adjust_stock_decrement": "three units are taken with an atomic decrement",
     "adjust_stock_place": "a receipt at a location",
     "adjust_stock_transfer": "five units are moved from the default location to another",
-    "adjust_stock_direct_bad": "a correction that takes more units than there are",
+    "adjust_stock_direct_bad": "a correction that takes more units than are available",
     "adjust_stock_invalid": "a receipt, another one under its id, and messages that can never be booked",
     "count_stock_acquire": "a lease of five minutes for a count",
     "count_stock_acquire_place": "the same for the stock at a location",
@@ -54,15 +54,15 @@ SHOWS = {
     "api": "an order over HTTP",
     "publish_events": "four row changes, as the streams deliver them",
     "publish_events_unreadable": "a row with a status that another program wrote",
-    "sweep": "what the schedule sends each minute",
+    "sweep": "the event that the schedule sends each minute",
 }
-"""What each sample shows, in the order of the index."""
+"""Descriptions of the samples, in the sequence of the index."""
 
 _WORDS = {"INVALID": "dead-lettered", "RETURNED": "returned"}
 
 
 def function_of(name: str) -> str:
-    """Find the function of a sample by its name."""
+    """Find the function of a sample by the sample's name."""
     (function,) = (function for function in function_names() if name.startswith(function))
     return function
 
@@ -73,12 +73,12 @@ def event_of(name: str) -> Any:
 
 
 def is_bad(name: str) -> bool:
-    """Whether a sample is not accepted as a whole, by its name."""
+    """Whether a sample is not entirely accepted, by its name."""
     return name.endswith(("_bad", "_invalid", "_expired", "_unreadable"))
 
 
 def opened() -> contextlib.AbstractContextManager[Shop]:
-    """A tea shop for the samples."""
+    """Open a tea shop for the samples."""
     return open_shop(catalogue())
 
 
@@ -90,7 +90,7 @@ def invoke(shop: Shop, function: str, event: Any) -> Invocation:
 
 
 def said(done: Invocation) -> str:
-    """Say in words how a handler answered."""
+    """Describe a handler's answer."""
     answer = done.answer
     if "statusCode" in answer:
         return f"status {answer['statusCode']}"
@@ -112,7 +112,7 @@ def _listed(codes: list[str]) -> str:
 
 
 def text() -> str:
-    """Write the index, with the answers that the handlers give."""
+    """Write the index, with the handlers' answers."""
     lines = [
         "# Sample events",
         "",
@@ -122,9 +122,9 @@ def text() -> str:
         "    make invoke FUNCTION=place_orders EVENT=events/place_orders.json",
         "",
         "A new stack that gets the events in this sequence gives these answers. Without a running stack, each command has",
-        "its own shop, so an event about an earlier order is refused. The exit status is that of `.venv/bin/inventory-orders",
-        "invoke FUNCTION EVENT`: 3 if anything was not accepted; `make invoke` shows it as `Error 3`, and exits with 2. It",
-        "does not send an event for another function.",
+        "its own shop, so an event about an earlier order is refused. The exit status is the one of `.venv/bin/inventory-orders",
+        "invoke FUNCTION EVENT`: 3 if anything was not accepted; `make invoke` shows it as `Error 3`, and exits with 2. The",
+        "command does not send an event that is for another function.",
     ]
     function = ""
     with opened() as shop:

@@ -1,4 +1,4 @@
-"""The CDK part of the project: the service as a construct, and as a stack."""
+"""The CDK part of the project: the service as a construct and as a stack."""
 
 from .settings import SettingsError
 from .stack import InventoryOrders, InventoryOrdersStack

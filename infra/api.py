@@ -37,9 +37,9 @@ ROUTES = {
     "GET /stock/{productId}": "Api",
     "POST /counts": "CountStock",
 }
-"""The routes, each with the function that answers. API Gateway answers 404 for all others."""
+"""The routes, each with the function that answers. API Gateway answers 404 to all other requests."""
 
-# No personal data: no path, which contains ids, no address, no caller.
+# No personal data: neither paths, which contain ids, nor addresses or callers.
 LOGGED = {
     "requestId": "$context.requestId",
     "requestTime": "$context.requestTime",
@@ -57,13 +57,13 @@ LOGGED = {
 def access_log(
     scope: Construct, settings: Settings, log_retention: logs.RetentionDays
 ) -> logs.LogGroup:
-    """Make the log group for all requests."""
+    """Make the log group for access to all APIs."""
     return logs.LogGroup(
         scope,
         "ApiAccessLog",
-        # Groups that take delivered logs share an account's policy of 5,120 characters. As it fills up, CloudWatch Logs lets
-        # it cover all groups below this prefix: docs.aws.amazon.com/step-functions/latest/dg/bp-cwl.html. The end is the
-        # stack's own, since a group may stay when its stack goes.
+        # Log groups with delivered logs share a policy of 5,120 characters per account. When it fills up, CloudWatch Logs makes
+        # it cover all groups with this prefix: docs.aws.amazon.com/step-functions/latest/dg/bp-cwl.html. The end of the name is
+        # unique to the stack, since a group may outlive its stack.
         log_group_name=Fn.join(
             "/",
             [f"/aws/vendedlogs/{settings.stack_name}", Fn.select(2, Fn.split("/", Aws.STACK_ID))],
@@ -74,7 +74,7 @@ def access_log(
 
 
 class Api(Construct):
-    """An HTTP API of one stage. Callers need a token of the issuer, or without one (`jwt`) a signature."""
+    """An HTTP API of one stage. With an issuer (`jwt`) callers need its tokens, otherwise a signature."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Api(Construct):
         self.http_api = apigatewayv2.CfnApi(
             self,
             "HttpApi",
-            # A label only: callers need the API's id.
+            # Only a label: callers need the API's id.
             name=settings.stack_name if jwt is None else f"{settings.stack_name}-customers",
             description=f"Inventory and orders, stage {settings.stage}",
             protocol_type="HTTP",

@@ -1,11 +1,11 @@
-"""The code assets of layer and functions, built without Docker and without a network.
+"""The code assets of the layer and functions, built without Docker or network.
 
-The layer's dependencies are copied from the environment that runs the CDK app, where they were installed from pinned
-and hashed requirements. All of it is pure Python, so one asset serves every architecture.
+The layer's dependencies are copied from the environment that runs the CDK app, which installs them from pinned
+and hashed requirements. They are all pure Python, so one asset fits every architecture.
 
-The CDK sets the date of every file in an asset to 1980. That makes ordinary bytecode stale, so Python would compile
-everything at every cold start. Therefore the bytecode is compiled here, by an interpreter of the runtime's version and
-with `unchecked-hash`, which ignores dates. If there is no such interpreter, the asset holds source only, and says so.
+The CDK sets the date of every file in an asset to 1980. This makes ordinary bytecode stale, so Python would compile
+everything at every cold start. Therefore the bytecode is compiled here, with an interpreter of the runtime's version and
+with `unchecked-hash`, which ignores dates. Without such an interpreter, the asset holds only source, and a warning says so.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ import inventory_orders
 
 _HERE = Path(__file__).resolve().parent
 ROOT = _HERE.parent
-"""The checkout. In an installed package it means nothing."""
+"""The checkout. Meaningless in an installed package."""
 _DATA = _HERE / "data"
-"""The functions and the layer's dependencies in an installed package, where `wheel.py` has put them."""
+"""The functions and the layer's dependencies in an installed package, copied there by `wheel.py`."""
 OF_THE_CHECKOUT = ROOT / ".local" / "assets"
 """Where the next synthesis finds them."""
 REQUIREMENTS = ROOT / "layers" / "core" / "requirements.txt"
-# Over half of the layer's files, and pages for a browser. The embedded AWS unpacks all files at each cold start.
+# Over half of the layer's files, and browser pages. The embedded AWS unpacks all files at each cold start.
 _UNUSED_OF_POWERTOOLS = re.compile(
     r"aws_lambda_powertools/(event_handler|middleware_factory|utilities/(?!jmespath_utils/|typing/)\w+)/"
 )
 _UNUSED_SECONDS = 7 * 24 * 3600
-"""Seconds without use after which an asset is deleted when its successor is built. The CDK has copies of deployed ones."""
+"""Building an asset deletes earlier versions unused for this many seconds. The CDK has copies of deployed assets."""
 
 
 class AssetError(Exception):
-    """An asset cannot be built; the message names the repair."""
+    """An asset cannot be built; the message says what to do."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Asset:
 
     Attributes:
         path: The folder.
-        digest: Digest of everything that it is built from.
+        digest: Digest of everything from which it is built.
         compiled: Whether it holds bytecode.
     """
 
@@ -121,14 +121,14 @@ def _installed(name: str, version: str) -> importlib.metadata.Distribution:
 
 
 def _files_of(found: importlib.metadata.Distribution, prefix: str) -> dict[str, Path]:
-    """List a distribution's files by their place in the asset."""
+    """List a distribution's files by their path in the asset."""
     files = {}
     for file in found.files or ():
         if file.suffix in (".so", ".pyd", ".dylib"):
             raise AssetError(
                 f"{found.name} is not pure Python ({file}); it cannot go into the layer"
             )
-        # Files about this installation differ from machine to machine. Licences and metadata are kept.
+        # Metadata about the installation differs between machines. Licences and other metadata are kept.
         skipped = {"RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json"}
         if ".." in file.parts or "__pycache__" in file.parts or file.name in skipped:
             continue
@@ -139,7 +139,7 @@ def _files_of(found: importlib.metadata.Distribution, prefix: str) -> dict[str, 
 
 
 def _sources(folder: Path, prefix: str = "") -> dict[str, Path]:
-    """List the files below a folder by their place in the asset."""
+    """List the files below a folder by their path in the asset."""
     return {
         f"{prefix}{path.relative_to(folder).as_posix()}": path
         for path in folder.rglob("*")
@@ -148,12 +148,12 @@ def _sources(folder: Path, prefix: str = "") -> dict[str, Path]:
 
 
 def _build(name: str, runtime: str, files: Mapping[str, Path], folder: Path) -> Asset:
-    """Build an asset from files by their place in it, unless it exists already.
+    """Build an asset from files by their path in it, unless it already exists.
 
-    The digest covers all that decides the result: every file's place and bytes, this module, which sets the modes, and
+    The digest covers everything that determines the result: every file's path and bytes, this module, which sets the modes, and
     whether the asset is compiled. It leaves out owners, dates, modes and links of the sources, and the compiler's patch
-    version: all patches of a minor version read the same bytecode. So machines that compile get the same digest, and
-    none redeploys the other's code.
+    version, because all patches of a minor version read the same bytecode. So all machines that compile get the same digest,
+    and none redeploys another one's code.
     """
     interpreter = _interpreter(runtime)
     compiled = "compiled" if interpreter else "source only"
@@ -196,7 +196,7 @@ def _delete_unused(name: str, folder: Path) -> None:
 
 
 def _make_readable(folder: Path) -> None:
-    """Set every mode, whatever the umask. The CDK uploads the modes too, and on Lambda another user reads the files.
+    """Set every file mode, whatever the umask. The CDK uploads modes too, and on Lambda another user reads the files.
 
     repost.aws/knowledge-center/lambda-deployment-package-errors: 644 for files, 755 for folders.
     """
@@ -215,15 +215,15 @@ def _compile(interpreter: str, folder: Path) -> None:
 
 @functools.cache
 def _interpreter(runtime: str) -> str | None:
-    """Find an interpreter of the runtime's version; None if there is none."""
+    """Find an interpreter of the runtime's version, if any."""
     minor = runtime.removeprefix("python")
     folders = [Path(folder) for folder in os.get_exec_path()]
-    # pyenv does not put inactive versions on the PATH.
+    # pyenv does not add inactive versions to the PATH.
     pyenv = Path(os.environ.get("PYENV_ROOT") or os.path.expanduser("~/.pyenv"))
     folders += sorted(pyenv.glob(f"versions/{minor}*/bin"))
     for candidate in (Path(sys.executable), *(folder / runtime for folder in folders)):
         version = _version(str(candidate)) if candidate.is_file() else None
-        # Not a preview of the runtime's version, because its bytecode may differ.
+        # Not a pre-release of the runtime's version, whose bytecode may differ.
         if version and re.fullmatch(rf"{re.escape(minor)}\.\d+", version):
             return str(candidate)
     return None

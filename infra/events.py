@@ -1,4 +1,4 @@
-"""The event bus, and the streams that invoke the function that publishes events."""
+"""The event bus, and the streams that feed the publishing function."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Events(Construct):
         orders: dynamodb.TableV2,
         products: dynamodb.TableV2,
     ) -> list[lambda_.EventSourceMapping]:
-        """Have a function publish the changes of both tables. Returns the event source mappings of their streams.
+        """Let a function publish the changes of both tables. Returns the event source mappings of the streams.
 
-        The streams invoke its alias, `live`. It raises until it has published each event of a batch, or has parked it in
+        The streams invoke the function's alias, `live`. It raises until it has published each event of a batch, or has parked it in
         the queue `undeliverable`.
         """
         function.add_environment("EVENT_BUS_NAME", self.bus.event_bus_name)
@@ -48,7 +48,7 @@ class Events(Construct):
             self._listen(function, live, undeliverable, products, _CHANGES_OF_STATUS),
         ]
         allow(function, self.bus.event_bus_arn, "events:PutEvents")
-        # Lambda also sends to it, with the role of the function.
+        # Lambda also sends to it, with the function's role.
         # docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-errors.html
         allow(function, undeliverable.queue_arn, "sqs:SendMessage")
         return mappings
@@ -70,12 +70,12 @@ class Events(Construct):
             # docs.aws.amazon.com/lambda/latest/api/API_CreateEventSourceMapping.html
             starting_position=lambda_.StartingPosition.TRIM_HORIZON,
             batch_size=BATCH_SIZE,
-            # Several batches of a shard at once. Records of one item stay in order.
+            # Several batches of a shard in parallel. Records of one item stay in sequence.
             # docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-eventsourcemapping.html
             parallelization_factor=4,
-            # Lambda repeats a batch that fails, and halves it, until its records are too old: a stream keeps them for 24
-            # hours. The function parks an event that fails by itself when it is an hour old. For records that Lambda gives
-            # up it sends their position in the stream to the queue, and the shard goes on.
+            # Lambda retries a failing batch, and halves it, until its records are too old: a stream keeps them for 24
+            # hours. The function parks an event that keeps failing once it is an hour old. If Lambda gives up records,
+            # it sends their position in the stream to the queue, and continues with the shard.
             # docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-errors.html
             bisect_batch_on_error=True,
             retry_attempts=-1,
@@ -97,13 +97,13 @@ BATCH_SIZE = 100
 
 
 def _change(before: list[str], after: str) -> Mapping[str, object]:
-    """A change of a product's status, as a filter has it."""
+    """Write a filter for a change of a product's status."""
     images = {"OldImage": before, "NewImage": [after]}
     pattern = {image: {"status": {"S": statuses}} for image, statuses in images.items()}
     return lambda_.FilterCriteria.filter({"dynamodb": pattern})
 
 
-# Changes that make events. A sale that does not change the status does not invoke the function.
+# Changes that lead to events. A sale that does not change the status does not invoke the function.
 # docs.aws.amazon.com/lambda/latest/dg/with-ddb-filtering.html
 _CHANGES_OF_STATUS = [
     _change(["ACTIVE"], "LOW_STOCK"),

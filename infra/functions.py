@@ -1,4 +1,4 @@
-"""The Lambda functions, the layer that they share, and their permissions."""
+"""The Lambda functions, their shared layer, and their permissions."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ from .tables import Tables
 from .watched import BASIC_METRICS
 
 LIVE = "live"
-"""Alias that callers invoke. A deployment moves it when code, layer and settings of a version are ready."""
+"""The alias that callers invoke. A deployment moves it once code, layer and settings of a version are ready."""
 
 
-# To sell from lanes, or to reclaim units: pages and leases are read together, written by updates, and checked.
+# To sell from lanes or reclaim units, functions read pages and leases together, update them, and check them.
 _USE_LANES = "BatchGetItem UpdateItem ConditionCheckItem"
 
-# UpdateItem: if the cancellation came first, the order fills in its tombstone. GetItem: to judge a single order.
+# UpdateItem: if the cancellation arrived first, the order replaces its tombstone. GetItem: to judge a single order.
 _WRITE_ORDERS = "BatchGetItem GetItem PutItem UpdateItem"
 
 
 @dataclass(frozen=True, slots=True)
 class _Function:
-    """A function as it is declared.
+    """The declaration of a function.
 
     Attributes:
         name: Name of its folder in functions/.
         description: Its task.
         tables: Its permissions on each table or index (`Orders/byUser`).
         fed_by: The queues that invoke it.
-        settings: Its environment variables, beside those that all have.
+        settings: Its environment variables, in addition to the common ones.
     """
 
     name: str
@@ -58,10 +58,10 @@ class _Function:
 _PLACE_ORDERS, _SWEEP, _PUBLISH_EVENTS, _API = "PlaceOrders", "Sweep", "PublishEvents", "Api"
 
 _CALLERS = ("USER_ID_CLAIM", "OPERATORS_CLAIM_NAME", "OPERATORS_CLAIM_VALUE", "SHOW_STOCK")
-"""Variables of the functions that answer the HTTP API: the callers that it serves."""
+"""Variables of the functions that answer the HTTP API: who may call it, and for what."""
 
 _DEFAULTS_OF_ORDERS = ("HOLD_SECONDS", "LOCATIONS")
-"""Variables of the functions that read orders: what counts for an order that does not say it."""
+"""Variables of the functions that read orders: defaults for fields that an order leaves out."""
 
 _FUNCTIONS = {
     _PLACE_ORDERS: _Function(
@@ -106,14 +106,14 @@ _FUNCTIONS = {
         {
             "Products": "BatchGetItem GetItem UpdateItem",
             "StockAdjustments": "GetItem PutItem",
-            # GetItem: what is on hand as a count begins is read in one transaction.
+            # GetItem: a count starts by reading the units on hand in one transaction.
             "Allotments": f"{_USE_LANES} GetItem",
         },
         settings=_CALLERS,
     ),
     _SWEEP: _Function(
         "sweep",
-        "Sends holds that are about to end, folds outbound pages, and returns the units of idle lanes to rows",
+        "Queues holds that are about to end, folds outbound pages, and returns units of idle lanes to rows",
         {
             "Products": "BatchGetItem UpdateItem DescribeTable",
             "Orders": "DescribeTable",
@@ -146,7 +146,7 @@ VARIABLES = {
     "ALLOTMENTS_TABLE_NAME": "the table `Allotments`",
     "POWERTOOLS_SERVICE_NAME": "the dimension `service` of the metrics: `inventory-orders-<stage>`",
     "POWERTOOLS_LOG_LEVEL": "the setting `logLevel`",
-    "METRICS": "the only metrics to emit, with the setting `monitoring: basic`",
+    "METRICS": "the only metrics to emit with the setting `monitoring: basic`",
     "QUEUE_URL": "the queue that feeds the function",
     "DEAD_LETTER_QUEUE_URL": "its dead-letter queue",
     "FIFO_QUEUE_URL": "`OrderQueueFifo`, if there is one, for `place_orders`",
@@ -165,7 +165,7 @@ VARIABLES = {
     "EVENT_BUS_NAME": "the event bus, for `publish_events`",
     "STOCK_EVENT_BUS_NAME": "the event bus, for `sweep` with the setting `stockEvents`",
     "UNDELIVERABLE_EVENTS_QUEUE_URL": "the queue of events that could not be published, for `publish_events`",
-    "STREAM_MAPPINGS": "the event source mappings of `publish_events`, which `sweep` looks at",
+    "STREAM_MAPPINGS": "the event source mappings of `publish_events`, which `sweep` checks",
 }
 """The environment variables of the functions, each with its meaning."""
 
@@ -175,7 +175,7 @@ class Functions(Construct):
 
     Attributes:
         all: The functions by construct id.
-        live: The aliases by the functions' construct ids. Queues, streams, the schedule and the API call these.
+        live: The aliases by the functions' construct ids. Queues, streams, the schedule and the API invoke them.
     """
 
     def __init__(
@@ -212,7 +212,7 @@ class Functions(Construct):
                 "inventory-orders:notCompiled",
                 f"this machine has no {settings.runtime}, so the code is deployed without bytecode: every cold start "
                 f"compiles it, which about doubles the time for imports. Install {settings.runtime} (on the "
-                "PATH, or in pyenv) wherever you deploy from: a machine that has it deploys all functions again",
+                "PATH, or in pyenv) on every machine that you deploy from: otherwise they redeploy each other's functions",
             )
         self._environment = _environment(settings, queues)
         self.all = {
@@ -239,7 +239,7 @@ class Functions(Construct):
 
     @staticmethod
     def _watch(function: lambda_.Function, mappings: Sequence[lambda_.EventSourceMapping]) -> None:
-        """Let a function check that the streams of tables are read."""
+        """Let a function check the mappings of the streams."""
         ids = " ".join(mapping.event_source_mapping_id for mapping in mappings)
         function.add_environment("STREAM_MAPPINGS", ids)
         for mapping in mappings:
@@ -248,7 +248,7 @@ class Functions(Construct):
             allow(function, arn, "lambda:GetEventSourceMapping")
 
     def _publish_stock(self, function: lambda_.Function, events: Events) -> None:
-        """Let a function look at all products, and publish of which there are more or fewer units."""
+        """Let a function read all products, and publish changes of their stock."""
         function.add_environment("STOCK_EVENT_BUS_NAME", events.bus.event_bus_name)
         allow(function, events.bus.event_bus_arn, "events:PutEvents")
         allow(function, self._tables.products.table_arn, "dynamodb:Scan", "dynamodb:GetItem")
@@ -287,15 +287,15 @@ class Functions(Construct):
             reserved_concurrent_executions=(
                 self._settings.api_limits.concurrentExecutions if construct_id == _API else None
             ),
-            # A copy inherits the count of its batch, so the chains of different messages add up.
+            # A copy inherits the count of its batch, so chains of different messages add up.
             # docs.aws.amazon.com/lambda/latest/dg/invocation-recursion.html
             recursive_loop=lambda_.RecursiveLoop.ALLOW
             if _SENT_AGAIN & {*declared.fed_by}
             else None,
-            # With it, the CDK lets the role send its segments: xray:PutTraceSegments, xray:PutTelemetryRecords.
+            # With tracing, the CDK lets the role send segments: xray:PutTraceSegments, xray:PutTelemetryRecords.
             tracing=lambda_.Tracing.ACTIVE if self._settings.tracing else lambda_.Tracing.DISABLED,
             environment=self._variables(declared),
-            # Earlier versions stay, so that an operator can go back. The version of a failed deployment has to go: Lambda
+            # Earlier versions are kept, so that an operator can roll back. The version of a failed deployment must be deleted: Lambda
             # publishes no version that equals the last one, so the next attempt would fail.
             # docs.aws.amazon.com/lambda/latest/api/API_PublishVersion.html
             current_version_options=lambda_.VersionOptions(
@@ -317,7 +317,7 @@ class Functions(Construct):
             allow(function, f"{arn}/index/{index}" if index else arn, *actions)
 
     def _variables(self, declared: _Function) -> dict[str, str]:
-        """The environment variables that a function is made with."""
+        """The environment variables that a function is created with."""
         return {
             **{
                 f"{table.name}_TABLE_NAME": made.table_name
@@ -340,7 +340,7 @@ class Functions(Construct):
         lambda_.EventSourceMapping(
             function,
             # The id that the CDK's own SqsEventSource uses. With another id, an update would create a second mapping
-            # of the queue before it deletes the first, and Lambda does not allow two.
+            # for the queue before it deletes the first, which Lambda does not allow.
             f"SqsEventSource:{Names.node_unique_id(pair.queue.node)}",
             target=live,
             event_source_arn=pair.queue.queue_arn,
@@ -359,12 +359,12 @@ class Functions(Construct):
 
     @staticmethod
     def _name(function: lambda_.Function, pair: QueuePair, prefix: str) -> None:
-        """Tell a function where a queue is."""
+        """Give a function the URLs of a queue and its dead-letter queue."""
         function.add_environment(f"{prefix}QUEUE_URL", pair.queue.queue_url)
         function.add_environment(f"{prefix}DEAD_LETTER_QUEUE_URL", pair.dead_letters.queue_url)
 
     def _every_minute(self, construct_id: str, event: Mapping[str, str]) -> scheduler.CfnSchedule:
-        """Invoke a function once a minute. A failed invocation is not repeated, because the next minute's follows."""
+        """Invoke a function once a minute. A failed invocation is not retried, because the next one follows within a minute."""
         live = self.live[construct_id]
         role = iam.Role(
             self,
@@ -379,7 +379,7 @@ class Functions(Construct):
         role.add_to_policy(
             iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[live.function_arn])
         )
-        # The schedule invokes asynchronously, so Lambda would repeat a failed invocation too.
+        # The schedule invokes asynchronously, so Lambda would also retry a failed invocation.
         # docs.aws.amazon.com/lambda/latest/dg/with-eventbridge-scheduler.html
         live.configure_async_invoke(retry_attempts=0, max_event_age=Duration.minutes(1))
         return scheduler.CfnSchedule(
@@ -400,7 +400,7 @@ class Functions(Construct):
 
 
 def _environment(settings: Settings, queues: Queues) -> dict[str, str]:
-    """The environment variables that not every function of every stage has."""
+    """The environment variables that only some functions or stages have."""
     jwt = settings.jwt
     claim = jwt.operators_claim if jwt is not None else None
     values = {
@@ -419,7 +419,7 @@ def _environment(settings: Settings, queues: Queues) -> dict[str, str]:
 
 
 # Lambda's poller needs the first three: docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html. The CDK's
-# own grant adds a needless one.
+# own grant adds an unneeded one.
 _CONSUME = [
     "sqs:ReceiveMessage",
     "sqs:DeleteMessage",
@@ -428,11 +428,11 @@ _CONSUME = [
     "sqs:ChangeMessageVisibility",
 ]
 
-# Their messages may be early. After a long wait the function sends one again, so that SQS counts its deliveries anew: a
-# message makes one copy at most.
+# Their messages may be early. After a long wait the function sends such a message again, so that SQS counts its deliveries
+# from zero. Each message is copied at most once.
 _SENT_AGAIN = {"StockQueue", "CatalogueQueue", "OrderCommandQueue"}
 
-# Prefixes of the variables that name a queue, for functions that know two.
+# Prefixes of the variables that name a queue, for functions with two queues.
 _PREFIXES = {"OrderQueueFifo": "FIFO_", "ExpiryQueue": "EXPIRY_"}
 
 RETENTION = {

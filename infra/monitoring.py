@@ -1,4 +1,4 @@
-"""Builds the alarms and the dashboard from `watched.py`, and mails the alarms."""
+"""Builds the alarms, their mails, and the dashboard from `watched.py`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def list_things(
     functions: Functions,
     apis: Mapping[str, Api],
 ) -> Things:
-    """List the sources of metrics. The handlers report theirs with the dimension `service`."""
+    """List the sources of metrics. The handlers' own metrics have the dimension `service`."""
     service = {"service": settings.service_name}
     return {
         "handlers": {"handlers": (NAMESPACE, service)},
@@ -108,7 +108,7 @@ class Monitoring(Construct):
         self.dashboard = self._draw(settings, alarms) if is_full else None
 
     def _find(self, metric: watched.Metric) -> Mapping[str, Thing]:
-        """Find the sources of a metric, by name."""
+        """Find the sources of a metric by name."""
         kind, _, name = metric.of.partition("/")
         found = self._things[kind]
         return {name: found[name]} if name else found
@@ -119,8 +119,8 @@ class Monitoring(Construct):
         return cloudwatch.Alarm(
             self,
             title,
-            # Construct and alarm share the title: were only the construct renamed, CloudFormation would try to create an
-            # alarm whose name is taken.
+            # Construct and alarm share the title. If only the construct were renamed, CloudFormation would try to create an
+            # alarm with a name that already exists.
             alarm_name=f"{self._stack_name}-{title}",
             metric=_without_gaps(alarm.metric, thing),
             threshold=alarm.when.threshold,
@@ -132,10 +132,10 @@ class Monitoring(Construct):
         )
 
     def _mail(self, alarms: list[cloudwatch.Alarm], address: str) -> None:
-        """Mail each alarm when it turns on and when it turns off."""
+        """Send mail when an alarm turns on, and when it turns off."""
         topic = sns.Topic(self, "Alarms", enforce_ssl=True)
-        # `enforce_ssl` gives the topic a policy, which takes the place of the default one: without this statement
-        # CloudWatch may not publish, and no alarm is mailed. docs.aws.amazon.com/sns/latest/dg/sns-access-policy-use-cases.html
+        # `enforce_ssl` gives the topic a policy that replaces the default policy. Without this statement,
+        # CloudWatch may not publish, and no mail is sent. docs.aws.amazon.com/sns/latest/dg/sns-access-policy-use-cases.html
         topic.add_to_resource_policy(
             iam.PolicyStatement(
                 actions=["sns:Publish"],
@@ -158,7 +158,7 @@ class Monitoring(Construct):
         dashboard = cloudwatch.Dashboard(
             self,
             "Dashboard",
-            # The name of a dashboard is unique in the account, that of a stack in its region.
+            # Names of dashboards are unique in an account, names of stacks only in a region.
             dashboard_name=f"InventoryOrders-{settings.stage}-{Aws.REGION}",
             default_interval=Duration.hours(3),
         )
@@ -170,7 +170,7 @@ class Monitoring(Construct):
         return dashboard
 
     def _show(self, section: watched.Section, dashboard: cloudwatch.Dashboard) -> None:
-        # One paragraph on CloudWatch, where the height is fixed. The local page folds the advice.
+        # CloudWatch shows one paragraph, because the height is fixed. The local page folds the advice.
         markdown = f"## {section.title}\n{section.text}\n{section.advice}"
         dashboard.add_widgets(cloudwatch.TextWidget(markdown=markdown, width=_COLUMNS, height=2))
         if section.totals:
@@ -231,13 +231,13 @@ class Monitoring(Construct):
 
 
 def _without_gaps(metric: watched.Metric, thing: Thing) -> cloudwatch.IMetric:
-    """The metric of an alarm. Gaps in DynamoDB's metrics are filled, because an alarm on them may stay on for ever.
+    """Make the metric of an alarm. Fills gaps in DynamoDB's metrics, because an alarm on them might otherwise never turn off.
 
     AWS's pages disagree on whether `TreatMissingData` applies to them:
     docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html,
     docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html
     """
-    # A label would make it metric math.
+    # A label would turn it into metric math.
     plain = _metric(metric, thing)
     namespace, _ = thing
     if namespace != "AWS/DynamoDB":

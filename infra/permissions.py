@@ -1,4 +1,4 @@
-"""Permissions of functions, each on what it names."""
+"""Permissions of functions, each for a single resource."""
 
 from __future__ import annotations
 

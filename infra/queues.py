@@ -1,4 +1,4 @@
-"""The queues, each with a dead-letter queue of its own."""
+"""The queues, each with its own dead-letter queue."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from constructs import Construct
 from .removal import kept_in_production
 from .settings import Settings
 
-# The most that SQS allows: docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/
+# The maximum of SQS: docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/
 # sqs-configure-dead-letter-queue.html. A message that SQS moves loses its place in its group, so no outage may use up the
-# deliveries: with the growing delays of returned messages 1,000 of them last at least 5 days, and 8 on average.
-# Functions' timeouts above 72 s leave fewer (below).
+# deliveries: with the growing delays of returned messages, 1,000 of them last at least 5 days, and 8 on average.
+# Functions' timeouts above 72 s leave fewer deliveries (below).
 MAX_RECEIVE_COUNT = 1000
 
-# Twice as many bytes as the largest valid message needs, which is an order of 1,000 lines.
+# Twice the size of the largest valid message, an order of 1,000 lines.
 MAX_MESSAGE_BYTES = 262_144
 
-# The most that SQS allows. A dead letter is the whole message with attributes, which count as well, and an event that the
-# bus does not take has up to as many: docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html
+# The maximum of SQS. A dead letter is the whole message with attributes, which count as well, and an event that the
+# bus refuses may have as many bytes: docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html
 MAX_DEAD_LETTER_BYTES = 1_048_576
 
-# SQS deletes messages that are older, without a dead letter. A standard dead-letter queue keeps the time of the first
-# sending, so its retention has to be longer: docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/
+# SQS deletes older messages without a dead letter. A standard dead-letter queue keeps the time at which the message
+# was first sent, so its retention has to be longer: docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/
 # sqs-dead-letter-queues.html
 _RETENTION = Duration.days(10)
 _DEAD_LETTER_RETENTION = Duration.days(14)
@@ -44,7 +44,7 @@ class Queues(Construct):
     """All queues: encrypted, and reachable over TLS only.
 
     Attributes:
-        all: Those that feed functions, by name, each with its dead-letter queue.
+        all: The queues that feed functions, by name, each with its dead-letter queue.
         orders: `OrderQueue`.
         expiries: `ExpiryQueue`.
         undeliverable_events: `UndeliverableEventsQueue`.
@@ -71,11 +71,11 @@ class Queues(Construct):
     ) -> QueuePair:
         dead_letters = self._queue(dead_letter_name, fifo=fifo, retention=_DEAD_LETTER_RETENTION)
         timeout = self._settings.functions[function].timeoutSeconds
-        # AWS recommends six times the function's timeout, so that Lambda can retry a throttled invocation before its
+        # AWS recommends six times the function's timeout, so that Lambda can retry a throttled invocation before the
         # messages become visible: docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html
         visibility = 6 * timeout + self._settings.queues[name].batchWindowSeconds
-        # A message that kills its invocation comes back after the visibility timeout. It has to use up its deliveries
-        # before it expires, however long the timeout.
+        # A message that kills its invocation returns after the visibility timeout. It has to use up its deliveries
+        # before it expires, whatever the timeout.
         in_half_of_its_time = _RETENTION.to_seconds() // (2 * visibility)
         queue = self._queue(
             name,
@@ -105,8 +105,8 @@ class Queues(Construct):
             fifo=True if fifo else None,
             deduplication_scope=sqs.DeduplicationScope.MESSAGE_GROUP if fifo else None,
             fifo_throughput_limit=sqs.FifoThroughputLimit.PER_MESSAGE_GROUP_ID if fifo else None,
-            # A corrected order is another message than the first one, so it is not dropped. Dead letters need ids of their
-            # own: two messages with the same body are two dead letters.
+            # A corrected order has another body than the first one, so it is not dropped. Dead letters need explicit ids:
+            # two messages with the same body are two dead letters.
             content_based_deduplication=True if fifo and dead_letters else None,
             encryption=sqs.QueueEncryption.SQS_MANAGED,
             enforce_ssl=True,
@@ -116,7 +116,7 @@ class Queues(Construct):
             max_message_size_bytes=MAX_MESSAGE_BYTES if dead_letters else MAX_DEAD_LETTER_BYTES,
             removal_policy=kept_in_production(self._settings),
         )
-        # A queue that outlives its stack still refuses messages without TLS.
+        # A queue that outlives its stack still rejects messages without TLS.
         policy = cast("sqs.QueuePolicy", queue.node.find_child("Policy"))
         policy.apply_removal_policy(kept_in_production(self._settings))
         self.by_name[name] = queue

@@ -8,7 +8,7 @@ from .settings import Settings
 
 
 def kept_in_production(settings: Settings) -> RemovalPolicy:
-    """Keep a resource of production, unless the deployment that creates it fails: then it is empty.
+    """Keep a resource of production, unless the deployment that creates it fails, when it is still empty.
 
     docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/aws-attribute-deletionpolicy.html
     """

@@ -1,6 +1,6 @@
-"""The settings of a stage: the defaults, changed by cdk.json for all stages or for this one.
+"""The settings of a stage: the defaults, overridden by cdk.json for all stages or for one.
 
-`settings.schema.json` has every setting with its meaning, its default and its allowed values.
+`settings.schema.json` defines every setting with its meaning, default and allowed values.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _OVERRIDES = "overrides"
 _validate = fastjsonschema.compile(SCHEMA)
 _CONTEXT = ("stage", "settings", "stages", _OVERRIDES)
 STAGE = re.compile("[a-z0-9-]{1,20}")
-"""The names that a stage may have."""
+"""Valid names of stages."""
 
-# A confirmation has to be carried out before the grace ends: with a window Lambda holds it back for up to 20 seconds or the
-# window, if that is longer, and then it takes some seconds. docs.aws.amazon.com/lambda/latest/dg/with-sqs.html
+# A confirmation has to be carried out before the grace ends. With a window, Lambda delays it for up to 20 seconds, or for
+# the length of a longer window, and then it takes some seconds. docs.aws.amazon.com/lambda/latest/dg/with-sqs.html
 _WINDOW_ENDS_BEFORE_GRACE_SECONDS = 30
 
 
@@ -62,7 +62,7 @@ class QueueSettings:
 
 @dataclass(frozen=True)
 class WarmThroughput:
-    """Capacity that a table has at once, named as in the schema."""
+    """Capacity that a table has from the start, named as in the schema."""
 
     readUnitsPerSecond: int  # noqa: N815
     writeUnitsPerSecond: int  # noqa: N815
@@ -70,7 +70,7 @@ class WarmThroughput:
 
 @dataclass(frozen=True)
 class ApiLimits:
-    """How often the HTTP API may be called, named as in the schema."""
+    """Limits on calls of the HTTP API, named as in the schema."""
 
     requestsPerSecond: int  # noqa: N815
     burst: int
@@ -79,13 +79,13 @@ class ApiLimits:
 
 @dataclass(frozen=True)
 class Jwt:
-    """The tokens that open the HTTP API.
+    """The tokens that the HTTP API accepts.
 
     Attributes:
-        issuer: Its address, as in the tokens' `iss`.
+        issuer: The issuer's address, as in the tokens' `iss`.
         audience: Allowed values of the tokens' `aud` or `client_id`.
-        user_id_claim: Name of the claim that holds the user's id.
-        operators_claim: Name and value of the claim that makes an operator of the bearer; None if no claim does.
+        user_id_claim: Name of the claim with the user's id.
+        operators_claim: Name and value of the claim that identifies an operator; None if there is no such claim.
     """
 
     issuer: str
@@ -124,12 +124,12 @@ class Arguments(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Settings:
-    """All settings of the stack; the schema says what each means.
+    """All settings of the stack, described in the schema.
 
     Attributes:
-        stage: Name of this deployed copy of the stack: 1 to 20 lowercase letters, digits and hyphens.
+        stage: Name of the stage: 1 to 20 lowercase letters, digits and hyphens.
         is_production: The setting `production`.
-        sources: The source of each value: `default`, `settings` or `stages.<stage>`, by the path of the setting.
+        sources: The source of each value, `default`, `settings` or `stages.<stage>`, by the setting's path.
         values: The value of each setting, by its path.
     """
 
@@ -179,7 +179,7 @@ class Settings:
         Args:
             stage: Name of the stage.
             settings: `settings` of cdk.json: values for all stages that differ from the defaults.
-            stages: `stages` of cdk.json: values for one stage, by its name.
+            stages: `stages` of cdk.json: values for single stages, by name.
             overrides: Values for this deployment only.
 
         Raises:
@@ -246,11 +246,11 @@ def _jwt(
 
 
 def check_names(config: Mapping[str, Any], context: Mapping[str, Any]) -> None:
-    """Check that every name in cdk.json, and each `-c NAME=VALUE`, is read.
+    """Check that every name in cdk.json, and each `-c NAME=VALUE`, is known.
 
     Args:
         config: The content of cdk.json.
-        context: Its `context`, with what the command line adds. The CDK's own names are not plain words.
+        context: Its `context`, with additions from the command line. The CDK's own names are not plain words.
 
     Raises:
         SettingsError: A name is unknown, or in the wrong place.
@@ -272,13 +272,13 @@ def check_names(config: Mapping[str, Any], context: Mapping[str, Any]) -> None:
 
 def _hint(unknown: str, known: Collection[str]) -> str:
     near = get_close_matches(unknown, known, 1)
-    return f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(known))}"
+    return f"did you mean {near[0]}?" if near else f"the known names are {', '.join(sorted(known))}"
 
 
 def _choose(
     stage: str, settings: object, stages: object, overrides: object
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Choose the value of each setting of a stage. Returns the values and their sources."""
+    """Determine the value of each setting of a stage. Returns the values and their sources."""
     chosen: dict[str, Any] = {}
     sources: dict[str, str] = {}
     layers = {DEFAULT: _defaults(SCHEMA), "settings": {} if settings is None else settings}
@@ -314,7 +314,7 @@ def _merge(
     sources: dict[str, str],
     at: str = "",
 ) -> None:
-    """Replace values by those of the next layer, and note their sources."""
+    """Replace values with the values of the next layer, and record their sources."""
     for name, value in layer.items():
         path = f"{at}{name}"
         if isinstance(value, Mapping):
@@ -327,33 +327,33 @@ def _merge(
 
 
 def _fill_in(chosen: dict[str, Any], stage: str, sources: dict[str, str]) -> None:
-    """Compute the defaults that depend on other settings, and check settings that depend on each other."""
+    """Compute defaults that depend on other settings, and check combinations of settings."""
     queues = chosen["queues"]
     if not chosen["fifoQueue"]:
         del queues["OrderQueueFifo"]
-    # A worker without a lane sells at the depot, in line with all others.
+    # A worker without a lane would sell at the depot, one worker at a time.
     workers = sum(queues[n]["maximumConcurrency"] for n in queues if n.startswith("OrderQueue"))
     chosen.setdefault("production", stage == "prod")
     chosen.setdefault("lanes", min(workers, SCHEMA["properties"]["lanes"]["maximum"]))
     _check_windows(chosen, sources)
     if chosen["cors"] and chosen["jwt"] is None:
         raise SettingsError(
-            f"{_named('cors', sources)} needs jwt: without tokens callers sign with keys that open every route, and these "
-            "do not belong in a web page"
+            f"{_named('cors', sources)} needs jwt: without tokens, callers sign requests with keys that allow every route, "
+            "and such keys must not be in a web page"
         )
     for path, _ in _leaves(chosen):
         sources.setdefault(path, DEFAULT)
 
 
 def _check_windows(chosen: Mapping[str, Any], sources: Mapping[str, str]) -> None:
-    """Refuse a large batch without a window, and a window in which an order that was paid in time could expire."""
+    """Refuse a large batch without a window, and a window so long that an order paid in time could expire."""
     for name, queue in chosen["queues"].items():
         if queue["batchSize"] > 10 and queue.get("batchWindowSeconds") == 0:
             path = f"queues.{name}.batchWindowSeconds"
             raise SettingsError(
                 f"{_named(path, sources)} is 0; it must be a whole number from 1 to 300, because batchSize is above 10"
             )
-    # The embedded AWS has no windows, and a grace of its own.
+    # The embedded AWS has no windows, and a different grace.
     if sources.get("holdGraceSeconds") == _OVERRIDES:
         return
     path = "queues.OrderCommandQueue.batchWindowSeconds"
@@ -383,7 +383,7 @@ def _object(source: str, value: object) -> Mapping[str, Any]:
 
 
 def _named(path: str, sources: Mapping[str, str]) -> str:
-    """Name a setting by its place in cdk.json: below `settings`, or below its stage."""
+    """Name a setting by its path in cdk.json, below `settings` or below its stage."""
     name = path.split("[", maxsplit=1)[0]
     inner = (of for known, of in sources.items() if known.startswith(f"{name}."))
     source = sources.get(name) or next(inner, DEFAULT)
@@ -407,7 +407,7 @@ def _violation(error: JsonSchemaValueException, sources: Mapping[str, str]) -> S
 
 
 def must_be(definition: Mapping[str, Any]) -> str:
-    """Say in words which values a setting allows."""
+    """Describe the values that a setting allows."""
     kinds = definition.get("type", ())
     kind, *_ = [kinds] if isinstance(kinds, str) else [*kinds, ""]
     words = {

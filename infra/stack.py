@@ -1,4 +1,4 @@
-"""The service as a construct for any app, and as a stack of its own, with the outputs for other tools."""
+"""The service as a construct for any app, and as a stack with outputs for other tools."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from .settings import Arguments, Settings
 from .tables import Tables
 
 OUTPUTS = {
-    "OrderQueueUrl": "Takes orders, in general",
-    "OrderQueueFifoUrl": "Takes orders that are served in the order of their arrival; absent without `fifoQueue`",
-    "StockQueueUrl": "Takes adjustments of stock",
-    "CatalogueQueueUrl": "Takes catalogue events",
-    "OrderCommandQueueUrl": "Takes commands on orders: confirm, extend, fulfil, cancel, return",
-    "ExpiryQueueUrl": "Takes ending holds, from the sweep",
+    "OrderQueueUrl": "Accepts orders, the usual queue",
+    "OrderQueueFifoUrl": "Accepts orders to be placed in the sequence of arrival; absent without `fifoQueue`",
+    "StockQueueUrl": "Accepts adjustments of stock",
+    "CatalogueQueueUrl": "Accepts catalogue events",
+    "OrderCommandQueueUrl": "Accepts commands on orders: confirm, extend, fulfil, cancel, return",
+    "ExpiryQueueUrl": "Accepts ending holds from the sweep",
     "OrderDeadLetterQueueUrl": "Dead letters of OrderQueue",
     "OrderFifoDeadLetterQueueUrl": "Dead letters of OrderQueueFifo; absent without `fifoQueue`",
     "StockDeadLetterQueueUrl": "Dead letters of StockQueue",
@@ -38,27 +38,27 @@ OUTPUTS = {
     "ExpiryDeadLetterQueueUrl": "Dead letters of ExpiryQueue",
     "UndeliverableEventsQueueUrl": "Events that could not be published",
     "EventBusName": "The event bus for events of orders and products",
-    "ProductsTableName": "Table of the products",
-    "OrdersTableName": "Table of the orders",
-    "StockAdjustmentsTableName": "Table of the adjustments of stock",
-    "AllotmentsTableName": "Table of the lanes: their leases, and pages with their units",
-    "OrdersStreamArn": "Stream of the orders, with old and new images",
-    "ApiUrl": "Address of the HTTP API, for signed requests; absent if there is none",
-    "CustomerApiUrl": "Address of the HTTP API for requests with a token; absent without the setting `jwt`",
-    "ApiAccessLogGroupName": "Access log of the HTTP APIs; absent if there is none",
+    "ProductsTableName": "The table of products",
+    "OrdersTableName": "The table of orders",
+    "StockAdjustmentsTableName": "The table of adjustments of stock",
+    "AllotmentsTableName": "The table of lanes: their leases, and pages with their units",
+    "OrdersStreamArn": "The stream of orders, with old and new images",
+    "ApiUrl": "URL of the HTTP API for signed requests; absent without the setting `api`",
+    "CustomerApiUrl": "URL of the HTTP API for requests with a token; absent without the setting `jwt`",
+    "ApiAccessLogGroupName": "Access log of the HTTP APIs; absent without an API",
     "DashboardName": "The CloudWatch dashboard; absent with `monitoring: basic`",
     "SweepScheduleName": "The schedule that invokes the sweep",
     "{name}FunctionName": "A function; invoke its alias, `live`",
     "{name}LogGroupName": "The log of a function",
 }
-"""The outputs, each with its description. `{name}` is the name of a function, such as PlaceOrders."""
+"""The outputs and their descriptions. `{name}` is the name of a function, such as PlaceOrders."""
 
 _FLAGS = (
     "@aws-cdk/aws-iam:minimizePolicies",
     "@aws-cdk/aws-lambda:recognizeLayerVersion",
     "@aws-cdk/aws-lambda:recognizeVersionProps",
 )
-"""Feature flags of the CDK that the service needs, whatever its app has chosen."""
+"""Feature flags of the CDK that the service needs, whatever its app sets."""
 
 
 class InventoryOrders(Construct):
@@ -95,7 +95,7 @@ class InventoryOrders(Construct):
         queues = Queues(self, "Queues", settings)
         events = Events(self, "Events", settings)
         functions = Functions(self, "Functions", settings, tables, queues, events)
-        # Also without an API: production keeps a log that leaves the stack, and then its name is taken.
+        # Even without an API: in production the log outlives the stack, so that a later stack could not create it.
         log = access_log(self, settings, RETENTION[settings.log_retention_days])
         apis: dict[str, Api] = {}
         if settings.api:
@@ -135,7 +135,7 @@ class InventoryOrders(Construct):
         """Give the stack the outputs of docs/generated/stack.md, which the command `inventory-orders` reads.
 
         Args:
-            prefix: Begins the name of each output. Two services in one stack need different ones.
+            prefix: Prefix of each output's name. Two services in one stack need different prefixes.
         """
         stack = Stack.of(self)
         of_functions = self._outputs_of_functions.items()
@@ -147,14 +147,14 @@ class InventoryOrders(Construct):
 
 
 class _Configured(InventoryOrders):
-    """The service with settings that were read from cdk.json."""
+    """The service with settings from cdk.json."""
 
     def __init__(self, scope: Construct, construct_id: str, settings: Settings) -> None:
         self._define(scope, construct_id, settings)
 
 
 class InventoryOrdersStack(Stack):
-    """A stack with nothing but the service: protected in production, and with outputs."""
+    """A stack with only the service: protected in production, and with outputs."""
 
     def __init__(self, scope: Construct, construct_id: str, *, settings: Settings) -> None:
         super().__init__(
@@ -163,5 +163,5 @@ class InventoryOrdersStack(Stack):
             description=f"Inventory and order service {VERSION}, stage {settings.stage}",
             termination_protection=settings.is_production,
         )
-        # The id that leaves no trace in the ids of resources.
+        # This id does not become part of the resources' ids.
         _Configured(self, "Default", settings).add_outputs()

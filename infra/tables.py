@@ -1,4 +1,4 @@
-"""The DynamoDB tables, made from the service's list of them."""
+"""The DynamoDB tables, built from the service's own list."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from inventory_orders.store.tables import INDEXES, KEYS, STREAMED, Index, Table
 
 from .settings import Settings
 
-# `publish_events` makes events from the row before and after a change.
+# `publish_events` derives events from the row before and after a change.
 _BOTH_IMAGES = dynamodb.StreamViewType.NEW_AND_OLD_IMAGES
 
 
@@ -36,21 +36,21 @@ class Tables(Construct):
             partition_key=partition_key,
             sort_key=sort_key[0] if sort_key else None,
             billing=dynamodb.Billing.on_demand(),
-            # KMS bills every other key:
+            # KMS charges for every other key:
             # docs.aws.amazon.com/amazondynamodb/latest/developerguide/encryption.tutorial.html
             encryption=dynamodb.TableEncryptionV2.dynamo_owned_key(),
             point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
                 point_in_time_recovery_enabled=True
             ),
             deletion_protection=protected,
-            # Also if its first deployment fails: CloudFormation cannot delete a protected table.
+            # Even if its first deployment fails, because CloudFormation cannot delete a protected table.
             removal_policy=RemovalPolicy.RETAIN if protected else RemovalPolicy.DESTROY,
             dynamo_stream=_BOTH_IMAGES if name in STREAMED else None,
             global_secondary_indexes=[self._index(index, name) for index in INDEXES.get(name, ())],
             warm_throughput=self._warm(name),
         )
         if self._settings.table_key is not None:
-            # The CDK's own property needs a stack with a fixed region.
+            # The CDK's own property requires a stack with a fixed region.
             resource = cast("dynamodb.CfnGlobalTable", table.node.default_child)
             resource.sse_specification = dynamodb.CfnGlobalTable.SSESpecificationProperty(
                 sse_enabled=True, sse_type="KMS"
@@ -68,7 +68,7 @@ class Tables(Construct):
             sort_key=_string(index.keys[1]),
             projection_type=kind.INCLUDE if index.attributes else kind.KEYS_ONLY,
             non_key_attributes=[*index.attributes] or None,
-            # A throttled index throttles the writes of its table.
+            # A throttled index would throttle writes to its table.
             warm_throughput=self._warm(of),
         )
 

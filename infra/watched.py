@@ -1,4 +1,4 @@
-"""The alarms, each with its meaning and the first step, and the dashboard: `monitoring.py` builds both.
+"""The alarms, each with its meaning and first step, and the dashboard. `monitoring.py` builds both.
 
 The handlers emit 0 or 1 for each attempt, so an average is a rate. Stale deletes, stale events and replays are successes:
 the dashboard shows them, and no alarm counts them.
@@ -21,7 +21,7 @@ class Metric:
 
     Attributes:
         name: Its name in CloudWatch.
-        statistic: How CloudWatch sums up the values of a period.
+        statistic: How CloudWatch aggregates the values of a period.
         of: A kind ("queues"), or one source of a kind ("functions/Sweep"), as in `monitoring.list_things`.
         minutes: The length of a period.
     """
@@ -38,11 +38,11 @@ class When:
 
     Attributes:
         threshold: In the unit of the metric.
-        periods: How many of the last periods count.
-        breaching: How many of these have to be beyond the threshold; None: all.
+        periods: The number of last periods to evaluate.
+        breaching: How many of these have to be beyond the threshold; None for all.
         silence: How a period without a value counts. Most metrics have values only when something happens, so by default
             silence is healthy. docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html
-        comparison: On which side of the threshold trouble is.
+        comparison: Which side of the threshold is unhealthy.
     """
 
     threshold: float
@@ -57,13 +57,13 @@ class Alarm:
     """An alarm for each source of its metric.
 
     Attributes:
-        name: Its name; `{name}` in it, and in `text`, stands for the name of the source.
-        metric: The metric that it watches.
-        when: The condition that puts it on.
-        text: Its meaning, and the first step.
+        name: Its name. In it and in `text`, `{name}` is the name of the source.
+        metric: The metric to watch.
+        when: The condition that turns it on.
+        text: Its meaning and the first step.
         then: The words for `{then}` in the text, by the name of the source.
-        basic: The things that have it also with the setting `monitoring: basic`: where orders may be lost, or work is
-            stuck.
+        basic: The sources that also have it with the setting `monitoring: basic`: orders may be lost there, or work may
+            be stuck.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Alarm:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line for each source of a metric. By default its label is the source's name, and its colour is from `PALETTE`."""
+    """A line for each source of a metric. By default the label is the source's name, and the colour is from `PALETTE`."""
 
     metric: Metric
     label: str = ""
@@ -85,7 +85,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """A line that CloudWatch computes from others. The expression calls them by their labels."""
+    """A line that CloudWatch computes from other lines. The expression refers to them by label."""
 
     expression: str
     label: str
@@ -95,7 +95,7 @@ class Formula:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A value with what it means, drawn across a graph: the threshold of alarms (`_limit`), or a healthy value (`_guide`)."""
+    """A labelled value drawn across a graph: the threshold of alarms (`_limit`), or a healthy value (`_guide`)."""
 
     value: float
     label: str
@@ -114,14 +114,14 @@ class Graph:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A question about the service, with rows of graphs that answer it.
+    """A question about the service, with graphs that answer it.
 
     Attributes:
         title: The question.
-        text: One sentence about what it means.
-        advice: What is healthy, and what to do if it is not.
+        text: One sentence on its meaning.
+        advice: What is healthy, and what to do otherwise.
         rows: The graphs.
-        totals: Numbers above the graphs.
+        totals: Totals above the graphs.
     """
 
     title: str
@@ -134,10 +134,10 @@ class Section:
 # Longer than the longest lease (15 minutes): orders wait while a lease is live.
 _OLDEST_MESSAGE_SECONDS = 1200
 
-# Events are published within a second or two, and given up after 23 hours: this is in between.
+# Events are published within a second or two, and abandoned after 23 hours: this is in between.
 _LATE_EVENTS_MS = 300_000
 
-# With more lost loans, 50 workers need more visits than the depot can have: 11 a second, repeated, of some 15. docs/lanes.md
+# With more lost loans, 50 workers need more visits to the depot (11 a second, repeated) than its capacity of some 15. docs/lanes.md
 _MAX_LOANS_LOST = 0.25
 
 # Seconds after the grace of a hold.
@@ -147,28 +147,28 @@ _VISIBLE, _AGE = "ApproximateNumberOfMessagesVisible", "ApproximateAgeOfOldestMe
 _CHANGES_AGE = Metric("IteratorAge", "Maximum", "functions/PublishEvents")
 _UNDELIVERABLE = Metric(_VISIBLE, "Maximum", "undeliverable events")
 
-# SQS reports a queue for six hours after the last request to it, and is up to 15 minutes late when a quiet queue wakes up.
-# A dead letter stays all the same, so its alarm keeps its state.
+# SQS reports on a queue for six hours after the last request to it, and is up to 15 minutes late when a quiet queue becomes
+# active. A dead letter remains in the queue, so its alarm keeps its state.
 # docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/monitoring-using-cloudwatch.html
 _A_MESSAGE_STAYS = When(0, silence=TreatMissingData.IGNORE)
 
-# `monitoring.py` fills the gaps in DynamoDB's metrics with 0. They arrive late, so the newest periods may have such a 0 in
-# spite of throttles: docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/using-metric-math.html. The alarm turns off while
-# two real values are left, so it does not matter what FILL makes of a metric without any.
+# `monitoring.py` fills the gaps in DynamoDB's metrics with 0. They arrive late, so the newest periods may show a 0 despite
+# throttling: docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/using-metric-math.html. The alarm turns off while
+# two real values are left, so the result of FILL without any value does not matter.
 _THROTTLED = When(0, periods=5, breaching=3)
 
 _THE_SERVICE = ("handlers",)
 
-_RETURNS = "Its messages return after the visibility timeout."
-_TOLD = "Its caller got an error, and may ask again."
+_RETURNS = "Its messages become visible again after the visibility timeout."
+_TOLD = "Its caller got an error, and can try again."
 _AFTER_AN_ERROR = {
     "PlaceOrders": _RETURNS,
     "AdjustStock": _RETURNS,
     "ChangeOrders": _RETURNS,
     "ManageProducts": _RETURNS,
     "CountStock": _TOLD,
-    "Sweep": "Until it is repaired, holds may not end, units may stay in lanes, outbound pages may fill up, or events reach no consumer.",
-    "PublishEvents": "The stream hands it the same changes again, and the next ones wait.",
+    "Sweep": "Until this is fixed, holds may not expire, units may stay in lanes, outbound pages may fill up, or events may not reach consumers.",
+    "PublishEvents": "The stream delivers the same changes again, and later changes wait.",
     "Api": _TOLD,
 }
 
@@ -178,12 +178,12 @@ ALARMS = (
         Metric(_VISIBLE, "Maximum", "dead letters"),
         _A_MESSAGE_STAYS,
         "Messages of {name} were dead-lettered: they can never succeed, or were delivered too often. First: read errorCode "
-        "and errorMessage of the dead letters (inventory-orders status). They say what the sender has to fix.",
+        "and errorMessage of the dead letters (inventory-orders status), which say what the sender has to fix.",
     ),
     Alarm(
         "{name}OldestMessage",
         Metric(_AGE, "Maximum", "queues"),
-        # Reported while a message waits and the queue is polled. If silence kept the state, it would outlast an outage.
+        # Reported while a message waits and the queue is polled. If silence kept the state, it would outlast the outage.
         # docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html
         When(_OLDEST_MESSAGE_SECONDS, periods=3),
         "A message of {name} has been waiting for more than 20 minutes, longer than any lease. First: check whether the "
@@ -193,18 +193,18 @@ ALARMS = (
     Alarm(
         "MessagesDeadLettered",
         Metric("MessagesDeadLettered", "Sum", minutes=5),
-        # It turns off, so that the next one is mailed again. The queue's own alarm stays on while dead letters are left.
+        # It turns off, so that the next dead letter is mailed too. The queue's own alarm stays on until its dead letters are gone.
         When(0),
-        "A handler has just dead-lettered messages: they can never succeed as they are. First: read errorCode and "
-        "errorMessage of the dead letters (inventory-orders status). They say what the sender has to fix.",
+        "A handler has just dead-lettered messages that can never succeed unchanged. First: read errorCode and "
+        "errorMessage of the dead letters (inventory-orders status), which say what the sender has to fix.",
         basic=_THE_SERVICE,
     ),
     Alarm(
         "TimeSinceFirstReceive",
         Metric("TimeSinceFirstReceive", "Maximum", minutes=5),
-        # A returned message comes back every 15 minutes, so of two periods in a row none may have a value, but one of four has.
+        # A returned message comes back every 15 minutes, so two periods in a row may have no value, but one of four has.
         When(_OLDEST_MESSAGE_SECONDS, periods=4, breaching=1),
-        "A message was first received more than 20 minutes ago, longer than any lease, and has come back again. First: "
+        "A message that was first received more than 20 minutes ago, longer than any lease, has been delivered again. First: "
         "read why messages are returned (code in the function's log).",
         basic=_THE_SERVICE,
     ),
@@ -212,45 +212,45 @@ ALARMS = (
         "ConflictRate",
         Metric("VersionConflict", "Average", minutes=5),
         When(0.05, periods=3),
-        "In more than 5 % of the commit attempts a rival was faster, so work is done twice. First: lower "
+        "In more than 5 % of the commit attempts, a concurrent writer was faster and the work was repeated. First: lower "
         "maximumConcurrency or raise batchSize of the queue in cdk.json.",
     ),
     Alarm(
         "RetriesExhausted",
         Metric("RetriesExhausted", "Average", minutes=5),
         When(0.01, periods=2),
-        "More than 1 % of the retried changes ran out of attempts; their messages are delivered again later. First: look "
+        "More than 1 % of the retried changes ran out of attempts; their messages will be delivered again. First: look "
         "for throttled tables, then for a hot product (productId in the log).",
     ),
     Alarm(
         "LoansLost",
         Metric("LoansLost", "Average", minutes=5),
         When(_MAX_LOANS_LOST, periods=3),
-        "A rival was faster in more than 25 % of the loans from products' rows, so batches stand in line at the depot more "
-        "than once. First: find the other program that writes these rows, and let it send to the queues, which batch.",
+        "In more than 25 % of the loans from products' rows, a concurrent writer was faster, so batches wait for the depot more "
+        "than once. First: find the other program that writes these rows, and let it send to the queues instead, which batch.",
     ),
     Alarm(
         "CorruptPage",
         Metric("CorruptPage", "Sum", minutes=5),
-        # As above: a message behind a corrupt page comes back every 15 minutes.
+        # As above: a message that needs a corrupt page comes back every 15 minutes.
         When(0, periods=4, breaching=1),
-        "Messages come back until a page of the table Allotments is repaired, which cannot be read. First: "
+        "A page of the table Allotments cannot be read. Messages that need it come back until it is repaired. First: "
         "read which page it is (detail in the function's log).",
     ),
     Alarm(
         "UndeliverableEvents",
         _UNDELIVERABLE,
         _A_MESSAGE_STAYS,
-        "Some events could not be published, so no consumer gets them. First: read errorCode and errorMessage in "
-        "UndeliverableEventsQueue. Repair what they say, then publish these orders again (inventory-orders republish).",
+        "Some events could not be published, so consumers do not receive them. First: read errorCode and errorMessage in "
+        "UndeliverableEventsQueue. Fix the cause, then publish these orders again (inventory-orders republish).",
         basic=("undeliverable events",),
     ),
     Alarm(
         "PublishEventsIteratorAge",
         _CHANGES_AGE,
         When(_LATE_EVENTS_MS, periods=3),
-        "Events are published more than 5 minutes late: the bus refuses them, or the function fails. Nothing is lost "
-        "for 23 hours. First: read why in the log of PublishEvents (refusals).",
+        "Events are published more than 5 minutes late, because the bus refuses them or the function fails. Nothing is lost "
+        "for 23 hours. First: find the reason in the log of PublishEvents (refusals).",
         basic=("PublishEvents",),
     ),
     Alarm(
@@ -259,33 +259,33 @@ ALARMS = (
         When(0),
         "{name} raised an exception or timed out. {then} First: read the traceback in its log group.",
         _AFTER_AN_ERROR,
-        # Errors of the others show as Api5xx or CustomerApi5xx, as PublishEventsIteratorAge, or in the answer to an operator.
+        # Errors of other functions show as Api5xx or CustomerApi5xx, as PublishEventsIteratorAge, or in the answer to an operator.
         basic=("PlaceOrders", "AdjustStock", "ChangeOrders", "ManageProducts", "Sweep"),
     ),
     Alarm(
         "{name}Throttles",
         Metric("Throttles", "Sum", "functions"),
         When(0, periods=3),
-        "{name} reached the account's concurrency limit. First: compare that limit with the stack's needs (docs/reference.md, "
+        "{name} reached the account's concurrency limit. First: compare this limit with the stack's needs (docs/reference.md, "
         "Concurrent executions).",
     ),
     Alarm(
         "{name}RecursiveInvocationsDropped",
-        # A function with `RecursiveLoop: Allow` reports nothing: if one of those alarms, the setting was changed.
+        # A function with `RecursiveLoop: Allow` reports nothing, so an alarm on one means that the setting was changed.
         Metric("RecursiveInvocationsDropped", "Sum", "functions"),
         When(0),
-        "Lambda took {name} for part of an endless loop and dropped an invocation. Its messages come back. First: check "
-        "whether its recursive loop detection is as deployed.",
+        "Lambda's recursive loop detection mistook {name} for an endless loop and dropped an invocation. Its messages come "
+        "back. First: check that the function's recursive loop detection is as deployed.",
     ),
     Alarm(
         "{name}5xx",
-        # ApiErrors is for a single exception. This one is for errors that go on, also answers of the function without an
-        # exception, and requests that never reach it.
+        # ApiErrors reacts to a single exception. This alarm is for persistent errors, including error answers without an
+        # exception, and requests that never reach the function.
         Metric("5xx", "Average", "api"),
         # AWS recommends this for REST APIs.
         # docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Best_Practice_Recommended_Alarms_AWS_Services.html
         When(0.05, periods=3),
-        "More than 5 % of the requests to the HTTP API are answered with 500 or 503, for three minutes now. First: read "
+        "More than 5 % of the requests to the HTTP API have been answered with 500 or 503 for three minutes. First: find "
         "the cause (code and error in its function's log, integrationError in the access log).",
         basic=("Api", "CustomerApi"),
     ),
@@ -298,9 +298,9 @@ ALARMS = (
             silence=TreatMissingData.BREACHING,
             comparison=ComparisonOperator.LESS_THAN_THRESHOLD,
         ),
-        "The sweep has not run for a quarter of an hour, so no hold ends, units stay in idle lanes, and outbound pages fill "
-        "up: when all are full, no order can be handed over. "
-        "First: check whether its schedule is enabled.",
+        "The sweep has not run for a quarter of an hour, so holds do not expire, units stay in idle lanes, and outbound pages "
+        "fill up: once all are full, no order can be handed over. "
+        "First: check that its schedule is enabled.",
         basic=("Sweep",),
     ),
     # Limits of a key: docs.aws.amazon.com/amazondynamodb/latest/developerguide/bp-partition-key-design.html
@@ -310,7 +310,7 @@ ALARMS = (
             Metric(f"{kind}ThrottleEvents", "Sum", "tables"),
             _THROTTLED,
             f"DynamoDB throttles {kind.lower()}s of {{name}}; they are retried with backoff. First: check whether one key is "
-            f"hot (its limit is {limit:,} {kind.lower()} units per second). If none is, set warmThroughput.{{name}} in cdk.json.",
+            f"hot (its limit is {limit:,} {kind.lower()} units per second). Otherwise, set warmThroughput.{{name}} in cdk.json.",
         )
         for kind, limit in (("Read", 3_000), ("Write", 1_000))
     ),
@@ -323,24 +323,24 @@ ALARMS = (
             "warmThroughput.Orders in cdk.json.",
         )
         for index, what in (
-            ("byUser", "whether one user sends very many orders. If not"),
-            ("byExpiry", "how many holds begin or end in a second: 32 keys share them. If few"),
+            ("byUser", "whether one user sends a great many orders. If not"),
+            ("byExpiry", "how many holds start or end per second: 32 keys share them. If few"),
             (
                 "byToFulfil",
-                "how many orders are confirmed or fulfilled in a second: 16 keys share them. If few",
+                "how many orders are confirmed or fulfilled per second: 16 keys share them. If few",
             ),
         )
     ),
 )
 
 GIVES_WAY = {"ManageProducts": "CustomerApi"}
-"""Things without an alarm of `monitoring: basic` where the other one exists: there are at most 12 alarms."""
+"""Sources that have no alarm of `monitoring: basic` if the API for tokens exists, to keep to at most 12 alarms."""
 
 BASIC_METRICS = sorted({a.metric.name for a in ALARMS if a.basic and a.metric.of == "handlers"})
 """The metrics of the handlers that the alarms of `monitoring: basic` need."""
 
 
-# At least 3:1 on light and on dark pages.
+# A contrast of at least 3:1 on light and dark pages.
 _GREEN, RED, _ORANGE = "#2ca02c", "#d62728", "#dd6b0a"
 _BLUE, _PURPLE, _GREY, _BROWN = "#1f77b4", "#9467bd", "#7f7f7f", "#a2665a"
 _PINK, _OLIVE, _TEAL = "#d65fae", "#8f9010", "#1290a0"
@@ -355,7 +355,7 @@ def _section(
 
 
 def _limit(unit: str, *names: str, drawn: Callable[[float], float] = float) -> Mark:
-    """Draw the threshold that alarms share, with the periods after which each of them turns on.
+    """Draw the threshold that alarms share, with the periods after which each one turns on.
 
     Args:
         unit: The unit of the graph.
@@ -416,7 +416,7 @@ _STATISTICS = {"average": "Average", "most": "Maximum", "latest": "Maximum"}
 
 
 def _rate(expression: str, label: str, color: str, name: str) -> Formula:
-    """Draw a percentage of attempts. The last word of the expression stands for the average of zeros and ones."""
+    """Draw a percentage of attempts. The last word of the expression is the average of zeros and ones."""
     average = Line(Metric(name, "Average"), expression.rpartition(" ")[2], color)
     return Formula(expression, label, color, [average])
 
@@ -424,7 +424,7 @@ def _rate(expression: str, label: str, color: str, name: str) -> Formula:
 def _write_units(of: str, label: str, color: str) -> Formula:
     """Draw the write units of a table or an index for each placed order.
 
-    CloudWatch counts an index apart from its table. Each has a line, because a sum would have the gaps of all.
+    CloudWatch counts an index separately from its table. Each has its own line, because a sum would have the gaps of all.
     """
     units = _sum("ConsumedWriteCapacityUnits", label, color, of)
     return Formula(f"{label} / placed", f"for {label}", color, (_PLACED, units))
@@ -433,7 +433,7 @@ def _write_units(of: str, label: str, color: str) -> Formula:
 _REASONS = dict(
     zip(REASONS_OF_ORDERS, itertools.cycle((_ORANGE, _PURPLE, _GREY, _BLUE)), strict=False)
 )
-"""A color for each reason for which orders are rejected."""
+"""A colour for each reason to reject orders."""
 
 _PLACED = _sum("OrdersPlaced", "placed", _GREEN)
 _REJECTED = _sum("OrdersRejected", "rejected", _ORANGE)
@@ -446,9 +446,9 @@ _OTHER_ENDS = (
 
 _FLOW = _section(
     "Are orders flowing?",
-    "Placed and rejected are both healthy answers.",
-    "**Age grows** and nothing is placed: look at the platform below. SQS leaves out messages that it delivered three times; "
-    "**came back** is the time since the first delivery. **Dead letters** stay until you redrive or delete them: their "
+    "Placed and rejected are both healthy outcomes.",
+    "**Age grows** and nothing is placed: see the platform section below. SQS leaves out messages that it delivered three times; "
+    "**came back** is the time since their first delivery. **Dead letters** stay until you redrive or delete them: their "
     "`errorMessage` says what to fix.",
     (
         _graph("Orders", _PLACED, _REJECTED, stacked=True),
@@ -490,10 +490,10 @@ def _life(grace: int) -> Section:
     latest = grace + _MAX_EXPIRY_DELAY_SECONDS
     return _section(
         "Are orders confirmed, or do they expire?",
-        f"A hold expires on time if it does so **{grace} to {latest} s** after its end: the first {grace} s are grace for late "
+        f"A hold expires on time if it expires **{grace} to {latest} s** after its end: the first {grace} s are grace for late "
         "payments.",
-        "If it is later, look at the age of ExpiryQueue and at the sweep. While very many commands wait, holds do not expire, "
-        "since a payment may be among them. **Late payments** are orders to refund: their rows say why.",
+        "If holds expire later, check the age of ExpiryQueue and the sweep. While a great many commands wait, holds do not expire, "
+        "since a payment may be among the commands. **Late payments** are orders to refund: their rows say why.",
         (
             _graph(
                 "Steps",
@@ -504,7 +504,7 @@ def _life(grace: int) -> Section:
                 _sum("OrdersReturned", "returns", _PURPLE),
             ),
             _graph(
-                "How long after its end a hold expires",
+                "Delay of expiry after the end of a hold",
                 *_spread("ExpiryDelay", p50=_GREEN, p99=_ORANGE, latest=RED),
                 unit="seconds",
                 mark=_guide(latest, f"p99 healthy below {latest} s"),
@@ -517,8 +517,8 @@ def _life(grace: int) -> Section:
 _EVENTS = _section(
     "Do consumers get events?",
     "Events of orders and products are published on the bus, in sequence per order.",
-    "**Changes get older** and events are refused: look at the bus. **Undeliverable** events stay in their queue: no consumer "
-    "gets them before they are published again.",
+    "**Changes get older** and events are refused: check the bus. **Undeliverable** events stay in their queue: consumers "
+    "do not receive them until you publish them again.",
     (
         _graph(
             "Events",
@@ -527,7 +527,7 @@ _EVENTS = _section(
             _sum("EventsUndeliverable", "undeliverable", RED),
         ),
         _graph(
-            "From the outcome until it is published",
+            "From the outcome to its publication",
             *_spread("EventDelay", p50=_GREEN, p99=RED),
             unit="ms",
         ),
@@ -537,17 +537,15 @@ _EVENTS = _section(
             unit="ms",
             mark=_limit("ms", "PublishEventsIteratorAge"),
         ),
-        _graph(
-            "Undeliverable events", Line(_UNDELIVERABLE, "to be repaired", RED), unit="messages"
-        ),
+        _graph("Undeliverable events", Line(_UNDELIVERABLE, "to fix", RED), unit="messages"),
     ),
 )
 
 _REQUESTS = _section(
     "Does the API answer?",
-    "4xx are answers: a rejected order, a wrong body, no permission; or **429**, the limit `apiLimits`.",
+    "4xx are regular answers: a rejected order, an invalid body, a missing permission, or **429** for the limit `apiLimits`.",
     "For **5xx** read the function's log. Both latencies include callers that wait for their order, up to 25 s. Their "
-    "difference is API Gateway's part.",
+    "difference is API Gateway's share.",
     (
         _graph(
             "Requests to the API",
@@ -557,7 +555,7 @@ _REQUESTS = _section(
         ),
         _graph("Latency of the API", *_spread("Latency", "api", p50=_GREEN, p99=RED), unit="ms"),
         _graph(
-            "Of it, the function",
+            "Latency of its function",
             *_spread("IntegrationLatency", "api", p50=_GREEN, p99=RED),
             unit="ms",
         ),
@@ -566,7 +564,7 @@ _REQUESTS = _section(
 
 _CONTENTION = _section(
     "Is there contention?",
-    "Contention means that many writers want the same row.",
+    "Contention means that several writers want to change the same row.",
     "Healthy: **conflicts under 5 %, under 0.5 retries on average, 99 % of retried changes succeed**. Above 5 %: use fewer "
     "writers with fuller batches (`maximumConcurrency`, `batchSize`).",
     (
@@ -594,7 +592,7 @@ _CONTENTION = _section(
             "Time spent waiting",
             Line(Metric("RetryBackoffTime", "Average"), "backoff, average", _ORANGE),
             Line(Metric("RetryBackoffTime", "p95"), "backoff, p95", RED),
-            Line(Metric("LeaseWait", "Average"), "in line, average", _BLUE),
+            Line(Metric("LeaseWait", "Average"), "for leases, average", _BLUE),
             unit="ms",
         ),
         _graph(
@@ -610,9 +608,9 @@ _CONTENTION = _section(
 
 _LANES = _section(
     "Do lanes help?",
-    "Orders that find all units in **their worker's own lane** meet no rival.",
+    "Orders that find all units in **their worker's own lane** have no concurrent writers.",
     "For missing units the worker visits the **depot**, which one worker at a time fills from the rows. Healthy: most orders "
-    "from lanes, next to no lost loans, short waits. **Recalls and long waits** show scarce stock.",
+    "come from lanes, almost no loans are lost, waits are short. **Recalls and long waits** are signs of scarce stock.",
     (
         _graph(
             "Orders served by the worker's own lane",
@@ -620,26 +618,26 @@ _LANES = _section(
             unit="%",
         ),
         _graph(
-            "Loans lost to rivals",
+            "Loans lost to concurrent writers",
             _rate("100 * lost", "of loans", RED, "LoansLost"),
             unit="%",
             mark=_limit("%", "LoansLost", drawn=_percent),
         ),
         _graph(
-            "Wait in line at the depot",
+            "Wait for the depot",
             *_spread("DepotWait", average=_BLUE, p99=_PURPLE),
             unit="ms",
         ),
     ),
     (
         _graph(
-            "Visits of the depot, and their reasons",
+            "Visits to the depot, by reason",
             Line(Metric("DepotWait", "SampleCount"), "visits", _BLUE),
             _sum("Loans", "rows that lent", _GREEN),
             _sum("Recalls", "recalls", _ORANGE),
         ),
         _graph("Units lent", _sum("UnitsLent", "from rows", _GREEN)),
-        _graph("Held up by a corrupt page", _sum("CorruptPage", "messages", RED)),
+        _graph("Blocked by a corrupt page", _sum("CorruptPage", "messages", RED)),
     ),
 )
 
@@ -691,7 +689,7 @@ _PLATFORM = _section(
 
 
 def sections(hold_grace_seconds: int, *, api: bool) -> list[Section]:
-    """List the sections of the dashboard, in the order of an operator's questions."""
+    """List the sections of the dashboard, in the sequence of an operator's questions."""
     return [
         _FLOW,
         _life(hold_grace_seconds),

@@ -5,5 +5,5 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# The folder of all files that a run writes. Tests set another one, so that their embedded AWS runs beside the developer's.
+# The folder of all files that a run writes. Tests set another one, so that their embedded AWS is separate from the developer's.
 STATE = Path(os.environ.get("INVENTORY_ORDERS_STATE", ROOT / ".local"))

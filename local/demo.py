@@ -52,7 +52,7 @@ from operations.words import counted
 ORDERS = 2000
 HOT_PRODUCT = sample_orders.own_id(sample_orders.HOT_PRODUCT)
 _QUIET_SECONDS = 90
-# Units that the count of a product does not find, and those that go from one location to another.
+# Units that the count of a product does not find, and units that move from one location to another.
 _MISSING, _TRANSFERRED = 2, 40
 _TRIES = 5
 _LOG_GROUP = "PlaceOrdersLogGroupName"
@@ -64,11 +64,11 @@ class Workload:
 
     Attributes:
         products: The opening stock, each product at each of its locations.
-        unpaid: Orders that are placed beforehand, and stay unpaid until their hold ends.
-        standard: Messages for the standard queue, in order, including duplicates and invalid ones.
+        unpaid: Orders that are placed first, and stay unpaid until their hold ends.
+        standard: Messages for the standard queue, in sequence, including duplicates and invalid ones.
         fifo: Messages for the FIFO queue.
         title: The heading of its summary.
-        text: What the orders are like, and how much stock there is, for a person who watches.
+        text: A description of the orders and the stock, for the user.
     """
 
     products: Sequence[NewProduct]
@@ -85,7 +85,7 @@ class Workload:
 
     @property
     def locations(self) -> list[str]:
-        """Where products are stocked."""
+        """The locations of the products."""
         return sorted({location_of(product.product_id) for product in self.products})
 
     @property
@@ -96,13 +96,13 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class ShelfCount:
-    """A product that was counted after the orders.
+    """A count of a product after the orders.
 
     Attributes:
-        key: The product, and where it was counted: the key of its row.
-        counted: Units that lay there, those of open orders included.
-        committed: How many of them open orders wait for.
-        delta: Units found, less those that the rows said were there.
+        key: The key of the row: the product and location counted.
+        counted: Units found on the shelf, including units of open orders.
+        committed: Counted units that open orders are waiting for.
+        delta: Units found, less units on hand according to the row.
     """
 
     key: str
@@ -113,11 +113,11 @@ class ShelfCount:
 
 @dataclass(frozen=True, slots=True)
 class Transferred:
-    """Units that went from one location to another while orders were placed.
+    """Units that moved from one location to another while orders were placed.
 
     Attributes:
         product_id: The product.
-        quantity: How many.
+        quantity: The number of units.
         source: Where they came from.
         target: Where they went.
     """
@@ -134,16 +134,16 @@ class DemoResult:
 
     Attributes:
         workload: The messages that were sent.
-        seconds: From the first message sent until the last one ended.
+        seconds: Seconds from the first message sent until the last one was settled.
         books: The tables at the end.
         dead_letters: The dead letters of this workload, without duplicates.
         samples: The handlers' metrics of this run.
-        lost: Number of messages of valid orders that are not stored, and of others that are no dead letters.
-        replayed: Number of messages that brought a stored order again.
-        shop: The shop, with the events that it heard.
+        lost: Number of messages of valid orders that are not stored, plus other messages that are not dead letters.
+        replayed: Number of messages that repeated a stored order.
+        shop: The shop, with the events that it received.
         began: When the first message was sent (Unix milliseconds).
-        count: The count at the end; None if nothing was left to count.
-        transferred: The transfer; None if products have one location.
+        count: The count at the end; None if there was nothing to count.
+        transferred: The transfer; None if products have only one location.
     """
 
     workload: Workload
@@ -160,7 +160,7 @@ class DemoResult:
 
     @property
     def rows(self) -> dict[str, Row]:
-        """The stored orders of this run: those that were sent, and those that were placed beforehand."""
+        """The stored orders of this run, both sent and placed beforehand."""
         ids = self.workload.order_ids | {order.order_id for order in self.workload.unpaid}
         return {
             order_id: self.books.orders[order_id] for order_id in ids & self.books.orders.keys()
@@ -168,7 +168,7 @@ class DemoResult:
 
     @property
     def sent(self) -> list[Row]:
-        """The stored orders that were sent."""
+        """The stored orders that arrived through queues."""
         sent = self.workload.order_ids
         return [row for order_id, row in self.rows.items() if order_id in sent]
 
@@ -176,7 +176,7 @@ class DemoResult:
     def differences(self) -> list[str]:
         """Differences between events and rows, and unpaid orders that have not expired."""
         held = (
-            f"{order.order_id}: unpaid, and not expired"
+            f"{order.order_id}: unpaid, but not expired"
             for order in self.workload.unpaid
             if self.rows.get(order.order_id, {}).get("status") != OrderStatus.EXPIRED
         )
@@ -190,12 +190,12 @@ class DemoResult:
 
     @property
     def balance(self) -> bool:
-        """Whether every row can be read, and the accounts of these products are settled and show nothing wrong."""
+        """Whether every row is readable, and the accounts of these products are settled and balance."""
         return not self.books.corrupt and all(account.balances for account in self.accounts)
 
     @property
     def missing(self) -> int:
-        """Number of events that did not come."""
+        """Number of events that did not arrive."""
         return max(0, self.shop.awaited - len(self.shop.heard))
 
     @property
@@ -219,7 +219,7 @@ class DemoResult:
 
     @property
     def placed_from(self) -> Counter[tuple[str, ...]]:
-        """How many of the orders that were sent are placed from which locations: several if the order was split."""
+        """Count the sent orders by the locations that they were placed from: several if the order was split."""
         return Counter(
             tuple(sorted({line.location_id for line in read_order(row).lines}))
             for row in self.sent
@@ -228,7 +228,7 @@ class DemoResult:
 
     @property
     def passed_over(self) -> int:
-        """How many orders are placed, but not in full from the location that they named first."""
+        """How many orders are placed, but not entirely from the location that they named first."""
         placed = (read_order(row) for row in self.sent if row["status"] != OrderStatus.REJECTED)
         return sum(
             order.locations is not None
@@ -254,7 +254,7 @@ class DemoResult:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """The content of `.local/demo.json`: every figure that `show` prints, of this run alone."""
+        """The content of `.local/demo.json`: every figure that `show` prints, for this run only."""
         reasons = Counter(row["reason"] for row in self.sent if row["status"] == "REJECTED")
         rejected = reasons.total()
         placed = len(self.sent) - rejected
@@ -312,14 +312,14 @@ class DemoResult:
 
     @property
     def good(self) -> bool:
-        """Whether no message was lost, the books balance, each event came, and events and rows agree."""
+        """Whether no message was lost, the books balance, every event arrived, and events and rows agree."""
         return self.lost == self.missing == 0 and self.balance and not self.differences
 
 
 def tea_shop_day(run: str, count: int) -> Workload:
-    """Make a workload: a third of the orders for one hot product, 10 % sent twice, 1 % invalid in every way.
+    """Make a workload: a third of the orders for one hot product, 10 % sent twice, 1 % invalid in various ways.
 
-    But for ids it is always the same one.
+    Apart from ids it is always the same.
     """
     chance = random.Random("a tea shop's day")
     plain = sample_orders.of_own_products(sample_orders.orders(run, count, chance))
@@ -349,7 +349,7 @@ def tea_shop_day(run: str, count: int) -> Workload:
 
 
 def day_of_file(run: str, path: Path) -> Workload:
-    """Make a workload of a file's orders, with so little stock that some products are sold out.
+    """Make a workload from a file's orders, with so little stock that some products sell out.
 
     Raises:
         UserError: The file holds no valid order.
@@ -360,7 +360,7 @@ def day_of_file(run: str, path: Path) -> Workload:
     wanted = sample_orders.demand(messages)
     products = sample_orders.stock_for(wanted)
     if not products:
-        raise UserError(f"{path} holds no valid order, and the demonstration needs at least one")
+        raise UserError(f"{path} holds no valid orders, but the demonstration needs at least one")
     title = (
         f"{len(messages):,} real orders of a wholesaler, with invented quantities and customers"
         if real
@@ -370,8 +370,8 @@ def day_of_file(run: str, path: Path) -> Workload:
     product_ids = {product_of(product.product_id) for product in products}
     text = ("Quantities and customers are invented: the data has neither. " if real else "") + (
         f"{counted(len({m.order_id for m in messages} - {None}), 'order')} for {counted(len(product_ids), 'product')}. "
-        "The products' ids get demo- in front, so none of yours changes. There are as many units as the orders want"
-        + (f", but fewer of {counted(short, 'best seller')}." if short else ".")
+        "The products' ids get the prefix demo-, so none of yours changes. There are as many units as the orders need"
+        + (f", but fewer for {counted(short, 'best seller')}." if short else ".")
     )
     return Workload(
         [*products, sample_orders.HELD_PRODUCT],
@@ -384,7 +384,7 @@ def day_of_file(run: str, path: Path) -> Workload:
 
 
 def run_demo(aws: Aws, emulator: Emulator, console: Console, orders: Path | None) -> DemoResult:
-    """Stock the shop, send the orders, wait until every message has ended, and read the books.
+    """Stock the shop, send the orders, wait until every message is settled, and read the books.
 
     Raises:
         UserError: Another demonstration is running, the queues do not drain, or the embedded AWS stops.
@@ -402,7 +402,7 @@ def _alone() -> Iterator[None]:
         except BlockingIOError:
             raise UserError(
                 "another demo is running on this embedded AWS, and their figures would mix: "
-                "start this one when the other one has ended"
+                "start this one when the other one has finished"
             ) from None
         yield
 
@@ -452,12 +452,12 @@ def _run(aws: Aws, emulator: Emulator, console: Console, orders: Path | None) ->
 
 
 def place_unpaid(aws: Aws, orders: Sequence[Order]) -> None:
-    """Place orders with holds of a few seconds. The stack's sweep then finds their ends.
+    """Place orders with holds of a few seconds. The stack's sweep later finds the end of the holds.
 
-    The engine places them in this process, with a default hold that is shorter than the settings allow.
+    The engine places them in this process, with a default hold shorter than the settings allow.
     """
     for outcome in _apply(aws, orders).outcomes:
-        _check_applied(outcome, "an order that nobody will pay could not be placed")
+        _check_applied(outcome, "an order to be left unpaid could not be placed")
     aws.functions.invoke(FunctionName=aws.live("Sweep"), Payload=json.dumps({"action": "sweep"}))
 
 
@@ -468,34 +468,34 @@ def _live_on(
     shop: Shop,
     listen: Callable[[float], Iterable[Heard]],
 ) -> None:
-    """Hear the orders' events, pay, ship and take back, until all expected events have come or nothing moves any more."""
+    """Receive the orders' events, pay, ship and take back, until all expected events have arrived or nothing changes any more."""
     patience = Patience()
     with progress_bar(console) as progress:
         bar = progress.add_task("Events  ", total=shop.awaited, note="")
         while len(shop.heard) < shop.awaited:
             emulator.check()
-            # Not for longer: it answers what it has heard when it has listened.
+            # Not longer, because the shop answers received events only after listening.
             queues.send(aws, queues.COMMANDS, shop.hear(listen(0.1)))
             progress.update(bar, completed=len(shop.heard), total=shop.awaited)
-            # Totals: a message that is delivered again and again without success does not move.
+            # Totals, because a message that keeps being delivered without success does not count as progress.
             commands = queues.depth(aws, queues.COMMANDS).total
             holds = queues.depth(aws, queues.EXPIRIES).total
             if patience.is_over((len(shop.heard), shop.repeated, commands, holds)):
                 missing = shop.awaited - len(shop.heard)
                 console.print(
-                    f"[bold red]Nothing has moved for {_QUIET_SECONDS} s, so the demo waits no longer for "
+                    f"[bold red]Nothing has changed for {_QUIET_SECONDS} s, so the demo stops waiting for "
                     f"{counted(missing, 'event')}. In the queues: {counted(commands, 'command')}, "
-                    f"{counted(holds, 'hold')} to end.[/] {_where_to_look()}",
+                    f"{counted(holds, 'hold')} to expire.[/] {_where_to_look()}",
                     soft_wrap=True,
                 )
                 return
 
 
 def transfer_some(aws: Aws, products: Sequence[NewProduct], run: str) -> Transferred | None:
-    """Move units of the product of which the warehouse has most to the store, in one transaction.
+    """Move units of the product with the most units in the warehouse to the store, in one transaction.
 
     Raises:
-        UserError: They could not be moved.
+        UserError: The transfer failed.
     """
     at_warehouse = [p for p in products if location_of(p.product_id) == sample_orders.WAREHOUSE]
     if not at_warehouse:
@@ -521,13 +521,13 @@ def transfer_some(aws: Aws, products: Sequence[NewProduct], run: str) -> Transfe
 
 
 def count_shelf(aws: Aws, products: Sequence[NewProduct], run: str) -> ShelfCount | None:
-    """Count the product that open orders wait for most, at one location, and find fewer units than its rows say are there.
+    """Count the product that most open orders are waiting for, at one location, and find fewer units than its row has on hand.
 
     Raises:
         UserError: The count was refused.
     """
     own = {product.product_id for product in products}
-    # With fewer available, orders would hold units that nobody finds, and the count would be refused.
+    # With fewer units available, orders would hold units that the count does not find, and it would be refused.
     countable = [
         level
         for level in list_stock(aws)[0]
@@ -550,7 +550,7 @@ def count_shelf(aws: Aws, products: Sequence[NewProduct], run: str) -> ShelfCoun
 def _samples_since(since: int, found: Iterable[emf.Sample]) -> list[emf.Sample]:
     """Select the metrics since a time (Unix milliseconds).
 
-    The embedded AWS may write the last lines of an invocation later, among those of the next run.
+    The embedded AWS may write the last lines of an invocation later, among the lines of the next run.
     """
     return [sample for sample in found if sample.timestamp >= since]
 
@@ -560,12 +560,12 @@ def count_lost(
     dead_letters: Mapping[str, DeadLetter],
     books: Books,
 ) -> int:
-    """Count the messages of valid orders that are not stored, and the others that are no dead letters.
+    """Count the messages of valid orders that are not stored, and other messages that are not dead letters.
 
-    A valid order may be a dead letter only if another message under its id was first.
+    A valid order may be a dead letter only if another message with its id came first.
 
     Args:
-        messages: The messages that were sent, by SQS message id.
+        messages: The sent messages, by SQS message id.
         dead_letters: Their dead letters, by SQS message id.
         books: The tables afterwards.
     """
@@ -589,10 +589,10 @@ def count_replayed(
     dead_letters: Mapping[str, DeadLetter],
     books: Books,
 ) -> int:
-    """Count the messages that brought a stored order again.
+    """Count the messages that repeated a stored order.
 
     Args:
-        messages: The messages that were sent, by SQS message id.
+        messages: The sent messages, by SQS message id.
         dead_letters: Their dead letters, by SQS message id.
         books: The tables afterwards.
     """
@@ -602,7 +602,7 @@ def count_replayed(
 
 
 def _stored_id(message: OrderMessage, books: Books) -> str | None:
-    """The id of a message's order if it is stored with the same content, else None."""
+    """Return the id of a message's order if it is stored with the same content, else None."""
     try:
         order = parse_order(message.body)
     except InvalidMessageError:
@@ -613,7 +613,7 @@ def _stored_id(message: OrderMessage, books: Books) -> str | None:
 
 
 def stock_up(aws: Aws, products: Sequence[NewProduct], run: str) -> None:
-    """Create missing products, and set all others to their opening stock with adjustments."""
+    """Create missing products, and adjust existing ones to their opening stock."""
     created = shelf.create(aws, products)
     known = [product for product, new in zip(products, created, strict=True) if not new]
     places = read_all(aws)
@@ -637,13 +637,13 @@ def _check_applied(outcome: ChangeOutcome, failure: str) -> None:
     if outcome.kind is not Outcome.APPLIED:
         words = outcome.detail if outcome.rejection is None else outcome.rejection.words
         raise UserError(
-            f"{failure}: {words or outcome.cause}. Start it again; if that does not help, `make down` begins with an "
+            f"{failure}: {words or outcome.cause}. Start it again; if it fails again, `make down` resets to an "
             "empty shop"
         )
 
 
 def rate(a_second: float) -> str:
-    """Format a rate, with a decimal if it is small."""
+    """Format a rate, with one decimal if it is small."""
     return f"{a_second:,.0f}" if a_second >= 10 else f"{a_second:.1f}"
 
 
@@ -671,17 +671,17 @@ class Patience:
         self._since = time.monotonic()
 
     def is_over(self, value: object) -> bool:
-        """Look at figures that change while messages move. Returns whether they have not changed for too long."""
+        """Check figures that change while messages move. Returns whether they have been unchanged for too long."""
         now = time.monotonic()
         if value != self._seen:
             self._seen, self._since = value, now
         return now - self._since > _QUIET_SECONDS
 
     def look(self, value: int, waiting: int) -> None:
-        """Look at a figure that changes while messages move.
+        """Check a figure that changes while messages move.
 
         Raises:
-            UserError: It has not changed for too long.
+            UserError: It has been unchanged for too long.
         """
         if self.is_over(value):
             raise UserError(
@@ -695,9 +695,9 @@ def _waiting(aws: Aws) -> int:
 
 
 def _wait_for_earlier_messages(aws: Aws, emulator: Emulator, console: Console) -> None:
-    """Wait until the order queues are empty: earlier messages would count as work of this run."""
+    """Wait until the order queues are empty, because earlier messages would count as work of this run."""
     patience = Patience()
-    with console.status("Waiting for the messages that were sent before"):
+    with console.status("Waiting for earlier messages"):
         while waiting := _waiting(aws):
             emulator.check()
             patience.look(waiting, waiting)
@@ -710,7 +710,7 @@ def _send_and_watch(
     """Send everything and show progress until the queues are empty.
 
     Returns:
-        The messages by SQS message id, and the seconds from the first one sent until the last one ended.
+        The messages by SQS message id, and the seconds from the first one sent until the last one was settled.
     """
     total = len(workload.messages)
     sent = 0

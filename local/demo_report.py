@@ -1,4 +1,4 @@
-"""The demonstration's summary, for a person."""
+"""The demonstration's summary, printed for the user."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from operations.emf import Sample
 from operations.words import counted, location_name
 
 _COLUMNS = 32
-# Fewer messages make no line over time.
+# With fewer messages, a timeline says nothing.
 _FEWEST = 100
 _SHOWN_PRODUCTS = 8
 _NAME, _NUMBER = len("dead letters"), len("10,000/s")
@@ -64,13 +64,13 @@ def _show_rows(rows: Iterable[_Cells], console: Console) -> None:
     table.add_column()
     table.add_column(style="dim")
     for name, number, words in rows:
-        # As wide in all tables, so that the numbers are below each other.
+        # The same width in all tables, so that the numbers are aligned.
         table.add_row(name.ljust(_NAME), number.rjust(_NUMBER), words)
     console.print(table, "")
 
 
 def _orders(summary: Mapping[str, Any]) -> list[_Cells]:
-    """Where the messages ended: what follows the first row adds up to its messages."""
+    """List the outcomes of the messages: the further rows add up to the messages in the first row."""
     lost = summary["ordersLost"]
     return [
         (
@@ -95,23 +95,23 @@ def _orders(summary: Mapping[str, Any]) -> list[_Cells]:
 
 
 def _locations(result: DemoResult, summary: Mapping[str, Any]) -> Iterator[_Cells]:
-    """Where orders were placed from: these numbers add up to the orders that were placed."""
+    """List the locations that orders were placed from: the numbers add up to the placed orders."""
     yield (
         "Locations",
         f"{len(result.workload.locations):,}",
-        "orders name them in order of preference, and came from:",
+        "orders name them in order of preference; placed from:",
     )
     for location, placed in summary["ordersPlacedFrom"].items():
         yield location_name(location), f"{placed:,}", "orders"
     yield (
         "several",
         f"{summary['ordersSplit']:,}",
-        "orders, line by line, because no location had all of them",
+        "orders, line by line, because no single location had all products",
     )
     yield (
-        "passed over",
+        "not first choice",
         f"{summary['ordersNotFromFirstLocation']:,}",
-        "of these orders could not be filled by the location that they named first",
+        "of these orders could not be filled by the location named first",
     )
     if (moved := result.transferred) is not None:
         yield (
@@ -122,7 +122,7 @@ def _locations(result: DemoResult, summary: Mapping[str, Any]) -> Iterator[_Cell
 
 
 def _events(summary: Mapping[str, Any]) -> list[_Cells]:
-    """What the shop heard: the words of the first row add up to its number."""
+    """List the events that the shop received: the words of the first row add up to its number."""
     by_type: Mapping[str, int] = summary["eventsByType"]
     counts = {words: by_type[kind] for kind, words in _EVENTS.items() if kind in by_type}
     missing, unpaid = summary["eventsMissing"], summary["ordersNeverPaid"]
@@ -138,24 +138,24 @@ def _events(summary: Mapping[str, Any]) -> list[_Cells]:
         (
             "missing",
             f"{missing:,}",
-            "for each order its events in sequence, matching the tables" if as_expected else "",
+            "in sequence per order, matching the tables" if as_expected else "",
         ),
         (
             "delay",
             f"{1000 * summary['eventDelayP50']:,.0f} ms",
-            f"from the change to the shop's queue, at the median; 99 % within "
+            f"median time from the change to the shop's queue; 99 % within "
             f"{1000 * summary['eventDelayP99']:,.0f} ms; {summary['eventsRepeated']:,} arrived twice",
         ),
     ]
 
 
 def _goods(result: DemoResult) -> Iterator[_Cells]:
-    """What left the shelf, came back, and was found there."""
+    """List the units that left, came back, or were missing in the count."""
     moved, count = result.moved, result.count
     yield (
         "Shipped",
         f"{moved['shipped']:,}",
-        f"units; {moved['returned']:,} came back, {moved['lost']:,} more broke while packing: cancelled, and not back on sale",
+        f"units; {moved['returned']:,} came back, {moved['lost']:,} more broke during packing: cancelled and not restocked",
     )
     if count is not None:
         yield (
@@ -166,18 +166,18 @@ def _goods(result: DemoResult) -> Iterator[_Cells]:
 
 
 def _work(summary: Mapping[str, Any], seconds: float) -> list[_Cells]:
-    """What it took: the parts of the attempts add up."""
+    """List the work: the parts of the attempts add up."""
     parts = {
         f"wrote orders ({summary['transactionsPer100Orders']:.0f} per 100 orders)": "transactions",
         "moved stock between products and lanes": "laneTransactions",
         f"lost to another worker ({100 * summary['conflictRate']:.1f} %)": "conflicts",
-        "refused otherwise, such as for an order that was just stored": "otherFailedAttempts",
+        "refused for other reasons, such as an order that was just stored": "otherFailedAttempts",
     }
     return [
         (
             "Throughput",
             f"{rate(summary['messagesSent'] / seconds)}/s",
-            f"messages: {summary['messagesSent']:,} in {summary['seconds']:.1f} s, sending included; "
+            f"messages: {summary['messagesSent']:,} in {summary['seconds']:.1f} s, including sending; "
             f"{rate(summary['ordersSent'] / seconds)} orders a second",
         ),
         (
@@ -195,7 +195,7 @@ def _work(summary: Mapping[str, Any], seconds: float) -> list[_Cells]:
 
 
 def _show_timeline(result: DemoResult, console: Console) -> None:
-    """Print throughput and conflict rate over time as bars of text, from the first message sent on."""
+    """Print throughput and conflict rate over time as bars of text, starting with the first message."""
     ends = _points(
         sample
         for sample in result.samples
@@ -223,7 +223,7 @@ def _show_timeline(result: DemoResult, console: Console) -> None:
         f"[bold]Conflicts[/]    {_bars(conflicts, 1.0)}  average {100 * summary['conflictRate']:.1f} %, "
         f"highest {100 * max(conflicts):.0f} %"
     )
-    console.print(f"[dim]Each character stands for {width / 1000:.2g} s.[/]\n")
+    console.print(f"[dim]Each character is {width / 1000:.2g} s.[/]\n")
 
 
 _ENDS = {"OrdersPlaced", "OrdersRejected", "OrdersReplayed", "MessagesDeadLettered"}
@@ -244,7 +244,7 @@ def _show_books(result: DemoResult, console: Console) -> None:
 
     def figures(account: Account) -> tuple[int, ...]:
         own, delta = sold[account.generation], found.get(account.product_id, 0)
-        # Changes by other programs during the run count into the opening stock.
+        # Changes by other programs during the run count as opening stock.
         start = account.adjusted - delta - (account.sold - own)
         return start, delta, own, account.available, account.open, account.on_hand
 
@@ -281,9 +281,9 @@ def _show_books(result: DemoResult, console: Console) -> None:
     console.print("[bold]The books of this run, in units[/]")
     console.print(table)
     _say(
-        "[dim]Start + count - sold = available: what the next orders can take. Available + committed = on hand: what "
-        "is on the shelf. Sold: what this run's orders took and did not give back, lost units included. Committed: sold, "
-        "in this run or before, and not shipped yet.[/]\n",
+        "[dim]Start + count - sold = available: the units that further orders can take. Available + committed = on hand: the "
+        "units on the shelf. Sold: units that this run's orders took and did not return, including lost units. Committed: units "
+        "sold in this or an earlier run, but not shipped yet.[/]\n",
         console,
     )
 
@@ -298,7 +298,7 @@ def _show_end(result: DemoResult, console: Console) -> None:
         )
     _say(
         "[dim]The next run sends the same orders: the numbers of orders, messages, replays and dead letters stay the "
-        "same. Which orders find stock depends on which worker comes first, so the other numbers vary. Rates and "
+        "same. Which orders get stock depends on which worker comes first, so the other numbers vary. Rates and "
         "times vary with the machine.[/]\n",
         console,
     )
@@ -329,7 +329,7 @@ def _say(text: str, console: Console) -> None:
 
 
 def _finding(account: Account) -> str:
-    """What is wrong with an account, in words."""
+    """Describe what is wrong with an account."""
     if not account.settled:
         return "changed during every read"
     units = [f"has {words}" for words in account.unexplained_in_words]
@@ -337,7 +337,7 @@ def _finding(account: Account) -> str:
 
 
 def _reasons(counts: Mapping[str, int]) -> str:
-    """Format how often each reason occurred. A single one explains the whole number beside it."""
+    """Format how often each reason occurred. A single reason needs no number, because the total is next to it."""
     return _counts(counts) if len(counts) > 1 else "".join(counts)
 
 

@@ -26,18 +26,18 @@ from local.process import LOGS, Server, free_port, run_logged, start_server, tai
 from operations.errors import UserError
 
 _FOLDER = STATE / "emulator"
-# Shared by every embedded AWS of this checkout.
+# Shared by all embedded AWS of this checkout.
 VENV = ROOT / ".local" / "emulator-venv"
 _TEMPORARY = _FOLDER / "tmp"
 _STATE_FILE = _FOLDER / "state.json"
-# Its data, written when it stops. The URLs of its queues have its port, so the next start needs the same one.
+# Its data, written when it stops. The URLs of its queues contain its port, so the next start needs the same port.
 _DATA = _FOLDER / "data"
 _KEPT = _FOLDER / "kept.json"
 _REQUIREMENTS = ROOT / "local" / "emulator-requirements.txt"
 _LOG = LOGS / "emulator.log"
-# Long enough for a busy machine. If the process ends or refuses a connection, the command stops waiting at once.
+# Long enough for a busy machine. If the process ends or refuses a connection, the command stops waiting immediately.
 _START_SECONDS = 120
-# Another program can take the free port first, and of two emulators that start at once one does not get port 443.
+# Another program may take the free port first, and only one of two emulators that start together gets port 443.
 _ATTEMPTS = 3
 _KEEP_SECONDS = 600
 _NOT_KEPT = re.compile(r" ERROR \[\w+\] (.*persist.*)", re.IGNORECASE)
@@ -78,7 +78,7 @@ def running() -> Emulator | None:
 
 
 def is_lost() -> bool:
-    """Whether this process used an embedded AWS that is not running any more."""
+    """Whether this process used an embedded AWS that is no longer running."""
     return bool(in_use) and getattr(running(), "endpoint", None) not in in_use
 
 
@@ -89,7 +89,7 @@ def start(*, enforce_iam: bool = False) -> Emulator:
         enforce_iam: Let functions do only what their roles allow, as on AWS. It then keeps no data.
 
     Raises:
-        UserError: It does not start; or the kept data is damaged, or needs a port that is taken.
+        UserError: It does not start, or the kept data is damaged or needs a port that is in use.
     """
     install()
     _clean()
@@ -103,7 +103,7 @@ def start(*, enforce_iam: bool = False) -> Emulator:
         "TMPDIR": str(_TEMPORARY),
     }
     if enforce_iam:
-        # With the permission to do so, it also listens on port 443 of loopback.
+        # If permitted, it also listens on port 443 of loopback.
         environment |= {"AUTH": "true", "USE_SSL": "1"}
     else:
         environment |= {
@@ -125,7 +125,7 @@ def start(*, enforce_iam: bool = False) -> Emulator:
         emulator.stop(0)
         _clean()
         raise _unusable(refused[1])
-    # Files of an earlier stop do not hold the data of this process, which may be killed before it writes its own.
+    # Files of an earlier stop do not have this process's data, and it may be killed before it writes its own.
     _KEPT.unlink(missing_ok=True)
     for path in _DATA.glob("*.json"):
         path.unlink()
@@ -135,7 +135,7 @@ def start(*, enforce_iam: bool = False) -> Emulator:
 def _try_to_start(
     port: int, environment: Mapping[str, str], *, enforce_iam: bool
 ) -> Emulator | None:
-    """Start it on this port; returns None if it ends, or is not ready in time."""
+    """Start it on this port. Returns None if it ends, or is not ready in time."""
     process = start_server(
         [str(VENV / "bin" / "python"), "-m", "ministack"],
         _FOLDER,
@@ -147,7 +147,7 @@ def _try_to_start(
     give_up_at = time.monotonic() + _START_SECONDS
     while not _is_ready(emulator, seconds=2):
         if process.poll() is not None or time.monotonic() > give_up_at:
-            # At once: it must not overwrite the kept data.
+            # Killed immediately, because it must not overwrite the kept data.
             emulator.stop(0)
             return None
         time.sleep(0.05)
@@ -158,11 +158,11 @@ def stop(*, keep: bool = False, report: Callable[[str], None] = lambda _: None) 
     """Stop the embedded AWS of this checkout and its workers. Returns whether it was running.
 
     Args:
-        keep: Keep its data for the next start; otherwise all data is forgotten, also kept data.
+        keep: Keep its data for the next start; otherwise all data is deleted, including data kept earlier.
         report: Called with the name of each step.
 
     Raises:
-        UserError: It has not written all data that it should keep. All of it is forgotten.
+        UserError: It failed to write all data to keep. All data is deleted.
     """
     emulator = Emulator.read(_STATE_FILE)
     was_running = emulator is not None and emulator.is_alive()
@@ -171,22 +171,22 @@ def stop(*, keep: bool = False, report: Callable[[str], None] = lambda _: None) 
         if keep:
             missing = _stop_and_keep(emulator, report)
         else:
-            # Killed at once: otherwise it waits for its clients to hang up.
+            # Killed immediately, because it would wait for its clients to close their connections.
             emulator.stop(0)
-    # Each worker leaves the code of its function there: thousands of files.
+    # Each worker leaves its function's code there: thousands of files.
     report("Removing its temporary files")
     _clean()
     if missing or not keep:
         forget()
     if missing:
         raise UserError(
-            f"it has stopped, but its data could not be kept, and is forgotten: {'; '.join(missing)}. Its log is {_LOG}"
+            f"it has stopped, but its data could not be kept, and is deleted: {'; '.join(missing)}. Its log is {_LOG}"
         )
     return was_running
 
 
 def _stop_and_keep(emulator: Emulator, report: Callable[[str], None]) -> list[str]:
-    """Let it write its data, and stop it. Returns the missing parts, in words."""
+    """Let it write its data, and stop it. Returns descriptions of missing parts."""
     # Running functions would change the data while it is counted and written.
     emulator.freeze_children()
     try:
@@ -216,7 +216,7 @@ def _stop_and_keep(emulator: Emulator, report: Callable[[str], None]) -> list[st
 
 
 def _held(emulator: Emulator) -> dict[str, int]:
-    """Count the items of each table and the messages of all queues that it holds."""
+    """Count its items by table, and its messages in all queues."""
 
     def ask(target: str, **parameters: Any) -> Any:
         headers = {"X-Amz-Target": target, "Content-Type": "application/x-amz-json-1.0"}
@@ -242,7 +242,7 @@ def _held(emulator: Emulator) -> dict[str, int]:
 
 
 def _written() -> dict[str, int]:
-    """Count the items and messages in its files, as `_held` does."""
+    """Count the items and messages in its files, like `_held`."""
 
     def entries(service: str, part: str) -> dict[str, Any]:
         path = _DATA / f"{service}.json"
@@ -252,7 +252,7 @@ def _written() -> dict[str, int]:
         return found
 
     written = {
-        # A key is the account, the region and the name. Items are by partition key, and then by sort key.
+        # A key consists of account, region and name. Items are grouped by partition key, and then by sort key.
         _items_of(ast.literal_eval(key.split("\0")[2])): sum(map(len, table["items"].values()))
         for key, table in entries("dynamodb", "tables").items()
     }
@@ -268,7 +268,7 @@ def _items_of(table: str) -> str:
 
 
 def _forget_stream_positions() -> None:
-    """Let functions read streams from their start: it keeps the functions' positions, but not the streams."""
+    """Let functions read streams from the start, because it keeps the functions' positions, but not the streams."""
     path = _DATA / "lambda.json"
     if path.is_file():
         state = json.loads(path.read_text("utf-8"))
@@ -277,7 +277,7 @@ def _forget_stream_positions() -> None:
 
 
 def _files() -> dict[str, int]:
-    """Size of each file that it has written, in bytes."""
+    """The size of each file that it has written, in bytes."""
     files = (path for path in _DATA.rglob("*") if path.is_file())
     return {str(path.relative_to(_DATA)): path.stat().st_size for path in files}
 
@@ -295,7 +295,7 @@ def forget() -> None:
 
 @contextmanager
 def exclusive() -> Iterator[None]:
-    """Let only one command of a checkout start, deploy or stop at a time; others wait."""
+    """Let only one command of a checkout start, deploy or stop at a time, while others wait."""
     STATE.mkdir(parents=True, exist_ok=True)
     with locked(STATE / "lock"):
         yield
@@ -303,16 +303,16 @@ def exclusive() -> Iterator[None]:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Let only one process at a time hold the lock that this file stands for; others wait."""
+    """Let only one process at a time hold the lock of this file, while others wait."""
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 def install() -> None:
-    """Create the emulator's environment: its own dependencies and those of the Lambda runtime.
+    """Create the emulator's environment: its own dependencies and the packages of the Lambda runtime.
 
-    Several emulators share it, so only one command makes it.
+    Several emulators share it, so only one command creates it.
     """
     VENV.parent.mkdir(parents=True, exist_ok=True)
     with locked(VENV.with_suffix(".lock")):
@@ -320,7 +320,7 @@ def install() -> None:
 
 
 def _install() -> None:
-    # Handlers run in its interpreter, so it changes with that of `.venv`.
+    # Handlers run in its interpreter, so it depends on the interpreter of `.venv`.
     python = f"{sys.base_prefix} {sys.version}".encode()
     digest = hashlib.sha256(_REQUIREMENTS.read_bytes() + python).hexdigest()
     stamp = VENV / "installed"
@@ -333,21 +333,21 @@ def _install() -> None:
         [uv, "venv", "--clear", "--python", str(ROOT / ".venv" / "bin" / "python"), str(VENV)],
         environment,
     )
-    # Where Python may write no bytecode, each Lambda worker would compile what it imports.
+    # If Python may not write bytecode, each Lambda worker would compile its imports.
     sync = [uv, "pip", "sync", "--require-hashes", "--compile-bytecode", "--python", str(VENV)]
     try:
         run_logged("emulator-install", [*sync, str(_REQUIREMENTS)], environment)
     except UserError as error:
         raise UserError(
-            f"{error}\n\nThe first start of the embedded AWS downloads its packages from PyPI. If PyPI is out of reach, "
-            "connect to the network, or name a mirror in UV_DEFAULT_INDEX"
+            f"{error}\n\nThe first start of the embedded AWS downloads its packages from PyPI. If PyPI is unreachable, "
+            "connect to the network, or set UV_DEFAULT_INDEX to a mirror"
         ) from None
     stamp.write_text(digest, "utf-8")
 
 
 def _clean() -> None:
     _STATE_FILE.unlink(missing_ok=True)
-    # Side by side: a disk takes a while for each file, and can do several at once.
+    # In parallel, because each file takes the disk a while, and it can handle several at once.
     with ThreadPoolExecutor(8) as pool:
         for path in _TEMPORARY.glob("*"):
             pool.submit(shutil.rmtree, path, ignore_errors=True)
@@ -355,7 +355,7 @@ def _clean() -> None:
 
 
 def _unusable(why: str) -> UserError:
-    return UserError(f"the kept data cannot be used ({why}); forget it with `make down`")
+    return UserError(f"the kept data cannot be used ({why}); delete it with `make down`")
 
 
 def _kept_port() -> int | None:
@@ -373,14 +373,14 @@ def _kept_port() -> int | None:
     except (ValueError, TypeError, KeyError):
         raise _unusable(f"{_KEPT} is damaged") from None
     if changed := sorted(name for name, _ in files.items() ^ _files().items()):
-        raise _unusable(f"{changed[0]} was changed since")
+        raise _unusable(f"{changed[0]} has been changed since")
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
         except OSError:
             raise UserError(
-                f"the kept data needs port {port}, which another program uses; stop that program, or forget the data "
+                f"the kept data needs port {port}, which another program uses; stop that program, or delete the data "
                 "with `make down`"
             ) from None
     return port

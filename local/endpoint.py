@@ -1,4 +1,4 @@
-"""The endpoint of the embedded AWS: settings that point a process at it, and away from every real account."""
+"""The endpoint of the embedded AWS: settings that point a process at it instead of a real account."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def embedded_settings(endpoint: str) -> dict[str, str]:
 
 
 def embedded_environment(endpoint: str) -> dict[str, str]:
-    """Copy this process's environment, with its AWS settings replaced by those of the embedded AWS."""
+    """Copy this process's environment, replacing its AWS settings with the embedded AWS's."""
     environment = environment_without_aws() | embedded_settings(endpoint)
-    # A configured proxy must not be used for requests to this machine.
+    # Requests to this machine must not go through a configured proxy.
     for name in ("NO_PROXY", "no_proxy"):
         others = environment.get(name)
         environment[name] = "127.0.0.1,localhost" + (f",{others}" if others else "")

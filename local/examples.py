@@ -1,6 +1,6 @@
-"""Examples: races, each run on the embedded AWS with the naive code of many tutorials and with ours.
+"""Examples of races, each run on the embedded AWS with the naive code of many tutorials and with ours.
 
-The schedules of naive code are forced: each rival's step comes at the exact moment that causes the anomaly.
+The schedules of naive code are forced: each step of a concurrent writer happens exactly when it causes the anomaly.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ExampleResult:
     """The result of an example.
 
     Attributes:
-        lines: Text for a person, one line per run.
+        lines: Text for the user, one line per run.
         naive_fails: For each run of the naive code, whether the anomaly happened.
         ours_holds: For each run of our code, whether the result was correct.
     """
@@ -64,7 +64,7 @@ class ExampleResult:
 
 
 class Sandbox:
-    """Creates products for an example, and holds a bare boto3 client and the service's own classes."""
+    """Creates products for an example, and has a bare boto3 client and the service's own classes."""
 
     def __init__(self, tables: dict[Table, str]) -> None:
         self.tables = tables
@@ -81,7 +81,7 @@ class Sandbox:
         return product_id
 
     def key(self, product_id: str) -> dict[str, Any]:
-        """Table and key of a product, as the bare client expects them."""
+        """Table and key of a product, in the bare client's format."""
         return {"TableName": self.tables[Table.PRODUCTS], "Key": {"productId": {"S": product_id}}}
 
     def get(self, product_id: str) -> dict[str, Any]:
@@ -112,7 +112,7 @@ class Sandbox:
 
 @contextmanager
 def sandbox() -> Iterator[Sandbox]:
-    """Make a sandbox with tables of its own, and delete them at the end."""
+    """Make a sandbox with its own tables, and delete them at the end."""
     dynamodb = boto3.client("dynamodb")
     run = uuid.uuid4().hex[:10]
     tables = {table: f"example-{run}-{table.value}" for table in Table}
@@ -144,7 +144,7 @@ def lost_update(sandbox: Sandbox) -> ExampleResult:
             wishes = product.other.get("wishes", 10)
             seen.append(wishes)
             if units == 3 and len(seen) == 1:
-                # The rival writes between the engine's read and its write.
+                # The concurrent write happens between the engine's read and its write.
                 sandbox.products.update_with_retry(product_id, add(5), soon())
             return replace(product, other={**product.other, "wishes": wishes + units})
 
@@ -193,7 +193,7 @@ def overdraft(sandbox: Sandbox) -> ExampleResult:
 
 
 def stale_delete(sandbox: Sandbox) -> ExampleResult:
-    """A late delete removes a product that has been listed again under the same id."""
+    """A late delete removes a product that was listed again with the same id."""
     result = ExampleResult()
     naive = sandbox.create(1)
     sandbox.raw.delete_item(**sandbox.key(naive))
@@ -251,7 +251,7 @@ def expired_lease(sandbox: Sandbox) -> ExampleResult:
     _naive_lock(sandbox, naive, "owner-1", 0.05)
     counted = sandbox.stock(naive)
     time.sleep(0.06)
-    # Owner 1 is paused until its lock has expired. Owner 2 takes over, finds 4 broken units, and writes 6.
+    # Owner 1 is paused until its lock has expired. Owner 2 acquires the lock, finds 4 broken units, and writes 6.
     _naive_lock(sandbox, naive, "owner-2", 0.05)
     for count in (sandbox.stock(naive) - 4, counted):
         sandbox.update(naive, "SET stockCount = :count REMOVE lockedBy, lockTime", count=count)
@@ -279,7 +279,7 @@ def expired_lease(sandbox: Sandbox) -> ExampleResult:
 
 
 def aba(sandbox: Sandbox) -> ExampleResult:
-    """A product that was deleted and created again looks unchanged: it has the version that a stale writer read."""
+    """A product that was deleted and created again seems unchanged: it has the version that a stale writer read."""
     result = ExampleResult()
     naive = sandbox.create(10)
     seen = sandbox.get(naive)
@@ -335,7 +335,7 @@ def lost_response(sandbox: Sandbox) -> ExampleResult:
 
 
 def decrement_modes(sandbox: Sandbox) -> ExampleResult:
-    """The cost of a plain decrement with 8 rivals: optimistic (read, decide, write) and atomic (no read)."""
+    """The cost of a plain decrement with 8 concurrent writers: optimistic (read, decide, write) and atomic (no read)."""
     result = ExampleResult()
     rivals = pattern_costs.RIVALS
     naive = sandbox.create(pattern_costs.PLENTY)
@@ -358,13 +358,13 @@ def decrement_modes(sandbox: Sandbox) -> ExampleResult:
 
 
 def hot_product(sandbox: Sandbox) -> ExampleResult:
-    """The cost of 8 rivals with batches of 20 orders for one product: with jittered retries only, and with lanes."""
+    """The cost of 8 concurrent writers with batches of 20 orders for one product: only jittered retries, and lanes."""
     result = ExampleResult()
     rivals = pattern_costs.RIVALS
     naive = sandbox.create(rivals)
     placed = requests = 0
     while placed < rivals:
-        # All read, then all write: one of them wins.
+        # All read, then all write: only one of them wins.
         seen = [sandbox.get(naive) for _ in range(rivals - placed)]
         requests += 2 * len(seen)
         placed += sum(_version_conditioned_put(sandbox, item, len(seen) - 1) for item in seen)
@@ -399,7 +399,7 @@ EXAMPLES: dict[str, Callable[[Sandbox], ExampleResult]] = {
 
 
 def _naive_lock(sandbox: Sandbox, product_id: str, owner: str, seconds: float) -> None:
-    """Take a lock that expires, as most tutorials do: the owner does not check it again before writing."""
+    """Take a lock that expires, like most tutorials: the owner does not check it again before writing."""
     now = time.time()
     sandbox.raw.update_item(
         **sandbox.key(product_id),
@@ -414,7 +414,7 @@ def _naive_lock(sandbox: Sandbox, product_id: str, owner: str, seconds: float) -
 
 
 def _version_conditioned_put(sandbox: Sandbox, item: dict[str, Any], stock: int) -> bool:
-    """Write with optimistic locking as most tutorials do: on condition of the version only. Returns whether it did."""
+    """Write with optimistic locking like most tutorials, with a condition on the version only. Returns whether it succeeded."""
     version = int(item["_version"]["N"]) + 1
     changed = {**item, "stockCount": {"N": str(stock)}, "_version": {"N": str(version)}}
     try:

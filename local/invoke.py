@@ -34,9 +34,9 @@ class Invocation:
     """The result of an invocation.
 
     Attributes:
-        answer: The return value of the handler.
-        logs: The log lines, as CloudWatch Logs stores them.
-        dead_letters: One line for each message that it dead-lettered, with the cause; empty on a stack.
+        answer: The handler's return value.
+        logs: The log lines, in the form that CloudWatch Logs stores.
+        dead_letters: One line for each dead-lettered message, with the cause; empty on a stack.
         failed: Whether the handler raised.
     """
 
@@ -47,7 +47,7 @@ class Invocation:
 
     @property
     def dead_lettered(self) -> int:
-        """How many messages of a batch it dead-lettered, by the metrics in its log."""
+        """The number of dead-lettered messages of a batch, from the metrics in its log."""
         metrics = emf.parse(self.logs.splitlines())
         return int(sum(emf.values_of(metrics, "MessagesDeadLettered")))
 
@@ -58,7 +58,7 @@ class Invocation:
 
 
 def is_good(answer: Any) -> bool:
-    """Whether an answer has no refusal, no error, no returned message and no event that cannot be published."""
+    """Whether an answer is without refusals, errors, returned messages and unpublishable events."""
     if not isinstance(answer, dict):
         return False
     if "statusCode" in answer:
@@ -69,13 +69,13 @@ def is_good(answer: Any) -> bool:
 
 
 def addressee(path: Path, event: Any) -> str | None:
-    """Find the function that an event is for, by its queue or stream, or by the name of a sample; None if nothing says it."""
+    """Find the function that an event is for, by its queue or stream, or by the name of a sample; None if unknown."""
     records = event.get("Records") if isinstance(event, dict) else None
     if records and isinstance(records, list) and isinstance(records[0], dict):
         source, arn = records[0].get("eventSource"), str(records[0].get("eventSourceARN", ""))
         if source == "aws:dynamodb":
             return "publish_events"
-        # A deployed queue has its name in the stack as a part of its own.
+        # The name of a deployed queue contains its name in the stack as a separate part.
         named = [queue for queue in FED_BY if queue in arn.rpartition(":")[2]]
         if source == "aws:sqs" and named:
             return FED_BY[max(named, key=len)]
@@ -102,7 +102,7 @@ def read_event(path: Path, function: str) -> Any:
         raise UserError(f"{path} is not JSON: {error}") from error
     except OSError as error:
         what = error.strerror or str(error)
-        raise UserError(f"{path} cannot be read ({what.lower()}); name a JSON file") from error
+        raise UserError(f"{path} cannot be read ({what.lower()}); choose a JSON file") from error
 
 
 def invoke_deployed(aws: Aws, name: str, event: Any) -> Invocation:
@@ -128,7 +128,7 @@ _TAIL_BYTES = 4096
 
 
 def _whole_lines(tail: bytes, log_group: str) -> str:
-    """The lines of a log's tail. Without a first line that may be cut; a note then says where the earlier lines are."""
+    """Return the complete lines of a log's tail. A note replaces a first line that may be cut."""
     if len(tail) < _TAIL_BYTES:
         return tail.decode("utf-8", "replace")
     _, _, whole = tail.partition(b"\n")
@@ -140,7 +140,7 @@ def invoke_in_process(name: str, event: Any) -> Invocation:
     from moto import mock_aws  # noqa: PLC0415 - slow to import, and needed here only
 
     environment = environment_without_aws() | embedded_settings("http://127.0.0.1")
-    # moto answers for the addresses of AWS.
+    # moto answers requests to AWS's addresses.
     del environment["AWS_ENDPOINT_URL"]
     with (
         patch.dict(os.environ, environment, clear=True),
@@ -160,7 +160,7 @@ def invoke_in_process(name: str, event: Any) -> Invocation:
 
 
 def readable(logs: str) -> list[str]:
-    """Format structured log lines for a person: level, message, and the ids that they name."""
+    """Format structured log lines for the user: level, message and ids."""
     lines = []
     for line in logs.splitlines():
         try:

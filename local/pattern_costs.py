@@ -1,4 +1,4 @@
-"""Counts the requests of two patterns among rivals: plain decrements, and batches for one hot product."""
+"""Counts the requests of two patterns with concurrent writers: plain decrements, and batches for one hot product."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ ORDERS = RIVALS * _BATCHES * _BATCH
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The costs of all rivals' operations.
+    """The costs of all writers' operations.
 
     Attributes:
         requests: Requests per operation.
         write_units: Write units of successful requests, per operation.
         conflicts: Failed requests per operation.
-        lost_transactions: Cancelled transactions per batch (a decrement is a batch of its own).
+        lost_transactions: Cancelled transactions per batch (a decrement counts as a batch).
         done: How many operations were applied.
         wanted: How many operations were requested.
     """
@@ -54,7 +54,7 @@ class Cost:
 
 
 def decrements(tables: Mapping[Table, str], product_id: str, mode: str) -> Cost:
-    """Let rivals decrement one product.
+    """Let concurrent writers decrement one product.
 
     Args:
         tables: Names of the tables.
@@ -79,12 +79,12 @@ def decrements(tables: Mapping[Table, str], product_id: str, mode: str) -> Cost:
 
 
 def hot_product(tables: Mapping[Table, str], product_id: str, *, lanes: int) -> Cost:
-    """Let rivals place batches of orders for one product.
+    """Let concurrent writers place batches of orders for one product.
 
     Args:
         tables: Names of the tables.
         product_id: A product with `ORDERS` in stock.
-        lanes: How many lanes there may be; with 0, which no stack has, the rivals only retry with jitter.
+        lanes: The maximum number of lanes. With 0, which no stack has, writers only retry with jitter.
     """
 
     def work(number: int, engine: Engine, meter: _Meter) -> int:
@@ -105,7 +105,7 @@ def _compete(
     batches: int,
     lanes: int = 0,
 ) -> Cost:
-    """Let rivals work at the same time, each with a client of its own, and count their requests."""
+    """Let writers work concurrently, each with its own client, and count their requests."""
     meters: list[_Meter] = []
 
     def rival(number: int) -> int:
@@ -126,7 +126,7 @@ def _compete(
 
 
 def _deliver(engine: Engine, changes: Sequence[Change]) -> int:
-    """Apply changes. Those that lost to rivals come again, as from a queue. Returns how many were applied."""
+    """Apply changes. Changes that lost to a concurrent writer are repeated, as from a queue. Returns how many were applied."""
     done = 0
     for _ in range(_DELIVERIES):
         outcomes = engine.apply(changes, soon()).outcomes
@@ -143,7 +143,7 @@ def soon() -> Deadline:
 
 
 class _Meter:
-    """Counts the requests of a client, those that failed, and the write units of those that succeeded."""
+    """Counts a client's requests, its failed requests, and the write units of successful ones."""
 
     def __init__(self, client: Any) -> None:
         self.reset()

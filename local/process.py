@@ -1,4 +1,4 @@
-"""Child processes: their output goes to files, and to the screen only if they fail."""
+"""Child processes, whose output goes to files, and to the screen only if they fail."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ LOGS = STATE / "logs"
 
 @dataclass(frozen=True)
 class Server:
-    """A server process on this machine. A note file in `.local/` tells later commands about it.
+    """A server process on this machine. A file in `.local/` describes it to later commands.
 
     Attributes:
         pid: The process id.
-        started: When the process was created, to recognise a later process with the same id.
+        started: Creation time of the process, to detect another process with the same id.
         port: The port on 127.0.0.1 that it listens on.
     """
 
@@ -45,14 +45,14 @@ class Server:
 
     @classmethod
     def read(cls, note: Path) -> Self | None:
-        """Read a note file. The server may have ended since."""
+        """Read the server's file. The server may have ended since."""
         try:
             return cls(**json.loads(note.read_text("utf-8")))
         except (FileNotFoundError, ValueError, TypeError):
             return None
 
     def write(self, note: Path) -> None:
-        """Write a note file atomically. Only its owner can read it."""
+        """Write the server's file atomically, readable only by its owner."""
         draft = note.with_suffix(".draft")
         draft.touch(0o600)
         draft.write_text(json.dumps(asdict(self)), "utf-8")
@@ -72,7 +72,7 @@ class Server:
             return False
 
     def freeze_children(self) -> set[psutil.Process]:
-        """Suspend all children, until `stop` kills them. Returns them."""
+        """Suspend all children until `stop` kills them. Returns the children."""
         with contextlib.suppress(psutil.NoSuchProcess):
             return _children_of(psutil.Process(self.pid), freeze=True)
         return set()
@@ -84,10 +84,10 @@ class Server:
         freeze: bool = False,
         while_waiting: Callable[[], None] = lambda: None,
     ) -> bool:
-        """End the process: terminate it, kill it if it remains after some seconds, and kill its children.
+        """End the process: terminate it, kill it if it is still running after some seconds, and kill its children.
 
         Args:
-            seconds: How long it may take to end. With 0 it is killed at once.
+            seconds: How long it may take to end. With 0 it is killed immediately.
             freeze: Suspend its children first, so that they do nothing while it ends.
             while_waiting: Called several times a second.
 
@@ -99,7 +99,7 @@ class Server:
         except psutil.NoSuchProcess:
             return True
         if not seconds:
-            # So that it starts no child that would outlive it.
+            # So that it does not start a child that would outlive it.
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.suspend()
         children = _children_of(process, freeze=freeze)
@@ -116,9 +116,9 @@ class Server:
             for survivor in family:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     survivor.kill()
-            # Its ports are free when its last thread has ended.
+            # Its ports are free once its last thread has ended.
             psutil.wait_procs([process], timeout=1)
-            # A container may have no process that takes leave of its children, which then stay zombies.
+            # In a container, children may have no process that reaps them, and stay zombies.
             give_up_at = time.monotonic() + 1
             while not all(map(_has_ended, children)) and time.monotonic() < give_up_at:
                 time.sleep(0.01)
@@ -144,7 +144,7 @@ def _children_of(process: psutil.Process, *, freeze: bool) -> set[psutil.Process
 
 
 def free_port() -> int:
-    """Find a port on 127.0.0.1 that is free now."""
+    """Find a port on 127.0.0.1 that is currently free."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -1,4 +1,4 @@
-"""Sample orders: the catalogue of a tea shop with orders for it, a wholesaler's real orders, and orders of a file."""
+"""Sample orders: the catalogue of a tea shop with orders, a wholesaler's real orders, and orders from a file."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from local import ROOT
 from operations.orders_file import OrderMessage, message_of, order_message, read_orders
 
 REAL_ORDERS = ROOT / "local" / "real_orders" / "baskets.csv.gz"
-"""A wholesaler's orders, of which only the product codes are known: one order per line, separated by commas."""
+"""A wholesaler's orders. Only the product codes are known: one order per line, separated by commas."""
 
 HOT_PRODUCT = "tea-first-flush-drop"
 HOT_STOCK = 400
 
 WAREHOUSE, STORE = "berlin", "store"
 LOCATIONS = (DEFAULT_LOCATION, WAREHOUSE, STORE)
-"""Where the sample products are stocked: at two warehouses, of which the default location is one, and in a store."""
+"""The locations of the sample products: two warehouses, one of which is the default location, and a store."""
 
 REAL_ORDERS_SENT = 1000
-"""How many of `REAL_ORDERS` the demonstration sends. Of other files it sends all."""
+"""How many of `REAL_ORDERS` the demonstration sends. It sends all orders of other files."""
 
 UNPAID = 20
 HOLD_SECONDS = 10
@@ -37,9 +37,9 @@ HOLD_SECONDS = 10
 _OWN = "demo-"
 _LONGEST_PRODUCT_ID, _LONGEST_ORDER_ID = 64, 128
 HELD_PRODUCT = NewProduct(f"{_OWN}never-paid", UNPAID, name="Ordered, but never paid")
-"""A product for the unpaid orders alone: they would take the last units from other orders."""
+"""A product only for the unpaid orders, which would otherwise take the last units from other orders."""
 
-# The most that a product may have when it is created.
+# The maximum opening stock of a product.
 _MOST_UNITS = 1_000_000_000
 
 _TEAS = """
@@ -59,7 +59,7 @@ white-peony:White Peony:1440  yerba-mate:Yerba Mate:610  yunnan-gold:Yunnan Gold
 
 
 def catalogue() -> list[NewProduct]:
-    """Make some 40 products: one hot product with little stock, and some that are soon sold out."""
+    """Make some 40 products: one hot product with little stock, and some that soon sell out."""
     chance = random.Random("tea")
     products = [
         NewProduct(HOT_PRODUCT, HOT_STOCK, 40, name="First Flush 2026, limited drop", price=3900)
@@ -72,7 +72,7 @@ def catalogue() -> list[NewProduct]:
 
 
 def orders(run: str, count: int, chance: random.Random) -> list[OrderMessage]:
-    """Make valid orders: a third for the hot product alone, the others for 1 to 4 teas."""
+    """Make valid orders: a third for the hot product alone, the rest for 1 to 4 teas."""
     teas = [product.product_id for product in catalogue() if product.product_id != HOT_PRODUCT]
     # A few best sellers and a long tail, as in real shops.
     popularity = [1 / (rank + 1) for rank in range(len(teas))]
@@ -90,7 +90,7 @@ def orders(run: str, count: int, chance: random.Random) -> list[OrderMessage]:
 
 
 def stocked() -> list[NewProduct]:
-    """Divide the stock of the hot product and of a quarter of the others between `LOCATIONS`. The products come before their places."""
+    """Divide the stock of the hot product and a quarter of the rest between `LOCATIONS`. Products come before their places."""
     products, places = list[NewProduct](), list[NewProduct]()
     for number, product in enumerate(catalogue()):
         elsewhere = {}
@@ -115,7 +115,7 @@ _WISHES = {
 
 
 def with_locations(messages: Iterable[OrderMessage], chance: random.Random) -> list[OrderMessage]:
-    """Let orders name `LOCATIONS` in the order of their wishes. Every second order of several products may be split."""
+    """Let orders name `LOCATIONS` in order of preference. Every second order of several products may be split."""
     return [_with_locations(message, chance) for message in messages]
 
 
@@ -129,9 +129,9 @@ def _with_locations(message: OrderMessage, chance: random.Random) -> OrderMessag
 
 
 def never_paid(run: str) -> list[Order]:
-    """Make orders for a unit each of `HELD_PRODUCT`. They stay unpaid, so their holds end.
+    """Make orders for one unit each of `HELD_PRODUCT`. They stay unpaid, so their holds expire.
 
-    Their holds are shorter than the 60 s that a message may ask for, so that the demonstration sees the end.
+    Their holds are shorter than the 60 s that a message may ask for, so that they expire during the demonstration.
     """
     lines = sum_lines([(HELD_PRODUCT.product_id, 1)])
     return [
@@ -141,12 +141,12 @@ def never_paid(run: str) -> list[Order]:
 
 
 def own_id(product_id: str) -> str:
-    """The id of a product that stands for another one in the demonstration, which changes no product of others."""
+    """The id of the demonstration's copy of a product, so that it does not change the user's own products."""
     return _prefixed(_OWN, product_id, _LONGEST_PRODUCT_ID)
 
 
 def _prefixed(prefix: str, given: str, longest: int) -> str:
-    """Put a prefix before an id. If that is too long, a hash replaces the id, so that different ids stay different."""
+    """Prefix an id. If the result is too long, a hash replaces the id, so that different ids stay different."""
     long = f"{prefix}{given}"
     return (
         long if len(long) <= longest else prefix + hashlib.sha256(given.encode()).hexdigest()[:40]
@@ -154,7 +154,7 @@ def _prefixed(prefix: str, given: str, longest: int) -> str:
 
 
 def of_own_products(messages: Iterable[OrderMessage]) -> list[OrderMessage]:
-    """Replace the products in all valid orders by the demonstration's own."""
+    """Replace the products in all valid orders with the demonstration's own."""
     return [
         message if message.order_id is None else _of_own_products(message) for message in messages
     ]
@@ -168,7 +168,7 @@ def _of_own_products(message: OrderMessage) -> OrderMessage:
 
 
 def invalid_orders(run: str, count: int, good: Sequence[OrderMessage]) -> list[OrderMessage]:
-    """Make invalid orders of every kind in turn. Some reuse the id of a good order."""
+    """Make invalid orders of every kind in turn. Some reuse the id of a valid order."""
     many = ", ".join(_line(f"tea-{number}", "1") for number in range(100))
     kinds = [
         '{"orderId": "{id}", "userId": ',
@@ -209,9 +209,9 @@ def orders_of(path: Path, run: str, count: int | None) -> list[OrderMessage]:
     """Read the first orders of a file, with ids of this run, so that each run places new orders.
 
     Args:
-        path: `REAL_ORDERS`, or a file that `read_orders` takes.
-        run: Begins the ids.
-        count: How many to read; None for all.
+        path: `REAL_ORDERS`, or a file that `read_orders` accepts.
+        run: Prefix of the ids.
+        count: How many orders to read; None for all.
 
     Raises:
         UserError: The file cannot be read.
@@ -236,7 +236,7 @@ def is_real(path: Path) -> bool:
 
 
 def _baskets() -> Iterator[OrderMessage]:
-    """Read `REAL_ORDERS`. Quantities of 1 to 3 and customers are invented, the same ones each time."""
+    """Read `REAL_ORDERS`. Quantities of 1 to 3 and customers are invented, and the same each time."""
     with gzip.open(REAL_ORDERS, "rt", encoding="utf-8") as lines:
         for number, line in enumerate(lines, start=1):
             products = [
@@ -248,7 +248,7 @@ def _baskets() -> Iterator[OrderMessage]:
 
 
 def demand(messages: Sequence[OrderMessage]) -> dict[str, int]:
-    """Add up the units ordered of each product where the orders want them first. An order that is sent twice counts once.
+    """Add up the units ordered of each product at each order's first location. Orders sent twice count once.
 
     Returns:
         Units by the key of a product's row, over all valid orders.
@@ -263,10 +263,10 @@ def demand(messages: Sequence[OrderMessage]) -> dict[str, int]:
 
 
 def stock_for(wanted: Mapping[str, int]) -> list[NewProduct]:
-    """Make a catalogue for the orders of a file: enough stock of most products, too little of a few best sellers.
+    """Make a catalogue for the orders of a file, with enough stock of most products and too little of a few best sellers.
 
     Args:
-        wanted: Units by the key of a product's row. A product that is wanted elsewhere alone has none at the default location.
+        wanted: Units by the key of a product's row. A product wanted only elsewhere has none at the default location.
     """
     best_sellers = sorted(wanted, key=lambda key: (-wanted[key], key))
     scarce = set(best_sellers[5 : max(6, len(best_sellers) // 40) : 5])

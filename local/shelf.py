@@ -1,4 +1,4 @@
-"""The products of a stack on this machine: those of the demonstration, and the samples of a fresh stack."""
+"""The products of a stack on this machine: the demonstration's, and the samples of a fresh stack."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from operations.aws import Aws
 
 
 def create(aws: Aws, products: Sequence[NewProduct]) -> list[bool]:
-    """Create the products that do not exist, and their places. Returns for each whether it is new."""
+    """Create missing products and their places. Returns for each whether it is new."""
     shelf = ProductCatalogue(RetryingClient(Store(aws.dynamodb, aws.tables)))
-    # A place is created with a write of its product's row: after that, and not together with another place.
+    # Creating a place also writes its product's row, so it comes later, and not together with another place.
     by_location: dict[str, list[NewProduct]] = {DEFAULT_LOCATION: []}
     for product in products:
         by_location.setdefault(location_of(product.product_id), []).append(product)
@@ -32,5 +32,5 @@ def create(aws: Aws, products: Sequence[NewProduct]) -> list[bool]:
 
 
 def fill(aws: Aws) -> None:
-    """Create the sample products that do not exist."""
+    """Create missing sample products."""
     create(aws, stocked())

@@ -1,4 +1,4 @@
-"""The demonstration's shop: hears events of its orders, pays, ships, loses, takes back, and compares events with rows."""
+"""The demonstration's shop: receives events of its orders, pays, ships, loses, takes back, and compares events with rows."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from inventory_orders.store.rows import Row, read_order
 from operations.follow import Heard
 from operations.orders_file import OrderMessage
 
-# The shop pays every fourth order that holds stock, and ships every second of these. A quarter of those with several lines
-# leave in two parcels and lose a unit between them.
+# The shop pays every fourth order that holds stock, and ships every second of these. A quarter of the orders with several lines
+# leave in two parcels and lose a unit in between.
 _PAID, _SHIPPED, _BROKEN = 4, 8, 32
 
 
 @dataclass
 class Shop:
-    """Hears events and answers them with commands.
+    """Receives events and answers them with commands.
 
     Args:
         run: Prefix of the ids of its orders. It ignores events of other orders.
@@ -31,9 +31,9 @@ class Shop:
         unpaid: Ids of the orders that stay unpaid.
 
     Attributes:
-        heard: The events in the order of arrival, by `eventId`: without duplicates.
-        repeated: How many events came again.
-        awaited: How many events have to come: one for each order's answer, each command and each end of a hold.
+        heard: The events in the sequence of arrival, by `eventId`, without duplicates.
+        repeated: How many events arrived again.
+        awaited: How many events have to arrive: one for each order's outcome, each command and each expired hold.
     """
 
     run: str
@@ -48,7 +48,7 @@ class Shop:
         self.awaited = self.orders + 2 * len(self.unpaid)
 
     def hear(self, news: Iterable[Heard]) -> list[OrderMessage]:
-        """Note an event, and decide. Returns the commands to send."""
+        """Record events, and decide. Returns the commands to send."""
         commands = []
         for heard in news:
             data = _data(heard)
@@ -67,7 +67,7 @@ class Shop:
 
     def _answer(self, kind: EventType, order: Mapping[str, Any]) -> dict[str, Any] | None:
         order_id = order["orderId"]
-        # Each run decides the same for the same orders.
+        # Every run makes the same decisions for the same orders.
         chance = zlib.crc32(order_id.removeprefix(self.run).encode())
         match kind:
             case EventType.ORDER_PLACED if order_id not in self.unpaid and chance % _PAID == 0:
@@ -75,7 +75,7 @@ class Shop:
             # One customer pays for a rejected order.
             case EventType.ORDER_REJECTED if self._is_first(kind):
                 return {"action": "confirm", "orderId": order_id}
-            # A large order ships in two parcels, or loses a line that the shelf does not have.
+            # A large order ships in two parcels, or loses a line that is missing on the shelf.
             case EventType.ORDER_CONFIRMED if chance % _SHIPPED == 0 and len(order["items"]) > 1:
                 action = "fulfil" if chance % (2 * _SHIPPED) == 0 else "cancel"
                 (first, *_) = order["items"]
@@ -88,7 +88,7 @@ class Shop:
                 }
             case EventType.ORDER_CONFIRMED if chance % _SHIPPED == 0:
                 return {"action": "fulfil", "orderId": order_id}
-            # A unit breaks while the second parcel is packed. The rest is shipped.
+            # A unit breaks while the second parcel is packed. The rest ships.
             case EventType.ORDER_PARTLY_FULFILLED if (
                 chance % _BROKEN == 0 and _units_left(order) > 1
             ):
@@ -102,7 +102,7 @@ class Shop:
                 }
             case EventType.ORDER_PARTLY_FULFILLED | EventType.ORDER_PARTLY_CANCELLED:
                 return {"action": "fulfil", "orderId": order_id}
-            # And one sends several products back.
+            # And one customer sends several products back.
             case EventType.ORDER_FULFILLED if len(order["items"]) > 1 and self._is_first(kind):
                 items = [
                     {"productId": item["productId"], "quantity": item["fulfilled"]}
@@ -120,7 +120,7 @@ class Shop:
 
     @property
     def events(self) -> Counter[str]:
-        """How many events of each type it has heard."""
+        """How many events of each type it has received."""
         return Counter(heard.event["detail-type"] for heard in self.heard.values())
 
     @property
@@ -129,7 +129,7 @@ class Shop:
         return sorted(heard.delay for heard in self.heard.values() if heard.delay is not None)
 
     def differences(self, rows: Mapping[str, Row]) -> list[str]:
-        """Compare the events with the rows of its orders: each step once, in order. Returns the differences, in words."""
+        """Compare the events with the rows of its orders: each step once, in sequence. Returns descriptions of differences."""
         told: dict[str, list[Heard]] = {order_id: [] for order_id in rows}
         for heard in self.heard.values():
             told.setdefault(_data(heard)["orderId"], []).append(heard)
@@ -161,7 +161,7 @@ def _step(heard: Heard) -> _Step:
 
 
 def _steps(row: Row) -> list[_Step]:
-    """The steps of an order by its row. Each has made a version."""
+    """The steps of an order according to its row. Each has a version."""
     order = read_order(row)
     steps: list[tuple[EventType, str]] = []
     if order.reason is None:
@@ -209,5 +209,5 @@ def _data(heard: Heard) -> Mapping[str, Any]:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The value that this share of the sorted values does not exceed; 0 without values."""
+    """Find the value that this share of the sorted values does not exceed; 0 without values."""
     return values[max(0, math.ceil(share * len(values)) - 1)] if values else 0.0

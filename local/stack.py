@@ -1,4 +1,4 @@
-"""Deploys the stack to the embedded AWS with the real CDK, if something has changed."""
+"""Deploys the stack to the embedded AWS with the real CDK, if anything has changed."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from local.process import run_logged
 
 STACK_NAME = "InventoryOrders-dev"
 SETTINGS: dict[str, object] = {
-    # The default of a minute is long for a person who tries the stack.
+    # The default of a minute is long for someone trying the stack.
     "holdGraceSeconds": 3,
-    # Customers and operators can be tried with `inventory-orders tokens`.
+    # For tokens of customers and operators from `inventory-orders tokens`.
     "jwt": tokens.SETTING,
-    # The demo and the dashboard show all metrics, and here they cost nothing.
+    # The demo and the dashboard show all metrics, which are free here.
     "monitoring": "full",
-    # The embedded AWS runs the functions in this version, and reads bytecode of no other.
+    # The embedded AWS runs the functions in this version, and cannot read another version's bytecode.
     "runtime": f"python3.{min(sys.version_info.minor, 14)}",
 }
-"""Settings that differ on the embedded AWS from cdk.json."""
+"""Settings of the embedded AWS that differ from cdk.json."""
 
 _DEPLOYMENT = STATE / "emulator" / "deployed.json"
 _INPUTS = (
@@ -53,8 +53,8 @@ def up(report: Report, *, enforce_iam: bool = False) -> Emulator:
     """Start the embedded AWS if it is not running, and deploy the stack if it has changed.
 
     Args:
-        report: Called with the name of each step before it begins.
-        enforce_iam: Let functions do only what their roles allow, as on AWS. Ignored if the embedded AWS is running.
+        report: Called with the name of each step before it starts.
+        enforce_iam: Let functions do only what their roles allow, as on AWS. Ignored if the embedded AWS is already running.
     """
     with emulator.exclusive():
         found = emulator.running()
@@ -62,7 +62,7 @@ def up(report: Report, *, enforce_iam: bool = False) -> Emulator:
             background.stop()
             kept = emulator.is_kept() and not enforce_iam
             emulator.stop(keep=kept)
-            report("Starting the embedded AWS" + (" with the data that was kept" if kept else ""))
+            report("Starting the embedded AWS" + (" with the kept data" if kept else ""))
             found = emulator.start(enforce_iam=enforce_iam)
             if kept:
                 _note(_deployed() | {"emulator": asdict(found)})
@@ -77,7 +77,7 @@ def down(*, keep: bool = False, report: Report = lambda _: None) -> bool:
     """Stop the embedded AWS and the desk. Returns whether the embedded AWS was running.
 
     Args:
-        keep: Keep the data of the embedded AWS for the next `up`; otherwise it is forgotten.
+        keep: Keep the data of the embedded AWS for the next `up`; otherwise it is deleted.
         report: Called with the name of each step.
     """
     with emulator.exclusive():
@@ -90,7 +90,7 @@ def down(*, keep: bool = False, report: Report = lambda _: None) -> bool:
 def _deploy(target: Emulator, report: Report, *, first: bool) -> None:
     environment = cdk_environment(embedded_environment(target.endpoint))
     bootstrap = [*_CDK, "bootstrap", f"aws://{ACCOUNT}/{REGION}"]
-    # They do not depend on each other, so they run in parallel.
+    # They are independent, so they run in parallel.
     with ThreadPoolExecutor(2) as pool:
         report(
             "Synthesising the stack (cdk synth)"
@@ -117,7 +117,7 @@ def deploy(target: Emulator, assembly: Path) -> None:
 def _synthesise(environment: dict[str, str]) -> Path:
     """Synthesise the stack, unless this was done before for the same inputs. Returns the folder of the assembly.
 
-    All embedded AWS of this checkout share it, so only one command makes it.
+    All embedded AWS of this checkout share it, so only one command creates it.
     """
     assembly = _ASSEMBLIES / _fingerprint()[:16]
     _ASSEMBLIES.parent.mkdir(parents=True, exist_ok=True)
@@ -137,7 +137,7 @@ def _synthesise(environment: dict[str, str]) -> Path:
 
 
 def remove_metric_math(assembly: Path) -> None:
-    """Replace each alarm on filled gaps by a plain one: the embedded AWS refuses a template with metric math."""
+    """Replace each alarm on filled gaps with a plain one, because the embedded AWS refuses templates with metric math."""
     for file in assembly.glob("*.template.json"):
         template = json.loads(file.read_text("utf-8"))
         for resource in template["Resources"].values():
@@ -147,12 +147,12 @@ def remove_metric_math(assembly: Path) -> None:
 
 
 def plain_alarm(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Turn an alarm on `FILL(metric, 0)` into one on the metric, for which a gap is not breaching either."""
+    """Turn an alarm on `FILL(metric, 0)` into one on the metric itself, where gaps do not breach either."""
     plain = dict(properties)
     if "Metrics" in plain:
         formula, measured = sorted(plain.pop("Metrics"), key=lambda query: "MetricStat" in query)
         if formula["Expression"] != f"FILL({measured['Id']}, 0)":
-            raise ValueError(f"no plain alarm does the same as {formula['Expression']}")
+            raise ValueError(f"no plain alarm is equivalent to {formula['Expression']}")
         stat = measured["MetricStat"]
         plain |= {**stat["Metric"], "Period": stat["Period"], "Statistic": stat["Stat"]}
     return plain

@@ -1,7 +1,7 @@
-"""Tokens for the customers' API of the embedded AWS, of an issuer that only it knows.
+"""Tokens for the customers' API of the embedded AWS, from an issuer that only it knows.
 
-API Gateway asks the issuer for its public key. The embedded AWS asks itself for that of a Cognito user pool, and if it has no
-such pool, it answers from the bucket of that name. So no server is needed, and no account takes these tokens.
+API Gateway asks the issuer for its public key. For a Cognito user pool, the embedded AWS asks itself, and if it has no
+such pool, it answers from the bucket of that name. So no server is needed, and no account accepts these tokens.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SETTING = {
 """The setting `jwt` of the embedded AWS."""
 
 CUSTOMER = "u-7"
-"""The customer whose token is made where nobody names one."""
+"""The customer for whom tokens are made by default."""
 
 _VALID_SECONDS = 12 * 3600
 
@@ -61,7 +61,7 @@ def _token(aws: Aws, claims: dict[str, Any]) -> str:
 
 
 def _publish(aws: Aws, key: RSAPrivateKey) -> None:
-    """Put the public key to where the embedded AWS looks for it."""
+    """Store the public key where the embedded AWS looks for it."""
     numbers = key.public_key().public_numbers()
     parts = {
         name: _text(number.to_bytes((number.bit_length() + 7) // 8, "big"))
@@ -74,7 +74,7 @@ def _publish(aws: Aws, key: RSAPrivateKey) -> None:
 
 
 def _key() -> RSAPrivateKey:
-    """The issuer's key, made when it is needed first. It stays the same, because the embedded AWS remembers it for hours."""
+    """Return the issuer's key, created on first use. It stays the same, because the embedded AWS caches it for hours."""
     from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - slow to import
     from cryptography.hazmat.primitives.asymmetric import rsa  # noqa: PLC0415
 
@@ -85,7 +85,7 @@ def _key() -> RSAPrivateKey:
         draft = path.with_suffix(f".{os.getpid()}")
         draft.touch(0o600)
         draft.write_bytes(made.private_bytes(*form, serialization.NoEncryption()))
-        # Another process may have been first.
+        # Another process may have created it first.
         with contextlib.suppress(FileExistsError):
             path.hardlink_to(draft)
         draft.unlink()

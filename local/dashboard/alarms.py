@@ -1,4 +1,4 @@
-"""Evaluates alarms: the state of an alarm, from its definition and samples.
+"""Evaluates the state of alarms from their definitions and samples.
 
 Pure: no I/O, no clock.
 
@@ -37,7 +37,7 @@ class State(StrEnum):
     OK = "OK"
     ALARM = "ALARM"
     UNKNOWN = "UNKNOWN"
-    """The metric is not available on this machine, or the alarm keeps a state of which nothing is known."""
+    """The metric is not available on this machine, or the alarm keeps an unknown state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Judgement:
 
     Attributes:
         state: The alarm's state.
-        reason: Why it is in this state, for a person.
+        reason: Why it is in this state, for the user.
         unknown: Why its metric is not available on this machine; None if it is.
     """
 
@@ -63,14 +63,14 @@ def judge(
     drawn: Drawn = float,
     unit: str = "",
 ) -> Judgement:
-    """Evaluate an alarm over its newest periods. The last of them ends now.
+    """Evaluate an alarm over its newest periods, the last of which ends now.
 
     Args:
         definition: The alarm, from DescribeAlarms.
         samples: All samples.
         now: Unix seconds.
-        unknown: Says why a metric is not available here.
-        drawn: What a chart next to the reason draws for a value of the metric.
+        unknown: Returns why a metric is not available here.
+        drawn: Converts a value of the metric to the value in a chart next to the reason.
         unit: The chart's unit.
 
     Raises:
@@ -82,7 +82,9 @@ def judge(
         return Judgement(State.UNKNOWN, f"Not measured on this machine: {reason}.", reason)
     points = _newest_points(definition, metric, samples, now)
     if not points:
-        return Judgement(State.UNKNOWN, "There is no data, so it keeps a state that is not known.")
+        return Judgement(
+            State.UNKNOWN, "There is no data, so it keeps its state, which is unknown."
+        )
     if_missing = definition["TreatMissingData"] == "breaching"
     ever = Window(now + 1 - RETENTION_SECONDS, RETENTION_SECONDS, 1)
     if if_missing and not any(samples.buckets(metric, ever)):
@@ -114,7 +116,7 @@ def statistic_of(definition: Mapping[str, Any]) -> str:
 
 
 def side_of(definition: Mapping[str, Any], drawn: Drawn = float) -> str:
-    """On which side of the threshold trouble is, where a chart draws it: `above` or `below`."""
+    """The unhealthy side of the threshold in a chart: `above` or `below`."""
     is_above = definition["ComparisonOperator"].startswith("Greater")
     return "above" if is_above == ((drawn(1) or 0) > (drawn(0) or 0)) else "below"
 
@@ -126,15 +128,13 @@ def _check_supported(definition: Mapping[str, Any]) -> None:
         or definition["ComparisonOperator"] not in _COMPARISONS
         or "MetricName" not in definition
     ):
-        raise DashboardError(
-            f"the alarm {definition['AlarmName']} is of a kind that is not supported here"
-        )
+        raise DashboardError(f"the alarm {definition['AlarmName']} is of an unsupported kind")
 
 
 def _keeps_its_state(definition: Mapping[str, Any]) -> bool:
     """Whether an alarm keeps its state without data.
 
-    Over several periods, CloudWatch goes further back for data by rules that no alarm here needs.
+    For several periods, CloudWatch looks further back for data, by rules that no alarm here needs.
     """
     return definition.get("TreatMissingData") == "ignore" and definition["EvaluationPeriods"] == 1
 
@@ -142,7 +142,7 @@ def _keeps_its_state(definition: Mapping[str, Any]) -> bool:
 def _newest_points(
     definition: Mapping[str, Any], metric: Metric, samples: Samples, now: int
 ) -> Sequence[float | None]:
-    """The points of the periods that count; if the alarm keeps its state, of the last one with data, if any."""
+    """Find the points of the evaluated periods. If the alarm keeps its state, that is the last one with data, if any."""
     period, count = definition["Period"], definition["EvaluationPeriods"]
     keeps = _keeps_its_state(definition)
     looked_at = RETENTION_SECONDS // period if keeps else count
@@ -160,5 +160,5 @@ def _in_words(definition: Mapping[str, Any], newest: str) -> str:
 
 
 def _shown(value: float | None, unit: str) -> str:
-    # Four digits, and none of them in an exponent.
+    # Four digits, without an exponent.
     return "none" if value is None else f"{float(f'{value:.4g}'):,.12g} {unit}".rstrip()

@@ -1,4 +1,4 @@
-"""Evaluates widgets: what the page draws, from a dashboard's body and samples.
+"""Evaluates widgets for the page, from a dashboard's body and samples.
 
 Pure: no I/O, no clock.
 
@@ -18,10 +18,10 @@ from local.dashboard.expressions import Expression
 from local.dashboard.metrics import DashboardError, Metric, Samples, Window, statistic
 
 Unknown = Callable[[Metric], str | None]
-"""Says why a metric is not available on this machine; None if it is."""
+"""Returns why a metric is not available on this machine; None if it is available."""
 
 Drawn = Callable[[float], float | None]
-"""What a chart draws for a value of a metric."""
+"""Converts a value of a metric to the value in a chart."""
 
 _OPTIONS = {"color", "expression", "id", "label", "period", "stat", "visible"}
 _PROPERTIES = {
@@ -60,7 +60,7 @@ class _Values:
 def evaluate(
     widget: Mapping[str, Any], samples: Samples, window: Window, unknown: Unknown
 ) -> dict[str, Any]:
-    """Compute what to draw for a widget of any type except `alarm`.
+    """Compute the content of a widget of any type except `alarm`.
 
     A series has `points`, one per period (None where CloudWatch has no point either), and `overall`, the same statistic
     or expression over the whole window. A series that is not available here has the reason as `unknown` instead. A
@@ -94,7 +94,7 @@ def _content(
 
 
 def _text(markdown: str) -> dict[str, Any]:
-    """Take a section's text apart: its title, a line about it, and the rest, which the page folds."""
+    """Split a section's text into its title, a line about it, and the rest, which the page folds."""
     title, _, rest = markdown.partition("\n")
     text, _, advice = rest.partition("\n")
     parts = {"html": _markdown.renderInline(text), "advice": _markdown.renderInline(advice)}
@@ -147,7 +147,7 @@ def read_lines(properties: Mapping[str, Any]) -> list[Line]:
 
 
 def drawings_of(lines: Iterable[Line], metric: Metric, stat: str) -> Iterator[tuple[str, Drawn]]:
-    """Find the lines that show a metric, alone or by an expression: their labels, and what they draw for a value."""
+    """Find the lines that show a metric, alone or through an expression: their labels, and their conversions of a value."""
     lines = [*lines]
     for line in lines:
         if line.source != (metric, stat):

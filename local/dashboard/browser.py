@@ -14,7 +14,7 @@ from playwright.sync_api import Error as PlaywrightError
 
 from operations.errors import UserError
 
-# The first one draws the same pages without a browser's windows, for half of the work.
+# The first one draws the same pages without the windows of a browser, with half the work.
 _NAMES = (
     *("chromium-headless-shell", "chromium", "chromium-browser"),
     *("google-chrome", "google-chrome-stable", "microsoft-edge"),
@@ -30,27 +30,27 @@ _WAIT_MILLISECONDS = 20_000
 
 
 def find() -> str:
-    """Find the path of Chromium or a browser that is based on it.
+    """Find the path of Chromium or a browser based on it.
 
     Raises:
-        UserError: There is none; the message says what to install.
+        UserError: There is no such browser; the message says what to install.
     """
     for name in _NAMES:
         path = shutil.which(name)
         if path is not None:
             return path
     raise UserError(
-        "this machine has no Chromium or Chrome, which draws the page. Install one: "
+        "this machine has no Chromium or Chrome to draw the page. Install one: "
         "`apt-get install chromium` on Debian, `brew install --cask chromium` on macOS"
     )
 
 
 @contextmanager
 def launched() -> Iterator[Browser]:
-    """Start a browser with an empty profile, and end it with the context.
+    """Start a browser with an empty profile, and stop it on exit.
 
     Raises:
-        UserError: There is none, or it does not start.
+        UserError: There is no browser, or it does not start.
     """
     path = find()
     # Chromium's sandbox does not run as root, as in a container.

@@ -1,4 +1,4 @@
-"""Collects samples from the embedded AWS: metrics and invocations from the logs, depth and age from the queues."""
+"""Collects samples from the embedded AWS: metrics and invocations from logs, depth and age from queues."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FUNCTION = "FunctionName"
 _QUEUE_METRICS = {"ApproximateNumberOfMessagesVisible", "ApproximateAgeOfOldestMessage"}
 _FUNCTION_METRICS = {"Invocations", "Errors", "Duration", "ConcurrentExecutions"}
 
-# The age needs a listing of all messages. This limits its cost to a twentieth of the time.
+# Computing the age lists all messages. This limits its cost to a twentieth of the time.
 _SHARE_OF_TIME = 20
 
 _REPORT = re.compile(r"REPORT RequestId: .*?\tDuration: ([\d.]+) ms")
@@ -35,7 +35,7 @@ _LONGEST_MILLISECONDS = 60_000
 
 
 def unknown(metric: Metric) -> str | None:
-    """Say why a metric is not available on this machine; None if it is collected here."""
+    """Say why a metric is not available on this machine; None if it is."""
     match metric.namespace:
         case telemetry.NAMESPACE:
             return None
@@ -92,7 +92,7 @@ class InvocationReader:
 
 
 class Collector:
-    """Collects the samples of a stack on the embedded AWS; each call reads only what is new."""
+    """Collects the samples of a stack on the embedded AWS. Each call reads only new data."""
 
     def __init__(self, aws: Aws, endpoint: str, now: float) -> None:
         since = int((now - RETENTION_SECONDS) * 1000)
@@ -156,7 +156,7 @@ class Collector:
             self._add_queue(output, "ApproximateNumberOfMessagesVisible", held.waiting)
             self._collect_age(output, held.total)
         for output in (*dead_letters, UNDELIVERABLE_EVENTS):
-            # Nothing works off these. Whoever reads them hides them, seconds that CloudWatch does not see in a minute.
+            # These have no consumer. Readers hide their messages for seconds, which CloudWatch's minutes do not show.
             held = depth(self._aws, output)
             self._add_queue(output, "ApproximateNumberOfMessagesVisible", held.total)
 
@@ -172,7 +172,7 @@ class Collector:
     def _oldest(self, output: str) -> float:
         """Read the age of the oldest message in seconds from the emulator's own listing.
 
-        To receive the messages would count as a delivery.
+        Receiving the messages would count as a delivery.
         """
         query = urllib.parse.urlencode({"QueueUrl": self._aws.outputs[output]})
         address = f"{self._endpoint}/_ministack/sqs/messages?{query}"
@@ -192,7 +192,7 @@ class Collector:
         metric = Metric("AWS/SQS", name, frozenset({("QueueName", queue)}))
         now = int(time.time())
         before, held = self._levels.get(metric, (now, value))
-        # The last value is valid until now, so a slow read leaves no gap.
+        # The last value is valid until now, so that a slow read leaves no gap.
         for second in range(max(before + 1, now - _HOLD_SECONDS), now):
             self.samples.add(metric, second, [held])
         self.samples.add(metric, now, [value])
@@ -204,13 +204,13 @@ def _of_function(function: str, name: str) -> Metric:
 
 
 def at_once(invocations: Iterable[Invocation], second: int) -> int:
-    """Compute the most concurrent invocations at any moment of a second."""
+    """Compute the maximum number of concurrent invocations in a second."""
     start, end = second * 1000, second * 1000 + 1000
     changes = sorted(
         change
         for invocation in invocations
         if invocation.began < end and invocation.ended >= start
-        # Times in the log are whole milliseconds, so a short invocation has length 0 but must count.
+        # Times in the log are whole milliseconds, so a short invocation has length 0, but must count.
         for change in ((max(invocation.began, start), 1), (max(invocation.ended, start) + 0.5, -1))
     )
     return max(accumulate(step for _, step in changes), default=0)

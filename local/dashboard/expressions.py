@@ -1,4 +1,4 @@
-"""Evaluates metric math, as far as our dashboard uses it: + - * / and parentheses over numbers and ids.
+"""Evaluates the metric math of our dashboard: + - * / and parentheses over numbers and ids.
 
 Pure: no I/O, no clock.
 
@@ -32,18 +32,18 @@ class Expression:
         """Parse an expression.
 
         Raises:
-            DashboardError: It uses other syntax.
+            DashboardError: It uses unsupported syntax.
         """
         self._text = text
         try:
-            # The syntax of these operations is the same in Python, and Python's parser executes nothing.
+            # These operations have the same syntax in Python, and Python's parser executes nothing.
             self._root = ast.parse(text.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             raise DashboardError(f"the expression {text!r} cannot be parsed") from error
         self.ids: frozenset[str] = frozenset(self._check(self._root))
 
     def value(self, values: Mapping[str, float | None]) -> float | None:
-        """Compute the value for one period; None, as on CloudWatch, if a value is missing or the divisor is zero."""
+        """Compute the value for one period. As on CloudWatch, it is undefined (None) if a value is missing or the divisor is zero."""
         return self._evaluate(self._root, values)
 
     def _check(self, node: ast.expr) -> set[str]:
@@ -58,7 +58,7 @@ class Expression:
                 return self._check(left) | self._check(right)
         raise DashboardError(
             f"the expression {self._text!r} uses more than + - * / ( ), numbers and ids, "
-            "which is all that is supported here"
+            "the only supported syntax"
         )
 
     def _evaluate(self, node: ast.expr, values: Mapping[str, float | None]) -> float | None:

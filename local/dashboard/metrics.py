@@ -17,17 +17,17 @@ from dataclasses import dataclass, field
 # The longest time range that the dashboard shows.
 RETENTION_SECONDS = 3 * 3600
 
-# A run is a stray one beside another that has this many times its invocations.
+# A run is stray if another one has this many times its invocations.
 _STRAY = 10
 
 
 class DashboardError(Exception):
-    """A dashboard uses something that is not supported here; the message names it."""
+    """A dashboard uses an unsupported feature; the message names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """The identity of a metric on CloudWatch, where each set of dimensions is a metric of its own."""
+    """The identity of a metric on CloudWatch, where each set of dimensions is a separate metric."""
 
     namespace: str
     name: str
@@ -50,7 +50,7 @@ class Window:
 
     @classmethod
     def covering(cls, start: int, end: int, period: int) -> Window:
-        """The periods that cover the seconds from start to end, both inclusive."""
+        """Make the periods that cover the seconds from start to end, both inclusive."""
         first = start - start % period
         return cls(first, period, max(1, (end - first) // period + 1))
 
@@ -67,7 +67,7 @@ class Traffic:
     Attributes:
         first: Unix seconds.
         last: Unix seconds, inclusive.
-        earlier: Whether they ran before that, too.
+        earlier: Whether they also ran before that.
     """
 
     first: int
@@ -105,7 +105,7 @@ class Samples:
         self._traffic = _Series()
 
     def add(self, metric: Metric, second: int, values: Sequence[float]) -> None:
-        """Add samples, in any order of time."""
+        """Add samples. They need not be sorted by time."""
         self._series.setdefault(metric, _Series()).add(second, values)
 
     def replace(self, metric: Metric, second: int, values: Sequence[float]) -> None:
@@ -115,7 +115,7 @@ class Samples:
         series.values[second] = list(values)
 
     def mark_traffic(self, second: int) -> None:
-        """Remember that an invocation began or ended during a second."""
+        """Record that an invocation started or ended during a second."""
         self._traffic.add(second, [1])
 
     def forget_before(self, second: int) -> None:
@@ -135,7 +135,7 @@ class Samples:
     def latest_traffic(self, now: int, quiet: int, recent: int) -> Traffic | None:
         """Find the newest traffic.
 
-        It begins with the newest run that is not a stray one. Runs are separated by pauses of `quiet` seconds. A stray
+        It begins with the newest run that is not stray. Runs are separated by pauses of `quiet` seconds. A stray
         run has less than a tenth of the invocations of the busiest run that ended at most `recent` seconds before the
         last invocation.
         """
@@ -162,7 +162,7 @@ class Samples:
 def statistic(name: str, values: Sequence[float]) -> float | None:
     """Compute a statistic: Average, Sum, Minimum, Maximum, SampleCount, p0 to p100.
 
-    A percentile between two samples is interpolated. Without samples the result is None.
+    A percentile between two samples is interpolated. Returns None without samples.
 
     Raises:
         DashboardError: The statistic is not one of these.

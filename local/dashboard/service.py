@@ -1,4 +1,4 @@
-"""Keeps the dashboard of the deployed stack up to date, and makes snapshots of it for a time range."""
+"""Keeps the dashboard of the deployed stack up to date, and computes snapshots for a time range."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from operations.aws import Aws
 RANGES = {"5m": (300, 1), "15m": (900, 5), "1h": (3600, 30), "3h": (10800, 60)}
 LATEST = "latest"
 
-# A pause of this length separates one run of traffic from the next.
+# A pause of this length separates two runs of traffic.
 _QUIET_SECONDS = 60
-# A few orders do not make a busier run vanish that ended this much earlier: both still fit at 5 seconds a point.
+# A few orders do not hide a busier run that ended this much earlier: both still fit at 5 seconds a point.
 _RECENT_SECONDS = 1200
 _MARGIN_SECONDS = 2
 _MIN_SECONDS = 20
 _MAX_POINTS = 300
 
 _REFRESH_SECONDS = 5.0
-# A poll may wait for AWS. A page that has gone away is noticed when the next snapshot is sent.
+# A poll may wait for AWS. A closed page is noticed when the next snapshot is sent.
 _LONGEST_PAUSE_SECONDS = 5.0
 
 
@@ -55,7 +55,7 @@ class Service:
         self._polled = Condition()
 
     def poll(self) -> None:
-        """Read what is new. An error is shown on the page, and the next poll tries again."""
+        """Read new data. An error is shown on the page, and the next poll tries again."""
         try:
             if time.monotonic() - self._read_at > _REFRESH_SECONDS:
                 self._read_definitions()
@@ -74,14 +74,14 @@ class Service:
         """The deployed stack.
 
         Raises:
-            UserError: It cannot be read.
+            UserError: The stack cannot be read.
         """
         return self._aws or Aws.of_stack(self._stack_name)
 
     def _read_definitions(self) -> None:
         """Read the definitions again, because the stack may be deployed at any time."""
         aws = Aws.of_stack(self._stack_name)
-        # Not typed: the stubs of CloudWatch would be another dependency for three calls.
+        # Untyped, because the stubs of CloudWatch would be another dependency for three calls.
         cloudwatch: Any = boto3.client("cloudwatch")
         name = aws.outputs["DashboardName"]
         body = json.loads(cloudwatch.get_dashboard(DashboardName=name)["DashboardBody"])
@@ -143,7 +143,7 @@ class Service:
                 self._polled.wait(_LONGEST_PAUSE_SECONDS)
 
     def alarms(self) -> dict[str, Any]:
-        """Judge all alarms, and return those that are on."""
+        """Evaluate all alarms, and return the ones that are on."""
         with self._lock:
             judged = [self._alarm(arn, int(time.time())) for arn in self._alarms]
         on = [each for each in judged if each["state"] == State.ALARM]
@@ -153,7 +153,7 @@ class Service:
         }
 
     def orders(self, metrics: Mapping[str, str], window: Window) -> dict[str, list[float]]:
-        """Sum up metrics of orders over each period, by a name of the caller's own."""
+        """Sum up metrics of orders over each period, by names that the caller chooses."""
         service = frozenset({("service", self.aws.service_name)})
         with self._lock:
             if self._collector is None:
@@ -177,9 +177,9 @@ class Service:
     def _limits(
         self, limit: float, lines: Sequence[Line], content: dict[str, Any], now: int
     ) -> Iterator[dict[str, Any]]:
-        """Judge the alarms whose threshold a graph draws, in the graph's unit.
+        """Evaluate the alarms whose threshold a graph draws, in the graph's unit.
 
-        `isBeyond` says whether the graph has values beyond it, although the alarm may be off: it looks at other periods.
+        `isBeyond` says whether the graph has values beyond the threshold. The alarm may still be off, because it evaluates other periods.
         """
         values = {one["label"]: [*one["points"], one["overall"]] for one in content["series"]}
         for definition in self._alarms.values():
@@ -211,12 +211,12 @@ class Service:
 
 
 def short_name(alarm_name: str) -> str:
-    """Shorten the name of an alarm to its title, in words: `Order Queue Dead Letters`."""
+    """Shorten the name of an alarm to its title, such as `Order Queue Dead Letters`."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", alarm_name.rpartition("-")[2])
 
 
 def first_step(description: str) -> str:
-    """Find the first step in the description of an alarm: it follows after the meaning, and before a link."""
+    """Find the first step in the description of an alarm, between the meaning and a link."""
     step = description.rpartition("First: ")[2].partition(" More: ")[0]
     return step[:1].upper() + step[1:]
 
