@@ -1,4 +1,4 @@
-"""The CDK app for `cdk synth` and `cdk deploy`. It reads cdk.json; `-c stage=NAME` names the stage.
+"""The CDK app for `cdk synth` and `cdk deploy`, with settings from cdk.json for the stage in `-c stage=NAME`.
 
 `-c overrides=JSON` replaces settings for one deployment, such as a short grace for the embedded AWS.
 """

@@ -1,4 +1,4 @@
-"""The alarms, each with its meaning and first step, and the dashboard. `monitoring.py` builds both.
+"""The alarms, each with its meaning and first step, and the dashboard, both built by `monitoring.py`.
 
 The handlers emit 0 or 1 for each attempt, so an average is a rate. Stale deletes, stale events and replays are successes:
 the dashboard shows them, and no alarm counts them.
@@ -159,7 +159,7 @@ _THROTTLED = When(0, periods=5, breaching=3)
 
 _THE_SERVICE = ("handlers",)
 
-_RETURNS = "Its messages become visible again after the visibility timeout."
+_RETURNS = "Its messages return after the visibility timeout."
 _TOLD = "Its caller got an error, and can try again."
 _AFTER_AN_ERROR = {
     "PlaceOrders": _RETURNS,

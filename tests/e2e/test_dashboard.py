@@ -152,7 +152,7 @@ def test_after_the_demonstration_the_page_agrees_with_tables_and_logs(
         "Retries that succeed": {
             "of retried changes": 100 - 100 * statistics.fmean(all_of("RetriesExhausted"))
         },
-        "Visits of the depot, and their reasons": {
+        "Visits to the depot, by reason": {
             "visits": len(all_of("DepotWait")),
             "rows that lent": sum(all_of("Loans")),
         },

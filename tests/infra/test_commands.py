@@ -183,7 +183,7 @@ def test_a_file_of_orders_may_have_spaces_in_its_name():
 
 def test_help_puts_each_option_on_a_line_of_its_own():
     lines = make("help", dry=()).stdout.splitlines()
-    assert "                  KEEP=1 keeps it for the next make up" in lines
+    assert "                  KEEP=1 keeps the data for the next make up" in lines
     assert not [line for line in lines if "; " in line]
 
 

@@ -67,7 +67,7 @@ def test_the_deployed_dashboard_is_compact_complete_and_accessible(shown, servic
     rows = shown.locator("#alarms tbody tr").count()
     assert rows + len(on) == len(service.snapshot("latest")["alarms"])
 
-    loans = shown.inner_text('[data-title="Loans lost to rivals"]')
+    loans = shown.inner_text('[data-title="Loans lost to concurrent writers"]')
     assert "of loans 66.7" in " ".join(loans.split())
     assert "alarm above 25 % for 3 periods of 5 min" in loans
     assert (

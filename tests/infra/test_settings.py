@@ -44,7 +44,10 @@ NOT_READ = [
         "(in cdk.json, or -c setting=) is unknown; did you mean settings?",
     ),
     ({"context": {"Stages": {}}}, "did you mean stages?"),
-    ({"context": {"lanes": 5}}, "is unknown; known are overrides, settings, stage, stages"),
+    (
+        {"context": {"lanes": 5}},
+        "is unknown; the known names are overrides, settings, stage, stages",
+    ),
     (
         {"context": {}, "stages": {}},
         "stages is not read at the top level of cdk.json; did you mean",
@@ -287,7 +290,7 @@ def test_the_app_prints_the_error_instead_of_a_traceback(monkeypatch):
         ("logRetentionDays", 31, "1, 3, 5"),
         ("colour", "red", "settings.colour is unknown; did you mean cors?"),
         ("lane", 5, "settings.lane is unknown; did you mean lanes?"),
-        ("rows", 5, "settings.rows is unknown; known are alarmEmail, api,"),
+        ("rows", 5, "settings.rows is unknown; the known names are alarmEmail, api,"),
         ("tracing", "yes", "true or false"),
         ("monitoring", "none", 'settings.monitoring is "none"; it must be one of full, basic'),
         ("fifoQueue", None, "settings.fifoQueue is null; it must be true or false"),

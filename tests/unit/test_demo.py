@@ -41,7 +41,7 @@ from tests.support.demo_figures import check_sums, figures
 
 SERVICE = frozenset({("service", "inventory-orders-dev")})
 BORN = "2026-01-01T00:00:00.000000+00:00"
-AS_THE_TABLES = "for each order its events in sequence, matching the tables"
+AS_THE_TABLES = "in sequence per order, matching the tables"
 
 GOOD, SAME = (order_message("own-1", "u", [("tea", 3)]) for _ in range(2))
 STRANGE = OrderMessage(order_message("own-1", "mallory", [("tea", 1)]).body)
@@ -245,7 +245,7 @@ def test_the_summary_says_where_orders_were_placed_from():
     shown = figures(said)
     numbers = [shown[name][0] for name in ("(default)", "berlin", "store", "several")]
     assert numbers == [1, 1, 1, 1]
-    assert shown["passed over"][0] == 1
+    assert shown["not first choice"][0] == 1
     assert shown["transferred"] == (
         40,
         "units of mug from berlin to store, in one transaction, while orders were placed",
@@ -438,7 +438,7 @@ def test_the_shop_pays_ships_loses_and_takes_back_as_it_hears():
     assert shipped + lost - returned == sum(account.left for account in accounts) > 10
     assert figures(printed(result))["Shipped"] == (
         shipped,
-        "units; 3 came back, 1 more broke while packing: cancelled, and not back on sale",
+        "units; 3 came back, 1 more broke during packing: cancelled and not restocked",
     )
     assert (events["ConfirmationRejected"], events["OrderReturned"]) == (1, 1)
     assert rows["d1-3"]["status"] == "PENDING", "nobody pays it"
@@ -745,7 +745,7 @@ def test_an_order_that_did_not_expire_is_a_difference_and_no_success():
     result = result_of(workload=replace(good.workload, unpaid=unpaid))
     assert [d.split(": ")[0] for d in result.differences] == ["own-unpaid-0"]
     assert not result.good
-    assert "own-unpaid-0: unpaid, and not expired" in printed(result)
+    assert "own-unpaid-0: unpaid, but not expired" in printed(result)
 
 
 def wait_for(monkeypatch, shop, listen, depths):
@@ -769,8 +769,8 @@ def test_the_shop_stops_listening_when_nothing_moves_any_more(monkeypatch):
     seconds, said = wait_for(monkeypatch, shop, lambda _: [], lambda queue: 3)
     assert 90 < seconds < 130
     assert shop.heard == {}
-    assert "Nothing has moved for 90 s, so the demo waits no longer for 1 event." in said
-    assert "In the queues: 3 commands, 3 holds to end." in said
+    assert "Nothing has changed for 90 s, so the demo stops waiting for 1 event." in said
+    assert "In the queues: 3 commands, 3 holds to expire." in said
 
 
 @pytest.mark.parametrize("queue", [demo.queues.COMMANDS, demo.queues.EXPIRIES])
