@@ -82,7 +82,7 @@ def _read_status(aws: Aws) -> dict[str, Any]:
         for name in (*sources, *letters, queues.UNDELIVERABLE_EVENTS)
     }
     with aside.status("Reading dead letters"):
-        by_queue, is_all = read_dead_letters(aws, 1000)
+        by_queue, more = read_dead_letters(aws, 1000)
     dead_letters = [delivery.content for some in by_queue.values() for delivery in some]
     causes = Counter(dead_letter.code for dead_letter in dead_letters)
     example = {dead_letter.code: dead_letter.message for dead_letter in dead_letters}
@@ -96,7 +96,7 @@ def _read_status(aws: Aws) -> dict[str, Any]:
             code: {"count": count, "example": example[code]}
             for code, count in sorted(causes.items(), key=lambda item: (-item[1], item[0]))
         },
-        "deadLettersAreAll": is_all,
+        "deadLettersAreAll": not more,
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from operations.queues import pairs
+from operations.queues import depth, pairs
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
@@ -185,7 +185,7 @@ def peek_dead_letters(
         return [delivery.content for delivery in islice(reader.deliveries(), limit)]
 
 
-def read_dead_letters(aws: Aws, limit: int) -> tuple[dict[str, list[Delivery]], bool]:
+def read_dead_letters(aws: Aws, limit: int) -> tuple[dict[str, list[Delivery]], dict[str, str]]:
     """Read dead letters of all queues without deleting them. They are hidden during the read.
 
     Args:
@@ -193,7 +193,7 @@ def read_dead_letters(aws: Aws, limit: int) -> tuple[dict[str, list[Delivery]], 
         limit: Maximum dead letters to read from each queue.
 
     Returns:
-        The dead letters by queue, and whether these are certainly all.
+        The dead letters by queue; and by queue why it may hold more: `LIMIT`, a crowded `GROUP`, or another `READER`.
     """
 
     def read(queue: str) -> list[Delivery]:
@@ -204,10 +204,17 @@ def read_dead_letters(aws: Aws, limit: int) -> tuple[dict[str, list[Delivery]], 
     # In parallel, so that empty queues take no longer than one.
     with ThreadPoolExecutor(len(names)) as pool:
         found = dict(zip(names, pool.map(read, names), strict=True))
-    return found, not any(
-        len(some) >= limit or crowded_groups(aws.outputs[name], some)
-        for name, some in found.items()
-    )
+    return found, {
+        name: why for name, some in found.items() if (why := _why_more(aws, name, some, limit))
+    }
+
+
+def _why_more(aws: Aws, queue: str, found: Sequence[Delivery], limit: int) -> str:
+    if len(found) >= limit:
+        return "LIMIT"
+    if crowded_groups(aws.outputs[queue], found):
+        return "GROUP"
+    return "READER" if depth(aws, queue).total > len(found) else ""
 
 
 def crowded_groups(url: str, deliveries: Iterable[Delivery]) -> frozenset[str]:

@@ -11,7 +11,7 @@ from local.endpoint import environment_without_aws
 from local.process import LOGS, Server, start_server, tail
 from operations.errors import UserError
 
-_NOTE = STATE / "desk.json"
+NOTE = STATE / "desk.json"
 _LOG = LOGS / "desk.log"
 # Long enough on a busy machine: if the process ends, nothing waits.
 _START_SECONDS = 120
@@ -20,11 +20,7 @@ _STOP_SECONDS = 5
 
 @dataclass(frozen=True)
 class DeskServer(Server):
-    """The desk's server.
-
-    Attributes:
-        token: The secret that its pages need.
-    """
+    """The desk's server, whose pages need a secret `token`."""
 
     token: str = ""
 
@@ -35,7 +31,7 @@ class DeskServer(Server):
 
 def running() -> DeskServer | None:
     """Find the running server of this checkout; None if there is none."""
-    server = DeskServer.read(_NOTE)
+    server = DeskServer.read(NOTE)
     return server if server is not None and server.is_alive() else None
 
 
@@ -46,27 +42,18 @@ def start() -> DeskServer:
         UserError: It does not start.
     """
     with emulator.exclusive():
-        return running() or _start()
-
-
-def _start() -> DeskServer:
-    LOGS.mkdir(parents=True, exist_ok=True)
-    _NOTE.unlink(missing_ok=True)
-    process = start_server(
-        [sys.executable, "-m", "local.desk.server"], ROOT, environment_without_aws(), _LOG
-    )
-    give_up_at = time.monotonic() + _START_SECONDS
-    while (found := running()) is None:
-        if process.poll() is not None or time.monotonic() > give_up_at:
-            process.kill()
-            raise UserError(f"the desk did not start; its last lines:\n\n{tail(_LOG)}")
-        time.sleep(0.02)
-    return found
-
-
-def note(server: DeskServer) -> None:
-    """Write the note file of a server, for `running`."""
-    server.write(_NOTE)
+        if (found := running()) is not None:
+            return found
+        LOGS.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "local.desk.server"]
+        process = start_server(command, ROOT, environment_without_aws(), _LOG)
+        give_up_at = time.monotonic() + _START_SECONDS
+        while (found := running()) is None:
+            if process.poll() is not None or time.monotonic() > give_up_at:
+                process.kill()
+                raise UserError(f"the desk did not start; its last lines:\n\n{tail(_LOG)}")
+            time.sleep(0.02)
+        return found
 
 
 def stop() -> bool:
@@ -74,5 +61,5 @@ def stop() -> bool:
     server = running()
     if server is not None:
         server.stop(_STOP_SECONDS)
-    _NOTE.unlink(missing_ok=True)
+    NOTE.unlink(missing_ok=True)
     return server is not None

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Generator, Mapping
 from contextlib import closing
 from datetime import datetime
 from threading import Lock
-from typing import Any
-
-from botocore.exceptions import BotoCoreError, ClientError
+from typing import Any, NamedTuple
 
 from inventory_orders.domain.events import EventType
-from inventory_orders.errors import InventoryOrdersError
-from local.desk.live import Live
+from local.desk.live import Live, reason
 from local.desk.work import Desk
-from operations.errors import UserError
 from operations.follow import Heard
 
 _RATE_SECONDS = 10
@@ -49,8 +45,8 @@ class Drops:
                         yield each
                     elif not each:
                         yield self._drop_of(product_id).state(self._desk)
-        except (UserError, InventoryOrdersError, BotoCoreError, ClientError) as error:
-            yield {"problem": str(error)}
+        except Exception as error:
+            yield {"problem": reason(error)}
 
     def _drop_of(self, product_id: str) -> _Drop:
         """The counts of a product. They begin anew with the listening, because they would lack what happened before."""
@@ -60,6 +56,11 @@ class Drops:
         return drop
 
 
+class _Order(NamedTuple):
+    at: float
+    units: int
+
+
 class _Drop:
     """Counts the orders of one product, each in the second in which it was placed or rejected."""
 
@@ -67,11 +68,8 @@ class _Drop:
         self.since = self._changed_at = time.time()
         self._product_id = product_id
         self._lock = Lock()
-        self._orders = {kind: Counter[int]() for kind in _KINDS.values()}
-        self._units = Counter[int]()
-        # Events may come twice, and out of order.
-        self._seen = set[str]()
-        self._times: dict[str, list[float]] = defaultdict(list)
+        # By the ids of their events, which may come twice, and out of order.
+        self._orders: dict[str, dict[str, _Order]] = {kind: {} for kind in _KINDS.values()}
         self._left: Mapping[str, int] = {}
         # Between the clocks of AWS and of this machine, and how long the latest event took.
         self._skew, self._late = float("inf"), 0.0
@@ -80,57 +78,52 @@ class _Drop:
         detail, now = heard.event["detail"], time.time()
         data, event_id = detail["data"], detail["metadata"]["eventId"]
         lines = [data, *data.get("items", ())]
-        if all(line.get("productId") != self._product_id for line in lines):
+        mine = [line for line in lines if line.get("productId") == self._product_id]
+        if not mine:
             return
         self._changed_at = now
         kind = _KINDS.get(heard.event["detail-type"])
         short = {each["productId"] for each in data.get("shortages", ())}
+        # A rejection because other products are short is not this one's.
+        if kind is None or (short and self._product_id not in short):
+            return
         with self._lock:
-            # A rejection because other products are short is not this one's.
-            if kind is None or event_id in self._seen or (short and self._product_id not in short):
+            if event_id in self._orders[kind]:
                 return
-            self._seen.add(event_id)
             at = datetime.fromisoformat(detail["metadata"]["occurredAt"]).timestamp()
             self._skew = min(self._skew, now - at - (heard.delay or 0.0))
             self._late = max(0.0, now - at - self._skew)
-            self._orders[kind][int(at)] += 1
-            known = self._times[kind]
-            self._times[kind] = [min(at, *known), max(at, *known)] if known else [at, at]
-            if kind == "placed":
-                self._units[int(at)] += sum(
-                    line["quantity"]
-                    for line in data["items"]
-                    if line["productId"] == self._product_id
-                )
+            self._orders[kind][event_id] = _Order(at, sum(line["quantity"] for line in mine))
 
     def state(self, desk: Desk) -> dict[str, Any]:
         now = time.time()
         if now - self._changed_at < _UNSETTLED_SECONDS:
             self._left = desk.left(self._product_id)
-        waiting = desk.waiting()
         with self._lock:
+            orders = {kind: [*some.values()] for kind, some in self._orders.items()}
             # As far as events have come in.
-            end = int(now - self._skew - self._late) if self._seen else int(now)
-            rated = range(max(end - _RATE_SECONDS, min(int(self.since), end - 1)), end)
-            latest = max((last for _, last in self._times.values()), default=now)
-            drawn_end = min(end, int(latest) + _DRAWN_AFTER_THE_LAST_ORDER)
-            drawn = range(max(int(self.since), drawn_end - _DRAWN_SECONDS), drawn_end)
-            placed, rejected = self._orders["placed"], self._orders["rejected"]
-            return {
-                "since": self.since,
-                "sold": self._units.total(),
-                "orders": placed.total(),
-                "rejected": rejected.total(),
-                "left": sum(self._left.values()),
-                "places": self._left,
-                "waiting": waiting,
-                "late": self._late,
-                "ordersPerSecond": sum(placed[at] for at in rated) / len(rated),
-                "unitsPerSecond": sum(self._units[at] for at in rated) / len(rated),
-                "times": self._times,
-                "drawn": {
-                    "at": [*drawn],
-                    "placed": [placed[at] for at in drawn],
-                    "rejected": [rejected[at] for at in drawn],
-                },
-            }
+            end = int(now - self._skew - self._late) if any(orders.values()) else int(now)
+        times = {kind: [min(some).at, max(some).at] for kind, some in orders.items() if some}
+        a_second = {kind: Counter(int(one.at) for one in some) for kind, some in orders.items()}
+        rated = range(max(end - _RATE_SECONDS, min(int(self.since), end - 1)), end)
+        latest = max((last for _, last in times.values()), default=now)
+        drawn_end = min(end, int(latest) + _DRAWN_AFTER_THE_LAST_ORDER)
+        drawn = range(max(int(self.since), drawn_end - _DRAWN_SECONDS), drawn_end)
+        sold = [one for one in orders["placed"] if int(one.at) in rated]
+        return {
+            "since": self.since,
+            "sold": sum(one.units for one in orders["placed"]),
+            "orders": len(orders["placed"]),
+            "rejected": len(orders["rejected"]),
+            "left": sum(self._left.values()),
+            "places": self._left,
+            "waiting": desk.waiting(),
+            "late": self._late,
+            "ordersPerSecond": len(sold) / len(rated),
+            "unitsPerSecond": sum(one.units for one in sold) / len(rated),
+            "times": times,
+            "drawn": {
+                "at": [*drawn],
+                **{kind: [counts[at] for at in drawn] for kind, counts in a_second.items()},
+            },
+        }

@@ -13,6 +13,7 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from inventory_orders.errors import InventoryOrdersError
 from operations.aws import Aws
 from operations.errors import UserError
 from operations.follow import Heard, listening
@@ -28,7 +29,16 @@ _MOST_WAITING = 10_000
 _RECEIVERS = 6
 _BUSY = 30
 
+_EXPECTED = (UserError, InventoryOrdersError, BotoCoreError, ClientError)
 _Listen = Callable[[float], Iterator[Heard]]
+
+
+def reason(error: Exception) -> str:
+    """Say why something failed. An error of the desk itself is in the log, too."""
+    if isinstance(error, _EXPECTED):
+        return str(error)
+    traceback.print_exception(error)
+    return f"{type(error).__name__}: {error}"
 
 
 class Live:
@@ -36,8 +46,7 @@ class Live:
 
     Args:
         stack: Finds the stack, which may be deployed again at any time.
-        look: Looks at what no event tells of; the pages hear of it when its answer changes.
-        seconds: Between two looks.
+        look: Looks at what no event tells of, every few `seconds`; the pages hear of it when its answer changes.
 
     Attributes:
         heard: Called with each event, by several threads.
@@ -94,17 +103,10 @@ class Live:
                 with listening(aws) as listen:
                     self.since = time.time()
                     self._pass_on(aws, listen)
-        except (UserError, BotoCoreError, ClientError) as error:
-            self._end(str(error))
-        # Any other is an error of the desk: the pages have to show it, and the log the rest.
         except Exception as error:
-            traceback.print_exc()
-            self._end(f"{type(error).__name__}: {error}")
-
-    def _end(self, problem: str) -> None:
-        self._tell({"problem": problem})
-        with self._lock:
-            self._is_listening = False
+            self._tell({"problem": reason(error)})
+            with self._lock:
+                self._is_listening = False
 
     def _pass_on(self, aws: Aws, listen: _Listen) -> None:
         """Tell the pages what happens, until none listens, or the stack has another bus."""
@@ -128,7 +130,7 @@ class Live:
         try:
             return self._look()
         # A page that reads the same says so itself.
-        except (UserError, BotoCoreError, ClientError) as error:
+        except _EXPECTED as error:
             return str(error)
 
     def _receive(self, listen: _Listen) -> int:

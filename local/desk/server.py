@@ -39,15 +39,15 @@ def serve_account(aws: Aws, on_ready: Callable[[str], None]) -> None:
         aws: The stack, with the operator's own credentials.
         on_ready: Called with the address.
     """
-    token = secrets.token_urlsafe()
-    desk = Desk(lambda: aws, is_embedded=False, signals=CloudWatch(lambda: aws))
-    live = Live(lambda: aws, desk.attention, _LOOK_SECONDS_ON_AN_ACCOUNT)
     # What listens to the bus must not be left behind there.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
+    desk = Desk(lambda: aws, is_embedded=False, signals=CloudWatch(lambda: aws))
+    live = Live(lambda: aws, desk.attention, _LOOK_SECONDS_ON_AN_ACCOUNT)
+    site = Site(desk, secrets.token_urlsafe(), live)
     try:
-        with serving(Site(desk, token, live)) as port:
-            on_ready(_server(port, token).address())
+        with serving(site) as port:
+            on_ready(_server(site, port).address())
             Event().wait()
     finally:
         live.close(_CLOSE_SECONDS_ON_AN_ACCOUNT)
@@ -59,16 +59,15 @@ def main() -> int:
     if aws is None:
         raise UserError("the embedded AWS is not running")
     use_embedded(aws.endpoint)
-    service = Service(STACK_NAME, aws.endpoint)
-    trial = Trial(lambda: service.aws)
-    desk = Desk(lambda: service.aws, is_embedded=True, signals=service)
-    live = Live(lambda: service.aws, desk.attention, POLL_SECONDS)
-    token = secrets.token_urlsafe()
     stopped = Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
-    with serving(Site(desk, token, live, service, trial)) as port:
-        background.note(_server(port, token))
+    service = Service(STACK_NAME, aws.endpoint)
+    desk = Desk(lambda: service.aws, is_embedded=True, signals=service)
+    live = Live(lambda: service.aws, desk.attention, POLL_SECONDS)
+    site = Site(desk, secrets.token_urlsafe(), live, service, Trial(lambda: service.aws))
+    with serving(site) as port:
+        _server(site, port).write(background.NOTE)
         while aws.is_alive():
             service.poll()
             if stopped.wait(POLL_SECONDS):
@@ -77,8 +76,8 @@ def main() -> int:
     return 0
 
 
-def _server(port: int, token: str) -> DeskServer:
-    return replace(DeskServer.of_process(os.getpid(), port), token=token)
+def _server(site: Site, port: int) -> DeskServer:
+    return replace(DeskServer.of_process(os.getpid(), port), token=site.token)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ import contextlib
 import hmac
 import json
 import re
-import traceback
 from collections.abc import Callable, Generator, Iterator, Mapping
 from functools import partial
 from http import HTTPStatus
@@ -28,7 +27,7 @@ from inventory_orders.errors import InventoryOrdersError
 from local import ROOT, tokens
 from local.dashboard.service import LATEST, Service
 from local.desk.drop import Drops
-from local.desk.live import Live
+from local.desk.live import Live, reason
 from local.desk.trial import Trial
 from local.desk.work import Desk, NotFoundError
 from operations.errors import LostAnswerError, UserError
@@ -89,15 +88,7 @@ Query = Mapping[str, str]
 
 
 class Site:
-    """What the server shows.
-
-    Args:
-        desk: Reads and changes the stack.
-        token: The secret that requests have to bring.
-        live: Tells what happens.
-        service: The dashboard; None on an account.
-        trial: Calls the HTTP API; None on an account.
-    """
+    """What the server shows to requests with the token. On an account there is neither a dashboard nor a trial."""
 
     def __init__(
         self,
@@ -148,8 +139,8 @@ class Site:
             self.contract = text.encode()
 
 
-class _RefusedError(Exception):
-    def __init__(self, status: HTTPStatus, why: str) -> None:
+class _RefusedError(UserError):
+    def __init__(self, why: str, status: HTTPStatus = HTTPStatus.FORBIDDEN) -> None:
         super().__init__(why)
         self.status = status
 
@@ -194,7 +185,8 @@ class Handler(BaseHTTPRequestHandler):
         try:
             answer = self._answer()
         except Exception as error:
-            answer = self._reason(error)
+            kind = {"Content-Type": "text/plain; charset=utf-8"}
+            answer = _Answer(_status_of(error), kind, f"{reason(error)}\n".encode())
         if isinstance(answer, _Answer):
             length = {"Content-Length": str(len(answer.content))}
             self._begin(answer.status, {**answer.headers, **length})
@@ -226,19 +218,11 @@ class Handler(BaseHTTPRequestHandler):
         content = json.dumps(found, allow_nan=False, default=to_json).encode()
         return _Answer(HTTPStatus.OK, {"Content-Type": "application/json"}, content)
 
-    def _reason(self, error: Exception) -> _Answer:
-        status, why = _status_of(error), str(error)
-        # An error of the desk: the page has to show it, and the log the rest.
-        if status == HTTPStatus.INTERNAL_SERVER_ERROR:
-            traceback.print_exception(error)
-            why = f"{type(error).__name__}: {error}"
-        return _Answer(status, {"Content-Type": "text/plain; charset=utf-8"}, f"{why}\n".encode())
-
     def _check_host(self) -> None:
         """Refuse another host name that resolves to this machine (DNS rebinding): it must reach nothing."""
         host = urlsplit(f"//{self.headers.get('Host', '')}").hostname
         if host not in ("127.0.0.1", "localhost"):
-            raise _RefusedError(HTTPStatus.FORBIDDEN, "this server answers to 127.0.0.1 only")
+            raise _RefusedError("this server answers to 127.0.0.1 only")
 
     def _check_page(self) -> None:
         """Refuse to read or do something but for a page of this server that has the token."""
@@ -247,13 +231,10 @@ class Handler(BaseHTTPRequestHandler):
             self.headers.get("Sec-Fetch-Site", "same-origin") != "same-origin"
             or self.headers.get("Origin", origin) != origin
         ):
-            raise _RefusedError(
-                HTTPStatus.FORBIDDEN, "this server does nothing for pages of other origins"
-            )
+            raise _RefusedError("this server does nothing for pages of other origins")
         token = self.headers.get(_TOKEN, "")
         if not hmac.compare_digest(token.encode(), self._site.token.encode()):
             raise _RefusedError(
-                HTTPStatus.FORBIDDEN,
                 "this address has no token, or that of an earlier server: open the address that "
                 "`make desk` or `make dashboard` prints",
             )
@@ -261,7 +242,7 @@ class Handler(BaseHTTPRequestHandler):
     def _body(self) -> bytes:
         length = self.headers.get("Content-Length", "0")
         if not length.isdecimal() or int(length) > _MAX_BODY_BYTES:
-            raise _RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "that is too much")
+            raise _RefusedError("that is too much", HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
         return self.rfile.read(int(length))
 
     def _call_as(self, trial: Trial, body: bytes) -> _Answer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from threading import Lock
@@ -24,23 +24,13 @@ from inventory_orders.store.lists import list_orders
 from inventory_orders.store.tables import Table
 from local.desk import today
 from local.desk.signals import Signals, orders_of_last_hour
-from operations import orders, queues, redrive
+from operations import orders, queues, redrive, stock
 from operations.audit import read_history
 from operations.aws import Aws
 from operations.codes import DEAD_LETTERS, Redrive
-from operations.dead_letters import Delivery, crowded_groups, read_dead_letters
+from operations.dead_letters import read_dead_letters
 from operations.errors import UserError
 from operations.lanes import read_lanes
-from operations.stock import (
-    URGENCY,
-    by_product,
-    estimate_left,
-    list_stock,
-    on_the_way,
-    product_names,
-    read_everywhere,
-    shown_total,
-)
 
 Document = dict[str, Any]
 
@@ -68,7 +58,7 @@ _FUNCTIONS = {
 _HAVE_AN_ACTOR = {"adjust", "transfer", "commit", "confirm", "fulfil", "cancel", "return"}
 
 
-class NotFoundError(Exception):
+class NotFoundError(UserError):
     """There is no such thing; the message names it."""
 
 
@@ -93,12 +83,8 @@ class Desk:
 
     def about(self) -> Document:
         """Tell which stack this is."""
-        aws = self._stack()
-        return {
-            "place": aws.place,
-            "embedded": self._is_embedded,
-            "production": aws.is_production,
-        }
+        aws, here = self._stack(), self._is_embedded
+        return {"place": aws.place, "embedded": here, "production": aws.is_production}
 
     def attention(self) -> object:
         """What comes without an event: how many dead letters there are in each queue, and the alarms that are on."""
@@ -129,9 +115,9 @@ class Desk:
 
         A product with stock at several locations comes once, with its total and its `places`.
         """
-        levels, unreadable = list_stock(self._stack())
-        products = list(map(shown_total, by_product(levels).values()))
-        products.sort(key=lambda one: (URGENCY.index(one["status"]), one["productId"]))
+        levels, unreadable = stock.list_stock(self._stack())
+        products = list(map(stock.shown_total, stock.by_product(levels).values()))
+        products.sort(key=lambda one: (stock.URGENCY.index(one["status"]), one["productId"]))
         return {"products": products, "unreadable": dict(unreadable)}
 
     def product(self, product_id: str, location_id: str) -> Document:
@@ -145,7 +131,7 @@ class Desk:
         shown = shown_level(level) | {"ordersToRead": table["ItemCount"]}
         if len(levels) > 1:
             keys = [each.product.product_id for each in levels]
-            shown |= {"total": shown_total(levels), "onTheWay": on_the_way(aws, keys)}
+            shown |= {"total": stock.shown_total(levels), "onTheWay": stock.on_the_way(aws, keys)}
         return shown
 
     def promised(self, product_id: str, location_id: str) -> Document:
@@ -166,7 +152,7 @@ class Desk:
 
     def left(self, product_id: str) -> dict[str, int]:
         """Estimate the units of a product that can be ordered at each of its locations."""
-        return estimate_left(self._stack(), product_id)
+        return stock.estimate_left(self._stack(), product_id)
 
     def waiting(self) -> int:
         """Count the orders that wait in the queues."""
@@ -177,8 +163,8 @@ class Desk:
     def find(self, text: str) -> Document:
         """Find what has this id; if nothing has, the products and locations with the text in their ids or names."""
         aws = self._stack()
-        levels, _ = list_stock(aws)
-        groups = by_product(levels)
+        levels, _ = stock.list_stock(aws)
+        groups = stock.by_product(levels)
         places = sorted({location_of(level.product.product_id) for level in levels} - {""})
         is_id = 0 < len(text.encode()) <= _LONGEST_ID
         order = orders.read_order(aws, text) if is_id else None
@@ -192,7 +178,7 @@ class Desk:
             "orders": [order] if order else [],
             "customers": customers,
             "products": [
-                shown_total(g) for key, g in groups.items() if fits(key, g[0].product.name)
+                stock.shown_total(g) for key, g in groups.items() if fits(key, g[0].product.name)
             ],
             "locations": [place for place in places if fits(place)],
         }
@@ -248,30 +234,31 @@ class Desk:
         """List the dead letters of all queues, what their causes mean, and the queues with `more` than is listed, and why."""
         aws = self._stack()
         with self._dead_letters:
-            by_queue, _ = read_dead_letters(aws, MOST_DEAD_LETTERS)
-        letters, more = list[Document](), list[Document]()
-        for queue, found in by_queue.items():
-            source = _source_of(queue).removesuffix("Url")
-            letters += [
-                {
-                    "queue": queue,
-                    "source": source,
-                    "messageId": delivery.message_id,
-                    "group": delivery.group,
-                    "sentAt": timestamp(datetime.fromtimestamp(delivery.sent_at / 1000, UTC)),
-                    "code": delivery.content.code,
-                    "message": delivery.content.message,
-                    "body": delivery.content.body,
-                }
-                for delivery in found
-            ]
-            if why := _why_more(aws, queue, found):
-                more.append({"queue": source, "listed": len(found), "why": why})
+            by_queue, more = read_dead_letters(aws, MOST_DEAD_LETTERS)
+        names = {queue: name.removesuffix("Url") for name, queue in queues.pairs(aws)}
+        letters = [
+            {
+                "queue": queue,
+                "source": names[queue],
+                "messageId": delivery.message_id,
+                "group": delivery.group,
+                "sentAt": timestamp(datetime.fromtimestamp(delivery.sent_at / 1000, UTC)),
+                "code": delivery.content.code,
+                "message": delivery.content.message,
+                "body": delivery.content.body,
+            }
+            for queue, found in by_queue.items()
+            for delivery in found
+        ]
         causes = {
             code: {"meaning": meaning, "repair": repair, "mayHelp": again is not Redrive.NEVER}
             for code, (meaning, repair, again) in DEAD_LETTERS.items()
         }
-        return {"deadLetters": letters, "causes": causes, "more": more}
+        listed = [
+            {"queue": names[queue], "listed": len(by_queue[queue]), "why": why}
+            for queue, why in more.items()
+        ]
+        return {"deadLetters": letters, "causes": causes, "more": listed}
 
     def lanes(self) -> Document:
         """List the lanes with their workers and units, and what is wrong with pages that cannot be read."""
@@ -304,7 +291,8 @@ class Desk:
             LostAnswerError: It was sent, and may still be there.
         """
         aws, queue, action = self._stack(), request.get("queue"), request.get("action")
-        if queue not in queues.DEAD_LETTERS or action not in ("redrive", "delete"):
+        sources = {letters: source for source, letters in queues.pairs(aws)}
+        if queue not in sources or action not in ("redrive", "delete"):
             raise UserError(f"{action!r} of {queue!r} is nothing that the desk can do")
         body = request.get("body")
         if body is not None:
@@ -312,11 +300,10 @@ class Desk:
                 strict_json(body)
             except InvalidMessageError as error:
                 return {"done": False, "code": error.code, "message": error.message}
-        source = aws.outputs[_source_of(queue)] if action == "redrive" else None
+        source = aws.outputs[sources[queue]] if action == "redrive" else None
+        letter = str(request.get("messageId"))
         with self._dead_letters:
-            was_there = redrive.settle(
-                aws.sqs, aws.outputs[queue], str(request.get("messageId")), source, body
-            )
+            was_there = redrive.settle(aws.sqs, aws.outputs[queue], letter, source, body)
         if not was_there:
             raise NotFoundError(
                 "it is not in the dead-letter queue now: it was sent or deleted, or another reader has it for up to two minutes"
@@ -326,7 +313,7 @@ class Desk:
 
 def _levels(aws: Aws, product_id: str, location_id: str) -> tuple[StockLevel, list[StockLevel]]:
     """Read the stock of a product at a location, and at all of them."""
-    levels, key = read_everywhere(aws, product_id), stock_key(product_id, location_id)
+    levels, key = stock.read_everywhere(aws, product_id), stock_key(product_id, location_id)
     for level in levels:
         if level.product.product_id == key:
             return level, levels
@@ -335,18 +322,6 @@ def _levels(aws: Aws, product_id: str, location_id: str) -> tuple[StockLevel, li
 
 def _names(aws: Aws, orders: Iterable[Document]) -> dict[str, str]:
     """The names of the products of orders, by id."""
-    return product_names(aws, {item["productId"] for order in orders for item in order["items"]})
-
-
-def _source_of(dead_letters: str) -> str:
-    """The output with the queue that sends its dead letters to this one."""
-    return queues.QUEUES[queues.DEAD_LETTERS.index(dead_letters)]
-
-
-def _why_more(aws: Aws, queue: str, found: Sequence[Delivery]) -> str:
-    """Why a dead-letter queue may hold more than was found in it: `LIMIT`, `GROUP` or `READER`; empty if it does not."""
-    if len(found) >= MOST_DEAD_LETTERS:
-        return "LIMIT"
-    if crowded_groups(aws.outputs[queue], found):
-        return "GROUP"
-    return "READER" if queues.depth(aws, queue).total > len(found) else ""
+    return stock.product_names(
+        aws, {item["productId"] for order in orders for item in order["items"]}
+    )

@@ -267,7 +267,7 @@ def test_there_is_one_server_and_its_address_is_printed(aws, url):
     assert cli("dashboard", "--url").stdout == f"{server.address('dashboard')}\n"
     assert cli("desk", "--url").stdout == f"{server.address()}\n"
     assert server.address() in cli("desk").stdout
-    assert background._NOTE.stat().st_mode & 0o077 == 0, "the token is the operator's own"
+    assert background.NOTE.stat().st_mode & 0o077 == 0, "the token is the operator's own"
     sockets = psutil.Process(server.pid).net_connections()
     assert {s.laddr.ip for s in sockets if s.status == psutil.CONN_LISTEN} == {"127.0.0.1"}
     about = ask(url, "GET", "/data/about", X_Desk_Token=server.token).said

@@ -10,7 +10,8 @@ import yaml
 from botocore.exceptions import EndpointConnectionError
 from botocore.httpsession import URLLib3Session
 
-from local.desk import background, server, trial
+from local.desk import server, trial
+from local.desk.background import DeskServer
 from local.desk.site import Site, serving
 from local.desk.trial import Trial
 from local.desk.work import Desk
@@ -163,7 +164,7 @@ def test_the_server_ends_with_the_embedded_aws(monkeypatch):
     monkeypatch.setattr(server, "Service", lambda *_: SimpleNamespace(poll=lambda: None))
     monkeypatch.setattr(server, "POLL_SECONDS", 0)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
-    monkeypatch.setattr(background, "note", noted.append)
+    monkeypatch.setattr(DeskServer, "write", lambda noting, _: noted.append(noting))
     assert server.main() == 0
     assert list(lives) == []
     assert [one.pid for one in noted] == [os.getpid()]
