@@ -107,7 +107,7 @@ def test_what_is_not_known_about_a_letter_is_said(failing, desk, monkeypatch):
     page.get_by_text("Cannot refresh this page: no").wait_for()
     page.unroute("**/data/dead-letters")
     page.get_by_role("button", name="Refresh").click()
-    page.locator("#notice[hidden]").wait_for(state="attached")
+    page.locator("#said-page .close").wait_for(state="detached")
     # Nothing of a body is rounded or dropped.
     shown = letter(page, first).locator("pre").inner_text()
     assert "".join(shown.split()) == body.replace(" ", "")

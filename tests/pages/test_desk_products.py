@@ -131,6 +131,7 @@ def test_products_are_filtered_sorted_summed_and_followed(page, desk):
     assert page.get_by_label("Show").input_value() == ""
     # A number of another page leads to its list.
     show(page, desk, "products/PROMISED", "Products")
+    page.get_by_text("Total of 1 product").wait_for()
     assert names(page) == ["Earl Grey", "Total of 1 product"]
 
     # A phone has no headings to sort by.

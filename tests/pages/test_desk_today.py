@@ -178,4 +178,4 @@ def test_a_drop_is_seen_until_it_is_sold_out(page, desk):
     page.locator("main canvas").wait_for()
 
     desk.live.tell({"problem": "AWS does not let you listen"})
-    page.locator("main").get_by_text("not live: AWS does not let you listen").wait_for()
+    page.locator("#live").get_by_text("not live: AWS does not let you listen").wait_for()

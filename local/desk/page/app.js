@@ -1,7 +1,7 @@
 // The frame of all pages: which stack this is, the links, the search, and the view that the address names.
 import { html, nothing, render } from "/lit-html/lit-html.js";
-import { forgetMessages, messagesFor, withCode } from "./messages.js";
-import { button, hrefOf, problem } from "./parts.js";
+import { dismiss, forgetMessages, messageOf, messagesFor, say } from "./messages.js";
+import { button, hrefOf, problem, steady } from "./parts.js";
 import { ask, follow, pause } from "./server.js";
 import { T } from "./texts.js";
 
@@ -9,8 +9,10 @@ const RETRY_MILLISECONDS = 2000;
 // Between two readings after something happened. On an account they cost money.
 const LEAST_MILLISECONDS = { embedded: 1000, account: 10_000 };
 
-// A view has `read(ids, state)`, `draw(data, state, ids)`, which returns title, about and content, and `follows(news)`:
-// whether it has to be read again. `state` is what the reader has chosen; it stays with the address.
+// A view has `draw(data, state, ids)`, which returns title, about, controls and content. `state` is what the reader has chosen; it stays
+// with the address. `read(ids, state, isAfresh)` returns the data, and `follows(news, ids)` whether it has to be read again. Of the data,
+// `rowsOf(data, state, shown)` and `keyOf(row)` make the rows that stay where they are: `state.rows`. A view with `feed(ids, state)`, a path,
+// has a stream of its own, whose lines `hear(line, state)` takes; that of the others are all news.
 const VIEWS = {
   today: () => import("./today.js"),
   products: () => import("./products.js"),
@@ -41,8 +43,11 @@ const PARTS = [
 ];
 
 const states = new Map();
-// What is on the screen. `news` says whether it follows what happens.
-const shown = { about: null, view: null, ids: [], state: {}, data: undefined, error: "", isBusy: true, isAfresh: false, news: { text: T.live.starting, kind: "" }, notice: "", dismissed: "", question: null };
+const NEWS = { starting: { text: T.live.starting, kind: "" }, on: { text: T.live.on, kind: "on" } };
+const PAGE = "page"; // the key of messages about the page itself
+// What is on the screen. `news` says whether it follows what happens, and `notice` why it cannot be read.
+const shown = { about: null, view: null, ids: [], state: {}, isRead: false, isBusy: true, isAfresh: false, error: "", news: NEWS.starting, notice: "" };
+let isStale = false;
 let reading = 0;
 
 // ---------------------------------------------------------------- drawing
@@ -81,48 +86,34 @@ function dialogOf({ title, words, yes, kind } = {}) {
   </dialog>`;
 }
 
-function dismiss() {
-  shown.dismissed = shown.notice;
-  draw();
-}
-
-function noticeOf({ notice, dismissed }) {
-  const isShown = notice !== "" && notice !== dismissed;
-  return html`<div id="notice" role="status" ?hidden=${!isShown}>${isShown ? html`<span>${withCode(notice)}</span><button type="button" class="close" aria-label=${T.dismissNotice} @click=${dismiss}>×</button>` : nothing}</div>`;
-}
-
-function drawn({ view, data, state, ids, error, isAfresh }) {
-  if (error) return { title: T.notReadable, about: "", content: problem(error) };
-  if (view === null || (view.read && data === undefined)) return { title: T.reading, about: "", content: nothing };
-  // The view's rows are on their way.
-  if (!isAfresh) shown.drawn = view.draw(data, state, ids);
-  return shown.drawn;
+function drawn({ name, view, data, state, ids, error, isRead }) {
+  if (error) return { title: T.notReadable, content: problem(error) };
+  if (!isRead) return { title: T.reading, content: nothing };
+  return { title: T.nav[name], about: T.about[name], ...view.draw(data, state, ids) };
 }
 
 function draw() {
+  const { view, state } = shown;
   const { title, about = "", controls = nothing, content } = drawn(shown);
+  const { text, kind } = view?.feed ? state.news : shown.news;
   document.title = T.titleOf(title);
-  const refresh = shown.view?.read ? button(T.refresh, () => read(true), { id: "refresh" }) : nothing;
-  const live = shown.view?.follows ? html`<span id="live" class=${shown.news.kind} role="status">${shown.news.text}</span>` : nothing;
+  const refresh = view?.read ? button(T.refresh, () => read(true), { id: "refresh" }) : nothing;
+  const live = view?.feed || view?.follows ? html`<span id="live" class=${kind} role="status">${text}</span>` : nothing;
   render(
     html`${stageOf(shown.about)}${navOf(shown.about, shown.name)}
       <header><div><h1 id="title">${title}</h1><p id="about">${about}</p></div>${searchBox()}<div id="controls">${live}${controls}${refresh}</div></header>
       <main id="view" tabindex="-1" aria-busy=${shown.isBusy}>${content}</main>
-      ${dialogOf(shown.question ?? {})}${noticeOf(shown)}`,
+      ${dialogOf(shown.question)}${messageOf(PAGE)}`,
     document.body,
   );
 }
 
-export function notice(text) {
-  if (text === "") shown.dismissed = "";
+// One that the reader has dismissed comes back only with other words.
+function notice(text) {
   if (text === shown.notice) return;
   shown.notice = text;
-  draw();
-}
-
-export function live(text, kind) {
-  shown.news = { text, kind };
-  draw();
+  if (text) say(PAGE, text);
+  else dismiss(PAGE);
 }
 
 // Asks the operator, in production or if the change warns. Escape is a no. `question` has `warning`, `yes` and `kind`, or says that the
@@ -144,32 +135,34 @@ async function isMeant(words, { warning = "", isAgreed = false, ...answer } = {}
 
 // ---------------------------------------------------------------- reading
 
-// Reads the view. Afresh, rows come in their own order again.
+// The rows that are shown stay where they are; afresh, all come in their own order.
+function arrange(isAfresh = true) {
+  const { view, data, state } = shown;
+  const rows = isAfresh ? undefined : state.rows;
+  if (view.rowsOf) state.rows = steady(rows, view.rowsOf(data, state, rows), view.keyOf);
+}
+
 async function read(isAfresh = false) {
   const mine = (reading += 1);
   const { view, ids, state } = shown;
-  if (!view.read) {
-    shown.isBusy = false;
-    draw();
-    return;
-  }
-  if (isAfresh) [shown.rows, state.rows] = [state.rows ?? shown.rows, undefined];
   Object.assign(shown, { isBusy: true, isAfresh: isAfresh || shown.isAfresh });
   draw();
+  let why = "";
   try {
-    const data = await view.read(ids, state);
+    const data = await view.read?.(ids, state, shown.isAfresh);
     // The reader has moved on.
     if (mine !== reading) return;
-    Object.assign(shown, { data, error: "", isBusy: false, isAfresh: false });
-    notice("");
+    shown.data = data;
+    arrange(shown.isAfresh);
+    Object.assign(shown, { isRead: true, error: "" });
   } catch (error) {
     if (mine !== reading) return;
-    state.rows ??= shown.rows;
-    Object.assign(shown, { isBusy: false, isAfresh: false });
-    // What is on the screen stays: someone may be typing there.
-    if (shown.data === undefined) shown.error = error.message;
-    else notice(T.notRefreshed(error.message));
+    why = error.message;
   }
+  Object.assign(shown, { isBusy: false, isAfresh: false });
+  // What is on the screen stays: someone may be typing there.
+  if (shown.isRead) notice(why && T.notRefreshed(why));
+  else shown.error = why;
   draw();
 }
 
@@ -187,11 +180,41 @@ async function open() {
   const mine = (reading += 1);
   const view = await VIEWS[name]();
   if (mine !== reading) return;
-  Object.assign(shown, { name, view, ids, state: states.get(location.hash), data: undefined, rows: undefined, error: "", isAfresh: false });
-  delete shown.state.rows;
+  Object.assign(shown, { name, view, ids, state: states.get(location.hash), isRead: false, isAfresh: true, error: "" });
   view.start?.(shown.state, ids);
+  feed();
   await read();
   if (!document.activeElement?.closest("#view")) document.querySelector("[data-first]")?.focus();
+}
+
+// ---------------------------------------------------------------- news
+
+// Follows a stream. `owner.news` says whether it does.
+function listenTo(path, owner, hear, isKept) {
+  const show = (news) => {
+    owner.news = news;
+    draw();
+  };
+  const take = (line) => {
+    hear(line);
+    if (owner.news !== NEWS.on) show(NEWS.on);
+  };
+  owner.news = NEWS.starting;
+  return follow(path, take, (error) => show({ text: T.live.off(error.message), kind: "off" }), isKept);
+}
+
+// Listens to the view's own stream; again, once the reader has chosen another one.
+function feed() {
+  const { view, ids, state } = shown;
+  shown.end?.();
+  shown.end = view.feed && listenTo(view.feed(ids, state), state, (line) => view.hear(line, state), view.isKept);
+}
+
+function hear(news) {
+  if (news.problem !== undefined) throw new Error(news.problem);
+  isStale ||= shown.news.kind === "off";
+  if (!shown.view.feed) shown.view.hear?.(news, shown.state);
+  isStale ||= shown.view.follows?.(news, shown.ids) ?? false;
 }
 
 // Reads again what follows the news, but not again and again, and not while nobody looks.
@@ -205,27 +228,11 @@ async function keepFresh() {
   }
 }
 
-let isStale = false;
-
-function hear(news) {
-  if (news.problem !== undefined) throw new Error(news.problem);
-  isStale ||= shown.news.kind === "off";
-  if (shown.news.kind !== "on") live(T.live.on, "on");
-  shown.view?.hear?.(news, shown.state);
-  if (shown.view?.follows?.(news, shown.ids)) isStale = true;
-}
-
-function keepListening() {
-  follow("/data/events", hear, (error) => live(T.live.off(error.message), "off"));
-  // Nobody has followed what happened meanwhile.
-  document.addEventListener("visibilitychange", () => (isStale = true));
-}
-
 function listenToKeys() {
   document.addEventListener("keydown", (event) => {
     const hasDialog = document.querySelector("dialog[open]") !== null;
     const isField = event.target.matches("input, select, textarea");
-    if (event.key === "Escape" && !hasDialog && shown.notice) dismiss();
+    if (event.key === "Escape" && !hasDialog) dismiss(PAGE);
     // Then the keys below work again.
     if (event.key === "Escape" && isField) event.target.blur();
     if (event.key !== "/" || hasDialog || isField) return;
@@ -249,11 +256,13 @@ async function readAbout() {
 
 document.querySelector("noscript").remove();
 document.documentElement.lang = T.language;
-messagesFor({ draw, read, isMeant });
+messagesFor({ draw, read, arrange, feed, isMeant });
 draw();
 listenToKeys();
 await readAbout();
 addEventListener("hashchange", open);
 await open();
-keepListening();
+listenTo("/data/events", shown, hear);
+// Nobody has followed what happened meanwhile.
+document.addEventListener("visibilitychange", () => (isStale = true));
 keepFresh();

@@ -54,5 +54,5 @@ export async function start() {
 }
 
 export function draw() {
-  return { title: T.contract.title, about: T.contract.intro, content: place };
+  return { title: T.contract.title, content: place };
 }

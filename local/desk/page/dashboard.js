@@ -2,37 +2,25 @@
 import { unsafeHTML } from "/lit-html/directives/unsafe-html.js";
 import { lineChart } from "./chart.js";
 import { clock, measured } from "./format.js";
-import { redraw, withCode } from "./messages.js";
+import { redraw, refeed, withCode } from "./messages.js";
 import { choice, html, nothing, problem, repeat, table } from "./parts.js";
-import { follow } from "./server.js";
 import { T } from "./texts.js";
 
 const LATEST = "latest";
 
-// ---------------------------------------------------------------- snapshots
-
-// The server sends one after each look at the logs and queues. `end` ends the stream before, of another range.
-function watch(state) {
-  const show = (snapshot) => {
-    Object.assign(state, { snapshot, problem: "" });
-    redraw();
-    Object.assign(document.body.dataset, { range: state.range, now: snapshot.now });
-  };
-  const fail = (error) => {
-    state.problem = error.message;
-    redraw();
-  };
-  state.end?.();
-  state.end = follow(`/data/dashboard?range=${state.range}`, show, fail);
-}
-
 export function start(state) {
   const asked = new URLSearchParams(location.search).get("range");
   state.range ??= asked in T.dashboard.ranges ? asked : LATEST;
-  watch(state);
 }
 
-export const stop = (state) => state.end();
+// The server sends a snapshot after each look at the logs and queues.
+export const feed = (_, { range }) => `/data/dashboard?range=${range}`;
+
+export function hear(snapshot, state) {
+  state.snapshot = snapshot;
+  redraw();
+  Object.assign(document.body.dataset, { range: state.range, now: snapshot.now });
+}
 
 // ---------------------------------------------------------------- alarms
 
@@ -146,30 +134,25 @@ function controlsOf(state) {
   const choose = (event) => {
     state.range = event.target.value;
     history.replaceState(null, "", `?range=${state.range}`);
-    watch(state);
+    refeed();
   };
-  const isLive = state.snapshot !== undefined && !state.problem;
-  return [
-    html`<span id="live" class=${isLive ? "on" : "off"} role="status">${isLive ? T.dashboard.live : T.dashboard.stopped}</span>`,
-    choice("range", T.dashboard.range, Object.entries(T.dashboard.ranges), { value: state.range, onChange: choose }),
-  ];
+  return choice("range", T.dashboard.range, Object.entries(T.dashboard.ranges), { value: state.range, onChange: choose });
 }
 
-function contentOf({ snapshot, problem: why }) {
-  const { alarms, widgets, start, period, count, ready, traffic, problem: cause } = snapshot;
+function contentOf({ alarms, widgets, start, period, count, ready, traffic, problem: why }) {
   const times = Array.from({ length: count }, (_, index) => start + index * period);
   return [
-    why || cause ? problem(why || T.dashboard.unreadable(cause)) : nothing,
+    why ? problem(T.dashboard.unreadable(why)) : nothing,
     ready && !traffic ? html`<p class="card">${withCode(T.dashboard.noTraffic)}</p>` : nothing,
     ready ? [alarmsOf(alarms), ...sectionsOf(widgets).map((section) => sectionOf(section, times)), unmeasuredOf(widgets, alarms)] : nothing,
   ];
 }
 
 export function draw(_, state) {
-  const { snapshot } = state;
+  const { snapshot, news } = state;
   const controls = controlsOf(state);
-  if (snapshot === undefined) return { title: T.dashboard.title, controls, content: state.problem ? problem(state.problem) : nothing };
+  if (snapshot === undefined) return { controls, content: nothing };
   const { start, period, count, earlier } = snapshot;
   const about = T.dashboard.about(clock(start), clock(start + period * count), T.dashboard.resolution[period], earlier);
-  return { title: snapshot.name, about, controls, content: html`<div class=${state.problem ? "is-gone" : ""}>${contentOf(state)}</div>` };
+  return { title: snapshot.name, about, controls, content: html`<div class=${news.kind === "off" ? "is-gone" : ""}>${contentOf(snapshot)}</div>` };
 }

@@ -1,23 +1,18 @@
 // Messages that the service could not process, those of one cause together: sent again, corrected or deleted.
 import { age, inWords, moment, number } from "./format.js";
 import { idOfMessage, isWrong, redraw, refuse, reread, say, withCode } from "./messages.js";
-import { button, change, facts, form, hint, html, labelled, link, messageOf, nothing, repeat, steady } from "./parts.js";
-import { LostAnswerError, RefusedError, ask } from "./server.js";
+import { button, change, facts, form, hint, html, labelled, link, messageOf, nothing, repeat } from "./parts.js";
+import { ask, send } from "./server.js";
 import { T } from "./texts.js";
 
-const keyOf = ({ queue, messageId }) => `${queue}/${messageId}`;
+export const keyOf = ({ queue, messageId }) => `${queue}/${messageId}`;
 
 export function start(state) {
   state.edited ??= new Set();
 }
 
-export async function read(_, state) {
-  const found = await ask("/data/dead-letters");
-  found.deadLetters.sort((one, other) => one.sentAt.localeCompare(other.sentAt));
-  state.rows = steady(state.rows, found.deadLetters, keyOf);
-  return found;
-}
-
+export const read = () => ask("/data/dead-letters");
+export const rowsOf = ({ deadLetters }) => deadLetters.sort((one, other) => one.sentAt.localeCompare(other.sentAt));
 export const follows = ({ changed }) => changed === true;
 
 // ---------------------------------------------------------------- the body of a message
@@ -55,14 +50,8 @@ function linksOf(body) {
 // ---------------------------------------------------------------- what can be done with a message
 
 async function settle({ queue, messageId, source }, action, more = {}) {
-  try {
-    const answer = await ask("/data/dead-letter", { method: "POST", body: JSON.stringify({ queue, messageId, action, ...more }) });
-    if (!answer.done) throw new RefusedError(answer);
-    return T.letters.outcomes[action](source);
-  } catch (error) {
-    if (error instanceof LostAnswerError) throw new Error(T.letters.lost[action](error.message));
-    throw error;
-  }
+  await send({ queue, messageId, action, ...more }, "/data/dead-letter", T.letters.lost[action]);
+  return T.letters.outcomes[action](source);
 }
 
 function sendAll(key, letters) {
@@ -92,7 +81,7 @@ function edit(state, key, isOpen) {
 
 function editor(state, letter) {
   const key = keyOf(letter);
-  const send = ({ body }) => {
+  const sendEdited = ({ body }) => {
     const more = body.value === body.defaultValue ? {} : { body: body.value };
     return change(key, T.letters.sendEdited, async () => {
       const said = await settle(letter, "redrive", more);
@@ -104,17 +93,17 @@ function editor(state, letter) {
   const text = laidOut(letter.body);
   const area = html`<textarea name="body" id=${`body-${key}`} rows=${Math.min(20, text.split("\n").length + 1)} spellcheck="false" .defaultValue=${text}
     aria-invalid=${isBad ? "true" : nothing} aria-describedby=${isBad ? idOfMessage(key) : nothing}></textarea>`;
-  return form(key, { text: T.letters.sendEdited, kind: "primary", send, more: button(T.letters.discard, () => edit(state, key, false)) }, labelled(T.letters.body, area));
+  return form(key, { text: T.letters.sendEdited, kind: "primary", send: sendEdited, more: button(T.letters.discard, () => edit(state, key, false)) }, labelled(T.letters.body, area));
 }
 
 function actionsOf(state, letter, mayHelp) {
   const key = keyOf(letter);
   const named = (text, work, how) => button(text, work, { label: T.letters.named(text, letter.messageId), ...how });
-  const send = () => change(key, T.letters.send, () => settle(letter, "redrive"));
+  const redrive = () => change(key, T.letters.send, () => settle(letter, "redrive"));
   const asks = { warning: T.letters.cannotBeUndone(letter.message), yes: T.letters.remove, kind: "danger" };
   const remove = () => change(key, T.letters.remove, () => settle(letter, "delete"), asks);
   return [
-    mayHelp ? named(T.letters.send, send) : nothing,
+    mayHelp ? named(T.letters.send, redrive) : nothing,
     named(T.letters.edit, () => edit(state, key, true), { id: `edit-${key}` }),
     named(T.letters.remove, remove, { kind: "danger" }),
   ];
@@ -122,7 +111,7 @@ function actionsOf(state, letter, mayHelp) {
 
 // ---------------------------------------------------------------- the page
 
-function letterOf(state, { row, isGone }, mayHelp) {
+function letterOf(state, row, mayHelp) {
   const isEdited = state.edited.has(keyOf(row));
   const links = linksOf(row.body);
   const about = [
@@ -132,9 +121,9 @@ function letterOf(state, { row, isGone }, mayHelp) {
     [T.letters.group, row.group ?? ""],
     [T.letters.message, row.messageId],
   ];
-  const actions = isGone ? T.letters.gone : isEdited ? nothing : actionsOf(state, row, mayHelp);
+  const actions = row.isGone ? T.letters.gone : isEdited ? nothing : actionsOf(state, row, mayHelp);
   const shown = isEdited ? editor(state, row) : html`<pre tabindex="0" role="group" aria-label=${T.letters.body}>${laidOut(row.body)}</pre>`;
-  return html`<li class="letter ${isGone ? "is-gone" : ""}">
+  return html`<li class="letter ${row.isGone ? "is-gone" : ""}">
     <div><h3>${row.message}</h3>${facts(about)}<div class="actions">${actions}${isEdited ? nothing : messageOf(keyOf(row))}</div></div>${shown}
   </li>`;
 }
@@ -142,21 +131,21 @@ function letterOf(state, { row, isGone }, mayHelp) {
 function groupOf(state, [code, rows], causes) {
   // A newer version of the service may have causes that this one does not know.
   const { meaning = "", repair = "", mayHelp = true } = causes[code] ?? {};
-  const here = rows.filter(({ isGone }) => !isGone).map(({ row }) => row);
+  const here = rows.filter(({ isGone }) => !isGone);
   const free = here.filter((letter) => !state.edited.has(keyOf(letter)));
   const all = button(T.letters.sendAll(free.length), () => sendAll(code, free));
   return html`<section class="card letters"><h2>${withCode(meaning || code)}</h2>
     <p class="hint"><code>${code}</code> · ${here.length ? T.letters.count(here.length, age(here[0].sentAt)) : T.letters.allGone}</p>
     <p>${T.letters.repair}${withCode(mayHelp ? T.letters.thenSend(repair) : T.letters.thenCorrect(repair))}</p>
     <div class="actions">${mayHelp && free.length > 1 ? all : nothing}${messageOf(code)}</div>
-    <ol>${repeat(rows, ({ row }) => keyOf(row), (each) => letterOf(state, each, mayHelp))}</ol>
+    <ol>${repeat(rows, keyOf, (each) => letterOf(state, each, mayHelp))}</ol>
   </section>`;
 }
 
 export function draw({ causes, more }, state) {
-  const groups = Map.groupBy(state.rows, ({ row }) => row.code);
+  const groups = Map.groupBy(state.rows, ({ code }) => code);
   const none = state.rows.every(({ isGone }) => isGone) ? html`<p class="card">${T.letters.none}</p>` : nothing;
   const missing = more.map(({ queue, listed, why }) => hint(T.letters.more[why](queue, number(listed))));
   const content = [none, missing, repeat(groups, ([code]) => code, (group) => groupOf(state, group, causes))];
-  return { title: T.letters.title, about: T.letters.intro, content };
+  return { content };
 }

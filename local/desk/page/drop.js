@@ -3,7 +3,7 @@ import { lineChart } from "./chart.js";
 import { clock, locationName, measured, number } from "./format.js";
 import { redraw } from "./messages.js";
 import { card, html, link, problem } from "./parts.js";
-import { ask, follow } from "./server.js";
+import { ask } from "./server.js";
 import { T } from "./texts.js";
 
 const LATE_SECONDS = 2;
@@ -14,24 +14,15 @@ const queryOf = (productId) => new URLSearchParams({ id: productId });
 
 export const read = ([productId]) => ask(`/data/product?${queryOf(productId)}`);
 
-// Nothing has to be read again: the server sends all of it.
-export const follows = () => false;
+export const feed = ([productId]) => `/data/drop?${queryOf(productId)}`;
+// Also while nobody looks: it counts as long as anybody listens.
+export const isKept = true;
 
-export function start(state, [productId]) {
-  const hear = (sale) => {
-    if (sale.problem !== undefined) throw new Error(sale.problem);
-    Object.assign(state, { sale, problem: "" });
-    redraw();
-  };
-  const fail = (error) => {
-    state.problem = error.message;
-    redraw();
-  };
-  // Also while nobody looks: it counts as long as anybody listens.
-  state.end = follow(`/data/drop?${queryOf(productId)}`, hear, fail, true);
+export function hear(sale, state) {
+  if (sale.problem !== undefined) throw new Error(sale.problem);
+  state.sale = sale;
+  redraw();
 }
-
-export const stop = (state) => state.end();
 
 // When it is sold out at this rate, or was; and whether it sells or is out.
 function endOf({ left, unitsPerSecond, times: { placed: [first, last] = [], rejected: [, lastRejected = 0] = [] } }) {
@@ -64,10 +55,10 @@ function saleOf(sale) {
     <section class="card">${lineChart({ title: T.drop.chart, times: drawn.at, lines, height: CHART_HEIGHT })}</section>`;
 }
 
-export function draw({ productId, name }, { sale, problem: why }) {
+export function draw({ productId, name }, { sale }) {
   return {
     title: T.drop.title(name ?? productId),
     about: link(T.drop.toProduct, "product", productId),
-    content: [why ? problem(T.live.off(why)) : "", sale ? saleOf(sale) : card(T.drop.starting)],
+    content: sale ? saleOf(sale) : card(T.drop.starting),
   };
 }

@@ -1,6 +1,6 @@
 // What came of what the reader did. A message appears next to what was pressed, and stays until it is dismissed or replaced.
 import { html, nothing } from "/lit-html/lit-html.js";
-import { RefusedError, randomId } from "./server.js";
+import { randomId } from "./server.js";
 import { T } from "./texts.js";
 
 // By the key of the form or the button. `fields` names the input that is wrong, as each form that may get the message calls it.
@@ -10,13 +10,20 @@ const ids = new Map();
 let page = null;
 let working = false;
 
-// Called once by the frame: how the page is drawn and read again, and how a question is asked.
+// Called once by the frame, with what it does for the views.
 export function messagesFor(owner) {
   page = owner;
 }
 
 export const redraw = () => page.draw();
 export const reread = () => page.read();
+export const refeed = () => page.feed();
+
+// What the reader has chosen changes the rows.
+export function rearrange() {
+  page.arrange();
+  page.draw();
+}
 
 export function forgetMessages() {
   messages.clear();
@@ -36,6 +43,11 @@ export function say(key, text) {
   page.draw();
 }
 
+export function dismiss(key) {
+  messages.delete(key);
+  page.draw();
+}
+
 export function refuse(key, text, fields) {
   messages.set(key, { text, fields, isBad: true });
   page.draw();
@@ -49,20 +61,21 @@ export function withCode(text) {
 // The place of a message. Both regions are always there, or screen readers would not announce what comes into them.
 export function messageOf(key) {
   const { text = "", isBad = false } = messages.get(key) ?? {};
-  const dismiss = () => {
-    messages.delete(key);
-    page.draw();
-  };
   return html`<div class="message" id=${idOfMessage(key)} tabindex="-1" ?data-bad=${isBad}>
     <span role="status">${isBad ? nothing : withCode(text)}</span><span role="alert">${isBad ? withCode(text) : nothing}</span>
-    ${text ? html`<button type="button" class="close" aria-label=${T.dismiss} @click=${dismiss}>×</button>` : nothing}
+    ${text ? html`<button type="button" class="close" aria-label=${T.dismiss} @click=${() => dismiss(key)}>×</button>` : nothing}
   </div>`;
 }
 
-// Carries something out, reads the page again, and says what came of it: whoever reads that sees the new page, and may
-// press again. Returns whether it succeeded.
-async function attempt(key, words, work) {
+// Changes something, after a yes where that is needed, and reads the page again before it says what came of it: whoever reads that sees the
+// new page, and may press again. `work` returns what came of it in words. `question` warns, and names the button that means it. Returns
+// whether it succeeded.
+export async function change(key, words, work, question) {
+  // Enter twice is one change.
+  if (working) return false;
+  working = true;
   try {
+    if (!(await page.isMeant(words, question))) return false;
     say(key, T.doing(words));
     const outcome = await work();
     ids.delete(key);
@@ -72,22 +85,9 @@ async function attempt(key, words, work) {
   } catch (error) {
     refuse(key, T.failed(words, error.message), error.fields);
     return false;
-  }
-}
-
-// Changes something, after a yes where that is needed, and reads the page again. `work` returns what came of it in words.
-// `question` warns, and names the button that means it.
-export async function change(key, words, work, question) {
-  // Enter twice is one change.
-  if (working) return false;
-  working = true;
-  try {
-    if (!(await page.isMeant(words, question))) return false;
-    const isDone = await attempt(key, words, work);
-    // Who works by keyboard goes on from here, if what was pressed is gone.
-    if (document.activeElement === document.body) document.getElementById(idOfMessage(key))?.focus();
-    return isDone;
   } finally {
     working = false;
+    // Who works by keyboard goes on from here, if what was pressed is gone.
+    if (document.activeElement === document.body) document.getElementById(idOfMessage(key))?.focus();
   }
 }

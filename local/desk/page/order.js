@@ -1,8 +1,9 @@
 // One order: its status, what can be done with it, its lines, and what happened.
 import { inWords, itemsInWords, locationName, moment, nameOf, number, person } from "./format.js";
-import { calledIn, carryOut, missingOf, movable, possible, readOrder, statusOf, unitsIn } from "./order_facts.js";
+import { calledIn, missingOf, movable, possible, readOrder, statusOf, unitsIn } from "./order_facts.js";
 import { button, card, change, checkbox, facts, folded, form, html, link, messageOf, note, notesOf, nothing, problem, table, units } from "./parts.js";
 import { refuse } from "./messages.js";
+import { carryOut } from "./server.js";
 import { T } from "./texts.js";
 
 export const read = ([orderId]) => readOrder(orderId);

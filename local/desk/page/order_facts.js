@@ -1,7 +1,7 @@
 // What all pages say of an order, and what can be done with it.
 import { atLocation, locationName, nameOf, number } from "./format.js";
 import { choice, problem } from "./parts.js";
-import { ask, send } from "./server.js";
+import { ask } from "./server.js";
 import { T } from "./texts.js";
 
 const POSSIBLE = { PENDING: ["confirm", "cancel"], CONFIRMED: ["fulfil", "cancel", "return"], FULFILLED: ["return"] };
@@ -52,12 +52,6 @@ export function missingOf({ status, shippable, missing = [], names: own }, names
 
 // Units as commands name them: a product is in one line of an order only.
 export const unitsIn = (items) => items.map(({ productId, quantity }) => ({ productId, quantity }));
-
-// Sends a command, and says what came of it.
-export async function carryOut(command) {
-  const { result, status } = await send(command);
-  return result === "APPLIED" ? T.applied : T.order.unchanged(T.outcomes[result], T.order.statuses[status]);
-}
 
 // `go` is called with the location, or undefined for all of them.
 export function locationChoice(text, locations, value, go) {

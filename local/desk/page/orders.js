@@ -1,10 +1,10 @@
 // Lists of orders. Addresses: #/orders (to ship), #/orders/at/<location> (to ship from there; empty: the default location),
 // #/orders/held (waiting for payment) and #/orders/of/<user>.
 import { age, itemsInWords, locationName, moment, number } from "./format.js";
-import { carryOut, locationChoice, missingOf, movable, readOrder, statusOf, unitsIn } from "./order_facts.js";
-import { button, change, checkbox, hrefOf, html, link, messageOf, nothing, problem, steady, table } from "./parts.js";
+import { locationChoice, missingOf, movable, readOrder, statusOf, unitsIn } from "./order_facts.js";
+import { button, change, checkbox, hrefOf, html, link, messageOf, nothing, problem, table } from "./parts.js";
 import { changed, idOf, redraw, refuse, reread, say } from "./messages.js";
-import { ask } from "./server.js";
+import { ask, carryOut } from "./server.js";
 import { T } from "./texts.js";
 
 const QUERIES = { at: (location) => ({ location }), of: (user) => ({ user }), held: () => ({ held: "" }) };
@@ -14,7 +14,8 @@ const NEXT = { PENDING: T.order.actions.confirm, CONFIRMED: T.order.actions.fulf
 const SELECTED = "orders hand over";
 // Locations of orders that were listed.
 const locations = new Set();
-const keyOf = ({ orderId }) => `orders ${orderId}`;
+export const keyOf = ({ orderId }) => orderId;
+const keyIn = ({ orderId }) => `orders ${orderId}`;
 const isToShip = (kind) => kind === undefined || kind === "at";
 const linesHere = (order, [kind, id]) => movable(order, "fulfil").filter(({ locationId = "" }) => kind !== "at" || locationId === id);
 
@@ -27,14 +28,16 @@ export const stop = (state) => clearInterval(state.timer);
 export async function read([kind, id = ""], state) {
   const found = await ask(`/data/orders?${new URLSearchParams({ pages: state.pages, ...QUERIES[kind]?.(id) })}`);
   for (const { items } of found.orders) for (const { locationId } of items) if (locationId) locations.add(locationId);
-  const rows = steady(state.rows, found.orders, (order) => order.orderId);
+  const listed = new Set(found.orders.map(keyOf));
   // What happened to those that have left the list.
-  const isUnknown = ({ row, isGone }) => isGone && row.status in NEXT;
-  const look = async (each) => Object.assign(each, { row: { ...each.row, ...(await readOrder(each.row.orderId).catch(() => ({}))) } });
-  await Promise.all(rows.filter(isUnknown).map(look));
-  Object.assign(state, { rows, names: { ...state.names, ...found.names } });
+  const isUnknown = (row) => !listed.has(row.orderId) && row.status in NEXT;
+  const look = async (row) => Object.assign(row, await readOrder(row.orderId).catch(() => ({})));
+  await Promise.all((state.rows ?? []).filter(isUnknown).map(look));
+  Object.assign(state.names, found.names);
   return found;
 }
+
+export const rowsOf = ({ orders }) => orders;
 
 // Goods that come in change what can ship.
 export const follows = ({ event }, [kind]) => event !== undefined && (isToShip(kind) || event.detail.data.orderId !== undefined);
@@ -50,7 +53,7 @@ function nextOf(order, state, ids) {
   const here = linesHere(order, ids);
   if (here.length === movable(order, "fulfil").length) return { words: T.order.work.fulfil(orderId), command };
   const words = T.allOrders.workAt(itemsInWords(unitsIn(here), state.names), orderId, locationName({ locationId: ids[1] }));
-  return { words, command: { ...command, stepId: idOf(keyOf(order)), items: unitsIn(here) } };
+  return { words, command: { ...command, stepId: idOf(keyIn(order)), items: unitsIn(here) } };
 }
 
 async function handOverSelected(orders, state, ids) {
@@ -61,12 +64,12 @@ async function handOverSelected(orders, state, ids) {
       say(SELECTED, progress(at - failed));
       const { words, command } = nextOf(order, state, ids);
       try {
-        say(keyOf(order), T.done(words, await carryOut(command)));
-        changed(keyOf(order));
+        say(keyIn(order), T.done(words, await carryOut(command)));
+        changed(keyIn(order));
         state.chosen.delete(order.orderId);
       } catch (error) {
         failed += 1;
-        refuse(keyOf(order), T.failed(words, error.message));
+        refuse(keyIn(order), T.failed(words, error.message));
       }
     }
     return progress(orders.length - failed);
@@ -99,35 +102,35 @@ const since = (iso) => html`<time datetime=${iso} title=${moment(iso)}>${age(iso
 
 function columnsOf(ids, state) {
   const [kind] = ids;
-  const box = ({ row, isGone }) =>
-    html`<input type="checkbox" aria-label=${T.allOrders.select(row.orderId)} ?disabled=${isGone} .checked=${!isGone && state.chosen.has(row.orderId)}
-      @change=${({ target }) => choose(state, [row.orderId], target.checked)}>`;
+  const box = ({ orderId, isGone }) =>
+    html`<input type="checkbox" aria-label=${T.allOrders.select(orderId)} ?disabled=${isGone} .checked=${!isGone && state.chosen.has(orderId)}
+      @change=${({ target }) => choose(state, [orderId], target.checked)}>`;
   const customer = ({ userId }) => (kind === "of" ? nothing : html`<small>${link(userId, "orders", "of", userId)}</small>`);
-  const items = ({ row, isGone }) => itemsInWords(isToShip(kind) && !isGone ? linesHere(row, ids) : row.items, state.names);
-  const short = ({ row, isGone }) => (isToShip(kind) && !isGone ? missingOf(row, state.names) : nothing);
-  const next = ({ row, isGone }) => {
+  const isHere = ({ isGone }) => isToShip(kind) && !isGone;
+  const items = (row) => itemsInWords(isHere(row) ? linesHere(row, ids) : row.items, state.names);
+  const next = (row) => {
     const text = NEXT[row.status];
     const act = () => {
       const { words, command } = nextOf(row, state, ids);
-      return change(keyOf(row), words, () => carryOut(command));
+      return change(keyIn(row), words, () => carryOut(command));
     };
-    const press = text && !isGone ? button(text, act, { label: T.pair(text, row.orderId) }) : nothing;
-    const isChosen = isToShip(kind) && !isGone && state.chosen.has(row.orderId);
-    return html`<div class="actions">${isChosen ? trackingField(row, state) : nothing}${press}${messageOf(keyOf(row))}</div>`;
+    const press = text && !row.isGone ? button(text, act, { label: T.pair(text, row.orderId) }) : nothing;
+    const isChosen = isHere(row) && state.chosen.has(row.orderId);
+    return html`<div class="actions">${isChosen ? trackingField(row, state) : nothing}${press}${messageOf(keyIn(row))}</div>`;
   };
   return [
     isToShip(kind) && { text: "", kind: "box", cell: box },
-    { text: T.allOrders.order, kind: "wide", cell: ({ row }) => html`<div>${link(row.orderId, "order", row.orderId)}${customer(row)}</div>` },
-    { text: T.order.items, cell: (each) => html`<div>${items(each)}</div>` },
-    kind === "held" && { text: T.order.holdEnds, cell: ({ row }) => since(row.expiresAt) },
-    isToShip(kind) ? { text: T.order.paid, cell: ({ row }) => since(row.confirmedAt) } : { text: T.order.placed, cell: ({ row }) => since(row.createdAt) },
-    { text: T.allOrders.status, cell: (each) => html`<div>${statusOf(each.row, state.names)}${short(each)}</div>` },
+    { text: T.allOrders.order, kind: "wide", cell: (row) => html`<div>${link(row.orderId, "order", row.orderId)}${customer(row)}</div>` },
+    { text: T.order.items, cell: (row) => html`<div>${items(row)}</div>` },
+    kind === "held" && { text: T.order.holdEnds, cell: ({ expiresAt }) => since(expiresAt) },
+    isToShip(kind) ? { text: T.order.paid, cell: ({ confirmedAt }) => since(confirmedAt) } : { text: T.order.placed, cell: ({ createdAt }) => since(createdAt) },
+    { text: T.allOrders.status, cell: (row) => html`<div>${statusOf(row, state.names)}${isHere(row) ? missingOf(row, state.names) : nothing}</div>` },
     { text: "", kind: "wide act", cell: next },
   ].filter(Boolean);
 }
 
 function selection(state, ids) {
-  const there = state.rows.filter(({ isGone }) => !isGone).map(({ row }) => row);
+  const there = state.rows.filter(({ isGone }) => !isGone);
   const chosen = there.filter(({ orderId }) => state.chosen.has(orderId));
   const able = there.filter((order) => order.shippable).map(({ orderId }) => orderId);
   const onChange = ({ target }) => choose(state, target.checked ? able : [...state.chosen], target.checked);
@@ -159,8 +162,8 @@ export function draw({ orders, isAll, unreadable }, state, ids) {
     state.pages += 1;
     reread();
   };
-  const classOf = ({ row, isGone }) => (isGone ? "is-gone" : state.chosen.has(row.orderId) ? "is-chosen" : "");
-  const shown = html`${table({ label: title, columns: columnsOf(ids, state), rows, keyOf: ({ row }) => row.orderId, classOf })}
+  const classOf = ({ isGone, orderId }) => (isGone ? "is-gone" : state.chosen.has(orderId) ? "is-chosen" : "");
+  const shown = html`${table({ label: title, columns: columnsOf(ids, state), rows, keyOf, classOf })}
     <p class="hint">${T.allOrders.shown(T.orders(orders.length), isAll)}</p>${isAll ? nothing : button(T.allOrders.more, readMore)}`;
   return {
     title,

@@ -1,11 +1,10 @@
 // The building blocks of all pages: cards, facts, tables, forms and buttons.
 import { html, nothing, svg } from "/lit-html/lit-html.js";
 import { repeat } from "/lit-html/directives/repeat.js";
-import { number } from "./format.js";
 import { changed, change, idOf, idOfMessage, isWrong, messageOf, refuse } from "./messages.js";
 import { T } from "./texts.js";
 
-export { html, nothing, repeat };
+export { change, html, messageOf, nothing, repeat, svg };
 
 export function hrefOf(path, ...parts) {
   return `/#/${[path, ...parts].map(encodeURIComponent).join("/")}`;
@@ -33,13 +32,13 @@ export function facts(pairs) {
 
 // ---------------------------------------------------------------- tables
 
-// Keeps rows where they are while somebody looks at them: what is gone stays, marked, and what is new comes last.
+// Keeps rows where they are while somebody looks at them: what is gone stays, marked `isGone`, and what is new comes last.
 export function steady(shown, found, keyOf) {
-  if (shown === undefined) return found.map((row) => ({ row }));
-  const byKey = new Map(found.map((row) => [keyOf(row), row]));
-  const known = new Set(shown.map(({ row }) => keyOf(row)));
-  const kept = shown.map(({ row }) => (byKey.has(keyOf(row)) ? { row: byKey.get(keyOf(row)) } : { row, isGone: true }));
-  return [...kept, ...found.filter((row) => !known.has(keyOf(row))).map((row) => ({ row }))];
+  if (shown === undefined) return found;
+  const left = new Map(found.map((row) => [keyOf(row), row]));
+  const kept = shown.map((row) => left.get(keyOf(row)) ?? { ...row, isGone: true });
+  for (const row of shown) left.delete(keyOf(row));
+  return [...kept, ...left.values()];
 }
 
 // Sorts rows by a column, if the reader has chosen one: `sort` is { by, isDown }.
@@ -72,7 +71,7 @@ export function sortChoice(columns, sort, onSort) {
 // A table, whose rows are cards on a phone. A column has `text`, `cell(row)`, `sort(row)`, if it can be sorted by, and a
 // `kind`: "amount" for numbers, of which a card has three in a line, "two" for a cell next to one, "wide" for one without a
 // heading. Roles are named, because CSS takes those away.
-export function table({ label, columns, rows, keyOf, classOf = () => "", sort, onSort }) {
+export function table({ label, columns, rows, keyOf, classOf = ({ isGone }) => (isGone ? "is-gone" : ""), sort, onSort }) {
   const cellOf = (row) => (column) => html`<td role="cell" class=${column.kind ?? ""} data-label=${column.text}>${column.cell(row)}</td>`;
   return html`<table class="list" role="table" aria-label=${label}>
     <thead role="rowgroup"><tr role="row">${columns.map((column, at) => headOf(column, at, sort, onSort))}</tr></thead>
@@ -143,18 +142,3 @@ export function form(key, { text, send, kind = "", more = nothing }, ...content)
 export function button(text, work, { kind = "", label, isDisabled = false, id } = {}) {
   return html`<button type="button" id=${id ?? nothing} class=${kind} aria-label=${label ?? nothing} ?disabled=${isDisabled} @click=${work}>${text}</button>`;
 }
-
-// A bar for each of several amounts of a whole: [class, amount, text].
-export function bar(parts, most) {
-  const words = parts.map(([, amount, text]) => T.pair(text, number(amount))).join(", ");
-  let left = 0;
-  const drawn = parts.map(([kind, amount]) => {
-    const x = left;
-    const width = Math.max(0, (100 * amount) / Math.max(1, most));
-    left += width;
-    return svg`<rect class=${kind} x="${x}%" width="${width}%" height="100%"></rect>`;
-  });
-  return html`<svg class="amounts" role="img" aria-label=${words}>${drawn}</svg>`;
-}
-
-export { change, messageOf };

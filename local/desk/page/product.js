@@ -1,11 +1,11 @@
 // One product, or its stock at one location: its numbers, what can be done with it, and its history.
 import { atLocation, inWords, locationName, moment, number, price, signed } from "./format.js";
 import { refuse, say } from "./messages.js";
-import { button, card, change, choice, facts, field, folded, form, hint, hrefOf, html, link, messageOf, note, notesOf, nothing, problem, repeat, steady, table, units } from "./parts.js";
+import { button, card, change, choice, facts, field, folded, form, hint, hrefOf, html, link, messageOf, note, notesOf, nothing, problem, repeat, table, units } from "./parts.js";
 import { countOf } from "./product_count.js";
 import { follow, historyOf } from "./product_history.js";
-import { ask } from "./server.js";
-import { STOCK_COLUMNS, carryOut, levelOf, listing, named, numbersOf, priceField, priceIn, stockBar } from "./stock.js";
+import { ask, carryOut } from "./server.js";
+import { STOCK_COLUMNS, levelOf, listing, named, numbersOf, priceField, priceIn, stockBar } from "./stock.js";
 import { T } from "./texts.js";
 
 const ON_THE_WAY = "#"; // no location has this name
@@ -21,10 +21,12 @@ export async function read([productId, locationId], state) {
   // What came of it is still to be read.
   if (state.delisted) return state.delisted;
   const product = await ask(`/data/product?${queryOf({ productId, locationId })}`);
-  state.rows = steady(state.rows, product.onTheWay ?? [], (lot) => lot.reference);
   follow(product, state);
   return product;
 }
+
+export const rowsOf = ({ onTheWay = [] }) => onTheWay;
+export const keyOf = ({ reference }) => reference;
 
 export function follows({ event }, [productId]) {
   const { items = [], ...data } = event?.detail.data ?? {};
@@ -68,8 +70,7 @@ function correctionOf(product) {
     const name = T.product.reasons[reason];
     const words = T.product.correct(name, signed(delta), inWords(product));
     if (delta < 0 || !TAKES_OFF.includes(reason)) return act(product, "correct", words, adjustment(product, id, delta, reason, fields));
-    refuse("correct", T.product.takesOff(name, number(-delta)), ["delta"]);
-    return false;
+    return refuse("correct", T.product.takesOff(name, number(-delta)), ["delta"]);
   };
   const delta = units("correct", "delta", T.product.unitsOff, { min: -MOST_UNITS, max: MOST_UNITS });
   const reason = choice("reason", T.product.reason, Object.entries(T.product.reasons));
@@ -96,7 +97,7 @@ function transferOf(product, names) {
   );
 }
 
-function lotOf(product, names, { row: { reference, from, since, units: most }, isGone }) {
+function lotOf(product, names, { reference, from, since, units: most, isGone }) {
   const key = `arrive ${reference}`;
   const arrive = ({ arrived: { valueAsNumber: delta }, to: { value: to } }, id) => {
     const command = { action: "adjust", adjustmentId: id, productId: product.productId, locationId: to, delta, reason: "TRANSFER_IN", reference };
@@ -111,7 +112,7 @@ function lotOf(product, names, { row: { reference, from, since, units: most }, i
 
 function onTheWayOf(product, names) {
   const { rows } = product.state;
-  return rows.length ? card(T.product.onTheWay, repeat(rows, ({ row }) => row.reference, (lot) => lotOf(product, names, lot))) : nothing;
+  return rows.length ? card(T.product.onTheWay, repeat(rows, keyOf, (lot) => lotOf(product, names, lot))) : nothing;
 }
 
 // ---------------------------------------------------------------- what it is
@@ -122,8 +123,7 @@ function changesOf(product, key, valuesIn) {
     const words = T.product.change(inWords(product));
     const changed = Object.entries(valuesIn(fields)).filter(([name, value]) => value !== product[name]);
     if (changed.length) return act(product, key, words, { action: "change", ...named(product), ...Object.fromEntries(changed) });
-    refuse(key, T.product.same(words));
-    return false;
+    return refuse(key, T.product.same(words));
   };
 }
 
@@ -188,18 +188,17 @@ function stockOf(product) {
 function locationsOf({ total, productId, locationId: here = "" }) {
   const linkTo = ({ locationId = "", ...one }) =>
     html`<a href=${hrefOf("product", productId, ...(locationId ? [locationId] : []))} aria-current=${locationId === here ? "page" : nothing}>${locationName({ ...one, locationId })}</a>`;
-  const place = ({ row }) => (row.places ? html`<strong>${T.product.allLocations}</strong>` : linkTo(row));
+  const place = (row) => (row.places ? html`<strong>${T.product.allLocations}</strong>` : linkTo(row));
   const columns = [{ text: T.product.location, kind: "wide", cell: place }, ...STOCK_COLUMNS];
-  const rows = [...total.places.map((row) => ({ row, kind: "" })), { row: total, kind: "total" }];
-  const keyOf = ({ row, kind }) => (kind ? "#" : (row.locationId ?? ""));
-  return card(T.product.atAll, table({ label: T.product.atAll, columns, rows, keyOf, classOf: ({ kind }) => kind }));
+  const how = { keyOf: ({ places, locationId }) => (places ? "#" : (locationId ?? "")), classOf: ({ places }) => (places ? "total" : "") };
+  return card(T.product.atAll, table({ label: T.product.atAll, columns, rows: [...total.places, total], ...how }));
 }
 
 // Where its available units are, for operators.
 function lanesOf({ stockCount, inLanes, version, createdAt }) {
   const lanes = Object.entries(inLanes).map(([lane, amount]) => [T.product.lane(Number(lane)), number(amount)]);
   const all = [[T.product.inRow, number(stockCount)], ...lanes, [T.product.version, number(version)], [T.product.listed, moment(createdAt)]];
-  return folded(T.product.forOperators, hint(T.product.lanesMean), facts(all), html`<p>${link(T.lanes.title, "lanes")}</p>`);
+  return folded(T.product.forOperators, hint(T.product.lanesMean), facts(all), html`<p>${link(T.nav.lanes, "lanes")}</p>`);
 }
 
 export function draw(found, state) {
@@ -207,7 +206,7 @@ export function draw(found, state) {
   const { productId, locationId, total, createdAt } = product;
   const title = nameIn(product) + atLocation(product);
   if (state.delisted) {
-    const back = locationId ? link(nameIn(product), "product", productId) : link(T.allProducts.title, "products");
+    const back = locationId ? link(nameIn(product), "product", productId) : link(T.nav.products, "products");
     return { title, about: T.product.isGone, content: [card(T.product.saleTitle, messageOf("sale"), html`<p>${back}</p>`)] };
   }
   const names = total && Object.fromEntries(total.places.map((one) => [one.locationId ?? "", locationName(one)]));

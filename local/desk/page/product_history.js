@@ -46,7 +46,7 @@ function chartOf(changes, threshold) {
   return lineChart({ title: T.history.chart, times, lines, limits: [{ value: threshold, text: T.product.lowStockThreshold, color: "--bad" }], height: CHART_HEIGHT });
 }
 
-function wordsOf({ row: { kind, orderId, locationId, reference, reason } }) {
+function wordsOf({ kind, orderId, locationId, reference, reason }) {
   const place = locationId === undefined ? "" : locationName({ locationId });
   const words = orderId === undefined ? T.history.adjusted(kind, place) : T.history.ordered[kind](link(orderId, "order", orderId));
   return [words, ...[reference, reason].filter(Boolean).map((note) => `, ${note}`)];
@@ -55,15 +55,15 @@ function wordsOf({ row: { kind, orderId, locationId, reference, reason } }) {
 const amountOf = (delta, amount) => html`${delta ? html`<span class="delta">${signed(delta)}</span>` : nothing} ${number(amount)}`;
 
 const COLUMNS = [
-  { text: T.history.when, cell: ({ row }) => moment(row.at) },
+  { text: T.history.when, cell: ({ at }) => moment(at) },
   { text: T.history.what, cell: wordsOf },
-  { text: T.history.who, cell: ({ row }) => (row.userId ? link(row.userId, "orders", row.userId) : person(row.actor)) },
-  { text: T.product.onHand, kind: "amount", cell: ({ row }) => amountOf(row.onHandDelta, row.onHand) },
-  { text: T.product.available, kind: "amount", cell: ({ row }) => amountOf(row.delta, row.available) },
+  { text: T.history.who, cell: ({ userId, actor }) => (userId ? link(userId, "orders", "of", userId) : person(actor)) },
+  { text: T.product.onHand, kind: "amount", cell: ({ onHandDelta, onHand }) => amountOf(onHandDelta, onHand) },
+  { text: T.product.available, kind: "amount", cell: ({ delta, available }) => amountOf(delta, available) },
 ];
 
 function changesOf({ state, onHand, available, lowStockThreshold, ...product }, { changes, unexplained, seen, shown = ROWS }) {
-  const rows = changes.slice(-shown).reverse().map((row) => ({ row }));
+  const rows = changes.slice(-shown).reverse();
   const isBehind = seen.onHand !== onHand || seen.available !== available;
   const newer = html`${T.history.behind} ${button(T.history.readAgain, () => read({ ...product, onHand, available }, state))}`;
   const showMore = () => {
@@ -74,7 +74,7 @@ function changesOf({ state, onHand, available, lowStockThreshold, ...product }, 
     unexplained.map((what) => problem(T.history.unexplained(what))),
     changes.length ? chartOf(changes, lowStockThreshold) : nothing,
     html`<div class="actions newer">${isBehind ? newer : hint(T.history.shown(rows.length, changes.length))}</div>`,
-    table({ label: T.history.title, columns: COLUMNS, rows, keyOf: ({ row }) => `${row.at} ${row.orderId ?? row.adjustmentId} ${row.kind} ${row.version}` }),
+    table({ label: T.history.title, columns: COLUMNS, rows, keyOf: (row) => `${row.at} ${row.orderId ?? row.adjustmentId} ${row.kind} ${row.version}` }),
     changes.length > shown ? button(T.history.more, showMore) : nothing,
   ];
 }

@@ -1,7 +1,7 @@
 // All products: what there is of each, and how much of it is promised.
 import { locationName, number, price } from "./format.js";
-import { redraw } from "./messages.js";
-import { button, card, choice, html, labelled, link, nothing, problem, sortChoice, sorted, steady, table } from "./parts.js";
+import { rearrange, redraw } from "./messages.js";
+import { button, card, choice, html, labelled, link, nothing, problem, sortChoice, sorted, table } from "./parts.js";
 import { ask } from "./server.js";
 import { STOCK_COLUMNS, listing } from "./stock.js";
 import { T } from "./texts.js";
@@ -9,9 +9,9 @@ import { T } from "./texts.js";
 const MOST_ROWS = 300; // the filter finds the others
 const LEVELS = { PROMISED: T.allProducts.promised, ...T.level };
 
-const keyOf = ({ productId }) => productId;
+export const keyOf = ({ placeOf, locationId = "", productId }) => (placeOf ? `${placeOf}#${locationId}` : productId);
 const nameIn = ({ name, productId }) => name ?? productId;
-const sum = (rows, name) => rows.reduce((total, { row }) => total + row[name], 0);
+const sum = (rows, name) => rows.reduce((total, row) => total + row[name], 0);
 
 // A level of any location counts, but for a default location that a shop does not use.
 function isAsked(product, { text, level }) {
@@ -21,23 +21,17 @@ function isAsked(product, { text, level }) {
   return isFound && [product, ...(product.places ?? []).filter(isUsed)].some(isAt);
 }
 
-// Afresh, or with the rows that are shown where they are.
-function arrange(state, isAfresh = true) {
-  const kept = new Set(isAfresh ? [] : state.rows.map(({ row }) => row.productId));
-  const found = state.products.filter((one) => kept.has(one.productId) || isAsked(one, state));
-  state.rows = isAfresh ? sorted(steady(undefined, found, keyOf), COLUMNS, state.sort) : steady(state.rows, found, keyOf);
+// Those that are shown stay, and may not be what was asked for any more.
+export function rowsOf({ products }, state, shown = []) {
+  const kept = new Set(shown.map(keyOf));
+  return sorted(products.filter((one) => kept.has(one.productId) || isAsked(one, state)), COLUMNS, state.sort);
 }
 
 export function start(state, [level = ""]) {
   Object.assign(state, { text: "", level, open: new Set(), ...state });
 }
 
-export async function read(_, state) {
-  const { products, unreadable } = await ask("/data/products");
-  state.products = products;
-  arrange(state, state.rows === undefined);
-  return unreadable;
-}
+export const read = () => ask("/data/products");
 
 // Every event is about an order or a product.
 export const follows = ({ event }) => event !== undefined;
@@ -54,23 +48,23 @@ function placesOf({ productId, places, open }) {
   return html`<button type="button" class="fold" aria-expanded=${open.has(productId)} aria-label=${label} @click=${toggle}>${T.allProducts.places(places.length)}</button>`;
 }
 
-function productOf({ row, isGone }) {
+function productOf(row) {
   if (row.total !== undefined) return html`<strong>${T.allProducts.total(row.total)}</strong>`;
   if (row.placeOf) return link(locationName(row), "product", row.placeOf, ...(row.locationId ? [row.locationId] : []));
-  if (isGone) return T.allProducts.gone(nameIn(row));
+  if (row.isGone) return T.allProducts.gone(nameIn(row));
   return html`${link(nameIn(row), "product", row.productId)} ${row.name ? html`<small>${row.productId}</small>` : nothing}${placesOf(row)}`;
 }
 
 const COLUMNS = [
-  { text: T.allProducts.product, kind: "wide two", cell: productOf, sort: ({ row }) => nameIn(row) },
-  { text: T.product.price, kind: "amount", cell: ({ row }) => (row.placeOf ? "" : price(row.price)), sort: ({ row }) => row.price ?? -1 },
+  { text: T.allProducts.product, kind: "wide two", cell: productOf, sort: nameIn },
+  { text: T.product.price, kind: "amount", cell: (row) => (row.placeOf ? "" : price(row.price)), sort: (row) => row.price ?? -1 },
   ...STOCK_COLUMNS,
 ];
 
 // A product, and its locations if they are open.
-function rowsOf({ row, isGone }, open) {
-  const places = open.has(row.productId) && !isGone ? (row.places ?? []) : [];
-  return [{ row: { ...row, open }, isGone, kind: isGone ? "is-gone" : "" }, ...places.map((place) => ({ row: { ...place, placeOf: row.productId }, kind: "place" }))];
+function withPlaces(row, open) {
+  const places = open.has(row.productId) && !row.isGone ? (row.places ?? []) : [];
+  return [{ ...row, open }, ...places.map((place) => ({ ...place, placeOf: row.productId }))];
 }
 
 // The last row is about all that are found, listed or not.
@@ -78,22 +72,21 @@ function listOf({ rows, sort, open }, onSort) {
   const there = rows.filter(({ isGone }) => !isGone);
   const total = { total: there.length, onHand: sum(there, "onHand"), committed: sum(there, "committed"), available: sum(there, "available") };
   return table({
-    label: T.allProducts.title,
+    label: T.nav.products,
     columns: COLUMNS,
-    rows: [...rows.slice(0, MOST_ROWS).flatMap((row) => rowsOf(row, open)), { row: total, kind: "total" }],
-    keyOf: ({ row }) => (row.placeOf ? `${row.placeOf}#${row.locationId ?? ""}` : row.productId),
-    classOf: ({ kind }) => kind,
+    rows: [...rows.slice(0, MOST_ROWS).flatMap((row) => withPlaces(row, open)), total],
+    keyOf,
+    classOf: (row) => (row.isGone ? "is-gone" : row.placeOf ? "place" : row === total ? "total" : ""),
     sort,
     onSort,
   });
 }
 
-export function draw(unreadable, state) {
-  const { text, level, sort, rows, products } = state;
+export function draw({ products, unreadable }, state) {
+  const { text, level, sort, rows } = state;
   const choose = (chosen) => {
     Object.assign(state, chosen);
-    arrange(state);
-    redraw();
+    rearrange();
   };
   const clear = () => {
     choose({ text: "", level: "" });
@@ -106,8 +99,6 @@ export function draw(unreadable, state) {
   const found = [T.allProducts.found(rows.length, products.length), rows.length > MOST_ROWS ? T.allProducts.more(MOST_ROWS) : ""].filter(Boolean).join(". ");
   const none = html`<p>${T.allProducts.none(text.trim(), LEVELS[level])}</p>${text || level ? button(T.allProducts.clear, clear) : nothing}`;
   return {
-    title: T.allProducts.title,
-    about: T.allProducts.about,
     content: [
       Object.values(unreadable).map((why) => problem(T.allProducts.leftOut(why))),
       html`<div class="filters">${labelled(T.allProducts.filter, filter)}${levels}${sortChoice(COLUMNS, sort, onSort)}<p class="hint" role="status">${found}</p></div>`,

@@ -1,8 +1,9 @@
 // Hands over order after order with a scanner: an order's id opens it, products' ids tick its lines, and Enter hands over.
 import { clock, itemsInWords, number } from "./format.js";
-import { calledIn, carryOut, missingOf, movable, readOrder, statusOf, unitsIn } from "./order_facts.js";
+import { calledIn, missingOf, movable, readOrder, statusOf, unitsIn } from "./order_facts.js";
 import { button, card, change, html, labelled, link, messageOf, nothing, problem } from "./parts.js";
 import { changed, idOf, refuse, say } from "./messages.js";
+import { carryOut } from "./server.js";
 import { T } from "./texts.js";
 
 const KEY = "scan";
@@ -119,8 +120,6 @@ export function draw(_, state) {
   const input = html`<input name="scanned" data-first autocomplete="off" autocapitalize="none" spellcheck="false" enterkeyhint="go">`;
   const lastOne = last ? card(T.scan.last, html`<p>${link(T.order.title(last.orderId), "order", last.orderId)}: ${last.words}</p>`) : nothing;
   return {
-    title: T.scan.title,
-    about: T.scan.about,
     content: html`<div class="scan">
       <section class="card"><form @submit=${(event) => take(event, state)}>
         ${labelled(order ? T.scan.productId : T.scan.orderId, input)}<button>${T.scan.enter}</button>${messageOf(KEY)}

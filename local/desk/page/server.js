@@ -21,9 +21,6 @@ addEventListener("hashchange", () => {
 // Nobody knows whether the server did what it was asked.
 export class LostAnswerError extends Error {}
 
-// The server has ended.
-export class GoneError extends LostAnswerError {}
-
 // The service refused a command. `code` is its reason, and `fields` are what it may be about.
 export class RefusedError extends Error {
   constructor({ code, message, field }) {
@@ -37,7 +34,7 @@ export async function request(path, options = {}) {
   try {
     return await fetch(path, { ...options, headers: { ...options.headers, "X-Desk-Token": TOKEN } });
   } catch {
-    throw new GoneError(T.gone);
+    throw new LostAnswerError(T.gone);
   }
 }
 
@@ -50,20 +47,20 @@ export async function ask(path, options) {
   return (await checked(await request(path, options))).json();
 }
 
-export async function post(path, document) {
-  try {
-    return await ask(path, { method: "POST", body: JSON.stringify(document) });
-  } catch (error) {
-    if (error instanceof LostAnswerError) throw new Error(T.lostAnswer(error.message));
-    throw error;
-  }
-}
-
-// Returns the answer of the function that takes the command.
-export async function send(command) {
-  const answer = await post("/data/command", command);
+// Sends a command, and returns the answer of what takes it. `lost` says what to do where nobody knows whether it did.
+export async function send(command, path = "/data/command", lost = T.lostAnswer) {
+  const answer = await ask(path, { method: "POST", body: JSON.stringify(command) }).catch((error) => {
+    throw error instanceof LostAnswerError ? new Error(lost(error.message)) : error;
+  });
   if (!answer.done) throw new RefusedError(answer);
   return answer;
+}
+
+// Sends a command, and returns what came of it in words.
+export async function carryOut(command) {
+  const { result, status } = await send(command);
+  if (result === "APPLIED") return T.applied;
+  return status ? T.order.unchanged(T.outcomes[result], T.order.statuses[status]) : T.outcomes[result];
 }
 
 // Calls `hear` with each line of JSON of an endless answer, until it ends or the signal ends it.

@@ -1,38 +1,39 @@
 // What the list of products and the page of one product share.
 import { inWords, number } from "./format.js";
-import { bar, change, field, folded, form, html, notesOf, units } from "./parts.js";
-import { send } from "./server.js";
+import { change, field, folded, form, html, notesOf, svg, units } from "./parts.js";
+import { carryOut } from "./server.js";
 import { T } from "./texts.js";
 
 // A product, or its stock at one location, as commands name it.
 export const named = ({ productId, locationId }) => (locationId ? { productId, locationId } : { productId });
 
-export async function carryOut(command) {
-  const { result } = await send(command);
-  return result === "APPLIED" ? T.applied : T.outcomes[result];
-}
-
 export const levelOf = ({ status }) => html`<span class="level" data-status=${status}>${T.level[status]}</span>`;
 
 // Units that open orders hold and that are not there are short: on backorder, or lost.
 export function stockBar({ onHand, committed, available }) {
-  const [there, short, free] = [Math.min(committed, onHand), -available, available].map((units) => Math.max(0, units));
-  const parts = [["committed", there, T.product.committed], ["short", short, T.product.short], ["available", free, T.product.available]];
-  return bar(parts.filter(([kind, units]) => kind !== "short" || units), there + short + free);
+  const all = { committed: Math.min(committed, onHand), short: -available, available };
+  const parts = Object.entries(all).map(([kind, units]) => [kind, Math.max(0, units)]).filter(([kind, units]) => kind !== "short" || units);
+  const whole = Math.max(1, parts.reduce((sum, [, units]) => sum + units, 0));
+  let left = 0;
+  const drawn = parts.map(([kind, units]) => {
+    left += units;
+    return svg`<rect class=${kind} x="${(100 * (left - units)) / whole}%" width="${(100 * units) / whole}%" height="100%"></rect>`;
+  });
+  return html`<svg class="amounts" role="img" aria-label=${parts.map(([kind, units]) => T.pair(T.product[kind], number(units))).join(", ")}>${drawn}</svg>`;
 }
 
 export function numbersOf(product) {
   return html`<dl class="stock">${["onHand", "committed", "available"].map((name) => html`<dt>${T.product[name]}</dt><dd>${number(product[name])}</dd>`)}</dl>`;
 }
 
-const amount = (name) => ({ text: T.product[name], kind: "amount", cell: ({ row }) => number(row[name]), sort: ({ row }) => row[name] });
+const amount = (name) => ({ text: T.product[name], kind: "amount", cell: (row) => number(row[name]), sort: (row) => row[name] });
 
 export const STOCK_COLUMNS = [
-  { text: T.product.stock, kind: "wide stock-bar", cell: ({ row }) => stockBar(row) },
+  { text: T.product.stock, kind: "wide stock-bar", cell: stockBar },
   ...["onHand", "committed", "available"].map(amount),
   // Each location has a threshold of its own.
-  { text: T.product.lowStockThreshold, kind: "amount", cell: ({ row }) => (row.lowStockThreshold === undefined ? "" : number(row.lowStockThreshold)) },
-  { text: T.product.level, kind: "two", cell: ({ row }) => (row.status ? levelOf(row) : ""), sort: ({ row }) => Object.keys(T.level).indexOf(row.status) },
+  { text: T.product.lowStockThreshold, kind: "amount", cell: ({ lowStockThreshold: low }) => (low === undefined ? "" : number(low)) },
+  { text: T.product.level, kind: "two", cell: (row) => (row.status ? levelOf(row) : ""), sort: ({ status }) => Object.keys(T.level).indexOf(status) },
 ];
 
 export function priceField(key, cents, text = T.product.price) {

@@ -22,6 +22,15 @@ export const T = {
     try: "Try it",
     contract: "API",
   },
+  about: {
+    today: "Is anything wrong, and what comes first?",
+    scan: "Scan an order, then its products. Enter on the empty field hands it over.",
+    products: "Out of stock and low first. Open a product to receive, count, correct or transfer its stock.",
+    "dead-letters": "Messages that the service could not process. Send one again once its cause is repaired. Correct or delete the others.",
+    lanes: "Units of busy products, each lane sold by one worker at a time. All of them are available.",
+    try: "Orders go through the HTTP API of the stack on the embedded AWS. Their outcomes come from its event bus.",
+    contract: "Its contract, docs/openapi.yaml. To begin, read docs/api.md.",
+  },
   stage: {
     embedded: (place) => `Embedded AWS on this machine: ${place}`,
     account: (place) => `AWS: ${place}`,
@@ -36,7 +45,6 @@ export const T = {
 
   // ---------------------------------------------------------------- messages
   dismiss: "Dismiss this message",
-  dismissNotice: "Dismiss this notice",
   doing: (words) => `${words} …`,
   done: (words, outcome) => `${words}: ${outcome}`,
   failed: (words, why) => `${words} failed: ${why}`,
@@ -83,8 +91,6 @@ export const T = {
 
   // ---------------------------------------------------------------- today
   today: {
-    title: "Today",
-    about: "Is anything wrong, and what comes first?",
     bounded: (count, isAll) => (isAll ? count : `${count}+`),
     well: "All is well",
     needs: (count) => `${counted(count, "thing needs", "things need")} you`,
@@ -168,8 +174,6 @@ export const T = {
   // ---------------------------------------------------------------- products
   level: { OUT_OF_STOCK: "out of stock", LOW_STOCK: "low", ACTIVE: "in stock", DISCONTINUED: "discontinued" },
   allProducts: {
-    title: "Products",
-    about: "Out of stock and low first. Open a product to receive, count, correct or transfer its stock.",
     product: "Product", filter: "Filter by name or id", show: "Show", all: "all products", promised: "promised beyond what is there", clear: "Show all products",
     found: (shown, all) => (shown === all ? counted(all, "product") : `${number(shown)} of ${counted(all, "product")}`),
     more: (most) => `The first ${number(most)} are listed: filter to see others.`,
@@ -367,8 +371,6 @@ export const T = {
     nothingAtAll: "Nothing to pick.",
   },
   scan: {
-    title: "Scan",
-    about: "Scan an order, then its products. Enter on the empty field hands it over.",
     orderId: "Order id", productId: "Product id, or just Enter to hand over", enter: "Enter",
     scanOrder: "Scan an order first.",
     lines: (amount) => counted(amount, "line"),
@@ -388,8 +390,6 @@ export const T = {
 
   // ---------------------------------------------------------------- dead letters
   letters: {
-    title: "Dead letters",
-    intro: "Messages that the service could not process. Send one again once its cause is repaired. Correct or delete the others.",
     none: "There are no dead letters.",
     more: {
       LIMIT: (queue, listed) => `${queue} has more than the ${listed} that are listed. The others appear when these are gone.`,
@@ -429,8 +429,6 @@ export const T = {
 
   // ---------------------------------------------------------------- lanes
   lanes: {
-    title: "Lanes",
-    about: "Units of busy products, each lane sold by one worker at a time. All of them are available.",
     none: "No lane has been used yet.",
     lane: "Lane",
     name: (lane) => (lane ? `lane ${lane}` : "the depot"),
@@ -443,14 +441,11 @@ export const T = {
 
   // ---------------------------------------------------------------- the dashboard
   dashboard: {
-    title: "Dashboard",
     about: (start, end, resolution, earlier) =>
       `${start} to ${end}, one point per ${resolution}. Legends show the whole range, or a moment: point at it, or press ← or →.${earlier ? " There was earlier traffic: choose a longer range to see it." : ""}`,
     resolution: { 1: "second (CloudWatch: minute)", 5: "5 seconds (CloudWatch: minute)", 30: "30 seconds (CloudWatch: minute)", 60: "minute, as on CloudWatch" },
     range: "Show",
     ranges: { latest: "the latest traffic", "5m": "5 minutes", "15m": "15 minutes", "1h": "1 hour", "3h": "3 hours" },
-    live: "live",
-    stopped: "not live",
     unreadable: (why) => `The embedded AWS cannot be read: ${why}`,
     noTraffic: "No traffic yet: run `make demo` in another terminal, and watch it here.",
     stacked: "stacked",
@@ -479,7 +474,6 @@ export const T = {
   // ---------------------------------------------------------------- the page to try the service
   try: {
     title: "Try the service",
-    intro: "Orders go through the HTTP API of the stack on the embedded AWS. Their outcomes come from its event bus.",
     placeTitle: "Place an order",
     place: "Place order",
     product: "Product",
@@ -507,7 +501,6 @@ export const T = {
   // ---------------------------------------------------------------- the page of the API
   contract: {
     title: "The HTTP API",
-    intro: "Its contract, docs/openapi.yaml. To begin, read docs/api.md.",
     server: "Servers: whose token is sent",
     copy: "Copy to the clipboard",
     close: "Close",

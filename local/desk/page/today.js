@@ -2,15 +2,18 @@
 import { lineChart } from "./chart.js";
 import { age, clock, nameOf, number } from "./format.js";
 import { withCode } from "./messages.js";
-import { card, hint, html, link, nothing, problem, steady } from "./parts.js";
+import { card, hint, html, link, nothing, problem } from "./parts.js";
 import { ask } from "./server.js";
 import { T } from "./texts.js";
 
 // Whatever happens to an order or a product may change a number here.
 export const follows = ({ event, changed }) => event !== undefined || changed === true;
 
-// What needs somebody, the most urgent first: a key, how bad it is, what it is, and the first step.
-function needsOf({ alarms, deadLetters, toShip, products: { promised, levels } }) {
+export const read = () => ask("/data/today");
+export const keyOf = ({ key }) => key;
+
+// What needs somebody, the most urgent first: how bad it is, what it is, and the first step.
+export function rowsOf({ alarms, deadLetters, toShip, products: { promised, levels } }) {
   const needs = [
     ["deadLetters", "bad", deadLetters.count, "dead-letters"],
     ["blocked", "bad", toShip.blocked, "orders"],
@@ -21,26 +24,20 @@ function needsOf({ alarms, deadLetters, toShip, products: { promised, levels } }
   // Alarms with the same first step are one thing to do.
   const alarmed = [...Map.groupBy(alarms?.on ?? [], ({ step }) => step)];
   return [
-    ...(alarms?.problem ? [["unknown", "warn", T.today.noAlarms, alarms.problem]] : []),
-    ...alarmed.map(([step, some]) => [step, "bad", T.today.alarm(some.map(({ name }) => name).join(", "), some.length), step]),
-    ...needs.map(([key, kind, count, ...path]) => [key, kind, link(T.today[key](count), ...path), T.today.steps[key]]),
+    ...(alarms?.problem ? [{ key: "unknown", kind: "warn", what: T.today.noAlarms, step: alarms.problem }] : []),
+    ...alarmed.map(([step, some]) => ({ key: step, kind: "bad", what: T.today.alarm(some.map(({ name }) => name).join(", "), some.length), step })),
+    ...needs.map(([key, kind, count, ...path]) => ({ key, kind, what: link(T.today[key](count), ...path), step: T.today.steps[key] })),
   ];
-}
-
-export async function read(_, state) {
-  const found = await ask("/data/today");
-  state.rows = steady(state.rows, needsOf(found), ([key]) => key);
-  return found;
 }
 
 const bounded = ({ count, isAll }) => T.today.bounded(number(count), isAll);
 
 function summaryOf(rows, toShip) {
   const needs = rows.filter(({ isGone }) => !isGone);
-  const kind = needs.length === 0 ? "good" : needs.some(({ row }) => row[1] === "bad") ? "bad" : "warn";
-  const items = rows.map(({ row: [, , what, step], isGone }) => html`<li class=${isGone ? "is-gone" : ""}><strong>${what}</strong> ${isGone ? T.today.isGone : step}</li>`);
+  const kind = needs.length === 0 ? "good" : needs.some((need) => need.kind === "bad") ? "bad" : "warn";
+  const itemOf = ({ what, step, isGone }) => html`<li class=${isGone ? "is-gone" : ""}><strong>${what}</strong> ${isGone ? T.today.isGone : step}</li>`;
   const work = toShip.count > 0 ? link(T.today.ship(bounded(toShip), toShip.count), "orders") : T.today.nothingToShip;
-  return html`<section class="card summary ${kind}"><h2>${needs.length ? T.today.needs(needs.length) : T.today.well}</h2><ol>${items}</ol><p>${work}</p></section>`;
+  return html`<section class="card summary ${kind}"><h2>${needs.length ? T.today.needs(needs.length) : T.today.well}</h2><ol>${rows.map(itemOf)}</ol><p>${work}</p></section>`;
 }
 
 const listOf = (items) => html`<ul>${items.map((item) => html`<li>${item}</li>`)}</ul>`;
@@ -87,5 +84,5 @@ function hourCard({ lastHour: { start, seconds, placed, rejected, problem: why }
 
 export function draw(data, { rows }) {
   const cards = [ordersCard, productsCard, lettersCard, ...(data.alarms ? [alarmsCard, hourCard] : [])];
-  return { title: T.today.title, about: T.today.about, content: html`<div class="today">${summaryOf(rows, data.toShip)}<div class="cards">${cards.map((cardOf) => cardOf(data))}</div></div>` };
+  return { content: html`<div class="today">${summaryOf(rows, data.toShip)}<div class="cards">${cards.map((cardOf) => cardOf(data))}</div></div>` };
 }

@@ -2,7 +2,7 @@
 import { atLocation, clock, itemsInWords, moment, number, price } from "./format.js";
 import { changed, idOf, redraw } from "./messages.js";
 import { movable, possible, statusOf } from "./order_facts.js";
-import { button, card, change, checkbox, field, form, hint, html, link, messageOf, nothing, repeat, steady, units } from "./parts.js";
+import { button, card, change, checkbox, field, form, hint, html, link, messageOf, nothing, repeat, units } from "./parts.js";
 import { RefusedError, ask, request } from "./server.js";
 import { T } from "./texts.js";
 
@@ -34,17 +34,18 @@ function refusalOf({ said, words }) {
   return said.code ? new RefusedError({ code: said.code, message }) : new Error(message);
 }
 
-export async function read(_, state) {
-  const isAfresh = state.rows === undefined;
+export async function read(_, state, isAfresh) {
   state.ids ??= await ask("/data/shelf");
   const answer = await call("GET", `/products?ids=${state.ids.map(encodeURIComponent).join(",")}`);
   if (!answer.isGood) throw refusalOf(answer);
-  state.rows = steady(state.rows, answer.said.products, ({ productId }) => productId);
   const open = [...state.orders.values()].filter(({ status }) => ["SENT", "PENDING", "CONFIRMED"].includes(status));
   // Later their events tell what becomes of them.
   if (isAfresh) await Promise.allSettled(open.map(({ orderId }) => lookAt(state, orderId)));
-  return state.rows;
+  return answer.said.products;
 }
+
+export const rowsOf = (products) => products;
+export const keyOf = ({ productId }) => productId;
 
 export const follows = ({ event }) => event !== undefined;
 
@@ -113,12 +114,12 @@ function takeFurther(state, order, action) {
 
 // ---------------------------------------------------------------- the page
 
-const namesOf = ({ rows }) => Object.fromEntries(rows.map(({ row }) => [row.productId, row.name ?? row.productId]));
+const namesOf = ({ rows }) => Object.fromEntries(rows.map(({ productId, name }) => [productId, name ?? productId]));
 
-function productOf({ row, isGone }, at) {
-  const availability = isGone ? T.try.notListed : T.try.availability[row.availability];
+function productOf(row, at) {
+  const availability = row.isGone ? T.try.notListed : T.try.availability[row.availability];
   const left = row.units === undefined ? "" : ` (${number(row.units)})`;
-  return html`<li><label><input type="radio" name="product" value=${row.productId} ?checked=${at === 0} ?disabled=${isGone} required>
+  return html`<li><label><input type="radio" name="product" value=${row.productId} ?checked=${at === 0} ?disabled=${row.isGone} required>
     <span>${row.name ?? row.productId}<small>${row.productId}</small></span><span>${price(row.price)}</span><span class=${KINDS[row.availability] ?? ""}>${availability}${left}</span>
   </label></li>`;
 }
@@ -140,9 +141,10 @@ function eventOf(state, { kind, time, data }) {
   return html`<li class=${state.orders.has(data.orderId) ? "own" : ""}>${time} ${kind}<small>${T.done(subject, fact)}</small></li>`;
 }
 
-export function draw(rows, state) {
+export function draw(_, state) {
+  const { rows } = state;
   const shelf = html`<fieldset><legend>${T.try.product}</legend>
-    ${rows.length ? html`<ul class="shelf">${repeat(rows, ({ row }) => row.productId, productOf)}</ul>` : hint(T.try.noProducts)}</fieldset>`;
+    ${rows.length ? html`<ul class="shelf">${repeat(rows, keyOf, productOf)}</ul>` : hint(T.try.noProducts)}</fieldset>`;
   const quantity = units("place", "quantity", T.try.quantity, { value: 1, min: 1, max: 1_000_000 });
   const hold = field("place", "hold", T.try.hold, { type: "number", required: false, min: 60, max: 604_800, placeholder: T.try.asSet });
   const placed = form("place", { text: T.try.place, kind: "primary", send: place(state) }, shelf, quantity, hold, checkbox("wait", T.try.wait, { checked: true }));
@@ -151,5 +153,5 @@ export function draw(rows, state) {
   const heard = repeat(state.events, ({ id }) => id, (event) => eventOf(state, event));
   const events = state.events.length ? html`<ol class="heard" tabindex="0" aria-label=${T.try.events}>${heard}</ol>` : hint(T.try.noEvents);
   const content = html`<div class="trial">${card(T.try.placeTitle, placed)}${card(T.try.orders, listed)}${card(T.try.events, events)}</div>`;
-  return { title: T.try.title, about: T.try.intro, content };
+  return { title: T.try.title, content };
 }
