@@ -254,8 +254,7 @@ def test_every_drawn_limit_matches_its_alarms_and_names_their_periods(template, 
 
 def test_every_line_can_be_seen_on_light_and_on_dark_cards(widgets):
     style = (ROOT / "local" / "desk" / "page" / "page.css").read_text("utf-8")
-    cards = re.findall(r"--card: (#[0-9a-f]{6})", style)
-    assert len(cards) == 2
+    (cards,) = re.findall(r"--card: light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\)", style)
     colors = {
         watched.RED,
         *watched.PALETTE,

@@ -16,7 +16,7 @@ from testing.shop import open_shop
 from testing.simulated_aws import ManualClock, SimulatedAws, answered_by
 from testing.tables import NAMES, create_table
 
-# Hypothesis would fail a test that is slow, on a busy machine.
+# On a busy machine, Hypothesis would fail slow tests.
 settings.register_profile(
     "unit", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -25,14 +25,14 @@ settings.load_profile("unit")
 
 @pytest.fixture(scope="session", autouse=True)
 def one_command_line():
-    """typer makes the whole command line anew for each call: most of the time of its tests."""
+    """Cache the command line. typer would rebuild it for each call, which takes most of its tests' time."""
     with patch("typer.testing._get_command", cache(typer.testing._get_command)):
         yield
 
 
 @pytest.fixture(scope="session", autouse=True)
 def one_client_of_a_kind():
-    """Make a client once for all tests that ask for the same: it takes longer than most tests, and clients keep no data."""
+    """Make equal clients only once: making one takes longer than most tests, and clients keep no data."""
     make = boto3.Session.client
 
     @cache
@@ -40,7 +40,8 @@ def one_client_of_a_kind():
         return make(session, *service, **options)
 
     def client(session, *service, **options):
-        # A client takes address, region and credentials from the environment: moto and Dynoxide get clients of their own.
+        # A client takes address, region and credentials from the environment, so moto and Dynoxide get separate
+        # clients.
         settings = frozenset(item for item in os.environ.items() if item[0].startswith("AWS_"))
         return made(session, settings, *service, **options)
 
@@ -50,7 +51,7 @@ def one_client_of_a_kind():
 
 @pytest.fixture(scope="module", autouse=True)
 def on_their_own(away_from_the_embedded_aws):
-    """All tests here do without the embedded AWS."""
+    """All tests here run without the embedded AWS."""
 
 
 @pytest.fixture(scope="session")
@@ -74,7 +75,7 @@ def simulated_store(simulated_client):
 
 @pytest.fixture
 def dynoxide_store(dynoxide, dynoxide_client, monkeypatch):
-    """A store on empty tables of Dynoxide. It remembers the tokens of transactions from one test to the next."""
+    """A store on empty tables of Dynoxide. Transaction tokens remain from one test to the next."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", dynoxide.endpoint)
     create_tables(dynoxide_client)
     yield Store(dynoxide_client, NAMES)
@@ -85,18 +86,18 @@ def dynoxide_store(dynoxide, dynoxide_client, monkeypatch):
 
 @pytest.fixture(params=["simulated", "dynoxide"])
 def each_store(request):
-    """A store on empty tables, of one implementation after the other: each is strict in its own places."""
+    """A store on empty tables, on each implementation in turn, because they check different rules."""
     return request.getfixturevalue(f"{request.param}_store")
 
 
 def checked_client(**options):
-    """A client for all tests of a process: to make one takes longer than most of them."""
+    """A client for all tests of a process, because making one takes longer than most tests."""
     config = CLIENT_CONFIG.merge(Config(parameter_validation=True))
     return boto3.client("dynamodb", config=config, **options)
 
 
 def lose_no_responses(client):
-    """Let a client answer again as it is, whatever a test has put in between."""
+    """Restore a client after a test has intercepted its requests."""
     vars(client._endpoint).pop("_do_get_response", None)
 
 

@@ -1,4 +1,4 @@
-"""Commands for an account: what is missing is said in one line, before the CDK begins."""
+"""Commands for an account: missing prerequisites are reported in one line, before the CDK starts."""
 
 import json
 import os
@@ -36,7 +36,7 @@ ON_ACCOUNT = (
 
 @pytest.fixture
 def cdk(monkeypatch):
-    """The calls of the CDK, which is not run."""
+    """Record the calls of the CDK instead of running it."""
     calls = []
 
     def run(command, **options):
@@ -48,7 +48,7 @@ def cdk(monkeypatch):
 
 
 def deploy(cdk):
-    """Have the CDK deploy. Returns what is said before."""
+    """Deploy, and return the output before the CDK runs."""
     done = CliRunner().invoke(app, ["deploy", "--stage", "dev"], catch_exceptions=False)
     assert len(cdk) == 1
     return done.stderr
@@ -81,8 +81,8 @@ def test_missing_credentials_or_region_are_reported_immediately(
 
 
 def test_an_unknown_profile_is_named(monkeypatch):
-    monkeypatch.setenv("AWS_PROFILE", "nobody")
-    with pytest.raises(UserError, match="nobody"):
+    monkeypatch.setenv("AWS_PROFILE", "no-such-profile")
+    with pytest.raises(UserError, match="no-such-profile"):
         AwsAccount.of_environment()
 
 
@@ -121,7 +121,7 @@ NOT_DEPLOYED = refusal("ValidationError", "Stack with id X does not exist")
 
 @pytest.fixture
 def account(monkeypatch):
-    """The answers of an account that has room for everything, by operation; each may be replaced, or be an error."""
+    """The answers of an account with sufficient quotas, by operation; each may be replaced, also by an error."""
     limit = {"ConcurrentExecutions": 9000, "UnreservedConcurrentExecutions": 8000}
     outputs = [
         {"OutputKey": name, "OutputValue": value}
@@ -232,7 +232,7 @@ def test_deploy_explains_the_low_concurrency_limit_of_a_new_account(cdk, account
         (NOT_DEPLOYED, {}, 16 + 16),
         (NOT_DEPLOYED, {"Orders": (12_000, 40_000)}, 160 + 16),
         (NOT_DEPLOYED, {"Products": (30_000, 4_500)}, 16 + 40),
-        # The table of the orders is warm for 8,000 write units.
+        # The Orders table is warm for 8,000 write units.
         (None, {}, 32 + 16),
         (None, {"Orders": (12_000, 9_001)}, 40 + 16),
         (refusal("AccessDenied"), {}, 16 + 16),
@@ -433,7 +433,7 @@ def test_destroy_asks_first_and_names_the_stack(cdk, account, answer, called):
 
 
 def test_destroy_says_that_a_stage_does_not_exist(cdk, account):
-    """The CDK says of it that it is destroyed."""
+    """The CDK would report it as destroyed."""
     account["describe_stacks"] = NOT_DEPLOYED
     assert refused(["destroy", "--stage", "lvie"], input="y\n").startswith(
         "there is no stack InventoryOrders-lvie on account 123456789012, us-east-1"
@@ -447,7 +447,7 @@ EXPORTS = "inventory-orders-exports-123456789012-eu-west-1"
 
 @pytest.fixture
 def destroyed(monkeypatch):
-    """Clients of AWS, whose requests botocore checks against AWS's models, for a stack that is there."""
+    """Clients for an existing stack, whose requests botocore checks against AWS's models."""
     services = ("cloudformation", "dynamodb", "s3")
     clients = {name: boto3.client(name, region_name="eu-west-1") for name in services}
     with ExitStack() as stack:
@@ -464,7 +464,7 @@ def destroy():
 
 
 def expect_resources(aws, status):
-    """Both requests for the resources of the deleted stack, whose name finds nothing any more."""
+    """Both requests for the resources of the deleted stack, which is no longer found by name."""
     table = {"ResourceType": "AWS::DynamoDB::GlobalTable", "PhysicalResourceId": "live-Orders"}
     version = {"ResourceType": "AWS::Lambda::Version", "PhysicalResourceId": "live-Api:1"}
     more = {"LogicalResourceId": "", "LastUpdatedTimestamp": 0, "ResourceStatus": status}
@@ -538,7 +538,7 @@ def test_a_name_that_no_stage_can_have_is_refused(stage):
 
 
 def test_the_tables_of_a_stack_are_in_the_region_of_its_account(monkeypatch):
-    # boto3 reads AWS_DEFAULT_REGION only, the CDK and the AWS CLI AWS_REGION.
+    # boto3 only reads AWS_DEFAULT_REGION; the CDK and the AWS CLI read AWS_REGION.
     monkeypatch.setenv("AWS_REGION", "eu-west-3")
     outputs = dict.fromkeys((f"{table.value}TableName" for table in Table), "t")
     session = AwsAccount.of_environment().session

@@ -1,4 +1,4 @@
-"""A reason and an action are added to a copy of the package: nothing else has to change, or what has to fails loudly."""
+"""Adds a reason and an action to a copy of the package: every other place that has to change fails loudly."""
 
 import os
 import shutil
@@ -54,7 +54,7 @@ ACTION = """
 
 @pytest.fixture
 def package(tmp_path):
-    """A copy of the package."""
+    """Make a copy of the package."""
     source = ROOT / "layers" / "core" / "python" / "inventory_orders"
     ignored = shutil.ignore_patterns("__pycache__")
     return shutil.copytree(source, tmp_path / "inventory_orders", ignore=ignored)
@@ -68,7 +68,7 @@ def add(file, before, text):
 
 
 def run(package, *arguments):
-    """Run Python with the copy in the place of the package. Returns its status and what it printed."""
+    """Run Python with the copy instead of the package. Returns its exit status and output."""
     places = os.pathsep.join(map(str, (package.parent, ROOT)))
     done = subprocess.run(
         [sys.executable, *arguments],

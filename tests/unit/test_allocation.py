@@ -1,4 +1,4 @@
-"""The allocation: whatever moves between rows and pages, no unit is made or lost, and the rules of lanes hold."""
+"""The allocation: no move between rows and pages creates or loses a unit, and the rules of lanes hold."""
 
 from collections import Counter
 from dataclasses import replace
@@ -17,7 +17,7 @@ CREATED = product("p", 1).created_at
 
 
 def pages(*lanes, version=3):
-    """All pages of lanes, written before and empty."""
+    """All pages of lanes, existing and empty."""
     return [
         Page(PageKey(lane, number), version, f"epoch-{lane}-{number}", {})
         for lane in lanes
@@ -31,7 +31,7 @@ def holding_page(lane, product_id, units, reach=0, created_at=CREATED):
 
 
 def lent(product_id="p", stock=10, depot=5, lane=4, **more):
-    """A product of which the depot and lane 1 hold some, and lane 2 may."""
+    """A product with units at the depot and in lane 1, which lane 2 may also hold."""
     row = product(product_id, stock, lent_to=frozenset({0, 1, 2}), **more)
     return Allocation(
         {product_id: row},
@@ -46,7 +46,7 @@ def lent(product_id="p", stock=10, depot=5, lane=4, **more):
 moves = st.lists(
     st.tuples(
         st.sampled_from(
-            ["lend", "fill", "fill", "give back", "recall", "reclaim", "take", "write", "write"]
+            ["lend", "fill", "fill", "return", "recall", "reclaim", "take", "write", "write"]
         ),
         st.sampled_from(PRODUCT_IDS),
         st.integers(0, 2),
@@ -59,7 +59,7 @@ moves = st.lists(
 
 
 def start(product_id, spare, threshold, backorder, reach, held):
-    """A product, and the units that lanes hold of it. The depot may fill lanes up to `reach`; below 0, nothing is lent."""
+    """A product, and its units in lanes. The depot may fill lanes up to `reach`; below 0, nothing is lent."""
     lanes = range(reach + 1)
     row = product(
         product_id,
@@ -89,7 +89,7 @@ starts = st.fixed_dictionaries(
 
 
 class Books:
-    """Rows and pages as they are stored, an allocation of them, and the units that were sold.
+    """Rows and pages as stored, an allocation of them, and the units sold.
 
     Attributes:
         moved: Kinds of the moves that moved units and were written.
@@ -112,19 +112,19 @@ class Books:
         self.forget()
 
     def forget(self):
-        """What was not written has not happened."""
+        """Discard the moves that were not written."""
         self.allocation = Allocation(self.rows, self.pages.values())
         self.taken = dict.fromkeys(PRODUCT_IDS, 0)
         self.lent = dict.fromkeys(PRODUCT_IDS, 0)
         self.unwritten = set()
 
     def where(self, product_id):
-        """The units in the row, in the depot and in each lane, as they shall be."""
+        """The expected units in the row, in the depot and in each lane."""
         lanes = (self.allocation.units(lane, product_id) for lane in (DEPOT, *LANES))
         return self.allocation.row(product_id).stock_count, *lanes
 
     def do(self, kind, product_id, number, units, whose):
-        """Make a move, of a lane that may hold the product or of any."""
+        """Make a move with a lane that may hold the product, or with any lane."""
         if kind == "write":
             self.write()
             return
@@ -145,7 +145,7 @@ class Books:
                 self.lent[product_id] += units
             case "fill":
                 allocation.fill(lane, product_id, units)
-            case "give back":
+            case "return":
                 allocation.give_back(lane, product_id)
             case "recall":
                 allocation.recall(product_id, lanes[: number + 1])
@@ -225,8 +225,8 @@ def test_no_sequence_of_moves_creates_or_loses_units_or_breaks_a_rule():
         moved.update(books.moved)
 
     run()
-    # Otherwise the sequences have become too short or too odd to show anything.
-    for kind in ("lend", "fill", "give back", "recall", "reclaim", "take"):
+    # Otherwise the sequences are too short or too odd to prove anything.
+    for kind in ("lend", "fill", "return", "recall", "reclaim", "take"):
         assert moved[kind], f"no {kind} moved a unit"
     assert {"fill", "take"} <= refused.keys()
 
@@ -242,7 +242,7 @@ def test_no_sequence_of_moves_creates_or_loses_units_or_breaks_a_rule():
 )
 @pytest.mark.parametrize("is_sale", [False, True])
 def test_a_row_keeps_more_than_its_threshold_while_lanes_hold_units(row, spare, is_sale):
-    """It lends no more, and once it is lent it sells no more. A row that is not active lends nothing."""
+    """Nothing beyond the threshold is lent, nor sold while the row is lent. A row that is not active lends nothing."""
     if is_sale and spare:
         row = replace(row, lent_to=frozenset({DEPOT}))
     allocation = Allocation({"p": row}, pages(DEPOT))
@@ -296,7 +296,8 @@ def test_a_product_is_not_reclaimed_while_lanes_may_hold_it():
 
 
 def test_a_recall_of_empty_lanes_checks_their_pages_and_the_depot():
-    """Otherwise a fill, which does not write the row, could bring units to a lane that was just taken off the list."""
+    """Otherwise a fill, which does not write the row, could bring units to a lane that was just removed from the
+    list."""
     row = product("p", 10, lent_to=frozenset({0, 1}))
     allocation = Allocation({"p": row}, pages(DEPOT, 1))
     allocation.recall("p", [1])

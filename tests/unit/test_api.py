@@ -39,18 +39,18 @@ from testing.lanes import lend
 from testing.simulated_aws import ServiceError
 from tests.support.schemas import closed, is_open
 
-TEA = "tea-earl-grey"  # the catalogue has 60 packets of it
+TEA = "tea-earl-grey"  # the catalogue has 60 packets
 ORDER = {"orderId": "o-1", "userId": "u-7", "items": [{"productId": TEA, "quantity": 2}]}
 JSON = {"content-type": "application/json"}
 OPERATOR = {"sub": "staff-1", "cognito:groups": "[staff operators]"}
 
 
-# Each process reads it, and libyaml does so in a tenth of the time.
+# Each process reads it, and libyaml takes a tenth of the time.
 CONTRACT = yaml.load((ROOT / "docs" / "openapi.yaml").read_text("utf-8"), yaml.CSafeLoader)
 
 
 def resolved(value):
-    """A part of the contract, with what it refers to in its place."""
+    """A part of the contract, with its references resolved."""
     if isinstance(value, dict) and "$ref" in value:
         found = CONTRACT
         for name in value["$ref"].removeprefix("#/").split("/"):
@@ -78,7 +78,7 @@ PATTERNS = {
 
 
 def check_contract(method, path, said):
-    """What was answered must be what the contract says."""
+    """Check that an answer matches the contract."""
     routes = [r for r in OPERATIONS if r[0] == method and PATTERNS[r].fullmatch(path)]
     if not routes:
         assert said.status == 404
@@ -151,18 +151,18 @@ class Api:
 
     @property
     def queued(self):
-        """What waits in the order queue."""
+        """The messages in the order queue."""
         return self.shop.waiting("Order")
 
     def work_off(self, *orders):
-        """Let a worker place orders; without any, those that wait in their queue."""
+        """Let a worker place orders; by default, the ones in the order queue."""
         if orders:
             self.shop.invoke("place_orders", sqs_event(*orders))
         else:
             self.shop.deliver("Order")
 
     def state(self):
-        """What no refused request changes."""
+        """The state that a refused request must not change."""
         return self.shop.stock(TEA), dict(self.shop.items(Table.ORDERS))
 
 
@@ -199,7 +199,7 @@ def api(tea_shop):
 
 @pytest.fixture
 def customers(api):
-    """The API as customers with a token reach it."""
+    """The API for customers with a token."""
     group = {"OPERATORS_CLAIM_NAME": "cognito:groups", "OPERATORS_CLAIM_VALUE": "operators"}
     api.shop.restart(USER_ID_CLAIM="sub", **group)
     return api
@@ -232,11 +232,11 @@ def test_the_contract_and_the_handlers_have_the_same_routes(api):
 
 
 NAMED_BY_PATHS, OF_IDS = r"""(?!\.{1,2}$)[!"\$&-+.0->@-~-]""", r"""[!"\$-+.-~-]"""
-"""Characters of ids: of those that paths can name, and of all."""
+"""Characters of ids: of the ids that paths can name, and of all ids."""
 
 
 def without_words(schema):
-    """What a schema demands of a message, without what it says to people. No message needs a path that can name it."""
+    """The constraints of a schema, without descriptions. Ids in messages need not be usable in a path."""
     if isinstance(schema, str):
         return schema.replace(NAMED_BY_PATHS, OF_IDS)
     if isinstance(schema, dict):
@@ -248,7 +248,7 @@ def without_words(schema):
     return schema
 
 
-def test_what_may_be_sent_is_what_the_messages_are_checked_against():
+def test_the_contracts_schemas_match_the_messages_schemas():
     schemas = CONTRACT["components"]["schemas"]
     assert without_words(resolved(schemas["NewOrder"])) == without_words(json_schema("order"))
     for name, function, action in (
@@ -264,7 +264,7 @@ def test_what_may_be_sent_is_what_the_messages_are_checked_against():
     ):
         command = as_body(json_schema("commands")[function][action], is_new=name == "NewProduct")
         said = resolved(schemas[name])
-        # No JSON has the characters that the commands' patterns of texts leave out in addition.
+        # The characters that the commands' string patterns additionally exclude cannot occur in JSON.
         texts = {n for n, inner in command["properties"].items() if "\\ud800" in str(inner)}
         said["properties"] |= {name: command["properties"][name] for name in texts}
         assert without_words(said) == without_words(command)
@@ -278,7 +278,7 @@ def test_what_may_be_sent_is_what_the_messages_are_checked_against():
 
 
 def as_body(command, *, is_new):
-    """The schema of a command as a request's body: path and caller say the rest, and OpenAPI has newer words."""
+    """The schema of a command as a request body: path and caller give the rest, and OpenAPI uses newer keywords."""
     names = {"action", "actor"} | (set() if is_new else {"orderId", "productId"})
     required = [name for name in command["required"] if name not in names]
     properties = {n: inner for n, inner in command["properties"].items() if n not in names}
@@ -288,12 +288,12 @@ def as_body(command, *, is_new):
     return whole if required else {k: v for k, v in whole.items() if k != "required"}
 
 
-def test_answers_may_get_further_fields():
+def test_answers_may_have_further_fields():
     assert all(is_open(operation["responses"]) for operation in OPERATIONS.values())
 
 
-def test_every_example_of_the_contract_gets_a_good_answer(api):
-    """In the order of an order's life, as the contract has it."""
+def test_every_example_of_the_contract_succeeds(api):
+    """In the sequence of an order's life, like the contract."""
     path_of = {"orderId": "o-1001", "productId": TEA}
     for (method, path), operation in sorted(
         OPERATIONS.items(), key=lambda item: LIFE.index(item[1]["operationId"])
@@ -350,7 +350,7 @@ TOO_LARGE = "x" * 262_145
 
 
 def statuses_seen(api, monkeypatch):
-    """Get each status from each route. Returns pairs of both."""
+    """Get each status from each route. Returns pairs of route and status."""
     seen = set()
 
     def see(method, path, *given, claims=OPERATOR, **more):
@@ -428,7 +428,7 @@ OPERATORS_REQUESTS = (
     ("POST", "/products/mug/list-again", None),
     ("DELETE", "/products/mug", None),
 )
-"""In an order in which each is carried out."""
+"""In a sequence in which each request succeeds."""
 
 QUERIES = {"DELETE": {"createdAt": "2026-01-01T00:00:00.000000+00:00"}}
 LOST = {
@@ -512,7 +512,7 @@ def broken(monkeypatch, error):
 
 
 def good_requests():
-    """A request of each route that is answered: body and query by route."""
+    """A valid request for each route: body and query, by route."""
     bodies = {
         ("POST", "/orders"): ORDER,
         **{("POST", f"/orders/{{orderId}}/{name}"): body for name, body in COMMANDS.items()},
@@ -530,7 +530,7 @@ def good_requests():
 
 
 def mistakes(method, path, body, query):
-    """What can be wrong with a request: where, the path, the body and the query."""
+    """Possible mistakes in a request: the location, the path, the body and the query."""
     yield "wrong", path, body, query | {"wrong": "1"}
     for name, value in query.items():
         yield name, path, body, {other: v for other, v in query.items() if other != name}
@@ -558,20 +558,20 @@ OF_OTHER_INTERFACES = re.compile(
 )
 
 
-def test_every_refusal_speaks_of_path_query_and_body(api):
-    """Each route with each mistake: nobody is told to send what a queue, or a direct invocation, would take."""
+def test_every_refusal_is_in_terms_of_path_query_and_body(api):
+    """Each route with each mistake: no error describes the form of a queue's message or a direct invocation."""
     place(api)
     refused = Counter()
     for (method, template), (body, query) in good_requests().items():
         in_path = re.findall(r"{(\w+)}", template)
         for where, path, wrong_body, wrong_query in mistakes(method, template, body, query):
             said = api(method, path, wrong_body, query=wrong_query)
-            # Some of it is right on some routes.
+            # Some of these are valid on some routes.
             if said.status != 400:
                 continue
-            # Of a change without any field nothing particular is missing.
+            # A change without any field has no particular missing field.
             assert where in said.document.get("field", "") or wrong_body == {}, said.text
-            # What the caller has sent may be named.
+            # The error may quote the caller's own values.
             words = said.document["detail"].removeprefix(f"{where}: ")
             others = set(OF_OTHER_INTERFACES.findall(words))
             assert others <= ({"action"} if path == "/counts" else set()), said.text
@@ -583,7 +583,7 @@ def test_every_refusal_speaks_of_path_query_and_body(api):
 
 
 def test_every_route_refuses_an_unknown_query_parameter(api):
-    """API Gateway may split `a%3Fb` in a path into the id `a` and a query `b`: then nothing acts on `a`."""
+    """API Gateway may split `a%3Fb` in a path into the id `a` and a query `b`; such a request must not act on `a`."""
     place(api)
     before = api.state()
     for (method, template), (body, query) in good_requests().items():
@@ -597,8 +597,8 @@ def test_every_route_refuses_an_unknown_query_parameter(api):
     assert api.state() == before
 
 
-def test_every_status_of_the_contract_is_seen(customers, monkeypatch):
-    """What the contract promises is answered: each status of each route, but for those of API Gateway alone."""
+def test_every_status_of_the_contract_occurs(customers, monkeypatch):
+    """Each status of each route in the contract does occur, except statuses from API Gateway alone."""
     seen = {(*route, status) for route, status in statuses_seen(customers, monkeypatch)}
     promised = {
         (*route, int(status))
@@ -622,7 +622,7 @@ def test_an_order_goes_to_its_queue_and_the_answer_says_where_to_ask(api):
     assert api("GET", "/orders/o-1").document["status"] == "PENDING"
 
 
-def test_who_prefers_to_wait_is_answered_at_once_and_the_queue_stays_empty(api):
+def test_a_waiting_caller_is_answered_immediately_without_the_queue(api):
     said = place(api, holdSeconds=900, attributes={"channel": "web"})
     assert said.status == 201
     assert said.headers["Location"] == "/orders/o-1"
@@ -635,7 +635,7 @@ def test_who_prefers_to_wait_is_answered_at_once_and_the_queue_stays_empty(api):
     assert (api.queued, api.shop.stock(TEA)) == ([], 58)
 
 
-def test_a_placed_order_is_answered_as_it_is_stored_and_not_read_for_that(api, monkeypatch):
+def test_a_placed_order_is_answered_as_stored_without_another_read(api, monkeypatch):
     store = api.shop.process("api").impatient_engine.client.store
     with monkeypatch.context() as patched:
         patched.setattr(store, "get_record", lambda *_: pytest.fail("it was read"))
@@ -646,7 +646,7 @@ def test_a_placed_order_is_answered_as_it_is_stored_and_not_read_for_that(api, m
     assert said.headers["ETag"] == stored.headers["ETag"]
 
 
-def test_a_rejection_is_an_answer_and_stays_one(api):
+def test_a_rejection_is_an_answer_and_is_repeated(api):
     for _ in range(2):
         said = place(api, quantity=61)
         assert said.code == (409, "INSUFFICIENT_STOCK")
@@ -661,19 +661,19 @@ def test_an_order_of_an_unknown_product_is_rejected_with_its_reason(api):
     assert said.code == (409, "UNKNOWN_PRODUCT")
     assert "there is no product no-such-tea" in said.document["detail"]
     assert "under a new orderId" in said.document["detail"]
-    # The row does not name it.
+    # The row does not name the product.
     again = place(api, product_id="no-such-tea")
     assert "GET /products shows which" in again.document["detail"]
 
 
-def test_another_body_under_a_used_id_is_refused_where_that_is_known(api):
+def test_another_body_under_a_used_id_is_refused_if_the_order_is_known(api):
     place(api)
     assert place(api, user="u-8").code == (409, "ORDER_ID_REUSED")
     assert api("POST", "/orders", ORDER | {"userId": "u-8"}).status == 202
 
 
 class Waits:
-    """Seconds that the service has slept, and what happens meanwhile."""
+    """Record the service's sleeps, and act during them."""
 
     def __init__(self, clock):
         self.clock, self.slept, self.meanwhile = clock, [], lambda: None
@@ -686,14 +686,14 @@ class Waits:
 
 @pytest.fixture
 def waits(api, monkeypatch):
-    """A product on which rivals were met."""
+    """A product with contention."""
     waits = Waits(api.shop.clock)
     monkeypatch.setattr(SystemClock, "sleep", lambda _, seconds: waits.sleep(seconds))
     api.shop.process("api").impatient_engine.client.rivals.observe(TEA)
     return waits
 
 
-def test_what_is_fought_over_goes_to_the_queue_and_the_call_waits_for_it(api, waits):
+def test_an_order_under_contention_is_queued_and_the_call_waits_for_it(api, waits):
     waits.meanwhile = lambda: len(waits.slept) == 2 and api.work_off()
     said = place(api)
     assert (said.status, said.document["status"]) == (201, "PENDING")
@@ -701,7 +701,7 @@ def test_what_is_fought_over_goes_to_the_queue_and_the_call_waits_for_it(api, wa
     assert api.shop.stock(TEA) == 58
 
 
-def test_what_does_not_come_through_in_time_is_to_be_asked_for_later(api, waits):
+def test_a_caller_is_told_to_ask_later_if_the_order_takes_too_long(api, waits):
     said = api("POST", "/orders", ORDER, JSON | {"prefer": "respond-async, wait=60"})
     assert said.status == 202
     assert said.headers["Location"] == "/orders/o-1"
@@ -712,7 +712,7 @@ def test_what_does_not_come_through_in_time_is_to_be_asked_for_later(api, waits)
     assert len(api.queued) == 1
 
 
-def test_nobody_waits_longer_than_the_function_may_run(api, waits):
+def test_no_call_waits_longer_than_the_function_may_run(api, waits):
     said = api("POST", "/orders", ORDER, JSON | {"prefer": "wait=25"}, seconds=10.0)
     assert said.status == 202
     assert sum(waits.slept) <= 6.0
@@ -724,7 +724,7 @@ def test_an_order_that_was_placed_before_is_not_new_and_not_queued_again(api, wa
     assert (said.status, said.document["status"], api.queued) == (200, "PENDING", [])
 
 
-def test_another_order_that_comes_through_first_under_the_id_is_told(api, waits):
+def test_another_order_placed_first_under_the_id_is_reported(api, waits):
     waits.meanwhile = lambda: api.work_off(json.dumps(ORDER | {"userId": "u-8"}))
     assert place(api).code == (409, "ORDER_ID_REUSED")
 
@@ -766,7 +766,7 @@ NO_ORDERS = [
 
 
 @pytest.mark.parametrize("prefer", [{}, {"prefer": "wait=5"}])
-def test_what_is_no_order_is_refused_and_sent_nowhere(api, prefer):
+def test_an_invalid_order_is_refused_and_not_queued(api, prefer):
     for body, code, field in NO_ORDERS:
         said = api("POST", "/orders", body, JSON | prefer)
         assert said.code == (400, code), body
@@ -798,7 +798,7 @@ def test_a_body_may_come_in_base64_and_say_that_it_is_utf_8(api):
     assert said.code == (400, "INVALID_JSON")
 
 
-def test_a_queue_that_takes_nothing_is_a_reason_to_send_the_order_again(api):
+def test_if_the_queue_accepts_nothing_the_caller_is_told_to_retry(api):
     api.shop.restart(ORDER_QUEUE_URL="https://sqs.eu-central-1.amazonaws.com/1/gone")
     said = api("POST", "/orders", ORDER)
     assert said.code == (503, "QUEUE_UNAVAILABLE")
@@ -817,7 +817,7 @@ def test_each_order_that_the_queue_refuses_is_logged_with_its_own_error_only(api
 # ---------------------------------------------------------------------- GET /orders
 
 
-def test_an_order_is_shown_without_what_only_the_books_need(api):
+def test_an_order_is_shown_without_internal_attributes(api):
     place(api)
     said = api("GET", "/orders/o-1")
     assert said.status == 200
@@ -828,14 +828,14 @@ def test_an_order_is_shown_without_what_only_the_books_need(api):
     assert said.document == ORDER | {"status": "PENDING", "version": 1}
 
 
-def test_a_customer_has_no_copy_of_what_an_operator_is_shown(customers):
+def test_a_customers_cached_copy_is_not_valid_for_an_operator(customers):
     place(customers, claims=OPERATOR)
     tag = customers("GET", "/orders/o-1", claims=OPERATOR).headers["ETag"]
     own = {"claims": {"sub": "u-7"}, "headers": {"if-none-match": tag}}
     assert customers("GET", "/orders/o-1", **own).status == 200
 
 
-def test_who_has_the_order_as_it_stands_gets_no_copy_of_it(api):
+def test_an_unchanged_order_is_answered_without_a_body(api):
     place(api)
     tags = ('"1"', 'W/"1"', '"7", "1"', "*")
     for tag in tags:
@@ -858,7 +858,7 @@ def test_an_id_in_a_path_may_have_every_character_that_survives_its_decoding(api
 
 @pytest.mark.parametrize("sent", ["{}%2D5", "{}/5", "{}?5", "{}%", "..", "{}%252F5", "%6F-1"])
 def test_no_request_acts_on_another_id_than_its_path_names(api, sent):
-    """Whatever arrives: an id that could be the remains of another one reaches no route."""
+    """Whatever API Gateway passes on, an id that may be a truncated one does not reach a route."""
     orders = [ORDER | {"orderId": order_id} for order_id in ("o-1", "o-1%2D5", "o-1-5", "o-1/5")]
     api.work_off(*map(json.dumps, orders))
     before = api.state()
@@ -886,7 +886,7 @@ def test_orders_are_listed_page_by_page_with_the_newest_first(api):
     listed = api("GET", "/orders", query={"userId": "u-7"}).document["orders"]
     assert listed[0] == api("GET", "/orders/o-4").document
     nothing = {"orders": [], "unreadable": []}
-    assert api("GET", "/orders", query={"userId": "nobody"}).document == nothing
+    assert api("GET", "/orders", query={"userId": "u-unknown"}).document == nothing
 
 
 def test_a_page_holds_as_many_orders_as_an_answer_can(api, monkeypatch):
@@ -933,7 +933,7 @@ def test_the_orders_to_ship_come_page_by_page_with_the_oldest_confirmation_first
     assert {order["orderId"] for order in ours.document["orders"]} == set(expected[2:])
 
 
-def test_orders_that_were_confirmed_at_one_moment_are_all_on_some_page(api):
+def test_orders_confirmed_at_the_same_moment_are_each_on_one_page(api):
     for number in range(20):
         place(api, f"o-{number}", 1)
         api("POST", f"/orders/o-{number}/confirm")
@@ -944,7 +944,7 @@ def test_orders_that_were_confirmed_at_one_moment_are_all_on_some_page(api):
     )
 
 
-def test_an_order_the_index_still_shows_after_it_was_fulfilled_is_not_to_ship(api):
+def test_a_fulfilled_order_that_a_stale_index_shows_is_not_to_ship(api):
     place(api)
     api("POST", "/orders/o-1/confirm")
     api("POST", "/orders/o-1/fulfil")
@@ -958,7 +958,7 @@ MATCHA = "tea-matcha"
 
 
 def marks(api):
-    """What the list of orders to ship says of each."""
+    """The entries of the list of orders to ship."""
     listed = [
         order for page in pages(api, "/orders", status="CONFIRMED") for order in page["orders"]
     ]
@@ -977,7 +977,7 @@ def lines(**units):
 
 @pytest.fixture
 def backordered(api):
-    """Two cups are there, and three orders want two each, with a pot of which there are enough."""
+    """Two cups are in stock, and three orders want two each, with a pot that is in plentiful supply."""
     for name, stock in (("cup", 2), ("pot", 9)):
         created = {"productId": name, "openingStock": stock, "backorderLimit": 50}
         assert api("POST", "/products", created).status == 201
@@ -986,7 +986,7 @@ def backordered(api):
     return api
 
 
-def test_an_order_to_ship_says_what_is_missing_and_each_is_judged_alone(backordered):
+def test_each_order_to_ship_names_its_own_missing_units(backordered):
     assert marks(backordered) == dict.fromkeys(["o-0", "o-1", "o-2"], (True, None))
     backordered("POST", "/orders/o-1/fulfil")
     short = [{"productId": "cup", "wanted": 2, "onHand": 0}]
@@ -1001,7 +1001,7 @@ def test_an_order_to_ship_says_what_is_missing_and_each_is_judged_alone(backorde
     assert marks(backordered) == {"o-2": (True, None)}
 
 
-def test_only_what_an_order_still_wants_has_to_be_there(backordered):
+def test_only_open_units_of_an_order_have_to_be_on_hand(backordered):
     parcel = {"stepId": "p-1", "items": lines(cup=2)}
     backordered("POST", "/orders/o-0/fulfil", parcel)
     backordered("POST", "/orders/o-1/cancel", parcel | {"items": lines(cup=1)})
@@ -1015,7 +1015,7 @@ def test_only_what_an_order_still_wants_has_to_be_there(backordered):
     assert marks(backordered)["o-0"] == (True, None)
 
 
-def test_nothing_is_there_for_an_order_of_a_product_that_was_delisted(backordered):
+def test_an_order_for_a_delisted_product_misses_all_its_units(backordered):
     created_at = backordered("GET", "/stock/cup").document["createdAt"]
     assert backordered("DELETE", "/products/cup", query={"createdAt": created_at}).status == 200
     missing = (False, [{"productId": "cup", "wanted": 2, "onHand": 0}])
@@ -1025,7 +1025,7 @@ def test_nothing_is_there_for_an_order_of_a_product_that_was_delisted(backordere
 
 
 @pytest.mark.parametrize("key", [("Products", "cup"), ("Allotments", "out/0")])
-def test_an_order_whose_goods_cannot_be_read_is_listed_without_a_mark(backordered, key):
+def test_an_order_whose_stock_cannot_be_read_is_listed_without_a_mark(backordered, key):
     sold(backordered, "o-tea")
     table, name = key
     backordered("POST", "/orders/o-1/fulfil")
@@ -1058,7 +1058,7 @@ def test_a_page_of_orders_to_ship_ends_at_300_products(api, monkeypatch):
         assert not any("shippable" in order for order in own["orders"])
 
 
-def test_a_page_of_orders_to_ship_has_room_for_what_is_missing(backordered, monkeypatch):
+def test_a_page_of_orders_to_ship_has_room_for_shortages(backordered, monkeypatch):
     backordered("POST", "/orders/o-0/fulfil")
     (whole,) = pages(backordered, "/orders", status="CONFIRMED")
     size = sum(len(json.dumps(order)) for order in whole["orders"])
@@ -1077,8 +1077,8 @@ def test_a_page_of_orders_to_ship_reads_rows_and_outbound_pages_at_once(api, mon
 
 
 @pytest.mark.parametrize("seconds", [1, 60])
-def test_a_page_without_entries_has_a_next_only_if_time_is_short(api, monkeypatch, seconds):
-    """All lists whose filters may leave nothing of a page."""
+def test_a_page_without_entries_has_a_next_page_only_if_time_is_short(api, monkeypatch, seconds):
+    """All lists whose filters may leave a page empty."""
     client, _ = requests.reading()
     for module in (orders, products):
         reading = lambda: (client, Deadline.after(seconds, client.clock))  # noqa: E731
@@ -1130,7 +1130,7 @@ def test_a_cursor_that_was_tampered_with_is_refused(api):
         assert said.document["field"] == "cursor"
 
 
-def test_a_list_that_is_asked_for_wrongly_says_what_to_fix(api):
+def test_a_wrong_request_for_a_list_says_what_to_fix(api):
     for query, field in (
         ({}, "userId"),
         ({"limit": "5"}, "userId"),
@@ -1197,7 +1197,7 @@ def test_a_step_names_the_caller_and_only_operators_see_it(customers):
     assert (row["actor"], row["reference"]) == ("ann", "DN 7")
 
 
-def test_a_refused_decrement_is_listed_and_no_part_of_the_history(api):
+def test_a_refused_decrement_is_listed_but_not_part_of_the_history(api):
     take = {"action": "decrement", "adjustmentId": "d", "productId": TEA, "quantity": 999}
     refused = api.shop.invoke("adjust_stock", take)
     listed = api("GET", f"/products/{TEA}/adjustments").document["adjustments"]
@@ -1217,7 +1217,7 @@ def test_a_history_does_not_begin_with_empty_pages_after_many_refused_decrements
     assert opening["reason"] == "OPENING"
 
 
-def test_a_cancelled_order_gives_its_stock_back(api):
+def test_a_cancelled_order_returns_its_stock(api):
     place(api)
     said = api("POST", "/orders/o-1/cancel")
     assert (said.document["status"], said.document["stockReturned"]) == ("CANCELLED", {TEA: 2})
@@ -1234,7 +1234,7 @@ def numbers(api, product_id=TEA):
     return found["onHand"], found["committed"], found["available"]
 
 
-def test_a_lost_unit_leaves_what_is_on_hand_and_is_not_back_on_sale(api):
+def test_a_lost_unit_is_neither_on_hand_nor_back_on_sale(api):
     sold(api, "o-1", quantity=3)
     assert numbers(api) == (60, 3, 57)
     said = api("POST", "/orders/o-1/cancel", LOST_UNIT).document
@@ -1250,7 +1250,7 @@ def test_a_lost_unit_leaves_what_is_on_hand_and_is_not_back_on_sale(api):
     assert api("POST", "/orders/o-1/returns", back).code == (409, "NOT_DELIVERED")
 
 
-def test_restock_true_is_the_same_as_none_and_false_is_another_command(api):
+def test_restock_true_is_the_default_and_false_is_another_command(api):
     sold(api, "o-1", quantity=3)
     plain = {name: value for name, value in LOST_UNIT.items() if name != "restock"}
     said = api("POST", "/orders/o-1/cancel", LOST_UNIT | {"restock": True}).document
@@ -1271,7 +1271,7 @@ def test_lost_units_are_named_and_others_are_not_lost(api):
     assert numbers(api) == (60, 2, 58)
 
 
-def test_a_command_without_a_body_takes_none(api):
+def test_a_command_without_a_body_accepts_none(api):
     place(api)
     for body in ({"why": "x"}, [], "null", "1"):
         assert api("POST", "/orders/o-1/confirm", body).code == (400, "SCHEMA_VIOLATION")
@@ -1279,7 +1279,7 @@ def test_a_command_without_a_body_takes_none(api):
     assert api("GET", "/orders/o-1").document["status"] == "PENDING"
 
 
-def test_an_order_of_what_is_being_counted_cannot_be_cancelled_yet(api):
+def test_an_order_for_a_product_being_counted_cannot_be_cancelled_yet(api):
     place(api)
     acquire = {"action": "acquire", "productId": TEA, "seconds": 600, "outliveInvocation": True}
     api.shop.invoke("count_stock", acquire)
@@ -1292,7 +1292,7 @@ def test_an_order_of_what_is_being_counted_cannot_be_cancelled_yet(api):
 # ---------------------------------------------------------------------- products
 
 
-def test_a_product_is_shown_as_a_shop_shows_it(api):
+def test_a_product_is_shown_as_to_customers(api):
     said = api("GET", f"/products/{TEA}")
     assert said.status == 200
     assert said.document["availability"] == "IN_STOCK"
@@ -1307,7 +1307,7 @@ def test_a_product_is_shown_as_a_shop_shows_it(api):
     assert "units" not in api("GET", f"/products/{TEA}").document
 
 
-def test_units_in_lanes_are_among_those_that_are_shown(api):
+def test_shown_stock_includes_units_in_lanes(api):
     created = {"productId": "cup", "openingStock": 500}
     assert api("POST", "/products", created).status == 201
     lend(api.shop.store, "cup", 60, {1: 20})
@@ -1318,7 +1318,7 @@ def test_units_in_lanes_are_among_those_that_are_shown(api):
     assert found["inLanes"] == {"0": 60, "1": 20}
     listed = api("GET", "/stock", query={"inLanes": "true", "limit": "100"}).document
     assert [product["productId"] for product in listed["products"]] == ["cup"]
-    # What lanes sell leaves the row as it is.
+    # Sales from lanes do not change the row.
     del api.shop.items(Table.ALLOTMENTS)[str(PageKey.of(1, "cup")),]
     again = api("GET", "/products/cup", headers={"if-none-match": shown.headers["ETag"]})
     assert (again.status, again.document["units"]) == (200, 480)
@@ -1396,7 +1396,7 @@ def test_discontinuing_and_delisting_say_how_many_units_open_orders_hold(api):
     assert api("DELETE", "/products/cup", query=query).document["committed"] == 0
 
 
-def test_units_that_cannot_be_read_do_not_keep_a_product_listed(api):
+def test_a_product_with_unreadable_units_can_be_delisted(api):
     created = api("POST", "/products", {"productId": "cup", "openingStock": 5}).document
     sold(api, "o-1", product_id="cup")
     api("POST", "/orders/o-1/fulfil")
@@ -1449,9 +1449,7 @@ def test_the_history_of_a_product_adds_up_to_its_stock(api, monkeypatch):
     assert sorted(map(str, seen)) == sorted(map(str, whole["entries"]))
 
 
-def test_behind_its_adjustments_a_history_goes_on_to_the_next_order_of_its_product(
-    api, monkeypatch
-):
+def test_a_history_continues_with_orders_after_its_last_adjustment(api, monkeypatch):
     for number in range(3):
         place(api, f"o-{number}")
     scan = api.shop.store.scan
@@ -1501,7 +1499,7 @@ def test_a_request_names_the_location_in_its_body_and_a_delete_in_its_query(api)
     assert gone | where | {"result": "APPLIED"} == gone
 
 
-def test_a_count_over_http_goes_on_with_the_lease_of_its_answer(api):
+def test_a_count_over_http_continues_with_the_returned_lease(api):
     sold(api, "o-1", quantity=5)
     granted = api("POST", "/counts", ACQUIRE).document
     assert granted["result"] == "ACQUIRED"
@@ -1536,7 +1534,7 @@ def test_a_lease_over_http_lasts_as_long_as_asked(api):
     assert "instead of 60 s" in short["message"]
 
 
-def test_a_lease_that_lasts_longer_is_told_at_once(api):
+def test_a_longer_lease_is_reported_immediately(api):
     acquire = {"action": "acquire", "productId": TEA, "seconds": 20, "outliveInvocation": True}
     api("POST", "/counts", acquire)
     receipt = {"adjustmentId": "r-1", "delta": 1, "reason": "RECEIPT"}
@@ -1561,7 +1559,7 @@ def test_a_limit_that_the_backorders_exceed_and_an_older_price_are_refused(api):
     assert api("PATCH", "/products/cup", {"backorderLimit": 4}).status == 200
 
 
-def test_customers_do_nothing_that_operators_do(customers):
+def test_customers_may_not_do_what_operators_do(customers):
     commands = [("POST", f"/orders/o-1/{name}", body) for name, body in COMMANDS.items()]
     for method, path, body in (*OPERATORS_REQUESTS, *commands):
         said = customers(method, path, body, query=QUERIES.get(method), claims={"sub": "u-7"})
@@ -1587,7 +1585,7 @@ def test_a_hundred_products_are_read_in_one_request(api, monkeypatch):
     assert said.document["unknown"] == ids[1:]
 
 
-def test_products_that_are_asked_for_wrongly_are_refused(api):
+def test_wrong_requests_for_products_are_refused(api):
     for ids in ("", ",", "a,,b", "a b", ",".join(f"p{n}" for n in range(101))):
         said = api("GET", "/products", query={"ids": ids})
         assert said.code == (400, "SCHEMA_VIOLATION")
@@ -1626,7 +1624,7 @@ def test_a_product_that_cannot_be_read_is_an_error_of_the_service(api):
 
 @pytest.fixture
 def located(api):
-    """The tea of which there are 60, with 5 at berlin, and 300 at lyon, and a cup that is nowhere else."""
+    """A tea with 60 units, with 5 at berlin and 300 at lyon, and a cup that is only at the default location."""
     stock(api, berlin=5, lyon=300)
     assert api("POST", "/products", {"productId": "cup", "openingStock": 7}).status == 201
     return api
@@ -1643,7 +1641,7 @@ def at(location_id, **more):
     return {"locationId": location_id, **more}
 
 
-def test_customers_are_shown_what_there_is_at_all_locations(located):
+def test_customers_see_the_stock_of_all_locations_together(located):
     path = f"/products/{TEA}"
     lend(located.shop.store, f"{TEA}#lyon", 60, {1: 20})
     first = located("GET", path)
@@ -1658,7 +1656,7 @@ def test_customers_are_shown_what_there_is_at_all_locations(located):
     assert (again.status, again.document["units"]) == (200, 363)
 
 
-def test_a_product_is_as_available_as_where_it_is_best_to_be_had(located):
+def test_a_products_availability_is_the_best_of_its_locations(located):
     def shown():
         document = located("GET", f"/products/{TEA}").document
         return document["availability"], document["units"]
@@ -1687,7 +1685,7 @@ def test_a_product_is_as_available_as_where_it_is_best_to_be_had(located):
     assert shown() == ("OUT", 0), "what is discontinued cannot be ordered"
 
 
-def test_without_other_locations_a_product_costs_no_request_more(located):
+def test_a_product_without_other_locations_costs_no_extra_request(located):
     for product_id, requests_sent in (("cup", 1), (TEA, 2)):
         located.shop.calls.clear()
         assert located("GET", f"/products/{product_id}").status == 200
@@ -1709,7 +1707,7 @@ def test_a_location_that_cannot_be_read_hides_a_product_from_operators_only(loca
     several = located("GET", "/products", query={"ids": f"{TEA},cup"}).document
     assert [product["productId"] for product in several["products"]] == [TEA, "cup"]
     assert several["unreadable"] == []
-    # A total without it would be wrong.
+    # A total without this location would be wrong.
     assert located("GET", f"/stock/{TEA}").code == (500, "CORRUPT_PRODUCT")
     receipt = {"productId": TEA, "adjustmentId": "r", "delta": 1, "reason": "RECEIPT"}
     direct = located.shop.invoke("adjust_stock", receipt | at("lyon"))
@@ -1762,7 +1760,7 @@ def test_operators_see_the_stock_of_all_locations_and_of_each(located):
 
 
 def test_stock_of_several_locations_is_exact_only_if_all_was_read_at_one_moment(located):
-    """A transfer between two reads would be counted twice, or not at all."""
+    """Otherwise units transferred between two reads would be counted twice, or not at all."""
 
     def transfer(_):
         body = {"transferId": "t", "from": "", "to": "lyon", "quantity": 7}
@@ -1863,7 +1861,7 @@ def test_a_refused_decrement_names_the_location_in_its_shortage(located):
 
 @pytest.fixture
 def split_up(located):
-    """Orders to ship: one from two locations, one from each of these, and a pot that is only at the default one."""
+    """Orders to ship: one from two locations, one from each of them, and a pot that is only at the default location."""
     located("PATCH", f"/products/{TEA}", {"backorderLimit": 9, **at("berlin")})
     items = [*lines(cup=1), {"productId": TEA, "quantity": 3, "locationId": "berlin"}]
     sold(located, "o-both", items=items)
@@ -1873,13 +1871,13 @@ def split_up(located):
 
 
 def ships_from(api, location_id):
-    """What the list of orders to ship from a location says of each."""
+    """The entries of the list of orders to ship from a location."""
     query = {"status": "CONFIRMED", "locationId": location_id}
     listed = [order for page in pages(api, "/orders", **query) for order in page["orders"]]
     return {order["orderId"]: (order["shippable"], order.get("missing")) for order in listed}
 
 
-def test_orders_to_ship_are_listed_by_location_and_judged_by_what_is_there(split_up):
+def test_orders_to_ship_are_listed_by_location_with_its_shortages(split_up):
     assert ships_from(split_up, "berlin") == dict.fromkeys(("o-both", "o-berlin"), (True, None))
     assert ships_from(split_up, "") == dict.fromkeys(("o-both", "o-cup"), (True, None))
     assert ships_from(split_up, "lyon") == {}
@@ -1894,7 +1892,7 @@ def test_orders_to_ship_are_listed_by_location_and_judged_by_what_is_there(split
     assert marks(split_up)["o-both"] == (False, [short | {"wanted": 3}])
 
 
-def test_an_order_that_wants_nothing_more_from_a_location_is_not_to_ship_from_there(split_up):
+def test_an_order_without_open_units_at_a_location_is_not_to_ship_from_there(split_up):
     parcel = {"stepId": "p-1", "items": lines(**{TEA: 3})}
     assert split_up("POST", "/orders/o-both/fulfil", parcel).status == 200
     assert set(ships_from(split_up, "berlin")) == {"o-berlin"}
@@ -1902,7 +1900,7 @@ def test_an_order_that_wants_nothing_more_from_a_location_is_not_to_ship_from_th
     assert set(marks(split_up)) == {"o-both", "o-cup", "o-berlin"}
 
 
-def test_a_page_of_orders_from_a_location_goes_on_behind_those_of_others(split_up):
+def test_a_page_of_one_locations_orders_skips_orders_of_others(split_up):
     query = {"status": "CONFIRMED", "locationId": "berlin"}
     assert ids_of(pages(split_up, "/orders", limit="1", **query)) == [["o-both"], ["o-berlin"]]
     rows = split_up.shop.calls
@@ -1923,7 +1921,7 @@ def test_a_location_is_only_for_orders_to_ship(customers):
     assert (said.code, said.document["field"]) == ((400, "SCHEMA_VIOLATION"), "userId")
 
 
-def test_an_order_shows_where_its_lines_come_from_and_what_was_short_where(located):
+def test_an_order_shows_its_lines_locations_and_its_shortages(located):
     more = {"locations": ["berlin", "lyon", ""], "split": True}
     items = [{"productId": TEA, "quantity": 61}, *lines(cup=2)]
     shown = place(located, "o-1", items=items, **more).document
@@ -1958,7 +1956,7 @@ def test_units_move_from_one_location_to_another_once(located):
 # ---------------------------------------------------------------------- who may do what
 
 
-def test_the_order_of_a_forgotten_customer_is_nobodys(customers):
+def test_the_order_of_a_forgotten_customer_has_no_owner(customers):
     wait = JSON | {"prefer": "wait=5"}
     for user, status in (("u-7", 201), ("u-8", 409), ("u-7", 409)):
         body = ORDER | {"userId": user}
@@ -2007,9 +2005,7 @@ def test_customers_place_see_and_list_their_own_orders_only(customers):
     assert customers("GET", f"/products/{TEA}", claims=eight).status == 200
 
 
-def test_customers_learn_from_a_rejection_how_much_there_is_only_if_they_may(
-    customers, monkeypatch
-):
+def test_a_rejection_shows_stock_to_customers_only_if_allowed(customers, monkeypatch):
     wait = JSON | {"prefer": "wait=5"}
     order = ORDER | {"items": [{"productId": TEA, "quantity": 61}]}
 
@@ -2026,7 +2022,7 @@ def test_customers_learn_from_a_rejection_how_much_there_is_only_if_they_may(
     assert all(tells({"sub": "u-7"}))
 
 
-def test_a_token_without_a_subject_opens_nothing(customers):
+def test_a_token_without_a_subject_is_refused(customers):
     for claims in ({}, {"sub": ""}, {"sub": 7}):
         for path in ("/orders", "/orders/o-1", f"/products/{TEA}"):
             assert customers("GET", path, claims=claims).code == (403, "NO_SUBJECT")
@@ -2051,7 +2047,7 @@ def test_a_token_without_a_subject_opens_nothing(customers):
         (True, False),
     ],
 )
-def test_an_operator_is_who_has_the_claim(claim, is_operator):
+def test_a_caller_with_the_claim_is_an_operator(claim, is_operator):
     settings = ApiSettings("sub", ("groups", "operators"), shows_numbers=False)
     caller = Caller.of({"jwt": {"claims": {"sub": "u", "groups": claim}}}, settings)
     assert (caller.customer is None) is is_operator
@@ -2059,7 +2055,7 @@ def test_an_operator_is_who_has_the_claim(claim, is_operator):
     assert Caller.of({"jwt": {"claims": {"sub": "u", "groups": claim}}}, nobody).customer == "u"
 
 
-def test_a_claim_of_the_shops_choice_says_whose_a_token_is(customers, monkeypatch):
+def test_the_shop_chooses_the_claim_that_names_the_user(customers, monkeypatch):
     customers.shop.restart(USER_ID_CLAIM="https://shop.example/customer")
     claims = {"sub": "auth0|5f7c", "https://shop.example/customer": "u-7"}
     assert place(customers, claims=claims).status == 201
@@ -2068,7 +2064,7 @@ def test_a_claim_of_the_shops_choice_says_whose_a_token_is(customers, monkeypatc
 
 
 @pytest.mark.parametrize("wrong", [{"SHOW_STOCK": None}, {"SHOW_STOCK": "yes"}])
-def test_nobody_is_let_in_on_a_guess(api, monkeypatch, wrong):
+def test_malformed_identities_are_refused(api, monkeypatch, wrong):
     ((name, value),) = wrong.items()
     monkeypatch.setenv(name, value) if value else monkeypatch.delenv(name)
     api.shop.restart()
@@ -2076,10 +2072,10 @@ def test_nobody_is_let_in_on_a_guess(api, monkeypatch, wrong):
         api("GET", f"/products/{TEA}")
 
 
-# ---------------------------------------------------------------------- whatever goes wrong
+# ---------------------------------------------------------------------- failures
 
 
-def test_what_is_not_there_is_not_found(api):
+def test_missing_resources_are_not_found(api):
     for method, path in (
         ("GET", "/"),
         ("DELETE", "/orders/o-1"),
@@ -2097,7 +2093,7 @@ def test_what_is_not_there_is_not_found(api):
         (StoreUnavailableError("AccessDeniedException", "secret"), (500, "UNAVAILABLE")),
     ],
 )
-def test_tables_that_do_not_answer_are_no_fault_of_the_caller(api, monkeypatch, error, expected):
+def test_unavailable_tables_are_an_error_of_the_service(api, monkeypatch, error, expected):
     broken(monkeypatch, error)
     began = api.shop.clock.now()
     for method, path, query in (
@@ -2113,7 +2109,7 @@ def test_tables_that_do_not_answer_are_no_fault_of_the_caller(api, monkeypatch, 
     assert api.shop.clock.now() - began <= 10, "3 s for each read"
 
 
-def test_an_order_is_queued_where_the_tables_do_not_answer(api, waits, monkeypatch):
+def test_an_order_is_queued_if_the_tables_do_not_answer(api, waits, monkeypatch):
     def fail(*_, **__):
         raise StoreUnavailableError("AccessDeniedException", "secret")
 
@@ -2125,7 +2121,7 @@ def test_an_order_is_queued_where_the_tables_do_not_answer(api, waits, monkeypat
     assert len(api.queued) == 1
 
 
-def test_logs_hold_nothing_of_the_body(api, capsys, monkeypatch):
+def test_logs_contain_nothing_of_the_body(api, capsys, monkeypatch):
     api("POST", "/orders", ORDER | {"orderId": "a secret"})
     logged = capsys.readouterr().out
     assert "SCHEMA_VIOLATION" in logged

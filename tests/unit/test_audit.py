@@ -1,4 +1,4 @@
-"""The audit reads a product and what happened to it up to that version, and nothing later."""
+"""The audit reads a product and its changes up to that version, and none later."""
 
 import itertools
 import json
@@ -29,7 +29,7 @@ def product(stock, version, **more):
 
 
 def accounts_of(products, adjustments, orders, pages=()):
-    """Adds up rows and pages of one moment."""
+    """Add up rows and pages of one moment."""
     lanes = {str(page.key): page for page in pages if isinstance(page, Page)}
     outbound = {str(page.key): page for page in pages if isinstance(page, OutboundPage)}
     return add_up(products, adjustments, orders, Pages(lanes, outbound))
@@ -70,14 +70,14 @@ OPENING = adjustment("opening", 10, 1, "OPENING")
         (product(8, 2), [order("a", 2, 2)]),
         (product(8, 2), [order("a", 2, 2), order("later", 5, 3)]),
         (product(10, 3), [order("a", 2, 2, returned=3, status="CANCELLED")]),
-        # The row was read when it was placed.
+        # The row was read when the order was placed.
         (product(8, 2), [order("a", 2, 2, returned=3, status="CANCELLED")]),
         (product(10, 1), [order("a", 2, 2, returned=3, status="CANCELLED")]),
         (product(10, 1), [{"orderId": "rejected", "items": [{"productId": "p", "quantity": 2}]}]),
         (product(8, 2), [order("shipped", 2, 2, status="SHIPPED"), {"orderId": "odd"}]),
     ],
 )
-def test_what_has_a_later_version_than_the_row_is_left_out(row, orders):
+def test_changes_with_a_later_version_than_the_row_are_left_out(row, orders):
     (account,) = accounts_of([row], [OPENING], orders)
     assert account.differences[:2] == (0, 0)
 
@@ -89,13 +89,13 @@ def test_a_later_adjustment_is_left_out_and_one_without_version_counts():
 
 
 def refused(name, product_id="p"):
-    """A decrement that was refused: it moved nothing, and names no generation."""
+    """A refused decrement, which moved nothing and names no generation."""
     rejected = {"delta": -20, "reason": "BELOW_FLOOR"}
     row = adjustment(name, 0, reason="DECREMENT") | {"productId": product_id, "rejected": rejected}
     return {attribute: value for attribute, value in row.items() if attribute != "productCreatedAt"}
 
 
-def test_a_refused_decrement_is_none_of_the_books(shop):
+def test_a_refused_decrement_is_not_part_of_the_books(shop):
     (account,) = accounts_of([product(10, 1)], [OPENING, refused("d")], [])
     assert (account.adjusted, account.balances) == (10, True)
     shop.write(Table.PRODUCTS, product(10, 1))
@@ -113,7 +113,7 @@ def test_a_unit_taken_by_hand_is_a_difference_and_unexplained_if_it_is_settled()
     assert (account.difference, account.unexplained, account.is_wrong) == (-1, {}, False)
 
 
-def test_a_delisted_generation_comes_to_nothing():
+def test_a_delisted_generation_adds_up_to_zero():
     closing = adjustment("closing", -8, 3, "CLOSING")
     sold = order("a", 2, 2, status="CANCELLED")
     (account,) = accounts_of([], [OPENING, closing], [sold])
@@ -135,7 +135,7 @@ def of(status, lines=None, steps=()):
 
 
 def moved(action, quantity, version=None, **more):
-    """A step that moves units, and gives them back with a version, or lets them leave on a page."""
+    """A step that moves units: back to stock at a version, or onto an outbound page."""
     back = {} if version is None else {"returnedVersion": version}
     out = OUT if action == "fulfil" or more.get("restock") is False else {}
     return action, {"items": [{"productId": "p", "quantity": quantity, **back}], **out, **more}
@@ -151,7 +151,7 @@ TWO_WAYS = "handed over, cancelled, expired or took back more of it than it has"
 
 
 def row_after(found):
-    """The row of 10 units after what an order's row says of it."""
+    """The row of 10 units after the changes that an order's row records."""
     moves = [each for each in movements_of(found) if each.generation == ("p", BORN)]
     sums = (sum(each.available for each in moves), sum(each.on_hand for each in moves))
     return product(10 + sums[0], 9, onHand=10 + sums[1])
@@ -177,7 +177,7 @@ def row_after(found):
             of("CANCELLED", None, [moved("cancel", 4, 3), moved("cancel", 4, 4)]),
             f"o-1 (CANCELLED) {TOO_MUCH}",
         ),
-        # Lost, and yet back on sale.
+        # Lost, but also back on sale.
         (
             of("CONFIRMED", None, [moved("cancel", 1, 3, restock=False)]),
             f"o-1 (CONFIRMED) {TOO_MUCH}",
@@ -187,7 +187,7 @@ def row_after(found):
             f"o-1 (CANCELLED) {TOO_MUCH}",
         ),
         (of("CANCELLED", None, [moved("cancel", 1, restock=False)]), "did not return units"),
-        # Shipped, and yet back in stock.
+        # Shipped, but also back in stock.
         *(
             (of(status, None, steps), f"o-1 ({status}) {TWO_WAYS}")
             for status, steps in [
@@ -201,7 +201,7 @@ def row_after(found):
         ),
     ],
 )
-def test_units_that_balance_though_an_order_took_or_gave_none_are_a_problem(found, problem):
+def test_an_order_that_moved_no_units_is_a_problem_even_if_the_books_balance(found, problem):
     (account,) = accounts_of([row_after(found)], [OPENING], [found], [FOLDED])
     assert (account.differences[:2], account.is_wrong, account.balances) == ((0, 0), True, False)
     (said,) = account.problems
@@ -222,7 +222,7 @@ def test_a_step_that_moves_a_product_without_a_line_is_a_problem():
         of("REJECTED", [{}]),
         of("CANCELLED", [], [("cancel", {})]),
         of("CANCELLED", [{}], [("cancel", {})]),
-        # A restore left them so: they came after the moment to which it went back.
+        # Left by a restore: placed after the moment that was restored.
         *(of("CANCELLED", [{}]), of("EXPIRED", [{}])),
         of("CANCELLED", None, [moved("cancel", 1, 3), moved("cancel", 3, 4)]),
         of("EXPIRED", None, [moved("cancel", 1, 3), ("extend", {}), moved("expire", 3, 4)]),
@@ -236,12 +236,12 @@ def test_a_step_that_moves_a_product_without_a_line_is_a_problem():
         of("FULFILLED", None, [FULFILLED, moved("return", 4, restock=False)]),
         of("FULFILLED", None, [FULFILLED, moved("return", 4, 3, restock=True)]),
         of("FULFILLED", None, [FULFILLED, moved("exchange", 4)]),
-        # Of an earlier generation, which took nothing back when it was gone.
+        # From an earlier generation, to which units could not be returned once it was delisted.
         of("CANCELLED", [{"productCreatedAt": "2025"}], [moved("cancel", 4)]),
         *(of("SHIPPED", [{}]), {"orderId": "odd"}),
     ],
 )
-def test_no_life_of_an_order_is_a_problem(found):
+def test_a_normal_life_of_an_order_is_not_a_problem(found):
     accounts = accounts_of([row_after(found)], [OPENING], [found], [FOLDED])
     assert [account.problems for account in accounts] == [()] * len(accounts)
     assert [account.differences[:2] for account in accounts if account.version] == [(0, 0)]
@@ -249,7 +249,7 @@ def test_no_life_of_an_order_is_a_problem(found):
         assert all(account.balances for account in accounts if account.version)
 
 
-def test_of_many_orders_that_took_nothing_three_are_named(shop):
+def test_three_of_many_orders_that_took_nothing_are_named(shop):
     shop.write(Table.PRODUCTS, product(10, 1))
     shop.write(Table.STOCK_ADJUSTMENTS, OPENING)
     nothing = [of("PENDING", [{}]) | {"orderId": f"o-{n}"} for n in range(5)]
@@ -266,7 +266,7 @@ def test_of_many_orders_that_took_nothing_three_are_named(shop):
     )
 
 
-def test_units_that_a_product_could_not_take_back_are_none_once_it_is_gone(shop):
+def test_units_not_returned_to_a_delisted_product_are_not_a_problem(shop):
     sold = order("a", 2, 2)
     shop.write(Table.PRODUCTS, product(8, 2))
     shop.write(Table.STOCK_ADJUSTMENTS, OPENING)
@@ -274,14 +274,14 @@ def test_units_that_a_product_could_not_take_back_are_none_once_it_is_gone(shop)
 
     def delist(operation, tables):
         if tables == {Table.STOCK_ADJUSTMENTS}:
-            shop.meanwhile = lambda *_: None
+            shop.between = lambda *_: None
             del shop.items(Table.PRODUCTS)["p",]
             shop.write(Table.STOCK_ADJUSTMENTS, adjustment("closing", -8, 3, "CLOSING"))
             item = {"productId": "p", "quantity": 2}
             step = {"action": "cancel", "at": "2026-01-01T00:01", "items": [item]}
             shop.write(Table.ORDERS, sold | {"status": "CANCELLED", "steps": [step]})
 
-    shop.meanwhile = delist
+    shop.between = delist
     account = shop.audit()["p"]
     assert (account.status, account.balances) == ("DELISTED", True)
 
@@ -294,11 +294,11 @@ def test_a_history_ends_at_the_version_that_was_read():
 
 
 class AuditedShop(Shop):
-    """A shop with others at work between the requests of an audit.
+    """A shop with concurrent writers between the requests of an audit.
 
     Attributes:
-        busy: Whether a transaction is always under way, so that those of the audit are cancelled.
-        meanwhile: Called with the operation and the tables of each request, after it. Outbound pages count as a table.
+        busy: Whether a transaction is always in flight, so that the audit's transactions are cancelled.
+        between: Called with operation and tables after each request. Outbound pages count as a table.
     """
 
     def __init__(self):
@@ -306,7 +306,7 @@ class AuditedShop(Shop):
         # The audit reads in several threads.
         self.lock = RLock()
         self.busy = False
-        self.meanwhile = lambda operation, tables: None
+        self.between = lambda operation, tables: None
         self.operations, self.inconsistent = set(), []
 
     def answer(self, service, operation, request):
@@ -320,7 +320,7 @@ class AuditedShop(Shop):
                 self.inconsistent.append(operation)
             found = super().answer(service, operation, request)
             is_outbound = operation == "BatchGetItem" and "out/0" in str(asked)
-            self.meanwhile(operation, {"outbound pages"} if is_outbound else set(asked))
+            self.between(operation, {"outbound pages"} if is_outbound else set(asked))
             return found
 
     def write_page(self, lane, version, **units):
@@ -355,7 +355,7 @@ def page_row(page):
     }
 
 
-def test_every_page_is_read_and_all_with_strong_consistency(shop):
+def test_every_page_is_read_with_strong_consistency(shop):
     many = [f"p{n:02}" for n in range(9)]
     shop.write(Table.PRODUCTS, *(product(5, 1, productId=p, name="x" * 300_000) for p in many))
     shop.write_page(0, 1, p=5)
@@ -367,7 +367,7 @@ def test_every_page_is_read_and_all_with_strong_consistency(shop):
 
 
 @pytest.mark.parametrize("looks", [5, 6])
-def test_a_difference_is_found_beside_a_product_that_never_settles(shop, monkeypatch, looks):
+def test_a_difference_is_found_although_another_product_never_settles(shop, monkeypatch, looks):
     monkeypatch.setattr(audit, "_REREADS", looks)
     monkeypatch.setattr(audit, "_TRIES", 3)
     numbers = itertools.count()
@@ -380,7 +380,7 @@ def test_a_difference_is_found_beside_a_product_that_never_settles(shop, monkeyp
     shop.write(Table.PRODUCTS, product(7, 2), product(7, 2, productId="busy"))
     shop.write(Table.STOCK_ADJUSTMENTS, OPENING, OPENING | {"productId": "busy"})
     shop.write(Table.ORDERS, order("a", 2, 2))
-    shop.meanwhile = decrement
+    shop.between = decrement
     found = shop.audit()
     assert found["p"].unexplained["available"] == -1
     assert not found["busy"].settled
@@ -407,10 +407,10 @@ def handed_over(name, quantity, page=0, version=1, **line):
     ("row", "pages"),
     [
         (product(8, 2), [out(p=2)]),
-        # Folded: all, or two units before the page got two more.
+        # Folded: everything, or two units before two more were added to the page.
         (product(8, 2, onHand=8), [out(version=2)]),
         (product(6, 2, onHand=8), [out(version=3, p=2)]),
-        # Units of an earlier life of the product, and of one that has no row, are dropped by the next fold.
+        # Units of an earlier generation, and of a product without a row, are dropped by the next fold.
         (product(8, 2), [out(p=2, q=5), OutboundPage(OutboundKey(1), 4, "e", {("p", "2025"): 3})]),
     ],
 )
@@ -422,7 +422,7 @@ def test_units_on_outbound_pages_are_not_on_hand(row, pages):
     assert account.balances, account
 
 
-def test_units_that_are_handed_over_after_the_read_of_their_page_are_still_committed(shop):
+def test_units_handed_over_after_the_read_of_their_page_are_still_committed(shop):
     shop.write(Table.PRODUCTS, product(6, 2))
     shop.write(Table.STOCK_ADJUSTMENTS, OPENING)
     shop.write_out(version=1, p=2)
@@ -430,11 +430,11 @@ def test_units_that_are_handed_over_after_the_read_of_their_page_are_still_commi
 
     def hand_over(operation, tables):
         if tables == {Table.PRODUCTS}:
-            shop.meanwhile = lambda *_: None
+            shop.between = lambda *_: None
             shop.write(Table.ORDERS, handed_over("b", 2, version=2))
             shop.write_out(version=2, p=4)
 
-    shop.meanwhile = hand_over
+    shop.between = hand_over
     account = shop.audit()["p"]
     assert (account.on_hand, account.committed, account.available) == (8, 2, 6)
     assert account.balances
@@ -457,16 +457,16 @@ def test_a_fold_between_the_reads_is_no_difference(shop, moment):
 
     def fold(operation, tables):
         if tables == read:
-            shop.meanwhile = lambda *_: None
+            shop.between = lambda *_: None
             shop.write_out(version=2)
             shop.write(Table.PRODUCTS, product(8, 2, onHand=8))
 
-    shop.meanwhile = fold
+    shop.between = fold
     account = shop.audit()["p"]
     assert (account.on_hand, account.goods, account.balances) == (8, 8, True)
 
 
-def test_a_product_that_is_folded_at_every_look_in_the_same_way_is_open(shop, monkeypatch):
+def test_a_product_that_is_folded_during_every_read_stays_open(shop, monkeypatch):
     monkeypatch.setattr(audit, "_REREADS", 3)
     shop.write(Table.STOCK_ADJUSTMENTS, adjustment("opening", 50, 1, "OPENING"))
     numbers = itertools.count(1)
@@ -488,7 +488,7 @@ def test_a_product_that_is_folded_at_every_look_in_the_same_way_is_open(shop, mo
             number = hand_over()
 
     number, last = hand_over(), set()
-    shop.meanwhile = fold
+    shop.between = fold
     account, _ = audit.read_history(shop.stack, "p")
     assert number > 3
     assert (account.differences.on_hand, account.settled) == (-2, False)
@@ -507,7 +507,7 @@ def test_hand_overs_of_a_gone_generation_do_not_keep_the_books_of_the_next_one_o
 
     shop.write(Table.PRODUCTS, again)
     shop.write(Table.STOCK_ADJUSTMENTS, OPENING, closing, opening)
-    shop.meanwhile = hand_over
+    shop.between = hand_over
     hand_over()
     found = audit.read_books(shop.stack).accounts
     assert [(account.status, account.on_hand) for account in found] == [
@@ -521,11 +521,11 @@ def test_hand_overs_of_a_gone_generation_do_not_keep_the_books_of_the_next_one_o
 @pytest.mark.parametrize(
     ("row", "pages", "orders", "unexplained"),
     [
-        # The row was changed by hand, or an entry of a page.
+        # A row or an entry of a page was changed by hand.
         (product(8, 2, onHand=9), [out(p=2)], [handed_over("a", 2)], {"on_hand": -1}),
         (product(8, 2), [out()], [handed_over("a", 2)], {"on_hand": 2}),
         (product(8, 2), [out(p=1)], [handed_over("a", 2)], {"on_hand": 1}),
-        # Counted twice: folded, and still on the page.
+        # Counted twice: folded, but still on the page.
         (product(8, 2, onHand=8), [out(p=2)], [handed_over("a", 2)], {"on_hand": -2}),
     ],
 )
@@ -554,7 +554,7 @@ def test_a_row_whose_units_on_hand_were_changed_by_hand_makes_the_command_fail(s
 
 
 def test_units_of_an_order_that_has_ended_are_not_committed(shop, command):
-    """Its status was set by hand: nobody hands its units over, and nobody can buy them."""
+    """Its status was set by hand, so its units are neither handed over nor on sale."""
     shop.write(Table.PRODUCTS, product(5, 2))
     shop.write(Table.STOCK_ADJUSTMENTS, OPENING)
     shop.write(Table.ORDERS, placed_at_2("a", 3, "FULFILLED"), placed_at_2("b", 2, "CONFIRMED"))
@@ -573,7 +573,7 @@ def test_units_of_an_order_that_has_ended_are_not_committed(shop, command):
         ({"outPage": "out/0"}, "on no outbound page (no outPage or outVersion)"),
         ({"outPage": "out/0", "outVersion": 8}, "on outbound page out/0, which never had"),
         ({"outPage": "out/3", "outVersion": 1}, "on outbound page out/3, which never had"),
-        # Nobody reads that page.
+        # That page is never read.
         ({"outPage": "out/8", "outVersion": 1}, "on outbound page out/8, which never had"),
     ],
 )
@@ -706,7 +706,7 @@ def test_units_in_lanes_count_and_so_do_orders_up_to_the_pages_versions(row, pag
     assert account.balances, account
 
 
-def test_of_a_delisted_product_all_orders_from_lanes_count():
+def test_all_orders_from_lanes_of_a_delisted_product_count():
     closing = adjustment("closing", -8, 3, "CLOSING")
     sold = order_from_lane("a", 2, 3, 99)
     (account,) = accounts_of([], [OPENING, closing], [sold], [page(3, 99)])
@@ -719,7 +719,7 @@ def test_a_unit_missing_in_a_lane_is_a_difference():
     assert (account.available, account.difference, account.in_lanes) == (9, -1, {0: 5})
 
 
-def test_units_on_a_page_where_nobody_looks_for_them_are_missing():
+def test_units_on_a_page_that_is_never_read_are_missing():
     key = PageKey(3, (PageKey.of(3, "p").number + 1) % 4)
     lost = Page(key, 1, "e", {"p": PageEntry(BORN, 5)})
     (account,) = accounts_of([product(5, 2, **LENT)], [OPENING], [], [lost])
@@ -740,7 +740,7 @@ def test_units_on_a_page_where_nobody_looks_for_them_are_missing():
         ([product(0, 1, lowStockThreshold=-2, **LENT)], "it must be ACTIVE with at least 1"),
     ],
 )
-def test_what_must_not_be_with_lanes_is_a_problem(rows, problem):
+def test_states_that_lanes_must_not_have_are_problems(rows, problem):
     (account,) = accounts_of(rows, [], [], [page(0, 1, p=5), page(3, 1, p=1)])
     assert account.is_wrong
     (found,) = account.problems
@@ -818,7 +818,7 @@ def command(shop, monkeypatch):
     return run
 
 
-def test_a_missing_unit_makes_the_command_fail_and_says_where_the_others_are(shop, command):
+def test_a_missing_unit_makes_the_command_fail_and_locates_the_rest(shop, command):
     lend(shop, 4, L0=4, L3=1)
     done = command("p")
     assert done.exit_code == 1
@@ -850,14 +850,14 @@ def test_books_that_never_settle_are_open_and_do_not_balance(shop, command, monk
 
 
 def never_the_same(shop):
-    """Have other units in a lane after each request, and no transaction read them."""
+    """Change the units in a lane after each request, and let no transaction read them."""
     numbers = itertools.count(1)
     shop.busy = True
-    shop.meanwhile = lambda *_: (n := next(numbers)) and shop.write_page(3, 1 + n, p=3 + n % 3)
+    shop.between = lambda *_: (n := next(numbers)) and shop.write_page(3, 1 + n, p=3 + n % 3)
 
 
 def lend(shop, row, **units):
-    """10 units in all: those of the row, and the others in lanes."""
+    """10 units in all: the row's, and the rest in lanes."""
     shop.write(Table.PRODUCTS, product(row, 2, **LENT))
     shop.write(Table.STOCK_ADJUSTMENTS, OPENING)
     for lane, count in units.items():
@@ -875,7 +875,7 @@ def test_units_that_move_while_they_are_counted_are_no_difference(shop):
             shop.write_page(0, 2, p=3)
             shop.write_page(3, 2, p=5)
 
-    shop.meanwhile = move
+    shop.between = move
     account = shop.audit()["p"]
     assert moves
     assert (account.balances, account.in_lanes) == (True, {0: 3, 3: 5})
@@ -900,7 +900,7 @@ def test_a_difference_on_pages_too_large_for_a_transaction_is_found(shop):
     assert "TransactGetItems" in shop.operations
 
 
-def test_sales_from_a_lane_hide_no_missing_unit_though_no_transaction_reads_it(shop):
+def test_sales_from_an_unread_lane_do_not_hide_a_missing_unit(shop):
     numbers = itertools.count(1)
 
     def sell(operation, tables):
@@ -911,13 +911,13 @@ def test_sales_from_a_lane_hide_no_missing_unit_though_no_transaction_reads_it(s
     shop.write(Table.PRODUCTS, product(4, 2, onHand=50, **LENT))
     shop.write(Table.STOCK_ADJUSTMENTS, adjustment("opening", 50, 1, "OPENING"))
     shop.write_page(3, 1, p=45)
-    shop.busy, shop.meanwhile = True, sell
+    shop.busy, shop.between = True, sell
     account = shop.audit()["p"]
     assert account.sold > 0
     assert account.unexplained == {"available": -1, "committed": 1}
 
 
-def test_of_units_that_move_at_every_look_nothing_is_said(shop, monkeypatch):
+def test_units_that_move_during_every_read_are_not_reported(shop, monkeypatch):
     monkeypatch.setattr(audit, "_REREADS", 3)
     lend(shop, 4, L0=4, L3=1)
     never_the_same(shop)
@@ -925,7 +925,7 @@ def test_of_units_that_move_at_every_look_nothing_is_said(shop, monkeypatch):
     assert (account.settled, account.unexplained, account.is_wrong) == (False, {}, False)
 
 
-def test_units_that_are_under_way_at_every_look_in_the_same_way_are_not_missing(shop):
+def test_units_in_the_same_move_during_every_read_are_not_missing(shop):
     lend(shop, 4, L0=4, L3=1)
     number = 1
 
@@ -935,13 +935,13 @@ def test_units_that_are_under_way_at_every_look_in_the_same_way_are_not_missing(
             number += 1
             shop.write_page(3, number, p=1 + 2 * (number % 2 == 0))
 
-    shop.busy, shop.meanwhile = True, move
+    shop.busy, shop.between = True, move
     account = shop.audit()["p"]
     assert number > 2
     assert (account.difference, account.settled) == (-1, False)
 
 
-def test_a_problem_that_passes_is_none(shop):
+def test_a_temporary_problem_is_not_reported(shop):
     lend(shop, 4, L0=6)
     shop.write(Table.PRODUCTS, product(4, 2))
 
@@ -949,7 +949,7 @@ def test_a_problem_that_passes_is_none(shop):
         if tables == {"Products"}:
             shop.write(Table.PRODUCTS, product(4, 3, **LENT))
 
-    shop.meanwhile = repair
+    shop.between = repair
     account = shop.audit()["p"]
     assert (account.settled, account.problems) == (True, ())
 
@@ -965,17 +965,17 @@ def test_a_corrupt_page_is_named_and_counts_as_empty(shop):
     assert "breaks the contract" in shop.books.corrupt_pages[name]
 
 
-def test_a_history_is_right_though_the_first_page_is_written_meanwhile(shop):
+def test_a_history_is_right_although_its_first_page_is_written_during_the_read(shop):
     shop.write(Table.PRODUCTS, product(10, 1))
     shop.write(Table.STOCK_ADJUSTMENTS, OPENING)
 
     def lend(operation, tables):
         if tables == {Table.ALLOTMENTS}:
-            shop.meanwhile = lambda *_: None
+            shop.between = lambda *_: None
             shop.write_page(0, 1, p=8)
             shop.write(Table.PRODUCTS, product(2, 2, **LENT))
 
-    shop.meanwhile = lend
+    shop.between = lend
     account, _ = audit.read_history(shop.stack, "p")
     assert (account.available, account.balances) == (10, True)
 

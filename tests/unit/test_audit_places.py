@@ -1,4 +1,4 @@
-"""The audit explains a product's stock location by location, and finds what does not fit between them."""
+"""The audit explains a product's stock by location, and finds contradictions between locations."""
 
 import json
 
@@ -39,7 +39,7 @@ def transfer(shop, transfer_id="t-1", source=BERLIN, target=LYON, units=4):
 
 
 def accounts(shop):
-    """The accounts of rows that there are, by key."""
+    """The accounts of existing rows, by key."""
     found = audit.read_books(shop.stack).accounts
     return {account.product_id: account for account in found if account.version}
 
@@ -52,7 +52,7 @@ def numbers(shop):
 
 
 def problems(shop):
-    """What the audit says in words, by key. Every product that is not named balances."""
+    """The findings of the audit, by key. Every other product balances."""
     found = audit.read_books(shop.stack).accounts
     assert all(account.settled for account in found)
     assert [a.product_id for a in found if a.differences != (0, 0, 0)] == []
@@ -64,7 +64,7 @@ def edit(shop, key, **attributes):
 
 
 def forget(shop, key, *names):
-    """Remove attributes of a row; without names, the row."""
+    """Remove attributes of a row, or without names, the whole row."""
     rows = shop.items(Table.PRODUCTS)
     row = rows.pop((key,))
     if names:
@@ -117,14 +117,14 @@ def test_units_that_lanes_hold_of_a_location_are_its_own(shop):
 
 
 @pytest.mark.parametrize("attribute", ["stockCount", "onHand"])
-def test_a_unit_that_is_missing_at_one_location_is_missing_there_alone(shop, attribute):
+def test_a_unit_missing_at_one_location_is_missing_only_there(shop, attribute):
     do(shop, Order("o-1", "u", {"tea": 2}, locations=("berlin",)))
     edit(shop, BERLIN, **{attribute: {"N": "16"}})
     wrong = {key: a.unexplained for key, a in accounts(shop).items() if a.unexplained}
     assert list(wrong) == [BERLIN]
 
 
-def test_a_line_that_says_another_location_than_its_units_came_from_is_found_at_both(shop):
+def test_a_line_with_a_wrong_location_is_found_at_both_locations(shop):
     do(shop, Order("o-1", "u", {"tea": 2}, locations=("berlin",)))
     line = shop.order_row("o-1")["items"][0] | {
         "locationId": "lyon",
@@ -139,13 +139,13 @@ def test_a_line_that_says_another_location_than_its_units_came_from_is_found_at_
     }
 
 
-def test_the_history_of_a_product_is_that_of_its_own_row_though_all_are_read_again(shop):
+def test_the_history_of_a_product_is_of_its_own_row_only(shop):
     edit(shop, "tea", stockCount={"N": "9"})
     account, _ = audit.read_history(shop.stack, "tea")
     assert (account.product_id, account.unexplained["available"]) == ("tea", -1)
 
 
-def test_what_is_wrong_with_a_line_is_said_of_its_location(shop):
+def test_a_problem_of_a_line_is_reported_for_its_location(shop):
     do(shop, Order("o-1", "u", {"tea": 2}, locations=("berlin",)))
     do(shop, OrderCommand("o-1", OrderAction.CANCEL))
     shop.write(Table.ORDERS, shop.order_row("o-1") | {"status": "REJECTED"})
@@ -164,7 +164,7 @@ def test_a_location_without_a_row_is_found(shop):
     assert problems(shop) == {"tea": [said]}
 
 
-def test_a_row_that_its_product_does_not_name_is_found(shop):
+def test_a_row_that_its_product_does_not_list_is_found(shop):
     edit(shop, "tea", places={"SS": ["berlin"]})
     said = f"there is a row {LYON}, but places of the row tea does not list it"
     assert problems(shop) == {LYON: [said]}
@@ -180,7 +180,7 @@ def test_a_row_whose_product_has_none_of_its_own_is_found(shop):
     assert said == {"cup#lyon": ("there is a row cup#lyon, but no row cup",)}
 
 
-def test_of_a_row_that_cannot_be_read_nothing_is_concluded(shop):
+def test_no_conclusion_is_drawn_from_an_unreadable_row(shop):
     edit(shop, "tea", stockCount={"S": "?"})
     edit(shop, "cup#lyon", stockCount={"S": "?"})
     read = audit.read_books(shop.stack)
@@ -201,15 +201,13 @@ def test_of_a_row_that_cannot_be_read_nothing_is_concluded(shop):
         ("cup", {"locationId": "rome"}, "has no of and locationId rome: it must have no of and no"),
     ],
 )
-def test_a_row_that_says_another_product_or_location_than_its_key_is_found(
-    shop, key, attributes, said
-):
+def test_a_row_that_contradicts_its_key_is_found(shop, key, attributes, said):
     edit(shop, key, **{name: {"S": value} for name, value in attributes.items()})
     (found,) = problems(shop).pop(key)
     assert found.startswith(f"its row {key} {said}")
 
 
-def test_a_row_of_a_location_that_does_not_say_so_is_found(shop):
+def test_a_locations_row_without_its_attributes_is_found(shop):
     forget(shop, BERLIN, "of", "locationId")
     (said,) = problems(shop)[BERLIN]
     assert said == (
@@ -218,7 +216,7 @@ def test_a_row_of_a_location_that_does_not_say_so_is_found(shop):
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_a_location_that_is_listed_or_delisted_during_the_read_is_no_problem(shop, moment):
+def test_a_location_listed_or_delisted_during_the_read_is_not_a_problem(shop, moment):
     reads = []
 
     def act():
@@ -228,7 +226,7 @@ def test_a_location_that_is_listed_or_delisted_during_the_read_is_no_problem(sho
             shop.delist(LYON)
 
     def between(operation, request):
-        """The row of the product is read before the one of the location, or after it."""
+        """The row of the product is read before or after the location's row."""
         if operation == "Scan" and request["TableName"] == "Products" and not reads:
             shop.calm()
             reads.append(operation)
@@ -253,13 +251,13 @@ def half(shop, key, transfer_id="t-1"):
 
 
 def move(shop, key, units, version=2):
-    """Let a row have the units that its adjustments say."""
+    """Set a row's units to the sum of its adjustments."""
     row = decode(shop.row(key))
     count = {"N": str(row["stockCount"] + units)}
     edit(shop, key, stockCount=count, onHand=count, _version={"N": str(version)})
 
 
-def test_a_transfer_is_whole_also_when_a_location_is_gone_since(shop):
+def test_a_transfer_is_complete_even_if_a_location_is_delisted_later(shop):
     transfer(shop)
     transfer(shop, "t-2", "tea", BERLIN)
     transfer(shop, "t-3", LYON, "tea")
@@ -281,7 +279,7 @@ def test_half_a_transfer_is_found(shop, lost, left, units):
 
 
 @pytest.mark.parametrize("attribute", ["delta", "reason", "transferWith"])
-def test_two_sides_that_do_not_fit_are_found(shop, attribute):
+def test_mismatched_sides_of_a_transfer_are_found(shop, attribute):
     transfer(shop)
     side = half(shop, LYON)
     if attribute == "delta":
@@ -302,7 +300,7 @@ def test_a_side_that_names_no_key_is_named_and_left_out(shop):
     assert list(audit.read_books(shop.stack).corrupt_rows) == [f"StockAdjustments {LYON}/t-1"]
 
 
-def test_of_many_halves_three_are_named(shop):
+def test_three_of_many_half_transfers_are_named(shop):
     for number in range(5):
         transfer(shop, f"t-{number}", units=1)
         del shop.items(Table.STOCK_ADJUSTMENTS)[LYON, f"t-{number}"]
@@ -313,7 +311,7 @@ def test_of_many_halves_three_are_named(shop):
     )
 
 
-def test_a_transfer_during_the_read_of_adjustments_is_no_problem(shop):
+def test_a_transfer_during_the_read_of_adjustments_is_not_a_problem(shop):
     rows = []
 
     def between(operation, request):
@@ -342,7 +340,7 @@ def command(shop, monkeypatch):
     return lambda *arguments: CliRunner().invoke(main.app, arguments)
 
 
-def test_the_command_says_product_and_location_and_no_key(shop, command):
+def test_the_command_prints_product_and_location_instead_of_keys(shop, command):
     transfer(shop, "t-1", "tea", BERLIN)
     transfer(shop, "t-2", BERLIN, "tea")
     done = command("audit")
@@ -360,7 +358,7 @@ def test_the_command_says_product_and_location_and_no_key(shop, command):
     assert "#" not in done.stdout + shown + json.dumps(found)
 
 
-def test_the_command_tells_of_one_location_alone(shop, command):
+def test_the_command_can_report_a_single_location(shop, command):
     edit(shop, BERLIN, stockCount={"N": "19"})
     done = command("audit", "tea")
     assert done.exit_code == 1

@@ -1,4 +1,4 @@
-"""Cells of the benchmarks: which there are, and that what is measured is kept."""
+"""Cells of the benchmarks: which cells exist, and that results are kept."""
 
 import io
 import math
@@ -35,7 +35,7 @@ def test_a_short_run_measures_all_on_the_hot_product_and_some_elsewhere():
     assert on["real-scarce"] == {("textbook", 8), ("ours_lanes", 8)}
 
 
-def test_a_value_that_is_given_selects_cells_or_replaces_what_they_have():
+def test_a_given_value_selects_cells_or_replaces_their_values():
     found = chosen(engine="simulated", workload="zipf", workers="8")
     assert [cell.values["contender"] for cell in found] == [*("textbook", "ours_99", "ours_lanes")]
     found = chosen(engine="embedded", contender="atomic", workload="zipf", workers="3")
@@ -63,7 +63,7 @@ def test_every_cell_of_a_study_has_the_same_parameters(name, size):
 
 
 class Thing:
-    """A study of fakes, and what was measured of it."""
+    """A fake study, and its measured cells."""
 
     def __init__(self):
         self.measured = []
@@ -96,7 +96,7 @@ def measured(path):
     return failed, printed.getvalue()
 
 
-def test_what_a_run_measured_is_there_when_it_is_interrupted_and_the_next_goes_on(thing, tmp_path):
+def test_an_interrupted_run_keeps_its_results_and_the_next_one_continues(thing, tmp_path):
     path = tmp_path / "a" / "bench.jsonl"
     thing.faults[2] = KeyboardInterrupt()
     console = Console(file=io.StringIO(), width=200)
@@ -115,7 +115,7 @@ def test_what_a_run_measured_is_there_when_it_is_interrupted_and_the_next_goes_o
 
 
 @pytest.mark.parametrize("fault", [KeyError(96), UserError("a worker died")])
-def test_a_cell_that_fails_costs_no_other(thing, tmp_path, fault):
+def test_a_failed_cell_does_not_affect_others(thing, tmp_path, fault):
     thing.faults[1] = fault
     failed, printed = measured(tmp_path / "bench.jsonl")
     assert failed
@@ -137,7 +137,7 @@ def test_a_line_that_a_killed_run_left_torn_is_measured_again(thing, tmp_path):
     assert all(ResultFile(path).get(cell) for cell in CELLS)
 
 
-def test_anew_forgets_and_other_code_does_not_count(thing, tmp_path, monkeypatch):
+def test_anew_drops_results_and_results_of_other_code_do_not_count(thing, tmp_path, monkeypatch):
     path = tmp_path / "bench.jsonl"
     measured(path)
     ResultFile(path).forget(CELLS[:1])

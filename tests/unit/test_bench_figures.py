@@ -94,7 +94,7 @@ def test_work_after_the_window_does_not_change_the_rate():
     cell = reduce(observed(window=1.0))
     assert cell.seconds == 1.0
     assert cell.orders_per_second == 1.0
-    assert cell.requests == 4 / 2, "but all that was done counts for what an order takes"
+    assert cell.requests == 4 / 2, "but all work counts for the cost of an order"
 
 
 def test_an_order_without_an_answer_is_given_up_or_unfinished():
@@ -144,14 +144,14 @@ def test_the_audit_finds_oversold_doubled_and_lost_orders(a, b, states, expected
     assert found.clean == (expected.oversold + expected.applied_twice + expected.lost == 0)
 
 
-def test_what_lies_in_lanes_is_still_there():
+def test_units_in_lanes_count_as_stock():
     products, orders = rows(3, 7, o1="PENDING", o2="PENDING")
     page = Page(PageKey(1, 0), 1, "e", {"a": PageEntry("", 4)})
     assert figures.audit(WORKLOAD, products, orders, [], [page]).clean
     assert figures.audit(WORKLOAD, products, orders, []).applied_twice == 4
 
 
-def test_on_hand_is_what_came_in_less_what_was_handed_over():
+def test_on_hand_is_incoming_units_minus_handed_over_units():
     books = figures.Books()
     books.owed.update({"a": 5, "b": 0})
     products, _ = rows(10, 10)

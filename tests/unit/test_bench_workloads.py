@@ -42,7 +42,7 @@ def test_the_sell_out_has_stock_for_half_of_its_orders():
     assert workload.stock[product_id] == wanted // 2
 
 
-def test_orders_without_end_come_in_another_order_each_time_with_new_ids():
+def test_endless_orders_are_shuffled_each_time_and_get_new_ids():
     workload = workloads.zipf(30, 1)
     orders = list(islice(workloads.endless(workload, 1), 60))
     assert len({order_id for order_id, _, _ in orders}) == 60
@@ -148,7 +148,7 @@ def test_orders_at_three_locations_prefer_each_as_often_and_stock_is_shared():
         assert set(parse_order(body).product_ids) == set(workload.stock)
 
 
-def test_where_all_prefer_the_first_location_it_has_what_it_is_given():
+def test_a_location_that_all_orders_prefer_has_the_given_stock():
     made = workloads.hot_product(30, 1)
     workload = workloads.at_locations(made, ["", "berlin", "lyon"], first=10)
     assert (workload.stock["drop"], sum(workload.stock.values())) == (10, workloads.PLENTY)

@@ -1,4 +1,4 @@
-"""Files of products: what their lines mean, and what is said of bad ones."""
+"""Files of products: the meaning of lines, and the errors for bad ones."""
 
 import csv
 import gzip
@@ -39,7 +39,7 @@ def codes(file):
     return [(bad.number, bad.product_id, bad.code) for bad in file.bad]
 
 
-def test_both_formats_say_the_same(read):
+def test_both_formats_have_the_same_meaning(read):
     table = read(
         "action,productId,openingStock,backorderLimit,name,price,delta,reason\r\n"
         ',p-1,40,5,"Tea, black",690,,\r\n'
@@ -70,8 +70,8 @@ def test_both_formats_say_the_same(read):
     assert adjustment == Adjustment("p-2", adjustment.adjustment_id, -3, "CORRECTION")
 
 
-def test_what_a_line_leaves_out_follows_from_it_wherever_it_stands(read):
-    """So a file with a corrected line books the others under the ids that they had."""
+def test_a_lines_default_ids_do_not_depend_on_its_position(read):
+    """So a file with a corrected line books the other lines under the same ids as before."""
     first = read("action,productId,delta,reason\nadjust,p,4x,RECEIPT\nadjust,q,4,RECEIPT\n")
     mended = read(
         "action,productId,delta,reason\nadjust,a,1,RECEIPT\nadjust,q,4,RECEIPT\nadjust,p,4,RECEIPT\n"
@@ -80,7 +80,7 @@ def test_what_a_line_leaves_out_follows_from_it_wherever_it_stands(read):
     assert len({line.content.adjustment_id for line in mended.adjustments}) == 3
 
 
-def test_what_is_given_counts(read):
+def test_given_values_override_defaults(read):
     at, notes = "2026-01-01T00:00:00.000000+00:00", {"actor": "ann", "reference": "delivery 7"}
     booking = {"action": "adjust", "productId": "p", "delta": 1, "reason": "A", **notes}
     change = {"action": "changeDetails", "productId": "p", "details": {}, "eventTime": at}
@@ -99,7 +99,7 @@ def test_what_is_given_counts(read):
         assert (adjustment.adjustment_id, adjustment.notes) == ("r-1", notes)
 
 
-def test_the_columns_say_what_a_line_does(read):
+def test_the_columns_determine_a_lines_action(read):
     for content, name in (
         ("productId,openingStock\np,1\n", "creations"),
         ("productId,delta,reason\np,1,RECEIPT\n", "adjustments"),
@@ -144,7 +144,7 @@ def test_a_missing_column_changes_nothing_and_an_empty_cell_removes(
         )
 
 
-def test_a_line_that_changes_nothing_is_a_bad_one(read):
+def test_a_line_that_changes_nothing_is_bad(read):
     file = read("productId\np\n")
     assert reasons(file) == [
         (2, "SCHEMA_VIOLATION",
@@ -159,7 +159,7 @@ def test_the_id_of_a_count_follows_from_file_name_product_and_units(read):
 
     first = count("productId,counted,reference\np,7,aisle 3\n")
     assert (first.counted, first.notes) == (7, {"reference": "aisle 3"})
-    # Saved again, in another form, and with a line more: the same count.
+    # Saved again, in another format and with one more line, it is the same count.
     assert count("counted;productId\n7;p\n") == first
     others = [
         count("productId,counted\np,8\n"),
@@ -246,7 +246,7 @@ def test_bad_cells_are_named_in_the_words_of_the_handlers(read):
     ]  # fmt: skip
 
 
-def test_a_bad_line_of_any_kind_spares_its_neighbours(read):
+def test_a_bad_line_does_not_affect_its_neighbours(read):
     good = {"productId": "good", "openingStock": 1}
     file = read(
         "\n".join(
@@ -379,12 +379,12 @@ def test_a_file_of_json_lines_by_any_name(read, name):
         *("broken", "cut", "settings", "orders", "list"),
     ],
 )
-def test_a_file_that_is_no_catalogue_is_refused_as_a_whole(read, content, name, said):
+def test_a_file_that_is_not_a_catalogue_is_refused_as_a_whole(read, content, name, said):
     with pytest.raises(UserError, match=said):
         read(content, name)
 
 
-def test_the_report_holds_no_formula_and_load_takes_no_apostrophe_away(read, tmp_path):
+def test_reports_contain_no_formulas_and_load_keeps_apostrophes(read, tmp_path):
     odd = ["=1+1", "+1", "-5", "@SUM(1)", "'=1+1"]
     file = read("productId,openingStock\n" + "".join(f"{each},x\n" for each in odd))
     file.bad.append(BadLine(7, "", "SCHEMA_VIOLATION", "\t=1: unknown field"))

@@ -1,4 +1,4 @@
-"""The command line where people make mistakes: one line that says what to do, and nothing done."""
+"""The command line when users make mistakes: one line says what to do, and nothing is changed."""
 
 import contextlib
 import errno
@@ -38,7 +38,7 @@ RUNNER = CliRunner()
 
 
 def raising(error):
-    """Stands for a command that fails."""
+    """A command that fails."""
 
     def command(*_, **__):
         raise error
@@ -48,7 +48,7 @@ def raising(error):
 
 @pytest.fixture
 def ended(monkeypatch, capsys):
-    """Runs a command that fails, as the program. Returns its exit status, and the line that it prints of it."""
+    """Run a failing command like the program. Returns its exit status and the line that it prints."""
 
     def run(error):
         monkeypatch.setattr(main, "app", raising(error))
@@ -70,7 +70,7 @@ def orders_file(folder, count=3):
 
 @pytest.fixture
 def unread():
-    """A screen of which nobody reads any more, as after `| head -1`."""
+    """Standard output whose reader has gone, as with `| head -1`."""
     reading, writing = os.pipe()
     os.close(reading)
     with open(writing, "w") as pipe:
@@ -78,9 +78,7 @@ def unread():
 
 
 @pytest.mark.parametrize("status", [0, 1])
-def test_a_reader_who_has_seen_enough_does_not_change_how_a_command_ends(
-    monkeypatch, unread, status
-):
+def test_a_closed_pipe_does_not_change_a_commands_exit_status(monkeypatch, unread, status):
     def command():
         for _ in range(3):
             unread.print("a line")
@@ -92,7 +90,7 @@ def test_a_reader_who_has_seen_enough_does_not_change_how_a_command_ends(
     assert caught.value.code == status
 
 
-def test_who_follows_stops_when_nobody_reads_any_more(monkeypatch, unread):
+def test_following_stops_when_the_pipe_is_closed(monkeypatch, unread):
     heard = Heard({"detail": {}}, None)
     removed = []
 
@@ -146,13 +144,13 @@ def test_a_report_says_which_aws_it_read(monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("number", "said"), [(0, "0 orders"), (1, "1 order"), (2, "2 orders"), (1000, "1,000 orders")]
 )
-def test_a_number_of_things_is_one_or_many(number, said):
+def test_numbers_have_singular_and_plural_nouns(number, said):
     assert counted(number, "order") == said
 
 
 @pytest.fixture
 def account(monkeypatch):
-    """A stack on an account, as far as `send` can tell. Returns what was sent to it."""
+    """A fake stack on an account for `send`. Returns the messages sent to it."""
     sent = []
     aws = SimpleNamespace(outputs={queues.STANDARD: "https://sqs.example/1/OrderQueue"})
     monkeypatch.setattr(queue_commands, "aws_of", lambda *_: aws)
@@ -162,7 +160,7 @@ def account(monkeypatch):
     return sent
 
 
-def test_what_is_no_order_is_named_by_line_and_nothing_is_sent(account, tmp_path):
+def test_invalid_orders_are_named_by_line_and_nothing_is_sent(account, tmp_path):
     path = orders_file(tmp_path)
     path.write_text(path.read_text() + '{"orderId": "o-9"}\n\n[]\n')
     done = RUNNER.invoke(main.app, ["send", str(path)])
@@ -179,7 +177,7 @@ def test_what_is_no_order_is_named_by_line_and_nothing_is_sent(account, tmp_path
 
 
 class PickySqs:
-    """Takes one entry of a request, and refuses the rest: invalid ones for good, the others for now."""
+    """Accept one entry of a request, and refuse the rest: invalid ones permanently, the others for now."""
 
     def __init__(self):
         self.bodies = []
@@ -194,7 +192,7 @@ class PickySqs:
         }
 
 
-def test_what_sqs_does_not_take_is_sent_again_and_what_it_never_will_is_named(monkeypatch):
+def test_refused_messages_are_retried_and_invalid_ones_are_named(monkeypatch):
     monkeypatch.setattr(queues.time, "sleep", lambda _: None)
     aws = SimpleNamespace(outputs={queues.STANDARD: "https://sqs.example/1/Q"}, sqs=PickySqs())
     messages = [SimpleNamespace(body=body) for body in ("a", "b", "c")]
@@ -204,7 +202,7 @@ def test_what_sqs_does_not_take_is_sent_again_and_what_it_never_will_is_named(mo
 
 
 def sending(queue, on_request):
-    """A stack with one queue, which takes every message."""
+    """A stack with one queue, which accepts every message."""
 
     def send_message_batch(QueueUrl, Entries):
         on_request(Entries)
@@ -217,7 +215,7 @@ def sending(queue, on_request):
 @pytest.mark.parametrize(
     ("queue", "calls"), [(queues.FIFO, ["ab", "cd", "e"]), (queues.STANDARD, ["abcde"])]
 )
-def test_a_message_of_a_group_is_not_sent_beside_one_before_it(queue, calls):
+def test_messages_of_a_group_are_not_sent_concurrently(queue, calls):
     sent = []
 
     aws = sending(queue, lambda entries: sent.append("".join(e["MessageBody"] for e in entries)))
@@ -228,7 +226,7 @@ def test_a_message_of_a_group_is_not_sent_beside_one_before_it(queue, calls):
 
 
 @pytest.mark.parametrize(("characters", "calls"), [(110_000, [9, 2]), (262_144, [4, 4, 3])])
-def test_large_orders_are_sent_in_as_many_calls_as_sqs_takes(characters, calls):
+def test_large_orders_are_sent_in_as_many_calls_as_sqs_requires(characters, calls):
     simulated, sizes = SimulatedAws(time.time), []
     url = simulated.sqs.create("Q").url
     messages = [OrderMessage(chr(ord("a") + n) * characters, group="g") for n in range(11)]
@@ -244,11 +242,11 @@ def test_large_orders_are_sent_in_as_many_calls_as_sqs_takes(characters, calls):
     assert len(simulated.sqs.queues["Q"].messages) == 11
 
 
-def test_after_ctrl_c_only_requests_in_flight_end(monkeypatch):
+def test_after_ctrl_c_only_requests_in_flight_are_completed(monkeypatch):
     may_end, sent = Event(), []
 
     class Pool(ThreadPoolExecutor):
-        """Its requests take until it is shut down."""
+        """Its requests last until it is shut down."""
 
         def shutdown(self, wait=True, **how):
             super().shutdown(wait=False, **how)
@@ -287,7 +285,7 @@ def test_the_demo_refuses_what_send_refuses_before_it_starts_anything(monkeypatc
 
 
 @pytest.mark.parametrize("command", ["env", "tokens", "audit", "lanes", "redrive"])
-def test_without_an_embedded_aws_a_stage_is_named_only_where_one_is_taken(monkeypatch, command):
+def test_the_hint_about_stages_appears_only_for_commands_that_take_one(monkeypatch, command):
     monkeypatch.setattr(emulator, "running", lambda: None)
     said = str(RUNNER.invoke(main.app, [command]).exception)
     assert "start it with `make up`" in said
@@ -296,7 +294,7 @@ def test_without_an_embedded_aws_a_stage_is_named_only_where_one_is_taken(monkey
 
 
 @pytest.mark.parametrize("command", ["stock", "audit", "lanes", "orders"])
-def test_an_id_that_begins_with_a_minus_is_no_option(monkeypatch, command):
+def test_an_id_that_begins_with_a_minus_is_not_an_option(monkeypatch, command):
     monkeypatch.setattr(emulator, "running", lambda: None)
     given = RUNNER.invoke(main.app, [command, "-5"])
     assert "the embedded AWS is not running" in str(given.exception)
@@ -314,7 +312,7 @@ SHELLS = [shell for shell in ("sh", "bash", "zsh") if shutil.which(shell)]
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_env_names_the_endpoint_to_every_version_of_the_aws_cli(monkeypatch, tmp_path, shell):
-    """Version 1 asks the real SQS, whatever the environment says."""
+    """Version 1 ignores the environment variables and calls the real SQS."""
     endpoint = "http://127.0.0.1:1234"
     monkeypatch.setattr(emulator, "running", lambda: SimpleNamespace(endpoint=endpoint))
     settings = RUNNER.invoke(main.app, ["env"]).stdout
@@ -329,7 +327,7 @@ def test_env_names_the_endpoint_to_every_version_of_the_aws_cli(monkeypatch, tmp
     assert done.stdout == f"--endpoint-url={endpoint}|sqs|x|a  b|sqs|x|a  b|"
 
 
-def test_an_account_is_asked_for(account, tmp_path):
+def test_sending_to_an_account_asks_first(account, tmp_path):
     command = ["send", str(orders_file(tmp_path)), "--stage", "dev"]
     asked = RUNNER.invoke(main.app, command, input="n\n")
     assert asked.exit_code == 1
@@ -346,7 +344,7 @@ def test_an_unknown_function_is_refused_with_the_known_ones():
     assert "the functions are adjust_stock, api, change_orders" in str(unknown)
 
 
-def test_a_directory_is_no_event(tmp_path):
+def test_a_directory_is_not_an_event(tmp_path):
     with pytest.raises(UserError, match="is a directory"):
         invoke.read_event(tmp_path, "place_orders")
 
@@ -373,7 +371,7 @@ def test_the_samples_for_the_function_are_named_each_on_a_line(tmp_path):
     assert all(name.startswith("events/place_orders") for name in names)
 
 
-def test_a_checkout_that_cannot_be_written_to_is_one_line(ended):
+def test_a_read_only_checkout_is_an_error_in_one_line(ended):
     status, said = ended(OSError(errno.EROFS, "Read-only file system", "/opt/orders/.local"))
     assert status == 1
     assert "/opt/orders/.local: Read-only file system. The commands write to" in said
@@ -397,7 +395,7 @@ def refusal(code, message):
         (EndpointConnectionError(endpoint_url="https://x"), 'connect to the endpoint URL: "https'),
     ],
 )
-def test_what_aws_refuses_is_one_line(ended, error, says):
+def test_an_error_of_aws_is_one_line(ended, error, says):
     status, said = ended(error)
     assert status == 1
     assert says in said
@@ -429,7 +427,7 @@ def test_a_command_whose_embedded_aws_was_stopped_says_so(monkeypatch, capsys, e
     assert "stopped" not in capsys.readouterr().err
 
 
-def test_an_error_of_ours_is_not_taken_for_one_of_a_file(ended):
+def test_a_bug_is_not_reported_as_a_file_error(ended):
     with pytest.raises(OSError, match="refused"):
         ended(OSError(errno.ECONNREFUSED, "Connection refused"))
 
@@ -441,7 +439,7 @@ def test_an_unknown_cause_is_refused_with_the_known_ones(account):
     assert ", ".join(sorted(CAUSES)) in str(done.exception)
 
 
-def test_the_help_of_redrive_cuts_nothing_that_one_has_to_type_on_a_narrow_screen(monkeypatch):
+def test_the_help_of_redrive_shows_causes_in_full_on_a_narrow_screen(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     words = re.findall(r"\w+", RUNNER.invoke(main.app, ["redrive", "--help"]).output)
     assert set(words) >= MAY_SUCCEED_NOW
@@ -461,7 +459,7 @@ def test_the_help_of_redrive_cuts_nothing_that_one_has_to_type_on_a_narrow_scree
         (None, False),
     ],
 )
-def test_what_a_good_answer_is(answer, good):
+def test_which_answers_count_as_success(answer, good):
     assert invoke.is_good(answer) is good
 
 
@@ -484,8 +482,8 @@ main.main()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_command_ends_like_by_ctrl_c_also_where_that_is_ignored(number):
-    # Under `nohup` these tests would hand on that SIGHUP is ignored, and the command would keep that.
+def test_a_command_can_be_interrupted_even_if_sigint_was_ignored(number):
+    # Under `nohup`, the command would inherit from these tests that SIGHUP is ignored.
     inherited = signal.signal(number, signal.SIG_DFL)
     try:
         with in_the_background(sys.executable, "-c", A_LONG_COMMAND) as command:

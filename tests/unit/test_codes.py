@@ -1,4 +1,4 @@
-"""Codes and metrics: each that the code uses has its meaning, and none has one that the code does not use."""
+"""Codes and metrics: every one in the code is described, and every described one is in the code."""
 
 import ast
 import json
@@ -46,12 +46,12 @@ def is_code(node):
     )
 
 
-def test_every_code_of_the_lists_is_in_the_code():
+def test_every_code_in_the_lists_is_in_the_source():
     used = {node.value for _, nodes in modules() for node in nodes if is_code(node)}
     assert set().union(*ALL_CODES) <= used
 
 
-def test_every_code_that_the_code_says_is_in_a_list():
+def test_every_code_in_the_source_is_in_a_list():
     said = {
         node.args[0].value
         for file, nodes in modules()
@@ -64,7 +64,7 @@ def test_every_code_that_the_code_says_is_in_a_list():
         and is_code(node.args[0])
     }
     assert said
-    # The only one of direct commands alone: docs/reference.md.
+    # The only code that occurs in direct commands alone: docs/reference.md.
     assert said - {"UNSUPPORTED_EVENT"} <= set().union(*ALL_CODES, RejectionReason)
 
 
@@ -84,7 +84,7 @@ def test_every_place_that_lists_the_reasons_of_rejected_orders_has_all_of_them()
 
 
 def noted_by_lanes():
-    """The metrics that the lanes measure themselves."""
+    """The metrics that lanes emit themselves."""
     folder = ROOT / "layers/core/python/inventory_orders/lanes"
     text = "".join(path.read_text("utf-8") for path in folder.glob("*.py"))
     return set(re.findall(r'stats\.note\("(\w+)"', text))
@@ -107,7 +107,7 @@ def test_every_metric_has_its_meaning():
         and getattr(node.func, "id", "") == "add"
         and isinstance(node.args[0], ast.Constant)
     }
-    # One that is in no list is not counted, without a word.
+    # A metric that is in no list is silently ignored.
     assert counted
     assert counted <= telemetry.METRICS.keys()
     assert METRICS.keys() == telemetry.METRICS.keys()

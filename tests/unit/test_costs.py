@@ -1,4 +1,4 @@
-"""docs/costs.md: its tables are what docs_generator/costs.py computes, and units and log are what the handler consumes and writes."""
+"""docs/costs.md: its tables match docs_generator/costs.py, and its units and log sizes match the handlers."""
 
 import json
 import math
@@ -37,14 +37,14 @@ def test_the_tables_are_what_the_prices_say():
 def orders_of(kind, prefix="cost"):
     sold_out = kind.updates == 0
     for number in range(kind.batch):
-        # A hot product is the same for all; otherwise no two orders share one.
+        # All orders share a hot product; otherwise no two orders share a product.
         first = 0 if kind.reads == 1 else number * kind.lines
         wanted = TEAS[first : first + kind.lines]
         yield order_body(f"{prefix}-{number}", dict.fromkeys(wanted, 1_000_000 if sold_out else 1))
 
 
 def give_ids(event):
-    """Ids as long as SQS's own, which the log quotes."""
+    """Ids as long as SQS's own, because the log contains them."""
     for number, record in enumerate(event["Records"]):
         record["messageId"] = str(UUID(int=number))
 
@@ -189,7 +189,7 @@ def test_each_life_takes_these_units_and_this_log(life, shop, capsys):
 
 
 def stored_bytes(orders, row):
-    """Bytes of an order's row, and of its entry in byUser; it must be in no other index."""
+    """Bytes of an order's row, and of its entry in byUser. It must not be in other indexes."""
     entries = {name: orders.entry(index, row) for name, index in orders.indexes.items()}
     (kept,) = [name for name, entry in entries.items() if entry is not None]
     assert kept == "byUser"
@@ -197,7 +197,7 @@ def stored_bytes(orders, row):
 
 
 def published(shop, before, after, capsys):
-    """Publish one change of an order, which must be one small event. Returns the bytes of the log."""
+    """Publish one change of an order, which must be one small event. Returns the bytes logged."""
     record = change(decode(before) if before else None, decode(after))
     shop.bus.calls.clear()
     shop.invoke("publish_events", {"Records": [record]})
@@ -207,7 +207,7 @@ def published(shop, before, after, capsys):
 
 
 def consumed(shop):
-    """Write and read units of all tables, with their indexes."""
+    """Write and read units of all tables, including indexes."""
     used = [table.consumed for table in shop.aws.dynamodb.tables.values()]
     return (
         sum(one.writes + sum(one.index_writes.values()) for one in used),

@@ -1,4 +1,4 @@
-"""The dashboard: statistics, metric math, widgets, alarms, and the reading of logs."""
+"""The dashboard: statistics, metric math, widgets, alarms, and log reading."""
 
 import math
 import statistics
@@ -255,7 +255,7 @@ def test_old_samples_are_forgotten():
 
 
 def traffic_of(*runs):
-    """Samples with runs of traffic: first and last second, and invocations in each second."""
+    """Samples of periods of traffic: first and last second, and invocations in each second."""
     samples = Samples()
     for first, last, invocations in runs:
         for second in range(first, last + 1):
@@ -310,7 +310,7 @@ def test_invocations_are_read_from_start_to_report():
     }
     for lines, failed in runs.items():
         events = log("START RequestId: r Version: 1", *lines, "END RequestId: r", report)
-        # Another stream's lines come between.
+        # Lines of another stream are in between.
         found = [reader.read(e) for event in events for e in (event, Event("t", 1, "x"))]
         assert [i for i in found if i] == [Invocation(10_000, 12.5, failed)], lines
     quoted = log("START RequestId: r", '{"message": "Traceback (most recent call last)"}', report)
@@ -325,7 +325,7 @@ def test_at_once_counts_what_overlaps():
 
 
 class FakeLogs:
-    """Cuts answers off as the embedded AWS does."""
+    """Truncate answers as the embedded AWS does."""
 
     def __init__(self, most):
         self.events, self.most, self.calls = [], most, 0

@@ -1,4 +1,4 @@
-"""The demonstration's figures: all of them in its file, and of one run alone."""
+"""The demonstration's figures: all in its file, and only of one run."""
 
 import fcntl
 import io
@@ -59,9 +59,9 @@ def heard_of(after, delay=0.0, before=None):
 
 
 def result_of(**changes):
-    """The second of two runs for one product: 5 units of 100 were sold before, 3 are sold by this one.
+    """The second of two runs for one product: the first sold 5 of 100 units, this one sells 3.
 
-    Of its two orders one is rejected, and paid all the same. A count finds 98 units.
+    One of its two orders is rejected, and paid anyway. A count finds 98 units.
     """
     orders = {
         "earlier-1": {"status": "PENDING", "items": [line("tea", 5)]},
@@ -194,7 +194,7 @@ def test_a_run_in_which_nothing_is_missing_is_a_success_and_its_figures_add_up()
 
 
 def at_three_locations(product_id=demo.HOT_PRODUCT):
-    """Of four orders the last is split, and two are placed where they were not wanted first."""
+    """Four orders: the last one is split, and two are not placed at their preferred location."""
     rows = {}
     lines = (("",), ("berlin",), ("store",), ("berlin", "store"))
     for n, places in enumerate(lines):
@@ -307,7 +307,7 @@ def test_a_payment_that_is_never_answered_is_no_success():
     ("stored", "codes", "lost"),
     [
         (GOOD, {STRANGE: "ORDER_ID_REUSED", INVALID: "INVALID_JSON"}, 0),
-        # The planted order was first. Then the others under its id are the ones that reuse it.
+        # The injected order was first, so the other orders with its id are the ones that reuse it.
         (STRANGE, {GOOD: "ORDER_ID_REUSED", INVALID: "INVALID_JSON"}, 0),
         (STRANGE, {GOOD: "TOO_MANY_DELIVERIES", INVALID: "INVALID_JSON"}, 2),
         (None, {GOOD: "SCHEMA_VIOLATION", STRANGE: "X", INVALID: "INVALID_JSON"}, 2),
@@ -397,7 +397,7 @@ def test_it_gives_up_on_messages_that_do_not_move(monkeypatch):
 
 
 def day(shop, tables, numbers=range(40)):
-    """Place orders, 5 of them rejected for want of stock, and let the shop hear and answer until all is quiet."""
+    """Place orders, 5 of them rejected because stock is short, and let the shop answer events until none is left."""
     tables.list("tea", len(numbers) - 5)
     tables.list("mug", 200)
     rows, worker, said = {}, tables.worker(), []
@@ -441,7 +441,7 @@ def test_the_shop_pays_ships_loses_and_takes_back_as_it_hears():
         "units; 3 came back, 1 more broke during packing: cancelled and not restocked",
     )
     assert (events["ConfirmationRejected"], events["OrderReturned"]) == (1, 1)
-    assert rows["d1-3"]["status"] == "PENDING", "nobody pays it"
+    assert rows["d1-3"]["status"] == "PENDING", "it is never paid"
 
 
 def test_each_run_pays_and_ships_the_same_orders():
@@ -573,7 +573,7 @@ def test_a_file_of_any_size_is_sent_whole_for_products_of_its_own(tmp_path, line
     assert all(product_id.startswith("demo-") for product_id in stock)
     assert max(stock.values()) <= 1_000_000_000
     assert sample_orders.demand(day.messages).keys() < stock.keys()
-    # The unpaid orders need no unit that the file's orders want.
+    # The unpaid orders need no units that the file's orders want.
     (unpaid,) = {product_id for order in day.unpaid for product_id in order.quantities}
     assert stock[unpaid] == len(day.unpaid)
     assert unpaid not in sample_orders.demand(day.messages)
@@ -702,7 +702,7 @@ def test_the_summary_names_the_alarms_that_dead_letters_turn_on():
     assert "alarm" not in printed(result_of(dead_letters=[]))
     on = [alarm for alarm in ALARMS if "dead-lettered" in alarm.text]
     for alarm in on:
-        # As the dashboard shows them.
+        # As on the dashboard.
         assert re.sub(r"(?<=[a-z])(?=[A-Z])", " ", alarm.name.format(name="OrderQueue")) in said
     assert [alarm.metric.of == "handlers" for alarm in on] == [False, True]
     assert on[1].metric.minutes * on[1].when.periods == 5
@@ -749,7 +749,7 @@ def test_an_order_that_did_not_expire_is_a_difference_and_no_success():
 
 
 def wait_for(monkeypatch, shop, listen, depths):
-    """Let the shop hear, 10 s for each look at the clock. Returns the seconds, and what is printed."""
+    """Let the shop listen; each look at the clock advances it by 10 s. Returns the seconds, and the output."""
     now = [0]
 
     def monotonic():

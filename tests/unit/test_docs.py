@@ -1,4 +1,4 @@
-"""The documents keep to the code: links resolve, and functions that a document names exist."""
+"""The documents match the code: links resolve, and functions that a document names exist."""
 
 import ast
 import re
@@ -32,11 +32,11 @@ MAX_WORDS = {
     "docs/limits.md": 740,
     "docs/desk.md": 450,
 }
-"""The pages that are written by hand, in groups, each with the most words that it may have."""
+"""The pages that are written by hand, in groups with a word limit each."""
 
 
 def is_by_hand(document):
-    """Pages of another kind have a rule of their own, and count for no sum."""
+    """Other pages, which have their own limits and do not count towards the total."""
     parts = document.relative_to(ROOT).parts
     return parts[1:2] not in (("generated",), ("decisions",)) and document.name != "changelog.md"
 
@@ -50,7 +50,7 @@ def without_code(text):
 
 
 def anchors(text):
-    """As GitHub makes them: of headings, without punctuation, with hyphens for spaces."""
+    """Anchors as GitHub makes them from headings: without punctuation, with hyphens for spaces."""
     headings = re.findall(r"^#+ (.+)$", without_code(text), flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -123,7 +123,7 @@ def test_every_page_of_aws_that_the_code_cites_is_among_the_assumptions():
 
 
 def test_every_query_is_sorted_as_old_versions_of_curl_have_to_sign_it():
-    """curl before 8.3 signs a query as it stands, and AWS sorts it first."""
+    """curl before 8.3 signs a query unsorted, while AWS sorts it first."""
     found = []
     for document in [*DOCUMENTS, ROOT / "docs" / "openapi.yaml"]:
         found += re.findall(

@@ -34,7 +34,7 @@ def order(number=1, quantity=1, product_id="p", **more):
 
 
 def orders_of(request):
-    """The orders that a transaction writes, in their order."""
+    """The orders that a transaction writes, in sequence."""
     writes = [next(iter(action.values())) for action in request["TransactItems"]]
     rows = [write.get("Item") or write["Key"] for write in writes]
     return [row["orderId"]["S"] for row in rows if "orderId" in row]
@@ -71,7 +71,7 @@ def test_a_product_without_a_returned_item_is_gone():
 
 
 def test_a_reason_none_does_not_mean_that_the_action_was_applied():
-    """The version of one product has moved. The reason None of the other does not mean that it was applied."""
+    """One product's version has moved. The other product's reason None does not mean that its action was applied."""
     bench = Bench(product("p", 10), product("q", 10))
     bench.faults.append(Fault(rival=lambda bench: bench.sell("q", 10)))
     report = bench.apply(Order("o", "u", {"p": 1, "q": 1}), order(2))
@@ -80,7 +80,8 @@ def test_a_reason_none_does_not_mean_that_the_action_was_applied():
 
 
 def test_a_rejection_is_planned_again_with_the_change_that_it_depends_on():
-    """The second order is rejected only because of the first. If the first loses, the second is decided again."""
+    """The second order is rejected only because of the first. If the first order's write loses, the second is decided
+    again."""
     bench = Bench(product("p", 1))
 
     bench.faults.append(Fault(rival=lambda bench: bench.sell("p", -5)))
@@ -100,7 +101,7 @@ def test_a_rejection_is_never_durable_before_the_change_that_it_depends_on():
 
 @pytest.mark.parametrize("hidden", [False, True])
 def test_a_redelivered_order_is_answered_from_its_row_and_another_body_is_invalid(hidden):
-    """From the read without a write; or, if the read misses the row, by the condition of the write."""
+    """From the read, without a write, or if the read misses the row, from the failed condition of the write."""
     bench = Bench(product("p", 10))
     bench.apply(order(1))
     bench.hides_records = hidden
@@ -192,7 +193,8 @@ def test_a_lost_response_is_recognised_by_its_token(error):
 
 @pytest.mark.parametrize("is_unknown", [True, False])
 def test_an_unknown_outcome_keeps_its_token_through_conflicts(is_unknown):
-    """The conflict may be with our own first attempt, which only the same token recognises. Others get a new token."""
+    """The conflict may be with the engine's own first attempt, which only the same token recognises. Others get a new
+    token."""
     bench = Bench(product("p", 10))
     bench.faults.extend([Fault(error=LOST)] * is_unknown + [Fault(error=CONFLICT)])
     assert statuses(bench.apply(order())) == [Outcome.APPLIED]
@@ -278,7 +280,7 @@ def test_a_lease_that_ends_in_time_or_is_released_is_waited_for(is_released):
 
 @pytest.mark.parametrize("is_read", [True, False])
 def test_a_longer_lease_returns_only_its_orders_with_its_remaining_time(is_read):
-    """Also one that begins between the read and the write."""
+    """This includes a lease that begins between the read and the write."""
     bench = Bench(product("p", 5), product("q", 5))
     if is_read:
         bench.lease("p", 600)
@@ -322,7 +324,7 @@ def test_a_transaction_that_loses_delays_only_those_that_depend_on_it():
     report = bench.apply(left, joint, right)
     assert statuses(report) == [Outcome.APPLIED, Outcome.REJECTED, Outcome.APPLIED]
     assert report.stats.retries == [1, 0, 0], (
-        "the joint one was not tried on what the lost one left behind"
+        "the dependent transaction was not tried with the lost one's state"
     )
     assert [bench.stock("p0"), bench.stock("p4")] == [0, 4]
 
@@ -372,7 +374,7 @@ def test_a_rejected_adjustment_writes_nothing_and_its_id_can_be_used_again():
 
 @pytest.mark.parametrize("knows", ["the product", "nothing"])
 def test_what_is_booked_is_never_answered_with_a_want_of_stock(knows):
-    """Of a rejected adjustment no record is written, so only a consistent read tells that it is a repetition."""
+    """A rejected adjustment leaves no record, so only a consistent read shows that it is a repetition."""
     bench = Bench(product("p", 4))
     taken = [Adjustment("p", f"a-{number}", -1, "CORRECTION") for number in range(4)]
     for each in taken:
@@ -387,7 +389,8 @@ def test_what_is_booked_is_never_answered_with_a_want_of_stock(knows):
 
 @pytest.mark.parametrize("is_leased", [False, True])
 def test_in_a_group_nothing_takes_effect_before_a_duplicate_that_stands_before_it(is_leased):
-    """The duplicate has to wait for the first one, which is in another group, and all behind it waits with it."""
+    """The duplicate has to wait for the first one, which is in another group, and later messages of its group wait
+    too."""
     bench = Bench(product("p", 5), product("q", 5))
     if is_leased:
         bench.lease("p", 600)
@@ -463,14 +466,14 @@ def test_no_plan_is_made_twice_from_the_same_record():
 
 
 def hasty(*products):
-    """The shop with an engine that does not wait for anybody: what it cannot have at once is returned."""
+    """The shop with an engine that does not wait: changes that it cannot apply immediately are returned."""
     return Bench(*products, patient=False)
 
 
 def cause_of_return(bench, change):
     (outcome,) = bench.apply(change).outcomes
     assert outcome.kind is Outcome.RETURNED
-    assert bench.clock.slept == [], "it waits for nobody"
+    assert bench.clock.slept == [], "it does not wait"
     assert set(bench.calls) <= {"BatchGetItem", "TransactWriteItems"}, "it locks nothing"
     return outcome.cause
 
@@ -481,7 +484,7 @@ def test_without_rivals_one_attempt_is_as_good_as_any():
     assert statuses(bench.apply(order(1))) == [Outcome.REPLAYED]
     assert statuses(bench.apply(order(1, quantity=2))) == [Outcome.INVALID]
     assert statuses(bench.apply(order(2, quantity=10))) == [Outcome.REJECTED]
-    assert len(bench.reads) == 4, "a copy that is stale would cost the only attempt"
+    assert len(bench.reads) == 4, "a stale copy would cost the only attempt"
     assert bench.stock() == 9
 
 

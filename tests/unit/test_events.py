@@ -1,4 +1,4 @@
-"""Outcome events: what follows from a row before and after a change, and the schemas that consumers rely on."""
+"""Outcome events: the events of a row's change, and the schemas that consumers rely on."""
 
 import itertools
 import json
@@ -95,9 +95,9 @@ ONE_BACK = with_returns(FULFILLED, "rt-1")
         (IN_PART, with_steps(IN_PART, "CONFIRMED", step("return", "r", restock=True)), ["OrderReturned"]),
         # Published again from the row alone.
         (None, ALL_BY_PARTS, ["OrderPartlyFulfilled", "OrderFulfilled"]),
-        # A hold that ends later is no news. Its step takes the place of the one before.
+        # An extended hold has no event. Its step replaces the previous extension.
         (PLACED, with_steps(PLACED, "PENDING", step("extend")), []),
-        # A tombstone, and the order that fills it in.
+        # A tombstone, and the order that replaces it.
         (None, TOMBSTONE, []),
         (TOMBSTONE, TOMBSTONE | {"_version": 2, "confirmationRejected": REJECTED_CONFIRMATION}, []),
         (TOMBSTONE, FILLED_IN, ["OrderCancelled"]),
@@ -106,10 +106,10 @@ ONE_BACK = with_returns(FULFILLED, "rt-1")
             FILLED_IN | {"confirmationRejected": REJECTED_CONFIRMATION},
             ["OrderCancelled", "ConfirmationRejected"],
         ),
-        # Repaired; restored from a backup, or brought from elsewhere.
+        # Repaired, restored from a backup, or imported.
         (order_row(items="tea", status="ON_HOLD"), PLACED, ["OrderPlaced"]),
         (None, CONFIRMED, ["OrderConfirmed"]),
-        # No news.
+        # No events.
         (PLACED, PLACED | {"userId": "pseudonym", "_version": 2}, []),
         (ONE_BACK, ONE_BACK | {"_version": 9}, []),
         (LATE, LATE | {"userId": "pseudonym", "_version": 9}, []),
@@ -152,7 +152,7 @@ def test_an_event_of_a_step_tells_what_moved_now_and_each_line_what_moved_so_far
     items = [{"productId": "tea", "quantity": 1}]
     told = {"action": "return", "at": LATER, "stepId": "rt-1", "items": items, "restock": False}
     assert event.data["step"] == told
-    assert event.data["steps"][-1] == told, "without who did it"
+    assert event.data["steps"][-1] == told, "without the actor"
     assert event.data["items"] == [two[0] | {"fulfilled": 2, "returned": 1}, two[1]]
 
 
@@ -267,7 +267,7 @@ def test_a_product_that_breaks_the_contract_is_named_and_publishes_nothing(befor
 
 
 def test_what_json_does_not_know_is_told_as_json_has_it():
-    """Another program may write bytes; they hold up no other order of a list or a batch."""
+    """Another program may write bytes, which must not delay other orders of a list or a batch."""
     (event,) = order_events(
         None, order_row(attributes={"weight": Decimal("0.25"), "photo": [b"\xff"]})
     )
@@ -281,7 +281,7 @@ def test_what_json_does_not_know_is_told_as_json_has_it():
 
 @pytest.fixture(scope="module")
 def validator():
-    """Validates what stands under `detail` by the schema of its event, and the whole by that of the envelope."""
+    """Validate `detail` by the schema of its event, and the whole by the envelope's schema."""
     parts = asyncapi.schemas()
     resources = [
         (f"{name}.schema.json", Resource.from_contents(closed(schema)))
@@ -295,7 +295,7 @@ def validator():
 
     for schema in parts.values():
         jsonschema.Draft7Validator.check_schema(schema)
-        assert is_open(schema), "a consumer that validates takes fields that come later"
+        assert is_open(schema), "a validating consumer accepts fields that are added later"
     return validate
 
 

@@ -1,4 +1,4 @@
-"""Exported tables: the request is one that AWS takes, and the reports read real rows."""
+"""Exported tables: AWS accepts the request, and the reports read real rows."""
 
 import re
 from datetime import UTC, datetime
@@ -187,14 +187,14 @@ def type_of(columns):
 
 
 def paths_of(columns, at=""):
-    """Where the plain values are."""
+    """The plain values at a path."""
     if isinstance(columns, dict):
         return {path for name, c in columns.items() for path in paths_of(c, f"{at}.{name}")}
     return paths_of(columns[0], at) if isinstance(columns, list) else {at}
 
 
 def read_as(columns, value, at, seen):
-    """A value of an exported line as `SERDE` reads it: without upper case, and never what the table does not declare."""
+    """A value of an exported line as `SERDE` reads it: in lower case, and without undeclared fields."""
     if value is None:
         return None
     if isinstance(columns, dict):
@@ -215,7 +215,7 @@ def read_as(columns, value, at, seen):
 
 
 def step(action, at, restock=None, **items):
-    """A step of an order, as its row has it."""
+    """A step of an order as stored in its row."""
     parts = [
         {"productId": product_id, "quantity": quantity}
         | ({"returnedVersion": 9} if is_back else {})
@@ -232,7 +232,7 @@ def delist(tables, product_id):
 
 @pytest.fixture(scope="module")
 def shop():
-    """Two days of a shop, and one on which the rest of an order leaves."""
+    """Two days of a shop, and a third on which the rest of an order is shipped."""
     with open_shop() as tables:
         days = [timestamp(SystemClock().now())]
         for product_id, stock in (
@@ -289,7 +289,7 @@ def shop():
         change("o-3", "PENDING", step("fulfil", days[1], tea=(3, False)), lost)
         back = step("cancel", days[1], vase=(1, True))
         change("o-8", "PENDING", back, step("fulfil", days[1], vase=(2, False)))
-        # Its product is gone when they leave.
+        # Its product is delisted when they are handed over.
         delist(tables, "cup")
         change("o-7", "CONFIRMED", step("fulfil", days[1], cup=(4, False)))
         change("o-4", "CANCELLED", step("cancel", days[1], tea=(1, True)))
@@ -306,7 +306,7 @@ def shop():
 
 @pytest.fixture(scope="module")
 def athena(shop):
-    """An engine with the tables and views, and the paths of the tables' columns that no row has."""
+    """An engine with the tables and views, and the paths of columns that no row has."""
     import duckdb  # each process would load it
 
     engine, missing = duckdb.connect(), set()
@@ -348,7 +348,7 @@ def test_there_are_six_reports():
 
 
 def test_tables_of_other_stages_and_programs_stay(athena):
-    """No name lacks the database: the engine finds none elsewhere."""
+    """Every name includes the database: the engine would not find others."""
     schemas = "SELECT DISTINCT table_schema FROM information_schema.tables"
     assert athena[0].execute(schemas).fetchall() == [("inventory_orders_my_shop",)]
     dropped = re.findall(r"DROP TABLE IF EXISTS (\w+)\.", SQL)
@@ -400,7 +400,7 @@ def test_rejections_by_product(athena):
 
 def test_shipped_by_day(shop, athena):
     second, third = shop.days[1][:10], shop.days[2][:10]
-    # o-1 has left in two parts, of o-3 only a part, and of o-6 a part before the rest was cancelled.
+    # o-1 was shipped in two parts, o-3 only in part, and o-6 in part before the rest was cancelled.
     assert answer(athena, "shipped by day") == [
         (second, 1, 4 + 3 + 2 + 4 + 2),
         (third, 1, 10 + 5 - 2 - 4),

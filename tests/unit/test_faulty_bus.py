@@ -14,7 +14,7 @@ from tests.support.faults import BrownOut, FaultyBus
 
 
 class Healthy(BaseHTTPRequestHandler):
-    """EventBridge that takes everything."""
+    """An EventBridge that accepts everything."""
 
     def do_POST(self):
         entries = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["Entries"]
@@ -44,7 +44,7 @@ def test_each_kind_of_brown_out_comes_with_a_healthy_time_after_it(proxy):
     taken = []
 
     def put():
-        """Codes of one call of three entries."""
+        """Codes of one call with three entries."""
         sent = [f"o-{next(ids)}#1#OrderPlaced" for _ in range(3)]
         entries = [BusEntry("t", json.dumps({"metadata": {"eventId": id_}})) for id_ in sent]
         answers = bus.put(entries)

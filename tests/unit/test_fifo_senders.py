@@ -1,4 +1,4 @@
-"""What SQS drops on the FIFO queue: the same body within five minutes, and nothing else."""
+"""Deduplication on the FIFO queue: SQS drops the same body within five minutes, and nothing else."""
 
 import json
 
@@ -21,7 +21,7 @@ class Counter:
         self.stock = shop.stock
 
     def send(self, *messages):
-        """Send messages, and deliver those that SQS did not drop. Returns how many."""
+        """Send messages, and deliver the ones that SQS did not drop. Returns how many."""
         queues.send(self.aws, queues.FIFO, messages)
         return self.deliver()
 

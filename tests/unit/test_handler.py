@@ -1,4 +1,4 @@
-"""The handler of orders with the sample events, and its metrics."""
+"""The order handler with the sample events, and its metrics."""
 
 import ast
 import itertools
@@ -57,7 +57,7 @@ def test_a_handler_can_be_imported_without_its_environment(name, monkeypatch):
         handler.lambda_handler(event, FakeContext(name))
 
 
-# Prints what of ours each function imports; each begins without what the others have imported.
+# Prints the project's modules that each function imports, independently of the others.
 IMPORTS = """
 import json, runpy, sys
 found = {}
@@ -125,7 +125,7 @@ def test_metrics_are_emitted_once_and_after_the_commit(handle, capsys):
     assert emf.values_of(samples, "OrdersRejected", reason="INSUFFICIENT_STOCK") == [1]
     assert emf.values_of(samples, "OrdersRejected", reason="UNKNOWN_PRODUCT") == [1]
     allowed = {frozenset({"service"}), frozenset({"service", "reason"})}
-    assert {frozenset(dict(s.dimensions)) for s in samples} <= allowed, "an id is no dimension"
+    assert {frozenset(dict(s.dimensions)) for s in samples} <= allowed, "an id is not a dimension"
 
 
 def test_more_than_a_hundred_values_of_a_metric_are_all_emitted(handle, capsys):
@@ -145,7 +145,7 @@ TEA = "tea-earl-grey"
 
 @pytest.fixture
 def sell(handle, monkeypatch, capsys):
-    """Sells tea, one order for each quantity, in a process with lanes that meets rivals. Returns what it counted."""
+    """Sell tea, one order for each quantity, in a process with lanes and contention. Returns the metrics."""
     monkeypatch.setattr(Rivals, "are_met_on", lambda *_: True)
     ids = itertools.count()
 
@@ -190,7 +190,7 @@ def test_a_loan_that_a_rival_has_cancelled_is_counted_as_lost(sell, tea_shop, mo
     monkeypatch.setattr(store, "write", overtaken)
     counted = sell(1)
     assert (counted["Loans"], counted["LoansLost"]) == ((1,), (1, 0))
-    assert len(counted["DepotWait"]) == 2, "it had to come again"
+    assert len(counted["DepotWait"]) == 2, "it had to be redelivered"
 
 
 def test_messages_that_a_corrupt_page_holds_up_are_counted(sell, tea_shop):
@@ -199,7 +199,7 @@ def test_messages_that_a_corrupt_page_holds_up_are_counted(sell, tea_shop):
 
 
 def test_pages_with_units_of_what_is_gone_can_be_deleted_while_a_worker_knows_them(sell, tea_shop):
-    """The repair in the runbook, CorruptPage. A page that is made anew has another epoch."""
+    """The repair in the runbook, CorruptPage. A new page has another epoch."""
     assert "UnitsLent" in sell(1)
     del tea_shop.items(Table.PRODUCTS)[TEA,]
     for lane in (0, 1, 2):
@@ -253,7 +253,7 @@ def test_every_log_line_names_its_messages_and_nothing_personal(name, tea_shop, 
         if event["Records"][0]["body"] == json.dumps(news[0]):
             assert "stale event ignored" in {line["message"] for line in lines}
         for line in lines:
-            # A line about no single message must name the invocation, whose batch is known.
+            # A line that is not about a single message must name the invocation, whose batch is known.
             assert line["function_request_id"] == batch["function_request_id"]
             assert line.get("correlation_id", next(iter(sent))) in sent
             if line["message"] in ("rejected", "dead-lettered", "returned", "stale event ignored"):
@@ -280,7 +280,9 @@ def test_a_redelivered_message_has_an_age(handle, monkeypatch):
         event["Records"][0]["attributes"]["ApproximateFirstReceiveTimestamp"] = received
         handle(event)
     handle(sqs_event(order_body("o-1", {"tea-earl-grey": 1})))
-    assert ages == [pytest.approx(60, abs=5), 0.0, 0.0], "clocks may differ, and SQS may not say"
+    assert ages == [pytest.approx(60, abs=5), 0.0, 0.0], (
+        "clocks may differ, and SQS may not send the time"
+    )
 
 
 def test_a_missing_table_returns_everything_and_is_logged(handle, tea_shop, capsys):

@@ -1,4 +1,4 @@
-"""Holds that are about to end: each is sent in time, to be looked at after its end, and what went wrong is made up for."""
+"""Holds that are about to end: each is sent in time for processing after its end, and failures are made up for."""
 
 import json
 from datetime import UTC, datetime
@@ -19,13 +19,13 @@ from testing.simulated_aws import ServiceError
 
 SWEEP_SECONDS = 50.0
 GRACE_SECONDS = 60
-# Of a function whose dependencies are large.
+# For a function whose dependencies are large.
 COLD_START_SECONDS = 10.0
 
 
 @pytest.fixture
 def shards():
-    """Fewer than there are: most of the time would go into asking them."""
+    """Use fewer shards than deployed, because querying them would take most of the time."""
     return 4
 
 
@@ -41,7 +41,7 @@ def sweep(shop, seconds=SWEEP_SECONDS):
 
 
 def hold(shop, order_id, seconds):
-    """Store an order whose hold ends in so many seconds. Returns when that is."""
+    """Store an order whose hold ends in a number of seconds. Returns the end."""
     end = timestamp(datetime.fromtimestamp(shop.clock.now() + seconds, UTC))
     order = OrderRecord(order_id, "u-1", (), OrderStatus.PENDING, 1, end, end, expires_at=end)
     shop.put_record(order)
@@ -49,7 +49,7 @@ def hold(shop, order_id, seconds):
 
 
 def sent(shop):
-    """The orders whose holds were sent, in this order."""
+    """The orders whose holds were sent, in sequence."""
     return [json.loads(message.body)["orderId"] for message in shop.queues["Expiry"].messages]
 
 
@@ -58,7 +58,7 @@ DENIED = ServiceError("AccessDeniedException", "not authorized")
 
 
 def lines_of(capsys, message):
-    """What was logged under a message."""
+    """The log lines with this message."""
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     return [line for line in lines if line["message"] == message]
 
@@ -127,7 +127,7 @@ def test_while_many_wait_to_expire_no_more_are_sent_and_nothing_is_sent_twice(sh
 
 
 def test_holds_are_sent_though_nobody_knows_how_many_wait_to_expire(shop, capsys):
-    """Without this right of its role the sweep would say that all is well, and no hold would ever end."""
+    """If this permission were missing, the sweep must not pass silently while no hold ever ends."""
     hold(shop, "o-1", 30)
     shop.refuse("GetQueueAttributes", DENIED)
     assert sweep(shop)["holds"] == 1
@@ -271,7 +271,7 @@ def statuses(shop):
 
 
 def deliver(shop, queue):
-    """Deliver until nothing is visible in a queue."""
+    """Deliver until no message is visible in a queue."""
     while shop.waiting(queue):
         shop.deliver(queue)
 
@@ -322,9 +322,9 @@ def test_who_pays_before_the_hold_expires_keeps_the_units_though_it_was_sent(sho
 
 
 def test_no_hold_expires_beside_its_payment_though_the_depth_is_a_minute_old(shop):
-    """A burst of payments in the last second of their holds. Who takes them has a cold start, and is throttled.
+    """A burst of payments in the last second of their holds. Their worker has a cold start, and is throttled.
 
-    It may take SQS a minute to know how many messages there are:
+    SQS may take a minute to report the number of messages:
     docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_GetQueueAttributes.html
     """
     paid = [f"paid-{number:03}" for number in range(600)]

@@ -43,7 +43,7 @@ def order(number, *product_ids):
 
 
 def contested_worker(shop, lanes):
-    """A worker that has met rivals, if it has a use for that: with lanes."""
+    """A worker; with lanes, it has met contention."""
     worker = shop.worker(lanes=lanes)
     for (product_id,) in shop.items(Table.PRODUCTS) if lanes else ():
         worker.client.rivals.observe(product_id)
@@ -70,7 +70,7 @@ def throttle(shop, product_id, seconds=math.inf):
 
 
 def test_rows_of_300_kb_keep_no_order_from_being_placed(shop):
-    """More than BatchGetItem answers at once (16 MB), and many times what one transaction holds (4 MB)."""
+    """More than one BatchGetItem returns (16 MB), and many times the size of a transaction (4 MB)."""
     large, small = [f"large{n}" for n in range(57)], [f"small{n}" for n in range(42)]
     shop.list_all(*large, size=300_000)
     shop.list_all(*small)
@@ -115,7 +115,8 @@ def test_an_order_too_large_for_one_transaction_is_answered_by_name(shop):
 
 @pytest.mark.parametrize("action", [OrderAction.CANCEL, OrderAction.CONFIRM])
 def test_orders_that_others_made_huge_go_on_all_the_same(shop, action):
-    """What others have added to them is not read, so the planner does not know of it: halves find what fits."""
+    """Attributes of other programs are not read, so the planner does not know the sizes, and halves the batch until it
+    fits."""
     shop.list("p", stock=20)
     worker = shop.worker()
     assert statuses(shop.commit(worker, *(order(n, "p") for n in range(20)))) == [APPLIED] * 20
@@ -132,7 +133,7 @@ def test_orders_that_others_made_huge_go_on_all_the_same(shop, action):
 
 @pytest.mark.parametrize("lanes", [0, 1])
 def test_a_row_without_room_returns_its_own_orders_by_name(shop, lanes):
-    """An order adds `lastUpdatedAt` to a row that has none, and a loan `lentTo`: neither fits."""
+    """An order would add `lastUpdatedAt` to the row, and a loan `lentTo`; neither fits."""
     shop.list_all("other", "full")
     del shop.items(Table.PRODUCTS)["full",]["lastUpdatedAt"]
     shop.edit(Table.PRODUCTS, "full", others={"S": ""})
@@ -148,7 +149,7 @@ def test_a_row_without_room_returns_its_own_orders_by_name(shop, lanes):
     assert {outcome.cause for outcome in report.outcomes[:51]} == {"CORRUPT_PRODUCT"}
     assert "row of product full" in report.outcomes[0].detail
     assert "maximum allowed size" in report.outcomes[0].detail
-    assert shop.calls.count("TransactWriteItems") <= 3, "recognised, not searched for by halves"
+    assert shop.calls.count("TransactWriteItems") <= 3, "recognised, not found by halving"
     assert report.failure is None
 
 
@@ -174,7 +175,7 @@ def test_a_row_without_room_refuses_other_changes_and_stays_as_it_is(shop, chang
 @pytest.mark.parametrize("lanes", [0, 1])
 @pytest.mark.parametrize("seconds", [5, math.inf])
 def test_a_throttled_product_does_not_hold_up_the_rest_of_its_batch(shop, lanes, seconds):
-    """Its own orders are placed by the same batch, if it is throttled for moments, else later."""
+    """Its own orders are placed by the same batch if it is throttled only briefly, otherwise later."""
     shop.list_all("hot", "p", "q")
     worker, began = contested_worker(shop, lanes), shop.clock.now()
     throttle(shop, "hot", seconds)
@@ -240,7 +241,7 @@ def test_behind_a_throttled_product_a_group_keeps_its_order(shop):
 
 @pytest.mark.parametrize("off", [300.0, -300.0])
 def test_a_count_by_a_wrong_clock_excludes_others_or_is_refused(shop, off):
-    """A slow clock's lease protects nothing, so it must not be taken for one that did."""
+    """A lease by a slow clock protects nothing, and must not be treated as if it had."""
     shop.list("p", stock=10)
     owner, seller = shop.worker(off), shop.worker()
     clock = owner.client.clock
@@ -261,7 +262,7 @@ def test_a_count_by_a_wrong_clock_excludes_others_or_is_refused(shop, off):
 
 
 def test_a_clock_that_aws_does_not_accept_loses_no_order(shop):
-    """Off by more than 5 minutes, every request is refused for its signature, and the SDK corrects no clock."""
+    """If a clock is off by more than 5 minutes, AWS refuses every signature, and the SDK does not correct the clock."""
     shop.list("p")
     refused = ServiceError("InvalidSignatureException", "Signature expired")
     shop.refuse("BatchGetItem", refused)
@@ -276,7 +277,7 @@ def test_a_clock_that_aws_does_not_accept_loses_no_order(shop):
 
 
 def freeze(shop, meanwhile):
-    """Freeze the worker of the next transaction before it arrives, for an hour in which others work."""
+    """Freeze the worker of the next transaction before it arrives, for an hour in which other workers continue."""
 
     def frozen(_request):
         shop.clock.sleep(HOUR)
@@ -286,9 +287,9 @@ def freeze(shop, meanwhile):
 
 
 def lose_and_freeze(shop, meanwhile):
-    """Apply the next transaction, lose the answer, and freeze its worker before its repetition arrives.
+    """Apply the next transaction, lose the response, and freeze its worker before the repetition arrives.
 
-    By then DynamoDB has forgotten the token, so it takes the repetition for a request of its own.
+    By then DynamoDB has forgotten the token, so it treats the repetition as a new request.
     """
 
     def lose(request):
@@ -302,7 +303,7 @@ def lose_and_freeze(shop, meanwhile):
 @pytest.mark.parametrize("lanes", [0, 1])
 @pytest.mark.parametrize("stop", [freeze, lose_and_freeze])
 def test_a_worker_frozen_for_an_hour_places_nothing_twice(shop, stop, lanes):
-    """Also while it visits the depot."""
+    """This includes a worker that is visiting the depot."""
     shop.list("p", stock=10)
     frozen, other = contested_worker(shop, lanes), shop.worker()
     orders = [order(1, "p"), order(2, "p")]
@@ -323,7 +324,7 @@ def test_a_worker_frozen_for_an_hour_places_nothing_twice(shop, stop, lanes):
 @pytest.mark.parametrize("first", [OrderAction.CONFIRM, OrderAction.CANCEL, OrderAction.EXPIRE])
 @pytest.mark.parametrize("second", [OrderAction.CONFIRM, OrderAction.CANCEL, OrderAction.EXPIRE])
 def test_commands_frozen_for_an_hour_end_an_order_once(shop, stop, first, second):
-    """Whoever of the two is first, the other finds the order where that one has left it."""
+    """Whichever command is first, the other one finds the order in the resulting status."""
     shop.list("p", stock=10)
     frozen, other = shop.worker(), shop.worker()
     held = Order("o", "u", {"p": 3}, hold_seconds=60)
@@ -332,7 +333,7 @@ def test_commands_frozen_for_an_hour_end_an_order_once(shop, stop, first, second
     one, two = (OrderCommand("o", action, over) for action in (first, second))
     stop(shop, lambda: shop.commit(other, two, held))
     shop.commit(frozen, one, held)
-    # It had no time left to write down what it found: its message comes back.
+    # It had no time left to write its result, so its message is redelivered.
     shop.commit(other, one)
     row = shop.order_row("o")
     came = [first, second] if stop is lose_and_freeze else [second, first]
@@ -361,7 +362,7 @@ CAME_BACK = OrderCommand("o1", OrderAction.RETURN, "", Part("rt-1", {"p": 1}, re
     [
         (CAME_BACK, 10),
         (Adjustment("p", "r", 5, "RECEIPT"), 14),
-        # Its condition names no version: what fences it is its row.
+        # Its condition has no version; its adjustment's row fences it.
         (Decrement.of("p", "d", 2), 7),
     ],
 )
@@ -382,7 +383,7 @@ def test_a_change_of_stock_frozen_for_an_hour_is_booked_once(shop, stop, change,
 
 
 def see_half(shop, *adjustment):
-    """Let a transaction be seen without its record, until somebody reads that with all that it changed: then as a whole."""
+    """Hide the record of a transaction until a request reads it together with all changed rows."""
     rows = shop.items(Table.STOCK_ADJUSTMENTS)
     unseen = rows.pop(adjustment)
     conflict = {"Code": "TransactionConflict"}
@@ -407,7 +408,7 @@ def test_a_repeated_correction_that_meets_half_of_the_first_one_is_not_refused(s
 
 
 def test_refusals_of_a_row_that_never_rests_take_one_look_each_after_its_neighbours(shop):
-    """They are more than one read can have, and each read of the row finds it written again."""
+    """There are more refusals than one read covers, and each read of the row finds it changed again."""
     shop.list("p", stock=5)
     shop.list("q")
 
@@ -424,7 +425,7 @@ def test_refusals_of_a_row_that_never_rests_take_one_look_each_after_its_neighbo
 
 
 def test_a_refusal_that_is_true_no_more_was_true_all_the_same(shop):
-    """What it rests on is past. That it was no effect of its own the record shows, which is missing."""
+    """Its reason is out of date by then. The missing record shows that its own write did not cause the shortage."""
     shop.list("p", stock=5)
     receipt = Adjustment("p", "r", 100, "RECEIPT")
     shop.once("TransactGetItems", lambda _: shop.commit(shop.worker(), receipt) and None)
@@ -442,7 +443,7 @@ def test_where_a_refusal_cannot_be_read_its_neighbours_go_on(shop):
 
 
 def test_an_order_after_its_tombstone_is_no_corrupt_one_beside_a_conflict(shop):
-    """All products come from the cache, so that the tombstone is met by a write, and then comes again with a row."""
+    """All products come from the cache, so the tombstone is found by a write, and then read again with a row."""
     products = [f"p{number}" for number in range(10)]
     shop.list_all(*products)
     worker, is_busy = shop.worker(), of_product("p5")

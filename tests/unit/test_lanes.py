@@ -1,4 +1,4 @@
-"""Orders that are sold from lanes and at the depot: exactly once, to the unit, whatever happens meanwhile.
+"""Orders that are sold from lanes and at the depot: exactly once and to the last unit, under all kinds of faults.
 
 The real client and engine run on the simulated AWS, in virtual time. After each test the books of every product must
 balance, and each row must name the lanes that hold its units.
@@ -37,7 +37,7 @@ REPLAYED, RETURNED = Outcome.REPLAYED, Outcome.RETURNED
 
 READ, UPDATE, WRITE = "BatchGetItem", "UpdateItem", "TransactWriteItems"
 VISIT = [UPDATE, READ, WRITE]
-"""The depot's lease, pages and few rows, and all that is moved with the orders."""
+"""The calls of a visit: lease the depot, read pages and a few rows, write all moves together with the orders."""
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def shop():
         shop.check()
 
 
-# ---------------------------------------------------------------------- what it costs
+# ---------------------------------------------------------------------- costs
 
 
 def test_a_product_is_sold_from_its_row_until_rivals_are_met_then_from_lanes(shop):
@@ -68,7 +68,7 @@ def test_a_product_is_sold_from_its_row_until_rivals_are_met_then_from_lanes(sho
     sell()
     assert costs[0] == costs[1] == [READ, WRITE]
     assert costs[2] == [WRITE], "from the cache"
-    # The rival's two calls stand behind the write that lost; then the lane is taken, and the depot visited.
+    # The concurrent writer's two calls follow the lost write; then the lane is leased, and the depot visited.
     assert costs[3] == [WRITE, READ, WRITE, READ, UPDATE, *VISIT]
     assert costs[4] == [WRITE]
     lane = shop.source(orders[4].order_id)
@@ -104,7 +104,7 @@ def test_a_few_products_that_the_lane_lacks_are_sold_from_rows_and_more_at_the_d
     assert shop.outcomes(worker, shop.new_order(*names[:10])) == [APPLIED]
     assert shop.calls == [READ, WRITE]
     assert shop.outcomes(worker, shop.new_order(*names)) == [APPLIED]
-    assert shop.calls == [UPDATE, READ, READ, WRITE], "so many rows only if they are needed"
+    assert shop.calls == [UPDATE, READ, READ, WRITE], "this many rows only if they are needed"
     assert {shop.source(f"o{shop.orders}", line) for line in range(11)} == {
         worker.source.lane.keys[0].lane
     }
@@ -116,7 +116,7 @@ def test_a_few_products_that_the_lane_lacks_are_sold_from_rows_and_more_at_the_d
 def test_where_others_wait_a_row_sells_what_the_lane_has_too_few_of(
     shop, is_crowded, units, source
 ):
-    """Unless it cannot spare so much. Where nobody waits, the lane is filled."""
+    """Unless it cannot spare that many. If no other worker waits, the lane is filled."""
     shop.list("p")
     worker = shop.owner()
     shop.lend("p", {worker.source.lane.number: 5}, reach=2)
@@ -141,7 +141,7 @@ def test_a_lane_gets_a_part_of_what_only_others_have_sold(shop):
     shop.sell(one, shop.new_order("tea"))
     at_depot = shop.held("tea")[DEPOT]
     assert at_depot > 1_000
-    # By now it knows that two lanes are in use.
+    # By now the worker knows that two lanes are in use.
     shop.clock.sleep(11.0)
     shop.sell(other, shop.new_order("cup"))
     assert shop.held("tea")[other.source.lane.number] == at_depot // 2 // 20
@@ -178,7 +178,8 @@ def test_where_others_wait_the_depot_is_released_before_the_own_lane_sells(shop)
 
 
 def test_units_of_every_source_add_up_in_one_order(shop):
-    """One line is in the lane, one at the depot because it is scarce, and one in its row, which lends nothing."""
+    """One line is sold from the lane, one at the depot because it is scarce, and one from its row, which lends
+    nothing."""
     for product_id, stock in (("deep", 1000), ("scarce", 30), ("last", 2)):
         shop.list(product_id, stock)
     worker, _ = shop.owner(), shop.owner()
@@ -208,11 +209,11 @@ def test_a_lane_is_taken_over_with_what_is_in_it(shop):
     assert shop.held("p")[1] >= held - 2
     woken = shop.new_order("p")
     assert shop.outcomes(one, woken) == [APPLIED]
-    assert shop.source(woken.order_id) != 1, "it has no lane any more"
+    assert shop.source(woken.order_id) != 1, "it no longer has a lane"
 
 
 def test_an_owner_whose_clock_is_wrong_sells_nothing_twice(shop):
-    """It believes that the lane is its own. The page's version tells it otherwise."""
+    """It believes that it still owns the lane. The page's version shows otherwise."""
     shop.list("p", 100)
     one = shop.owner(lanes=1, off=-3600.0)
     for _ in range(3):
@@ -228,7 +229,7 @@ def test_an_owner_whose_clock_is_wrong_sells_nothing_twice(shop):
 
 
 def test_an_owner_whose_lease_had_ended_reads_its_pages_again(shop):
-    """Meanwhile the table was restored, and its page came to the same version with other units in it."""
+    """The table was restored in between, and its page has reached the same version with different units."""
     shop.list("p", 100)
     one = shop.owner(lanes=1)
     for _ in range(3):
@@ -276,7 +277,7 @@ def test_a_lease_of_the_depot_that_cannot_be_read_is_over(shop, lock):
 
 
 def test_where_every_visit_of_the_depot_takes_too_long_it_gets_through_all_the_same(shop):
-    """DynamoDB is slow, so that everybody's lease is taken over by the next one before it comes to its write."""
+    """DynamoDB is so slow that each visitor's lease expires and is taken by the next before it writes."""
     shop.list("p")
     worker = shop.owner()
 
@@ -332,7 +333,8 @@ def test_an_order_that_was_cancelled_before_it_came_takes_nothing(shop):
 
 @pytest.mark.parametrize("batches", [0, 1, 2])
 def test_what_cannot_be_sold_is_rejected_for_the_right_reason(shop, batches):
-    """Without rivals a batch goes by the rows, else the first by the depot, and the second by the lane."""
+    """Without contention the orders are decided from rows; with it, the first is decided at the depot, the second in
+    the lane."""
     shop.list_all("p", "ended")
     shop.list("empty", 0)
     shop.edit(Table.PRODUCTS, "ended", status={"S": "DISCONTINUED"})
@@ -407,7 +409,7 @@ def test_a_corrupt_row_beside_healthy_ones_holds_up_nobody(shop, batches):
 
 @pytest.mark.parametrize("is_corrupt", [True, False])
 def test_a_row_that_a_recall_would_bring_back_too_holds_up_nobody(shop, is_corrupt):
-    """It became corrupt while it was lent, or is throttled."""
+    """It became corrupt while it was lent, or it is throttled."""
     shop.list("p", 40)
     other = neighbour_of("p")
     shop.list(other, 40)
@@ -442,7 +444,7 @@ def test_a_corrupt_page_returns_orders_by_its_name_and_loses_nothing(shop, lane)
 
 @pytest.mark.parametrize("lane", [0, 1, 2])
 def test_a_page_that_dynamodb_does_not_take_is_not_the_fault_of_its_orders(shop, lane):
-    """It would be larger than an item may be. No order ends as a dead letter for it."""
+    """It would exceed the item size limit. No order is dead-lettered because of that."""
     shop.list("p", 40)
     shop.lend("p", {1: 10, 2: 15}, depot=2)
     worker, page = shop.owner(lanes=1), of_page(lane, "p")
@@ -455,7 +457,7 @@ def test_a_page_that_dynamodb_does_not_take_is_not_the_fault_of_its_orders(shop,
 
 
 def test_units_of_a_product_that_was_listed_again_hold_up_nobody(shop):
-    """Somebody deleted the row with units in lanes, and made it again."""
+    """Another program deleted the row while lanes held units, and created it again."""
     shop.list_all("p", "q")
     worker = shop.owner()
     for _ in range(2):
@@ -473,7 +475,7 @@ def test_units_of_a_product_that_was_listed_again_hold_up_nobody(shop):
 
 @pytest.mark.parametrize("code", ["ThrottlingError", "ValidationError"])
 def test_a_row_that_runs_low_and_takes_no_write_delays_no_orders_for_other_products(shop, code):
-    """A visit lends what runs low beside what it needs. That loan must not keep the batch."""
+    """A visit also lends other products that run low. That loan must not delay the batch."""
     shop.list_all("slow", "p")
     worker = shop.owner()
     for _ in range(3):
@@ -488,7 +490,7 @@ def test_a_row_that_runs_low_and_takes_no_write_delays_no_orders_for_other_produ
 
 
 def neighbour_of(product_id):
-    """Another product on the same page."""
+    """Another product that shares the page."""
     number = PageKey.of(0, product_id).number
     return next(f"n{n}" for n in range(99) if PageKey.of(0, f"n{n}").number == number)
 
@@ -523,9 +525,9 @@ def test_a_throttled_page_of_the_depot_is_waited_for(shop):
 
 
 def visit_and_more(shop, *, crowded=False):
-    """A worker with units in its lane, and a batch that takes a visit, the row, the depot and the lane.
+    """A worker with units in its lane, and a batch that needs a visit, the row, the depot and the lane.
 
-    Where others wait, the own lane's part is a transaction of its own.
+    If other workers wait, the lane's part is a separate transaction.
     """
     for product_id, stock in (("deep", 1000), ("new", 1000), ("scarce", 30), ("last", 2)):
         shop.list(product_id, stock)
@@ -550,7 +552,7 @@ def test_a_lost_response_at_any_write_applies_each_order_once(shop, lost):
 @pytest.mark.parametrize("is_applied", [True, False])
 @pytest.mark.parametrize("after", range(3))
 def test_what_stays_unknown_is_forgotten_and_found_again(shop, after, is_applied):
-    """From one write on every response is lost, and the engine gives up."""
+    """From one write on, every response is lost, and the engine gives up."""
     worker, orders = visit_and_more(shop, crowded=True)
     shop.lose_responses(after + 1, 1000, [WRITE], is_applied=is_applied)
     assert (RETURNED in shop.outcomes(worker, *orders)) == (after < 2)
@@ -606,11 +608,11 @@ def test_who_waits_for_a_lease_looks_at_the_row_alone(shop):
     assert shop.calls.count(UPDATE) == 2, "visits: one before the wait and one after it"
 
 
-# ---------------------------------------------------------------------- much at once
+# ---------------------------------------------------------------------- large batches and pages
 
 
 def fill_the_depots_page(shop, product_id, products, emptied=0):
-    """Make the depot's page of a product name so many others: those it holds, which nobody wants, and those it ran out of."""
+    """Add many other products to a depot page: some with units that no order wants, some that it has run out of."""
     key = PageKey.of(DEPOT, product_id)
     created = "2026-01-01T00:00:00.000000+00:00"
     entries = {f"x{n}": PageEntry(created, 1) for n in range(products)}
@@ -637,7 +639,8 @@ def test_what_does_not_fit_into_the_depots_page_is_sold_from_its_row(
 
 
 def test_what_nobody_wants_any_more_goes_back_to_the_depot(shop):
-    """Otherwise a lane would gather a few units of each product, and each of its orders would pay for so large a page."""
+    """Otherwise a lane would collect a few units of each product, and each of its orders would pay for the large
+    page."""
     shop.list("p", 100)
     shop.list("q")
     worker = shop.owner()
@@ -665,7 +668,7 @@ def test_many_loans_are_written_before_the_visit_ends(shop):
     ]
     first = shop.sell(worker, *batch[0])
     assert [outcome.kind for outcome in first.outcomes] == [APPLIED] * 3
-    assert 0 not in first.stats.changes_per_transaction, "moves alone place no orders"
+    assert 0 not in first.stats.changes_per_transaction, "these transactions only move units"
     assert shop.calls[:2] == [UPDATE, READ], "more than ten products: at the depot"
     assert shop.calls.count(WRITE) >= PAGES + 1
     assert shop.outcomes(worker, *batch[1]) == [APPLIED] * 3
@@ -728,7 +731,7 @@ def test_what_lies_in_lanes_is_sold_when_the_setting_has_fewer(shop):
     assert shop.product("p").stock_count + sum(shop.held("p").values()) == 1
 
 
-# ---------------------------------------------------------------------- groups, and what is for the row
+# ---------------------------------------------------------------------- groups, and changes for the row
 
 
 def test_orders_of_the_fifo_queue_are_sold_from_lanes(shop):
@@ -757,7 +760,7 @@ def test_a_group_finds_all_that_lies_in_lanes_and_keeps_its_order(shop):
 
 
 def test_a_receipt_a_correction_and_an_order_of_one_product_have_one_source(shop):
-    """The row, although the product is contested and its lane has some."""
+    """All are applied to the row, although the product is contested and the lane has units."""
     shop.list("p", 100_000)
     worker = shop.owner()
     shop.sell(worker, shop.new_order("p"))
@@ -774,7 +777,7 @@ def test_a_receipt_a_correction_and_an_order_of_one_product_have_one_source(shop
 
 
 def test_a_loan_from_a_row_beside_a_receipt_for_it_makes_no_unit(shop):
-    """The depot runs low of a fast seller, whose row another change of the batch needs."""
+    """The depot runs low on a fast seller, whose row another change of the batch needs."""
     for product_id in ("p", "fast"):
         shop.list(product_id, 400)
     worker = shop.owner()
@@ -791,7 +794,7 @@ def test_a_loan_from_a_row_beside_a_receipt_for_it_makes_no_unit(shop):
 def test_a_correction_that_needs_what_is_lent_is_written_as_it_is_reclaimed(
     shop, lanes, depot, writes
 ):
-    """Beside the reads of a visit it costs one transaction, and before that a recall of what other lanes hold."""
+    """In addition to the reads of a visit it costs one transaction, after a recall of the units in other lanes."""
     shop.list("p", 100)
     shop.lend("p", lanes, depot, reach=max(lanes, default=0))
     worker, sent = shop.worker(), []
@@ -856,6 +859,6 @@ def test_what_is_listed_again_during_a_visit_is_not_taken_for_broken(shop):
             shop.delist("a")
             shop.list("a")
 
-    # The pages were read, and the row is read next.
+    # The pages have been read, and the row is read next.
     shop.on(READ, list_again, lambda _: shop.calls[-3:] == [UPDATE, READ, READ])
     assert shop.outcomes(worker, shop.new_order("a", units=5)) == [APPLIED]

@@ -1,4 +1,4 @@
-"""The command that shows lanes and empties them, on tables in memory."""
+"""The command that shows and empties lanes, on tables in memory."""
 
 import json
 
@@ -65,7 +65,7 @@ def test_it_shows_who_uses_which_lane_and_what_lies_there(shop):
 
 def test_with_a_product_it_shows_where_its_units_are(shop):
     lend_two(shop)
-    # However wide the screen is.
+    # Regardless of the screen's width.
     shown = " ".join(lanes("tea").stdout.split())
     page = PageKey.of(DEPOT, "tea").number
     assert "its row 890 ACTIVE, lanes that may hold more: the depot, lane 1, lane 2," in shown

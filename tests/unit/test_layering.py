@@ -1,4 +1,4 @@
-"""Layering: which room may import which, what a module says first, how long functions are, and how tests are named."""
+"""Layering: imports between packages, first lines of modules, lengths of functions, and names of tests."""
 
 import ast
 import re
@@ -16,9 +16,9 @@ BASICS = tuple(
     for name in ("clock", "retry", "errors", "sequences", "version", "domain")
 )
 
-# Module -> what of ours it may import: itself is always allowed, and the rule of the longest prefix counts.
+# Module -> modules of the project that it may import, besides itself. The rule with the longest prefix counts.
 MAY_IMPORT = {
-    # What runs on AWS. In the package, from the pure core outwards: each may import those above it.
+    # Code that runs on AWS. In the package, from the pure core outwards: each module may import the ones above it.
     "inventory_orders": (),
     "inventory_orders.clock": (),
     "inventory_orders.retry": (),
@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "inventory_orders.domain.planner": ("inventory_orders.domain",),
     "inventory_orders.store": (*BASICS,),
     "inventory_orders.engine": (*BASICS, "inventory_orders.store"),
-    # Lanes are a source of units for the engine, which sells from rows and is complete without them.
+    # Lanes are a source of units for the engine, which is complete without them and sells from rows.
     "inventory_orders.lanes": (*BASICS, "inventory_orders.store", "inventory_orders.engine"),
     "inventory_orders.holds": (
         *(*BASICS, "inventory_orders.store"),
@@ -69,7 +69,7 @@ MAY_IMPORT = {
         *("inventory_orders.engine.outcomes", "inventory_orders.publishing.publisher"),
         *("inventory_orders.clock", "inventory_orders.sequences"),
     ),
-    # Other functions load what answers operators' requests, a few modules, and nothing that only the API's function needs.
+    # Other functions load the few modules that answer operators' requests, and none that only the API's function needs.
     "inventory_orders.api": (
         *(*BASICS, "inventory_orders.store", "inventory_orders.engine"),
         *("inventory_orders.messages", "inventory_orders.invocation"),
@@ -95,7 +95,7 @@ MAY_IMPORT = {
     "operations": ("inventory_orders",),
     "local": ("testing", "operations", "inventory_orders"),
     "cli": ("testing", "local", "operations", "inventory_orders", "infra.settings"),
-    # Verifies.
+    # Verification.
     "testing": ("operations", "inventory_orders"),
     "testing.simulated_aws": (),
     "bench": ("testing", "infra", "cli", "local", "operations", "inventory_orders"),
@@ -112,7 +112,7 @@ MAY_IMPORT = {
 # Library -> the modules that may import it. All others may be imported anywhere.
 CONFINED = {
     "aws_cdk": ("infra", "app", "tests"),
-    # In the package DynamoDB, SQS, EventBridge and Lambda have one door each.
+    # In the package, one module each calls DynamoDB, SQS, EventBridge and Lambda.
     "botocore": (
         *("inventory_orders.store.dynamodb", "inventory_orders.invocation.sqs"),
         "inventory_orders.publishing.publisher",
@@ -162,7 +162,7 @@ def modules():
 MODULES = modules()
 
 
-# As `ruff format` writes them, at any place. To parse whole modules would take twenty times as long.
+# Imports as `ruff format` writes them, anywhere in a module. Parsing whole modules would take twenty times as long.
 IMPORT = re.compile(r"^ *(from [.\w]+ import (?:\([^)]*\)|.+)|import .+)", re.MULTILINE)
 
 
@@ -276,7 +276,7 @@ def test_the_first_line_of_a_module_is_one_sentence_about_its_subject(room):
 
 
 def test_functions_have_at_most_60_lines_and_constructors_6_parameters():
-    """A test may tell a long story, and a data class may have many fields."""
+    """Tests may be long, and data classes may have many fields."""
     functions = [
         (f"{name}.{node.name}", node)
         for name, file in MODULES.items()

@@ -1,4 +1,4 @@
-"""Loading a catalogue: each line once, whatever was there and whatever goes wrong."""
+"""Loading a catalogue: each line takes effect once, whatever exists already and whatever fails."""
 
 import itertools
 import os
@@ -48,7 +48,7 @@ MIXED = HEADER + (
 
 @pytest.fixture(autouse=True)
 def one_worker(monkeypatch):
-    """What is done when a load stops is known."""
+    """The results are known even if a load stops."""
     monkeypatch.setattr(loading, "_WORKERS", 1)
 
 
@@ -334,7 +334,7 @@ def test_counts_that_are_stopped_are_finished_by_the_next_load(shelf, monkeypatc
 
 
 def test_two_who_load_the_same_counts_book_each_once(shelf):
-    """The one who comes second, and has found no record, is told that it was booked before."""
+    """The second load, which found no record at first, reports the count as booked before."""
     shelf.load(MIXED)
     file, loads = shelf.file(COUNTS), []
     read = loading._Reader.read
@@ -477,7 +477,7 @@ def test_lost_responses_and_rivals_with_the_same_file_double_nothing(shelf, monk
 
 
 class Refusing(Store):
-    """Refuses the first writes."""
+    """Refuse the first writes."""
 
     errors: list
 
@@ -519,7 +519,7 @@ def test_a_rate_is_kept_and_what_is_there_already_costs_no_time(shelf, monkeypat
 
 
 def test_the_adjustments_of_a_product_are_in_one_batch_in_their_order(shelf):
-    """Side by side, a correction might be judged before the receipt that it needs."""
+    """In parallel, a correction might be decided before the receipt that it needs."""
     rows = "".join(f"adjust,p-{n % 9},,,,a-{n:02},{n + 1},A\n" for n in range(40))
     batches = list(loading._by_product(shelf.file(HEADER + rows).adjustments, 10))
     assert sum(map(len, batches)) == 40
@@ -607,7 +607,7 @@ class TestTheCommand:
         assert [line[:2] for line in report.read_text().splitlines()[1:]] == ["3,", "6,"]
         assert "1 products created" in said
         run(shelf.path, content=MIXED)
-        assert not report.exists(), "it would be taken for this load's"
+        assert not report.exists(), "it would be mistaken for this load's report"
 
     def test_it_lists_what_changes_and_the_first_reasons(self, shelf, run):
         run(shelf.path, content=MIXED)
@@ -635,7 +635,7 @@ class TestTheCommand:
         assert shelf.rows()[Table.PRODUCTS] == []
 
     def test_a_file_that_is_no_catalogue_is_an_error_in_one_line(self, shelf, run):
-        """No box is drawn around it, so the command that it suggests can be copied."""
+        """It is printed without a box, so the suggested command can be copied."""
         run(shelf.path.with_name("missing.csv"), status=2)
         run(shelf.path.parent, status=2)
         shelf.path.write_text('[{"productId": "p"}]')
@@ -653,7 +653,7 @@ class TestTheCommand:
 
 
 def test_a_read_that_stays_incomplete_is_no_answer():
-    """Taken for one it would mean that a product does not exist."""
+    """It would otherwise mean that a product does not exist."""
     clock = FakeClock()
     store = SimpleNamespace(read=lambda keys, **_: Snapshot(unprocessed=tuple(keys)))
     reader = loading._Reader(store, clock)

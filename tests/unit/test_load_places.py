@@ -1,4 +1,4 @@
-"""Files for several locations: what their lines mean, and that each is carried out once."""
+"""Files for several locations: the meaning of lines, and that each takes effect once."""
 
 import os
 from types import SimpleNamespace
@@ -87,7 +87,7 @@ def findings(load):
     return sorted(load.findings)
 
 
-# ---------------------------------------------------------------- what lines mean
+# ---------------------------------------------------------------- meaning of lines
 
 
 @pytest.mark.parametrize("location", ["", ",", ',""'])
@@ -301,7 +301,7 @@ def test_no_transaction_writes_the_list_of_a_product_twice(shelf):
 
 
 def test_a_place_that_cannot_be_listed_is_found_among_its_neighbours(each_store):
-    """Its product was delisted since it was read, or has no room any more, or its row is full."""
+    """Its product has been delisted, or has too many locations by now, or its row is full."""
     client = RetryingClient(each_store, clock=FakeClock())
     products = ProductCatalogue(client)
     for name in ("a", "b", "full", "c"):

@@ -164,7 +164,7 @@ def is_good(text):
     [lambda id_: body(orderId=id_), lambda id_: body(userId=id_), lambda id_: line(productId=id_)],
 )
 def test_every_id_may_be_a_key_a_group_and_a_deduplication_id(with_id):
-    """SQS takes 1 to 128 letters, digits or punctuation marks; DynamoDB takes no empty key."""
+    """SQS accepts 1 to 128 letters, digits or punctuation marks; DynamoDB refuses empty keys."""
     characters = {chr(code) for code in range(0x180) if is_good(with_id(chr(code)))}
     allowed = set(string.ascii_letters + string.digits + string.punctuation)
     assert characters == allowed - {"#", ","}
@@ -193,7 +193,7 @@ def test_the_schema_file_describes_every_field():
 
 
 def test_every_id_and_every_time_is_of_one_of_the_types():
-    """So that one file says what an id is."""
+    """So that one file defines ids."""
     patterns = [each["pattern"] for each in json_schema("types").values()]
 
     def check(schema, path):

@@ -1,6 +1,6 @@
-"""Orders that may be placed from several locations: from which one they are, when they wait, and what they cost.
+"""Orders with several locations: where they are placed, when they wait, and what they cost.
 
-And transfers between locations.
+Also transfers between locations.
 """
 
 import json
@@ -31,7 +31,7 @@ class PlaceShop(LaneShop):
     """A shop with stock at several locations."""
 
     def stock_at(self, product_id="p", home=0, **places):
-        """List a product, with so many units at each location."""
+        """List a product, with a number of units at each location."""
         self.list(product_id, home)
         for location, units in places.items():
             self.list(f"{product_id}#{location}", units)
@@ -42,7 +42,7 @@ class PlaceShop(LaneShop):
         assert self.do(Adjustment(key, f"r{self.orders}", units, "RECEIPT")) == [Outcome.APPLIED]
 
     def place(self, worker, *orders, seconds=23.0):
-        """Let a worker place orders. Returns what became of each."""
+        """Let a worker place orders. Returns the outcome of each."""
         began = self.clock.seconds
         report = self.sell(worker, *orders, seconds=seconds)
         self.seconds, self.measured = self.clock.seconds - began, report.stats.of_source
@@ -52,24 +52,24 @@ class PlaceShop(LaneShop):
         ]
 
     def locations_of(self, order):
-        """The locations of an order's lines, the default one as `-`; or why it was rejected."""
+        """The locations of an order's lines, with `-` for the default location; or the reason of its rejection."""
         row = self.order_row(order.order_id)
         places = " ".join(line.get("locationId", "-") for line in row["items"])
         return places if row["status"] == "PENDING" else row["reason"]
 
     def shortages(self, order):
-        """What an order's row says of its shortages: product, location, units wanted and available."""
+        """The shortages in an order's row: product, location, units wanted and available."""
         return [
             (each["productId"], each.get("locationId", "-"), each["wanted"], each["available"])
             for each in self.order_row(order.order_id).get("shortages", ())
         ]
 
     def order(self, *locations, units=1, product_id="p", **more):
-        """An order of one line."""
+        """An order with one line."""
         return self.wants({product_id: units}, *locations, **more)
 
     def wants(self, quantities, *locations, **more):
-        """An order, from these locations if there are any."""
+        """An order, with these locations if any."""
         self.orders += 1
         return Order(f"o{self.orders}", "u", quantities, locations=locations or None, **more)
 
@@ -84,13 +84,13 @@ def shop():
 
 @pytest.fixture
 def worker(shop):
-    """A worker without a lane, which meets no rivals."""
+    """A worker without a lane, which meets no contention."""
     return shop.worker()
 
 
 @pytest.fixture
 def busy(shop):
-    """A worker with a lane that has met rivals on every row, so that it sells at the depot and from its lane."""
+    """A worker that has met contention on every row, so that it sells at the depot and from its lane."""
     return shop.seller(lanes=2)
 
 
@@ -112,7 +112,7 @@ STOCK = {"tea": {"a": 2, "b": 5, "c": 9}, "cup": {"a": 9, "b": 1, "c": 9}}
         ({"tea": 3, "cup": 1}, "abc", {}, "b b"),
         ({"tea": 3, "cup": 2}, "abc", {}, "c c"),
         ({"tea": 3, "cup": 2}, "ab", {}, "INSUFFICIENT_STOCK"),
-        # The first location that has all comes before a split, however late it is.
+        # A location that has everything is preferred to a split, even if it is last.
         ({"tea": 3, "cup": 2}, "abc", {"split": True}, "c c"),
         ({"tea": 3, "cup": 2}, "ab", {"split": True}, "b a"),
         ({"tea": 3, "cup": 2}, "ba", {"split": True}, "b a"),
@@ -120,17 +120,17 @@ STOCK = {"tea": {"a": 2, "b": 5, "c": 9}, "cup": {"a": 9, "b": 1, "c": 9}}
         # A line is never divided.
         ({"tea": 6}, "ab", {"split": True}, "INSUFFICIENT_STOCK"),
         ({"tea": 2, "cup": 10}, "abc", {"split": True}, "INSUFFICIENT_STOCK"),
-        # A line that names its location is taken from there, and the others have to come from one location.
+        # A line that names its location is taken from there; the other lines have to come from one location.
         ({"tea": 3, "cup": 2}, "ab", {"asked_locations": {"cup": "c"}}, "b c"),
         ({"tea": 2, "cup": 2}, "ab", {"asked_locations": {"tea": "b"}}, "b a"),
         ({"tea": 9, "cup": 2}, "ab", {"asked_locations": {"cup": "c"}}, "INSUFFICIENT_STOCK"),
         ({"tea": 6}, "abc", {"asked_locations": {"tea": "b"}}, "INSUFFICIENT_STOCK"),
         ({"tea": 1}, "ab", {"asked_locations": {"tea": ""}}, "INSUFFICIENT_STOCK"),
-        # Nothing is listed there.
+        # No product is listed there.
         ({"tea": 1}, "xyb", {}, "b"),
         ({"tea": 1}, "xy", {}, "UNKNOWN_PRODUCT"),
         ({"tea": 3, "cup": 2}, "xab", {"split": True}, "b a"),
-        # Where the order says nothing, the setting counts.
+        # Without locations in the order, the setting applies.
         ({"tea": 3}, "", {"default_locations": ("a", "b")}, "b"),
         ({"tea": 3}, "", {}, "INSUFFICIENT_STOCK"),
         ({"tea": 3}, "c", {"default_locations": ("a", "b")}, "c"),
@@ -211,7 +211,7 @@ def test_as_many_requests_as_locations_that_have_too_little(shop, worker):
             "INSUFFICIENT_STOCK",
             [("cup", "b", 10, 1), ("tea", "a", 3, 2), ("cup", "c", 10, 9)],
         ),
-        # It is so at each of them, and said once.
+        # True at each location, and reported once.
         (
             {"tea": 6, "cup": 1},
             "ab",
@@ -219,16 +219,16 @@ def test_as_many_requests_as_locations_that_have_too_little(shop, worker):
             "INSUFFICIENT_STOCK",
             [("tea", "b", 6, 5)],
         ),
-        # A location where a product is not listed, or discontinued, has none of it.
+        # A location where a product is not listed, or discontinued, has no units of it.
         ({"tea": 6}, "xb", {}, "INSUFFICIENT_STOCK", [("tea", "x", 6, 0), ("tea", "b", 6, 5)]),
         ({"end": 1}, "ac", {}, "INSUFFICIENT_STOCK", [("end", "a", 1, 0), ("end", "c", 1, 0)]),
-        # Each of one product's rows is gone, or has ended.
+        # Each row of one product is delisted or discontinued.
         ({"end": 1}, "ab", {}, "DISCONTINUED_PRODUCT", []),
         ({"tea": 1, "end": 1}, "xab", {}, "DISCONTINUED_PRODUCT", []),
         ({"tea": 1, "none": 1}, "ab", {}, "UNKNOWN_PRODUCT", []),
         ({"tea": 10, "cup": 1}, "xy", {"split": True}, "UNKNOWN_PRODUCT", []),
         ({"end": 1, "none": 1}, "ab", {}, "DISCONTINUED_PRODUCT", []),
-        # At one location all short lines are said, as ever.
+        # With one location, all short lines are reported.
         (
             {"tea": 3, "cup": 10},
             "a",
@@ -265,7 +265,7 @@ def test_the_words_of_a_rejection_name_locations_as_people_do(shop, worker):
 
 
 def test_a_rejection_follows_what_it_depends_on_and_other_locations_run_side_by_side():
-    """Orders at two locations share nothing, although each of them could have been placed at the other one."""
+    """Orders at two locations share nothing, although each could have been placed at the other location."""
 
     def planned(*orders):
         rows = {f"p#{place}": product(f"p#{place}", 2) for place in "abc"}
@@ -306,7 +306,8 @@ def test_a_cached_row_is_not_read_again_because_another_one_is_short(shop, worke
 
 
 def test_no_change_of_a_batch_is_overtaken_while_it_looks_at_another_location(shop, worker):
-    """Without the second look, the second order would take the last tea at b before the first one knows of cups there."""
+    """Without the second read, the second order would take the last tea at b before the first one knows of cups
+    there."""
     shop.stock_at("tea", a=1, b=2)
     shop.stock_at("cup", a=5, b=5)
     first = shop.wants({"tea": 2, "cup": 1}, "a", "b")
@@ -316,7 +317,7 @@ def test_no_change_of_a_batch_is_overtaken_while_it_looks_at_another_location(sh
 
 
 def test_a_product_that_no_order_wanted_from_lanes_is_not_short(shop, busy):
-    """There is no tea at a. So nobody looks for the cups there, most of which are at the depot."""
+    """There is no tea at a, so the worker does not look for the cups there, most of which are at the depot."""
     shop.stock_at("tea", a=0, b=9)
     shop.stock_at("cup", a=50, b=50)
     shop.lend("cup#a", {}, 49)
@@ -337,7 +338,7 @@ def test_a_visit_of_the_depot_looks_at_rows_that_were_short_before(shop, busy):
 
 
 def test_an_order_that_may_be_split_does_not_wait_for_rows_that_nobody_reads(shop, busy):
-    """In the memory of the worker tea is short at both locations. So it looks for cups at the first one alone."""
+    """The worker remembers that tea is short at both locations, so it only looks for cups at the first one."""
     shop.stock_at("tea", a=1, b=1)
     shop.stock_at("cup", a=9, b=9)
     for _ in range(2):
@@ -347,7 +348,8 @@ def test_an_order_that_may_be_split_does_not_wait_for_rows_that_nobody_reads(sho
 
 
 def test_what_is_short_for_sure_rejects_an_order_whatever_lanes_hold_of_the_rest(shop, busy):
-    """Cups at b may be in lanes, but no order needs them there: there is no tea at the location that its line names."""
+    """Cups at b may be in lanes, but the order does not need them: there is no tea at the location that its line
+    names."""
     shop.stock_at("tea", c=0)
     shop.stock_at("cup", a=200, b=20)
     shop.lend("cup#b", {7: 9}, 10)
@@ -360,7 +362,7 @@ def test_what_is_short_for_sure_rejects_an_order_whatever_lanes_hold_of_the_rest
 
 
 def test_only_a_rejection_recalls_units_from_lanes(shop, busy):
-    """Most tea at a is in the lane of another worker."""
+    """Most tea at a is in another worker's lane."""
     shop.stock_at(a=30, b=9, c=1)
     shop.lend("p#a", {7: 25}, 2, reach=8)
     assert shop.place(busy, shop.order("a", "b", units=8)) == ["b"]
@@ -375,7 +377,7 @@ def test_only_a_rejection_recalls_units_from_lanes(shop, busy):
 
 @pytest.mark.parametrize("kind", ["with a lane", "without"])
 def test_where_all_locations_are_short_one_visit_recalls_them_all(shop, kind):
-    """A rejection needs every row whole."""
+    """A rejection needs all units back in every row."""
     worker = shop.seller(lanes=2) if kind == "with a lane" else shop.worker()
     shop.stock_at(a=30, b=30)
     for place in "ab":
@@ -415,7 +417,7 @@ def test_a_depot_page_that_cannot_be_read_is_passed_over_once(shop, busy):
 
 
 def test_units_that_a_count_keeps_in_lanes_are_not_recalled_again_and_again(shop, busy):
-    """The lane sells of a leased product what it has. What it lacks comes back after the count."""
+    """The lane sells its units of a leased product. Orders for more are redelivered after the count."""
     shop.list_lent("p", lanes={7: 50})
     assert shop.place(busy, shop.order()) == ["-"]
     shop.count("p", 600)
@@ -430,7 +432,7 @@ def test_units_that_a_count_keeps_in_lanes_are_not_recalled_again_and_again(shop
 
 
 def test_a_group_that_waits_for_a_lease_does_not_spin():
-    """A product that is wanted behind it in the group is leased for longer than the batch can wait."""
+    """A product of a later order in the group is leased for longer than the batch can wait."""
     bench = Bench(product("p", 5), product("q", 5))
     bench.lease("p", 5)
     bench.lease("q", 600)
@@ -452,7 +454,7 @@ def test_an_order_waits_for_the_location_whose_lease_ends_first():
 
 
 def test_a_split_order_waits_for_each_line_where_that_is_of_use():
-    """Neither location has both lines within the time that is left, but both together have."""
+    """Neither location can serve both lines in the remaining time, but together they can."""
     stock = {"p#a": 5, "q#a": 5, "p#b": 5, "q#b": 0}
     bench = Bench(*(product(key, units) for key, units in stock.items()))
     bench.lease("p#a", 600)
@@ -513,7 +515,7 @@ def test_an_order_waits_for_a_location_if_no_other_one_sells(shop, worker, obsta
 
 
 def test_a_location_that_nobody_can_read_costs_no_other_order(shop, worker):
-    """Its row is read alone, and DynamoDB refuses that."""
+    """Its row is read separately, and DynamoDB refuses that read."""
     shop.stock_at(a=9, b=1, c=9)
     OBSTACLES["not read"](shop)
     orders = [shop.order("b", "a", units=2), shop.order("c")]
@@ -546,7 +548,7 @@ def release(shop, key):
 
 
 def test_while_tables_are_throttled_an_order_waits_once_for_all_its_locations(shop, worker):
-    """It is writes that the pace is for."""
+    """The pace only applies to writes."""
     shop.stock_at(a=0, b=0, c=9)
     for _ in range(7):
         worker.client.pace.observe_throttle()
@@ -559,7 +561,7 @@ def test_while_tables_are_throttled_an_order_waits_once_for_all_its_locations(sh
 
 
 def sells_out(shop, key="p#a"):
-    """A rival takes all that is there."""
+    """A concurrent writer takes all units."""
     return lambda _: shop.do(Adjustment(key, "theft", -shop.stock(key), "CORRECTION")) and None
 
 
@@ -592,7 +594,7 @@ def test_after_a_lost_response_an_order_is_placed_once(shop, worker, is_applied)
 
 
 class TestOneAttempt:
-    """The engine of the API, which waits for nobody."""
+    """The API's engine, which does not wait."""
 
     @pytest.fixture
     def worker(self, shop):
@@ -646,7 +648,7 @@ class TestOneAttempt:
     ("changed", "ending"),
     [
         ({}, REPLAYED),
-        # The setting is no part of the request.
+        # The setting is not part of the request.
         ({"default_locations": ("b",)}, REPLAYED),
         ({"locations": ("b", "a")}, INVALID),
         ({"locations": ("a",)}, INVALID),
@@ -715,7 +717,7 @@ def test_units_go_back_to_where_they_came_from_and_leave_from_there(shop, worker
     assert levels() == [(5, 5), (1, 5), (5, 5), (5, 5), (0, 0), (1, 5)]
     assert shop.do(cancel(order, "s1", tea=1)) == [APPLIED]
     assert levels()[1] == (2, 5)
-    # One is lost, and leaves with the parcels: on an outbound page, from which the row learns later.
+    # The lost unit is on an outbound page like shipped units, and is folded into the row later.
     assert shop.do(command(order, OrderAction.CANCEL, "s2", restock=False, tea=1)) == [APPLIED]
     assert shop.do(command(order, OrderAction.CONFIRM)) == [APPLIED]
     assert shop.do(command(order, OrderAction.FULFIL, "s3", cup=3)) == [APPLIED]
@@ -788,7 +790,7 @@ def test_what_cannot_be_placed_anywhere_is_said_at_once(text, code, words):
 
 
 def test_an_order_has_at_most_200_candidates():
-    """Products, each at each of its locations. A line that names its location has one."""
+    """Candidates are products times locations. A line that names its location has one."""
     lines = [(f"p{number}", 1) for number in range(20)]
     ten = [*"abcdefghij"]
     assert len(parse_order(body(*lines, locations=ten)).product_ids) == 200
@@ -842,7 +844,7 @@ def transfer(source="a", target="b", units=2, transfer_id="t"):
 
 
 def units(shop):
-    """Units in rows and pages, and what is on hand there, by location."""
+    """Units in rows and pages, and units on hand, by location."""
     return {
         key.partition("#")[2] or "-": (
             shop.stock(key) + sum(shop.held(key).values()),
@@ -853,7 +855,7 @@ def units(shop):
 
 
 def book(shop):
-    """The adjustments under the id of the transfer."""
+    """The adjustments with the transfer's id."""
     rows = [decode(item) for item in shop.items(Table.STOCK_ADJUSTMENTS).values()]
     return sorted(
         (row["productId"], row["delta"], row["reason"], row.get("transferWith"))
@@ -971,7 +973,7 @@ def test_a_transfer_takes_units_that_lanes_hold_if_the_row_can_spare_too_few(sho
     else:
         assert outcome.kind is APPLIED
         assert units(shop)["b"] == (30 + amount, 30 + amount)
-    # What comes in, and what the row can spare, leaves lanes alone.
+    # Incoming units, and units that the row can spare, do not affect lanes.
     is_recalled = lent == "p#a" and amount > 4
     assert (7 in shop.held(lent)) != is_recalled
 

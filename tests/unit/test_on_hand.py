@@ -1,4 +1,4 @@
-"""On hand, committed, available: what is on the shelf, through hand-overs, folds, counts and losses, and their rivals.
+"""On hand, committed, available: the three numbers through hand-overs, folds, counts and losses, under contention.
 
 The real handlers and engine run on the simulated AWS, in virtual time.
 """
@@ -63,7 +63,7 @@ def level(shop: Shop, product_id: str = "tea") -> tuple[int, int, int]:
 
 
 def pages(shop: Shop) -> dict[int, OutboundPage]:
-    """The outbound pages that were written, by number."""
+    """The existing outbound pages, by number."""
     found = shop.store.read(OUTBOUND_KEYS).outbound.values()
     return {page.key.number: page for page in found if page.version}
 
@@ -94,7 +94,7 @@ def on_hand_of_row(shop: Shop, product_id: str = "tea") -> int:
     return shop.product(product_id).on_hand
 
 
-# ---------------------------------------------------------------- what moves which number
+# ---------------------------------------------------------------- effects on the three numbers
 
 
 def test_each_change_moves_the_numbers_that_it_should(shop):
@@ -147,7 +147,7 @@ def test_a_process_keeps_its_page_and_reads_it_once(shop):
     for number in range(4):
         report = shop.commit(worker, command(f"o-{number}", "fulfil"))
         assert report.outcomes[0].kind is APPLIED
-    # Its order each time, and all pages the first time.
+    # The order each time, and all pages the first time.
     assert (shop.calls.count("BatchGetItem"), shop.calls.count("TransactWriteItems")) == (5, 4)
     assert [page.version for page in pages(shop).values()] == [4]
 
@@ -202,7 +202,7 @@ def test_a_transaction_behind_a_lost_one_is_not_sent(shop, limits):
     assert (shop.calls.count("TransactWriteItems"), outbound(shop)) == (3, {"tea": 2})
 
 
-# ---------------------------------------------------------------- rivals and faults of a hand-over
+# ---------------------------------------------------------------- contention and faults of a hand-over
 
 
 def test_a_page_that_a_rival_wrote_comes_back_and_is_written_at_once(shop):
@@ -288,7 +288,7 @@ FEW_ENTRIES = 100
 
 
 def fill_pages(shop, monkeypatch, room=0):
-    """Write full outbound pages, the first one with some room, of products that are gone."""
+    """Write full outbound pages of delisted products; the first page has some room."""
     monkeypatch.setattr(outbound_pages, "MAX_OUTBOUND_ENTRIES", FEW_ENTRIES)
     lots = [Generation(f"p{n}", "then") for n in range(FEW_ENTRIES)]
     for key in OUTBOUND_KEYS:
@@ -331,7 +331,7 @@ def test_a_page_that_cannot_be_read_stops_no_hand_over_and_is_reported(shop):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_many_hand_overs_and_two_sweeps_at_once_lose_and_repeat_none(shop, seed):
-    """Each writes in the middle of another's attempts, and responses are lost."""
+    """Each writes during another one's attempts, and responses are lost."""
     chance = random.Random(seed)
     shop.list("cup", 40)
     for number in range(20):
@@ -550,7 +550,7 @@ def test_a_page_that_is_deleted_or_damaged_during_its_fold_is_left_at_once(shop,
 
 
 def test_a_count_is_of_all_that_lies_there(shop):
-    """The case of the shelf with 10 units of which 3 are promised: it puts none on sale."""
+    """With 10 units on hand, 3 of them committed, a count of 10 does not put any units on sale."""
     sell(shop, "o-1", tea=3)
     begun = lease(shop)
     assert begun.product.lock_on_hand == 10
@@ -618,7 +618,7 @@ def test_a_count_may_leave_units_on_backorder_and_is_booked_where_it_takes_none(
     sell(shop, "o-1", rare=4)
     assert lease(shop, "rare").commit(1, "count", shop.soon()).delta == -3
     assert level(shop, "rare") == (1, 4, -3)
-    # Another program allows for fewer than there are.
+    # Another program sets a limit below the current backorders.
     shop.edit(Table.PRODUCTS, "rare", backorderLimit={"N": "0"})
     assert lease(shop, "rare").commit(2, "again", shop.soon()).delta == 1
 
@@ -685,7 +685,7 @@ def test_a_pending_order_may_lose_units_and_then_expires_with_the_rest(shop):
 
 
 def test_a_unit_lost_after_its_order_was_cancelled_is_refused_and_not_called_done(shop):
-    """It is on sale again: a correction takes it away."""
+    """The unit is on sale again, so a correction has to remove it."""
     sell(shop, "o-1", tea=2)
     lost = command("o-1", "cancel", "lost", restock=False, tea=1)
     assert shop.do(command("o-1", "cancel")) == [APPLIED]
@@ -707,7 +707,7 @@ def test_a_closing_says_what_the_row_had_on_hand_also_after_a_fold(shop):
     closing = AdjustmentKey("tea", f"closing-{created.removesuffix('+00:00')}")
     record = shop.record(closing)
     assert (record.delta, record.on_hand_delta) == (-7, -8)
-    # What leaves later is dropped.
+    # Later hand-overs are dropped.
     assert shop.do(command("o-1", "fulfil")) == [APPLIED]
     fold(shop)
     assert outbound(shop) == {}

@@ -1,4 +1,4 @@
-"""The life of an order: what each command does where the order stands, and how the handlers take it."""
+"""The life of an order: the effect of each command in each status, and the handlers' answers."""
 
 import json
 from dataclasses import replace
@@ -83,7 +83,8 @@ ROWS = {
     "foreign": row("PACKED", hold_seconds=900, expires_at=END),
 }
 
-# A status: the order goes there. `same`: it was done before. A reason: nothing is done; with `!` the row tells.
+# A status: the order changes to it. `same`: it was done before. A reason: the command is refused; with `!` the row
+# records it.
 TABLE = """
             confirm               extend                fulfil                cancel                expire                return
 absent      UNKNOWN_ORDER         UNKNOWN_ORDER         UNKNOWN_ORDER         CANCELLED             NOT_HELD              UNKNOWN_ORDER
@@ -115,7 +116,7 @@ def bench_with(*records):
     """A shop with 8 of p and 7 of q."""
     bench = Bench(product("p", 8), product("q", 7))
     bench.put_record(*records)
-    # What is not read with strong consistency tells nothing: commands must not depend on it.
+    # Reads without strong consistency return nothing, because commands must not depend on them.
     bench.hides_records = True
     return bench
 
@@ -129,7 +130,7 @@ def stocks(bench):
 
 
 def changed(before, action, status):
-    """The row that a step leaves behind."""
+    """The row after a step."""
     if before is None:
         cancelled = (Step("cancel", WRITTEN),)
         return OrderRecord("o", None, (), status, 1, WRITTEN, WRITTEN, steps=cancelled)
@@ -175,7 +176,7 @@ def test_what_a_command_does_where_the_order_stands(state, action, meaning):
     came_back = {"cancel": all_left, "expire": all_left, "return": (8, 9)} if gives_back else {}
     stock = came_back.get(action, (8, 7))
     assert stocks(bench) == stock
-    # Delivered once more it finds its own work done.
+    # Redelivered, it finds its own work done.
     (again,) = bench.apply(command(action, ended_by)).outcomes
     assert again.kind is (REPLAYED if outcome.kind is APPLIED else outcome.kind)
     assert not again.is_written_rejection
@@ -186,7 +187,7 @@ BROKEN = {
     "no version": ({"version": 0}, ["confirm", "cancel", "expire"]),
     "version as text": ({"version": "4"}, ["confirm", "cancel", "expire"]),
     "end is a number": ({"expires_at": 1_767_312_900}, ["expire"]),
-    "end is no time": ({"expires_at": "tomorrow"}, ["expire"]),
+    "end is not a time": ({"expires_at": "tomorrow"}, ["expire"]),
     "end without zone": ({"expires_at": "2026-01-02T00:15:00.000000"}, ["expire"]),
     "end in another zone": ({"expires_at": "2026-01-02T01:15:00.000000+01:00"}, ["expire"]),
     "no generation": ({"lines": (OrderLine("p", 2),)}, ["cancel", "expire"]),
@@ -264,7 +265,7 @@ def test_no_delivery_is_refused_because_its_payment_comes_again():
 
 
 def test_no_cancellation_overtakes_a_parcel_that_was_returned():
-    """DynamoDB leaves the order out of the first turn's answers, and not out of the second's."""
+    """DynamoDB leaves the order out of the first turn's answers, but not out of the second turn's."""
     bench = bench_with(ROWS["confirmed"], replace(ROWS["held"], order_id="other"))
     left_out = [8]
 
@@ -332,7 +333,7 @@ def test_a_rival_between_reading_and_writing_is_seen(action, rival):
 
 @pytest.mark.parametrize("hidden", [False, True])
 def test_a_cancellation_just_before_its_order_arrives_ends_with_it_cancelled(hidden):
-    """The order is placed between the cancellation's read and its write."""
+    """The order is placed between the cancellation's read and write."""
     bench = bench_with()
     bench.hides_records = hidden
     bench.faults.append(Fault(rival=lambda bench: bench.put_record(ROWS["pending"])))
@@ -378,7 +379,7 @@ def test_confirming_waits_for_nobody_who_counts_the_stock():
     assert report.outcomes[1].cause == "LEASED"
 
 
-# ---------------------------------------------------------------- what comes back
+# ---------------------------------------------------------------- returns
 
 
 def give_back(return_id="rt-1", restock=True, **quantities):
@@ -458,7 +459,7 @@ def test_lines_are_cancelled_fulfilled_and_returned_one_by_one_each_once():
     for number, one in enumerate(asked):
         assert statuses(bench.apply(one)) == [APPLIED]
         assert (stocks(bench), stored(bench).status) == (stock[number], status[number])
-    # Late and out of order they change nothing.
+    # Late and out of sequence, they change nothing.
     assert statuses(bench.apply(*reversed(asked))) == [REPLAYED] * len(asked)
     assert stocks(bench) == stock[-1]
 
@@ -474,7 +475,7 @@ def test_no_more_moves_than_is_left(action):
     assert reasons[:2] == [(RejectionReason.NOT_OPEN, "p"), (RejectionReason.NOT_OPEN, "z")]
     assert stored(bench).status == "FULFILLED", "something was handed over before"
     assert stocks(bench) == ((9, 8) if action == "cancel" else (8, 7))
-    # What was refused is refused again, although nothing is left now.
+    # The refused command is refused again, although nothing is left now.
     assert statuses(bench.apply(part(action, "a", p=2))) == [REJECTED]
 
 
@@ -517,7 +518,7 @@ def test_a_return_waits_while_its_units_may_still_be_handed_over(units):
     came = give_back("r", p=units, q=3)
     (outcome,) = bench.apply(came).outcomes
     assert outcome.rejection.reason == RejectionReason.NOT_FULFILLED
-    # Once the rest is cancelled it never can.
+    # Once the rest is cancelled, it can never succeed.
     bench.apply(command("cancel"))
     (outcome,) = bench.apply(came).outcomes
     assert outcome.rejection.reason == RejectionReason.NOT_DELIVERED
@@ -525,7 +526,7 @@ def test_a_return_waits_while_its_units_may_still_be_handed_over(units):
 
 @pytest.mark.parametrize("action", ["cancel", "fulfil"])
 def test_the_row_keeps_room_for_commands_that_name_no_items(action):
-    """A row holds 400 KB: what names items is refused before that."""
+    """A row holds 400 KB, so commands that name items are refused before it is full."""
     ids = [f"{number:02}".rjust(64, "p") for number in range(99)]
     lines = tuple(OrderLine(product_id, 1_000, CREATED, 7) for product_id in ids)
     notes = dict.fromkeys(("actor", "reference", "reason"), "\N{GRINNING FACE}" * 128)
@@ -635,7 +636,7 @@ def test_the_same_order_has_the_same_hold_and_attributes(other, same, hidden):
     bench.hides_records = hidden
     assert statuses(bench.apply(first, second)) == [APPLIED, expected], "in one batch"
     assert statuses(bench.apply(second)) == [expected], "compared with the row"
-    # The same holds for one that was cancelled beforehand.
+    # The same is true of an order that was cancelled beforehand.
     bench = bench_with(ROWS["tombstone"])
     assert statuses(bench.apply(first)) == [APPLIED]
     assert statuses(bench.apply(second)) == [expected]
@@ -728,7 +729,7 @@ def test_what_others_have_added_to_an_order_stays(shop):
 
 @pytest.mark.parametrize("calls", [0, 1, 2])
 def test_units_go_back_into_a_product_that_was_made_again_meanwhile(shop, calls):
-    """A batch knows an older row of the product, from another order, when it learns that the order has come."""
+    """The batch has an older row of the product, from another order, when it finds that the order has been placed."""
     worker = shop.worker()
 
     def make_again(stock):
@@ -786,7 +787,7 @@ def place(shop, order_id="o", **more):
 
 
 def expire(shop, order_id="o"):
-    """Have the end of a hold looked at. Returns whether it has to be looked at again."""
+    """Process the end of a hold. Returns whether it has to be processed again."""
     shop.send("Expiry", {"orderId": order_id})
     return shop.deliver("Expiry")
 
@@ -818,7 +819,7 @@ def test_a_confirmation_counts_whenever_it_comes_until_its_order_expires(shop, s
 
 def test_each_copy_of_a_confirmation_of_an_expired_order_is_answered_as_the_first(shop):
     place(shop, holdSeconds=60)
-    # One copy is sent before the end of the hold. The other one, sent after it, is delivered first.
+    # One copy is sent before the end of the hold. The other copy, sent afterwards, is delivered first.
     shop.send("OrderCommand", asked("confirm"))
     shop.clock.sleep(60 + GRACE)
     assert expire(shop) == 0
@@ -913,7 +914,7 @@ def test_what_stays_early_is_dead_lettered_in_the_end(shop, early, code):
 
 @pytest.mark.parametrize(("is_early", "received"), [(False, 30), (True, 30 - EARLY_DELIVERIES)])
 def test_what_cannot_be_dead_lettered_is_not_sent_again(shop, is_early, received):
-    """A copy would count from 1 again, and never reach the queue's own limit of deliveries."""
+    """The delivery count of a copy would start from 1 again, and never reach the queue's limit."""
     place(shop)
     if not is_early:
         shop.edit(Table.ORDERS, "o", status={"S": "PACKED"})
@@ -941,7 +942,7 @@ def test_copies_of_early_commands_count_in_the_order_of_the_commands(shop):
 
 
 def test_expiries_come_from_their_own_queue_and_invalid_ones_go_to_its_dead_letters(shop):
-    """An expiry names no action: the queue tells."""
+    """An expiry has no action; its queue implies it."""
     place(shop, "held", holdSeconds=60)
     place(shop, "kept")
     shop.clock.sleep(60 + GRACE)
@@ -981,7 +982,7 @@ def test_commands_that_can_never_succeed_are_dead_lettered_by_name(shop):
 @pytest.mark.parametrize("deliveries", [None, 0, 1])
 @pytest.mark.parametrize("commands", [500, 501])
 def test_a_hold_does_not_expire_while_a_confirmation_may_wait(shop, commands, deliveries):
-    """Visible; hidden from its sending, as the copy of an early one is; or hidden since a delivery."""
+    """The confirmation is visible, or delayed like the copy of an early message, or in flight."""
     place(shop, holdSeconds=60)
     shop.clock.sleep(60 + GRACE)
     shop.send("OrderCommand", *[asked("cancel", "gone")] * commands)
@@ -1002,7 +1003,7 @@ def test_a_hold_does_not_expire_while_a_confirmation_may_wait(shop, commands, de
 
 @pytest.mark.parametrize(("are_hidden", "status"), [(True, "EXPIRED"), (False, "PENDING")])
 def test_commands_that_come_to_nothing_do_not_keep_a_hold_for_ever(shop, are_hidden, status):
-    """Such a command is returned for hours: a few in a minute would be more than 500 at any time."""
+    """Such a command is returned for hours, so a few a minute would add up to more than 500 at any time."""
     place(shop, holdSeconds=60)
     shop.clock.sleep(60 + GRACE)
     shop.send("OrderCommand", *[asked("confirm", "never")] * 501)

@@ -1,4 +1,4 @@
-"""Files of orders: they mean what they say, and an error names its line and column."""
+"""Files of orders: their meaning, and errors that name line and column."""
 
 import gzip
 import json
@@ -148,7 +148,7 @@ def test_an_error_names_its_line_and_column(tmp_path, rows, fault):
         count_orders(path)
     assert f"\n  {fault}" in str(caught.value)
     assert "items[" not in str(caught.value)
-    # Unchecked, every line is sent, and what is good keeps its meaning.
+    # Unchecked, every line is sent, and the valid lines keep their meaning.
     *bad, good = read_orders(path)
     assert bad
     assert json.loads(good.body) == order_body("o-9", {"tea": 1}, "u-9")

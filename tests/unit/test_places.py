@@ -1,4 +1,4 @@
-"""A product's stock at further locations: how it is listed there, changed, discontinued, counted and delisted."""
+"""A product's stock at further locations: listed, changed, discontinued, counted and delisted."""
 
 from dataclasses import replace
 
@@ -36,7 +36,7 @@ def create(shop, location="berlin", stock=5, **fields):
 
 
 def delist(shop, location="", product_id=TEA):
-    """Delist what is there now."""
+    """Delist the current generation."""
     fields = {"locationId": location} if location else {}
     created_at = shop.row(stock_key(product_id, location))["createdAt"]["S"]
     return command(shop, "delist", createdAt=created_at, productId=product_id, **fields)

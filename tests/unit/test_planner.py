@@ -149,12 +149,12 @@ def test_a_full_transaction_has_as_many_actions_as_dynamodb_takes():
 
 @given(changes, shelves, limits)
 def test_decisions_are_those_of_serving_in_order_of_arrival(batch, shelf, limit):
-    """The plan decides each change as if all earlier ones had been served one by one."""
+    """The plan decides each change as if all earlier changes had been applied one by one."""
     check_decisions(batch, shelf, from_rows(batch, shelf, limits=limit))
 
 
 def check_decisions(batch, shelf, planned, blocked=frozenset()):
-    """Each change is decided as a shop decides that serves one after the other. What waits stops its group."""
+    """Decide changes one after the other. A waiting change stops its group."""
     decided = {d.change.record_key: d for t in planned.transactions for d in t.decisions}
     state, stopped = dict(shelf), set()
     for change in batch:
@@ -171,7 +171,7 @@ def check_decisions(batch, shelf, planned, blocked=frozenset()):
 
 
 def serve(change, state, blocked):
-    """Serve one change: the products that it takes, the rejection, or None if it has to wait."""
+    """Serve one change. Returns the products that it takes, the rejection, or None if it has to wait."""
 
     def answer(offer):
         if not blocked.isdisjoint(offer):
@@ -191,14 +191,14 @@ def serve(change, state, blocked):
 
 
 def best_of(answers):
-    """The place of a line: the first that has it, else the first that may have it, else the first."""
+    """The location of a line: the first that has it, else the first that may have it, else the first."""
     having = [p for p, answer in answers.items() if isinstance(answer, tuple)]
     waiting = [p for p, answer in answers.items() if answer is None]
     return [*having, *waiting, *answers][0]
 
 
 def shared(earlier, later):
-    """What two decisions share."""
+    """The keys that two decisions share."""
     products = set(earlier.products) & set(later.products)
     group = earlier.change.group
     same_group = group is not None and group == later.change.group
@@ -305,7 +305,7 @@ def test_a_rejection_is_in_the_chain_that_it_depends_on():
 
 
 def test_orders_that_share_nothing_run_in_one_step_of_a_chain():
-    """Two orders that only a third one connects are written at the same time, and the third one after them."""
+    """Two orders that are only connected by a third one are written at the same time, and the third one after them."""
     shelf = {f"p{n}": product(f"p{n}", 50) for n in range(8)}
     orders = [
         Order("left", "u", {"p0": 1, "p1": 1, "p2": 1, "p3": 1}),
@@ -335,10 +335,10 @@ OWN = 1
 
 
 class Stock:
-    """Rows and pages at a visit of the depot: what is stored, what was moved, and where each product is sold from.
+    """Rows and pages during a visit of the depot: as stored, the moves, and the source of each product.
 
     Args:
-        spec: By product: where it is sold from, its units there, and whether some of it is moved.
+        spec: By product, its source, its units there, and whether some of it is moved.
         sizes: Bytes of a row and of a page.
     """
 
@@ -379,7 +379,7 @@ class Stock:
         return LaneSupply(self.allocation, self.sources, release, is_awaited)
 
     def of(self, product_id):
-        """Units where a product is sold from."""
+        """Units at a product's source."""
         sold = self.supply().stock_of(product_id)
         return 0 if sold is None else sold.stock_count
 
@@ -521,7 +521,7 @@ def test_wherever_products_are_sold_from_no_group_is_torn(batch, spec, limit, vi
 
 
 def test_a_group_goes_to_the_depot_as_a_whole_and_others_follow_from_the_lane():
-    """Its first order is in the lane, its second one at the depot, where others wait."""
+    """Its first order is for the lane, its second one for the depot, where other workers wait."""
     stock = Stock({"p": ("depot", 9, False), "q": ("lane", 9, False)})
     batch = [
         Order("other", "u", {"q": 1}, group="h"),
@@ -567,7 +567,7 @@ depth = st.sampled_from(["row", "lane", "depot", "mixed"])
 @settings(max_examples=40)
 @given(wide_orders, depth, st.integers(0, 40), releases, st.booleans())
 def test_with_lanes_no_transaction_exceeds_what_dynamodb_takes(batch, place, moved, release, alone):
-    """Rows of 20 KB and full pages: what is moved, the release and the largest orders included."""
+    """Rows of 20 KB and full pages, including moves, the release and the largest orders."""
     kinds = {"mixed": ["row", "lane", "depot"]}.get(place, [place])
     spec = {
         product_id: (kinds[number % len(kinds)], 40, number < moved)
@@ -584,7 +584,7 @@ def test_with_lanes_no_transaction_exceeds_what_dynamodb_takes(batch, place, mov
 
 
 def test_an_order_of_99_lines_from_rows_leaves_no_room_for_the_release():
-    """The depot is then released by a write of its own."""
+    """The depot is then released by a separate write."""
     rows = {product_id: product(product_id, 9) for product_id in MANY[:99]}
     empty = [Page(PageKey(DEPOT, number), 3, "epoch") for number in range(PAGES)]
     supply = LaneSupply(Allocation(rows, empty), release=RELEASE)
@@ -594,7 +594,7 @@ def test_an_order_of_99_lines_from_rows_leaves_no_room_for_the_release():
 
 @pytest.mark.parametrize(("alone", "transactions"), [(True, 1), (False, 2)])
 def test_who_is_alone_at_the_depot_writes_all_orders_with_the_release(alone, transactions):
-    """Where others wait, what the own lane has is sold after the release."""
+    """If other workers wait, orders for the own lane are sold after the release."""
     stock = Stock({"p": ("depot", 9, False), "q": ("lane", 9, False)})
     orders = [Order("a", "u", {"q": 1}), Order("b", "u", {"p": 1})]
     planned = plan(orders, stock.supply(release=RELEASE, is_awaited=not alone))

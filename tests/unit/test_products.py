@@ -95,7 +95,8 @@ class Bench:
 
 
 def hold_back(bench, operation, times=1):
-    """Hold back the next requests of a kind: their sender sees timeouts. Returns how to let the first one arrive."""
+    """Hold back the next requests of a kind; their sender gets timeouts. Returns a function that lets the first one
+    arrive."""
     endpoint, held = bench.store._client._endpoint, []
     send = endpoint._do_get_response
 
@@ -457,7 +458,7 @@ def test_an_expired_owner_cannot_write_after_an_order_was_placed(bench):
     lease = bench.acquire(30)
     bench.at(1031)
     assert bench.order(1).kind is Outcome.APPLIED
-    # The version fences it out, even if its clock is slow.
+    # The version fences it, even if its clock is slow.
     bench.at(1020)
     with pytest.raises(LeaseLostError):
         lease.commit(3, "count", bench.soon())
@@ -490,7 +491,7 @@ def test_an_own_write_with_a_lost_response_is_recognised(bench, times):
     bench.create()
     bench.lose_next_response(times)
     lease = bench.acquire(30)
-    # It locks the product, then it notes what is on hand.
+    # It locks the product, then records the units on hand.
     assert state(bench).version == lease.product.version
     assert state(bench).lock_on_hand == 10
     bench.lose_next_response(times)
@@ -530,7 +531,7 @@ def test_an_own_commit_is_recognised_by_its_row(bench):
     bench.create()
     lease = bench.acquire(30)
     count = lease.commit(4, "count", bench.soon())
-    # The response was lost with the invocation. Another one resumes the lease and commits again.
+    # The response was lost with the invocation. Another invocation resumes the lease and commits again.
     resumed = bench.resume(lease.token)
     assert resumed.commit(4, "count", bench.soon()) == count
     assert state(bench).stock_count == 4
@@ -579,7 +580,7 @@ def test_an_earlier_count_under_the_same_id_is_not_taken_for_this_one(bench):
     with pytest.raises(RejectedError) as rejected:
         lease.commit(8, "count", bench.soon())
     assert rejected.value.code == "ADJUSTMENT_ID_REUSED"
-    assert lease.release(bench.soon()), "it is still held, and can be given back"
+    assert lease.release(bench.soon()), "it is still held, and can be released"
     assert state(bench).stock_count == 5
 
 
@@ -733,7 +734,8 @@ def test_an_acquisition_is_decided_again_after_each_write_of_others(bench, rival
 
 
 def commit_without_an_answer(bench):
-    """Send a commit just before its lease ends. Returns the lease's token, and how to let the commit arrive."""
+    """Send a commit just before its lease ends. Returns the lease's token, and a function that lets the commit
+    arrive."""
     bench.create(stock=10)
     token = bench.acquire(30).token
     bench.at(1029.999)
@@ -877,7 +879,7 @@ def test_the_atomic_decrement_notices_another_generation(bench):
 
 @pytest.mark.parametrize("first", ["unanswered", "in time", "out of time"])
 def test_a_refused_decrement_stays_refused_however_late_its_first_attempt_arrives(bench, first):
-    """The attempt is held back: of the invocation that refuses, of one before, or of one that had no time left."""
+    """The delayed attempt is from the refusing invocation, from an earlier one, or from one that had no time left."""
     bench.create(stock=10)
     bench.take("d0", 1)
     endpoint = bench.store._client._endpoint

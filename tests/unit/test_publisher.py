@@ -1,4 +1,4 @@
-"""Publishing: nothing lost, nothing out of order for an order, whatever the bus refuses and whoever is killed."""
+"""Publishing: no event is lost or out of sequence for its order, even if the bus refuses or a publisher is killed."""
 
 import json
 import random
@@ -51,14 +51,14 @@ from testing.streams import (
 )
 
 FAILURE = ("InternalFailure", "something is wrong")
-FINAL = ("MalformedDetail", "this is no JSON")
+FINAL = ("MalformedDetail", "this is not JSON")
 THROTTLED = ("ThrottlingException", "slow down")
 SECONDS = 23
 STATUSES = ("PENDING", "CONFIRMED", "FULFILLED")
 
 
 class World:
-    """A bus, a queue for what is undeliverable, and the publisher."""
+    """A bus, a queue for undeliverable events, and the publisher."""
 
     def __init__(self, judge=lambda *_: None):
         self.clock = FakeClock()
@@ -78,7 +78,7 @@ class World:
         return self.publisher.publish(news, Deadline.after(seconds, self.clock))
 
     def handle(self, records):
-        """What the handler does with a batch."""
+        """Run the publisher on a batch, like the handler."""
         if self.publish(*read_changes({"Records": list(records)})).left:
             raise RuntimeError("not all are published")
 
@@ -272,7 +272,7 @@ def test_a_call_that_is_refused_for_one_of_its_entries_is_sent_entry_by_entry():
 
 
 def undoing(bridge):
-    """EventBridge that takes nothing of a call that it refuses as a whole."""
+    """An EventBridge that accepts no entry of a call that it refuses as a whole."""
     put = bridge.put_events
 
     def put_events(*, Entries):
@@ -297,7 +297,7 @@ def test_an_event_that_is_too_large_is_parked_and_never_sent():
 
 
 def test_the_events_of_the_largest_orders_are_published():
-    """99 products and 100 steps that name all of them: rows of up to 400 KB."""
+    """99 products and 100 steps that name all of them make rows of up to 400 KB."""
     for length in (2, 14):
         ids = [f"{number:02}".rjust(length, "p") for number in range(99)]
         units = [{"productId": product_id, "quantity": 1} for product_id in ids]
@@ -403,12 +403,12 @@ def test_delays_are_from_the_change_until_it_is_taken():
     assert world.publish(undated).delays == []
 
 
-# ---------------------------------------------------------------------- in the large
+# ---------------------------------------------------------------------- long runs
 
 
 @cache
 def records_of(*order_ids, at="2026-01-01T00:00:00.000000+00:00"):
-    """A stream of the lives of orders, each in its order, all of them mixed."""
+    """A stream with the lives of many orders, interleaved, each in sequence."""
     chance, left = random.Random(5), {order_id: life(order_id, at) for order_id in order_ids}
     before, records = {}, []
     while left:
@@ -422,7 +422,7 @@ def records_of(*order_ids, at="2026-01-01T00:00:00.000000+00:00"):
 
 
 class Killed(BaseException):
-    """The process is gone."""
+    """The process was killed."""
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
@@ -468,7 +468,8 @@ def test_hours_without_the_bus_and_one_bad_event_lose_nothing_and_stop_no_shard(
 
 
 def brown_out(world, kind, share):
-    """Make a share of entries, calls or connections fail; of these half before, and half after the bus has taken all."""
+    """Make a share of entries, calls or connections fail; half of the connections fail after the bus has accepted the
+    call."""
     chance = random.Random(11)
     calls = (refused_call("InternalFailure", 500), refused_call("ThrottlingException"))
     connections = (ReadTimeoutError(endpoint_url="x"), EndpointConnectionError(endpoint_url="x"))
@@ -476,7 +477,7 @@ def brown_out(world, kind, share):
     def crash(_, moment):
         if kind == "call" and moment == "before" and chance.random() < share:
             raise chance.choice(calls)
-        # Twice the chance to fail in one call.
+        # Two chances to fail in one call.
         if kind == "connection" and chance.random() < 1 - (1 - share) ** 0.5:
             raise chance.choice(connections)
 
@@ -488,7 +489,7 @@ def brown_out(world, kind, share):
 @pytest.mark.parametrize(("share", "age"), [(0.7, 0), (0.9, 7200)])
 @pytest.mark.parametrize("kind", ["entry", "call", "connection"])
 def test_a_brown_out_parks_nothing_and_nothing_overtakes(kind, share, age):
-    """Not even in what an outage of two hours has left."""
+    """This includes the backlog of a two-hour outage."""
     world = World()
     brown_out(world, kind, share)
     orders = [f"o-{number}" for number in range(100)]
@@ -502,7 +503,7 @@ def test_a_brown_out_parks_nothing_and_nothing_overtakes(kind, share, age):
 
 
 def test_the_poller_gives_up_what_is_too_old_so_the_shard_goes_on():
-    """What the test above says of the poller rests on a poller that can give up."""
+    """The test above is only valid with a poller that can give up."""
     world = World(lambda *_: FAILURE)
     shard = Shard(world.clock, world.handle, most_age=600)
     shard.poll(records_of("o-1"))
@@ -533,7 +534,7 @@ def test_the_handler_raises_if_time_runs_out_so_that_lambda_repeats_the_batch(sh
 
 
 class SmallQueue:
-    """SQS that takes at most so many bytes."""
+    """An SQS with a limit on the size of messages."""
 
     def __init__(self, most):
         self.most = most

@@ -1,7 +1,7 @@
-"""Units that lie in lanes come back to whoever needs them, whatever happens at the same time, and none is lost.
+"""Recalls: units in lanes are reclaimed when they are needed, and none is lost, whatever happens at the same time.
 
 The real client and engine run on the simulated AWS, in virtual time. A product's page has the same number in all lanes;
-`p`, `t` and `u` have three different ones.
+`p`, `t` and `u` have different numbers.
 """
 
 from dataclasses import replace
@@ -39,7 +39,7 @@ from testing.simulated_aws import ServiceError
 LARGEST_ROW = 400 * 1024
 APPLIED, REJECTED, RETURNED = Outcome.APPLIED, Outcome.REJECTED, Outcome.RETURNED
 WHERE = {DEPOT: 10, **LENT}
-"""Units in pages, of a product that was lent."""
+"""Units of a lent product in pages."""
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def in_lanes(recalled):
 
 
 def sizes_of_transactions(shop):
-    """The numbers of actions of the transactions from now on."""
+    """Record the number of actions of each transaction from now on."""
     sizes = []
     shop.on("TransactWriteItems", lambda request: sizes.append(len(request["TransactItems"])))
     return sizes
@@ -98,7 +98,7 @@ def test_a_lane_that_sells_in_between_loses_its_units_in_a_later_attempt(shop, r
     shop.list_lent()
     shop.once("TransactWriteItems", lambda _: shop.sell_from(1))
     recalled = recall_units(shop, "p", reclaims=reclaims)
-    # The second attempt leaves the busy lane out, the third has it again. Neither reads.
+    # The second attempt leaves the busy lane out, the third includes it again. Neither reads.
     assert shop.calls.count("BatchGetItem") == 2
     assert in_lanes(recalled) == set()
     assert (shop.total(), shop.sold) == (100, 1)
@@ -126,7 +126,7 @@ def test_a_lane_that_never_rests_keeps_its_units_and_stays_named(shop):
 
 
 def test_more_lanes_than_a_transaction_holds_are_recalled_step_by_step(shop):
-    """Between the steps the lanes that are left are named."""
+    """Between the steps, the row names the remaining lanes."""
     shop.list_lent(stock=200, lanes=dict.fromkeys(range(1, 121), 1), reach=120)
     seen = []
     shop.before_each(
@@ -152,7 +152,7 @@ def test_more_products_than_a_transaction_holds_are_reclaimed_in_several(shop, m
 def test_pages_too_large_for_one_transaction_are_recalled_in_several(shop, monkeypatch):
     shop.list_lent(lanes=dict.fromkeys(range(1, 7), 5))
     of_page = shop.store.read([PageKey.of(1, "p")]).pages[PageKey.of(1, "p")].size
-    # Two pages of lanes and the depot's.
+    # The pages of two lanes and the depot's page.
     monkeypatch.setattr(recall_module, "Limits", lambda: Limits(size=5 * of_page))
     sizes = sizes_of_transactions(shop)
     recall_units(shop, "p")
@@ -197,7 +197,7 @@ def test_units_of_a_generation_that_is_gone_are_named_and_left_where_they_are(sh
 
 
 def test_a_row_that_is_only_older_than_the_pages_is_read_again(shop):
-    """It was listed again between the two reads."""
+    """The product was relisted between the two reads."""
     shop.list_lent()
 
     def list_again(_):
@@ -213,7 +213,7 @@ def test_a_row_that_is_only_older_than_the_pages_is_read_again(shop):
     "broken", [{"lowStockThreshold": {"N": "60"}}, {"status": {"S": "DISCONTINUED"}}]
 )
 def test_a_row_that_lent_products_may_not_have_holds_up_no_other_and_can_reclaim(shop, broken):
-    """Somebody wrote it past all rules."""
+    """Another program wrote it directly."""
     shop.list_lent()
     shop.list_lent("r")
     shop.edit(Table.PRODUCTS, "p", **broken)
@@ -226,7 +226,7 @@ def test_a_row_that_lent_products_may_not_have_holds_up_no_other_and_can_reclaim
 
 
 def test_a_row_that_dynamodb_does_not_take_is_named(shop):
-    """A write adds `lastUpdatedAt` to a row that has none and no room for it."""
+    """A write would add `lastUpdatedAt` to a row that has no room for it."""
     shop.list_lent()
     del shop.items(Table.PRODUCTS)["p",]["lastUpdatedAt"]
     shop.edit(Table.PRODUCTS, "p", others={"S": ""})
@@ -237,7 +237,7 @@ def test_a_row_that_dynamodb_does_not_take_is_named(shop):
     assert shop.total() == 100
 
 
-# ---------------------------------------------------------------- rivals, and lost responses
+# ---------------------------------------------------------------- contention, and lost responses
 
 
 @pytest.mark.parametrize("number", range(1, 7))
@@ -294,7 +294,7 @@ def test_a_fill_or_sale_that_was_planned_before_a_recall_is_lost(shop, reclaims)
 
 
 def test_a_lane_without_the_product_is_checked_as_well(shop):
-    """It may get some between the read and the write."""
+    """The lane may get units between the read and the write."""
     shop.list_lent(lanes={1: 20})
     filled = shop.filled(2)
     shop.once("TransactWriteItems", lambda _: shop.write_down(filled))
@@ -370,7 +370,7 @@ def test_a_visitor_whose_lease_passed_on_reclaims_all_the_same(shop):
 )
 @pytest.mark.parametrize("is_order", [True, False])
 def test_the_row_gives_what_it_can_spare_and_then_all_there_is(shop, is_order, units, ending, left):
-    """100 units, of which 60 lie in lanes; the row must keep one of its 40."""
+    """There are 100 units, 60 of them in lanes; the row must keep one of its 40."""
     shop.list_lent()
     order, loss = Order("o", "u", {"p": units}), Adjustment("p", "a", -units, "CORRECTION")
     (outcome,) = shop.sell(shop.worker(), order if is_order else loss).outcomes
@@ -403,7 +403,7 @@ def test_a_batch_sells_everything_else_before_it_waits_for_the_depot(shop):
     shop.calls.clear()
     report = shop.sell(shop.worker(), Order("o1", "u", {"p": 50}), Order("o2", "u", {"t": 1}))
     assert outcomes(report) == [(APPLIED, "")] * 2
-    # Of the other product; then the line at the depot, which begins with an update.
+    # The other product's write; then the wait for the depot, which starts with an update.
     assert shop.calls.index("TransactWriteItems") < shop.calls.index("UpdateItem")
 
 
@@ -443,7 +443,7 @@ def test_a_product_that_is_leased_before_it_is_reclaimed_makes_its_order_wait(sh
 
 
 def test_nothing_is_reclaimed_on_the_word_of_a_cache(shop):
-    """A row that only this process wrote for a while is not read again, until something rests on it."""
+    """A row that only this process has written for a while is not read again until a decision depends on it."""
     shop.list_lent()
     worker = shop.worker()
     for _ in range(3):
@@ -483,7 +483,7 @@ def test_a_refused_loss_of_a_busy_lent_product_is_decided_by_one_visit(shop):
     "broken", [{"lowStockThreshold": {"N": "60"}}, {"status": {"S": "DISCONTINUED"}}]
 )
 def test_a_row_that_lent_products_may_not_have_reclaims_before_it_changes(shop, broken, delta):
-    """Somebody wrote it past all rules. That returns neither its own changes nor those of others for ever."""
+    """Another program wrote it directly. This must not block its own changes or others forever."""
     shop.list_lent()
     shop.list_lent("r")
     shop.edit(Table.PRODUCTS, "p", **broken)
@@ -521,7 +521,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_a_change_that_lent_products_may_not_have_is_written_with_their_units(shop, change):
-    """A lane that sells fast makes it lose, and cannot be filled between the units and the change."""
+    """A fast-selling lane makes attempts lose, and cannot be filled between the recall and the change."""
     shop.list_lent()
     sales = iter([1, 2])
 
@@ -597,7 +597,7 @@ def test_no_row_is_written_that_lent_products_may_not_have(shop):
 
 
 def bookings(shop):
-    """What was booked for a product's opening and closing."""
+    """The adjustments of a product's opening and closing."""
     return sorted(int(item["delta"]["N"]) for item in shop.items(Table.STOCK_ADJUSTMENTS).values())
 
 
@@ -676,7 +676,7 @@ def test_a_count_begins_when_all_units_are_in_the_row(shop):
     assert (begun.product.stock_count, begun.product.lent_to) == (99, frozenset())
     assert shop.held() == {}
     count = begun.commit(98, "c1", shop.soon())
-    # One of the units that were counted is sold.
+    # One of the counted units is sold.
     assert (count.delta, shop.stock("p"), shop.product().locked_by) == (-2, 97, None)
 
 
@@ -700,7 +700,7 @@ def test_nobody_lends_or_reclaims_what_is_about_to_be_counted(shop):
 
 @pytest.mark.parametrize("held", [LENT, dict.fromkeys(range(1, 121), 1)])
 def test_the_fence_of_a_count_goes_along_with_its_recall(shop, held):
-    """Of a few lanes in one transaction, of many in several."""
+    """A few lanes are recalled in one transaction, many in several."""
     stock = 2 * sum(held.values())
     shop.list_lent(stock=stock, lanes=held, reach=len(held))
     begun = lease(shop)
@@ -786,7 +786,7 @@ def test_a_count_survives_the_loss_of_any_response(shop, number):
 def test_an_atomic_decrement_leaves_in_the_row_what_lent_products_have(
     shop, details, units, is_atomic
 ):
-    """And what it cannot take there the engine reclaims."""
+    """If the row has too few units, the engine reclaims the rest."""
     shop.list_lent(**details)
     report = AtomicDecrement(shop.worker()).apply(Decrement.of("p", "d1", units), shop.soon())
     assert outcomes(report) == [(APPLIED, "")]

@@ -1,4 +1,4 @@
-"""Redrive: which dead letters go back, and with which attributes."""
+"""Redrive: which dead letters are redriven, and with which attributes."""
 
 import json
 import threading
@@ -18,7 +18,8 @@ from tests.support.terminal import on_a_terminal
 
 
 class EmptyQueues:
-    """Answers requests for dead letters only once all queues were asked, and all tables and queues are empty."""
+    """A stack with empty tables and queues, which answers requests for dead letters only when all queues have been
+    asked."""
 
     def __init__(self, queues=QUEUES):
         self.waited = []
@@ -85,7 +86,7 @@ def test_the_status_counts_apart_what_was_sent_for_later(monkeypatch):
 
 
 class Dead:
-    """Every queue holds one dead letter with the longest texts that there are."""
+    """Every queue holds one dead letter with the longest possible values."""
 
     def __init__(self):
         self.shown = set()

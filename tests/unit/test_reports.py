@@ -1,4 +1,4 @@
-"""Reports of what there is: stock in rows and lanes together, and orders."""
+"""Reports of stock, in rows and lanes together, and of orders."""
 
 import json
 import re
@@ -108,7 +108,7 @@ def test_a_product_whose_pages_grow_between_the_reads_is_estimated(shop):
 
 
 def fill_pages(shop, lanes):
-    """Lend the product to lanes, and make each of its pages nearly as large as an item may be."""
+    """Lend the product to lanes, with pages close to the item size limit."""
     pages = shop.aws.dynamodb.tables["Allotments"].items
     lend(shop.store, "tea", 0, dict.fromkeys(lanes, 1) | {DEPOT: 0})
     for lane in lanes:
@@ -266,7 +266,7 @@ def test_what_orders_are_meant_has_to_be_said_once(shop, arguments):
 
 
 def leave_out(table):
-    """DynamoDB answers reads of a table in part, whatever it is asked, and rivals are in the way of reads of one moment."""
+    """DynamoDB only answers part of each read of a table, and contention prevents snapshots."""
 
     def before(operation, request):
         if operation == "TransactGetItems":
@@ -322,7 +322,7 @@ def test_a_failure_that_passes_does_not_end_a_report(shop, placed, operation, re
 
 
 def long(letter):
-    """An id that no terminal has room for."""
+    """An id that is wider than any terminal."""
     return f"[{letter * 197}]"
 
 
@@ -371,7 +371,7 @@ LISTS = {
 
 
 def listed(command):
-    """What a command shows, which is all of the ids."""
+    """A command's output, which must have the ids in full."""
     ids = LISTS[command]
     for name, value in (("PRODUCT", PRODUCT), ("USER", USER), ("ORDER", ORDER)):
         command = command.replace(name, value)
@@ -385,7 +385,7 @@ def listed(command):
 def test_a_pipe_gets_whole_rows_each_on_a_line(wide, command):
     shown = listed(command)
     assert NAME in shown or command != "stock"
-    # What goes on in another line would begin below its own column.
+    # A wrapped cell would continue below its own column.
     assert not re.search(r"^ {20,}[^ 0-9]", shown, re.MULTILINE)
 
 

@@ -1,4 +1,4 @@
-"""Publishing again from the rows: which orders, what is said of each, and what if the bus does not take it."""
+"""Republishing from rows: which orders, which events, and the report when the bus refuses them."""
 
 import json
 

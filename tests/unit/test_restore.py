@@ -1,4 +1,4 @@
-"""Tables are restored in place, on tables in memory: rows as they were, newer than all that was said since."""
+"""Restores in place, on tables in memory: rows as they were, with higher versions than all published events."""
 
 import copy
 from datetime import UTC, datetime, timedelta
@@ -35,14 +35,14 @@ APPLIED = Outcome.APPLIED
 
 
 class RememberedShop:
-    """Products that were sold from rows and lanes, and a memory of what the tables were."""
+    """Products that were sold from rows and lanes, and a snapshot of the tables."""
 
     def __init__(self, tables):
         self.tables = tables
         self.tables.before = self.tag
         self.tags = []
         self.worker = tables.worker(lanes=2)
-        # It has met rivals on every row, so it sells from lanes.
+        # It has met contention on every row, so it sells from lanes.
         self.worker.client.rivals.are_met_on = lambda product_id: True
         self.restore = Restore(tables.stack, "Stack", THEN)
         tables.list("tea", 1000)
@@ -68,7 +68,7 @@ class RememberedShop:
         assert self.do(OrderCommand(order_id, action, at)) == [APPLIED]
 
     def remember(self):
-        """The moment to go back to."""
+        """The moment to restore."""
         self.then = copy.deepcopy(self.items())
         for table, name in self.restore.beside.tables.items():
             known = self.tables.aws.dynamodb.tables
@@ -158,7 +158,7 @@ def test_what_was_put_back_once_is_not_written_again(shop):
 
 @pytest.fixture
 def run_command(shop, monkeypatch):
-    """Runs the command `restore`; what it does to the service and the audit are left out."""
+    """Run the command `restore` without stopping the service and without the audit."""
     monkeypatch.setattr(table_commands, "aws_of", lambda _: shop.tables.stack)
     monkeypatch.setattr(table_commands, "show_audit", lambda _: True)
     for step in ("make_tables", "stop", "start"):
@@ -396,7 +396,7 @@ def test_an_order_that_took_nothing_stays_as_it_is(status):
 
 
 def test_a_lease_of_then_is_not_restored_and_one_of_now_stays():
-    lease = encode({"page": "1/lease", "lockedBy": "somebody"})
+    lease = encode({"page": "1/lease", "lockedBy": "a worker"})
     assert restored(Table.ALLOTMENTS, None, lease, MOMENT) is None
     assert restored(Table.ALLOTMENTS, lease, None, MOMENT) is lease
     locked = row(3, stockCount=1, lockedBy="a count", lockTime=99)
@@ -412,7 +412,7 @@ def test_a_page_that_did_not_exist_is_emptied_and_never_deleted():
 
 
 def test_the_request_is_one_that_aws_takes_and_its_tables_are_waited_for():
-    """Botocore checks it against AWS's model."""
+    """Botocore checks the request against AWS's model."""
     client = boto3.client("dynamodb")
     tables = Shop()
     aws = tables.stack
@@ -437,10 +437,10 @@ def test_the_request_is_one_that_aws_takes_and_its_tables_are_waited_for():
 
 
 class Lambda:
-    """Functions and mappings that take their time, as on AWS."""
+    """Functions and mappings whose changes take time, as on AWS."""
 
-    class exceptions:  # noqa: N801 - as boto3 has it
-        class ResourceInUseException(Exception):  # noqa: N818 - as AWS has it
+    class exceptions:  # noqa: N801 - as in boto3
+        class ResourceInUseException(Exception):  # noqa: N818 - AWS's name
             pass
 
     def __init__(self):

@@ -51,7 +51,7 @@ _ACTIONS = [
 
 
 class Tables:
-    """A client without jitter that writes a product's row and something else, and how long it waited."""
+    """A client without jitter that writes a product's row and another row, and its waits."""
 
     def __init__(self, random=0.0):
         self.clock = FakeClock()
@@ -64,7 +64,7 @@ class Tables:
             raise self._errors.pop(0)
 
     def waits(self, *errors, seconds=1_000.0):
-        """Waits between the attempts at a transaction that meets these errors first."""
+        """Waits between the attempts at a transaction that fails with these errors first."""
         self._errors, self.clock.slept = [*errors], []
         deadline = Deadline.after(seconds, self.clock)
         self.client.write(_ACTIONS, deadline, CommitStats())
@@ -108,7 +108,7 @@ def test_a_wait_that_would_reach_the_deadline_gives_the_transaction_up():
 
 
 def lasting(deliveries, random=0.0):
-    """Seconds from the first delivery to the last of so many, at the least."""
+    """Minimum seconds from the first delivery to the last of a number of deliveries."""
     return sum(redelivery_delay(n, lambda: random) for n in range(1, deliveries))
 
 

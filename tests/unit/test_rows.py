@@ -194,7 +194,7 @@ def test_a_page_that_breaks_its_contract_is_corrupt_by_its_name(broken):
 
 
 def test_a_full_page_is_far_smaller_than_an_item_may_be():
-    """What 3,000 products take follows from their ids: 46 KB if these are short, and 107 KB if they are UUIDs."""
+    """The size of 3,000 products depends on their ids: 46 KB with short ids, and 107 KB with UUIDs."""
     chance = random.Random(1)
     opened = datetime(2026, 1, 1, tzinfo=UTC)
 

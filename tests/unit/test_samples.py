@@ -1,4 +1,4 @@
-"""Every sample event with its handler on moto: it is answered, and logs only ids and reasons."""
+"""Every sample event with its handler on moto: it is answered, and only ids and reasons are logged."""
 
 import base64
 import hashlib
@@ -22,14 +22,14 @@ from testing.handlers import FakeContext, function_names, load_handler
 from testing.tables import make_stack, queue_settings, settings
 
 SAMPLES = sorted(path.stem for path in (ROOT / "events").glob("*.json"))
-# A log line may name these, so that the message can be found.
+# A log line may have these, so that the message can be found.
 NAMED = {
     *("orderId", "adjustmentId", "productId", "locationId", "eventId", "messageId", "createdAt"),
 }
 
 
 def leaves(value, name=""):
-    """List every name and every text of a document, each with the name of its field."""
+    """List every name and every string of a document, with the name of its field."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield "", key
@@ -42,7 +42,7 @@ def leaves(value, name=""):
 
 
 def texts_of(event):
-    """List what the sender sent: all texts except ids, whole bodies, and anything that is not JSON; and texts of rows."""
+    """List the sender's data: strings except ids, whole bodies, and anything that is not JSON; also strings of rows."""
     if event.get("Records") and "dynamodb" in event["Records"][0]:
         yield from (text for name, text in leaves(event) if name == "S")
         return
@@ -57,12 +57,12 @@ def texts_of(event):
 
 @pytest.fixture(scope="module")
 def moto():
-    """One shop for all samples, in whatever order they come."""
-    # Slow to import, and each process would do so. Clients made within have its hooks.
+    """One shop for all samples, in any sequence."""
+    # moto is slow to import, and each process would do so. Clients created inside have its hooks.
     from moto import mock_aws
 
     with pytest.MonkeyPatch.context() as patch, mock_aws():
-        # moto answers for AWS's own addresses only; the tests' embedded AWS may run meanwhile.
+        # moto only answers for AWS's own addresses, and the tests' embedded AWS may be running.
         patch.delenv("AWS_ENDPOINT_URL", raising=False)
         urls = make_stack(catalogue())
         for name, value in settings(urls).items():
@@ -107,7 +107,7 @@ def test_a_sample_is_not_sent_to_another_function(sample, monkeypatch):
 
 
 def test_no_event_of_ones_own_is_accepted_by_another_function(tmp_path):
-    """A batch is recognised by its queue or stream. A function refuses the commands and requests of others."""
+    """A batch is recognised by its queue or stream. A function refuses commands and requests for other functions."""
     with samples.opened() as shop:
         for sample in SAMPLES:
             event, meant = samples.event_of(sample), samples.function_of(sample)
@@ -178,7 +178,7 @@ def test_a_sample_is_answered_and_only_ids_of_what_its_sender_sent_are_logged(
     answer = handler.lambda_handler(event, FakeContext(name))
     assert answer.keys() & {"batchItemFailures", "result", "statusCode"}
     if sample == "sweep":
-        return  # the schedule's own event, with nothing of anybody's
+        return  # the schedule's own event, without a sender's data
 
     output = capsys.readouterr().out
     assert not re.search('"(userId|items|quantity|body|details)":', output)

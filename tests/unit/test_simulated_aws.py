@@ -1,4 +1,4 @@
-"""The simulated AWS, where the embedded AWS cannot be compared: capacity, time, faults."""
+"""The simulated AWS in cases where it cannot be compared with the embedded AWS: capacity, time, faults."""
 
 import hashlib
 import sys
@@ -31,7 +31,7 @@ def aws(clock):
 def put(aws, key, size=0, **more):
     item = {"p": {"S": key}, **{name: {"S": value} for name, value in more.items()}}
     if size:
-        # The names p and x, the key and the value together have exactly this many bytes.
+        # The names p and x, the key and the value have exactly this many bytes in total.
         item["x"] = {"S": "x" * (size - 2 - len(key))}
     aws.dynamodb.answer("PutItem", {"TableName": "T", "Item": item})
 
@@ -73,7 +73,7 @@ def test_a_read_of_nothing_consumes_a_unit(aws):
 
 
 def test_a_batch_is_read_up_to_16_mb_and_the_rest_is_left_out(aws):
-    """AWS's own example: of 100 items of 300 KB each, 52 or so are returned."""
+    """AWS's own example: of 100 items of 300 KB each, about 52 are returned."""
     for number in range(60):
         put(aws, str(number), 300_000)
     keys = [{"p": {"S": str(number)}} for number in range(60)]
@@ -389,6 +389,6 @@ def test_each_call_is_one_step_whichever_thread_makes_it(aws, clock):
     assert len(table.items) == times * threads + 1
     sent = aws.sqs.queues["Q"].messages
     assert len({message.message_id for message in sent}) == times * threads
-    # A message that has been hidden for 30 seconds comes again.
+    # A message is redelivered after it has been hidden for 30 seconds.
     assert sum(received) == sum(message.receive_count for message in sent) == times * threads
     assert clock.now() - before == 25 * times * threads

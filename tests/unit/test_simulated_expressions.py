@@ -1,4 +1,4 @@
-"""Expressions of the simulated AWS: what they mean, and which ones are invalid."""
+"""Expressions of the simulated AWS: their meaning, and which ones are invalid."""
 
 import re
 
@@ -85,7 +85,7 @@ def on_dynoxide(dynoxide_client):
     dynoxide_client.delete_table(TableName="Items")
 
 
-# AWS's documentation has it as the simulated AWS does: docs/contributing.md.
+# The simulated AWS follows AWS's documentation: docs/contributing.md.
 OTHERWISE_ON_DYNOXIDE = {
     "_version = :3",
     "attribute_type(n, :te)",
@@ -97,7 +97,7 @@ OTHERWISE_ON_DYNOXIDE = {
 
 @pytest.fixture(params=["simulated", "Dynoxide"])
 def engine(request):
-    """Both have to agree, but for what is known. What is known must be so."""
+    """Both have to agree, except for known differences, which must exist."""
     if request.param == "simulated":
         return request.getfixturevalue("simulated")
     if request.node.callspec.params.get("text") in OTHERWISE_ON_DYNOXIDE:

@@ -1,4 +1,4 @@
-"""The soak must find messages that are lost, doubled or unexpected, and what was published wrongly or not at all."""
+"""The soak must find lost, doubled or unexpected messages, and wrong or missing events."""
 
 import json
 from collections import Counter
@@ -233,13 +233,13 @@ def test_the_workload_has_the_promised_messages_and_the_same_for_a_seed():
     bodies = Counter((queue, m.body) for queue, ms in made.messages.items() for m in ms)
     contents = Counter((queue, m.body.rstrip()) for queue, ms in made.messages.items() for m in ms)
     repeated = sum(count - 1 for count in contents.values())
-    # Some kinds of invalid messages have no id, so they are equal to one another.
+    # Some kinds of invalid messages have no id, so they are all equal.
     assert DUPLICATES <= repeated <= DUPLICATES + INVALID // 5
     orders = [order_id_of(m.body) for q in (queues.STANDARD, queues.FIFO) for m in made.messages[q]]
     assert orders.count(None) > INVALID * 6 // 10
     invalid = {(queue, body) for queue, bodies_of in made.invalid.items() for body in bodies_of}
     assert sum(count for message, count in bodies.items() if message in invalid) == INVALID
-    # An invalid message that can be read has the id of a good order.
+    # An invalid message that can be parsed has the id of a good order.
     ids = set(orders) - {None}
     assert len(ids) == ORDERS == 10_000
     good = [
@@ -422,7 +422,7 @@ def test_an_event_of_a_product_at_a_location_that_is_overtaken_is_found():
 
 
 def written(second, before, after):
-    """A change at a second, as a stream has it."""
+    """A stream record of a change at a second."""
     record = change(before, after)
     record["dynamodb"]["ApproximateCreationDateTime"] = NOW + timedelta(seconds=second)
     return record
@@ -435,7 +435,7 @@ def rejection(second, reason="INSUFFICIENT_STOCK", **wanted):
 
 
 def stream_of(*stock, product_id="tea", **more):
-    """The changes of a product that had so much stock from each second on."""
+    """The changes of a product with these stocks from each second on."""
     rows = [product_row(productId=product_id, stockCount=units, **more) for _, units in stock]
     seconds = [second for second, _ in stock]
     return list(map(written, seconds, [None, *rows], rows))
@@ -450,9 +450,9 @@ def delisted(second):
     [
         stream_of((0, 9), (40, 2)),
         stream_of((0, 2)),
-        # Sold by the same transaction, whose changes may have times of their own.
+        # Sold by the same transaction, whose changes may have different times.
         stream_of((0, 9), (101, 2)),
-        # More came while the rejection was under way.
+        # A receipt came while the rejection was being written.
         stream_of((0, 9), (40, 2), (70, 9)),
     ],
 )
@@ -492,7 +492,7 @@ def test_a_rejection_without_a_row_that_is_short_is_found(order, changes):
 
 
 def choosing(*locations, split=False, reason="INSUFFICIENT_STOCK", **wanted):
-    """The rejection of an order that may be placed from several locations, with all that it lacks there."""
+    """The rejection of an order with several locations, with its shortages there."""
     change = rejection(100, reason, **wanted)
     row = decode(change["dynamodb"]["NewImage"])
     row |= {"locations": list(locations)} | ({"split": True} if split else {})
@@ -574,7 +574,7 @@ def test_a_line_that_names_its_location_lacks_it_there():
 
 
 def test_no_rejection_of_the_engine_is_unfounded_and_a_planted_one_is_found():
-    """Two workers sell from lanes until all is sold, and again after a receipt."""
+    """Two workers sell from lanes until everything is sold, and again after a receipt."""
     known, streams = {Table.PRODUCTS: {}, Table.ORDERS: {}}, {Table.PRODUCTS: [], Table.ORDERS: []}
     with open_shop() as shop:
 
@@ -627,7 +627,8 @@ def step(shop, action, order_id, step_id="", units=0, **more):
 
 
 def busy_shop(shop):
-    """Units are in lanes and on outbound pages, and were handed over, lost, cancelled, returned and moved, at two locations."""
+    """Units in lanes and on outbound pages, and units handed over, lost, cancelled, returned and moved, at two
+    locations."""
     shop.list("tea", 300)
     shop.list("tea#berlin", 40)
     shop.list("mug", 0)
@@ -736,7 +737,7 @@ def test_a_count_of_nobody_is_found():
 
 
 class Turns:
-    """Ends the work of the staff after some turns."""
+    """Stop the staff after some turns."""
 
     def __init__(self, turns):
         self.left = turns

@@ -1,4 +1,4 @@
-"""The SQS batch: every message of it ends in exactly one place."""
+"""The SQS batch: every message has exactly one outcome."""
 
 import json
 import time
@@ -24,7 +24,7 @@ def parse(message):
 
 
 class FakeSqs:
-    """Remembers what was sent, and fails where a test wants it to."""
+    """A fake SQS that records messages, and fails on request."""
 
     def __init__(self, *, fail=False, partly=False, refused=()):
         self.sent = []

@@ -1,4 +1,4 @@
-"""Stock that is published: each level once it differs, none lost, whatever comes in between; and nothing without the setting."""
+"""Published stock: each changed level, none lost under any interference, and nothing without the setting."""
 
 import contextlib
 import random
@@ -35,7 +35,7 @@ REFUSED = ("ThrottlingException", "no")
 
 
 class CrashError(Exception):
-    """The process ends."""
+    """The process was killed."""
 
 
 class Watched:
@@ -46,7 +46,7 @@ class Watched:
         self.watch = self.new_watch()
 
     def new_watch(self):
-        """As a new process has it."""
+        """Start a new process."""
         return StockWatch(RetryingClient(self.shop.store), Bus(boto3.client("events"), "bus"))
 
     def sweep(self, seconds=40.0, watch=None):
@@ -55,11 +55,11 @@ class Watched:
 
     @property
     def taken(self):
-        """What the bus has taken."""
+        """The events that the bus has accepted."""
         return [event["detail"] for event in self.bus.taken]
 
     def heard(self):
-        """What a sweep publishes, by product."""
+        """The events that a sweep publishes, by product."""
         before = len(self.taken)
         published = self.sweep()
         heard = [event["data"] for event in self.taken[before:]]
@@ -76,7 +76,7 @@ class Watched:
         return [event["metadata"]["eventId"] for event in self.taken]
 
     def crash(self, operation, number=1):
-        """End the process before the request of an operation with this number."""
+        """Kill the process before the n-th request of an operation."""
         left = iter(range(number - 1, -1, -1))
 
         def end(_):
@@ -92,7 +92,7 @@ class Watched:
 
 @pytest.fixture
 def watched(shop, monkeypatch):
-    # Products of few parts, so that each part has several.
+    # Products in few parts, so that each part has several.
     monkeypatch.setattr(stock_parts, "STOCK_PARTS", 2)
     for product_id in ("tea", "mug", "pot"):
         shop.list(product_id, 10, low_stock_threshold=2)
@@ -171,7 +171,7 @@ def test_units_that_move_between_two_reads_are_no_event(watched):
     lend(watched.shop.store, "tea", 0, {1: 3})
 
     def before(operation, _):
-        # The row is listed, and its pages are not read yet.
+        # The row has been listed, but its pages have not been read yet.
         if operation == "BatchGetItem" and watched.shop.calls[-2] == "Scan":
             watched.shop.calm()
             lend(watched.shop.store, "tea", 0, {1: 2})
@@ -197,7 +197,7 @@ def test_a_delisted_product_is_forgotten_without_an_event(watched):
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
 def test_after_a_crash_before_any_write_nothing_is_lost(watched, number):
-    """Each of two parts is written with what is pending, and written again when the bus has it."""
+    """Each of two parts is written with its pending events, and again once the bus has accepted them."""
     watched.crash("UpdateItem", number)
     watched.sell(tea=1)
     watched.heard()
@@ -207,7 +207,7 @@ def test_after_a_crash_before_any_write_nothing_is_lost(watched, number):
 
 @pytest.mark.parametrize("refusal", ["ThrottlingException", None])
 def test_what_the_bus_did_not_take_comes_again_under_the_same_id(watched, refusal):
-    """With None the answer is lost, and the process with it."""
+    """With None, the response is lost and the process is killed."""
     watched.heard()
     watched.sell(tea=1)
     if refusal:
@@ -315,7 +315,7 @@ def test_many_products_take_several_sweeps(watched, monkeypatch):
         assert sweeps < 40
     assert heard == names
     assert sweeps > 2
-    # What was published in the last moment of a sweep may come again.
+    # Events published at the very end of a sweep may be repeated.
     watched.sweep()
     assert watched.heard() == {}
     assert len(set(watched.ids())) == len(names)
@@ -323,7 +323,7 @@ def test_many_products_take_several_sweeps(watched, monkeypatch):
 
 @pytest.mark.parametrize("seed", range(40))
 def test_whatever_comes_in_between_the_newest_event_tells_the_level(watched, seed):
-    """Sales, products that are created anew, crashes, refusals, lost answers, and sweeps within sweeps."""
+    """Sales, recreated products, crashes, refusals, lost responses, and overlapping sweeps."""
     chance, watches, depth = random.Random(seed), [watched.watch, watched.new_watch()], [0]
 
     def trouble():
@@ -416,7 +416,7 @@ def test_a_part_has_room_for_50_000_products_with_long_ids():
 
 @pytest.fixture
 def sweep(shop):
-    """A sweep of a shop with one product. Returns its answer, and the operations that it took."""
+    """A sweep of a shop with one product. Returns its answer and its operations."""
     shop.list("tea", 10)
 
     def sweep():

@@ -13,7 +13,7 @@ from testing.faults import lose_responses
 
 TEA = "tea-earl-grey"
 TEA_STOCK = 60
-# The samples count another tea than they sell, so that each may be tried after the other.
+# The samples count a different tea than they sell, so that they work in any sequence.
 COUNTED = "tea-lady-grey"
 
 
@@ -27,7 +27,7 @@ def sample(name):
 
 
 def causes(shop, queue):
-    """What is wrong with the dead letters of a queue, by code."""
+    """The error codes of the dead letters of a queue."""
     return {letter.code: letter.message for letter in shop.dead_letters(queue)}
 
 

@@ -10,7 +10,7 @@ from tests.support import stack
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Time passes only by sleeping: ten seconds each time, as on a machine that is very busy."""
+    """Time passes only by sleeping, ten seconds each time, as on a very busy machine."""
     clock = SimpleNamespace(now=0.0)
     clock.monotonic = lambda: clock.now
     clock.sleep = lambda _: setattr(clock, "now", clock.now + 10)
@@ -19,7 +19,7 @@ def clock(monkeypatch):
 
 
 def queues_at(monkeypatch, depth):
-    """The depth of the first queue; the others are empty."""
+    """The depth of the first queue; the other queues are empty."""
     monkeypatch.setattr(
         stack.queues, "depth", lambda _, name: depth() if name == QUEUES[0] else Depth(0, 0)
     )

@@ -22,7 +22,7 @@ from testing.simulated_aws import ServiceError
 WRITES = {"UpdateItem", "TransactWriteItems"}
 LEASE_SECONDS = 30
 ANOTHER = {"S": "2026-01-01T00:00:00.000000+00:00"}
-"""When another generation was created."""
+"""Creation time of another generation."""
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def shop():
 
 
 def list_and_lend(shop, units, fills=None, *product_ids, **details):
-    """List 100 units of products, and move some of each to the depot, and from there to lanes, each of which has an owner."""
+    """List products with 100 units, and move some to the depot, and from there to lanes that each have an owner."""
     for product_id in product_ids:
         shop.list(product_id, 100, **details)
         lend(shop, product_id, units, fills)
@@ -56,7 +56,7 @@ def sweep(shop, seconds=40.0):
 
 
 def where(shop, product_id):
-    """Units in the row, units by lane, and the lanes that may hold some."""
+    """Units in the row, units by lane, and the lanes that may hold units."""
     return shop.stock(product_id), shop.held(product_id), set(shop.product(product_id).lent_to)
 
 
@@ -106,7 +106,7 @@ def test_a_lane_beyond_what_the_settings_allow_today_is_emptied_and_a_status_sta
 
 
 def test_a_row_of_which_lanes_have_sold_all_units_names_no_lane_any_more(shop):
-    """Else the API could not sell the last units: they are kept back while lanes may hold more."""
+    """Otherwise the API could not sell the last units, which are reserved while lanes may hold more."""
     list_and_lend(shop, 90, {1: 20}, "a")
     shop.sell_from(1, "a", 20)
     shop.sell_from(DEPOT, "a", 70)
@@ -159,7 +159,7 @@ def test_a_leased_product_waits_and_the_others_are_reclaimed(shop):
 
 
 def everything_idle(shop):
-    """Two lanes and a depot with units, of which nobody is the owner any more."""
+    """Two lanes and a depot with units, whose owners are gone."""
     products = [*in_one_page(1), "x"]
     list_and_lend(shop, 50, {1: 20, 2: 5}, *products)
     shop.clock.sleep(IDLE_SECONDS)
@@ -167,7 +167,7 @@ def everything_idle(shop):
 
 
 class Interrupt:
-    """Does something at the n-th write."""
+    """Act at the n-th write."""
 
     def __init__(self, number, action):
         self.left, self.action = number, action
@@ -182,7 +182,7 @@ class Interrupt:
 
 
 def interrupted_everywhere(shop, set_up, action):
-    """Sweep, interrupted at the first write; sweep anew, interrupted at the second; and so on. Yields the products."""
+    """Interrupt sweeps at the first write, then at the second, and so on. Yields the products."""
     for number in range(100):
         shop.reset()
         products = set_up(shop)

@@ -1,4 +1,4 @@
-"""Tokens for the embedded AWS: what they say, and whose key they are signed with."""
+"""Tokens for the embedded AWS: their claims, and their signing key."""
 
 import base64
 import json
@@ -15,7 +15,7 @@ from local import stack, tokens
 
 
 class Bucket:
-    """S3, as far as an issuer needs it."""
+    """A fake S3 for an issuer."""
 
     def __init__(self):
         self.objects = {}
@@ -62,7 +62,7 @@ def test_the_embedded_stack_takes_the_tokens_as_those_of_a_customer_and_an_opera
     for claims in (customer, operator):
         assert (claims["iss"], claims["aud"]) == (jwt.issuer, jwt.audience[0])
         assert 0 < claims["exp"] - time.time() <= 12 * 3600
-    # The embedded AWS asks for the keys of a user pool, and finds them in the bucket of that name.
+    # The embedded AWS requests the keys of a user pool, and finds them in the bucket of that name.
     assert list(aws.objects) == [jwt.issuer.rsplit("/", 1)[1]]
 
 

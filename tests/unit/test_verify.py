@@ -1,4 +1,4 @@
-"""Verification: how lines are judged, what only an account can tell, and what the command says."""
+"""Verification: how lines are judged, checks that need an account, and the command's output."""
 
 import json
 import time
@@ -63,7 +63,7 @@ def template():
 
 
 class CloudWatch:
-    """Answers each question with the next of its answers; the last one stays."""
+    """Answer each question with the next answer; the last answer repeats."""
 
     def __init__(self, alarms=(), sums=()):
         self.alarms, self.sums = list(alarms), list(sums)
@@ -89,13 +89,13 @@ class CloudWatch:
 
 @pytest.fixture
 def asked():
-    """What was waited for."""
+    """The waits so far."""
     return []
 
 
 @pytest.fixture
 def run(monkeypatch, asked):
-    """A run on an account, in which no time passes; its clients are put in by the tests."""
+    """A run on an account, in which no time passes; tests set its clients."""
     clock = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(time, "sleep", lambda seconds: clock.__setitem__(0, clock[0] + seconds))
@@ -172,7 +172,7 @@ def test_every_check_has_a_line_in_words_about_itself():
     assert set(verify.TITLES) <= set(verify.CHECKS)
 
 
-# ------------------------------------------------------------------ what was deployed
+# ------------------------------------------------------------------ the deployed configuration
 
 
 def test_references_of_the_template_are_filled_in():
@@ -202,7 +202,7 @@ def test_a_deployment_that_did_not_come_through_is_red(run):
     assert "is UPDATE_ROLLBACK_COMPLETE" in line.saw
 
 
-# ------------------------------------------------------------------ what only an account can tell
+# ------------------------------------------------------------------ checks that need an account
 
 
 def test_alarms_are_waited_for_until_they_are_off(monkeypatch, run, asked):
@@ -405,7 +405,7 @@ def test_a_role_may_have_a_permission_on_everything(monkeypatch, run):
 
 
 def test_a_database_that_remembers_a_cancelled_token_is_red(monkeypatch, run):
-    """What the engine relies on, and no emulator does otherwise."""
+    """The engine relies on this, and emulators do it right."""
     product = SimpleNamespace(version=1)
     cancelled = TransactionCancelledError([CancellationReason("ConditionalCheckFailed", product)])
 
@@ -434,13 +434,13 @@ def test_the_log_tells_invocations_their_price_and_the_starts_of_workers():
     ]
     found = figures.invocations_of(lines)
     assert (found.count, found.gigabyte_seconds, found.cold) == (2, 0.5, [412.25])
-    # The embedded AWS starts a worker within its first invocation, and does not tell how long that took.
+    # The embedded AWS starts a worker during its first invocation, and does not report how long that took.
     embedded = [line.split("\tInit Duration")[0] for line in lines]
     assert figures.invocations_of(embedded).cold == [100.0]
 
 
 def test_a_dead_letter_queue_too_long_to_be_read_does_not_keep_a_run_from_going_on(run):
-    """What was read first is visible again before the end is reached."""
+    """The first messages are visible again before the end is reached."""
     removed = []
 
     class Endless:
@@ -451,7 +451,7 @@ def test_a_dead_letter_queue_too_long_to_be_read_does_not_keep_a_run_from_going_
             time.sleep(1)
             assert time.monotonic() < 3600
             body = (
-                '{"orderId": "verify-260101-000000-abcd-o"}' if not removed else "somebody else's"
+                '{"orderId": "verify-260101-000000-abcd-o"}' if not removed else "another sender's"
             )
             sent = {"SentTimestamp": "0"}
             return {
@@ -584,7 +584,7 @@ def test_what_is_red_interrupted_or_left_ends_with_its_exit_status(
 
 @pytest.fixture
 def counting(monkeypatch, run):
-    """A stack that counts, and answers orders slowly. Returns its answers to a count, and the actions that it was asked for."""
+    """A stack that counts, and answers orders slowly. Returns its answers to a count, and the requested actions."""
     rows, ends, actions = {}, [0.0], []
     told = {"lease": {}, "onHand": 10, "committed": 2, "available": 8, "delta": -3}
 
@@ -618,7 +618,8 @@ def counting(monkeypatch, run):
 
 
 def test_the_lease_of_a_count_lasts_until_a_slow_queue_has_answered(run, counting):
-    """Lambda may wait for 20 s before it hands over what is in a quiet queue, and then the order itself takes a while."""
+    """Lambda may wait for 20 s before it delivers messages of a quiet queue, and then the order itself takes a
+    while."""
     assert states(traffic.counts(run)) == [State.PASSED]
     assert counting[1] == ["acquire", *["renew"] * 5, "commit"]
 
@@ -640,7 +641,7 @@ def test_a_count_that_leaves_out_what_open_orders_wait_for_is_seen(run, counting
 
 @pytest.fixture
 def held(monkeypatch, run):
-    """An order whose hold ended at 12:01:00, with a grace of 60 s; its row is what the test makes of it."""
+    """An order whose hold ended at 12:01:00, with a grace period of 60 s. Tests set its row."""
     functions = run.deployed.resources["Place"]["Properties"]
     functions["Environment"]["Variables"]["HOLD_GRACE_SECONDS"] = "60"
     line = {"productId": "p", "quantity": 2}
@@ -689,7 +690,7 @@ def test_an_api_that_signatures_do_not_open_is_told(monkeypatch, run, routes, st
 
 
 def test_what_is_not_heard_at_first_is_sent_again(monkeypatch, run):
-    """On AWS a new rule may hear nothing for a while, and what happened meanwhile never comes."""
+    """On AWS a new rule may not match for a while, and events of that time are never delivered."""
     sent = []
 
     @contextmanager

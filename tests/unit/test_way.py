@@ -1,8 +1,8 @@
-"""The way of an order, as a reader of the code follows it."""
+"""The path of an order through the code, as a reader follows it."""
 
 from tests.support.way import follow
 
-# A reader holds no more in mind than this. What makes the way longer has to be worth it.
+# A reader cannot keep more than this in mind. Anything that makes the path longer has to be worth it.
 MODULES, FUNCTIONS, TYPES = 22, 178, 30
 
 
