@@ -102,7 +102,7 @@ def test_an_interrupted_run_keeps_its_results_and_the_next_one_continues(thing, 
     console = Console(file=io.StringIO(), width=200)
     with pytest.raises(command.typer.Exit):
         command.measure(CELLS, ResultFile(path), console)
-    assert "2 of 4 cells are kept: the same command goes on" in console.file.getvalue()
+    assert "2 of 4 cells are saved: the same command continues" in console.file.getvalue()
     thing.faults.clear()
     failed, printed = measured(path)
     assert not failed
