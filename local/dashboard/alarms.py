@@ -128,7 +128,9 @@ def _check_supported(definition: Mapping[str, Any]) -> None:
         or definition["ComparisonOperator"] not in _COMPARISONS
         or "MetricName" not in definition
     ):
-        raise DashboardError(f"the alarm {definition['AlarmName']} is of a kind that is not supported here")
+        raise DashboardError(
+            f"the alarm {definition['AlarmName']} is of a kind that is not supported here"
+        )
 
 
 def _keeps_its_state(definition: Mapping[str, Any]) -> bool:

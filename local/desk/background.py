@@ -36,11 +36,7 @@ def running() -> DeskServer | None:
 
 
 def start() -> DeskServer:
-    """Start the server if it is not running. The embedded AWS must be running.
-
-    Raises:
-        UserError: It does not start.
-    """
+    """Start the server if it is not running. The embedded AWS must be running."""
     with emulator.exclusive():
         if (found := running()) is not None:
             return found

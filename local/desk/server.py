@@ -33,11 +33,9 @@ _CLOSE_SECONDS_ON_AN_ACCOUNT = 10.0
 
 
 def serve_account(aws: Aws, on_ready: Callable[[str], None]) -> None:
-    """Serve the desk of a stack on an account until Ctrl-C, a signal to end, or the end of its terminal.
+    """Serve the desk of a stack on an account, at the address that `on_ready` is called with.
 
-    Args:
-        aws: The stack, with the operator's own credentials.
-        on_ready: Called with the address.
+    It ends with Ctrl-C, a signal to end, or the end of its terminal.
     """
     # What listens to the bus must not be left behind there.
     for number in (signal.SIGTERM, signal.SIGHUP):

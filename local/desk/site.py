@@ -170,13 +170,10 @@ class _Answer(NamedTuple):
 class Handler(BaseHTTPRequestHandler):
     """Answers the requests of one connection."""
 
+    site: Site
     protocol_version = "HTTP/1.1"
     server_version = "desk"
     sys_version = ""
-
-    def __init__(self, site: Site, *arguments: object) -> None:
-        self._site = site
-        super().__init__(*arguments)  # type: ignore[arg-type]  # as socketserver passes them
 
     def do_GET(self) -> None:
         """Answer a request."""
@@ -198,7 +195,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _answer(self) -> _Answer | Generator[object, None, None]:
         self._check_host()
-        url, site, is_read = urlsplit(self.path), self._site, self.command == "GET"
+        url, site, is_read = urlsplit(self.path), self.site, self.command == "GET"
         if is_read and url.path in site.files:
             path = site.files[url.path]
             content = site.contract if url.path == _CONTRACT else path.read_bytes()
@@ -233,7 +230,7 @@ class Handler(BaseHTTPRequestHandler):
         ):
             raise _RefusedError("this server does nothing for pages of other origins")
         token = self.headers.get(_TOKEN, "")
-        if not hmac.compare_digest(token.encode(), self._site.token.encode()):
+        if not hmac.compare_digest(token.encode(), self.site.token.encode()):
             raise _RefusedError(
                 "this address has no token, or that of an earlier server: open the address that "
                 "`make desk` or `make dashboard` prints",
@@ -278,7 +275,9 @@ class Handler(BaseHTTPRequestHandler):
 @contextlib.contextmanager
 def serving(site: Site) -> Iterator[int]:
     """Serve until the context ends, on a free loopback port, which is yielded."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, site)) as server:
+    with ThreadingHTTPServer(
+        ("127.0.0.1", 0), type("HandlerOfSite", (Handler,), {"site": site})
+    ) as server:
         server.daemon_threads = True
         Thread(target=partial(server.serve_forever, 0.05), daemon=True).start()
         try:

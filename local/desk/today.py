@@ -1,69 +1,55 @@
-"""What needs attention in a stack: its orders, holds, products and dead letters, each read once."""
+"""What needs attention in a stack: its orders, holds, products and dead letters, counted in the lists of the desk."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
-from inventory_orders.domain.location import location_of
-from inventory_orders.lanes.levels import StockLevel
-from operations import orders, queues
+from operations import queues
 from operations.aws import Aws
 from operations.codes import DEAD_LETTERS
 from operations.dead_letters import POLL_SECONDS, peek_dead_letters
-from operations.stock import by_product, list_stock, product_names, shown_total
 
 Document = dict[str, Any]
 
-MOST = 100
-"""Of each kind that is read; there may be more."""
+_MOST_DEAD_LETTERS = 100
+"""Of each queue that is read; there may be more."""
 
 
-def to_ship(aws: Aws) -> Document:
+def to_ship(listed: Document) -> Document:
     """Count the orders to ship, and those that cannot ship, by the product that is missing."""
-    listed = orders.orders_to_ship(aws, MOST)
-    blocked = [order for order in listed.orders if order.get("shippable") is False]
+    found = listed["orders"]
+    blocked = [order for order in found if order.get("shippable") is False]
     # An order that misses a product at two locations waits for it once.
     shorts = ({short["productId"] for short in order["missing"]} for order in blocked)
     missing = Counter(product_id for each in shorts for product_id in each)
     return {
-        "count": len(listed.orders),
-        "isAll": not listed.has_more,
-        "oldest": listed.orders[0].get("confirmedAt") if listed.orders else None,
+        "count": len(found),
+        "isAll": listed["isAll"],
+        "oldest": found[0].get("confirmedAt") if found else None,
         "blocked": len(blocked),
         "missing": dict(missing.most_common()),
-        "names": product_names(aws, missing),
+        "names": listed["names"],
     }
 
 
-def held(aws: Aws) -> Document:
+def held(listed: Document) -> Document:
     """Count the orders under a hold, and say when the next hold ends."""
-    listed = orders.held_orders(aws, MOST)
-    return {
-        "count": len(listed.orders),
-        "isAll": not listed.has_more,
-        "nextEnd": listed.orders[0].get("expiresAt") if listed.orders else None,
-    }
+    found = listed["orders"]
+    next_end = found[0].get("expiresAt") if found else None
+    return {"count": len(found), "isAll": listed["isAll"], "nextEnd": next_end}
 
 
-def products(aws: Aws) -> Document:
+def products(listed: Document) -> Document:
     """Count the products that are out of stock, low or promised beyond what is there: at any location, as the list does."""
-    levels, _ = list_stock(aws)
-    groups = by_product(levels).values()
-    return {
-        "count": len(groups),
-        "levels": Counter(status for group in groups for status in _statuses(group)),
-        "promised": sum(any(level.available < 0 for level in group) for group in groups),
-    }
-
-
-def _statuses(group: Sequence[StockLevel]) -> set[str]:
-    # A shop may leave the default location unused.
-    used = [
-        one for one in group if location_of(one.product.product_id) or one.on_hand or one.committed
-    ]
-    return {shown_total(group)["status"], *(one.product.status for one in used)}
+    levels, promised = Counter[str](), 0
+    for product in listed["products"]:
+        places = product.get("places", [product])
+        # A shop may leave the default location unused.
+        used = (one for one in places if "locationId" in one or one["onHand"] or one["committed"])
+        levels.update({product["status"], *(one["status"] for one in used)})
+        promised += any(one["available"] < 0 for one in places)
+    return {"count": len(listed["products"]), "levels": levels, "promised": promised}
 
 
 def depths(aws: Aws) -> dict[str, int]:
@@ -76,7 +62,9 @@ def dead_letters(aws: Aws) -> Document:
     counts, causes = depths(aws), Counter[str]()
     for name, count in counts.items():
         if count:
-            found = peek_dead_letters(aws.sqs, aws.outputs[name], min(count, MOST), POLL_SECONDS)
+            found = peek_dead_letters(
+                aws.sqs, aws.outputs[name], min(count, _MOST_DEAD_LETTERS), POLL_SECONDS
+            )
             causes.update(letter.code for letter in found)
     shown = (
         {"code": code, "count": count, "meaning": getattr(DEAD_LETTERS.get(code), "meaning", "")}

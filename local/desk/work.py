@@ -15,7 +15,7 @@ import psutil
 from inventory_orders.api.products import shown_level
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.events import to_json
-from inventory_orders.domain.location import in_words, location_of, stock_key
+from inventory_orders.domain.location import in_words, stock_key
 from inventory_orders.domain.outbound import Generation
 from inventory_orders.errors import InvalidMessageError
 from inventory_orders.lanes.levels import StockLevel
@@ -63,12 +63,9 @@ class NotFoundError(UserError):
 
 
 class Desk:
-    """Reads and changes one stack. What names a thing that is not there raises `NotFoundError`.
+    """Reads and changes the stack that `stack` finds, which may be deployed again at any time.
 
-    Args:
-        stack: Finds the stack, which may be deployed again at any time.
-        is_embedded: Whether it is on the embedded AWS.
-        signals: Its monitoring; None if it has none.
+    What names a thing that is not there raises `NotFoundError`, and a command without an answer `LostAnswerError`.
     """
 
     def __init__(
@@ -99,9 +96,9 @@ class Desk:
                 return today.dead_letters(aws)
 
         reads: dict[str, Callable[[], Document]] = {
-            "toShip": lambda: today.to_ship(aws),
-            "held": lambda: today.held(aws),
-            "products": lambda: today.products(aws),
+            "toShip": lambda: today.to_ship(self.orders()),
+            "held": lambda: today.held(self.orders(are_held=True)),
+            "products": lambda: today.products(self.products()),
             "deadLetters": letters,
         }
         if signals is not None:
@@ -163,13 +160,14 @@ class Desk:
     def find(self, text: str) -> Document:
         """Find what has this id; if nothing has, the products and locations with the text in their ids or names."""
         aws = self._stack()
-        levels, _ = stock.list_stock(aws)
-        groups = stock.by_product(levels)
-        places = sorted({location_of(level.product.product_id) for level in levels} - {""})
+        products = self.products()["products"]
+        levels = [level for product in products for level in product.get("places", [product])]
+        places = sorted({level["locationId"] for level in levels if "locationId" in level})
+        ids = {*places, *(product["productId"] for product in products)}
         is_id = 0 < len(text.encode()) <= _LONGEST_ID
         order = orders.read_order(aws, text) if is_id else None
         customers = [text] if is_id and list_orders(aws.store(), text, 1, None)[0] else []
-        is_whole, part = order or customers or text in groups or text in places, text.casefold()
+        is_whole, part = order or customers or text in ids, text.casefold()
 
         def fits(name: str, another: str | None = None) -> bool:
             return name == text if is_whole else part in f"{name}\n{another or ''}".casefold()
@@ -177,9 +175,7 @@ class Desk:
         hits: dict[str, list[Any]] = {
             "orders": [order] if order else [],
             "customers": customers,
-            "products": [
-                stock.shown_total(g) for key, g in groups.items() if fits(key, g[0].product.name)
-            ],
+            "products": [one for one in products if fits(one["productId"], one.get("name"))],
             "locations": [place for place in places if fits(place)],
         }
         is_all = all(len(some) <= MOST_HITS for some in hits.values())
@@ -196,7 +192,12 @@ class Desk:
         return {"unexplained": unexplained, "entries": [entry.as_json for entry in entries]}
 
     def orders(
-        self, user_id: str | None, pages: int, location_id: str | None, *, are_held: bool
+        self,
+        user_id: str | None = None,
+        pages: int = 1,
+        location_id: str | None = None,
+        *,
+        are_held: bool = False,
     ) -> Document:
         """List the first pages of a user's orders, the newest first; without a user those to ship, the oldest first.
 
@@ -267,12 +268,7 @@ class Desk:
         return {"lanes": [lane.shown(now) for lane in found], "unreadable": dict(pages.corrupt)}
 
     def carry_out(self, command: Mapping[str, Any]) -> Document:
-        """Carry out a command by the function that takes it. Returns its answer, and whether it is `done`.
-
-        Raises:
-            UserError: The desk has no such command.
-            LostAnswerError: The function failed.
-        """
+        """Carry out a command by the function that takes it. Returns its answer, and whether it is `done`."""
         action = command.get("action")
         if action not in _FUNCTIONS:
             raise UserError(f"{action!r} is no command of the desk")
@@ -283,12 +279,7 @@ class Desk:
     def settle(self, request: Mapping[str, Any]) -> Document:
         """Send one dead letter back to the queue that it came from (`action` is `redrive`), or delete it (`delete`).
 
-        With a `body`, that is sent instead of the letter's own. Returns that it is `done`, or as `carry_out` what is
-        wrong with the body.
-
-        Raises:
-            UserError: There is no such queue or action.
-            LostAnswerError: It was sent, and may still be there.
+        With a `body`, that is sent instead of the letter's own. Returns what `carry_out` does: the body may be refused.
         """
         aws, queue, action = self._stack(), request.get("queue"), request.get("action")
         sources = {letters: source for source, letters in queues.pairs(aws)}

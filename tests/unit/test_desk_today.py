@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError
 
 from local.dashboard import service
 from local.dashboard.metrics import Metric, Samples
-from local.desk import signals, today, work
+from local.desk import signals, work
 from local.desk.signals import CloudWatch, orders_of_last_hour
 from tests.support.desk import ask, desk_of_shop
 
@@ -87,7 +87,7 @@ def test_a_product_that_is_out_at_one_location_is_counted_as_its_list_does(desk)
 
 
 def test_today_reads_no_more_than_it_shows(desk, monkeypatch):
-    monkeypatch.setattr(today, "MOST", 1)
+    monkeypatch.setattr(work, "ORDERS_OF_A_PAGE", 1)
     for number in range(2):
         place(desk, f"o-{number}")
         place(desk, f"h-{number}", 1, paid=False, holdSeconds=60)
