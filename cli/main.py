@@ -7,7 +7,7 @@ import os
 import re
 import signal
 import sys
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 from botocore.exceptions import BotoCoreError, ClientError
@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 
 from cli import books, deployment, events, load, queues, reports, tables, this_machine, verification
 from cli.common import aside
+from inventory_orders.version import VERSION
 from local import STATE, emulator
 from local.process import LOGS
 from operations.errors import UserError
@@ -44,7 +45,6 @@ class _Commands(TyperGroup):
 app = typer.Typer(
     cls=_Commands,
     name="inventory-orders",
-    help="Tools for the inventory & order service: on an AWS account, or on the embedded AWS.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -61,6 +61,24 @@ for commands in (
     this_machine,
 ):
     app.add_typer(commands.app)
+
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        print(f"inventory-orders {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    _: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    """Tools for the inventory & order service: on an AWS account, or on the embedded AWS."""
 
 
 def main() -> None:

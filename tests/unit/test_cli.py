@@ -22,6 +22,7 @@ from typer.testing import CliRunner
 
 from cli import common, events, main, this_machine
 from cli import queues as queue_commands
+from inventory_orders.version import VERSION
 from local import ROOT, emulator, invoke
 from operations import follow, queues
 from operations.aws import Aws
@@ -123,6 +124,15 @@ def test_an_event_of_stock_names_product_and_location(monkeypatch, capsys):
 
 
 STACK = "arn:aws:cloudformation:eu-west-1:123456789012:stack/InventoryOrders-prod/4f1d"
+
+
+def test_the_command_names_its_version_without_loading_the_cdk():
+    program = "import sys; from cli.main import app; app(['--version'], standalone_mode=False); "
+    program += "assert 'aws_cdk' not in sys.modules"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, check=True, cwd=ROOT
+    )
+    assert done.stdout.decode() == f"inventory-orders {VERSION}\n"
 
 
 def test_a_report_says_which_aws_it_read(monkeypatch, capsys):
