@@ -1,0 +1,327 @@
+"""The rows and events that released versions have written, in `tests/contract/`: every later version must read them.
+
+$ python -m tests.support.contract 1.1   # keep what the code writes now, if rows or events have changed since 1.0
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import tests.support.environment  # noqa: F401 - before any module of the project
+from inventory_orders.clock import timestamp
+from inventory_orders.domain.allotments import LaneLease, Page, PageKey
+from inventory_orders.domain.location import in_words, key_in
+from inventory_orders.domain.outbound import Generation, OutboundKey, OutboundPage
+from inventory_orders.domain.product import Product
+from inventory_orders.domain.record import Record
+from inventory_orders.publishing.publisher import PROBE
+from inventory_orders.store.rows import (
+    decode,
+    is_outbound,
+    read_lease,
+    read_outbound_page,
+    read_page,
+    read_product,
+    read_record,
+)
+from inventory_orders.store.stock_parts import StockPart, read_stock_part
+from inventory_orders.store.tables import KEYS, Table
+from local import ROOT
+from testing.simulated_aws import Item, ManualClock
+from tests.support.contract_story import Story, StreamedShop, opened, told
+
+FOLDER = ROOT / "tests" / "contract"
+EVENTS = "events"
+
+RENAMED: Mapping[str, str] = {}
+"""Attributes of the domain classes that were renamed in the code: by today's name, the one in `expects` of kept files."""
+
+Document = dict[str, Any]
+Read = Product | Record | Page | OutboundPage | LaneLease | StockPart
+
+
+class Kept(NamedTuple):
+    """A kept row.
+
+    Attributes:
+        name: What it shows.
+        table: Its table.
+        row: As the table stores it, in DynamoDB's wire format.
+        expects: What the version that wrote it read in it; see `meaning`.
+        sent: The message, for an order.
+    """
+
+    name: str
+    table: Table
+    row: Item
+    expects: Any
+    sent: Document | None
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The values of its key attributes."""
+        return key_of_row(self.table, self.row)
+
+    def read(self) -> Read:
+        """Read it with today's code."""
+        return read(self.table, self.row)
+
+
+@dataclass(frozen=True)
+class Version:
+    """What a released version wrote.
+
+    Args:
+        name: The version, `1.0`.
+    """
+
+    name: str
+
+    @property
+    def folder(self) -> Path:
+        """Where its files are."""
+        return FOLDER / self.name
+
+    def _document(self, name: str) -> Document:
+        found: Document = json.loads((self.folder / f"{name}.json").read_text("utf-8"))
+        return found
+
+    @cached_property
+    def rows(self) -> list[Kept]:
+        """All rows."""
+        return [
+            Kept(name, table, entry["row"], entry["expects"], entry.get("sent"))
+            for table in Table
+            for name, entry in self._document(file_of(table))["entries"].items()
+        ]
+
+    def rows_of(self, table: Table) -> list[Kept]:
+        """The rows of a table."""
+        return [kept for kept in self.rows if kept.table is table]
+
+    @cached_property
+    def events(self) -> dict[str, Document]:
+        """All events by name, as consumers received them."""
+        found: dict[str, Document] = self._document(EVENTS)["entries"]
+        return found
+
+    @contextmanager
+    def open(self, **more: Any) -> Iterator[StreamedShop]:
+        """Open a shop that has these rows, at the time when they were written. `more` are further attributes of each."""
+        written_at = self._document(file_of(Table.ORDERS))["writtenAt"]
+        with opened(ManualClock(datetime.fromisoformat(written_at).timestamp())) as shop:
+            for kept in self.rows:
+                shop.items(kept.table)[kept.key] = {**kept.row, **more}
+            yield shop
+
+
+def versions() -> list[Version]:
+    """All versions with files, the newest last."""
+    names = (path.name for path in FOLDER.iterdir() if path.is_dir())
+    return [Version(name) for name in sorted(names, key=lambda name: [*map(int, name.split("."))])]
+
+
+def file_of(table: Table) -> str:
+    """The name of the file with a table's rows."""
+    return {Table.STOCK_ADJUSTMENTS: "adjustments"}.get(table, table.lower())
+
+
+# ---------------------------------------------------------------------- reading
+
+
+def key_of_row(table: Table, row: Item) -> tuple[str, ...]:
+    """The values of a row's key attributes."""
+    return tuple(row[name]["S"] for name in KEYS[table])
+
+
+def kind_of_page(row: Item) -> str:
+    """The kind of a row of the Allotments table."""
+    name = row["page"]["S"]
+    first, _, last = name.partition("/")
+    if first in ("out", "stock"):
+        return str(first)
+    return "lease" if last == "lease" else "depot" if first == "0" else "lane"
+
+
+def in_sdk_format(row: Item) -> Item:
+    """A row as the SDK returns it, with binary values as bytes."""
+    return {
+        name: {"B": base64.b64decode(value["B"])} if "B" in value else value
+        for name, value in row.items()
+    }
+
+
+def read(table: Table, row: Item) -> Read:
+    """Read a row with today's code, as the service does."""
+    item = in_sdk_format(row)
+    if table is Table.PRODUCTS:
+        return read_product(item)
+    if table is not Table.ALLOTMENTS:
+        return read_record(item)
+    if is_outbound(item):
+        return read_outbound_page(item)
+    match kind_of_page(row):
+        case "lease":
+            return read_lease(item)
+        case "stock":
+            return read_stock_part(item)
+        case _:
+            return read_page(item)
+
+
+def meaning(value: Any) -> Any:
+    """A domain object as JSON, without attributes that have their default: those may be of a later version."""
+    match value:
+        case PageKey() | OutboundKey():
+            return str(value)
+        case Generation(product_id, created_at):
+            return f"{product_id} of {created_at}"
+        case _ if is_dataclass(value):
+            return {
+                RENAMED.get(field.name, field.name): meaning(content)
+                for field in fields(value)
+                if field.compare and (content := getattr(value, field.name)) != _default(field)
+            }
+        case Mapping():
+            return {meaning(name): meaning(content) for name, content in value.items()}
+        case frozenset():
+            return sorted(meaning(content) for content in value)
+        case tuple() | list():
+            return [meaning(content) for content in value]
+        case str():
+            return str(value)
+        case _:
+            return value
+
+
+def _default(field: Field[Any]) -> Any:
+    return field.default if field.default_factory is MISSING else field.default_factory()
+
+
+# ---------------------------------------------------------------------- writing
+
+
+def documents() -> dict[str, Document]:
+    """What today's code writes, by the name of the file."""
+    story = told()
+    at = timestamp(datetime.fromtimestamp(story.shop.clock.now(), tz=UTC))
+    entries = {file_of(table): _rows(story, table) for table in Table}
+    entries[EVENTS] = _events(story)
+    return {name: {"writtenAt": at, "entries": found} for name, found in entries.items()}
+
+
+def _rows(story: Story, table: Table) -> Document:
+    found: Document = {}
+    for key, row in sorted(story.shop.items(table).items()):
+        name = _name_of_row(story, table, key, row)
+        assert name not in found, f"two rows have the name {name}"
+        found[name] = {"row": row, "expects": meaning(read(table, row))}
+        if table is Table.ORDERS and key[0] in story.sent:
+            found[name]["sent"] = story.sent[key[0]]
+    return found
+
+
+def _name_of_row(story: Story, table: Table, key: tuple[str, ...], row: Item) -> str:
+    """What a row shows. Rows that no command names are named by what they are."""
+    if (table, key) in story.names:
+        return story.names[table, key]
+    if table is Table.STOCK_ADJUSTMENTS:
+        return f"{decode(row)['reason'].lower()} of {in_words(key[0])}, {key[1].partition('-')[2]}"
+    lane, _, number = key[0].partition("/")
+    return {
+        "out": f"outbound page {number}",
+        "stock": f"published stock {number}",
+        "lease": f"lease of lane {lane}",
+        "depot": f"page {number} of the depot",
+        "lane": f"page {number} of lane {lane}",
+    }[kind_of_page(row)]
+
+
+def _events(story: Story) -> Document:
+    """The events that the bus accepted."""
+    bus, found = story.shop.bus, dict[str, Any]()
+    accepted = {event["detail"]["metadata"]["eventId"] for event in bus.taken}
+    for entry in (entry for call in bus.calls for entry in call if entry["DetailType"] != PROBE):
+        detail = json.loads(entry["Detail"])
+        if detail["metadata"]["eventId"] in accepted:
+            kind = entry["DetailType"]
+            event = {"source": entry["Source"], "detail-type": kind, "detail": detail}
+            found[f"{kind}: {_subject(story, detail['data'])}"] = event
+    assert len(found) == len(accepted), "two events have the same name"
+    return found
+
+
+def _subject(story: Story, data: Document) -> str:
+    if "orderId" not in data:
+        return f"{in_words(key_in(data))}, {data.get('at') or data['version']}"
+    step = data.get("step", {}).get("stepId")
+    order = story.names[Table.ORDERS, (data["orderId"],)]
+    return f"{order}, version {data['version']}" + (f", step {step}" if step else "")
+
+
+def _text(value: Any, depth: int, margin: str = "") -> str:
+    """JSON with a line for each attribute of an entry."""
+    if not (isinstance(value, dict) and depth and value):
+        return json.dumps(value, ensure_ascii=False)
+    inner = margin + "  "
+    lines = (
+        f"{inner}{json.dumps(name)}: {_text(content, depth - 1, inner)}"
+        for name, content in value.items()
+    )
+    return "{\n" + ",\n".join(lines) + f"\n{margin}}}"
+
+
+def texts() -> dict[str, str]:
+    """The texts of the files, by their names."""
+    return {
+        f"{name}.json": _text(document, 5 if name == EVENTS else 4) + "\n"
+        for name, document in documents().items()
+    }
+
+
+def write(version: str, folder: Path = FOLDER) -> str:
+    """Write the files of a version, unless it is released. Returns what was done, in words.
+
+    Raises:
+        FileExistsError: It has files, which differ.
+    """
+    target, files = folder / version, texts()
+    if target.exists():
+        stored = {path.name: path.read_text("utf-8") for path in target.iterdir()}
+        different = sorted(name for name in files if files[name] != stored.get(name))
+        if different:
+            raise FileExistsError(
+                f"{version} is released, and the code writes other files now: {', '.join(different)}. Never change the "
+                "files of a released version: name the next one, and both are tested"
+            )
+        return f"{version} is unchanged"
+    target.mkdir(parents=True)
+    for name, text in files.items():
+        (target / name).write_text(text, "utf-8")
+    return f"{version} is written to {target}; add its digest to tests/unit/test_contract.py"
+
+
+def main() -> None:
+    """Write the files of a version."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("version", help="the version that is to be released, such as 1.1")
+    try:
+        print(write(parser.parse_args().version))
+    except FileExistsError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,448 @@
+"""Rows and events of released versions, in `tests/contract/`: today's code reads them, and carries on from them.
+
+If rows or events change, never change these files: `python -m tests.support.contract 1.1` keeps the new ones as well.
+"""
+
+import dataclasses
+import hashlib
+import json
+import re
+import zlib
+from collections.abc import Mapping
+from unittest.mock import patch
+
+import jsonschema
+import pytest
+from referencing import Registry, Resource
+
+from docs_generator import asyncapi
+from inventory_orders.domain.adjustment import DECREMENT
+from inventory_orders.domain.allotments import Page
+from inventory_orders.domain.events import SOURCE, EventType, order_events, public_order
+from inventory_orders.domain.location import public_key
+from inventory_orders.domain.outbound import OutboundPage
+from inventory_orders.domain.product import ProductStatus
+from inventory_orders.domain.record import OrderAction, OrderLine, OrderStatus, Step
+from inventory_orders.domain.rejection import REASONS_OF_ORDERS
+from inventory_orders.publishing.publisher import PROBE
+from inventory_orders.store.rows import decode, encode, page_units, product_row, record_row
+from inventory_orders.store.tables import Table
+from local import ROOT
+from testing.events import order_body
+from testing.simulated_aws import in_wire_format
+from tests.support import contract
+from tests.support.contract import in_sdk_format, kind_of_page, meaning
+from tests.support.contract_story import contested
+
+VERSIONS = contract.versions()
+NEWEST = VERSIONS[-1]
+
+RELEASED = {"1.0": "119a0c7e5f60e5c19e38fd775ad71f60883b27013bbc7b3e2719f7d2c36ae31d"}
+"""The digest of each released version's files."""
+
+FOREIGN = {"addedByALaterVersion": {"S": "kept"}}
+REASONS = {"OPENING", "CLOSING", "COUNT", "DECREMENT", "TRANSFER_OUT", "TRANSFER_IN"}
+REASONS_OF_SENDERS = {"RECEIPT", "CORRECTION"}
+
+each_version = pytest.mark.parametrize("version", VERSIONS, ids=lambda version: version.name)
+
+
+def row_of(shop, kept):
+    return decode(shop.items(kept.table)[kept.key])
+
+
+def assert_balances(shop):
+    for account in shop.accounts():
+        assert account.balances, account
+
+
+# ---------------------------------------------------------------------- the files
+
+
+def test_files_of_a_released_version_never_change():
+    found = {}
+    for version in VERSIONS:
+        digest = hashlib.sha256()
+        for path in sorted(version.folder.iterdir()):
+            digest.update(path.name.encode() + path.read_bytes())
+        found[version.name] = digest.hexdigest()
+    assert found == RELEASED, "restore the files; for new ones, see tests/support/contract.py"
+
+
+def test_the_command_refuses_to_overwrite_a_released_version(tmp_path):
+    texts = {"orders.json": "new"}
+    with patch.object(contract, "texts", lambda: texts):
+        assert "is written" in contract.write("1.0", tmp_path)
+        assert contract.write("1.0", tmp_path) == "1.0 is unchanged"
+        texts["orders.json"] = "other"
+        with pytest.raises(FileExistsError, match=r"Never change .*: name the next one"):
+            contract.write("1.0", tmp_path)
+    assert (tmp_path / "1.0" / "orders.json").read_text() == "new"
+
+
+# ---------------------------------------------------------------------- reading
+
+
+@each_version
+def test_every_row_means_what_it_meant_to_the_version_that_wrote_it(version):
+    for kept in version.rows:
+        assert in_json(meaning(kept.read())) == kept.expects, kept.name
+
+
+def in_json(value):
+    return json.loads(json.dumps(value))
+
+
+@each_version
+def test_every_row_is_written_back_as_it_was(version):
+    for kept in version.rows:
+        with_foreign = {**kept.row, **FOREIGN} if kept.table is Table.PRODUCTS else kept.row
+        if kept.table is Table.ORDERS:
+            for name in {"items", "steps"} & kept.row.keys():
+                parts = [{"M": each["M"] | FOREIGN} for each in kept.row[name]["L"]]
+                with_foreign = {**with_foreign, name: {"L": parts}}
+        value = contract.read(kept.table, with_foreign)
+        if isinstance(value, (Page, OutboundPage)):
+            stored = in_sdk_format(kept.row)["units"]["B"]
+            assert zlib.decompress(page_units(value)) == zlib.decompress(stored), kept.name
+        elif kept.table is not Table.ALLOTMENTS:
+            row = product_row(value) if kept.table is Table.PRODUCTS else record_row(value)
+            # A later version may add attributes.
+            assert in_wire_format(encode(row)).items() >= with_foreign.items(), kept.name
+
+
+# ---------------------------------------------------------------------- carrying on
+
+
+@each_version
+def test_orders_and_adjustments_that_are_sent_again_are_recognised(version):
+    with version.open() as shop:
+        for kept in version.rows_of(Table.ORDERS):
+            if kept.sent is not None:
+                answer = shop.invoke("place_orders", {"action": "place", **kept.sent})
+                is_rejected = kept.row["status"]["S"] == OrderStatus.REJECTED
+                assert answer["result"] == ("REFUSED" if is_rejected else "REPLAYED"), answer
+                assert answer.get("code") == (decode(kept.row)["reason"] if is_rejected else None)
+        for kept in version.rows_of(Table.STOCK_ADJUSTMENTS):
+            command = adjustment_of(decode(kept.row))
+            if command is not None:
+                answer = shop.invoke("adjust_stock", command)
+                expected = "REFUSED" if "rejected" in kept.row else "REPLAYED"
+                assert answer["result"] == expected, answer
+        rows = {(kept.table, kept.key): kept.row for kept in version.rows}
+        stored = {(table, key): row for table in Table for key, row in shop.items(table).items()}
+        assert stored == rows
+
+
+def adjustment_of(row):
+    """The command that an adjustment was made by; None for those of a count, or of the service itself."""
+    delta, reason = row.get("rejected", row)["delta"], row["reason"]
+    ids = {"adjustmentId": row["adjustmentId"], **public_key(row["productId"])}
+    if reason == DECREMENT:
+        return {"action": "decrement", "quantity": -delta, **ids}
+    if reason in REASONS_OF_SENDERS:
+        return {"action": "adjust", "delta": delta, "reason": reason, **ids}
+    if reason == "TRANSFER_OUT":
+        target = row["transferWith"].partition("#")[2]
+        sides = {"from": ids.get("locationId", ""), "to": target, "transferId": ids["adjustmentId"]}
+        return {"action": "transfer", "productId": ids["productId"], "quantity": -delta, **sides}
+    return None
+
+
+@each_version
+@pytest.mark.parametrize("actions", [("confirm", "fulfil", "return"), ("cancel",)])
+def test_every_open_order_takes_its_next_commands_and_the_books_balance(version, actions):
+    with version.open(**FOREIGN) as shop:
+        assert_balances(shop)
+        for kept in version.rows_of(Table.ORDERS):
+            is_open = decode(kept.row)["status"] in (OrderStatus.PENDING, OrderStatus.CONFIRMED)
+            for action in actions if is_open else ():
+                answer = shop.invoke("change_orders", command(action, row_of(shop, kept)))
+                assert answer["result"] in ("APPLIED", "REPLAYED"), (kept.name, action, answer)
+            ends = (OrderStatus.FULFILLED, OrderStatus.CANCELLED)
+            assert not is_open or row_of(shop, kept)["status"] in ends, kept.name
+        assert_balances(shop)
+        assert_foreign_attributes_are_kept(shop)
+        shop.publish()
+        assert not shop.aws.sqs.queues["UndeliverableEventsQueue"].messages
+
+
+def command(action, order):
+    fields = {"action": action, "orderId": order["orderId"]}
+    if action == "return":
+        items = [{"productId": order["items"][0]["productId"], "quantity": 1}]
+        fields |= {"stepId": "return-later", "items": items, "restock": True}
+    return fields
+
+
+def assert_foreign_attributes_are_kept(shop):
+    for table in (Table.ORDERS, Table.PRODUCTS):
+        for key, row in shop.items(table).items():
+            assert row.items() >= FOREIGN.items(), key
+
+
+@each_version
+def test_ended_orders_refuse_a_payment_for_the_reason_that_they_had(version):
+    with version.open(**FOREIGN) as shop:
+        for kept in version.rows_of(Table.ORDERS):
+            order = decode(kept.row)
+            if order["status"] not in ("REJECTED", "CANCELLED", "EXPIRED"):
+                continue
+            answer = shop.invoke("change_orders", command("confirm", order))
+            is_paid = "confirmedAt" in order
+            assert answer["result"] == ("REPLAYED" if is_paid else "REFUSED"), kept.name
+            if not is_paid:
+                assert answer["code"] == f"ORDER_{order['status']}"
+        assert_foreign_attributes_are_kept(shop)
+
+
+@each_version
+def test_pages_and_leases_are_sold_from_swept_and_folded(version):
+    lent = [kept.key[0] for kept in version.rows_of(Table.PRODUCTS) if "lentTo" in kept.row]
+    with version.open(**FOREIGN) as shop:
+        with contested(shop, *lent):
+            for product_id in lent:
+                shop.send("Order", order_body(f"later-{product_id}", {product_id: 1}))
+                assert shop.deliver("Order") == 0
+        placed = [shop.order_row(f"later-{product_id}") for product_id in lent]
+        assert {order["status"] for order in placed} == {OrderStatus.PENDING}
+        assert any("lanePage" in order["items"][0] for order in placed)
+        assert_balances(shop)
+        published = 0
+        for _ in range(4):
+            shop.clock.sleep(120)
+            published += shop.invoke("sweep", {"action": "sweep"})["published"]
+        assert published, "the levels that were pending, and those that changed"
+        assert_balances(shop)
+        assert not any("lentTo" in row for row in shop.items(Table.PRODUCTS).values())
+        for row in shop.items(Table.ALLOTMENTS).values():
+            if kind_of_page(row) in ("out", "lane", "depot"):
+                assert json.loads(zlib.decompress(in_sdk_format(row)["units"]["B"])) == [], row
+
+
+@each_version
+def test_holds_still_end(version):
+    held = [kept for kept in version.rows_of(Table.ORDERS) if "expiresAt" in kept.row]
+    with version.open() as shop:
+        shop.clock.sleep(7 * 86_400)
+        assert shop.invoke("sweep", {"action": "sweep"})["holds"] == len(held)
+        shop.clock.sleep(60)
+        assert shop.deliver("Expiry") == 0
+        assert {row_of(shop, kept)["status"] for kept in held} == {OrderStatus.EXPIRED}
+        assert_balances(shop)
+
+
+# ---------------------------------------------------------------------- events
+
+
+@pytest.fixture(scope="module")
+def validate():
+    parts = asyncapi.schemas()
+    files = [(f"{name}.schema.json", Resource.from_contents(part)) for name, part in parts.items()]
+    registry = Registry().with_resources(files)
+    validators = {
+        name: jsonschema.Draft7Validator({"$ref": f"{name}.schema.json"}, registry=registry)
+        for name in EventType
+    }
+    return lambda kind, detail: validators[kind].validate(detail)
+
+
+@each_version
+def test_kept_events_conform_to_todays_schemas(version, validate):
+    for event in version.events.values():
+        assert event["source"] == SOURCE
+        validate(event["detail-type"], event["detail"])
+
+
+@each_version
+def test_orders_are_shown_and_published_with_all_that_consumers_received(version, validate):
+    received = {}
+    for event in version.events.values():
+        data = event["detail"]["data"]
+        if "orderId" in data:
+            received[data["orderId"], data["version"]] = data
+    compared = 0
+    for kept in version.rows_of(Table.ORDERS):
+        row = decode(kept.row)
+        for event in order_events(None, row):
+            validate(event.type, event.detail())
+        if data := received.get((row["orderId"], row["_version"])):
+            compared += 1
+            without_step = {name: value for name, value in data.items() if name != "step"}
+            assert public_order(row).items() >= without_step.items(), kept.name
+    assert compared > 40
+
+
+# ---------------------------------------------------------------------- completeness
+
+
+def all_rows(table):
+    return [decode(kept.row) for version in VERSIONS for kept in version.rows_of(table)]
+
+
+def test_every_status_action_reason_and_type_of_event_has_an_entry():
+    """A new one fails here: add it to tests/support/contract_story.py, and keep the next version's files."""
+    orders, adjustments = all_rows(Table.ORDERS), all_rows(Table.STOCK_ADJUSTMENTS)
+    steps = [step for order in orders for step in order.get("steps", ())]
+    assert {order["status"] for order in orders} == set(OrderStatus)
+    assert {step["action"] for step in steps} == set(OrderAction)
+    assert {order["reason"] for order in orders if "reason" in order} == set(REASONS_OF_ORDERS)
+    late = {
+        each["confirmationRejected"]["reason"] for each in orders if "confirmationRejected" in each
+    }
+    assert late == {"ORDER_REJECTED", "ORDER_CANCELLED", "ORDER_EXPIRED"}
+    assert {row["status"] for row in all_rows(Table.PRODUCTS)} == set(ProductStatus)
+    assert {row["reason"] for row in adjustments} == REASONS | REASONS_OF_SENDERS
+    kinds = {event["detail-type"] for version in VERSIONS for event in version.events.values()}
+    assert kinds == set(EventType)
+
+
+def test_every_kind_of_page_has_an_entry_with_units():
+    read = [
+        (kind_of_page(kept.row), kept.read())
+        for version in VERSIONS
+        for kept in version.rows_of(Table.ALLOTMENTS)
+    ]
+    assert {kind for kind, _ in read} == {"depot", "lane", "lease", "out", "stock"}
+    for kind, attribute in (
+        *(("depot", "entries"), ("depot", "emptied"), ("lane", "entries"), ("out", "units")),
+        *(("stock", "levels"), ("stock", "pending"), ("lease", "wait")),
+    ):
+        assert any(getattr(page, attribute) for found, page in read if found == kind), (
+            kind,
+            attribute,
+        )
+
+
+def test_every_attribute_of_the_domain_classes_has_an_entry_with_a_value():
+    found, classes = set(), set()
+    for version in VERSIONS:
+        for kept in version.rows:
+            for part in parts_of(kept.read()):
+                classes.add(type(part))
+                found |= {(type(part), name) for name in meaning(part)}
+    attributes = {
+        (each, contract.RENAMED.get(field.name, field.name))
+        for each in classes
+        for field in dataclasses.fields(each)
+        if field.compare
+    }
+    # What is unknown to a line or a step: only the test of writing back has some.
+    assert attributes - found == {(OrderLine, "other"), (Step, "other")}
+
+
+def parts_of(value):
+    """All domain objects in one."""
+    if dataclasses.is_dataclass(value):
+        yield value
+        value = [getattr(value, field.name) for field in dataclasses.fields(value)]
+    elif isinstance(value, Mapping):
+        value = [*value.values()]
+    if isinstance(value, (list, tuple)):
+        for part in value:
+            yield from parts_of(part)
+
+
+def documented():
+    """Attributes in the tables of docs/data-model.md: table, path and DynamoDB type."""
+    page = (ROOT / "docs" / "data-model.md").read_text("utf-8")
+    for table in Table:
+        section = re.search(rf"\n## {table}\n(.*?)\n## ", page, re.DOTALL)[1]
+        for names, types, meant in re.findall(
+            r"^\| (`.*?) \((.*?)\) \| (.*) \|$", section, re.MULTILINE
+        ):
+            paths = re.findall(r"`(.+?)`", names)
+            kinds = [kind.split()[0] for kind in types.split(", ")]
+            kinds = kinds * len(paths) if len(kinds) == 1 else kinds
+            for path, kind in zip(paths, kinds, strict=True):
+                yield table, path, kind
+            if len(paths) == 1 and types in ("M", "L of M"):
+                inner = paths[0] + ("[]" if types != "M" else "")
+                for name in re.findall(r"`([a-z][A-Za-z]*)`", meant):
+                    yield table, f"{inner}.{name}", None
+
+
+def paths_of(attributes, prefix=""):
+    """The paths of all attributes of a row, with their types."""
+    for name, value in attributes.items():
+        ((kind, content),) = value.items()
+        yield prefix + name, kind
+        if kind == "M":
+            yield from paths_of(content, f"{prefix}{name}.")
+        for part in content if kind == "L" else ():
+            yield from paths_of(part.get("M", {}), f"{prefix}{name}[].")
+
+
+def test_every_documented_attribute_has_an_entry_with_its_type():
+    found = {
+        (kept.table, path, kind)
+        for version in VERSIONS
+        for kept in version.rows
+        for path, kind in paths_of(kept.row)
+    }
+    untyped = {(table, path, None) for table, path, _ in found}
+    expected = set(documented())
+    assert len(expected) > 85
+    assert expected - found - untyped == set()
+
+
+@pytest.mark.parametrize("subject", ["order", "product"])
+def test_every_field_that_an_event_schema_names_is_in_an_event(subject):
+    parts, received = asyncapi.schemas(), set()
+    for version in VERSIONS:
+        for event in version.events.values():
+            if is_about(subject, event["detail-type"]):
+                received |= {path.rpartition(".")[2] for path in fields_of(event["detail"])}
+    others = ("envelope", PROBE)
+    named = {
+        name
+        for part, schema in parts.items()
+        if part not in others and is_about(subject, part)
+        for name in properties_of(schema)
+    }
+    assert len(named) > 10
+    assert named - received == set()
+
+
+def is_about(subject, kind):
+    """Whether an event, or a part of its schema, is about products; if not, it is about orders."""
+    return kind.lower().startswith("product") == (subject == "product")
+
+
+def properties_of(schema):
+    if isinstance(schema, list):
+        return [name for part in schema for name in properties_of(part)]
+    if not isinstance(schema, dict):
+        return []
+    own = [*schema.get("properties", {})] if isinstance(schema.get("properties"), dict) else []
+    return own + [name for part in schema.values() for name in properties_of(part)]
+
+
+def fields_of(value, prefix=""):
+    if isinstance(value, list):
+        return {path for part in value for path in fields_of(part, prefix)}
+    if not isinstance(value, dict):
+        return set()
+    own = {prefix + name for name in value}
+    return own.union(*(fields_of(part, f"{prefix}{name}.") for name, part in value.items()))
+
+
+def test_todays_code_writes_only_what_the_newest_version_keeps():
+    """If it fails, rows or events have changed: `python -m tests.support.contract` with the next version keeps them."""
+    today = contract.documents()
+    for table, kept in ((table, NEWEST.rows_of(table)) for table in Table):
+        entries = today[contract.file_of(table)]["entries"].values()
+        assert shapes(table, [entry["row"] for entry in entries]) <= shapes(
+            table, [each.row for each in kept]
+        )
+    events = today["events"]["entries"].values()
+    assert shapes_of_events(events) <= shapes_of_events(NEWEST.events.values())
+
+
+def shapes(table, rows):
+    kind_of = kind_of_page if table is Table.ALLOTMENTS else lambda _: table
+    return {(kind_of(row), *path) for row in rows for path in paths_of(row)}
+
+
+def shapes_of_events(events):
+    return {(event["detail-type"], path) for event in events for path in fields_of(event)}
