@@ -89,7 +89,7 @@ def test_selected_orders_are_handed_over_at_once_and_each_row_says_what_came_of_
     said(page, "2 of 3 handed over. 1 failed: see its row.", "alert")
     said(page, "Hand over o-1: done")
     said(page, "Hand over o-3: done")
-    said(page, "Hand over o-2 failed: the order o-2 is cancelled", "alert")
+    said(page, "Hand over o-2 failed: order o-2 is cancelled", "alert")
     statuses = [desk.shop.status(f"o-{number}") for number in range(1, 5)]
     assert statuses == ["FULFILLED", "CANCELLED", "FULFILLED", "CONFIRMED"]
 

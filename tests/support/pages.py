@@ -108,8 +108,10 @@ def snapshots(_: str) -> Iterator[Mapping[str, Any]]:
 
 def views() -> list[str]:
     """The names of all views, as the frame of the pages has them."""
-    (listed,) = re.findall(r"^const VIEWS = \{$(.*?)^\};$", APP.read_text("utf-8"), re.M | re.S)
-    return re.findall(r'^  "?([\w-]+)"?: ', listed, re.M)
+    (listed,) = re.findall(
+        r"^const PARTS = (.*?)^const states", APP.read_text("utf-8"), re.M | re.S
+    )
+    return re.findall(r'"([\w-]+)"', listed)
 
 
 def fill(desk: DeskOfShop) -> None:

@@ -13,34 +13,19 @@ const LEAST_MILLISECONDS = { embedded: 1000, account: 10_000 };
 // with the address. `read(ids, state, isAfresh)` returns the data, and `follows(news, ids)` whether it has to be read again. Of the data,
 // `rowsOf(data, state, shown)` and `keyOf(row)` make the rows that stay where they are: `state.rows`. A view with `feed(ids, state)`, a path,
 // has a stream of its own, whose lines `hear(line, state)` takes; that of the others are all news.
-const VIEWS = {
-  today: () => import("./today.js"),
-  products: () => import("./products.js"),
-  product: () => import("./product.js"),
-  orders: () => import("./orders.js"),
-  order: () => import("./order.js"),
-  pick: () => import("./pick.js"),
-  scan: () => import("./scan.js"),
-  drop: () => import("./drop.js"),
-  "dead-letters": () => import("./dead_letters.js"),
-  lanes: () => import("./lanes.js"),
-  search: () => import("./search.js"),
-  dashboard: () => import("./dashboard.js"),
-  try: () => import("./try.js"),
-  contract: () => import("./contract.js"),
-};
-// The links, and the views that belong to each of them.
+// The links, and the views that belong to each of them. A view is a module of its name.
 const PARTS = [
-  { name: "today", path: "/#/today" },
-  { name: "orders", path: "/#/orders", views: ["order", "pick"] },
-  { name: "scan", path: "/#/scan" },
-  { name: "products", path: "/#/products", views: ["product", "drop"] },
-  { name: "dead-letters", path: "/#/dead-letters" },
-  { name: "lanes", path: "/#/lanes" },
+  { name: "today" },
+  { name: "orders", views: ["order", "pick"] },
+  { name: "scan" },
+  { name: "products", views: ["product", "drop"] },
+  { name: "dead-letters" },
+  { name: "lanes" },
   { name: "dashboard", path: "/dashboard", isEmbedded: true },
   { name: "try", path: "/try", isEmbedded: true },
   { name: "contract", path: "/contract" },
 ];
+const VIEWS = ["search", ...PARTS.flatMap(({ name, views = [] }) => [name, ...views])];
 
 const states = new Map();
 const NEWS = { starting: { text: T.live.starting, kind: "" }, on: { text: T.live.on, kind: "on" } };
@@ -60,7 +45,7 @@ function stageOf(about) {
 function navOf(about, name) {
   const parts = PARTS.filter((part) => !part.isEmbedded || about?.embedded);
   const isHere = (part) => part.name === name || part.views?.includes(name);
-  return html`<nav aria-label=${T.parts}>${parts.map((part) => html`<a href=${part.path} aria-current=${isHere(part) ? "page" : nothing}>${T.nav[part.name]}</a>`)}</nav>`;
+  return html`<nav aria-label=${T.parts}>${parts.map((part) => html`<a href=${part.path ?? hrefOf(part.name)} aria-current=${isHere(part) ? "page" : nothing}>${T.nav[part.name]}</a>`)}</nav>`;
 }
 
 function find(event) {
@@ -169,7 +154,7 @@ async function read(isAfresh = false) {
 function placeOf({ pathname, hash }) {
   if (pathname !== "/") return [pathname.slice(1)];
   const [, name = "", ...ids] = hash.split("/").map(decodeURIComponent);
-  return name in VIEWS ? [name, ...ids] : ["today"];
+  return VIEWS.includes(name) ? [name, ...ids] : ["today"];
 }
 
 async function open() {
@@ -178,7 +163,7 @@ async function open() {
   if (!states.has(location.hash)) states.set(location.hash, {});
   forgetMessages();
   const mine = (reading += 1);
-  const view = await VIEWS[name]();
+  const view = await import(`./${name.replace("-", "_")}.js`);
   if (mine !== reading) return;
   Object.assign(shown, { name, view, ids, state: states.get(location.hash), isRead: false, isAfresh: true, error: "" });
   view.start?.(shown.state, ids);

@@ -32,7 +32,7 @@ const COLUMNS = [
 ];
 
 function alarmOf({ name, reason, description }) {
-  return html`<section class="card alarm" data-alarm=${name}><h3>▲ ${name}</h3><p>${description}</p><p class="hint">${reason}</p></section>`;
+  return html`<section class="card alarm" data-alarm=${name}><h3 class="bad">▲ ${name}</h3><p>${description}</p><p class="hint">${reason}</p></section>`;
 }
 
 function alarmsOf(alarms) {
@@ -60,7 +60,7 @@ function wordsOf({ alarms }) {
   const on = alarms.filter(({ state }) => state === "ALARM");
   const crossed = alarms.filter(({ state, isBeyond }) => isBeyond && state === "OK");
   if (on.length + crossed.length > 0) {
-    return [...on.map((one) => html`<strong>${T.dashboard.isOn(one.name, one.reason)}</strong> `), ...crossed.map((one) => html`<em>${T.dashboard.isCrossed(one.name, one.reason)}</em> `)];
+    return [...on.map((one) => html`<strong class="bad">${T.dashboard.isOn(one.name, one.reason)}</strong> `), ...crossed.map((one) => html`<span class="warn">${T.dashboard.isCrossed(one.name, one.reason)}</span> `)];
   }
   if (alarms.length > 1 && alarms.every(({ state }) => state === "OK")) return T.dashboard.allOff(alarms.length);
   return alarms.map((one) => (one.state === "OK" ? T.dashboard.isOff : T.dashboard.isUnknown)(one.name, one.reason)).join(" ");

@@ -45,11 +45,11 @@ const big = (amount, text) => html`<div><dd>${amount}</dd><dt>${text}</dt></div>
 function saleOf(sale) {
   const { sold, left, ordersPerSecond, rejected, waiting, orders, late, since, places, drawn } = sale;
   const [end, kind] = endOf(sale);
-  const lines = ["placed", "rejected"].map((name) => ({ text: T.drop[name], color: name === "placed" ? "--accent" : "--bad", values: drawn[name] }));
+  const lines = ["placed", "rejected"].map((name) => ({ text: T[name], color: name === "placed" ? "--accent" : "--bad", values: drawn[name] }));
   return html`<p class="card end ${kind}" role="status">${end}</p>
     <section class="card"><dl class="big">
       ${big(number(sold), T.drop.sold(number(orders), orders))}${big(number(left), T.drop.left)}${big(measured(ordersPerSecond), T.drop.rate)}
-      ${big(number(rejected), T.drop.rejected)}${big(number(waiting), T.drop.waiting)}
+      ${big(number(rejected), T.rejected)}${big(number(waiting), T.drop.waiting)}
     </dl><svg class="amounts" aria-hidden="true"><rect class="committed" width="${(100 * sold) / Math.max(1, sold + left)}%" height="100%"></rect></svg>
     <p class="hint">${placesOf(places)} ${T.drop.since(clock(since))}</p>${late >= LATE_SECONDS ? problem(T.drop.late(T.seconds(Math.round(late)))) : ""}</section>
     <section class="card">${lineChart({ title: T.drop.chart, times: drawn.at, lines, height: CHART_HEIGHT })}</section>`;

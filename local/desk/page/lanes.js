@@ -12,8 +12,8 @@ const COLUMNS = [
   { text: T.lanes.lane, cell: ({ lane }) => T.lanes.name(lane) },
   { text: T.lanes.worker, cell: ({ worker }) => worker ?? "" },
   { text: T.lanes.timeLeft, cell: ({ worker, leaseSeconds }) => (worker ? T.seconds(leaseSeconds) : "") },
-  { text: T.lanes.products, kind: "amount", cell: ({ products }) => number(products) },
-  { text: T.lanes.units, kind: "amount", cell: ({ units }) => number(units) },
+  { text: T.nav.products, kind: "amount", cell: ({ products }) => number(products) },
+  { text: T.pick.units, kind: "amount", cell: ({ units }) => number(units) },
   { text: T.lanes.written, cell: ({ writtenAt }) => moment(writtenAt) },
 ];
 

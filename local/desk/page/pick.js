@@ -56,7 +56,7 @@ export function draw({ orders, at }, state) {
     about: T.pick.about(T.orders(orders.length), moment(at)),
     controls: button(T.pick.print, () => print(), { kind: "primary" }),
     content: html`${hasPlaces ? html`<div class="filters">${locationChoice(T.order.location, places, state.where, choose)}</div>` : nothing}
-      <div class="pick">${card(T.pick.products, totals.length ? tableOf(T.pick.products, totals, hasPlaces) : T.pick.nothingAtAll)}
+      <div class="pick">${card(T.nav.products, totals.length ? tableOf(T.nav.products, totals, hasPlaces) : T.pick.nothingAtAll)}
         ${picked.map((each) => orderOf(each, hasPlaces))}</div>`,
   };
 }

@@ -52,7 +52,7 @@ function wordsOf({ kind, orderId, locationId, reference, reason }) {
   return [words, ...[reference, reason].filter(Boolean).map((note) => `, ${note}`)];
 }
 
-const amountOf = (delta, amount) => html`${delta ? html`<span class="delta">${signed(delta)}</span>` : nothing} ${number(amount)}`;
+const amountOf = (delta, amount) => html`${delta ? html`<span class="hint">${signed(delta)}</span>` : nothing} ${number(amount)}`;
 
 const COLUMNS = [
   { text: T.history.when, cell: ({ at }) => moment(at) },

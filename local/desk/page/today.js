@@ -42,12 +42,12 @@ function summaryOf(rows, toShip) {
 
 const listOf = (items) => html`<ul>${items.map((item) => html`<li>${item}</li>`)}</ul>`;
 // A number with what it counts, which links to its list. `kind` is how bad it is, unless it is 0.
-const figure = (amount, what, kind = "") => html`<p class="figure ${amount === "0" ? "none" : kind}"><b>${amount}</b> <span>${what}</span></p>`;
+const figure = (amount, what, kind = "") => html`<p class="figure"><b class=${amount === "0" ? "none" : kind}>${amount}</b> <span>${what}</span></p>`;
 
 function ordersCard({ toShip, held }) {
   const waiting = Object.entries(toShip.missing).map(([productId, orders]) => html`${link(nameOf(toShip.names, productId), "product", productId)} ${T.today.waitFor(orders)}`);
   return card(
-    T.today.orders,
+    T.nav.orders,
     figure(bounded(toShip), link(T.today.toShip, "orders")),
     toShip.oldest ? hint(T.today.oldest(age(toShip.oldest))) : nothing,
     toShip.blocked ? [hint(T.today.cannotShip(toShip.blocked)), listOf(waiting)] : nothing,
@@ -58,27 +58,27 @@ function ordersCard({ toShip, held }) {
 
 function productsCard({ products: { count, levels, promised } }) {
   const figures = [["OUT_OF_STOCK", levels.OUT_OF_STOCK, "warn"], ["LOW_STOCK", levels.LOW_STOCK, "warn"], ["PROMISED", promised, "bad"]];
-  return card(T.today.products, figures.map(([level, amount = 0, kind]) => figure(number(amount), link(T.today.levels[level], "products", level), kind)), hint(T.today.ofProducts(count)));
+  return card(T.nav.products, figures.map(([level, amount = 0, kind]) => figure(number(amount), link(T.today.levels[level], "products", level), kind)), hint(T.today.ofProducts(count)));
 }
 
 function lettersCard({ deadLetters: { count, causes } }) {
   const each = causes.map((cause) => html`${number(cause.count)} <code>${cause.code}</code><small>${withCode(cause.meaning)}</small>`);
-  return card(T.today.letters, figure(number(count), link(T.today.messages(count), "dead-letters"), "bad"), listOf(each));
+  return card(T.nav["dead-letters"], figure(number(count), link(T.today.messages(count), "dead-letters"), "bad"), listOf(each));
 }
 
 function alarmsCard({ alarms: { on, count, problem: why } }) {
-  if (why) return card(T.today.alarms, problem(T.today.unknown(why)));
+  if (why) return card(T.dashboard.alarms, problem(T.today.unknown(why)));
   // Only the embedded AWS has a dashboard here.
   const isHere = document.querySelector('nav [href="/dashboard"]') !== null;
   const words = T.today.alarmsOn(on.length);
-  return card(T.today.alarms, figure(number(on.length), isHere ? html`<a href="/dashboard">${words}</a>` : words, "bad"), hint(T.today.ofAlarms(count)));
+  return card(T.dashboard.alarms, figure(number(on.length), isHere ? html`<a href="/dashboard">${words}</a>` : words, "bad"), hint(T.today.ofAlarms(count)));
 }
 
 function hourCard({ lastHour: { start, seconds, placed, rejected, problem: why } }) {
   if (why || !placed) return card(T.today.lastHour, why ? problem(T.today.unknown(why)) : hint(withCode(T.today.notMeasured)));
   const words = T.today.inLastHour(...[placed, rejected].map((values) => values.reduce((sum, value) => sum + value, 0)));
   const times = placed.map((_, at) => start + at * seconds);
-  const lines = [{ text: T.today.placed, color: "--accent", values: placed }, { text: T.today.rejected, color: "--bad", values: rejected }];
+  const lines = [{ text: T.placed, color: "--accent", values: placed }, { text: T.rejected, color: "--bad", values: rejected }];
   return html`<section class="card wide"><h2>${T.today.lastHour}</h2>${hint(words)}${lineChart({ words, times, lines, height: 200 })}</section>`;
 }
 
