@@ -59,6 +59,7 @@ class Drops:
 class _Order(NamedTuple):
     at: float
     units: int
+    places: tuple[str, ...]
 
 
 class _Drop:
@@ -93,7 +94,10 @@ class _Drop:
             at = datetime.fromisoformat(detail["metadata"]["occurredAt"]).timestamp()
             self._skew = min(self._skew, now - at - (heard.delay or 0.0))
             self._late = max(0.0, now - at - self._skew)
-            self._orders[kind][event_id] = _Order(at, sum(line["quantity"] for line in mine))
+            units = sum(line["quantity"] for line in mine)
+            # Where it may be served from, or was.
+            places = data.get("locations") or [line.get("locationId", "") for line in mine]
+            self._orders[kind][event_id] = _Order(at, units, tuple(places))
 
     def state(self, desk: Desk) -> dict[str, Any]:
         now = time.time()
@@ -110,13 +114,20 @@ class _Drop:
         drawn_end = min(end, int(latest) + _DRAWN_AFTER_THE_LAST_ORDER)
         drawn = range(max(int(self.since), drawn_end - _DRAWN_SECONDS), drawn_end)
         sold = [one for one in orders["placed"] if int(one.at) in rated]
+        recent = (
+            one for some in orders.values() for one in some if one.at > latest - _DRAWN_SECONDS
+        )
+        asked = {place for one in recent for place in one.places} or {*self._left}
+        places = {place: units for place, units in self._left.items() if place in asked}
+        left = sum(places.values())
         return {
             "since": self.since,
             "sold": sum(one.units for one in orders["placed"]),
             "orders": len(orders["placed"]),
             "rejected": len(orders["rejected"]),
-            "left": sum(self._left.values()),
-            "places": self._left,
+            "left": left,
+            "places": places,
+            "elsewhere": sum(self._left.values()) - left,
             "waiting": desk.waiting(),
             "late": self._late,
             "ordersPerSecond": len(sold) / len(rated),

@@ -22,6 +22,8 @@ News = dict[str, Any]
 """An `event`; that something `changed` which no event tells of; or a `problem`, after which no more comes. Empty: a beat."""
 
 _BEAT_SECONDS = 1.0
+# What is counted survives a change of page.
+_LINGER_SECONDS = 60.0
 # A page that is so far behind has gone away, or reads everything again anyway.
 _MOST_WAITING = 10_000
 
@@ -42,7 +44,7 @@ def reason(error: Exception) -> str:
 
 
 class Live:
-    """Listens to a stack as long as any page does.
+    """Listens to a stack as long as any page does, and for a minute after the last one.
 
     Args:
         stack: Finds the stack, which may be deployed again at any time.
@@ -63,6 +65,7 @@ class Live:
         self._seconds = seconds
         self._lock = Lock()
         self._pages: set[Queue[News]] = set()
+        self._left_at = 0.0
         self._is_listening = False
         self._threads: list[Thread] = []
         self._closed = False
@@ -87,6 +90,7 @@ class Live:
         finally:
             with self._lock:
                 self._pages.discard(page)
+                self._left_at = time.monotonic()
 
     def close(self, seconds: float) -> None:
         """Stop listening, and wait for that for so many seconds at most: what it takes on AWS is removed then."""
@@ -109,7 +113,7 @@ class Live:
                 self._is_listening = False
 
     def _pass_on(self, aws: Aws, listen: _Listen) -> None:
-        """Tell the pages what happens, until none listens, or the stack has another bus."""
+        """Tell the pages what happens, until none does, or the stack has another bus."""
         seen, look_at, count = None, 0.0, 0
         running = set[Future[int]]()
         with ThreadPoolExecutor(_RECEIVERS) as pool:
@@ -143,9 +147,10 @@ class Live:
         return count
 
     def _goes_on(self) -> bool:
-        """Whether any page listens. With the last one the thread ends, and the next one starts another."""
+        """Whether a page listens, or one has a moment ago. When the thread has ended, the next page starts another."""
         with self._lock:
-            if self._pages and not self._closed:
+            has_left = time.monotonic() - self._left_at
+            if not self._closed and (self._pages or has_left < _LINGER_SECONDS):
                 return True
             self._is_listening = False
             return False

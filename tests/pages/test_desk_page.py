@@ -39,6 +39,11 @@ def test_without_the_token_the_page_says_which_address_to_open(failing, desk):
     failing.goto(desk.address())
     title(failing, "Today")
     assert TOKEN not in failing.url
+    with failing.context.expect_page() as opened:
+        failing.get_by_role("link", name="Products", exact=True).click(modifiers=["Control"])
+    title(opened.value, "Products")
+    opened.value.get_by_role("link", name="Lady Grey").wait_for()
+    opened.value.close()
     failing.get_by_text("Embedded AWS on this machine: account 123456789012").wait_for()
 
 

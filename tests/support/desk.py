@@ -157,3 +157,4 @@ def desk_of_shop(
         live = LiveByHand()
         with serving(Site(desk, TOKEN, live, *here)) as port:
             yield DeskOfShop(shop, aws, f"http://127.0.0.1:{port}", live)
+        live.close(0)

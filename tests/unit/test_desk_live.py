@@ -108,7 +108,9 @@ def first(news, wanted=bool):
     return next(each for each in news if wanted(each))
 
 
-def test_events_are_sent_as_they_happen_until_the_last_page_goes_away(bus, shop):
+def test_events_are_sent_as_they_happen_until_the_last_page_has_gone_for_a_while(
+    monkeypatch, bus, shop
+):
     with stream(shop) as lines:
         assert next(lines) == {}
         with closing(shop.live.news()) as other:
@@ -119,6 +121,15 @@ def test_events_are_sent_as_they_happen_until_the_last_page_goes_away(bus, shop)
         assert next(lines) == {}
         assert bus.buses == ["bus-1"], "one queue for all pages"
         assert not bus.ended.is_set()
+    # Nothing is missed while the reader changes the page.
+    heard = []
+    shop.live.heard = lambda heard_now: heard.append(heard_now.event)
+    bus.events.append({"detail": "between"})
+    with closing(shop.live.news()) as another:
+        first(another, lambda _: heard)
+    assert heard == [{"detail": "between"}]
+    assert bus.buses == ["bus-1"]
+    monkeypatch.setattr(live, "_LINGER_SECONDS", 0)
     assert bus.ended.wait(60), "the queue and the rule are removed"
     bus.ended.clear()
     with closing(shop.live.news()) as again:
@@ -278,12 +289,28 @@ def test_a_drop_counts_its_orders_and_how_fast_they_come(sale):
     line = sale.line()
     # The order p-0 came twice, and so did p-1.
     assert (line["orders"], line["sold"], line["rejected"]) == (10, 28, 2)
-    assert (line["left"], line["places"]) == (42, sale.left)
+    assert (line["left"], line["places"], line["elsewhere"]) == (40, {"": 40}, 2)
     assert (line["ordersPerSecond"], line["unitsPerSecond"]) == (0.9, 1.8)
     assert line["times"] == {"placed": [NOON + 5, NOON + 19], "rejected": [NOON + 18, NOON + 20]}
     assert line["drawn"]["at"] == [int(NOON) + n for n in range(20)]
     assert line["drawn"]["placed"] == [*[0] * 5, 1, *[0] * 5, *[1] * 9]
     assert line["drawn"]["rejected"] == [*[0] * 18, 1, 0]
+
+
+def test_what_is_left_is_counted_where_the_latest_orders_may_be_served_from(sale):
+    sale.left = {"": 4, "berlin": 30, "store": 200}
+    line = sale.line()
+    assert (line["left"], line["elsewhere"]) == (234, 0), "before the first order"
+    sale.tell(placed(1, NOON, locations=["berlin", ""]))
+    at_store = event("OrderRejected", "r-1", NOON)
+    at_store["detail"]["data"]["items"] = [{"productId": TEA, "quantity": 1, "locationId": "store"}]
+    sale.now += 1
+    line = sale.line()
+    assert (line["places"], line["elsewhere"]) == ({"": 4, "berlin": 30}, 200)
+    sale.tell(at_store)
+    assert sale.line()["elsewhere"] == 0
+    sale.tell(placed(2, NOON + drop._DRAWN_SECONDS))
+    assert (sale.line()["left"], sale.line()["elsewhere"]) == (4, 230), "no longer"
 
 
 def test_stock_is_read_only_when_something_has_happened(sale):

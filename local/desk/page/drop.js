@@ -34,16 +34,17 @@ function endOf({ left, unitsPerSecond, times: { placed: [first, last] = [], reje
   return [T.drop.soldOutIn(T.drop.length(seconds), clock(Date.now() / 1000 + seconds)), "sells"];
 }
 
-// Orders that name no location are served from one of them.
-function placesOf(places) {
+// Of the locations that the latest orders may be served from, and of the others.
+function placesOf({ places, elsewhere }) {
   const each = Object.entries(places).map(([locationId, units]) => T.pair(locationName({ locationId }), number(units)));
+  if (elsewhere) each.push(T.drop.elsewhere(number(elsewhere)));
   return each.length > 1 ? T.drop.places(each.join(", ")) : "";
 }
 
 const big = (amount, text) => html`<div><dd>${amount}</dd><dt>${text}</dt></div>`;
 
 function saleOf(sale) {
-  const { sold, left, ordersPerSecond, rejected, waiting, orders, late, since, places, drawn } = sale;
+  const { sold, left, ordersPerSecond, rejected, waiting, orders, late, since, drawn } = sale;
   const [end, kind] = endOf(sale);
   const lines = ["placed", "rejected"].map((name) => ({ text: T[name], color: name === "placed" ? "--accent" : "--bad", values: drawn[name] }));
   return html`<p class="card end ${kind}" role="status">${end}</p>
@@ -51,7 +52,7 @@ function saleOf(sale) {
       ${big(number(sold), T.drop.sold(number(orders), orders))}${big(number(left), T.drop.left)}${big(measured(ordersPerSecond), T.drop.rate)}
       ${big(number(rejected), T.rejected)}${big(number(waiting), T.drop.waiting)}
     </dl><svg class="amounts" aria-hidden="true"><rect class="committed" width="${(100 * sold) / Math.max(1, sold + left)}%" height="100%"></rect></svg>
-    <p class="hint">${placesOf(places)} ${T.drop.since(clock(since))}</p>${late >= LATE_SECONDS ? problem(T.drop.late(T.seconds(Math.round(late)))) : ""}</section>
+    <p class="hint">${placesOf(sale)} ${T.drop.since(clock(since))}</p>${late >= LATE_SECONDS ? problem(T.drop.late(T.seconds(Math.round(late)))) : ""}</section>
     <section class="card">${lineChart({ title: T.drop.chart, times: drawn.at, lines, height: CHART_HEIGHT })}</section>`;
 }
 

@@ -3,14 +3,14 @@ import { T } from "./texts.js";
 
 const RETRY_MILLISECONDS = 2000;
 
-// The address that the command prints ends with the token. It stays in this tab, and out of the address that others see.
+// The address that the command prints ends with the token. The browser keeps it for other tabs, and the address loses it.
 export const TOKEN = (() => {
   const [, given] = location.hash.match(/^#token=(.+)$/) ?? [];
   if (given !== undefined) {
-    sessionStorage.setItem("token", given);
+    localStorage.setItem("token", given);
     history.replaceState(null, "", location.pathname + location.search);
   }
-  return sessionStorage.getItem("token") ?? "";
+  return localStorage.getItem("token") ?? "";
 })();
 
 addEventListener("hashchange", () => {

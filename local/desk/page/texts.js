@@ -143,6 +143,7 @@ export const T = {
     sold: (shown, orders) => `sold in ${shown} ${noun(orders, "order")}`,
     left: "left", rate: "orders a second", waiting: "waiting in the queue", chart: "Orders per second",
     places: (each) => `Left: ${each}.`,
+    elsewhere: (units) => `and ${units} at other locations`,
     since: (at) => `Counted since ${at}; rates over the last 10 seconds.`,
     late: (length) => `Events arrive ${length} late.`,
   },
