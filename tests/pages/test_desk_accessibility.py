@@ -12,10 +12,21 @@ from tests.support.pages import PAGES, fill, snapshots, views
 COLOURS = ["color-contrast", "link-in-text-block"]
 PHONE, SCREEN = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
 
-# Also a row of what is done.
+# Swagger UI is dark by a class, which follows the scheme in the next frame, and some of it fades.
+SETTLE = """
+async () => {
+  await new Promise(requestAnimationFrame);
+  const fading = document.getAnimations().filter((one) => one instanceof CSSTransition);
+  await Promise.allSettled(fading.map(({ finished }) => finished));
+}
+"""
+# Also a row of what is done. One route and one schema of the contract stand for those like them.
 UNFOLD = """
 () => {
   document.querySelectorAll("details").forEach((folded) => (folded.open = true));
+  for (const alike of [".opblock:not(.is-open)", ".models .json-schema-2020-12"]) {
+    [...document.querySelectorAll(alike)].slice(1).forEach((other) => (other.hidden = true));
+  }
   document.querySelectorAll("tbody tr:last-child, li.letter:last-child").forEach((row) => row.classList.add("is-gone"));
 }
 """
@@ -54,8 +65,7 @@ def show(page, desk, shown):
 
 
 def find(page, kind, values):
-    # Swagger UI is dark by a class, which follows the scheme in the next frame.
-    page.evaluate("new Promise(requestAnimationFrame)")
+    page.evaluate(SETTLE)
     return page.evaluate(FIND, {"type": kind, "values": values})
 
 
