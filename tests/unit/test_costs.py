@@ -50,7 +50,7 @@ def give_ids(event):
 
 
 @pytest.mark.parametrize("kind", costs.KINDS, ids=lambda kind: kind.title)
-def test_each_kind_takes_these_units_and_this_log_of_the_handler(kind, tea_shop, capsys):
+def test_each_kind_of_order_takes_these_units_and_log_bytes(kind, tea_shop, capsys):
     # A worker that reads nothing has filled its lane before.
     for prefix in ("cost",) if kind.reads else ("fills", "cost"):
         event = sqs_event(*orders_of(kind, prefix))
@@ -100,7 +100,7 @@ def test_stock_events_take_these_units(shop):
     assert consumed(shop)[0] - writes == stock.write_units
 
 
-def test_what_was_published_takes_as_much_room_as_the_costs_say():
+def test_published_events_take_as_much_space_as_the_costs_say():
     chance, products = random.Random(0), costs.STOCK_EVENTS[-1].products // STOCK_PARTS
     levels = {
         f"SKU-{chance.randrange(10**8):08}": (
@@ -151,7 +151,7 @@ def message_of(step, number, product_id):
 
 
 @pytest.mark.parametrize("life", costs.LIVES, ids=lambda life: life.title)
-def test_each_life_takes_these_units_and_this_log(life, shop, capsys):
+def test_each_life_of_an_order_takes_these_units_and_log_bytes(life, shop, capsys):
     placed, orders = life.steps[0], shop.aws.dynamodb.tables["Orders"]
     for number in range(placed.updates):
         shop.list(f"p-{number}")
@@ -277,7 +277,7 @@ def test_a_cold_start_is_billed_with_its_init_phase():
     assert publishing.seconds == pytest.approx(3 * 105 / 2), "half of the memory"
 
 
-def test_rare_orders_fill_no_batch_and_start_functions_cold():
+def test_rare_orders_come_alone_and_start_functions_cold():
     lives = [costs.life_at(rate) for rate in costs.RATES.values()]
     batches = [life.steps[0].batch for life in lives]
     colds = [life.steps[0].cold for life in lives]

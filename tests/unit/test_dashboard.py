@@ -59,7 +59,7 @@ def test_metric_math_is_arithmetic(a, b, c):
     assert quotient == ((a + b) / c if c else None)
 
 
-def test_an_expression_without_all_values_has_no_point():
+def test_an_expression_with_missing_values_has_no_point():
     expression = Expression("(products + orders) / answered")
     assert expression.ids == {"products", "orders", "answered"}
     assert expression.value({"products": 1, "orders": None, "answered": 2}) is None
@@ -264,7 +264,7 @@ def traffic_of(*runs):
     return samples
 
 
-def test_the_latest_traffic_is_what_no_long_pause_interrupts():
+def test_the_latest_traffic_ends_at_a_long_pause():
     assert Samples().latest_traffic(100, 60, 1200) is None
     samples = traffic_of((10, 10, 1), (200, 200, 1), (259, 259, 1), (300, 300, 1), (500, 500, 1))
     assert samples.latest_traffic(400, 60, 1200) == Traffic(200, 300, earlier=True)
@@ -272,7 +272,7 @@ def test_the_latest_traffic_is_what_no_long_pause_interrupts():
     assert samples.latest_traffic(259, 60, 1200).last == 259, "nothing later than now"
 
 
-def test_a_stray_order_does_not_make_the_demo_vanish_from_the_latest_traffic():
+def test_a_stray_order_does_not_hide_the_demo_in_the_latest_traffic():
     demo = (1000, 1010, 20)
     assert traffic_of(demo, (1100, 1100, 1)).latest_traffic(2000, 60, 1200) == Traffic(1000, 1100)
     strays = traffic_of(demo, (1100, 1100, 1), (1900, 1901, 1)).latest_traffic(2000, 60, 1200)
@@ -317,7 +317,7 @@ def test_invocations_are_read_from_start_to_report():
     assert [reader.read(event) for event in quoted][-1] == Invocation(10_000, 12.5, failed=False)
 
 
-def test_at_once_counts_what_overlaps():
+def test_concurrency_counts_overlapping_invocations():
     runs = [Invocation(1500, 500, False), Invocation(1900, 300, False), Invocation(1499, 0, False)]
     assert at_once(runs, 1) == 2
     assert at_once([*runs, Invocation(3000, 2000, False)], 1) == 3
@@ -376,7 +376,7 @@ def test_an_alarm_is_shown_without_the_name_of_its_stack():
 
 
 @pytest.mark.parametrize("output", [*queues.DEAD_LETTERS, queues.UNDELIVERABLE_EVENTS])
-def test_what_nothing_works_off_counts_also_while_it_is_looked_at(output, monkeypatch):
+def test_dead_letters_count_even_while_they_are_being_read(output, monkeypatch):
     every = (*queues.QUEUES, *queues.DEAD_LETTERS, queues.UNDELIVERABLE_EVENTS)
     aws = SimpleNamespace(outputs={name: f"https://sqs.example/1/{name}" for name in every})
     in_flight = dict.fromkeys(every, Depth(0, 0)) | {output: Depth(0, 3)}
@@ -407,7 +407,7 @@ def served(widget, samples, **changes):
         ("100 * rate", 50, {"ComparisonOperator": "LessThanThreshold"}, "75 %", "below 50 %"),
     ],
 )
-def test_the_alarm_of_a_limit_says_in_the_units_of_the_graph_why_it_is_off(
+def test_a_limits_alarm_explains_its_state_in_the_graphs_units(
     expression, line, changes, newest, beyond
 ):
     now, samples = int(time.time()), Samples()
@@ -429,7 +429,7 @@ def test_the_alarm_of_a_limit_says_in_the_units_of_the_graph_why_it_is_off(
     assert found["reason"] == f"{words}, on from 3."
 
 
-def test_a_limit_is_not_of_an_alarm_on_another_statistic_or_number():
+def test_a_limit_does_not_belong_to_an_alarm_on_another_statistic_or_number():
     drawn = graph(placed(stat="Average"), annotations={"horizontal": [{"value": 0.5}]})
     for changes in ({"Statistic": "Sum"}, {"Threshold": 0.6}, {"MetricName": "OrdersRejected"}):
         (shown,) = served(drawn, Samples(), **changes).snapshot("5m")["widgets"]
@@ -449,7 +449,7 @@ def test_a_page_gets_a_snapshot_after_each_poll(monkeypatch):
     assert following.result()["widgets"]
 
 
-def test_what_cannot_be_read_is_a_problem_that_the_page_shows(monkeypatch):
+def test_the_page_shows_read_errors(monkeypatch):
     def refuse(_):
         raise UserError("there is no stack")
 

@@ -110,7 +110,7 @@ def result_of(**changes):
     return demo.DemoResult(**fields | changes)
 
 
-def test_the_shop_is_stocked_up_by_what_is_missing_in_rows_and_lanes_together():
+def test_the_shop_is_restocked_by_the_shortage_of_rows_and_lanes_together():
     wanted = [NewProduct("tea", 1000), NewProduct("mug", 50)]
     with open_shop() as shop:
         for product in wanted:
@@ -122,7 +122,7 @@ def test_the_shop_is_stocked_up_by_what_is_missing_in_rows_and_lanes_together():
         assert set(shop.unexplained().values()) == {0}
 
 
-def test_the_file_holds_every_figure_of_this_run_and_none_of_another():
+def test_the_file_has_every_figure_of_this_run_and_none_of_another():
     assert result_of().summary == {
         "ordersSent": 2,
         "messagesSent": 4,
@@ -177,7 +177,7 @@ def books_with(*, corrupt=(), **account):
     return replace(good, accounts=changed, corrupt_rows=dict.fromkeys(corrupt, "o-9 breaks it"))
 
 
-def test_a_run_in_which_nothing_is_missing_is_a_success_and_its_figures_add_up():
+def test_a_complete_run_is_a_success_and_its_figures_add_up():
     assert result_of().good
     said = printed(result_of())
     check_sums(said)
@@ -234,7 +234,7 @@ def at_three_locations(product_id=demo.HOT_PRODUCT):
     )
 
 
-def test_the_summary_says_where_orders_were_placed_from():
+def test_the_summary_shows_where_orders_were_placed_from():
     result = at_three_locations()
     assert result.balance
     assert result.summary["ordersPlacedFrom"] == {"": 1, "berlin": 1, "store": 1}
@@ -255,7 +255,7 @@ def test_the_summary_says_where_orders_were_placed_from():
     assert ["berlin", "10", "0", "6"] in books
 
 
-def test_a_summary_without_locations_says_nothing_of_them():
+def test_a_summary_without_locations_does_not_mention_them():
     said = printed(result_of())
     assert not {"Locations", "(default)", "several"} & figures(said).keys()
 
@@ -269,7 +269,7 @@ def test_a_finding_at_a_location_is_named():
     )
 
 
-def test_the_printed_events_have_words_for_all_events_of_orders():
+def test_the_printed_events_describe_all_events_of_orders():
     assert demo_report._EVENTS.keys() == {kind for kind in EventType if "Product" not in kind}
 
 
@@ -283,14 +283,14 @@ def test_the_printed_events_have_words_for_all_events_of_orders():
         (books_with(corrupt=["Orders o-9"]), "o-9 breaks it"),
     ],
 )
-def test_books_with_any_finding_are_no_success_and_it_is_printed(books, said):
+def test_any_finding_in_the_books_is_printed_and_fails_the_run(books, said):
     result = result_of(books=books)
     assert (result.balance, result.good, result.summary["booksBalance"]) == (False, False, False)
     assert "The books do not balance: 1 finding." in printed(result)
     assert f"\n  {said}" in printed(result)
 
 
-def test_a_payment_that_is_never_answered_is_no_success():
+def test_a_payment_that_is_never_answered_fails_the_run():
     shop = result_of().shop
     shop.heard = dict(list(shop.heard.items())[:-1])
     rows = result_of().books.orders
@@ -317,7 +317,7 @@ def test_a_payment_that_is_never_answered_is_no_success():
         (GOOD, {INVALID: "INVALID_JSON"}, 1),
     ],
 )
-def test_a_valid_order_that_is_a_dead_letter_or_nowhere_is_lost(stored, codes, lost):
+def test_a_valid_order_that_is_dead_lettered_or_missing_is_lost(stored, codes, lost):
     orders = {}
     if stored is not None:
         row = {"status": "PENDING", "_version": 1, "createdAt": BORN, "lastUpdatedAt": BORN}
@@ -335,7 +335,7 @@ def test_a_valid_order_that_is_a_dead_letter_or_nowhere_is_lost(stored, codes, l
         assert answered + len(dead_letters) == len(sent)
 
 
-def test_a_run_that_lost_an_order_is_no_success_and_says_so():
+def test_a_run_that_lost_an_order_fails_and_says_so():
     result = result_of(lost=1)
     assert not result.good
     assert figures(printed(result))["lost"] == (1, "neither stored nor a dead letter")
@@ -361,7 +361,7 @@ def test_a_run_without_figures_in_the_logs_still_has_a_file():
     json.dumps(summary, allow_nan=False)
 
 
-def test_lines_of_an_earlier_run_that_are_written_late_do_not_count():
+def test_late_log_lines_of_an_earlier_run_do_not_count():
     samples = [Sample(at, "Retries", SERVICE, (1.0,)) for at in (999, 1000, 1001)]
     assert [sample.timestamp for sample in demo._samples_since(1000, samples)] == [1000, 1001]
 
@@ -383,13 +383,13 @@ def wait_for_earlier_messages(monkeypatch, depths, seconds):
     demo._wait_for_earlier_messages(aws, emulator, Console(file=io.StringIO()))
 
 
-def test_a_demo_begins_when_the_messages_of_before_have_ended(monkeypatch):
+def test_a_demo_starts_once_earlier_messages_are_settled(monkeypatch):
     depths = iter([Depth(5, 1), Depth(0, 0), Depth(0, 1), Depth(0, 0), Depth(0, 0), Depth(0, 0)])
     wait_for_earlier_messages(monkeypatch, depths, repeat(0))
     assert list(depths) == []
 
 
-def test_it_gives_up_on_messages_that_do_not_move(monkeypatch):
+def test_a_demo_gives_up_on_messages_that_do_not_move(monkeypatch):
     seconds = count(0, 10)
     with pytest.raises(UserError, match="2 messages waiting for 90 s"):
         wait_for_earlier_messages(monkeypatch, repeat(Depth(1, 0)), seconds)
@@ -415,7 +415,7 @@ def day(shop, tables, numbers=range(40)):
     return said, rows
 
 
-def test_the_shop_pays_ships_loses_and_takes_back_as_it_hears():
+def test_the_shop_pays_ships_loses_and_returns_units_in_response_to_events():
     with open_shop() as tables:
         shop = Shop("d1", 50, frozenset({"d1-3"}))
         shop.awaited -= 2
@@ -457,7 +457,7 @@ def test_each_run_pays_and_ships_the_same_orders():
     assert commands("d1") == commands("d2") != []
 
 
-def test_a_count_finds_too_few_units_of_the_product_that_orders_wait_for_most():
+def test_a_count_finds_too_few_units_of_the_product_with_most_open_orders():
     products = [NewProduct(name, 9) for name in ("demo-cup", "demo-mug", "demo-out", "other")]
     with open_shop(products) as tables:
         lines = {"demo-out": 9, "demo-mug": 4, "demo-cup": 1, "other": 5}
@@ -509,7 +509,7 @@ def test_units_of_the_fullest_place_go_to_the_store(monkeypatch):
             demo.transfer_some(aws, products, "d2")
 
 
-def test_an_event_that_is_missing_late_wrong_or_of_no_row_is_a_difference():
+def test_a_missing_late_wrong_or_unexplained_event_is_a_difference():
     with open_shop() as tables:
         said, rows = day(Shop("d1", 40, frozenset()), tables)
     fulfilled = next(order_id for order_id, row in rows.items() if row["status"] == "FULFILLED")
@@ -548,7 +548,7 @@ def file_of(folder, *orders):
     return path
 
 
-def test_a_file_without_a_valid_order_is_no_day(tmp_path):
+def test_a_file_without_a_valid_order_is_refused(tmp_path):
     path = tmp_path / "orders.jsonl"
     path.write_text("{}\n")
     with pytest.raises(UserError, match="holds no valid order"):
@@ -565,7 +565,7 @@ def test_a_file_without_a_valid_order_is_no_day(tmp_path):
     ],
     ids=["one order", "three orders", "more units than a product may have", "many orders"],
 )
-def test_a_file_of_any_size_is_sent_whole_for_products_of_its_own(tmp_path, lines):
+def test_a_file_of_any_size_is_sent_completely_for_its_own_products(tmp_path, lines):
     path = file_of(tmp_path, *((f"o-{n}", "u", items) for n, items in enumerate(lines)))
     day = demo.day_of_file("d1", path)
     assert len(day.messages) == len(day.order_ids) == len(lines)
@@ -586,7 +586,7 @@ def test_an_order_that_a_file_holds_twice_needs_its_units_once(tmp_path):
     assert day.products[0].opening_stock == 2
 
 
-def test_what_is_invented_is_said_of_the_real_orders_alone(tmp_path):
+def test_only_the_real_orders_are_described_as_partly_invented(tmp_path):
     real = demo.day_of_file("d1", sample_orders.REAL_ORDERS)
     assert len(real.messages) == sample_orders.REAL_ORDERS_SENT
     assert real.text.startswith("Quantities and customers are invented")
@@ -602,7 +602,7 @@ def test_the_longest_ids_of_a_file_stay_valid_and_different(tmp_path):
     assert all(order_id.startswith("d1-") for order_id in day.order_ids)
 
 
-def test_an_order_keeps_what_else_the_file_says_of_it(tmp_path):
+def test_an_order_keeps_its_other_fields_from_the_file(tmp_path):
     path = tmp_path / "orders.jsonl"
     order = {"orderId": "o", "userId": "u", "items": [{"productId": "mug", "quantity": 2}]}
     path.write_text(json.dumps(order | {"holdSeconds": 60, "attributes": {"a": "b"}}) + "\n")
@@ -625,7 +625,7 @@ def test_products_of_a_file_are_stocked_where_its_orders_want_them_first(tmp_pat
 
 
 @pytest.mark.parametrize("day", ["tea", "file"])
-def test_a_demonstration_changes_no_product_of_others(tmp_path, day):
+def test_a_demonstration_only_changes_its_own_products(tmp_path, day):
     path = file_of(tmp_path, ("o-1", "u", [("tea-earl-grey", 500)]))
     with open_shop() as tables:
         tables.list("tea-earl-grey", 7)
@@ -635,7 +635,7 @@ def test_a_demonstration_changes_no_product_of_others(tmp_path, day):
         assert read_all(tables.stack).available("tea-earl-grey") == 7
 
 
-def test_each_tea_shop_day_is_the_same_but_for_its_ids():
+def test_each_tea_shop_day_is_the_same_except_for_its_ids():
     def of(run):
         day = demo.tea_shop_day(run, 300)
         bodies = [message.body.replace(run, "run") for message in day.messages]
@@ -668,7 +668,7 @@ def test_the_orders_of_the_day_name_all_locations_and_some_may_be_split():
     assert sum(order.split for order in orders) > 20
 
 
-def test_places_are_created_and_set_again_with_their_product():
+def test_locations_are_created_and_restocked_with_their_product():
     products = [NewProduct("tea#berlin", 30), NewProduct("tea", 50), NewProduct("tea#store", 20)]
     with open_shop() as tables:
         assert shelf.create(tables.stack, products) == [True] * 3
@@ -682,7 +682,7 @@ def test_places_are_created_and_set_again_with_their_product():
         }
 
 
-def test_what_stops_the_demonstration_is_said_in_words(monkeypatch):
+def test_errors_that_stop_the_demonstration_are_described(monkeypatch):
     with open_shop() as tables:
         why = "could not be placed: there is no product demo-never-paid; create it first"
         with pytest.raises(UserError, match=why) as caught:
@@ -721,7 +721,7 @@ def test_the_readme_shows_figures_that_add_up_in_the_words_of_the_summary():
     )
 
 
-def test_orders_that_nobody_pays_are_held_for_seconds_and_the_sweep_is_told():
+def test_unpaid_orders_are_held_for_seconds_and_the_sweep_is_run():
     orders = sample_orders.never_paid("d1")
     invoked = []
     with open_shop() as tables:
@@ -738,7 +738,7 @@ def test_orders_that_nobody_pays_are_held_for_seconds_and_the_sweep_is_told():
     assert invoked == [{"FunctionName": "sweep:live", "Payload": '{"action": "sweep"}'}]
 
 
-def test_an_order_that_did_not_expire_is_a_difference_and_no_success():
+def test_an_order_that_did_not_expire_is_a_difference_and_fails_the_run():
     good = result_of()
     assert good.good
     unpaid = sample_orders.never_paid("own")[:1]
@@ -764,7 +764,7 @@ def wait_for(monkeypatch, shop, listen, depths):
     return now[0], screen.file.getvalue()
 
 
-def test_the_shop_stops_listening_when_nothing_moves_any_more(monkeypatch):
+def test_the_shop_stops_listening_when_nothing_moves(monkeypatch):
     shop = Shop("d1", 1, frozenset())
     seconds, said = wait_for(monkeypatch, shop, lambda _: [], lambda queue: 3)
     assert 90 < seconds < 130
@@ -774,7 +774,7 @@ def test_the_shop_stops_listening_when_nothing_moves_any_more(monkeypatch):
 
 
 @pytest.mark.parametrize("queue", [demo.queues.COMMANDS, demo.queues.EXPIRIES])
-def test_events_that_are_late_are_waited_for_while_a_queue_moves(monkeypatch, queue):
+def test_the_demo_waits_for_late_events_while_a_queue_moves(monkeypatch, queue):
     row = {"orderId": "d1-1", "userId": "u", "status": "PENDING", "items": [line("tea", 1)]}
     late = heard_of(row | {"_version": 1, "createdAt": BORN, "lastUpdatedAt": BORN})
     depths = iter(range(100, 0, -1))

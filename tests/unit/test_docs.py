@@ -77,7 +77,7 @@ def names_in(scope, prefix=""):
             yield from names_in(node, f"{prefix}{node.name}.")
 
 
-def test_the_calls_on_the_way_of_an_order_exist():
+def test_the_calls_on_the_path_of_an_order_exist():
     page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
     (section,) = re.findall(r"## The way of an order\n(.*?)\n## ", page, flags=re.DOTALL)
     ways = "".join(re.findall(r"```\n(.*?)```", section, flags=re.DOTALL))
@@ -136,11 +136,11 @@ def test_every_query_is_sorted_as_old_versions_of_curl_have_to_sign_it():
 
 
 @pytest.mark.parametrize("pages", MAX_WORDS)
-def test_a_group_of_pages_keeps_to_its_words(pages):
+def test_a_group_of_pages_keeps_to_its_word_limit(pages):
     assert sum(words_of(ROOT / page) for page in pages.split()) <= MAX_WORDS[pages]
 
 
-def test_all_pages_written_by_hand_keep_to_their_words_and_belong_to_a_group():
+def test_all_hand_written_pages_keep_to_their_word_limit_and_belong_to_a_group():
     by_hand = [document for document in DOCUMENTS if is_by_hand(document)]
     assert {str(page.relative_to(ROOT)) for page in by_hand} == set(" ".join(MAX_WORDS).split())
     assert sum(map(words_of, by_hand)) <= MAX_WORDS_IN_ALL
@@ -155,7 +155,7 @@ def test_no_generated_page_is_left_over():
     assert {path.name for path in FOLDER.iterdir()} == PAGES.keys()
 
 
-def test_a_decision_is_told_in_150_words():
+def test_a_decision_has_at_most_150_words():
     decisions = sorted((ROOT / "docs" / "decisions").glob("0*.md"))
     index = (ROOT / "docs" / "decisions" / "README.md").read_text("utf-8")
     assert decisions

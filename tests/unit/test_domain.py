@@ -53,7 +53,7 @@ def test_an_order_is_rejected_for_a_product_that_cannot_be_sold(value, reason):
     assert (rejection and rejection.reason) == reason
 
 
-def test_a_rejection_for_want_of_stock_says_how_much_was_missing():
+def test_a_rejection_because_of_stock_says_how_much_was_missing():
     shelf = {"p": product("p", 1, backorder_limit=2)}
     assert Order("o", "u", {"p": 5}).rejection(shelf).shortages == (Shortage("p", 5, 3),)
     assert Adjustment("p", "a", -4, "LOSS").rejection(shelf).shortages == (Shortage("p", 4, 3),)

@@ -40,7 +40,7 @@ def orders_of(request):
     return [row["orderId"]["S"] for row in rows if "orderId" in row]
 
 
-def test_without_rivals_a_batch_costs_one_read_and_one_write():
+def test_without_contention_a_batch_costs_one_read_and_one_write():
     bench = Bench(product("p", 500))
     report = bench.apply(*(order(number) for number in range(99)))
     assert statuses(report) == [Outcome.APPLIED] * 99
@@ -51,7 +51,7 @@ def test_without_rivals_a_batch_costs_one_read_and_one_write():
     assert report.stats.changes_per_transaction == [99]
 
 
-def test_a_moved_version_is_planned_again_from_the_returned_item():
+def test_after_a_version_conflict_the_plan_uses_the_returned_item():
     bench = Bench(product("p", 10))
     bench.faults.append(Fault(rival=lambda bench: bench.sell("p", 9)))
     report = bench.apply(order(1), order(2))
@@ -373,7 +373,7 @@ def test_a_rejected_adjustment_writes_nothing_and_its_id_can_be_used_again():
 
 
 @pytest.mark.parametrize("knows", ["the product", "nothing"])
-def test_what_is_booked_is_never_answered_with_a_want_of_stock(knows):
+def test_a_booked_adjustment_is_never_answered_with_insufficient_stock(knows):
     """A rejected adjustment leaves no record, so only a consistent read shows that it is a repetition."""
     bench = Bench(product("p", 4))
     taken = [Adjustment("p", f"a-{number}", -1, "CORRECTION") for number in range(4)]
@@ -388,7 +388,7 @@ def test_what_is_booked_is_never_answered_with_a_want_of_stock(knows):
 
 
 @pytest.mark.parametrize("is_leased", [False, True])
-def test_in_a_group_nothing_takes_effect_before_a_duplicate_that_stands_before_it(is_leased):
+def test_in_a_group_nothing_takes_effect_before_an_earlier_duplicate(is_leased):
     """The duplicate has to wait for the first one, which is in another group, and later messages of its group wait
     too."""
     bench = Bench(product("p", 5), product("q", 5))
@@ -407,7 +407,7 @@ def test_in_a_group_nothing_takes_effect_before_a_duplicate_that_stands_before_i
         assert [orders_of(request) for request in bench.writes] == [["o1"], ["o2"]]
 
 
-def test_nothing_takes_effect_behind_an_invalid_message_of_its_group_in_any_turn():
+def test_nothing_takes_effect_behind_an_invalid_message_of_its_group():
     bench = Bench(product("p", 5))
     bench.apply(order(1))
     taken = Order("o1", "u", {"p": 2}, group="g")
@@ -443,7 +443,7 @@ def test_a_cancellation_before_its_order_leaves_a_tombstone_for_the_order():
     assert statuses(bench.apply(cancellation)) == [Outcome.REPLAYED]
 
 
-def test_no_stock_goes_back_if_the_product_is_delisted_in_the_meantime():
+def test_no_stock_is_returned_if_the_product_is_delisted_in_the_meantime():
     bench = Bench(product("p", 5))
     bench.apply(order(1, quantity=2))
     bench.faults.append(Fault(rival=lambda bench: bench.remove("p")))
@@ -478,7 +478,7 @@ def cause_of_return(bench, change):
     return outcome.cause
 
 
-def test_without_rivals_one_attempt_is_as_good_as_any():
+def test_without_contention_one_attempt_is_enough():
     bench = hasty(product("p", 10))
     assert statuses(bench.apply(order(1))) == [Outcome.APPLIED]
     assert statuses(bench.apply(order(1))) == [Outcome.REPLAYED]
@@ -498,7 +498,7 @@ def test_without_rivals_one_attempt_is_as_good_as_any():
     ],
     ids=["moved version", "conflict", "throttle", "unknown outcome"],
 )
-def test_one_attempt_is_over_with_the_first_conflict(fault):
+def test_one_attempt_ends_with_the_first_conflict(fault):
     bench = hasty(product("p", 10), product("q", 10))
     bench.faults.append(fault)
     assert cause_of_return(bench, order())
@@ -507,7 +507,7 @@ def test_one_attempt_is_over_with_the_first_conflict(fault):
     assert cause_of_return(bench, Order("o2", "u", {"p": 1, "q": 1}))
 
 
-def test_a_product_that_was_fought_over_a_moment_ago_is_left_alone_by_one_attempt():
+def test_one_attempt_avoids_a_recently_contested_product():
     bench = hasty(product("p", 10), product("q", 10))
     bench.faults.append(Fault(error=CONFLICT))
     cause_of_return(bench, order(1))
@@ -532,7 +532,7 @@ def test_one_attempt_waits_for_no_lease_no_lanes_and_no_read(obstacle):
     assert (len(bench.reads), len(bench.writes)) == (1, 0)
 
 
-def test_one_attempt_sells_what_a_lent_row_can_spare():
+def test_one_attempt_sells_the_spare_units_of_a_lent_row():
     bench = hasty(product("p", 10, lent_to=frozenset({0, 3})))
     assert statuses(bench.apply(order(2, quantity=9))) == [Outcome.APPLIED]
     assert bench.product("p").lent_to == {0, 3}

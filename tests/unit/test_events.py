@@ -126,7 +126,7 @@ def test_a_change_of_an_order_makes_these_events(before, after, events):
         assert event.data["version"] == after["_version"]
 
 
-def test_what_happened_in_one_version_is_told_in_the_order_of_a_life():
+def test_events_of_one_version_are_in_the_sequence_of_an_orders_life():
     rest = step("cancel", items=[{"productId": "tea", "quantity": 1}])
     steps = (step("fulfil", "f-1"), step("cancel", "c-1"), rest)
     after = with_returns(with_steps(PLACED, "FULFILLED", *steps), "rt-1", "rt-2") | {
@@ -144,7 +144,7 @@ def test_what_happened_in_one_version_is_told_in_the_order_of_a_life():
     ]
 
 
-def test_an_event_of_a_step_tells_what_moved_now_and_each_line_what_moved_so_far():
+def test_a_steps_event_has_its_units_and_the_lines_have_the_totals():
     two = [{"productId": p, "quantity": 5} for p in ("tea", "cup")]
     before = with_steps(PLACED | {"items": two}, "CONFIRMED", step("fulfil", "f-1", 2))
     back = step("return", "rt-1", 1, restock=False, actor="ann", reason="scratched")
@@ -166,7 +166,7 @@ def test_an_event_says_which_cancelled_units_were_lost():
     assert (event.type, steps) == ("OrderCancelled", [("c-1", None), ("l-1", False)])
 
 
-def test_an_event_holds_nothing_that_only_the_books_need_and_no_person_but_the_user():
+def test_an_event_has_no_internal_attributes_and_no_person_except_the_user():
     row = PLACED | {"expiryShard": "07", "address": "12 Tea Lane", "pseudonymisedAt": LATER}
     (event,) = order_events(None, row)
     text = json.dumps(event.detail())
@@ -204,7 +204,7 @@ def test_a_row_that_breaks_the_contract_is_named_and_publishes_nothing(changes, 
         (PLACED, TOMBSTONE | {"_version": 2}),
     ],
 )
-def test_an_order_that_has_lost_its_user_is_no_tombstone(before, after):
+def test_an_order_without_its_user_is_not_a_tombstone(before, after):
     with pytest.raises(UnpublishableError, match="userId"):
         order_events(before, {name: value for name, value in after.items() if value is not None})
 
@@ -222,7 +222,7 @@ NEWS = {
 
 
 @pytest.mark.parametrize(("before", "after"), list(itertools.product(ProductStatus, repeat=2)))
-def test_a_product_is_news_when_its_status_changes(before, after):
+def test_a_change_of_a_products_status_is_an_event(before, after):
     made = product_events(product_row(before), product_row(after))
     kind = NEWS.get((before, after))
     assert [event.type for event in made] == ([kind] if kind else [])
@@ -231,7 +231,7 @@ def test_a_product_is_news_when_its_status_changes(before, after):
         assert event.data["previousStatus"] == before
 
 
-def test_a_product_that_is_listed_or_delisted_or_whose_status_stays_is_no_news():
+def test_other_changes_of_a_product_are_not_events():
     assert product_events(None, product_row("OUT_OF_STOCK")) == ()
     assert product_events(product_row("LOW_STOCK"), None) == ()
     assert product_events(product_row("ON_HOLD"), product_row("ON_HOLD", stockCount="?")) == ()
@@ -266,7 +266,7 @@ def test_a_product_that_breaks_the_contract_is_named_and_publishes_nothing(befor
     assert refused.value.code == "UNREADABLE_ROW"
 
 
-def test_what_json_does_not_know_is_told_as_json_has_it():
+def test_values_that_json_lacks_are_converted():
     """Another program may write bytes, which must not delay other orders of a list or a batch."""
     (event,) = order_events(
         None, order_row(attributes={"weight": Decimal("0.25"), "photo": [b"\xff"]})
@@ -338,7 +338,7 @@ def test_every_event_keeps_to_its_schema_and_so_does_a_probe(validator):
     validator(PROBE, bridge.taken[0]["detail"])
 
 
-def test_an_order_s_event_tells_its_locations_as_sent_and_where_each_line_comes_from():
+def test_an_orders_event_has_its_requested_locations_and_each_lines_location():
     line = {"productId": "tea", "locationId": "berlin", "askedLocationId": "berlin", "quantity": 2}
     row = PLACED | {"locations": ["berlin", ""], "split": True, "items": [line]}
     (event,) = order_events(None, row)
@@ -380,7 +380,7 @@ def test_there_is_an_example_of_every_event_as_a_consumer_receives_it(validator,
         ("OrderFulfilled", "lastUpdatedAt", "2026-01-01"),
     ],
 )
-def test_the_schemas_refuse_what_no_event_holds(validator, event, path, value):
+def test_the_schemas_refuse_fields_that_no_event_has(validator, event, path, value):
     detail = asyncapi.example(event)["detail"]
     detail["data"] |= {path: value}
     if value is None:

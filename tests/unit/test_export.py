@@ -82,7 +82,7 @@ def run(*options):
     return CliRunner().invoke(main.app, ["export", *options])
 
 
-def test_all_tables_are_exported_as_they_were_at_one_moment(account, monkeypatch, tmp_path):
+def test_all_tables_are_exported_as_of_the_same_moment(account, monkeypatch, tmp_path):
     monkeypatch.setattr(reports, "STATE", tmp_path)
     expect_exports(account, "reports-of-the-shop")
     done = run("--stage", "prod", "--bucket", "reports-of-the-shop")
@@ -119,7 +119,7 @@ def test_tables_without_recovery_are_not_exported(account):
         export.start(account.aws, "b")
 
 
-def test_it_waits_until_all_data_are_there_and_says_what_failed(account):
+def test_it_waits_for_all_exports_and_reports_failures(account):
     clock = ManualClock()
     exports = [export.Export(table, arn_of(table), "") for table in export.REPORTED[:2]]
     failed = {"ExportStatus": "FAILED", "FailureCode": "S3NoSuchBucket", "FailureMessage": "gone"}
@@ -347,7 +347,7 @@ def test_there_are_six_reports():
     assert len(QUERIES) == 6
 
 
-def test_tables_of_other_stages_and_programs_stay(athena):
+def test_tables_of_other_stages_and_programs_are_kept(athena):
     """Every name includes the database: the engine would not find others."""
     schemas = "SELECT DISTINCT table_schema FROM information_schema.tables"
     assert athena[0].execute(schemas).fetchall() == [("inventory_orders_my_shop",)]

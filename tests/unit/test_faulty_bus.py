@@ -38,7 +38,7 @@ def proxy():
         server.shutdown()
 
 
-def test_each_kind_of_brown_out_comes_with_a_healthy_time_after_it(proxy):
+def test_each_kind_of_brown_out_is_followed_by_a_healthy_time(proxy):
     bus = Bus(boto3.client("events", endpoint_url=proxy.endpoint, config=CLIENT_CONFIG), "Bus")
     ids = iter(range(10**6))
     taken = []
@@ -67,7 +67,7 @@ def test_each_kind_of_brown_out_comes_with_a_healthy_time_after_it(proxy):
     assert proxy.counts.keys() == set(BrownOut)
 
 
-def test_a_request_of_a_killed_publisher_is_none(proxy, capfd):
+def test_a_request_of_a_killed_publisher_does_not_count(proxy, capfd):
     address = urlsplit(proxy.endpoint)
     with socket.create_connection((address.hostname, address.port)) as connection:
         connection.sendall(b"POST / HTTP/1.1\r\nContent-Length: 100\r\n\r\n{")

@@ -46,7 +46,7 @@ def order(quantity):
     return OrderMessage(json.dumps(order_body("o-1", {}) | {"items": items}), group=PRODUCT)
 
 
-def test_a_corrected_order_is_placed_and_the_same_one_again_takes_nothing(counter):
+def test_a_corrected_order_is_placed_and_a_repeated_one_takes_nothing(counter):
     before = counter.stock(PRODUCT)
     assert counter.send(order("2")) == 1
     assert counter.dead_letters == ["SCHEMA_VIOLATION"]
@@ -66,7 +66,7 @@ def test_a_file_with_changed_content_is_not_dropped(counter, tmp_path):
     assert counter.dead_letters == ["ORDER_ID_REUSED"]
 
 
-def test_a_dead_letter_goes_back_within_five_minutes_though_its_body_is_the_same(counter):
+def test_a_dead_letter_can_be_redriven_within_five_minutes(counter):
     counter.send(order("2"))
     found = redrive.redrive(
         counter.aws.sqs,

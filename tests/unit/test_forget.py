@@ -90,7 +90,7 @@ def test_a_pseudonym_is_a_valid_user_and_needs_the_key():
     assert forgets.pseudonym_of("u-8", key) != PSEUDONYM == forgets.pseudonym_of("u-7", key)
 
 
-def test_again_it_finds_nothing_and_changes_nothing(shop):
+def test_a_second_run_finds_and_changes_nothing(shop):
     place(shop, ORDER)
     forget("u-7", "--yes")
     before = row(shop)
@@ -100,7 +100,7 @@ def test_again_it_finds_nothing_and_changes_nothing(shop):
     assert row(shop) == before
 
 
-def test_nothing_is_changed_before_a_yes(shop):
+def test_nothing_is_changed_before_confirmation(shop):
     place(shop, ORDER)
     before = row(shop)
     asked = forget("u-7", input="n\n")
@@ -111,7 +111,7 @@ def test_nothing_is_changed_before_a_yes(shop):
     assert row(shop)["userId"] == PSEUDONYM
 
 
-def test_what_was_ordered_is_still_recognised_and_nothing_else(shop):
+def test_the_same_order_is_still_recognised_and_nothing_else(shop):
     rejected = Order("o-2", "u-7", {"tea": 1000})
     assert shop.do(ORDER, rejected) == [Outcome.APPLIED, Outcome.REJECTED]
     forget("u-7", "--yes")
@@ -125,7 +125,7 @@ def test_what_was_ordered_is_still_recognised_and_nothing_else(shop):
     assert balances(shop)
 
 
-def test_a_forgotten_order_goes_on_with_its_life(shop):
+def test_a_forgotten_order_continues_its_life(shop):
     place(shop, ORDER, Order("o-2", "u-7", {"tea": 5}))
     forget("u-7", "--yes")
     place(shop, command(OrderAction.CONFIRM), command(OrderAction.CANCEL, "o-2"))
@@ -137,7 +137,7 @@ def test_a_forgotten_order_goes_on_with_its_life(shop):
     assert balances(shop)
 
 
-def test_the_notes_of_a_command_that_came_later_go_with_the_next_run(shop):
+def test_notes_of_a_later_command_are_removed_by_the_next_run(shop):
     place(shop, ORDER)
     forget("u-7", "--yes")
     first = row(shop)["pseudonymisedAt"]
@@ -167,7 +167,7 @@ def test_a_cancellation_in_between_counts_and_so_does_the_pseudonym(shop, lost):
     assert balances(shop)
 
 
-def test_a_lost_answer_is_recognised_as_its_own(shop):
+def test_a_lost_response_is_recognised_as_its_own_write(shop):
     place(shop, ORDER)
 
     def loses_the_answer(request):
@@ -200,7 +200,7 @@ def test_after_a_crash_the_same_command_does_the_rest(shop):
     }
 
 
-def test_an_order_that_the_index_shows_late_is_found_too(shop):
+def test_an_order_that_a_stale_index_misses_is_found_too(shop):
     place(shop, ORDER, Order("o-2", "u-7", {"tea": 1}))
     looks = []
 

@@ -39,7 +39,7 @@ def sample(name):
 
 
 @pytest.mark.parametrize("name", function_names())
-def test_clients_are_made_at_import_and_not_in_the_first_invocation(name, tea_shop, monkeypatch):
+def test_clients_are_created_at_import_and_not_in_the_first_invocation(name, tea_shop, monkeypatch):
     tea_shop.handler(name)
     monkeypatch.delattr(boto3, "client")
     event = sample({"count_stock": "count_stock_acquire"}.get(name, name))
@@ -86,7 +86,7 @@ def test_handlers_import_no_more_than_they_need(tea_shop):
     assert len(places) <= 51
 
 
-def test_an_order_that_was_rejected_is_refused_again(handle):
+def test_a_rejected_order_is_rejected_again(handle):
     for quantity, answer in (
         (1, ("APPLIED", None, None)),
         (
@@ -158,7 +158,7 @@ def sell(handle, monkeypatch, capsys):
     return sell
 
 
-def test_a_lane_is_counted_when_it_is_filled_sold_from_and_asked_back(sell):
+def test_lanes_are_counted_when_filled_sold_from_and_recalled(sell):
     filled = sell(1, 1)
     assert filled.pop("DepotWait")[0] >= 0
     (lent,) = filled.pop("UnitsLent")
@@ -169,7 +169,7 @@ def test_a_lane_is_counted_when_it_is_filled_sold_from_and_asked_back(sell):
     assert (recalled["Recalls"], recalled["OrdersFromLanes"]) == ((1,), (0,))
 
 
-def test_what_the_depot_sells_to_a_process_without_a_lane_is_no_order_from_a_lane(sell, tea_shop):
+def test_orders_sold_at_the_depot_without_a_lane_are_not_orders_from_lanes(sell, tea_shop):
     for lane in (1, 2):
         until = {"N": str(int(time.time()) + 60)}
         tea_shop.edit(Table.ALLOTMENTS, f"{lane}/lease", lockedBy={"S": "another"}, lockTime=until)
@@ -178,7 +178,7 @@ def test_what_the_depot_sells_to_a_process_without_a_lane_is_no_order_from_a_lan
     assert counted["UnitsLent"] == (60 - tea_shop.stock(TEA),)
 
 
-def test_a_loan_that_a_rival_has_cancelled_is_counted_as_lost(sell, tea_shop, monkeypatch):
+def test_a_loan_cancelled_by_a_concurrent_writer_is_counted_as_lost(sell, tea_shop, monkeypatch):
     store = tea_shop.process("place_orders").store
     write = store.write
 
@@ -193,12 +193,12 @@ def test_a_loan_that_a_rival_has_cancelled_is_counted_as_lost(sell, tea_shop, mo
     assert len(counted["DepotWait"]) == 2, "it had to be redelivered"
 
 
-def test_messages_that_a_corrupt_page_holds_up_are_counted(sell, tea_shop):
+def test_messages_delayed_by_a_corrupt_page_are_counted(sell, tea_shop):
     tea_shop.edit(Table.ALLOTMENTS, str(PageKey.of(DEPOT, TEA)))
     assert sell(1, 1)["CorruptPage"] == (2,)
 
 
-def test_pages_with_units_of_what_is_gone_can_be_deleted_while_a_worker_knows_them(sell, tea_shop):
+def test_pages_of_delisted_products_can_be_deleted_although_a_worker_caches_them(sell, tea_shop):
     """The repair in the runbook, CorruptPage. A new page has another epoch."""
     assert "UnitsLent" in sell(1)
     del tea_shop.items(Table.PRODUCTS)[TEA,]
@@ -297,7 +297,7 @@ def test_the_error_for_a_missing_setting_names_it():
         _ = Process({"PRODUCTS_TABLE_NAME": "p"}).store
 
 
-def test_a_worker_that_is_told_nothing_of_lanes_sells_nothing(handle, tea_shop, monkeypatch):
+def test_a_worker_without_the_lanes_setting_fails(handle, tea_shop, monkeypatch):
     monkeypatch.delenv("LANES")
     with pytest.raises(ConfigurationError, match="variable LANES is not set"):
         handle(sqs_event(order_body("o", {TEA: 1})))
@@ -312,7 +312,7 @@ def test_the_engine_of_workers_has_lanes_and_no_other_engine_has(tea_shop):
 
 
 @pytest.mark.parametrize("lanes", ["", "many", "-1", "1.5", "²"])
-def test_a_number_of_lanes_that_is_none_is_named(tea_shop, lanes):
+def test_an_invalid_number_of_lanes_is_named(tea_shop, lanes):
     tea_shop.restart(LANES=lanes)
     with pytest.raises(ConfigurationError, match="LANES"):
         _ = tea_shop.process("place_orders").engine_with_lanes

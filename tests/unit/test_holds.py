@@ -68,7 +68,7 @@ def shard_of(request):
 
 
 @pytest.mark.parametrize("shards", [EXPIRY_SHARDS])
-def test_what_ends_within_two_minutes_is_sent_from_every_shard_the_oldest_first(shop, shards):
+def test_holds_ending_within_two_minutes_are_sent_from_every_shard_oldest_first(shop, shards):
     soon = {f"o-{number}": 1.0 + number * 0.5 for number in range(200)}
     for order_id, seconds in reversed(soon.items()):
         hold(shop, order_id, seconds)
@@ -84,7 +84,7 @@ def test_what_ends_within_two_minutes_is_sent_from_every_shard_the_oldest_first(
 
 
 @pytest.mark.parametrize("seconds", [-3600.0, -60.0, -59.5, 0.0, 0.3, 59.9, AHEAD_SECONDS])
-def test_a_hold_is_looked_at_within_a_second_of_the_end_of_its_grace(shop, seconds):
+def test_a_hold_is_processed_within_a_second_of_the_end_of_its_grace_period(shop, seconds):
     end = hold(shop, "o-1", seconds)
     sweep(shop)
     (message,) = shop.queues["Expiry"].messages
@@ -102,7 +102,7 @@ def test_a_process_sends_a_hold_once_and_another_process_once_more(shop):
     assert [sweep(shop)["holds"] for _ in range(2)] == [1, 0]
 
 
-def test_a_hold_that_does_not_end_is_sent_again_at_doubling_distances(shop):
+def test_a_hold_that_does_not_expire_is_sent_again_at_doubling_intervals(shop):
     hold(shop, "o-1", 100)
     sent, began = {}, shop.clock.now()
     for minute in (0, 1, 12, 13, 22, 24, 45, 46):
@@ -111,7 +111,7 @@ def test_a_hold_that_does_not_end_is_sent_again_at_doubling_distances(shop):
     assert sent == {0: 1, 1: 0, 12: 0, 13: 1, 22: 0, 24: 1, 45: 0, 46: 1}
 
 
-def test_while_many_wait_to_expire_no_more_are_sent_and_nothing_is_sent_twice(shop, monkeypatch):
+def test_with_many_expiries_queued_no_more_are_sent_and_none_twice(shop, monkeypatch):
     monkeypatch.setattr(shop.handler("sweep"), "_MAX_WAITING", 2)
     for number in range(3):
         hold(shop, f"o-{number}", 30)
@@ -126,7 +126,7 @@ def test_while_many_wait_to_expire_no_more_are_sent_and_nothing_is_sent_twice(sh
     assert sent(shop)[-1] == "late"
 
 
-def test_holds_are_sent_though_nobody_knows_how_many_wait_to_expire(shop, capsys):
+def test_holds_are_sent_even_if_the_depth_of_the_queue_is_unknown(shop, capsys):
     """If this permission were missing, the sweep must not pass silently while no hold ever ends."""
     hold(shop, "o-1", 30)
     shop.refuse("GetQueueAttributes", DENIED)
@@ -135,7 +135,7 @@ def test_holds_are_sent_though_nobody_knows_how_many_wait_to_expire(shop, capsys
     assert "not authorized" in line["errors"][0]
 
 
-def test_a_hold_that_was_prolonged_is_sent_anew(shop):
+def test_an_extended_hold_is_sent_again(shop):
     hold(shop, "o-1", 60)
     sweep(shop)
     hold(shop, "o-1", 100)
@@ -156,7 +156,7 @@ def test_a_shard_of_many_pages_is_sent_whole_and_pages_of_all_shards_take_turns(
     assert calls[: shards + 1] == ["Query"] * shards + ["SendMessageBatch"]
 
 
-def test_a_throttled_shard_holds_up_no_other_and_is_made_up_for(shop):
+def test_a_throttled_shard_delays_no_other_and_is_made_up_for(shop):
     for number in range(200):
         hold(shop, f"o-{number}", 100)
     shop.refuse("Query", THROTTLED, lambda request: shard_of(request) == "03")
@@ -168,13 +168,13 @@ def test_a_throttled_shard_holds_up_no_other_and_is_made_up_for(shop):
     assert len(set(sent(shop))) == len(sent(shop)) == 200
 
 
-def test_a_shard_that_is_throttled_once_is_asked_again_at_once(shop):
+def test_a_shard_that_is_throttled_once_is_retried_immediately(shop):
     hold(shop, "o-1", 100)
     shop.once("Query", lambda _: (_ for _ in ()).throw(THROTTLED))
     assert sweep(shop) == {"result": "SWEPT", "holds": 1, "folded": 0, "lanes": [], "products": 0}
 
 
-def test_what_sqs_refuses_is_sent_with_the_next_sweep_and_the_log_says_so(shop, capsys):
+def test_holds_that_sqs_refuses_are_logged_and_sent_by_the_next_sweep(shop, capsys):
     for number in range(30):
         hold(shop, f"o-{number:02}", 10 + number)
 
@@ -208,7 +208,7 @@ def test_what_sqs_refuses_is_sent_with_the_next_sweep_and_the_log_says_so(shop, 
         ("Query", DENIED, "^AccessDeniedException: not authorized$"),
     ],
 )
-def test_what_has_to_be_repaired_is_told_after_the_lanes_were_swept(shop, operation, error, says):
+def test_required_repairs_are_reported_after_the_lanes_were_swept(shop, operation, error, says):
     for number in range(2):
         hold(shop, f"o-{number}", 10)
     shop.refuse(operation, error)
@@ -230,7 +230,7 @@ def test_a_hold_without_a_time_is_named_and_the_others_are_sent(shop):
     assert len(sent(shop)) == 20
 
 
-def test_lanes_get_their_share_and_the_next_sweep_goes_on_with_the_holds(shop):
+def test_lanes_get_their_share_of_time_and_the_next_sweep_continues_with_holds(shop):
     for number in range(100):
         hold(shop, f"o-{number:02}", number / 10)
 
@@ -249,7 +249,7 @@ def test_lanes_get_their_share_and_the_next_sweep_goes_on_with_the_holds(shop):
     assert sorted(sent(shop)) == [f"o-{number:02}" for number in range(100)]
 
 
-def test_without_time_nothing_is_asked_and_it_says_so(shop):
+def test_without_time_no_shard_is_queried_and_the_log_says_so(shop):
     hold(shop, "o-1", 10)
     swept = sweep(shop, 0.0)
     assert swept["holds"] == 0
@@ -280,7 +280,7 @@ def pay(shop, *order_ids):
     shop.send("OrderCommand", *({"action": "confirm", "orderId": i} for i in order_ids))
 
 
-def test_two_sweepers_at_once_expire_each_hold_once(shop):
+def test_two_concurrent_sweepers_expire_each_hold_once(shop):
     shop.list("tea", 100)
     for number in range(25):
         order = order_body(f"o-{number}", {"tea": 2}) | {"holdSeconds": 60}
@@ -305,7 +305,7 @@ def test_two_sweepers_at_once_expire_each_hold_once(shop):
     assert sweep(shop)["holds"] == 0
 
 
-def test_who_pays_before_the_hold_expires_keeps_the_units_though_it_was_sent(shop):
+def test_a_payment_before_expiry_keeps_the_units_although_the_hold_was_sent(shop):
     shop.list("tea", 100)
     for order_id in ("paid", "late", "unpaid"):
         order = order_body(order_id, {"tea": 1}) | {"holdSeconds": 60}
@@ -321,7 +321,7 @@ def test_who_pays_before_the_hold_expires_keeps_the_units_though_it_was_sent(sho
     assert shop.stock("tea") == 98
 
 
-def test_no_hold_expires_beside_its_payment_though_the_depth_is_a_minute_old(shop):
+def test_no_hold_expires_before_its_payment_although_the_depth_is_a_minute_old(shop):
     """A burst of payments in the last second of their holds. Their worker has a cold start, and is throttled.
 
     SQS may take a minute to report the number of messages:

@@ -69,7 +69,7 @@ def throttle(shop, product_id, seconds=math.inf):
 # ---------------------------------------------------------------- huge rows
 
 
-def test_rows_of_300_kb_keep_no_order_from_being_placed(shop):
+def test_orders_are_placed_although_rows_have_300_kb(shop):
     """More than one BatchGetItem returns (16 MB), and many times the size of a transaction (4 MB)."""
     large, small = [f"large{n}" for n in range(57)], [f"small{n}" for n in range(42)]
     shop.list_all(*large, size=300_000)
@@ -84,7 +84,7 @@ def test_rows_of_300_kb_keep_no_order_from_being_placed(shop):
     assert set(shop.unexplained().values()) == {0}
 
 
-def test_of_a_huge_row_nothing_is_remembered(shop):
+def test_huge_rows_are_not_cached(shop):
     shop.list("large", size=300_000)
     shop.list("small")
     worker = shop.worker()
@@ -114,7 +114,7 @@ def test_an_order_too_large_for_one_transaction_is_answered_by_name(shop):
 
 
 @pytest.mark.parametrize("action", [OrderAction.CANCEL, OrderAction.CONFIRM])
-def test_orders_that_others_made_huge_go_on_all_the_same(shop, action):
+def test_orders_that_another_program_made_huge_continue_their_life(shop, action):
     """Attributes of other programs are not read, so the planner does not know the sizes, and halves the batch until it
     fits."""
     shop.list("p", stock=20)
@@ -161,7 +161,7 @@ def test_a_row_without_room_returns_its_own_orders_by_name(shop, lanes):
     ],
     ids=["count", "details"],
 )
-def test_a_row_without_room_refuses_other_changes_and_stays_as_it_is(shop, change):
+def test_a_row_without_room_refuses_other_changes_and_is_unchanged(shop, change):
     shop.list("full", size=LARGEST_ROW)
     before = shop.row("full")
     with pytest.raises(CorruptItemError, match=r"row of product full .*maximum allowed size"):
@@ -174,7 +174,7 @@ def test_a_row_without_room_refuses_other_changes_and_stays_as_it_is(shop, chang
 
 @pytest.mark.parametrize("lanes", [0, 1])
 @pytest.mark.parametrize("seconds", [5, math.inf])
-def test_a_throttled_product_does_not_hold_up_the_rest_of_its_batch(shop, lanes, seconds):
+def test_a_throttled_product_does_not_delay_the_rest_of_its_batch(shop, lanes, seconds):
     """Its own orders are placed by the same batch if it is throttled only briefly, otherwise later."""
     shop.list_all("hot", "p", "q")
     worker, began = contested_worker(shop, lanes), shop.clock.now()
@@ -195,7 +195,7 @@ def test_a_throttled_product_does_not_hold_up_the_rest_of_its_batch(shop, lanes,
 
 @pytest.mark.parametrize("lanes", [0, 1])
 @pytest.mark.parametrize("refuses", [False, True])
-def test_a_product_that_no_read_answers_for_returns_its_own_orders_only(shop, lanes, refuses):
+def test_a_product_that_cannot_be_read_only_returns_its_own_orders(shop, lanes, refuses):
     shop.list_all("hot", "p")
     worker = contested_worker(shop, lanes)
     shop.on("BatchGetItem", leaves_out(shop, of_product("hot"), refuses=refuses))
@@ -208,7 +208,7 @@ def test_a_product_that_no_read_answers_for_returns_its_own_orders_only(shop, la
     assert statuses(shop.commit(worker, order(1, "hot"))) == [APPLIED]
 
 
-def test_a_replay_is_answered_although_no_read_answers_for_its_product(shop):
+def test_a_replay_is_answered_although_its_product_cannot_be_read(shop):
     shop.list_all("hot", "p")
     worker = shop.worker()
     assert statuses(shop.commit(worker, order(1, "hot"), order(2, "p"))) == [APPLIED, APPLIED]
@@ -218,7 +218,7 @@ def test_a_replay_is_answered_although_no_read_answers_for_its_product(shop):
     assert statuses(report) == [REPLAYED, RETURNED]
 
 
-def test_a_product_is_throttled_for_moments_while_another_is_counted(shop):
+def test_a_product_is_throttled_briefly_while_another_is_counted(shop):
     shop.list_all("hot", "counted")
     worker = shop.worker()
     deadline = shop.soon(INVOCATION_SECONDS)
@@ -228,7 +228,7 @@ def test_a_product_is_throttled_for_moments_while_another_is_counted(shop):
     assert statuses(report) == [APPLIED, APPLIED]
 
 
-def test_behind_a_throttled_product_a_group_keeps_its_order(shop):
+def test_a_group_keeps_its_sequence_behind_a_throttled_product(shop):
     shop.list_all("hot", "p")
     throttle(shop, "hot")
     in_groups = [("hot", "g"), ("p", "g"), ("p", "h")]
@@ -261,7 +261,7 @@ def test_a_count_by_a_wrong_clock_excludes_others_or_is_refused(shop, off):
     assert shop.unexplained() == {"p": 0}
 
 
-def test_a_clock_that_aws_does_not_accept_loses_no_order(shop):
+def test_no_order_is_lost_by_a_clock_that_aws_refuses(shop):
     """If a clock is off by more than 5 minutes, AWS refuses every signature, and the SDK does not correct the clock."""
     shop.list("p")
     refused = ServiceError("InvalidSignatureException", "Signature expired")
@@ -407,7 +407,7 @@ def test_a_repeated_correction_that_meets_half_of_the_first_one_is_not_refused(s
     assert shop.do(all_of_it) == [REPLAYED]
 
 
-def test_refusals_of_a_row_that_never_rests_take_one_look_each_after_its_neighbours(shop):
+def test_refusals_for_a_busy_row_take_one_read_each_after_other_changes(shop):
     """There are more refusals than one read covers, and each read of the row finds it changed again."""
     shop.list("p", stock=5)
     shop.list("q")
@@ -424,7 +424,7 @@ def test_refusals_of_a_row_that_never_rests_take_one_look_each_after_its_neighbo
     assert asked == ["TransactWriteItems", *["TransactGetItems"] * 3]
 
 
-def test_a_refusal_that_is_true_no_more_was_true_all_the_same(shop):
+def test_a_refusal_stands_even_if_its_reason_has_passed(shop):
     """Its reason is out of date by then. The missing record shows that its own write did not cause the shortage."""
     shop.list("p", stock=5)
     receipt = Adjustment("p", "r", 100, "RECEIPT")
@@ -434,7 +434,7 @@ def test_a_refusal_that_is_true_no_more_was_true_all_the_same(shop):
     assert report.outcomes[0].rejection.shortages[0].available == 5
 
 
-def test_where_a_refusal_cannot_be_read_its_neighbours_go_on(shop):
+def test_a_refusal_that_cannot_be_checked_does_not_delay_others(shop):
     shop.list("p", stock=5)
     shop.list("q")
     shop.refuse("TransactGetItems", THROTTLED)
@@ -442,7 +442,7 @@ def test_where_a_refusal_cannot_be_read_its_neighbours_go_on(shop):
     assert shop.do(short, receipt) == [RETURNED, APPLIED]
 
 
-def test_an_order_after_its_tombstone_is_no_corrupt_one_beside_a_conflict(shop):
+def test_an_order_after_its_tombstone_is_not_corrupt_despite_a_conflict(shop):
     """All products come from the cache, so the tombstone is found by a write, and then read again with a row."""
     products = [f"p{number}" for number in range(10)]
     shop.list_all(*products)
@@ -471,7 +471,7 @@ def test_a_repeated_count_that_meets_half_of_the_first_one_is_not_lost(shop):
     assert again.commit(2, "c", soon) == count
 
 
-def test_a_product_delisted_while_its_creator_was_frozen_stays_so(shop):
+def test_a_product_delisted_while_its_creator_was_frozen_stays_delisted(shop):
     lose_and_freeze(shop, lambda: shop.delist("p"))
     with pytest.raises(StoreError):
         shop.products.create(NewProduct("p", 10), shop.soon(2 * HOUR))
