@@ -51,7 +51,7 @@ def shop():
 # ---------------------------------------------------------------------- costs
 
 
-def test_a_product_is_sold_from_its_row_until_rivals_are_met_then_from_lanes(shop):
+def test_a_product_is_sold_from_its_row_until_contention_then_from_lanes(shop):
     shop.list("p")
     worker, rival = shop.worker(lanes=2), shop.worker()
     orders, costs = [], []
@@ -76,7 +76,7 @@ def test_a_product_is_sold_from_its_row_until_rivals_are_met_then_from_lanes(sho
     assert shop.product("p").lent_to == {0, 1, 2}
 
 
-def test_after_ten_quiet_seconds_a_row_sells_again_what_the_lane_does_not_have(
+def test_after_ten_quiet_seconds_the_row_sells_what_the_lane_lacks(
     shop,
 ):
     shop.list("p", 100_000)
@@ -113,9 +113,7 @@ def test_a_few_products_that_the_lane_lacks_are_sold_from_rows_and_more_at_the_d
 @pytest.mark.parametrize(
     ("is_crowded", "units", "source"), [(True, 6, None), (True, 1000, None), (False, 6, "lane")]
 )
-def test_where_others_wait_a_row_sells_what_the_lane_has_too_few_of(
-    shop, is_crowded, units, source
-):
+def test_if_others_wait_the_row_sells_what_the_lane_is_short_of(shop, is_crowded, units, source):
     """Unless it cannot spare that many. If no other worker waits, the lane is filled."""
     shop.list("p")
     worker = shop.owner()
@@ -134,7 +132,7 @@ def test_where_others_wait_a_row_sells_what_the_lane_has_too_few_of(
     assert shop.source(f"o{shop.orders}") == worker.source.lane.number
 
 
-def test_a_lane_gets_a_part_of_what_only_others_have_sold(shop):
+def test_a_lane_gets_some_of_what_only_other_lanes_have_sold(shop):
     for product_id in ("tea", "cup"):
         shop.list(product_id, 10_000)
     one, other = shop.owner(), shop.owner()
@@ -147,7 +145,7 @@ def test_a_lane_gets_a_part_of_what_only_others_have_sold(shop):
     assert shop.held("tea")[other.source.lane.number] == at_depot // 2 // 20
 
 
-def test_environments_have_lanes_of_their_own_and_those_without_sell_at_the_depot(shop):
+def test_environments_have_their_own_lane_or_sell_at_the_depot(shop):
     shop.list("p", 5000)
     workers = [shop.owner(lanes=2) for _ in range(3)]
     sources = []
@@ -160,7 +158,7 @@ def test_environments_have_lanes_of_their_own_and_those_without_sell_at_the_depo
     assert sources[2] == DEPOT
 
 
-def test_where_others_wait_the_depot_is_released_before_the_own_lane_sells(shop):
+def test_if_others_wait_the_depot_is_released_before_the_own_lane_sells(shop):
     shop.list_all("p", "q")
     worker = shop.owner()
     for _ in range(3):
@@ -195,7 +193,7 @@ def test_units_of_every_source_add_up_in_one_order(shop):
 # ---------------------------------------------------------------------- leases
 
 
-def test_a_lane_is_taken_over_with_what_is_in_it(shop):
+def test_a_lane_is_taken_over_with_its_units(shop):
     shop.list("p")
     one = shop.owner(lanes=1)
     for _ in range(3):
@@ -255,7 +253,7 @@ def test_a_lane_in_use_is_kept(shop):
     assert {key.lane for key in one.source.lane.keys} == {1}
 
 
-def test_a_dead_holder_of_the_depot_stops_visits_for_two_seconds(shop):
+def test_a_dead_owner_of_the_depots_lease_blocks_visits_for_two_seconds(shop):
     shop.list("p")
     worker = shop.owner()
     shop.occupy_depot(2.0)
@@ -268,7 +266,7 @@ def test_a_dead_holder_of_the_depot_stops_visits_for_two_seconds(shop):
 @pytest.mark.parametrize(
     "lock", [{"lockedBy": {"S": "x"}, "lockTime": {"S": "soon"}}, {"lockTime": {"N": "9999999999"}}]
 )
-def test_a_lease_of_the_depot_that_cannot_be_read_is_over(shop, lock):
+def test_an_unreadable_lease_of_the_depot_counts_as_expired(shop, lock):
     shop.list("p")
     worker = shop.owner()
     shop.edit(Table.ALLOTMENTS, "0/lease", **lock)
@@ -276,7 +274,7 @@ def test_a_lease_of_the_depot_that_cannot_be_read_is_over(shop, lock):
     assert shop.calls == VISIT
 
 
-def test_where_every_visit_of_the_depot_takes_too_long_it_gets_through_all_the_same(shop):
+def test_orders_succeed_even_if_every_visit_of_the_depot_takes_too_long(shop):
     """DynamoDB is so slow that each visitor's lease expires and is taken by the next before it writes."""
     shop.list("p")
     worker = shop.owner()
@@ -305,7 +303,7 @@ def test_a_replayed_order_or_another_body_under_its_id_takes_nothing_from_a_lane
     assert shop.outcomes(worker, *batch) == [Outcome.INVALID, REPLAYED, APPLIED, REPLAYED]
 
 
-def test_a_product_without_rivals_goes_to_the_depot_with_its_batch(shop):
+def test_a_product_without_contention_goes_to_the_depot_with_its_batch(shop):
     shop.list_all("hot", "slow")
     shop.quiet.add("slow")
     worker = shop.seller()
@@ -332,7 +330,7 @@ def test_an_order_that_was_cancelled_before_it_came_takes_nothing(shop):
 
 
 @pytest.mark.parametrize("batches", [0, 1, 2])
-def test_what_cannot_be_sold_is_rejected_for_the_right_reason(shop, batches):
+def test_orders_that_cannot_be_placed_are_rejected_for_the_right_reason(shop, batches):
     """Without contention the orders are decided from rows; with it, the first is decided at the depot, the second in
     the lane."""
     shop.list_all("p", "ended")
@@ -359,7 +357,7 @@ def test_what_cannot_be_sold_is_rejected_for_the_right_reason(shop, batches):
 
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("threshold", [0, 7])
-def test_the_last_unit_is_sold_before_anybody_is_rejected(shop, workers, threshold):
+def test_the_last_unit_is_sold_before_any_order_is_rejected(shop, workers, threshold):
     shop.list("p", 60, low_stock_threshold=threshold)
     team = [shop.owner(lanes=2) for _ in range(workers)]
     placed = 0
@@ -392,7 +390,7 @@ def test_a_product_at_its_threshold_and_backorders_are_sold_from_the_row(
 
 
 @pytest.mark.parametrize("batches", [0, 1, 2])
-def test_a_corrupt_row_beside_healthy_ones_holds_up_nobody(shop, batches):
+def test_a_corrupt_row_does_not_delay_other_orders(shop, batches):
     shop.list_all("p", "broken", "q")
     if not batches:
         shop.quiet |= {"p", "broken", "q"}
@@ -408,7 +406,7 @@ def test_a_corrupt_row_beside_healthy_ones_holds_up_nobody(shop, batches):
 
 
 @pytest.mark.parametrize("is_corrupt", [True, False])
-def test_a_row_that_a_recall_would_bring_back_too_holds_up_nobody(shop, is_corrupt):
+def test_another_row_of_a_recall_does_not_delay_orders(shop, is_corrupt):
     """It became corrupt while it was lent, or it is throttled."""
     shop.list("p", 40)
     other = neighbour_of("p")
@@ -443,7 +441,7 @@ def test_a_corrupt_page_returns_orders_by_its_name_and_loses_nothing(shop, lane)
 
 
 @pytest.mark.parametrize("lane", [0, 1, 2])
-def test_a_page_that_dynamodb_does_not_take_is_not_the_fault_of_its_orders(shop, lane):
+def test_no_order_is_dead_lettered_because_dynamodb_refuses_a_page(shop, lane):
     """It would exceed the item size limit. No order is dead-lettered because of that."""
     shop.list("p", 40)
     shop.lend("p", {1: 10, 2: 15}, depot=2)
@@ -456,7 +454,7 @@ def test_a_page_that_dynamodb_does_not_take_is_not_the_fault_of_its_orders(shop,
     assert shop.outcomes(worker, *orders) == [APPLIED] * 2
 
 
-def test_units_of_a_product_that_was_listed_again_hold_up_nobody(shop):
+def test_units_of_a_relisted_product_do_not_delay_orders(shop):
     """Another program deleted the row while lanes held units, and created it again."""
     shop.list_all("p", "q")
     worker = shop.owner()
@@ -474,7 +472,7 @@ def test_units_of_a_product_that_was_listed_again_hold_up_nobody(shop):
 
 
 @pytest.mark.parametrize("code", ["ThrottlingError", "ValidationError"])
-def test_a_row_that_runs_low_and_takes_no_write_delays_no_orders_for_other_products(shop, code):
+def test_a_throttled_row_that_runs_low_delays_no_orders_for_other_products(shop, code):
     """A visit also lends other products that run low. That loan must not delay the batch."""
     shop.list_all("slow", "p")
     worker = shop.owner()
@@ -496,7 +494,7 @@ def neighbour_of(product_id):
 
 
 @pytest.mark.parametrize("lane", [0, 1])
-def test_a_page_that_no_read_answers_for_returns_the_batch(shop, lane):
+def test_a_page_that_cannot_be_read_returns_the_batch(shop, lane):
     shop.list("p")
     worker = shop.owner(lanes=1)
     shop.sell(worker, shop.new_order("p"))
@@ -551,7 +549,7 @@ def test_a_lost_response_at_any_write_applies_each_order_once(shop, lost):
 
 @pytest.mark.parametrize("is_applied", [True, False])
 @pytest.mark.parametrize("after", range(3))
-def test_what_stays_unknown_is_forgotten_and_found_again(shop, after, is_applied):
+def test_pages_with_an_unknown_outcome_are_forgotten_and_read_again(shop, after, is_applied):
     """From one write on, every response is lost, and the engine gives up."""
     worker, orders = visit_and_more(shop, crowded=True)
     shop.lose_responses(after + 1, 1000, [WRITE], is_applied=is_applied)
@@ -582,7 +580,7 @@ def test_a_batch_without_time_is_returned_and_loses_nothing(shop, seconds):
 
 
 @pytest.mark.parametrize("batches", [0, 1, 2])
-def test_a_product_under_a_long_lease_returns_only_what_the_lane_does_not_have(shop, batches):
+def test_a_long_lease_returns_only_orders_that_the_lane_cannot_serve(shop, batches):
     shop.list("p", 100)
     shop.list("q", 100)
     if not batches:
@@ -600,7 +598,7 @@ def test_a_product_under_a_long_lease_returns_only_what_the_lane_does_not_have(s
         assert one.retry_after == pytest.approx(600, abs=1)
 
 
-def test_who_waits_for_a_lease_looks_at_the_row_alone(shop):
+def test_waiting_for_a_lease_only_reads_the_row(shop):
     shop.list("p", 100)
     worker = shop.owner()
     shop.count("p", seconds=3)
@@ -626,7 +624,7 @@ def fill_the_depots_page(shop, product_id, products, emptied=0):
     ("products", "emptied", "is_lent"),
     [(MAX_PRODUCTS, 0, False), (1, MAX_PRODUCTS - 1, False), (100, 100, True)],
 )
-def test_what_does_not_fit_into_the_depots_page_is_sold_from_its_row(
+def test_a_product_that_does_not_fit_on_the_depots_page_is_sold_from_its_row(
     shop, products, emptied, is_lent
 ):
     shop.list("p")
@@ -638,7 +636,7 @@ def test_what_does_not_fit_into_the_depots_page_is_sold_from_its_row(
     assert bool(shop.product("p").lent_to) == is_lent
 
 
-def test_what_nobody_wants_any_more_goes_back_to_the_depot(shop):
+def test_units_without_demand_are_returned_to_the_depot(shop):
     """Otherwise a lane would collect a few units of each product, and each of its orders would pay for the large
     page."""
     shop.list("p", 100)
@@ -720,7 +718,7 @@ def test_orders_of_99_lines_are_placed(shop, stock):
 # ---------------------------------------------------------------------- fewer lanes than before
 
 
-def test_what_lies_in_lanes_is_sold_when_the_setting_has_fewer(shop):
+def test_units_in_lanes_are_sold_after_the_number_of_lanes_is_reduced(shop):
     shop.list("p", 100)
     shop.lend("p", {1: 20, 2: 30}, depot=40)
     worker = shop.worker(lanes=1)
@@ -746,7 +744,7 @@ def test_orders_of_the_fifo_queue_are_sold_from_lanes(shop):
         }
 
 
-def test_a_group_finds_all_that_lies_in_lanes_and_keeps_its_order(shop):
+def test_a_group_finds_all_units_in_lanes_and_keeps_its_sequence(shop):
     shop.list("p", 100)
     shop.lend("p", {1: 20, 2: 30}, depot=40)
     worker = shop.owner()
@@ -759,7 +757,7 @@ def test_a_group_finds_all_that_lies_in_lanes_and_keeps_its_order(shop):
     assert shop.source("f1") is None
 
 
-def test_a_receipt_a_correction_and_an_order_of_one_product_have_one_source(shop):
+def test_a_receipt_a_correction_and_an_order_use_the_same_source(shop):
     """All are applied to the row, although the product is contested and the lane has units."""
     shop.list("p", 100_000)
     worker = shop.owner()
@@ -776,7 +774,7 @@ def test_a_receipt_a_correction_and_an_order_of_one_product_have_one_source(shop
     assert (shop.product("p").stock_count, shop.held("p")) == (before[0].stock_count, before[1])
 
 
-def test_a_loan_from_a_row_beside_a_receipt_for_it_makes_no_unit(shop):
+def test_a_loan_from_a_row_with_a_receipt_creates_no_unit(shop):
     """The depot runs low on a fast seller, whose row another change of the batch needs."""
     for product_id in ("p", "fast"):
         shop.list(product_id, 400)
@@ -791,7 +789,7 @@ def test_a_loan_from_a_row_beside_a_receipt_for_it_makes_no_unit(shop):
 
 
 @pytest.mark.parametrize(("lanes", "depot", "writes"), [({}, 90, 1), ({1: 20, 2: 30}, 40, 2)])
-def test_a_correction_that_needs_what_is_lent_is_written_as_it_is_reclaimed(
+def test_a_correction_that_needs_lent_units_is_written_with_their_recall(
     shop, lanes, depot, writes
 ):
     """In addition to the reads of a visit it costs one transaction, after a recall of the units in other lanes."""
@@ -823,7 +821,7 @@ def test_two_deliveries_of_one_order_at_two_workers_apply_it_once(shop):
     assert shop.status(order.order_id) == "PENDING"
 
 
-def test_a_corrupt_page_of_the_depot_holds_up_only_what_belongs_there(shop):
+def test_a_corrupt_page_of_the_depot_only_delays_its_own_products(shop):
     other = next(name for n in range(99) if PageKey.of(0, name := f"q{n}") != PageKey.of(0, "p"))
     shop.list_all("p", other)
     worker = shop.owner(lanes=1)
@@ -848,7 +846,7 @@ def test_a_lane_with_a_corrupt_page_is_given_up_for_another(shop):
         assert worker.source.lane.number == 2
 
 
-def test_what_is_listed_again_during_a_visit_is_not_taken_for_broken(shop):
+def test_a_product_relisted_during_a_visit_is_not_considered_corrupt(shop):
     shop.list("a")
     shop.lend("a", depot=1)
     worker = shop.owner()

@@ -41,7 +41,7 @@ def entries(shop):
     return {page.key.lane: dict(page.entries) for page in pages if page.entries}
 
 
-def test_it_shows_who_uses_which_lane_and_what_lies_there(shop):
+def test_it_shows_the_owners_and_contents_of_lanes(shop):
     assert lanes().stdout == "No lane has ever been used.\n"
     lend_two(shop)
     now = SystemClock().now()
@@ -80,7 +80,7 @@ def test_with_a_product_it_shows_where_its_units_are(shop):
     assert isinstance(lanes("no-such-thing").exception, UserError)
 
 
-def test_lanes_are_emptied_whatever_the_settings_say_and_only_after_a_yes(shop):
+def test_all_lanes_are_emptied_but_only_after_confirmation(shop):
     lend_two(shop)
     asked = lanes("--empty", input="n\n")
     assert "Reclaim 2 products from all lanes?" in asked.stdout
@@ -96,7 +96,7 @@ def test_lanes_are_emptied_whatever_the_settings_say_and_only_after_a_yes(shop):
     assert lanes("--empty", "--yes").stdout == "All lanes are empty.\n"
 
 
-def test_a_row_that_only_says_that_it_is_lent_is_told_otherwise(shop):
+def test_a_row_that_is_wrongly_marked_as_lent_is_corrected(shop):
     shop.list("pot", 50)
     lend(shop.store, "pot", 0, {})
     assert shop.row("pot")["lentTo"] == {"SS": ["0"]}
@@ -130,7 +130,7 @@ def test_a_corrupt_page_is_named_and_the_others_are_emptied(shop):
     assert [shop.stock("tea"), shop.stock("mug")] == [890, 1000]
 
 
-def test_an_id_in_brackets_is_no_markup(shop):
+def test_an_id_in_brackets_is_not_markup(shop):
     shop.list("[red]", 100)
     lend(shop.store, "[red]", 5, {1: 5})
     page = str(PageKey.of(1, "[red]"))

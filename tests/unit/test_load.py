@@ -112,7 +112,7 @@ def test_a_file_is_carried_out_and_a_second_time_changes_nothing(shelf):
     assert shelf.rows() == rows
 
 
-def test_a_check_tells_what_would_be_done_and_writes_nothing(shelf):
+def test_a_check_shows_what_would_be_done_and_writes_nothing(shelf):
     content = (
         MIXED + "adjust,p,,,,r-2,-16,CORRECTION\nadjust,s,,,,,1,RECEIPT\nchangeDetails,s,,,,,,\n"
     )
@@ -142,7 +142,7 @@ def test_a_check_tells_what_would_be_done_and_writes_nothing(shelf):
         ("create,p,10,Pi,315,,,", "price"),
     ],
 )
-def test_a_product_that_exists_otherwise_is_a_bad_line_and_stays(shelf, row, other):
+def test_creating_an_existing_different_product_is_a_bad_line(shelf, row, other):
     shelf.load(HEADER + "create,p,10,Pi,314,,,\n")
     rows = shelf.rows()
     content = HEADER + f"{row}\n"
@@ -215,7 +215,7 @@ def test_a_limit_that_would_forget_units_on_backorder_is_refused(shelf):
     assert shelf.load("productId,backorderLimit\np,3\n").done == {Done.CHANGED: 1}
 
 
-def test_a_rivals_change_between_read_and_write_is_kept(shelf, monkeypatch):
+def test_a_concurrent_change_between_read_and_write_is_kept(shelf, monkeypatch):
     shelf.load(MIXED)
     apply, rivals = Change.applied_to, ["Rho"]
 
@@ -251,7 +251,7 @@ def test_the_changes_of_a_product_are_carried_out_in_their_order(shelf, monkeypa
 COUNTS = "productId,counted,reference\np,12,November\nq,18,November\n"
 
 
-def test_counts_are_booked_and_the_same_file_again_books_nothing(shelf):
+def test_counts_are_booked_and_loading_the_same_file_again_books_nothing(shelf):
     shelf.load(MIXED)
     wanted = [(2, "p", "counted 12, corrected by -3")]
     assert findings(shelf.check(COUNTS)) == wanted
@@ -275,7 +275,7 @@ def test_counts_are_booked_and_the_same_file_again_books_nothing(shelf):
     assert (shelf.product("p").stock_count, shelf.product("q").stock_count) == (7, 20)
 
 
-def test_a_count_includes_open_orders_and_fails_for_what_is_not_there(shelf):
+def test_a_count_includes_open_orders_and_fails_for_an_unknown_product(shelf):
     shelf.load(MIXED)
     engine_with_lanes(shelf.store).apply([Order("o", "u", {"p": 5, "q": 5})], soon())
     content = "action,productId,delta,reason,counted\nadjust,p,2,RECEIPT,\n,p,,,16\n,q,,,4\n"
@@ -333,7 +333,7 @@ def test_counts_that_are_stopped_are_finished_by_the_next_load(shelf, monkeypatc
     assert [shelf.product(f"p-{n:03}").stock_count for n in range(9)] == list(range(1, 10))
 
 
-def test_two_who_load_the_same_counts_book_each_once(shelf):
+def test_two_loads_of_the_same_counts_book_each_once(shelf):
     """The second load, which found no record at first, reports the count as booked before."""
     shelf.load(MIXED)
     file, loads = shelf.file(COUNTS), []
@@ -356,7 +356,7 @@ def test_two_who_load_the_same_counts_book_each_once(shelf):
     assert shelf.product("p").stock_count == 12
 
 
-def test_a_product_that_was_sold_and_renamed_since_is_there(shelf):
+def test_a_product_that_was_sold_and_renamed_since_counts_as_existing(shelf):
     shelf.load(HEADER + "create,p,10,Pi,314,,,\n")
     engine_with_lanes(shelf.store).apply([Order("o", "u", {"p": 3})], soon())
     event = CatalogueEvent("p", "e", timestamp(datetime.now(UTC)), {"name": "Tau"})
@@ -367,7 +367,7 @@ def test_a_product_that_was_sold_and_renamed_since_is_there(shelf):
     assert (shelf.product("p").stock_count, shelf.product("p").name) == (7, "Tau")
 
 
-def test_a_corrected_file_books_what_was_missing_and_nothing_twice(shelf):
+def test_a_corrected_file_only_books_what_was_missing(shelf):
     first = shelf.load(MIXED.replace("-2,CORRECTION", "-2.5,CORRECTION"))
     assert codes(first) == [(6, "q", "SCHEMA_VIOLATION")]
     second = shelf.load(MIXED)
@@ -375,7 +375,7 @@ def test_a_corrected_file_books_what_was_missing_and_nothing_twice(shelf):
     assert (shelf.product("p").stock_count, shelf.product("q").stock_count) == (15, 18)
 
 
-def test_a_check_counts_what_lanes_hold(shelf):
+def test_a_check_includes_units_in_lanes(shelf):
     shelf.load(MIXED)
     lend(shelf.store, "p", 10, {1: 3})
     assert shelf.product("p").stock_count == 2
@@ -421,7 +421,7 @@ def test_an_id_that_was_used_for_something_else(shelf):
         assert load.done == {Done.STALE: 1}
 
 
-def test_a_corrupt_or_leased_product_holds_up_no_other(shelf, monkeypatch):
+def test_a_corrupt_or_leased_product_delays_no_other(shelf, monkeypatch):
     monkeypatch.setattr(loading, "_LEASE_SECONDS", 0.3)
     shelf.load(many(3))
     shelf.store._client.put_item(TableName="Products", Item={"productId": {"S": "bad"}})
@@ -461,7 +461,7 @@ def test_a_load_that_is_stopped_is_finished_by_the_next_one(shelf, monkeypatch):
     assert [shelf.product(f"p-{n:03}").stock_count for n in range(13)] == list(range(13))
 
 
-def test_lost_responses_and_rivals_with_the_same_file_double_nothing(shelf, monkeypatch):
+def test_lost_responses_and_concurrent_loads_of_a_file_double_nothing(shelf, monkeypatch):
     """Two people load one file at the same time, each with several workers."""
     monkeypatch.setattr(loading, "_WORKERS", 3)
     rows = "".join(f"adjust,p-{n:03},,,,r,2,RECEIPT\n" for n in range(120))
@@ -487,7 +487,7 @@ class Refusing(Store):
         super().write(actions, token)
 
 
-def test_a_throttled_load_goes_on(shelf, monkeypatch):
+def test_a_throttled_load_continues(shelf, monkeypatch):
     monkeypatch.setattr(loading, "_POLICY", replace(loading._POLICY, cap=0.001))
     monkeypatch.setattr(memory, "_MAX_PACE", 0.001)
     shelf.store.__class__ = Refusing
@@ -496,7 +496,7 @@ def test_a_throttled_load_goes_on(shelf, monkeypatch):
     assert (load.bad, load.done[Done.CREATED]) == ([], 2)
 
 
-def test_a_load_without_access_ends_at_once(shelf):
+def test_a_load_without_access_stops_immediately(shelf):
     shelf.store.__class__ = Refusing
     shelf.store.errors = [StoreUnavailableError("AccessDeniedException", "no")]
     load = Load(shelf.file(many(60)), shelf.store)
@@ -505,7 +505,7 @@ def test_a_load_without_access_ends_at_once(shelf):
     assert not load.done
 
 
-def test_a_rate_is_kept_and_what_is_there_already_costs_no_time(shelf, monkeypatch):
+def test_a_rate_is_kept_and_existing_products_cost_no_time(shelf, monkeypatch):
     monkeypatch.setattr(loading, "MAX_AT_ONCE", 5)
     clock = ManualClock()
     monkeypatch.setattr(loading._Clock, "sleep", lambda _, seconds: clock.sleep(seconds))
@@ -518,7 +518,7 @@ def test_a_rate_is_kept_and_what_is_there_already_costs_no_time(shelf, monkeypat
     assert clock.seconds == began
 
 
-def test_the_adjustments_of_a_product_are_in_one_batch_in_their_order(shelf):
+def test_the_adjustments_of_a_product_are_in_one_batch_in_sequence(shelf):
     """In parallel, a correction might be decided before the receipt that it needs."""
     rows = "".join(f"adjust,p-{n % 9},,,,a-{n:02},{n + 1},A\n" for n in range(40))
     batches = list(loading._by_product(shelf.file(HEADER + rows).adjustments, 10))
@@ -562,7 +562,7 @@ def test_the_lines_in_the_reference_are_those_of_the_samples():
     assert [line for line in shown.splitlines() if line not in sample] == []
 
 
-def test_what_create_books_is_what_a_load_books(shelf):
+def test_create_and_load_book_the_same(shelf):
     shelf.load(HEADER + "create,p,10,Pi,314,,,\n")
     product = shelf.product("p")
     clock = SystemClock()
@@ -609,7 +609,7 @@ class TestTheCommand:
         run(shelf.path, content=MIXED)
         assert not report.exists(), "it would be mistaken for this load's report"
 
-    def test_it_lists_what_changes_and_the_first_reasons(self, shelf, run):
+    def test_it_lists_changes_and_the_first_reasons(self, shelf, run):
         run(shelf.path, content=MIXED)
         content = "productId,price\np,12.5\n" + "".join(f"x y{n},1\n" for n in range(5))
         said = run(shelf.path, "--check", "--currency-decimals", 2, content=content, status=1)
@@ -634,7 +634,7 @@ class TestTheCommand:
         )
         assert shelf.rows()[Table.PRODUCTS] == []
 
-    def test_a_file_that_is_no_catalogue_is_an_error_in_one_line(self, shelf, run):
+    def test_a_file_that_is_not_a_catalogue_is_an_error_in_one_line(self, shelf, run):
         """It is printed without a box, so the suggested command can be copied."""
         run(shelf.path.with_name("missing.csv"), status=2)
         run(shelf.path.parent, status=2)
@@ -642,7 +642,7 @@ class TestTheCommand:
         with pytest.raises(UserError, match=r"Convert it with: jq -c '.\[\]' catalogue.csv$"):
             app(["load", str(shelf.path)], standalone_mode=False)
 
-    def test_what_ended_it_and_what_to_do_is_said(self, shelf, run, monkeypatch):
+    def test_it_reports_what_stopped_it_and_what_to_do(self, shelf, run, monkeypatch):
         shelf.store.__class__ = Refusing
         shelf.store.errors = [StoreUnavailableError("AccessDeniedException", "no")]
         said = run(shelf.path, content=MIXED, status=1)
@@ -652,7 +652,7 @@ class TestTheCommand:
         assert "it was interrupted" in run(shelf.path, status=130)
 
 
-def test_a_read_that_stays_incomplete_is_no_answer():
+def test_a_read_that_stays_incomplete_is_an_error():
     """It would otherwise mean that a product does not exist."""
     clock = FakeClock()
     store = SimpleNamespace(read=lambda keys, **_: Snapshot(unprocessed=tuple(keys)))

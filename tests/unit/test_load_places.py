@@ -207,7 +207,7 @@ def test_a_location_of_an_unknown_product_is_a_bad_line_and_creates_none(shelf):
     assert shelf.units() == {"tea": 1, "tea#berlin": 2}
 
 
-def test_a_location_that_exists_otherwise_is_a_bad_line_and_stays(shelf):
+def test_creating_an_existing_different_location_is_a_bad_line(shelf):
     shelf.load(STOCK)
     rows = shelf.rows()
     content = "productId,locationId,openingStock\ntea,berlin,21\n"
@@ -228,7 +228,7 @@ def test_a_product_has_no_more_locations_than_it_may(shelf):
     assert len(shelf.product("tea").places) == MAX_PLACES
 
 
-def test_a_row_that_cannot_be_read_holds_up_no_other(shelf):
+def test_a_row_that_cannot_be_read_delays_no_other(shelf):
     shelf.load(STOCK)
     shelf.shop.edit(Table.PRODUCTS, "cup", stockCount={"S": "?"})
     shelf.shop.edit(Table.PRODUCTS, "tea#lyon", stockCount={"S": "?"})
@@ -241,7 +241,7 @@ def test_a_row_that_cannot_be_read_holds_up_no_other(shelf):
         assert load.done == {Done.THERE: 3, Done.CREATED: 1}
 
 
-def test_an_interrupted_load_goes_on_with_the_locations(shelf, monkeypatch):
+def test_an_interrupted_load_continues_with_the_locations(shelf, monkeypatch):
     monkeypatch.setattr(loading, "MAX_PLACES_AT_ONCE", 1)
     seen = []
 
@@ -258,7 +258,7 @@ def test_an_interrupted_load_goes_on_with_the_locations(shelf, monkeypatch):
     assert shelf.product("tea").places == {"berlin", "lyon"}
 
 
-def test_lost_responses_and_rivals_with_the_same_file_double_nothing(
+def test_lost_responses_and_concurrent_loads_of_a_file_double_nothing(
     simulated_store, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(loading, "_WORKERS", 3)
@@ -300,7 +300,7 @@ def test_no_transaction_writes_the_list_of_a_product_twice(shelf):
             create_many(client, new, soon())
 
 
-def test_a_place_that_cannot_be_listed_is_found_among_its_neighbours(each_store):
+def test_a_location_that_cannot_be_listed_does_not_affect_others(each_store):
     """Its product has been delisted, or has too many locations by now, or its row is full."""
     client = RetryingClient(each_store, clock=FakeClock())
     products = ProductCatalogue(client)
@@ -319,7 +319,7 @@ def test_a_place_that_cannot_be_listed_is_found_among_its_neighbours(each_store)
     assert (again.created, again.product.product_id) == (False, "a#x")
 
 
-def test_a_list_that_dynamodb_does_not_take_is_for_an_operator(shop):
+def test_a_list_that_dynamodb_refuses_needs_an_operator(shop):
     shop.list("a")
     shop.list("b")
 
@@ -366,7 +366,7 @@ def test_limits_receipts_and_counts_of_one_location_leave_the_others_alone(shelf
     assert set(shelf.shop.unexplained().values()) == {0}
 
 
-def test_what_cannot_be_done_at_a_location_names_it(shelf):
+def test_failed_lines_name_their_location(shelf):
     shelf.load(STOCK)
     content = (
         "action,productId,locationId,delta,reason,counted\n"
@@ -406,7 +406,7 @@ def test_a_product_is_discontinued_and_listed_again_at_all_its_locations(shelf):
     assert shelf.product("cup#lyon").status == "ACTIVE"
 
 
-def test_discontinuing_goes_on_where_an_earlier_load_met_a_count(shelf, monkeypatch):
+def test_discontinuing_continues_where_an_earlier_load_met_a_count(shelf, monkeypatch):
     shelf.load(STOCK)
     monkeypatch.setattr(loading, "_LEASE_SECONDS", 0.3)
     lease = Lease.acquire(RetryingClient(shelf.store), "tea#berlin", 600.0, soon())

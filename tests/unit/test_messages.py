@@ -173,7 +173,7 @@ def test_every_id_may_be_a_key_a_group_and_a_deduplication_id(with_id):
     assert not is_good(with_id("i" * 129))
 
 
-def test_a_reason_has_only_characters_that_sqs_takes():
+def test_a_reason_only_has_characters_that_sqs_accepts():
     assert printable("a\x00b\n\x7f") == "a b  "
     assert printable("\ud800\xe9") == "\\ud800\\xe9"
     assert len(printable("x" * 600)) == 512
@@ -192,7 +192,7 @@ def test_the_schema_file_describes_every_field():
     check(json_schema("order"), "order")
 
 
-def test_every_id_and_every_time_is_of_one_of_the_types():
+def test_every_id_and_every_time_uses_a_shared_type():
     """So that one file defines ids."""
     patterns = [each["pattern"] for each in json_schema("types").values()]
 
@@ -250,7 +250,7 @@ def test_a_time_may_be_spelt_in_every_way_of_rfc_3339_and_is_the_same_time():
         ("2026-11-22T00:00:00Z", "more than 15 minutes in the future"),
     ],
 )
-def test_what_is_no_time_says_what_to_fix(time, says):
+def test_the_error_for_an_invalid_time_says_what_to_fix(time, says):
     with pytest.raises(InvalidMessageError) as caught:
         event_at(time)
     assert caught.value.field == "eventTime"
@@ -263,7 +263,7 @@ PART = {"orderId": "o-1", "stepId": "s-1", "items": [{"productId": "tea", "quant
 @pytest.mark.parametrize(
     ("given", "restocks"), [({}, True), ({"restock": True}, True), ({"restock": False}, False)]
 )
-def test_cancelled_units_go_back_on_sale_unless_they_are_lost(given, restocks):
+def test_cancelled_units_are_back_on_sale_unless_they_are_lost(given, restocks):
     command = parse_order_command(json.dumps(PART | {"action": "cancel"} | given))
     plain = parse_order_command(json.dumps(PART | {"action": "cancel"}))
     assert (command.restocks, command == plain) == (restocks, restocks)

@@ -136,7 +136,7 @@ STOCK = {"tea": {"a": 2, "b": 5, "c": 9}, "cup": {"a": 9, "b": 1, "c": 9}}
         ({"tea": 3}, "c", {"default_locations": ("a", "b")}, "c"),
     ],
 )
-def test_an_order_is_placed_from_the_first_location_that_has_all(
+def test_an_order_is_placed_from_the_first_location_that_has_everything(
     shop, worker, quantities, locations, more, result
 ):
     for product_id, places in STOCK.items():
@@ -181,7 +181,7 @@ def test_an_order_at_one_location_costs_what_it_did_before_there_were_more(shop,
     assert shop.calls == [READ, WRITE]
 
 
-def test_as_many_requests_as_locations_that_have_too_little(shop, worker):
+def test_each_location_with_too_few_units_costs_one_request(shop, worker):
     shop.stock_at(a=1, b=1, c=9)
     orders = [shop.order("a", "b", "c") for _ in range(5)]
     assert shop.place(worker, *orders) == ["a", "b", "c", "c", "c"]
@@ -253,7 +253,7 @@ def test_a_rejection_says_why_at_each_location(
     assert shop.shortages(order) == shortages
 
 
-def test_the_words_of_a_rejection_name_locations_as_people_do(shop, worker):
+def test_the_text_of_a_rejection_names_locations(shop, worker):
     shop.stock_at(a=1, b=2)
     report = shop.sell(worker, shop.order("a", "b", "", units=3), shop.order("x", "y"))
     assert [outcome.detail for outcome in report.outcomes] == [
@@ -290,7 +290,7 @@ def test_a_rejection_follows_what_it_depends_on_and_other_locations_run_side_by_
 # ---------------------------------------------------------------------- a quiet shop
 
 
-def test_a_location_is_passed_over_only_on_the_word_of_a_fresh_row(shop, worker):
+def test_a_location_is_skipped_only_after_a_fresh_read(shop, worker):
     shop.stock_at(a=3, b=9)
     assert [shop.place(worker, shop.order("a", "b")) for _ in range(4)] == [["a"]] * 3 + [["b"]]
     assert shop.calls == [READ, READ, WRITE], "the first location again, then the second one"
@@ -337,7 +337,7 @@ def test_a_visit_of_the_depot_looks_at_rows_that_were_short_before(shop, busy):
     assert shop.calls == [UPDATE, READ, WRITE], "with the pages"
 
 
-def test_an_order_that_may_be_split_does_not_wait_for_rows_that_nobody_reads(shop, busy):
+def test_a_split_order_does_not_wait_for_rows_that_are_not_read(shop, busy):
     """The worker remembers that tea is short at both locations, so it only looks for cups at the first one."""
     shop.stock_at("tea", a=1, b=1)
     shop.stock_at("cup", a=9, b=9)
@@ -347,7 +347,7 @@ def test_an_order_that_may_be_split_does_not_wait_for_rows_that_nobody_reads(sho
         assert shop.seconds < 1
 
 
-def test_what_is_short_for_sure_rejects_an_order_whatever_lanes_hold_of_the_rest(shop, busy):
+def test_a_certain_shortage_rejects_an_order_whatever_lanes_hold_of_the_rest(shop, busy):
     """Cups at b may be in lanes, but the order does not need them: there is no tea at the location that its line
     names."""
     shop.stock_at("tea", c=0)
@@ -376,7 +376,7 @@ def test_only_a_rejection_recalls_units_from_lanes(shop, busy):
 
 
 @pytest.mark.parametrize("kind", ["with a lane", "without"])
-def test_where_all_locations_are_short_one_visit_recalls_them_all(shop, kind):
+def test_if_all_locations_are_short_one_visit_recalls_all_units(shop, kind):
     """A rejection needs all units back in every row."""
     worker = shop.seller(lanes=2) if kind == "with a lane" else shop.worker()
     shop.stock_at(a=30, b=30)
@@ -453,7 +453,7 @@ def test_an_order_waits_for_the_location_whose_lease_ends_first():
     assert report.outcomes[0].retry_after == pytest.approx(100, abs=1)
 
 
-def test_a_split_order_waits_for_each_line_where_that_is_of_use():
+def test_a_split_order_waits_for_each_line_only_where_that_helps():
     """Neither location can serve both lines in the remaining time, but together they can."""
     stock = {"p#a": 5, "q#a": 5, "p#b": 5, "q#b": 0}
     bench = Bench(*(product(key, units) for key, units in stock.items()))
@@ -514,7 +514,7 @@ def test_an_order_waits_for_a_location_if_no_other_one_sells(shop, worker, obsta
         shop.edit(Table.PRODUCTS, "p#a", **sound)
 
 
-def test_a_location_that_nobody_can_read_costs_no_other_order(shop, worker):
+def test_an_unreadable_location_does_not_affect_other_orders(shop, worker):
     """Its row is read separately, and DynamoDB refuses that read."""
     shop.stock_at(a=9, b=1, c=9)
     OBSTACLES["not read"](shop)
@@ -534,7 +534,7 @@ def test_an_order_is_returned_until_the_first_lease_ends(shop, worker):
     assert shop.calls == [READ, READ, WRITE], "it waits for nothing"
 
 
-def test_a_location_whose_lease_ends_early_serves_the_order_at_once(shop, worker):
+def test_a_location_whose_lease_ends_early_serves_the_order_immediately(shop, worker):
     shop.stock_at(a=9, b=0)
     shop.count("p#a", 20)
     shop.before_each(READ, lambda: shop.clock.seconds > 1_800_000_003 and release(shop, "p#a"))
@@ -577,7 +577,7 @@ def test_an_order_that_loses_a_race_goes_to_the_same_location_if_that_still_has_
     assert shop.place(worker, shop.order("a", "b")) == ["a"]
 
 
-def test_a_rejection_rests_on_each_location_after_a_lost_race_too(shop, worker):
+def test_after_a_lost_race_a_rejection_still_considers_each_location(shop, worker):
     shop.stock_at(a=2, b=1)
     shop.once(WRITE, sells_out(shop))
     order = shop.order("a", "b", units=2)
@@ -600,7 +600,7 @@ class TestOneAttempt:
     def worker(self, shop):
         return one_attempt(shop.store)
 
-    def test_reads_all_locations_at_once(self, shop, worker):
+    def test_reads_all_locations_in_one_request(self, shop, worker):
         shop.stock_at(a=1, b=9)
         assert shop.place(worker, shop.order("a", "b", units=2)) == ["b"]
         assert shop.calls == [READ, WRITE]
@@ -660,7 +660,7 @@ class TestOneAttempt:
     ],
 )
 @pytest.mark.parametrize("kind", ["placed", "rejected", "cancelled before"])
-def test_locations_belong_to_what_makes_two_orders_the_same(shop, worker, changed, ending, kind):
+def test_orders_with_different_locations_are_different(shop, worker, changed, ending, kind):
     places = {"a": 5, "b": 0 if kind == "rejected" else 5}
     shop.stock_at("tea", **places)
     shop.stock_at("cup", **places)
@@ -678,7 +678,7 @@ def test_locations_belong_to_what_makes_two_orders_the_same(shop, worker, change
     assert taken_from == (["b", "a"] if kind == "placed" else [None, None])
 
 
-def test_an_order_that_said_nothing_is_the_same_wherever_the_setting_sends_it(shop, worker):
+def test_an_order_without_locations_is_the_same_under_any_setting(shop, worker):
     shop.stock_at(home=1, a=1)
     order = shop.order(split=False)
     assert shop.place(worker, order) == ["-"]
@@ -701,7 +701,7 @@ def command(order, action, step_id="", restock=None, **units):
     return OrderCommand(order.order_id, action, ended_by="9", part=part)
 
 
-def test_units_go_back_to_where_they_came_from_and_leave_from_there(shop, worker):
+def test_units_are_returned_to_and_shipped_from_their_own_location(shop, worker):
     shop.stock_at("tea", home=5, a=5, b=5)
     shop.stock_at("cup", home=5, a=0, b=5)
 
@@ -734,7 +734,7 @@ def test_units_go_back_to_where_they_came_from_and_leave_from_there(shop, worker
     assert levels()[2] == untouched[2]
 
 
-def test_units_of_a_location_that_is_gone_go_nowhere_else(shop, worker):
+def test_units_of_a_delisted_location_are_not_returned_elsewhere(shop, worker):
     shop.stock_at(home=5, a=5)
     order = shop.order("a", "", units=2)
     assert shop.place(worker, order) == ["a"]
@@ -783,7 +783,7 @@ def test_lines_of_one_product_add_up_at_the_location_that_one_of_them_names():
         (body(("tea", 1), split=1), "SCHEMA_VIOLATION", "split"),
     ],
 )
-def test_what_cannot_be_placed_anywhere_is_said_at_once(text, code, words):
+def test_an_order_that_fits_no_location_is_refused_immediately(text, code, words):
     with pytest.raises(InvalidMessageError) as error:
         parse_order(text)
     assert (error.value.code, words in str(error.value)) == (code, True)
@@ -809,7 +809,7 @@ def test_an_order_has_at_most_200_candidates():
         parse_order(body(*((f"p{number}", 1) for number in range(100)), locations=["a", "b"]))
 
 
-def test_through_the_queue_the_setting_counts_for_orders_that_say_nothing(shop):
+def test_queued_orders_without_locations_use_the_setting(shop):
     shop.stock_at(home=1, a=1, b=1)
     shop.restart(LOCATIONS="b,,a")
     orders = [{"orderId": f"q{number}", "userId": "u"} for number in range(5)]
@@ -867,7 +867,7 @@ def book(shop):
 BOTH = [("p#a", -2, "TRANSFER_OUT", "p#b"), ("p#b", 2, "TRANSFER_IN", "p#a")]
 
 
-def test_a_transfer_moves_what_is_there_once(shop):
+def test_a_transfer_moves_units_once(shop):
     shop.stock_at(home=1, a=5, b=0)
     assert shop.do(transfer()) == [APPLIED]
     assert units(shop) == {"-": (1, 1), "a": (3, 3), "b": (2, 2)}
@@ -880,7 +880,7 @@ def test_a_transfer_moves_what_is_there_once(shop):
     assert units(shop) == {"-": (0, 0), "a": (4, 4), "b": (2, 2)}
 
 
-def test_the_same_transfer_twice_in_a_batch_and_at_once_counts_once(shop):
+def test_the_same_transfer_twice_in_a_batch_or_concurrently_counts_once(shop):
     shop.stock_at(a=5, b=0)
     shop.once(WRITE, lambda _: shop.do(transfer()) and None)
     assert shop.do(transfer(), transfer()) == [REPLAYED, REPLAYED]
@@ -903,7 +903,7 @@ def test_lost_responses_to_a_transfer_move_nothing_twice(shop, is_applied, last)
 @pytest.mark.parametrize("key", ["p#a", "p#b"])
 @pytest.mark.parametrize("is_in_one_batch", [True, False])
 @pytest.mark.parametrize("comes_first", ["adjustment", "transfer"])
-def test_an_id_that_the_other_kind_has_used_at_either_side_is_taken(
+def test_an_id_used_by_the_other_kind_at_either_side_is_refused(
     shop, key, is_in_one_batch, comes_first
 ):
     shop.stock_at(a=5, b=5)
@@ -940,7 +940,7 @@ def test_no_adjustment_overtakes_a_transfer_of_its_id_that_is_returned(shop, key
         (transfer("x", "y"), "UNKNOWN_PRODUCT"),
     ],
 )
-def test_a_transfer_that_is_refused_books_nothing_and_may_come_again(shop, change, reason):
+def test_a_refused_transfer_books_nothing_and_may_be_repeated(shop, change, reason):
     shop.stock_at(a=5, b=0)
     (outcome,) = shop.commit(shop.worker(), change).outcomes
     assert (outcome.kind, outcome.cause) == (REJECTED, reason)
@@ -1034,7 +1034,7 @@ def test_the_function_answers_a_transfer_with_both_locations(shop):
 
 
 @pytest.mark.parametrize("stock", [0, 1_000_000])
-def test_no_order_s_row_is_larger_than_the_plan_assumes(shop, worker, stock):
+def test_no_orders_row_is_larger_than_the_plan_assumes(shop, worker, stock):
     product_id, names = "p" * 64, [f"{n:032}" for n in range(10)]
     shop.stock_at(product_id, **dict.fromkeys(names, stock))
     order = Order(

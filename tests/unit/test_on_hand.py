@@ -152,7 +152,7 @@ def test_a_process_keeps_its_page_and_reads_it_once(shop):
     assert [page.version for page in pages(shop).values()] == [4]
 
 
-def test_a_hand_over_is_done_once_however_often_it_comes(shop):
+def test_a_repeated_hand_over_is_applied_once(shop):
     sell(shop, "o-1", tea=4)
     part = command("o-1", "fulfil", "f-1", tea=1)
     assert shop.do(part, part) == [APPLIED, REPLAYED]
@@ -205,7 +205,7 @@ def test_a_transaction_behind_a_lost_one_is_not_sent(shop, limits):
 # ---------------------------------------------------------------- contention and faults of a hand-over
 
 
-def test_a_page_that_a_rival_wrote_comes_back_and_is_written_at_once(shop):
+def test_a_page_changed_by_another_writer_is_returned_and_written_immediately(shop):
     worker, rival = shop.worker(), shop.worker()
     for number in range(4):
         sell(shop, f"o-{number}", tea=1)
@@ -219,7 +219,7 @@ def test_a_page_that_a_rival_wrote_comes_back_and_is_written_at_once(shop):
     assert (outbound(shop), [p.version for p in pages(shop).values()]) == ({"tea": 3}, [3])
 
 
-def test_a_page_that_was_deleted_and_made_anew_is_not_taken_for_the_known_one(shop):
+def test_a_page_that_was_deleted_and_recreated_is_not_taken_for_the_old_one(shop):
     worker, rival = shop.worker(), shop.worker()
     sell(shop, "o-0", tea=1)
     sell(shop, "o-1", mug=1)
@@ -236,7 +236,7 @@ def test_a_page_that_was_deleted_and_made_anew_is_not_taken_for_the_known_one(sh
 
 
 @pytest.mark.parametrize("code", ["TransactionConflict", "ThrottlingError", "ValidationError"])
-def test_a_page_that_cannot_be_written_now_is_passed_over_at_once(shop, code):
+def test_a_page_that_cannot_be_written_is_skipped_immediately(shop, code):
     worker = shop.worker()
     sell(shop, "o-0", tea=1)
     sell(shop, "o-1", tea=1)
@@ -259,7 +259,7 @@ def test_a_page_that_cannot_be_written_now_is_passed_over_at_once(shop, code):
     assert {str(OutboundKey(number)) for number in pages(shop)} - {busy}
 
 
-def test_pages_that_dynamodb_never_takes_end_the_attempts(shop):
+def test_pages_that_dynamodb_always_refuses_end_the_attempts(shop):
     sell(shop, "o-0", tea=1)
 
     def refuse(request):
@@ -297,7 +297,7 @@ def fill_pages(shop, monkeypatch, room=0):
         shop.write(Table.ALLOTMENTS, row)
 
 
-def test_a_full_page_is_passed_over_and_without_room_a_hand_over_comes_back(shop, monkeypatch):
+def test_a_full_page_is_skipped_and_without_room_a_hand_over_is_returned(shop, monkeypatch):
     fill_pages(shop, monkeypatch, room=1)
     sell(shop, "o-0", tea=1)
     sell(shop, "o-1", mug=1)
@@ -309,7 +309,7 @@ def test_a_full_page_is_passed_over_and_without_room_a_hand_over_comes_back(shop
     assert (level(shop), level(shop, "mug")) == ((9, 0, 9), (9, 0, 9))
 
 
-def test_a_process_that_found_all_pages_full_goes_on_after_a_fold(shop, monkeypatch):
+def test_a_process_that_found_all_pages_full_continues_after_a_fold(shop, monkeypatch):
     worker = shop.worker()
     sell(shop, "o-0", tea=1)
     fill_pages(shop, monkeypatch)
@@ -399,7 +399,7 @@ def test_a_fold_and_a_receipt_at_once_both_count(shop):
     assert (on_hand_of_row(shop), level(shop)) == (13, (13, 0, 13))
 
 
-def test_a_fold_drops_what_is_gone_and_keeps_generations_apart(shop):
+def test_a_fold_drops_delisted_products_and_keeps_generations_apart(shop):
     sell(shop, "o-1", tea=2)
     sell(shop, "o-2", mug=1)
     shop.delist("tea")
@@ -414,7 +414,7 @@ def test_a_fold_drops_what_is_gone_and_keeps_generations_apart(shop):
     assert (on_hand_of_row(shop), on_hand_of_row(shop, "mug"), outbound(shop)) == (4, 9, {})
 
 
-def test_a_fold_leaves_a_leased_row_and_does_the_others(shop):
+def test_a_fold_skips_a_leased_row_and_folds_the_others(shop):
     sell(shop, "o-1", tea=2, mug=3)
     begun = lease(shop)
     shop.do(command("o-1", "fulfil"))
@@ -437,7 +437,7 @@ def test_a_row_that_cannot_be_written_is_reported_and_stops_no_other(shop):
     assert "tea" in problem
 
 
-def test_a_fold_that_loses_its_page_goes_on_from_what_came_back(shop):
+def test_a_fold_that_loses_its_page_continues_from_the_returned_page(shop):
     sell(shop, "o-1", tea=2)
     sell(shop, "o-2", mug=1)
     worker = shop.worker()
@@ -467,7 +467,7 @@ def test_a_page_that_a_fold_cannot_write_is_left_to_the_next_sweep(shop, code, r
 
 
 @pytest.mark.parametrize("code", ["ThrottlingException", "InternalServerError"])
-def test_a_fold_that_gets_no_answer_is_unfinished_and_no_problem(shop, code):
+def test_a_fold_without_an_answer_is_unfinished_but_not_a_problem(shop, code):
     sell(shop, "o-1", tea=2)
     shop.do(command("o-1", "fulfil"))
     shop.refuse("TransactWriteItems", ServiceError(code))
@@ -526,7 +526,7 @@ def test_rows_that_are_too_large_for_one_transaction_are_folded_in_several(shop)
 
 
 @pytest.mark.parametrize("damage", [None, {"units": {"S": "?"}}])
-def test_a_page_that_is_deleted_or_damaged_during_its_fold_is_left_at_once(shop, damage):
+def test_a_page_deleted_or_damaged_during_its_fold_is_skipped_immediately(shop, damage):
     sell(shop, "o-1", tea=2)
     shop.do(command("o-1", "fulfil"))
     ((number, _),) = pages(shop).items()
@@ -549,7 +549,7 @@ def test_a_page_that_is_deleted_or_damaged_during_its_fold_is_left_at_once(shop,
 # ---------------------------------------------------------------- counts
 
 
-def test_a_count_is_of_all_that_lies_there(shop):
+def test_a_count_includes_committed_units(shop):
     """With 10 units on hand, 3 of them committed, a count of 10 does not put any units on sale."""
     sell(shop, "o-1", tea=3)
     begun = lease(shop)
@@ -558,7 +558,7 @@ def test_a_count_is_of_all_that_lies_there(shop):
     assert (count.delta, level(shop)) == (0, (10, 3, 7))
 
 
-def test_an_empty_shelf_does_not_erase_what_is_owed(shop):
+def test_a_count_of_zero_does_not_erase_open_orders(shop):
     shop.list("rare", 0, backorder_limit=5)
     sell(shop, "o-1", rare=2)
     assert level(shop, "rare") == (0, 2, -2)
@@ -566,7 +566,7 @@ def test_an_empty_shelf_does_not_erase_what_is_owed(shop):
     assert (count.delta, level(shop, "rare")) == (0, (0, 2, -2))
 
 
-def test_parcels_that_leave_during_a_count_count_as_lying_there(shop):
+def test_units_handed_over_during_a_count_count_as_on_hand(shop):
     sell(shop, "o-1", tea=3)
     shop.do(command("o-1", "fulfil", "f-1", tea=1))
     begun = lease(shop)
@@ -581,7 +581,7 @@ def test_parcels_that_leave_during_a_count_count_as_lying_there(shop):
 
 
 @pytest.mark.parametrize("fault", ["damaged", "busy"])
-def test_a_count_is_booked_where_pages_do_not_say_what_has_left_since(shop, fault):
+def test_a_count_is_booked_although_pages_are_unreadable(shop, fault):
     begun = lease(shop)
     if fault == "damaged":
         shop.write(Table.ALLOTMENTS, {"page": "out/0", "_version": 1, "epoch": "e", "units": b"?"})
@@ -623,7 +623,7 @@ def test_a_count_may_leave_units_on_backorder_and_is_booked_where_it_takes_none(
     assert lease(shop, "rare").commit(2, "again", shop.soon()).delta == 1
 
 
-def test_goods_that_left_before_their_receipt_are_named_when_a_count_begins(shop):
+def test_units_shipped_before_their_receipt_are_named_when_a_count_begins(shop):
     shop.list("early", 0, backorder_limit=5)
     sell(shop, "o-1", early=2)
     shop.do(command("o-1", "fulfil"))
@@ -666,7 +666,7 @@ def test_a_count_whose_answers_are_lost_knows_what_was_on_hand(shop, lost):
 # ---------------------------------------------------------------- lost units, delisting
 
 
-def test_a_lost_unit_leaves_the_shelf_and_is_not_sold_again(shop):
+def test_a_lost_unit_is_not_on_hand_and_not_sold_again(shop):
     sell(shop, "o-1", tea=4)
     assert shop.do(command("o-1", "cancel", "lost", restock=False, tea=1)) == [APPLIED]
     assert level(shop) == (9, 3, 6)
@@ -722,6 +722,6 @@ def test_an_order_that_does_not_say_what_it_took_is_not_handed_over(shop):
     assert (outbound(shop), shop.record(OrderKey("o-1")).status) == ({}, "CONFIRMED")
 
 
-def test_a_product_begins_with_its_opening_stock_on_the_shelf(shop):
+def test_a_product_starts_with_its_opening_stock_on_hand(shop):
     shop.products.create(NewProduct("new", 7))
     assert level(shop, "new") == (7, 0, 7)

@@ -153,7 +153,7 @@ def changed(before, action, status):
 
 
 @pytest.mark.parametrize(("state", "action", "meaning"), CELLS)
-def test_what_a_command_does_where_the_order_stands(state, action, meaning):
+def test_what_a_command_does_in_each_status(state, action, meaning):
     before = ROWS[state]
     bench = bench_with(*([before] if before else []))
     ended_by = END if state == "over" else JUST_BEFORE_END
@@ -204,7 +204,7 @@ BROKEN = {
     ("broken", "action"),
     [(broken, action) for broken, (_, actions) in BROKEN.items() for action in actions],
 )
-def test_a_row_that_others_broke_returns_its_own_command_only(broken, action):
+def test_a_row_broken_by_another_program_only_returns_its_own_command(broken, action):
     ended_by = END if action == "expire" else JUST_BEFORE_END
     values, _ = BROKEN[broken]
     bad, good = replace(ROWS["held"], **values), replace(ROWS["held"], order_id="good")
@@ -224,7 +224,7 @@ def test_a_row_that_others_broke_returns_its_own_command_only(broken, action):
         Step("confirm", BEFORE, notes={"actor": 4711}),
     ],
 )
-def test_a_step_that_others_broke_returns_its_own_command_only(broken):
+def test_a_step_broken_by_another_program_only_returns_its_own_command(broken):
     bad = replace(ROWS["fulfilled"], steps=(*ROWS["fulfilled"].steps, broken))
     bench = bench_with(bad, replace(ROWS["fulfilled"], order_id="good"))
     report = bench.apply(
@@ -255,7 +255,7 @@ def test_commands_of_one_order_take_turns_in_their_batch():
     assert stocks(bench) == (8, 9)
 
 
-def test_no_delivery_is_refused_because_its_payment_comes_again():
+def test_no_fulfilment_is_refused_because_its_payment_is_repeated():
     bench = bench_with(ROWS["held"])
     bench.faults.extend([Fault(THROTTLED)] * 99)
     report = bench.apply(command("confirm"), command("fulfil"))
@@ -285,7 +285,7 @@ def test_no_cancellation_overtakes_a_parcel_that_was_returned():
     assert stored(bench).status == "FULFILLED"
 
 
-def test_an_order_that_comes_between_two_turns_has_its_payment_before_its_delivery():
+def test_an_order_placed_between_two_turns_is_paid_before_it_is_fulfilled():
     bench = bench_with()
     applied = bench.engine._apply
 
@@ -303,7 +303,7 @@ def test_an_order_that_comes_between_two_turns_has_its_payment_before_its_delive
 
 @pytest.mark.parametrize("rival", ["confirm", "cancel", "expire"])
 @pytest.mark.parametrize("action", ["confirm", "cancel", "expire"])
-def test_a_rival_between_reading_and_writing_is_seen(action, rival):
+def test_a_concurrent_write_between_read_and_write_is_detected(action, rival):
     def intervene(_):
         other = bench_with()
         other.aws = bench.aws
@@ -350,7 +350,7 @@ def test_a_rejection_for_a_reason_that_the_service_does_not_know_is_a_row_to_rep
     assert (outcome.kind, "WEATHER" in outcome.detail) == (RETURNED, True)
 
 
-def test_a_rejected_confirmation_of_a_tombstone_is_still_told_when_the_order_comes():
+def test_a_confirmation_rejected_by_a_tombstone_is_kept_when_the_order_arrives():
     bench = bench_with()
     order = Order("o", "u", {"p": 1})
     assert statuses(bench.apply(command("cancel"), command("confirm"))) == [APPLIED, REJECTED]
@@ -371,7 +371,7 @@ def test_a_lost_response_does_nothing_twice(action, ended_by, was_applied):
     assert len(bench.tokens) == 1
 
 
-def test_confirming_waits_for_nobody_who_counts_the_stock():
+def test_confirming_does_not_wait_for_a_count():
     bench = bench_with(ROWS["held"], replace(ROWS["held"], order_id="other"))
     bench.lease("p", 600)
     report = bench.apply(command("confirm"), command("expire", END, "other"))
@@ -400,7 +400,7 @@ def test_a_return_counts_once_and_another_under_its_id_never():
     assert (stocks(bench), stored(bench).version) == ((8, 8), 5)
 
 
-def test_no_more_comes_back_than_was_delivered():
+def test_no_more_units_are_returned_than_delivered():
     bench = bench_with(ROWS["fulfilled"])
     report = bench.apply(
         give_back("a", q=2),
@@ -422,7 +422,7 @@ def test_no_more_comes_back_than_was_delivered():
 
 
 @pytest.mark.parametrize("action", ["return", "cancel", "expire"])
-def test_units_do_not_go_into_another_generation(action):
+def test_units_are_not_returned_to_another_generation(action):
     state = {"return": "fulfilled", "cancel": "confirmed", "expire": "over"}[action]
     bench = bench_with(ROWS[state])
     again = product("q", 1, created_at="2026-06-01T00:00:00.000000+00:00")
@@ -465,7 +465,7 @@ def test_lines_are_cancelled_fulfilled_and_returned_one_by_one_each_once():
 
 
 @pytest.mark.parametrize("action", ["cancel", "fulfil"])
-def test_no_more_moves_than_is_left(action):
+def test_no_more_units_are_moved_than_are_left(action):
     bench = bench_with(ROWS["shipping"])
     report = bench.apply(
         part(action, "a", p=2), part(action, "b", q=1, z=1), part(action, "c", p=1, q=1)
@@ -586,7 +586,7 @@ def test_a_hold_is_extended_up_to_seven_days_after_its_order(until, ends, outcom
     assert statuses(bench.apply(extension)) == [REPLAYED]
 
 
-def test_an_order_of_the_end_of_the_calendar_is_no_error():
+def test_an_order_at_the_end_of_the_calendar_is_valid():
     bench = bench_with(replace(ROWS["held"], created_at="9999-12-31T00:00:00.000000+00:00"))
     assert statuses(bench.apply(command("extend"))) == [APPLIED]
 
@@ -602,7 +602,7 @@ def test_many_extensions_leave_one_step():
     assert stored(bench).expires_at == until
 
 
-def test_who_did_it_is_kept_and_makes_no_other_request():
+def test_the_actor_is_stored_and_not_part_of_the_request():
     bench = bench_with(ROWS["confirmed"])
     by_ann = replace(part("cancel", "c", p=1), notes={"actor": "ann", "reason": "broken"})
     by_bob = replace(by_ann, notes={"actor": "bob"})
@@ -642,7 +642,7 @@ def test_the_same_order_has_the_same_hold_and_attributes(other, same, hidden):
     assert statuses(bench.apply(second)) == [expected]
 
 
-def test_of_a_forgotten_user_the_rest_of_the_order_is_compared():
+def test_a_forgotten_users_order_is_compared_without_the_user():
     bench = bench_with()
     order = Order("o", "u", {"p": 1}, **SAME)
     bench.apply(order)
@@ -710,7 +710,7 @@ def test_a_row_is_in_the_index_of_holds_only_while_it_waits_for_payment(shop, ac
     assert shop.unexplained() == {"p": 0, "q": 0}
 
 
-def test_what_others_have_added_to_an_order_stays(shop):
+def test_other_programs_attributes_of_an_order_are_kept(shop):
     worker = shop.worker()
     shop.commit(worker, Order("o", "u", {"p": 2, "q": 1}, hold_seconds=60))
     (line, *others) = shop.order_row("o")["items"]
@@ -728,7 +728,7 @@ def test_what_others_have_added_to_an_order_stays(shop):
 
 
 @pytest.mark.parametrize("calls", [0, 1, 2])
-def test_units_go_back_into_a_product_that_was_made_again_meanwhile(shop, calls):
+def test_units_are_returned_to_a_product_that_was_created_again(shop, calls):
     """The batch has an older row of the product, from another order, when it finds that the order has been placed."""
     worker = shop.worker()
 
@@ -751,7 +751,7 @@ def test_units_go_back_into_a_product_that_was_made_again_meanwhile(shop, calls)
     assert shop.stock("p") == 5
 
 
-def test_a_command_whose_order_no_read_answers_for_is_returned(shop):
+def test_a_command_whose_order_cannot_be_read_is_returned(shop):
     for order_id in ("o", "other"):
         shop.order(order_id, p=1)
 
@@ -833,7 +833,7 @@ def test_each_copy_of_a_confirmation_of_an_expired_order_is_answered_as_the_firs
 
 
 @pytest.mark.parametrize("grace", [0, 60, 600])
-def test_a_hold_expires_when_its_grace_is_over_and_not_before(shop, grace):
+def test_a_hold_expires_after_its_grace_period_and_not_before(shop, grace):
     shop.restart(HOLD_GRACE_SECONDS=str(grace))
     place(shop, holdSeconds=60)
     shop.send("Expiry", {"orderId": "o"})
@@ -843,7 +843,7 @@ def test_a_hold_expires_when_its_grace_is_over_and_not_before(shop, grace):
     assert (expire(shop), shop.status("o")) == (0, "EXPIRED")
 
 
-def test_without_its_grace_no_hold_expires(shop, monkeypatch):
+def test_no_hold_expires_during_its_grace_period(shop, monkeypatch):
     monkeypatch.delenv("HOLD_GRACE_SECONDS")
     place(shop, holdSeconds=60)
     shop.clock.sleep(3600)
@@ -853,7 +853,7 @@ def test_without_its_grace_no_hold_expires(shop, monkeypatch):
 
 
 @pytest.mark.parametrize("sent", [None, "soon", "9" * 20, "-" + "9" * 20, "9" * 400])
-def test_a_command_is_carried_out_though_nobody_knows_when_it_was_sent(shop, sent):
+def test_a_command_is_carried_out_without_a_known_sending_time(shop, sent):
     def change(records):
         for record in records:
             record["attributes"]["SentTimestamp"] = sent
@@ -865,7 +865,7 @@ def test_a_command_is_carried_out_though_nobody_knows_when_it_was_sent(shop, sen
     assert shop.status("o") == "CONFIRMED"
 
 
-def test_commands_of_one_delivery_count_in_the_order_in_which_they_were_sent(shop):
+def test_commands_of_one_delivery_are_applied_in_sending_order(shop):
     place(shop, holdSeconds=60)
     for seconds, action in ((1, "confirm"), (1, "fulfil"), (60, "confirm")):
         shop.clock.sleep(seconds)
@@ -895,7 +895,7 @@ def test_early_commands_wait_for_their_order_but_a_cancellation_leaves_a_tombsto
         (asked("return", **CAME), "NOT_FULFILLED"),
     ],
 )
-def test_what_stays_early_is_dead_lettered_in_the_end(shop, early, code):
+def test_a_message_that_stays_early_is_finally_dead_lettered(shop, early, code):
     place(shop, holdSeconds=604_800)
     name = "OrderCommand"
     shop.send(name, early)
@@ -913,7 +913,7 @@ def test_what_stays_early_is_dead_lettered_in_the_end(shop, early, code):
 
 
 @pytest.mark.parametrize(("is_early", "received"), [(False, 30), (True, 30 - EARLY_DELIVERIES)])
-def test_what_cannot_be_dead_lettered_is_not_sent_again(shop, is_early, received):
+def test_a_message_that_cannot_be_dead_lettered_is_not_resent(shop, is_early, received):
     """The delivery count of a copy would start from 1 again, and never reach the queue's limit."""
     place(shop)
     if not is_early:
@@ -929,7 +929,7 @@ def test_what_cannot_be_dead_lettered_is_not_sent_again(shop, is_early, received
     assert message.receive_count == received
 
 
-def test_copies_of_early_commands_count_in_the_order_of_the_commands(shop):
+def test_copies_of_early_commands_are_applied_in_sending_order(shop):
     shop.send("OrderCommand", asked("confirm"))
     shop.clock.sleep(1)
     shop.send("OrderCommand", asked("fulfil"))
@@ -1002,7 +1002,7 @@ def test_a_hold_does_not_expire_while_a_confirmation_may_wait(shop, commands, de
 
 
 @pytest.mark.parametrize(("are_hidden", "status"), [(True, "EXPIRED"), (False, "PENDING")])
-def test_commands_that_come_to_nothing_do_not_keep_a_hold_for_ever(shop, are_hidden, status):
+def test_commands_without_effect_do_not_prolong_a_hold_forever(shop, are_hidden, status):
     """Such a command is returned for hours, so a few a minute would add up to more than 500 at any time."""
     place(shop, holdSeconds=60)
     shop.clock.sleep(60 + GRACE)
@@ -1019,7 +1019,7 @@ def test_commands_that_come_to_nothing_do_not_keep_a_hold_for_ever(shop, are_hid
     assert shop.status("o") == status
 
 
-def test_a_hold_does_not_expire_while_nobody_knows_what_waits_and_the_log_says_so(shop, capsys):
+def test_a_hold_does_not_expire_while_the_depth_of_the_queue_is_unknown(shop, capsys):
     place(shop, holdSeconds=60)
     shop.clock.sleep(60 + GRACE)
     shop.send("Expiry", {"orderId": "o"})
@@ -1032,7 +1032,7 @@ def test_a_hold_does_not_expire_while_nobody_knows_what_waits_and_the_log_says_s
     assert "not authorized" in line["errors"][0]
 
 
-def test_commands_are_answered_directly_at_once(shop):
+def test_direct_commands_are_answered_immediately(shop):
     unknown = {name: ask(shop, name) for name in ("confirm", "fulfil", "cancel")}
     unknown["return"] = ask(shop, "return", **CAME)
     assert {(a["result"], a["code"]) for a in unknown.values()} == {("REFUSED", "UNKNOWN_ORDER")}
@@ -1071,7 +1071,7 @@ def test_a_command_sent_again_is_answered_with_the_status_that_the_order_has_now
 
 
 @pytest.mark.parametrize("end", ["cancel", "expire"])
-def test_an_order_sent_again_after_its_end_is_not_taken_for_placed(shop, end):
+def test_an_order_repeated_after_its_end_is_not_reported_as_placed(shop, end):
     place(shop, holdSeconds=60)
     if end == "cancel":
         ask(shop, "cancel")
@@ -1101,7 +1101,7 @@ def test_an_extension_is_answered_with_the_end_of_the_hold(shop):
         assert f"ends at {latest}, not at {late}" in cut["message"]
 
 
-def test_an_order_is_answered_directly_at_once(shop):
+def test_a_direct_order_is_answered_immediately(shop):
     shop.restart(HOLD_SECONDS="600")
     requests = []
     shop.before = lambda operation, _: requests.append(operation)
@@ -1134,7 +1134,7 @@ def test_an_order_is_answered_directly_at_once(shop):
     assert place(shop, "later")["result"] == "APPLIED"
 
 
-def test_what_became_of_orders_is_counted_once(shop, capsys):
+def test_outcomes_of_orders_are_counted_once(shop, capsys):
     for order_id in ("o", "held", "late"):
         place(shop, order_id, holdSeconds=60)
     capsys.readouterr()

@@ -51,7 +51,7 @@ def orders_in(path):
         gzip.compress(LINES.encode(), mtime=0),
     ],
 )
-def test_a_file_means_the_orders_that_it_holds(tmp_path, content):
+def test_a_file_is_parsed_into_its_orders(tmp_path, content):
     path = written(tmp_path, content)
     assert orders_in(path) == ORDERS
     assert [message.order_id for message in read_orders(path)] == ["o-1", "o-2"]
@@ -59,7 +59,7 @@ def test_a_file_means_the_orders_that_it_holds(tmp_path, content):
     assert count_orders(path, 1) == 1
 
 
-def test_the_samples_hold_the_same_orders():
+def test_the_sample_files_have_the_same_orders():
     table, lines = (ROOT / "events" / name for name in ("orders.csv", "orders.jsonl"))
     assert count_orders(table) == count_orders(lines) == 2
     assert orders_in(table) == orders_in(lines)

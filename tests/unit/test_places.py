@@ -59,7 +59,7 @@ def result(answer):
 # ---------------------------------------------------------------- listing
 
 
-def test_a_place_has_a_row_and_books_of_its_own_and_the_product_s_row_names_it(shop):
+def test_a_location_has_its_own_row_and_books_and_the_products_row_names_it(shop):
     before = shop.row(TEA)
     answer = create(shop, stock=5, lowStockThreshold=7, backorderLimit=2)
     assert answer == {
@@ -81,7 +81,7 @@ def test_a_place_has_a_row_and_books_of_its_own_and_the_product_s_row_names_it(s
     assert changed["places"] == ["Lyon-2", "berlin"]
 
 
-def test_a_place_that_exists_stays_as_it_is(shop):
+def test_listing_an_existing_location_does_not_change_it(shop):
     create(shop)
     again = create(shop, stock=9)
     assert result(again) == ("REFUSED", "PRODUCT_EXISTS")
@@ -144,7 +144,7 @@ def test_name_and_price_belong_to_the_product(shop):
 # ---------------------------------------------------------------- delisting
 
 
-def test_the_product_s_own_row_goes_last(shop):
+def test_the_products_own_row_is_delisted_last(shop):
     create(shop)
     create(shop, "lyon")
     refused = delist(shop)
@@ -168,7 +168,7 @@ def test_a_product_is_not_delisted_while_a_place_is_listed_at_the_same_time(shop
     assert (places(shop), shop.total(TEA)) == (["berlin"], 10)
 
 
-def test_a_place_that_is_delisted_twice_at_once_is_gone_once(shop):
+def test_a_location_that_is_delisted_twice_concurrently_is_closed_once(shop):
     create(shop)
     shop.once("TransactWriteItems", lambda _: delist(shop, "berlin") and None)
     assert delist(shop, "berlin")["result"] == "STALE"
@@ -192,7 +192,7 @@ def test_a_place_that_was_listed_again_is_another_one(shop):
     assert places(shop) == ["berlin"]
 
 
-def test_a_count_of_the_product_is_no_obstacle_and_notices_nothing(shop):
+def test_delisting_a_location_does_not_disturb_a_count_of_the_product(shop):
     lease = Lease.acquire(RetryingClient(shop.store), TEA, 60, shop.soon())
     assert create(shop)["result"] == "APPLIED"
     assert delist(shop, "berlin")["result"] == "APPLIED"
@@ -213,7 +213,7 @@ def test_a_place_is_delisted_with_the_units_in_lanes_and_its_product_s_units_sta
     assert shop.product(TEA).version == 2, "the loan's"
 
 
-def test_a_product_s_own_row_that_dynamodb_does_not_take_is_for_an_operator(shop):
+def test_a_products_own_row_that_dynamodb_refuses_needs_an_operator(shop):
     shop.once("TransactWriteItems", cancels("ValidationError", lambda each: "Update" in each))
     refused = create(shop)
     assert result(refused) == ("RETRY_LATER", "CORRUPT_PRODUCT")
@@ -221,7 +221,7 @@ def test_a_product_s_own_row_that_dynamodb_does_not_take_is_for_an_operator(shop
 
 
 @pytest.mark.parametrize("is_lent", [False, True])
-def test_a_place_whose_product_has_lost_its_own_row_is_for_an_operator(shop, is_lent):
+def test_a_location_whose_product_has_lost_its_own_row_needs_an_operator(shop, is_lent):
     created_at = create(shop)["createdAt"]
     if is_lent:
         shop.lend(AT_BERLIN, {1: 2}, depot=1)
@@ -306,14 +306,14 @@ def test_what_open_orders_hold_of_a_discontinued_product_is_counted_everywhere(s
     assert command(shop, "discontinue")["committed"] == 5
 
 
-def test_a_place_that_is_delisted_meanwhile_is_left_out(shop):
+def test_a_location_that_is_delisted_during_the_change_is_skipped(shop):
     create(shop)
     shop.once("TransactWriteItems", lambda _: delist(shop, "berlin") and None)
     assert command(shop, "discontinue")["result"] == "APPLIED"
     assert statuses(shop) == {"": "DISCONTINUED"}
 
 
-def test_a_product_without_places_costs_no_request_more(shop):
+def test_a_product_without_locations_costs_no_extra_request(shop):
     shop.calls.clear()
     for action in ("discontinue", "listAgain"):
         command(shop, action)

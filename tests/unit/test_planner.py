@@ -148,7 +148,7 @@ def test_a_full_transaction_has_as_many_actions_as_dynamodb_takes():
 
 
 @given(changes, shelves, limits)
-def test_decisions_are_those_of_serving_in_order_of_arrival(batch, shelf, limit):
+def test_decisions_are_the_same_as_serving_in_order_of_arrival(batch, shelf, limit):
     """The plan decides each change as if all earlier changes had been applied one by one."""
     check_decisions(batch, shelf, from_rows(batch, shelf, limits=limit))
 
@@ -317,7 +317,7 @@ def test_orders_that_share_nothing_run_in_one_step_of_a_chain():
     assert together == [["left", "right"], ["joint"]]
 
 
-def test_first_come_is_first_served_where_stock_ends():
+def test_orders_are_served_first_come_first_served_when_stock_runs_out():
     """Packing alone would write the large order first, but the small ones arrived before it."""
     orders = [Order("a", "u", {"p": 1}), Order("b", "u", {"p": 1, "q": 1})]
     orders.append(Order("c", "u", {"p": 1, "q": 1, "r": 1}))
@@ -514,7 +514,7 @@ visits = st.sampled_from([(None, True), (RELEASE, True), (RELEASE, False), (RELE
 
 
 @given(in_groups, st.one_of(few_places, plenty), limits, visits)
-def test_wherever_products_are_sold_from_no_group_is_torn(batch, spec, limit, visit):
+def test_no_group_is_reordered_whatever_its_products_sources(batch, spec, limit, visit):
     release, alone = visit
     supply = Stock(spec).supply(release=release, is_awaited=not alone)
     check_order(batch, plan(batch, supply, (), limit))
@@ -536,9 +536,7 @@ def test_a_group_goes_to_the_depot_as_a_whole_and_others_follow_from_the_lane():
 
 
 @given(orders, few_places, limits)
-def test_nothing_is_rejected_for_want_of_stock_while_there_may_be_more_elsewhere(
-    batch, spec, limit
-):
+def test_no_order_is_rejected_while_there_may_be_more_stock_elsewhere(batch, spec, limit):
     stock = Stock(spec)
     planned = plan(batch, stock.supply(), (), limit)
     for transaction in planned.transactions:
@@ -593,7 +591,7 @@ def test_an_order_of_99_lines_from_rows_leaves_no_room_for_the_release():
 
 
 @pytest.mark.parametrize(("alone", "transactions"), [(True, 1), (False, 2)])
-def test_who_is_alone_at_the_depot_writes_all_orders_with_the_release(alone, transactions):
+def test_a_lone_visitor_of_the_depot_writes_all_orders_with_the_release(alone, transactions):
     """If other workers wait, orders for the own lane are sold after the release."""
     stock = Stock({"p": ("depot", 9, False), "q": ("lane", 9, False)})
     orders = [Order("a", "u", {"q": 1}), Order("b", "u", {"p": 1})]
