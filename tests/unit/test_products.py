@@ -234,7 +234,7 @@ def test_events_in_any_order_end_with_the_newest(each_store):
     assert finals == {("Three", None, None, "e-3", event(3, 200).event_time)}
 
 
-def test_many_products_are_created_as_one_is(bench):
+def test_many_products_are_created_like_one(bench):
     rows = {}
     for create in (
         lambda new: [bench.products.create(each) for each in new],
@@ -252,7 +252,7 @@ def test_many_products_are_created_as_one_is(bench):
     assert len(rows[Table.PRODUCTS][0]) == len(rows[Table.STOCK_ADJUSTMENTS][0]) == 5
 
 
-def test_of_many_products_those_that_exist_stay_and_the_others_are_created(bench):
+def test_of_many_products_existing_ones_are_kept_and_the_others_created(bench):
     old = bench.create("p-1", 7, name="Old")
     bench.store._client.put_item(TableName="Products", Item={"productId": {"S": "p-3"}})
     bench.at(2000)
@@ -268,9 +268,7 @@ def test_of_many_products_those_that_exist_stay_and_the_others_are_created(bench
 
 
 @pytest.mark.parametrize("as_reason", [True, False])
-def test_of_many_products_the_one_that_dynamodb_does_not_accept_spares_the_others(
-    bench, monkeypatch, as_reason
-):
+def test_a_product_that_dynamodb_refuses_does_not_affect_the_others(bench, monkeypatch, as_reason):
     write = bench.store.write
 
     def picky(actions, token):
@@ -695,7 +693,7 @@ def test_an_unknown_product_cannot_be_leased(bench):
 # ---------------------------------------------------------------- leases, requests that arrive late
 
 
-def test_an_acquisition_that_arrives_after_its_lease_is_over_locks_nothing(bench):
+def test_an_acquisition_that_arrives_after_its_lease_has_expired_locks_nothing(bench):
     bench.create(stock=10)
     arrive = hold_back(bench, "UpdateItem")
     lease = bench.acquire(30)
@@ -704,7 +702,7 @@ def test_an_acquisition_that_arrives_after_its_lease_is_over_locks_nothing(bench
     assert (state(bench).locked_by, state(bench).version) == (None, lease.product.version + 1)
 
 
-def test_a_renewal_that_arrives_after_its_repetition_does_not_cost_the_lease(bench):
+def test_a_renewal_that_arrives_after_its_repetition_does_not_lose_the_lease(bench):
     bench.create(stock=10)
     lease = bench.acquire(30)
     arrive = hold_back(bench, "UpdateItem")
@@ -746,7 +744,7 @@ def commit_without_an_answer(bench):
 
 
 @pytest.mark.parametrize("asked", ["commit", "renew", "release"])
-def test_after_a_no_an_earlier_commit_that_arrives_late_books_nothing(bench, asked):
+def test_after_a_refusal_an_earlier_commit_that_arrives_late_books_nothing(bench, asked):
     token, arrive = commit_without_an_answer(bench)
     bench.at(1031)
     again = bench.resume(token)
@@ -766,7 +764,7 @@ def test_after_a_no_an_earlier_commit_that_arrives_late_books_nothing(bench, ask
 
 
 @pytest.mark.parametrize("goes_on", ["stays", "is delisted", "is listed again"])
-def test_a_commit_that_arrives_while_a_no_is_being_made_final_is_answered_with_yes(bench, goes_on):
+def test_a_commit_that_arrives_before_its_refusal_is_final_succeeds(bench, goes_on):
     token, arrive = commit_without_an_answer(bench)
     bench.at(1031)
     again, update = bench.resume(token), bench.store.update_product
@@ -785,7 +783,7 @@ def test_a_commit_that_arrives_while_a_no_is_being_made_final_is_answered_with_y
 
 
 @pytest.mark.parametrize("is_listed_again", [False, True])
-def test_a_commit_is_recognised_also_when_its_product_is_gone(bench, is_listed_again):
+def test_a_commit_is_recognised_even_if_its_product_is_delisted(bench, is_listed_again):
     old = bench.create(stock=10)
     lease = bench.acquire(30)
     count = lease.commit(4, "count", bench.soon())
@@ -804,7 +802,7 @@ def test_a_commit_is_recognised_also_when_its_product_is_gone(bench, is_listed_a
         assert state(bench).stock_count == 7
 
 
-def test_renewals_at_once_do_not_cost_the_lease(bench):
+def test_concurrent_renewals_do_not_lose_the_lease(bench):
     bench.create(stock=10)
     lease = bench.acquire(30)
     first, second, third = (bench.resume(lease.token) for _ in range(3))

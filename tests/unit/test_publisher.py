@@ -141,7 +141,7 @@ def refusing(event_id, answer, times=10**9):
     return judge
 
 
-def test_the_events_of_an_order_go_one_after_the_other_those_of_many_together():
+def test_an_orders_events_are_sent_in_sequence_and_different_orders_together():
     world = World()
     orders = [f"o-{number}" for number in range(25)]
     report = world.publish(*events_of(*orders))
@@ -155,7 +155,7 @@ def test_the_events_of_an_order_go_one_after_the_other_those_of_many_together():
     assert (entry["Source"], entry["EventBusName"]) == ("inventory-orders", "Bus")
 
 
-def test_what_is_refused_is_sent_again_alone_and_its_orders_next_event_waits():
+def test_a_refused_event_is_retried_alone_and_its_orders_next_event_waits():
     world = World(refusing("o-1#1#OrderPlaced", THROTTLED, times=2))
     report = world.publish(*events_of("o-1", "o-2"))
     assert world.sent[0] == ["o-1#1#OrderPlaced", "o-2#1#OrderPlaced"]
@@ -167,7 +167,7 @@ def test_what_is_refused_is_sent_again_alone_and_its_orders_next_event_waits():
     assert len(world.clock.slept) == 2, "there is no pause after a round without a refusal"
 
 
-def test_a_lost_answer_is_no_answer_and_the_event_is_sent_again():
+def test_after_a_lost_response_the_event_is_sent_again():
     world = World()
 
     def crash(call, moment):
@@ -188,7 +188,7 @@ NOT_RETRYABLE = [
 
 
 @pytest.mark.parametrize("code", NOT_RETRYABLE)
-def test_an_event_that_is_refused_for_good_is_parked_whole_and_its_order_goes_on(code):
+def test_a_permanently_refused_event_is_parked_and_its_order_continues(code):
     world = World(refusing("o-1#2#OrderConfirmed", (code, "no")))
     report = world.publish(*events_of("o-1", "o-2"))
     (parked,) = report.undeliverable
@@ -221,7 +221,7 @@ RETRYABLE = {
 
 
 @pytest.mark.parametrize("code", RETRYABLE)
-def test_what_is_retryable_counts_against_an_event_only_when_it_is_an_hour_old(code):
+def test_retryable_errors_count_against_an_event_only_after_an_hour(code):
     world = World(RETRYABLE[code])
     world.bridge.put_events = undoing(world.bridge)
     at = now_of(world.clock)
@@ -238,7 +238,7 @@ def test_what_is_retryable_counts_against_an_event_only_when_it_is_an_hour_old(c
 
 
 @pytest.mark.parametrize("refusal", [FAILURE, FINAL, ("AccessDeniedException", "no")])
-def test_a_bus_that_takes_nothing_parks_nothing_however_old_it_is(refusal):
+def test_while_the_bus_refuses_everything_no_event_is_parked_at_any_age(refusal):
     world = World(lambda *_: refusal)
     began = world.clock.seconds
     report = world.publish(*stories("o-1", "1970-01-01T00:00:00+00:00"), *events_of("o-2"))
@@ -246,7 +246,7 @@ def test_a_bus_that_takes_nothing_parks_nothing_however_old_it_is(refusal):
     assert world.clock.seconds - began < SECONDS / 2, "Lambda waits; the function need not"
 
 
-def test_a_probe_tells_whether_the_bus_is_to_blame_or_the_only_event():
+def test_a_probe_shows_whether_the_bus_or_the_only_event_is_at_fault():
     (event, *_) = events_of("o-1")
     world = World(refusing(event.id, FINAL))
     assert [parked.id for parked in world.publish(event).undeliverable] == [event.id]
@@ -347,7 +347,7 @@ def test_no_call_has_more_than_ten_entries_or_as_much_as_a_megabyte():
     assert BusEntry("ä", '"€"').size == len(SOURCE) + 2 + 5
 
 
-def test_an_unreadable_change_is_parked_whole_and_the_next_ones_go_on():
+def test_an_unreadable_change_is_parked_and_the_next_ones_continue():
     good, bad = life("o-1")[0], order_row("o-1", status="ON_HOLD", _version=2)
     records = [change(None, good, 1), change(good, bad, 2), change(bad, life("o-1")[2], 3)]
     records += [{"eventID": "nothing"}, "nothing"]
@@ -362,7 +362,7 @@ def test_an_unreadable_change_is_parked_whole_and_the_next_ones_go_on():
 
 
 @pytest.mark.parametrize(("image", "left"), [("OldImage", "NewImage"), ("NewImage", "OldImage")])
-def test_a_change_that_lacks_a_row_is_no_row_that_was_not_there(image, left):
+def test_a_change_without_its_image_is_not_a_created_row(image, left):
     record = change(*life("o-1")[:2])
     del record["dynamodb"][image]
     world = World()
@@ -374,7 +374,7 @@ def test_a_change_that_lacks_a_row_is_no_row_that_was_not_there(image, left):
     assert left in parked.body
 
 
-def test_what_cannot_be_parked_is_not_done():
+def test_a_change_that_cannot_be_parked_is_not_acknowledged():
     world = World()
     world.queue_takes = lambda: False
     error = UnpublishableError("no")
@@ -393,7 +393,7 @@ def test_no_call_begins_after_the_deadline():
     assert len(world.bridge.calls) == 3
 
 
-def test_delays_are_from_the_change_until_it_is_taken():
+def test_delays_are_measured_from_the_change_until_it_is_accepted():
     world = World()
     at = now_of(world.clock)
     world.clock.seconds += 1.5
@@ -427,7 +427,7 @@ class Killed(BaseException):
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("call", range(1, 7))
-def test_whoever_is_killed_around_a_call_the_redelivery_makes_the_same_events(call, moment):
+def test_after_a_kill_around_a_call_the_redelivery_makes_the_same_events(call, moment):
     orders = [f"o-{number}" for number in range(20)]
     records = records_of(*orders)
     world = World()
@@ -445,7 +445,7 @@ def test_whoever_is_killed_around_a_call_the_redelivery_makes_the_same_events(ca
     assert overtaken(ids) == []
 
 
-def test_hours_without_the_bus_and_one_bad_event_lose_nothing_and_stop_no_shard():
+def test_hours_without_the_bus_and_a_bad_event_lose_nothing_and_block_no_shard():
     orders = [f"o-{number}" for number in range(12)]
     bad = "o-7#2#OrderConfirmed"
     world = World()
@@ -502,7 +502,7 @@ def test_a_brown_out_parks_nothing_and_nothing_overtakes(kind, share, age):
     assert overtaken(world.bridge.outcomes) == []
 
 
-def test_the_poller_gives_up_what_is_too_old_so_the_shard_goes_on():
+def test_the_poller_gives_up_old_records_so_that_the_shard_continues():
     """The test above is only valid with a poller that can give up."""
     world = World(lambda *_: FAILURE)
     shard = Shard(world.clock, world.handle, most_age=600)
@@ -555,7 +555,7 @@ def calls_to(client):
     return SqsCalls(Queue(client, "url"), Deadline.after(30, SystemClock()))
 
 
-def test_what_is_too_large_even_for_the_queue_leaves_its_id_there():
+def test_an_event_that_is_too_large_for_the_queue_leaves_its_id_there():
     for extra, whole in ((0, True), (50_000, False)):
         row = order_row("o-1", attributes={"note": "x" * (MEGABYTE + extra)})
         client = SmallQueue(BYTES_PER_CALL)
@@ -569,7 +569,7 @@ def test_what_is_too_large_even_for_the_queue_leaves_its_id_there():
     assert not calls_to(SmallQueue(10)).park(world_event(row))
 
 
-def test_the_attributes_of_what_is_parked_count_as_well():
+def test_the_attributes_of_a_parked_event_count_as_well():
     body = json.dumps({"record": "x" * 1_048_000})
     assert len(body) < BYTES_PER_CALL
     client = SmallQueue(BYTES_PER_CALL)

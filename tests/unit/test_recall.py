@@ -87,7 +87,7 @@ def test_one_read_and_one_transaction_recall_products_from_all_lanes(shop):
     assert in_lanes(recalled) == set()
 
 
-def test_a_recall_of_what_only_the_depot_holds_writes_nothing(shop):
+def test_a_recall_of_units_that_only_the_depot_holds_writes_nothing(shop):
     shop.list_lent(lanes={}, reach=0)
     assert in_lanes(recall_units(shop, "p")) == set()
     assert shop.calls == ["BatchGetItem"]
@@ -105,7 +105,7 @@ def test_a_lane_that_sells_in_between_loses_its_units_in_a_later_attempt(shop, r
     assert shop.held() == ({} if reclaims else {DEPOT: 59})
 
 
-def test_the_last_attempt_leaves_out_only_what_was_busy_in_the_one_before(shop):
+def test_the_last_attempt_only_leaves_out_lanes_that_were_busy_before(shop):
     shop.list_lent()
     busy, idle = iter([1, 2, 2]), 8
     shop.before_each("TransactWriteItems", lambda: shop.sell_from(next(busy, idle)))
@@ -114,7 +114,7 @@ def test_the_last_attempt_leaves_out_only_what_was_busy_in_the_one_before(shop):
     assert shop.total() == 100
 
 
-def test_a_lane_that_never_rests_keeps_its_units_and_stays_named(shop):
+def test_a_permanently_busy_lane_keeps_its_units_and_stays_named(shop):
     shop.list_lent()
     shop.before_each("TransactWriteItems", lambda: shop.sell_from(2))
     recalled = recall_units(shop, "p", reclaims=True)
@@ -160,7 +160,7 @@ def test_pages_too_large_for_one_transaction_are_recalled_in_several(shop, monke
     assert (shop.held(), shop.product().lent_to) == ({DEPOT: 40}, {DEPOT})
 
 
-def test_a_product_that_is_gone_or_leased_by_another_is_left_alone(shop):
+def test_a_delisted_or_leased_product_is_left_alone(shop):
     shop.list_lent()
     shop.list_lent("t")
     shop.count("t", seconds=600)
@@ -185,7 +185,7 @@ def test_a_corrupt_page_is_named_and_the_other_products_are_reclaimed(shop, lane
     assert recall_units(shop, "p", reclaims=True).lent == {}
 
 
-def test_units_of_a_generation_that_is_gone_are_named_and_left_where_they_are(shop):
+def test_units_of_a_delisted_generation_are_named_and_not_moved(shop):
     shop.list_lent()
     shop.list_lent("r")
     assert PageKey.of(DEPOT, "p") == PageKey.of(DEPOT, "r")
@@ -212,7 +212,7 @@ def test_a_row_that_is_only_older_than_the_pages_is_read_again(shop):
 @pytest.mark.parametrize(
     "broken", [{"lowStockThreshold": {"N": "60"}}, {"status": {"S": "DISCONTINUED"}}]
 )
-def test_a_row_that_lent_products_may_not_have_holds_up_no_other_and_can_reclaim(shop, broken):
+def test_an_invalid_lent_row_delays_no_other_and_can_reclaim(shop, broken):
     """Another program wrote it directly."""
     shop.list_lent()
     shop.list_lent("r")
@@ -263,7 +263,7 @@ def test_reclaiming_survives_the_loss_of_any_response(shop, number, is_busy):
     assert (shop.total(), shop.sold) == (100, 2 * is_busy)
 
 
-def test_rivals_in_every_attempt_are_contention(shop):
+def test_conflicts_in_every_attempt_are_contention(shop):
     shop.list_lent()
     row = shop.product()
     shop.on("TransactWriteItems", cancels("TransactionConflict", of_product("p")))
@@ -272,7 +272,7 @@ def test_rivals_in_every_attempt_are_contention(shop):
     assert shop.held() == WHERE
 
 
-def test_of_two_recalls_each_unit_arrives_once(shop):
+def test_two_recalls_reclaim_each_unit_once(shop):
     shop.list_lent()
     shop.once("TransactWriteItems", lambda _: recall_units(shop, "p", reclaims=True) and None)
     recalled = recall_units(shop, "p")
@@ -313,13 +313,13 @@ def test_reclaiming_takes_three_requests_of_which_the_last_releases_the_depot(sh
     assert (shop.stock("p"), shop.held(), shop.product().lent_to) == (100, {}, frozenset())
 
 
-def test_reclaiming_what_is_not_lent_sends_nothing(shop):
+def test_reclaiming_a_product_that_is_not_lent_sends_nothing(shop):
     shop.list("p")
     reclaim_units(shop, shop.product())
     assert shop.calls == []
 
 
-def test_what_is_reclaimed_already_releases_the_depot_at_once(shop):
+def test_if_units_are_already_reclaimed_the_depot_is_released_immediately(shop):
     shop.list_lent()
     row = shop.product()
     recall_units(shop, "p", reclaims=True)
@@ -337,7 +337,7 @@ def test_reclaiming_waits_for_the_depot_and_gives_up_in_time(shop):
     assert shop.total() == 100
 
 
-def test_a_lane_that_never_rests_is_waited_for_until_the_deadline(shop):
+def test_a_permanently_busy_lane_is_waited_for_until_the_deadline(shop):
     shop.list_lent(stock=2000, lanes={1: 20, 2: 1500})
     row = shop.product()
     shop.before_each("TransactWriteItems", lambda: shop.sell_from(2))
@@ -347,7 +347,7 @@ def test_a_lane_that_never_rests_is_waited_for_until_the_deadline(shop):
     assert shop.total() == 2000
 
 
-def test_a_visitor_whose_lease_passed_on_reclaims_all_the_same(shop):
+def test_a_visitor_whose_lease_was_taken_over_still_reclaims(shop):
     shop.list_lent()
     row = shop.product()
 
@@ -369,7 +369,9 @@ def test_a_visitor_whose_lease_passed_on_reclaims_all_the_same(shop):
     [(39, APPLIED, None), (40, APPLIED, 60), (100, APPLIED, 0), (101, REJECTED, 100)],
 )
 @pytest.mark.parametrize("is_order", [True, False])
-def test_the_row_gives_what_it_can_spare_and_then_all_there_is(shop, is_order, units, ending, left):
+def test_the_row_sells_its_spare_units_first_and_then_all_units(
+    shop, is_order, units, ending, left
+):
     """There are 100 units, 60 of them in lanes; the row must keep one of its 40."""
     shop.list_lent()
     order, loss = Order("o", "u", {"p": units}), Adjustment("p", "a", -units, "CORRECTION")
@@ -384,7 +386,7 @@ def test_the_row_gives_what_it_can_spare_and_then_all_there_is(shop, is_order, u
         assert (shop.stock("p"), shop.product().lent_to, shop.held()) == (left, set(), {})
 
 
-def test_what_a_lane_sells_before_an_order_is_rejected_is_not_promised(shop):
+def test_units_that_a_lane_sells_during_a_recall_are_not_promised(shop):
     shop.list_lent()
     shop.once("TransactWriteItems", lambda _: shop.sell_from(1))
     report = shop.sell(shop.worker(), Order("o", "u", {"p": 100}))
@@ -407,7 +409,7 @@ def test_a_batch_sells_everything_else_before_it_waits_for_the_depot(shop):
     assert shop.calls.index("TransactWriteItems") < shop.calls.index("UpdateItem")
 
 
-def test_what_cannot_be_reclaimed_in_time_is_returned_and_the_rest_is_served(shop):
+def test_orders_whose_units_cannot_be_reclaimed_in_time_are_returned(shop):
     shop.list_lent()
     shop.list("t")
     shop.occupy_depot(60.0)
@@ -442,7 +444,7 @@ def test_a_product_that_is_leased_before_it_is_reclaimed_makes_its_order_wait(sh
     assert outcomes(report) == [(RETURNED, "LEASED")]
 
 
-def test_nothing_is_reclaimed_on_the_word_of_a_cache(shop):
+def test_nothing_is_reclaimed_because_of_a_cached_row(shop):
     """A row that only this process has written for a while is not read again until a decision depends on it."""
     shop.list_lent()
     worker = shop.worker()
@@ -453,7 +455,7 @@ def test_nothing_is_reclaimed_on_the_word_of_a_cache(shop):
     assert "UpdateItem" not in shop.calls
 
 
-def test_a_process_that_reclaims_what_its_own_lane_holds_knows_what_is_left_there(shop):
+def test_a_process_that_reclaims_from_its_own_lane_knows_what_is_left(shop):
     shop.list_lent(lanes={1: 20})
     shop.list_lent("r", lanes={1: 20})
     worker = shop.worker(lanes=1)
@@ -482,7 +484,7 @@ def test_a_refused_loss_of_a_busy_lent_product_is_decided_by_one_visit(shop):
 @pytest.mark.parametrize(
     "broken", [{"lowStockThreshold": {"N": "60"}}, {"status": {"S": "DISCONTINUED"}}]
 )
-def test_a_row_that_lent_products_may_not_have_reclaims_before_it_changes(shop, broken, delta):
+def test_an_invalid_lent_row_reclaims_before_it_changes(shop, broken, delta):
     """Another program wrote it directly. This must not block its own changes or others forever."""
     shop.list_lent()
     shop.list_lent("r")
@@ -520,7 +522,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_a_change_that_lent_products_may_not_have_is_written_with_their_units(shop, change):
+def test_a_change_that_needs_all_units_is_written_with_their_recall(shop, change):
     """A fast-selling lane makes attempts lose, and cannot be filled between the recall and the change."""
     shop.list_lent()
     sales = iter([1, 2])
@@ -570,7 +572,7 @@ HARMLESS = {
 
 
 @pytest.mark.parametrize("name", [*HARMLESS, "event", "price"])
-def test_a_change_that_lent_products_may_have_recalls_nothing(shop, name):
+def test_a_change_that_does_not_need_all_units_recalls_nothing(shop, name):
     shop.list_lent()
     if name == "event":
         assert shop.products.change_details(EVENT)[0]
@@ -582,13 +584,13 @@ def test_a_change_that_lent_products_may_have_recalls_nothing(shop, name):
     assert (shop.product().status, shop.held()) == ("ACTIVE", WHERE)
 
 
-def test_lanes_are_nothing_for_an_update_function_to_change(shop):
+def test_an_update_function_cannot_change_lanes(shop):
     shop.list_lent()
     with pytest.raises(ValueError, match="lent_to of a product is not for an update function"):
         shop.products.update_with_retry("p", lambda p: replace(p, lent_to=frozenset()), shop.soon())
 
 
-def test_no_row_is_written_that_lent_products_may_not_have(shop):
+def test_no_invalid_lent_row_is_written(shop):
     shop.list_lent()
     row, now = shop.product(), datetime.now(UTC)
     for after in (replace(row, status=ProductStatus.DISCONTINUED), replace(row, stock_count=0)):
@@ -601,7 +603,7 @@ def bookings(shop):
     return sorted(int(item["delta"]["N"]) for item in shop.items(Table.STOCK_ADJUSTMENTS).values())
 
 
-def test_delisting_takes_all_units_along_and_closes_the_books(shop):
+def test_delisting_reclaims_all_units_and_closes_the_books(shop):
     shop.list_lent()
     shop.once("TransactWriteItems", lambda _: shop.sell_from(2))
     shop.delist("p")
@@ -609,7 +611,7 @@ def test_delisting_takes_all_units_along_and_closes_the_books(shop):
 
 
 @pytest.mark.parametrize("is_applied", [True, False])
-def test_delisting_what_is_lent_is_done_once_although_its_response_is_lost(shop, is_applied):
+def test_delisting_a_lent_product_is_done_once_despite_a_lost_response(shop, is_applied):
     shop.list_lent()
     writes = shop.lose_responses(1, operations=["TransactWriteItems"], is_applied=is_applied)
     assert shop.products.delist("p", shop.product().created_at, shop.soon())
@@ -619,9 +621,7 @@ def test_delisting_what_is_lent_is_done_once_although_its_response_is_lost(shop,
 
 @pytest.mark.parametrize("operation", ["UpdateItem", "BatchGetItem", "TransactWriteItems"])
 @pytest.mark.parametrize("is_lent", [True, False])
-def test_operators_changes_of_what_is_listed_again_meanwhile_touch_nothing(
-    shop, operation, is_lent
-):
+def test_operators_changes_do_not_touch_a_product_relisted_in_between(shop, operation, is_lent):
     shop.list_lent()
     former = shop.product().created_at
 
@@ -643,7 +643,7 @@ def test_operators_changes_of_what_is_listed_again_meanwhile_touch_nothing(
     assert shop.held() == ({DEPOT: 10, 1: 5} if is_lent else {})
 
 
-def test_what_is_listed_again_gets_no_units_of_its_former_life(shop):
+def test_a_relisted_product_gets_no_units_of_its_earlier_generation(shop):
     shop.list_lent()
     stale = [shop.filled(3), shop.allocation("p")]
     stale[1].lend("p", 5, 8)
@@ -680,7 +680,7 @@ def test_a_count_begins_when_all_units_are_in_the_row(shop):
     assert (count.delta, shop.stock("p"), shop.product().locked_by) == (-2, 97, None)
 
 
-def test_nobody_lends_or_reclaims_what_is_about_to_be_counted(shop):
+def test_units_about_to_be_counted_are_neither_lent_nor_reclaimed(shop):
     shop.list_lent()
     loan = shop.allocation("p")
     loan.lend("p", 5, 8)
@@ -699,7 +699,7 @@ def test_nobody_lends_or_reclaims_what_is_about_to_be_counted(shop):
 
 
 @pytest.mark.parametrize("held", [LENT, dict.fromkeys(range(1, 121), 1)])
-def test_the_fence_of_a_count_goes_along_with_its_recall(shop, held):
+def test_the_fence_of_a_count_is_written_with_its_recall(shop, held):
     """A few lanes are recalled in one transaction, many in several."""
     stock = 2 * sum(held.values())
     shop.list_lent(stock=stock, lanes=held, reach=len(held))
@@ -726,7 +726,7 @@ def test_a_count_that_died_while_it_recalled_leaves_a_lease_that_ends(shop):
     assert shop.stock("p") == 100
 
 
-def test_an_owner_whose_lease_is_over_gets_no_fence_back(shop):
+def test_an_owner_whose_lease_has_expired_gets_no_fence(shop):
     shop.list("p", 101)
     owner = lease(shop, seconds=5.0).owner
     shop.clock.sleep(6.0)
@@ -748,7 +748,7 @@ def test_a_count_is_not_committed_while_lanes_may_hold_the_product(shop):
         begun.commit(9, "c1", shop.soon())
 
 
-def test_a_count_that_cannot_have_its_units_in_time_gives_the_product_back(shop):
+def test_a_count_that_cannot_have_its_units_in_time_releases_the_product(shop):
     shop.list_lent()
     shop.occupy_depot(60.0)
     with pytest.raises(ThrottledError, match="CONTENTION"):
@@ -783,7 +783,7 @@ def test_a_count_survives_the_loss_of_any_response(shop, number):
         ({"low_stock_threshold": -5, "backorder_limit": 10}, 42, False),
     ],
 )
-def test_an_atomic_decrement_leaves_in_the_row_what_lent_products_have(
+def test_an_atomic_decrement_leaves_the_units_reserved_for_a_lent_row(
     shop, details, units, is_atomic
 ):
     """If the row has too few units, the engine reclaims the rest."""

@@ -61,7 +61,7 @@ def run(*arguments):
     return CliRunner().invoke(app, arguments)
 
 
-def test_a_stack_without_the_fifo_queue_is_looked_at_all_the_same(monkeypatch):
+def test_a_stack_without_the_fifo_queue_can_be_looked_at(monkeypatch):
     without = ("OrderQueueFifoUrl", "OrderFifoDeadLetterQueueUrl")
     aws = stack_with(EmptyQueues(QUEUES[1:]), *without)
     monkeypatch.setattr(queue_commands, "aws_of", lambda *_: aws)
@@ -76,7 +76,7 @@ def test_a_stack_without_the_fifo_queue_is_looked_at_all_the_same(monkeypatch):
         assert "`fifoQueue` is false" in str(run(*arguments).exception)
 
 
-def test_the_status_counts_apart_what_was_sent_for_later(monkeypatch):
+def test_the_status_counts_delayed_messages_separately(monkeypatch):
     of_each, found = EmptyQueues(), "ApproximateNumberOfMessages"
     counts = {found: "1", f"{found}NotVisible": "2", f"{found}Delayed": "3"}
     of_each.get_queue_attributes = lambda **_: {"Attributes": counts}
@@ -133,7 +133,7 @@ def dead_letter(original_id="m-1", code=TOO_MANY_DELIVERIES, body="{}", message=
     return DeadLetter(original_id, code, message, body)
 
 
-def test_only_a_cause_that_may_have_been_repaired_goes_back():
+def test_only_causes_that_may_have_been_repaired_are_redriven():
     decisions = {
         code: Selection(MAY_SUCCEED_NOW).decide(dead_letter(code=code))
         for code in (*CAUSES, "A_CAUSE_OF_TOMORROW")
@@ -146,13 +146,13 @@ def test_only_a_cause_that_may_have_been_repaired_goes_back():
     assert {decisions[code] for code in decisions.keys() - goes_back} == {Decision.STAY}
 
 
-def test_only_the_causes_that_are_given_go_back():
+def test_only_the_given_causes_are_redriven():
     selection = Selection(frozenset({"ValidationError"}))
     assert selection.decide(dead_letter("a", "ValidationError")) is Decision.SEND_BACK
     assert selection.decide(dead_letter("b")) is Decision.STAY
 
 
-def test_one_of_several_copies_goes_back():
+def test_one_of_several_copies_is_redriven():
     selection = Selection(MAY_SUCCEED_NOW)
     decisions = [selection.decide(dead_letter("m-1", "UNKNOWN_PRODUCT")) for _ in range(3)]
     assert decisions == [Decision.SEND_BACK, Decision.COPY, Decision.COPY]
@@ -190,7 +190,7 @@ def test_findings_have_a_count_and_an_example_for_each_cause():
     assert findings.count(Decision.STAY, Decision.SEND_BACK) == 3
 
 
-def test_a_message_goes_back_with_its_senders_attributes_and_without_ours():
+def test_a_message_is_redriven_with_only_its_senders_attributes():
     ours = {"errorCode": "UNKNOWN_PRODUCT", "errorMessage": "why", "originalMessageId": "m-0"}
     attributes = {
         name: {"DataType": "String", "StringValue": value}

@@ -67,7 +67,7 @@ def test_row_and_lanes_are_read_at_one_moment(shop):
     assert level(shop, "no-such-thing") is None
 
 
-def test_lanes_that_were_added_meanwhile_are_read_too(shop):
+def test_lanes_added_between_the_reads_are_read_too(shop):
     reads = []
 
     def before(operation, request):
@@ -84,7 +84,7 @@ def test_lanes_that_were_added_meanwhile_are_read_too(shop):
     assert reads[0] < reads[1]
 
 
-def test_a_product_that_rivals_never_leave_alone_is_estimated(shop):
+def test_a_product_under_constant_contention_is_estimated(shop):
     def refuse(operation, request):
         if operation == "TransactGetItems":
             raise ClientError(CONFLICT, operation)
@@ -122,7 +122,7 @@ def test_units_of_another_generation_do_not_count(shop):
     assert level(shop, "tea").available == 890
 
 
-def test_a_page_that_cannot_be_read_is_an_error_and_no_number(shop):
+def test_an_unreadable_page_is_an_error_instead_of_a_number(shop):
     page = PageKey.of(1, "tea")
     shop.aws.dynamodb.tables["Allotments"].items[str(page),]["units"] = {"S": "?"}
     with pytest.raises(CorruptItemError):
@@ -144,7 +144,7 @@ def test_many_products_are_estimated_with_two_reads(shop):
     assert shop.calls[before:] == ["BatchGetItem"] * 2
 
 
-def test_the_list_begins_with_what_is_out_or_low_and_adds_lanes_up(shop):
+def test_the_list_starts_with_low_stock_and_includes_lanes(shop):
     shown = show().stdout
     products = [line.split()[0] for line in shown.splitlines()[1:-1]]
     assert products == ["pot", "mug", "tea"]
@@ -170,7 +170,7 @@ def test_a_product_that_cannot_be_read_is_named_and_hides_no_other(shop):
         (["--out", "--in-lanes"], []),
     ],
 )
-def test_filters_show_what_is_low_out_or_in_lanes(shop, options, products):
+def test_filters_show_products_that_are_low_out_or_in_lanes(shop, options, products):
     found = json.loads(show("--json", *options).stdout)
     assert [one["productId"] for one in found] == products
 
@@ -210,7 +210,7 @@ def test_the_orders_to_ship_come_with_their_lines_the_oldest_first(shop, placed)
     assert "The first 1; --limit shows more." in orders("--to-ship", "--limit", "1").stdout
 
 
-def test_orders_to_ship_say_whether_their_goods_are_there(shop, placed):
+def test_orders_to_ship_show_whether_their_units_are_on_hand(shop, placed):
     shop.list("cup", 1, backorder_limit=9)
     shop.list("jug", 5)
     worker = shop.worker()
@@ -229,7 +229,7 @@ def test_orders_to_ship_say_whether_their_goods_are_there(shop, placed):
     assert "unknown" in orders("--to-ship").stdout.splitlines()[3]
 
 
-def test_a_list_and_one_product_tell_what_is_there_from_what_is_sold(shop, placed):
+def test_lists_and_products_distinguish_on_hand_from_committed(shop, placed):
     part = Part("parcel-1", {"tea": 2})
     shop.commit(shop.worker(), OrderCommand("o-2", OrderAction.FULFIL, part=part))
     line = next(line for line in show().stdout.splitlines() if line.split()[0] == "tea")
@@ -261,7 +261,7 @@ def test_one_order_and_a_users_orders_are_shown(shop, placed):
 
 
 @pytest.mark.parametrize("arguments", [(), ("o-1", "--to-ship"), ("--to-ship", "--user", "u-7")])
-def test_what_orders_are_meant_has_to_be_said_once(shop, arguments):
+def test_the_orders_to_show_have_to_be_selected_in_one_way(shop, arguments):
     assert orders(*arguments).exit_code == 2
 
 
@@ -278,7 +278,7 @@ def leave_out(table):
     return before
 
 
-def test_what_was_not_read_is_an_error_and_never_left_out(shop, placed):
+def test_incomplete_reads_are_errors_and_never_left_out(shop, placed):
     shop.before = leave_out("Orders")
     assert "UNPROCESSED_KEYS" in str(orders("--to-ship").exception)
     shop.before = leave_out("Products")
@@ -314,7 +314,7 @@ def throttled(_):
         ("Query", ["orders", "--user", "u-7"]),
     ],
 )
-def test_a_failure_that_passes_does_not_end_a_report(shop, placed, operation, report, failure):
+def test_a_temporary_failure_does_not_end_a_report(shop, placed, operation, report, failure):
     expected = CliRunner().invoke(main.app, report).stdout
     shop.once(operation, failure)
     done = CliRunner().invoke(main.app, report)
@@ -403,12 +403,12 @@ def test_short_rows_fit_80_columns_and_their_text_wraps(shop, monkeypatch):
     assert " ".join(shown).split().count("name") == 1 + 40
 
 
-def test_an_id_is_no_emoji(shop):
+def test_an_id_is_not_printed_as_an_emoji(shop):
     shop.list("a:tea:b", 7)
     assert "a:tea:b " in show().stdout
 
 
-def test_every_command_prints_to_the_consoles_that_cut_nothing():
+def test_every_command_prints_to_consoles_that_do_not_truncate():
     made = {
         str(path.relative_to(ROOT))
         for folder in ("cli", "local", "operations")
@@ -418,7 +418,7 @@ def test_every_command_prints_to_the_consoles_that_cut_nothing():
     assert not made
 
 
-def test_the_audit_says_for_programs_what_it_says_for_people(shop, placed):
+def test_the_audits_json_says_the_same_as_its_text(shop, placed):
     def audit(*arguments):
         return CliRunner().invoke(main.app, ["audit", *arguments, "--json"])
 

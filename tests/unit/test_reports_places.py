@@ -85,7 +85,7 @@ def test_the_same_as_json(shop):
         (["--location", "lyon", "--out"], []),
     ],
 )
-def test_a_choice_lists_the_rows_that_it_chooses_and_no_total(shop, options, rows):
+def test_a_filter_lists_the_matching_rows_without_a_total(shop, options, rows):
     found = json.loads(run("stock", "--json", *options).stdout)
     assert [(one["productId"], one.get("locationId")) for one in found] == rows
     shown = [line[:2] for line in lines("stock", *options)[1:-1]]
@@ -110,7 +110,7 @@ def test_a_product_whose_own_row_cannot_be_read_is_listed_with_the_others(shop):
     assert (tea["productId"], tea["onHand"], "locationId" in tea) == ("tea", 30, False)
 
 
-def test_without_other_locations_a_list_is_as_narrow_as_ever(shop):
+def test_without_other_locations_a_list_has_no_location_column(shop):
     for key in ("tea#berlin", "tea#lyon"):
         shop.delist(key)
     heading, *_, summary = lines("stock")
@@ -134,7 +134,7 @@ def test_one_product_is_shown_in_total_and_by_location(shop):
     assert len(found["places"]) == 3
 
 
-def test_one_location_of_a_product_is_shown_alone(shop):
+def test_one_location_of_a_product_can_be_shown(shop):
     shown = run("stock", "tea", "--location", "lyon").stdout
     assert shown.startswith("tea at lyon: 30 on hand, 0 committed, 30 available, ACTIVE")
     found = json.loads(run("stock", "tea", "--location", "lyon", "--json").stdout)
@@ -193,7 +193,7 @@ def to_ship(*options):
     return {order: " ".join(items) for order, items in found}
 
 
-def test_one_warehouse_s_list_has_its_orders_with_its_units(shop, placed):
+def test_one_warehouses_list_has_its_orders_with_its_units(shop, placed):
     assert to_ship() == {"o-1": "3 tea at lyon", "o-2": "2 tea at lyon, 1 mug", "o-3": "1 mug"}
     assert to_ship("--location", "lyon") == {"o-1": "3 tea at lyon", "o-2": "2 tea at lyon"}
     assert to_ship("--location", "") == {"o-2": "1 mug", "o-3": "1 mug"}
@@ -203,14 +203,14 @@ def test_one_warehouse_s_list_has_its_orders_with_its_units(shop, placed):
     assert listed[1]["items"][0] == {"productId": "tea", "locationId": "lyon", "quantity": 2}
 
 
-def test_what_a_warehouse_has_shipped_is_off_its_list(shop, placed):
+def test_orders_that_a_warehouse_has_shipped_are_not_on_its_list(shop, placed):
     do(shop, OrderCommand("o-2", OrderAction.FULFIL, part=Part("parcel", {"tea": 2})))
     assert to_ship("--location", "lyon") == {"o-1": "3 tea at lyon"}
     assert to_ship("--location", "") == {"o-2": "1 mug", "o-3": "1 mug"}
     assert "2 tea" in run("orders", "o-2").stdout
 
 
-def test_a_warehouse_is_told_what_is_missing_there(shop, placed):
+def test_a_warehouses_list_shows_its_own_shortages(shop, placed):
     do(shop, Adjustment("tea#lyon", "lost", -25, "CORRECTION"))
     shop.edit(Table.PRODUCTS, "tea#lyon", onHand={"N": "1"})
     shown = run("orders", "--to-ship", "--location", "lyon").stdout
@@ -220,6 +220,6 @@ def test_a_warehouse_is_told_what_is_missing_there(shop, placed):
 
 
 @pytest.mark.parametrize("arguments", [("o-1",), ("--user", "u-7")])
-def test_a_location_chooses_among_the_orders_to_ship_alone(shop, placed, arguments):
+def test_a_location_only_filters_the_orders_to_ship(shop, placed, arguments):
     assert run("orders", *arguments, "--location", "lyon").exit_code == 2
     assert "tea at lyon" in run("orders", *arguments).stdout

@@ -65,7 +65,7 @@ def test_orders_are_published_by_their_ids_and_an_unknown_one_stops_it(aws, take
     assert len(taken) == 2
 
 
-def test_money_that_is_owed_is_published_again(aws, taken):
+def test_refunds_that_are_due_are_published_again(aws, taken):
     refund = {"at": LATER, "reason": "ORDER_EXPIRED"}
     items = [{"productId": "tea", "quantity": 1}]
     back = {"action": "return", "at": LATER, "items": items, "restock": False}
@@ -86,7 +86,7 @@ def test_money_that_is_owed_is_published_again(aws, taken):
     ]
 
 
-def test_a_bus_that_takes_nothing_is_said_with_its_reason(aws, monkeypatch):
+def test_a_bus_that_refuses_everything_is_reported_with_its_reason(aws, monkeypatch):
     refusal = Refusal("AccessDeniedException", "you may not")
     monkeypatch.setattr(Bus, "put", lambda _, entries: [refusal] * len(entries))
     monkeypatch.setattr(SystemClock, "sleep", lambda *_: None)
@@ -98,7 +98,7 @@ def test_a_bus_that_takes_nothing_is_said_with_its_reason(aws, monkeypatch):
     ("text", "time"),
     [("2026-01-02", LATER), ("2026-01-02T01:00:00+01:00", LATER), ("2026-01-02T00:00", LATER)],
 )
-def test_a_time_is_in_utc_unless_it_says_otherwise(text, time):
+def test_a_time_is_in_utc_unless_it_has_a_zone(text, time):
     assert moment(text) == time
     with pytest.raises(UserError, match="is not a time"):
         moment("yesterday")

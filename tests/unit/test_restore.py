@@ -110,7 +110,7 @@ def version(item):
     return int(item.get("_version", {"N": "0"})["N"])
 
 
-def test_rows_are_as_they_were_and_newer_than_all_that_was_written_since(shop):
+def test_rows_are_restored_with_versions_above_all_later_writes(shop):
     for number in range(4):
         shop.place(f"before-{number}", tea=2)
     shop.command(OrderAction.CONFIRM, "before-3")
@@ -142,7 +142,7 @@ def test_rows_are_as_they_were_and_newer_than_all_that_was_written_since(shop):
     assert set(shop.tables.unexplained().values()) == {0}
 
 
-def test_what_was_put_back_once_is_not_written_again(shop):
+def test_rows_that_were_already_restored_are_not_written_again(shop):
     shop.place("o", tea=1)
     shop.command(OrderAction.CONFIRM, "o")
     shop.remember()
@@ -168,7 +168,7 @@ def run_command(shop, monkeypatch):
     return lambda: CliRunner().invoke(main.app, command)
 
 
-def test_a_second_restore_to_the_same_second_puts_rows_back_again(shop, run_command):
+def test_a_second_restore_to_the_same_second_restores_rows_again(shop, run_command):
     shop.remember()
     for order_id in ("first", "second"):
         shop.place(order_id, tea=1)
@@ -177,9 +177,7 @@ def test_a_second_restore_to_the_same_second_puts_rows_back_again(shop, run_comm
         assert shop.order(order_id)["status"] == "CANCELLED"
 
 
-def test_a_run_after_an_interrupted_one_says_that_it_compares_nothing(
-    shop, run_command, monkeypatch
-):
+def test_a_run_after_an_interrupted_one_says_that_it_cannot_compare(shop, run_command, monkeypatch):
     shop.remember()
 
     def interrupted(*_):
@@ -191,7 +189,7 @@ def test_a_run_after_an_interrupted_one_says_that_it_compares_nothing(
     assert "An earlier" in run_command().output
 
 
-def test_a_row_that_is_gone_comes_back(shop):
+def test_a_deleted_row_is_restored(shop):
     shop.place("o", tea=1)
     shop.remember()
     gone = {"TableName": "Orders", "Key": {"orderId": {"S": "o"}}}
@@ -210,7 +208,7 @@ def test_looking_changes_nothing(shop):
     assert (found.cancelled, shop.items()) == ({"PENDING": 1}, before)
 
 
-def test_a_consumer_that_keeps_the_greatest_version_agrees_with_the_rows(shop):
+def test_a_consumer_that_keeps_the_highest_version_agrees_with_the_rows(shop):
     shop.place("o", tea=1)
     shop.remember()
     shop.command(OrderAction.CONFIRM, "o")
@@ -225,7 +223,7 @@ def test_a_consumer_that_keeps_the_greatest_version_agrees_with_the_rows(shop):
     assert newest == {"o": EventType.ORDER_PLACED, "since": EventType.ORDER_CANCELLED}
 
 
-def test_environments_that_stayed_warm_sell_what_there_is(shop):
+def test_warm_environments_sell_the_restored_stock(shop):
     for number in range(4):
         shop.place(f"before-{number}", tea=2)
     shop.remember()
@@ -239,7 +237,7 @@ def test_environments_that_stayed_warm_sell_what_there_is(shop):
     assert set(shop.tables.unexplained().values()) == {0}
 
 
-def test_units_that_left_since_are_on_hand_again_and_those_of_then_left_once(shop):
+def test_units_handed_over_since_the_moment_are_on_hand_again(shop):
     for order_id in ("before", "open"):
         shop.place(order_id, pot=2)
         shop.command(OrderAction.CONFIRM, order_id)
@@ -269,7 +267,7 @@ def test_units_that_left_since_are_on_hand_again_and_those_of_then_left_once(sho
     assert all(account.balances for account in shop.accounts())
 
 
-def test_locations_are_as_they_were_and_an_order_that_is_undone_comes_from_none(shop):
+def test_locations_are_restored_and_an_undone_order_takes_units_from_none(shop):
     for key in ("tea#berlin", "tea#lyon"):
         shop.tables.list(key, 20)
     split = {"locations": ("berlin", "lyon"), "split": True}
@@ -299,7 +297,7 @@ def test_locations_are_as_they_were_and_an_order_that_is_undone_comes_from_none(
     assert again == [Outcome.REPLAYED]
 
 
-def test_a_fold_that_comes_in_between_is_a_rival(shop):
+def test_a_fold_during_a_restore_is_a_concurrent_writer(shop):
     shop.place("o", pot=2)
     shop.command(OrderAction.CONFIRM, "o")
     shop.remember()
@@ -319,7 +317,7 @@ def test_a_fold_that_comes_in_between_is_a_rival(shop):
     assert all(account.balances for account in shop.accounts())
 
 
-def test_a_rival_that_writes_meanwhile_is_named(shop):
+def test_a_concurrent_writer_is_named(shop):
     shop.place("o", tea=1)
     shop.remember()
     shop.command(OrderAction.CONFIRM, "o")
@@ -335,7 +333,7 @@ def test_a_rival_that_writes_meanwhile_is_named(shop):
     assert shop.restore.rows_are_back_since is None
 
 
-def test_a_write_whose_answer_was_lost_is_no_rival(shop):
+def test_a_write_whose_response_was_lost_is_not_a_concurrent_writer(shop):
     shop.place("o", tea=1)
     shop.remember()
     shop.command(OrderAction.CONFIRM, "o")
@@ -355,7 +353,7 @@ def test_a_write_whose_answer_was_lost_is_no_rival(shop):
     assert ("cup",) not in shop.items()[Table.PRODUCTS]
 
 
-def test_an_order_that_filled_in_a_tombstone_stays(shop):
+def test_an_order_that_replaced_a_tombstone_is_kept(shop):
     cancel = OrderCommand("o", OrderAction.CANCEL, "2026-01-01T00:00:00.000000+00:00")
     shop.do(cancel)
     assert "userId" not in shop.order("o")
@@ -383,19 +381,19 @@ def test_a_hold_has_as_much_time_left_as_it_had(is_unchanged):
 
 
 @pytest.mark.parametrize("live", [None, row(2, createdAt="another generation")])
-def test_a_version_jumps_if_no_row_tells_how_far_it_came(live):
+def test_a_version_jumps_if_no_row_shows_the_latest_one(live):
     after = decode(restored(Table.PRODUCTS, live, row(40), MOMENT))
     assert after["_version"] == 40 + JUMP
 
 
 @pytest.mark.parametrize("status", ["REJECTED", "CANCELLED"])
-def test_an_order_that_took_nothing_stays_as_it_is(status):
+def test_an_order_that_took_nothing_is_unchanged(status):
     lines = [{"productId": "tea", "quantity": 1}]
     live = row(1, status=status, items=lines)
     assert restored(Table.ORDERS, live, None, MOMENT) is live
 
 
-def test_a_lease_of_then_is_not_restored_and_one_of_now_stays():
+def test_an_old_lease_is_not_restored_and_a_current_one_is_kept():
     lease = encode({"page": "1/lease", "lockedBy": "a worker"})
     assert restored(Table.ALLOTMENTS, None, lease, MOMENT) is None
     assert restored(Table.ALLOTMENTS, lease, None, MOMENT) is lease
@@ -411,7 +409,7 @@ def test_a_page_that_did_not_exist_is_emptied_and_never_deleted():
     assert restored(Table.ALLOTMENTS, after, None, MOMENT) is after
 
 
-def test_the_request_is_one_that_aws_takes_and_its_tables_are_waited_for():
+def test_aws_accepts_the_request_and_the_command_waits_for_the_tables():
     """Botocore checks the request against AWS's model."""
     client = boto3.client("dynamodb")
     tables = Shop()
@@ -465,7 +463,7 @@ class Lambda:
         self.calls.append((FunctionName, None, self.state["of a queue"]))
 
 
-def test_the_service_stops_queues_first_and_starts_as_it_was_deployed(shop, monkeypatch):
+def test_the_service_stops_queues_first_and_restarts_as_deployed(shop, monkeypatch):
     aws, functions = shop.tables.stack, Lambda()
     names = ("PlaceOrders", "Api", "PublishEvents")
     object.__setattr__(aws, "functions", functions)

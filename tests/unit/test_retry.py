@@ -72,14 +72,14 @@ class Tables:
 
 
 @pytest.mark.parametrize("error", [TABLE, WHOLE])
-def test_a_throttled_transaction_is_sent_again_ever_more_slowly(error):
+def test_a_throttled_transaction_is_retried_with_growing_waits(error):
     assert Tables().waits(*[error] * 4) == pytest.approx([0.05, 0.1, 0.2, 0.4], rel=0.03)
     assert Tables(0.999).waits(*[error] * 4) == pytest.approx([0.1, 0.2, 0.4, 0.8], rel=0.03)
     assert Tables().waits(*[error] * 12)[-1] == 10.0, "half of the longest pace"
 
 
 @pytest.mark.parametrize("error", [RIVAL, PRODUCT])
-def test_rivals_and_hot_products_are_not_waited_for_at_the_pace(error):
+def test_the_pace_does_not_apply_to_contention_and_hot_products(error):
     tables = Tables()
     assert tables.waits(error) == [0.0]
     assert tables.client.pace.wait == 0.0

@@ -117,7 +117,7 @@ def test_an_order_with_unreadable_lines_is_corrupt(broken):
 
 
 @pytest.mark.parametrize("name", ["priceChangedAt", "detailsEventTime", "detailsEventId"])
-def test_a_product_with_a_number_in_the_place_of_a_text_is_corrupt(name):
+def test_a_product_with_a_number_instead_of_a_string_is_corrupt(name):
     with pytest.raises(CorruptItemError, match="breaks the contract of the Products table"):
         read_product(encode(product_row(product("p", 5))) | {name: {"N": "7"}})
 

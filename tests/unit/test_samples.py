@@ -78,7 +78,7 @@ def test_the_index_lists_every_sample_with_the_answer_that_its_function_gives():
     assert samples.PAGE.read_text("utf-8") == samples.text(), "run: make docs"
 
 
-def test_the_order_that_no_location_has_whole_takes_a_line_from_each():
+def test_a_split_order_takes_a_line_from_each_location():
     with samples.opened() as shop:
         for name in ("manage_products_create_place", "place_orders_locations"):
             assert samples.invoke(shop, samples.function_of(name), samples.event_of(name)).is_good
@@ -106,7 +106,7 @@ def test_a_sample_is_not_sent_to_another_function(sample, monkeypatch):
             assert said in str(done.exception)
 
 
-def test_no_event_of_ones_own_is_accepted_by_another_function(tmp_path):
+def test_custom_events_are_refused_by_other_functions(tmp_path):
     """A batch is recognised by its queue or stream. A function refuses commands and requests for other functions."""
     with samples.opened() as shop:
         for sample in SAMPLES:

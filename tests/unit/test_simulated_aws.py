@@ -233,7 +233,7 @@ def test_the_attributes_of_a_message_count_as_well(aws, queue):
         aws.sqs.answer("SendMessageBatch", request)
 
 
-def test_sqs_takes_no_characters_that_xml_has_not(aws, queue):
+def test_sqs_refuses_characters_that_xml_does_not_allow(aws, queue):
     for body in ("\x00", "a\x1f", "\ud800", "\ufffe"):
         with pytest.raises(ServiceError, match="Invalid binary character"):
             send(aws, queue, body)
@@ -297,7 +297,7 @@ def client(each_store):
     return each_store._client
 
 
-def test_a_page_is_made_by_its_first_write_and_checked_beside_others(client):
+def test_a_page_is_created_by_its_first_write_and_checked_with_others(client):
     def action(page, condition, **values):
         return {
             "TableName": "Allotments",

@@ -258,7 +258,7 @@ def test_an_invalid_expression_is_an_error_that_names_the_part(engine, use, text
         (parse_projection, "a.b"),
     ],
 )
-def test_an_expression_that_is_not_simulated_is_not_taken_for_an_error_of_its_sender(parse, text):
+def test_an_unsupported_expression_is_not_reported_as_a_callers_error(parse, text):
     with pytest.raises(NotImplementedError, match="the simulated DynamoDB has no"):
         parse(text)
 

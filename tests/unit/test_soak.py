@@ -93,7 +93,7 @@ def event(event_id, moment):
     )
 
 
-def test_every_kind_of_message_is_found_where_it_ended():
+def test_the_outcome_of_every_kind_of_message_is_found():
     state = tables(
         orders=[order_row("o-1", {"tea": 1}, "CANCELLED")],
         adjustments=[RECEIPT],
@@ -144,7 +144,7 @@ def test_a_message_without_a_trace_is_missing(message, state):
     assert not allocation.is_clean
 
 
-def test_an_order_is_stored_with_its_wishes_wherever_it_was_placed_from():
+def test_an_order_is_stored_with_its_hold_and_locations():
     row = order_row("o-1", {"tea": 1}) | WISHES
     row["items"][0] |= {"askedLocationId": "berlin", "locationId": "berlin"}
     assert account([AT_BERLIN], tables(orders=[row]), []).is_clean
@@ -177,7 +177,7 @@ def test_a_good_message_that_is_only_a_dead_letter_is_found(message, cause):
 
 
 @pytest.mark.parametrize("lines", [{"tea": 1}, {"tea": 2}])
-def test_of_a_good_order_and_its_rival_the_first_is_stored(lines):
+def test_the_first_of_two_orders_with_one_id_is_stored(lines):
     state = tables(orders=[order_row("o-1", lines)])
     later = OTHER if lines == {"tea": 1} else ORDER
     ends = account([ORDER, OTHER], state, [(later, "ORDER_ID_REUSED")], [OTHER])
@@ -190,7 +190,7 @@ FUTURE = event("e-bad", "2999-01-01T00:00:00.000000+00:00")
 
 
 @pytest.mark.parametrize("dead_letters", [[], [(FUTURE, "EVENT_FROM_THE_FUTURE")]])
-def test_an_applied_invalid_message_is_found_though_a_good_event_was_shut_out(dead_letters):
+def test_an_applied_invalid_message_that_displaced_a_good_event_is_found(dead_letters):
     bad = json.loads(FUTURE.body)
     newest = {"detailsEventTime": bad["eventTime"], "detailsEventId": bad["eventId"]}
     state = tables(products=[{"productId": "tea"} | newest])
@@ -291,7 +291,7 @@ def order_id_of(body):
         (sent(queues.COMMANDS, RETURN), {"status": "FULFILLED", "steps": RETURNED}, True),
     ],
 )
-def test_what_became_of_a_command_is_read_from_its_row(message, row, is_there):
+def test_the_outcome_of_a_command_is_read_from_its_row(message, row, is_there):
     state = tables(orders=[HELD | {"items": [LINE]} | row])
     missing = account([message], state, []).missing
     assert missing == ([] if is_there else [message])
@@ -338,7 +338,7 @@ TOMBSTONE = {"orderId": "o-1", "status": "CANCELLED", "_version": 1, "items": []
         (TOMBSTONE, []),
     ],
 )
-def test_events_that_say_what_the_row_says_make_no_difference(row, events):
+def test_events_that_match_the_row_are_not_a_difference(row, events):
     assert differences({"o-1": row}, events) == []
 
 
@@ -404,7 +404,7 @@ ITS_NEWS = {
 }
 
 
-def test_changes_of_products_demand_what_customers_hear_of_them():
+def test_changes_of_products_call_for_the_events_that_customers_receive():
     customers = Customers(1)
     news = [product_told(version, kind) for version, kind in ITS_NEWS.items()]
     customers.hear([*news[:1], Heard(told(1, "OrderPlaced"), None), *news])
@@ -456,12 +456,12 @@ def delisted(second):
         stream_of((0, 9), (40, 2), (70, 9)),
     ],
 )
-def test_a_rejection_by_a_row_of_its_time_that_is_short_is_founded(changes):
+def test_a_rejection_is_justified_by_a_row_that_was_short_at_the_time(changes):
     assert unfounded([rejection(100, tea=3)], changes) == []
 
 
 @pytest.mark.parametrize("gone", [60, 101])
-def test_a_rejection_of_an_unknown_product_is_founded_while_it_is_delisted(gone):
+def test_a_rejection_for_an_unknown_product_is_justified_while_it_is_delisted(gone):
     changes = [*stream_of((0, 9)), delisted(gone), *stream_of((gone + 1, 9))]
     assert unfounded([rejection(100, "UNKNOWN_PRODUCT", mug=1, tea=3)], changes) == []
 
@@ -528,7 +528,7 @@ GONE = [
         ),
     ],
 )
-def test_a_rejection_for_which_each_location_has_a_reason_is_founded(order, changes):
+def test_a_rejection_is_justified_if_each_location_has_a_reason(order, changes):
     assert unfounded([order], changes) == []
 
 
@@ -543,11 +543,11 @@ def test_a_rejection_for_which_each_location_has_a_reason_is_founded(order, chan
         (choosing("berlin", tea=3), PLENTY),
     ],
 )
-def test_a_rejection_though_a_location_could_sell_is_found(order, changes):
+def test_a_rejection_although_a_location_could_sell_is_found(order, changes):
     assert len(unfounded([order], changes)) == 1
 
 
-def test_an_order_that_may_be_split_lacks_a_product_everywhere():
+def test_a_rejected_split_order_lacks_a_product_everywhere():
     lacks_one_at_each = [
         *HERE,
         *PLENTY_THERE,
@@ -573,7 +573,7 @@ def test_a_line_that_names_its_location_lacks_it_there():
     assert len(unfounded([order], HERE + PLENTY_THERE)) == 1
 
 
-def test_no_rejection_of_the_engine_is_unfounded_and_a_planted_one_is_found():
+def test_all_rejections_of_the_engine_are_justified_and_an_injected_one_is_found():
     """Two workers sell from lanes until everything is sold, and again after a receipt."""
     known, streams = {Table.PRODUCTS: {}, Table.ORDERS: {}}, {Table.PRODUCTS: [], Table.ORDERS: []}
     with open_shop() as shop:
@@ -699,7 +699,7 @@ def test_an_equation_that_a_row_breaks_is_found(edit, broken, key):
     assert [words.split(" units are ")[1].split(",")[0] for words in found] == broken
 
 
-def test_an_open_unit_of_an_order_that_is_over_is_found():
+def test_an_open_unit_of_a_finished_order_is_found():
     with open_shop() as shop:
         busy_shop(shop)
         shop.edit(Table.ORDERS, "o-2", status={"S": "FULFILLED"})
@@ -726,13 +726,13 @@ BOOKED = {"productId": "tea", "adjustmentId": "c-1", "reason": "COUNT", "counted
         ("COMMITTED", BOOKED | {"adjustmentId": "c-2"}, False),
     ],
 )
-def test_a_count_that_was_not_booked_as_it_was_answered_is_found(result, row, is_fine):
+def test_a_count_that_was_not_booked_as_answered_is_found(result, row, is_fine):
     rows = [] if row is None else [row, BOOKED | {"adjustmentId": "r-1", "reason": "RECEIPT"}]
     count = StaffCount("tea", "c-1", 9, 7, result)
     assert (wrong_counts([count], rows) == []) is is_fine
 
 
-def test_a_count_of_nobody_is_found():
+def test_a_count_that_was_not_requested_is_found():
     assert wrong_counts([], [BOOKED]) == ["not requested: count tea/c-1"]
 
 
@@ -770,7 +770,7 @@ IN = {"productId": "tea#berlin", "adjustmentId": "t-1", "reason": "TRANSFER_IN",
         ("APPLIED", [OUT, IN, IN | {"adjustmentId": "t-2"}], False),
     ],
 )
-def test_a_transfer_that_is_not_booked_as_it_was_answered_is_found(result, rows, is_fine):
+def test_a_transfer_that_was_not_booked_as_answered_is_found(result, rows, is_fine):
     asked = StaffTransfer("t-1", "tea", "tea#berlin", 3, result)
     others = [BOOKED, RECEIPT]
     assert (wrong_transfers([asked], [*rows, *others]) == []) is is_fine
@@ -798,11 +798,11 @@ def place_row(key, **attributes):
         ),
     ],
 )
-def test_places_that_are_not_as_the_product_says_are_found(rows, wrong):
+def test_locations_that_contradict_the_products_list_are_found(rows, wrong):
     assert len(wrong_places(rows)) == wrong
 
 
-def test_the_staff_count_move_and_list_again_and_what_they_book_is_what_they_say(monkeypatch):
+def test_the_staff_count_move_and_relist_and_their_records_match_the_books(monkeypatch):
     monkeypatch.setattr("tests.soak.staff._AWAY_SECONDS", 0)
     stocked = [*sample_orders.stocked(), *SEASONAL]
     with open_shop() as shop:

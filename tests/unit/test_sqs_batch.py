@@ -79,7 +79,7 @@ def returned(batch):
 
 
 @pytest.mark.parametrize("is_first_turn", [True, False])
-def test_nothing_of_a_group_takes_effect_before_a_reused_id_of_it_is_dead_lettered(is_first_turn):
+def test_nothing_of_a_group_takes_effect_before_its_reused_id_is_dead_lettered(is_first_turn):
     bench = Bench(product("p", 5))
     before = [order_body("a", {"p": 1})]
     if is_first_turn:
@@ -211,7 +211,7 @@ def deliver_early(bench, count, messages=1):
     return bench.process(event, frozenset({RejectionReason.UNKNOWN_PRODUCT}))
 
 
-def test_an_early_message_comes_back_as_a_copy_whose_deliveries_count_anew():
+def test_an_early_message_is_resent_as_a_copy_with_a_new_delivery_count():
     bench = Bench()
     assert returned(deliver_early(bench, EARLY_DELIVERIES - 1)) == ["m-0"]
     assert bench.sqs.sent == []
@@ -228,7 +228,7 @@ def test_an_early_message_comes_back_as_a_copy_whose_deliveries_count_anew():
     assert copy["MessageAttributes"]["originalMessageId"]["StringValue"] == "m-0"
 
 
-def test_a_copy_that_sqs_does_not_take_leaves_the_message_where_it_is():
+def test_if_sqs_refuses_the_copy_the_message_stays_in_its_queue():
     bench = Bench(sqs=FakeSqs(partly=True))
     assert returned(deliver_early(bench, EARLY_DELIVERIES, messages=2)) == ["m-1"]
     assert bench.sqs.visibility.keys() == {"r-1"}
@@ -289,7 +289,7 @@ def test_messages_returned_together_get_the_same_delay():
     assert len({seconds for _, seconds in bench.sqs.visibility.values()}) == 1
 
 
-def test_a_returned_group_comes_back_together_when_its_first_message_does():
+def test_a_returned_group_is_redelivered_together_with_its_first_message():
     bench = Bench(product("p", 9))
     bench.faults.extend([Fault(error=THROTTLED)] * 50)
     event = sqs_event(order_body("a", {"p": 1}), order_body("b", {"p": 1}), group="p")
@@ -383,7 +383,7 @@ def test_an_outcome_is_not_dead_lettered_behind_a_returned_message_of_its_group(
     assert not bench.sqs.sent
 
 
-def test_a_message_gets_its_disposition_once():
+def test_a_message_gets_its_outcome_once():
     bench = Bench(product("p", 5))
     end = Deadline.after(30.0, SystemClock())
     batch = SqsBatch(read_messages(sqs_event(order_body("a", {"p": 1}))), bench.queue, end)
@@ -397,7 +397,7 @@ def test_a_message_gets_its_disposition_once():
     ("code", "is_an_error"),
     [("ReceiptHandleIsInvalid", False), ("MessageNotInflight", False), ("InternalError", True)],
 )
-def test_a_delivery_that_is_over_cannot_be_delayed_and_that_is_no_error(code, is_an_error):
+def test_delaying_an_expired_delivery_is_not_an_error(code, is_an_error):
     class Over(FakeSqs):
         def change_message_visibility_batch(self, QueueUrl, Entries):
             return {"Failed": [{"Id": entry["Id"], "Code": code} for entry in Entries]}

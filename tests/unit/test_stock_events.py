@@ -108,7 +108,7 @@ def test_each_product_is_published_at_first_and_then_when_its_level_differs(watc
     assert watched.heard() == {}
 
 
-def test_an_event_tells_hand_overs_from_sales_and_a_fold_is_none(watched):
+def test_events_distinguish_hand_overs_from_sales_and_folds_have_none(watched):
     def told():
         published = watched.sweep()
         (event,) = watched.taken[-published:]
@@ -127,7 +127,7 @@ def test_an_event_tells_hand_overs_from_sales_and_a_fold_is_none(watched):
     assert watched.sweep() == 0
 
 
-def test_an_event_says_when_the_product_was_seen_and_of_which_generation(watched):
+def test_an_event_has_the_time_of_the_read_and_the_generation(watched):
     watched.sweep()
     event = next(e for e in watched.taken if e["data"]["productId"] == "tea")
     created_at = watched.shop.row("tea")["createdAt"]["S"]
@@ -157,7 +157,7 @@ def test_a_product_is_published_at_each_of_its_locations(watched):
     assert "tea#" not in str(watched.taken)
 
 
-def test_moving_units_is_no_event_and_sales_from_lanes_are(watched):
+def test_moves_of_units_are_not_events_and_sales_from_lanes_are(watched):
     watched.heard()
     lend(watched.shop.store, "tea", 1, {1: 3})
     assert watched.heard() == {}
@@ -166,7 +166,7 @@ def test_moving_units_is_no_event_and_sales_from_lanes_are(watched):
     assert watched.heard() == {"tea": (8, "ACTIVE")}
 
 
-def test_units_that_move_between_two_reads_are_no_event(watched):
+def test_units_that_move_between_two_reads_are_not_an_event(watched):
     watched.heard()
     lend(watched.shop.store, "tea", 0, {1: 3})
 
@@ -180,7 +180,7 @@ def test_units_that_move_between_two_reads_are_no_event(watched):
     assert watched.heard() == {}
 
 
-def test_a_product_that_is_created_anew_is_published_even_at_the_same_level(watched):
+def test_a_recreated_product_is_published_even_at_the_same_level(watched):
     watched.heard()
     watched.shop.delist("tea")
     watched.shop.list("tea", 10)
@@ -206,7 +206,7 @@ def test_after_a_crash_before_any_write_nothing_is_lost(watched, number):
 
 
 @pytest.mark.parametrize("refusal", ["ThrottlingException", None])
-def test_what_the_bus_did_not_take_comes_again_under_the_same_id(watched, refusal):
+def test_a_refused_event_is_sent_again_under_the_same_id(watched, refusal):
     """With None, the response is lost and the process is killed."""
     watched.heard()
     watched.sell(tea=1)
@@ -230,7 +230,7 @@ def test_what_the_bus_did_not_take_comes_again_under_the_same_id(watched, refusa
     assert first["data"]["at"] == pending.at < second["data"]["at"]
 
 
-def test_what_a_busy_bus_refuses_is_sent_again_alone(watched):
+def test_an_event_that_a_busy_bus_refuses_is_sent_again_alone(watched):
     names = {f"p-{number}" for number in range(60)}
     for name in names:
         watched.shop.list(name, 1)
@@ -257,13 +257,13 @@ def test_each_sweep_begins_with_another_part(watched):
     assert len(parts) == len(watched.parts()) > 1
 
 
-def test_a_bus_that_never_takes_them_is_a_problem(watched):
+def test_a_bus_that_always_refuses_is_a_problem(watched):
     watched.bus.judge = lambda *_: ("NotAuthorizedForSourceException", "no")
     with pytest.raises(StoreUnavailableError, match="the bus refuses stock events: no"):
         watched.sweep()
 
 
-def test_a_level_that_the_bus_never_takes_holds_up_no_other(watched):
+def test_a_level_that_the_bus_always_refuses_delays_no_other(watched):
     watched.bus.judge = lambda event_id, _: REFUSED if event_id.startswith("tea@") else None
     for _ in watched.parts():
         with pytest.raises(ThrottledError, match="refuses stock events"):
@@ -274,7 +274,7 @@ def test_a_level_that_the_bus_never_takes_holds_up_no_other(watched):
     assert watched.heard() == {"tea": (10, "ACTIVE")}
 
 
-def test_of_two_sweeps_at_once_one_publishes(watched):
+def test_only_one_of_two_concurrent_sweeps_publishes(watched):
     watched.heard()
     watched.sell(tea=1)
     rival = watched.new_watch()
@@ -322,7 +322,7 @@ def test_many_products_take_several_sweeps(watched, monkeypatch):
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_whatever_comes_in_between_the_newest_event_tells_the_level(watched, seed):
+def test_under_any_interference_the_newest_event_has_the_level(watched, seed):
     """Sales, recreated products, crashes, refusals, lost responses, and overlapping sweeps."""
     chance, watches, depth = random.Random(seed), [watched.watch, watched.new_watch()], [0]
 
@@ -437,7 +437,7 @@ def test_without_the_setting_a_sweep_sends_what_it_sent_before(sweep):
     ("code", "needs_repair"),
     [("InternalFailure", False), ("NotAuthorizedForSourceException", True)],
 )
-def test_a_bus_that_takes_nothing_now_is_no_matter_for_an_operator(sweep, shop, code, needs_repair):
+def test_a_temporarily_unavailable_bus_needs_no_operator(sweep, shop, code, needs_repair):
     shop.restart(STOCK_EVENT_BUS_NAME="bus")
     shop.bus.judge = lambda *_: (code, "no")
     if needs_repair:
@@ -448,7 +448,7 @@ def test_a_bus_that_takes_nothing_now_is_no_matter_for_an_operator(sweep, shop, 
         assert answer["unfinished"] == f"{code}: the bus refuses stock events: no"
 
 
-def test_with_the_setting_a_quiet_sweep_sends_three_requests_more(sweep, shop):
+def test_with_the_setting_a_quiet_sweep_sends_three_more_requests(sweep, shop):
     shop.restart(STOCK_EVENT_BUS_NAME="bus")
     answer, calls = sweep()
     assert (answer["published"], calls["UpdateItem"], calls["PutEvents"]) == (1, 2, 1)

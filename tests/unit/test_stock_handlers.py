@@ -96,7 +96,7 @@ class TestAdjustStock:
         assert tea_shop.stock(TEA) == TEA_STOCK - 6
 
     @pytest.mark.parametrize("mode", ["optimistic", "atomic"])
-    def test_a_refused_decrement_is_final_and_tells_what_was_there_then(self, call, mode):
+    def test_a_refused_decrement_is_final_and_names_the_stock_at_that_time(self, call, mode):
         take = {"action": "decrement", "adjustmentId": "d", "productId": TEA, "mode": mode}
         take["quantity"] = TEA_STOCK + 1
         refused = call("adjust_stock", take)
@@ -162,7 +162,7 @@ class TestManageProducts:
         assert (TEA,) not in tea_shop.items(Table.PRODUCTS)
         assert call("manage_products", delist)["result"] == "STALE"
 
-    def test_an_unknown_action_is_told_which_there_are(self, call):
+    def test_an_unknown_action_is_answered_with_the_known_ones(self, call):
         said = call("manage_products", {})["message"]
         assert said.startswith("action: is missing; it must be one of create, changeDetails")
         said = call("manage_products", {"action": "drop"})["message"]
@@ -196,7 +196,7 @@ class TestCountStock:
         assert tea_shop.stock(COUNTED) == acquired["stockCount"] - 5
         assert "lockedBy" not in tea_shop.row(COUNTED)
 
-    def test_the_answer_says_for_how_long_it_was_granted_and_why_not_longer(self, call):
+    def test_the_answer_says_how_long_a_lease_lasts_and_why_not_longer(self, call):
         command = {"action": "acquire", "productId": TEA, "seconds": 300}
         short = call("count_stock", command)
         assert 20 < short["grantedSeconds"] < 30

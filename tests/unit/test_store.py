@@ -131,7 +131,7 @@ def test_a_moved_version_cancels_and_returns_the_item(each_store, moved):
     assert read_product(each_store).stock_count == 9
 
 
-def test_an_update_does_not_create_a_product_that_is_gone(each_store):
+def test_an_update_does_not_create_a_delisted_product(each_store):
     with pytest.raises(TransactionCancelledError) as caught:
         write(each_store, [Order("a", "u", {"p": 1})], {"p": product("p", 10)})
     assert caught.value.reasons[0].found is None
@@ -242,7 +242,7 @@ def client_error(code, status=400):
         (NoCredentialsError(), StoreUnavailableError),
     ],
 )
-def test_an_error_tells_whether_the_write_may_have_happened(error, meaning):
+def test_an_error_shows_whether_the_write_may_have_happened(error, meaning):
     def fail(*_):
         raise error
 
@@ -264,7 +264,7 @@ def test_items_of_a_batch_read_are_told_apart_by_their_keys():
     assert snapshot.unprocessed == ("l",)
 
 
-def test_what_is_decided_on_is_read_with_strong_consistency():
+def test_decisions_are_based_on_strongly_consistent_reads():
     consistent = {}
 
     def answer(operation, request):
@@ -283,7 +283,7 @@ def test_what_is_decided_on_is_read_with_strong_consistency():
     assert consistent == decided_on | only_a_hint
 
 
-def test_what_was_published_is_written_by_the_one_who_read_it_last(each_store):
+def test_published_stock_is_written_only_by_its_last_reader(each_store):
     parts = read_stock_parts(each_store)
     assert list(parts.values()) == [StockPart(number) for number in range(STOCK_PARTS)]
     level = ("2026-01-01T00:00:00.000000+00:00", -3, "OUT_OF_STOCK")

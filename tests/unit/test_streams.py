@@ -40,21 +40,21 @@ def looks():
     return look
 
 
-def test_streams_that_are_read_are_no_problem(looks):
+def test_streams_that_are_read_are_not_a_problem(looks):
     assert looks() == looks(state="Updating") == []
 
 
-def test_a_table_that_was_made_again_has_another_stream(looks):
+def test_a_recreated_table_has_another_stream(looks):
     (problem,) = looks((OF[Table.ORDERS], ARN.format("Products").replace("2026", "2025")))
     assert problem.startswith("changes of Products are not published")
 
 
 @pytest.mark.parametrize("how", [{"state": "Disabled"}, {"enabled": False}])
-def test_a_mapping_or_a_stream_that_was_disabled_is_seen(looks, how):
+def test_a_disabled_mapping_or_stream_is_detected(looks, how):
     assert len(looks(**how)) == 2
 
 
-def test_aws_that_does_not_answer_is_no_problem_and_a_missing_mapping_is_one(looks):
+def test_an_error_of_aws_is_not_a_problem_but_a_missing_mapping_is(looks):
     assert looks.fail("TooManyRequestsException") == []
     (problem,) = looks.fail("ResourceNotFoundException")
     assert "cannot check whether changes are published: ResourceNotFound" in problem

@@ -25,14 +25,14 @@ def queues_at(monkeypatch, depth):
     )
 
 
-def test_who_waits_does_not_give_up_while_messages_move(monkeypatch, clock):
+def test_waiting_continues_while_messages_move(monkeypatch, clock):
     # One message a minute.
     queues_at(monkeypatch, lambda: Depth(max(0, 30 - int(clock.now) // 60), 0))
     stack.wait_until_settled(None)
     assert clock.now == 30 * 60
 
 
-def test_who_waits_for_empty_queues_does_not_wait_for_what_was_sent_for_later(monkeypatch, clock):
+def test_waiting_for_empty_queues_ignores_delayed_messages(monkeypatch, clock):
     queues_at(monkeypatch, lambda: Depth(0, int(clock.now) < 60, later=1))
     stack.wait_until_settled(None)
     assert clock.now == 60
@@ -44,7 +44,7 @@ def test_a_delivery_is_a_movement_too(monkeypatch, clock):
     assert clock.now == 600 > stack.QUIET_SECONDS
 
 
-def test_who_waits_gives_up_when_nothing_has_moved_for_a_while(monkeypatch, clock):
+def test_waiting_gives_up_when_nothing_has_moved_for_a_while(monkeypatch, clock):
     queues_at(monkeypatch, lambda: Depth(max(3, 5 - int(clock.now) // 60), 0))
     with pytest.raises(AssertionError, match="no message moves"):
         stack.wait_until_settled(None)

@@ -105,7 +105,7 @@ def test_a_lane_beyond_what_the_settings_allow_today_is_emptied_and_a_status_sta
     assert (after.status, after.version) == (before.status, before.version + 1)
 
 
-def test_a_row_of_which_lanes_have_sold_all_units_names_no_lane_any_more(shop):
+def test_a_row_whose_lanes_have_sold_all_units_no_longer_names_lanes(shop):
     """Otherwise the API could not sell the last units, which are reserved while lanes may hold more."""
     list_and_lend(shop, 90, {1: 20}, "a")
     shop.sell_from(1, "a", 20)
@@ -132,7 +132,7 @@ def test_the_units_of_an_idle_depot_are_reclaimed_in_several_transactions(shop):
     assert all(where(shop, product_id) == (100, {}, set()) for product_id in products)
 
 
-def test_a_depot_that_is_in_use_stays_and_so_does_what_a_lane_in_use_may_hold(shop):
+def test_a_depot_in_use_and_products_of_a_lane_in_use_are_left_alone(shop):
     recent, lent = in_one_page(2)
     elsewhere = next(p for p in "abcdefgh" if PageKey.of(DEPOT, p).number != 0)
     list_and_lend(shop, 50, {3: 1}, elsewhere)
@@ -237,7 +237,7 @@ def test_an_owner_that_wakes_up_sells_or_learns_that_its_lane_is_empty(shop):
     assert {"sold", "lost"} <= set(ends)
 
 
-def test_a_visit_that_moved_nothing_ends_at_once(shop):
+def test_a_visit_that_moved_nothing_ends_immediately(shop):
     list_and_lend(shop, 50, {1: 20}, "x")
     shop.clock.sleep(LEASE_SECONDS)
     shop.once("TransactWriteItems", lambda _: shop.sell_from(1, "x"))
@@ -254,7 +254,7 @@ def test_a_lane_that_is_filled_between_the_look_and_the_write_loses_no_unit(shop
     assert where(shop, "a") == (100, {}, set())
 
 
-def test_from_a_page_that_is_used_again_no_more_is_reclaimed(shop):
+def test_no_more_units_are_reclaimed_from_a_page_that_is_used_again(shop):
     products = sorted(in_one_page(95))
     list_and_lend(shop, 50, {}, *products)
     shop.clock.sleep(IDLE_SECONDS)
@@ -270,7 +270,7 @@ def test_from_a_page_that_is_used_again_no_more_is_reclaimed(shop):
     assert where(shop, products[0])[0] == 100
 
 
-def test_what_a_visitor_moves_while_a_sweep_waits_for_the_depot_is_left_to_it(shop):
+def test_units_that_a_visitor_moves_while_a_sweep_waits_are_left_alone(shop):
     products = sorted(in_one_page(95))
     list_and_lend(shop, 50, {1: 0}, *products)
     shop.clock.sleep(IDLE_SECONDS)
@@ -279,7 +279,7 @@ def test_what_a_visitor_moves_while_a_sweep_waits_for_the_depot_is_left_to_it(sh
     assert where(shop, products[-1]) == (50, {1: 50}, {0, 1})
 
 
-def test_what_does_not_fit_together_stays_and_is_named_and_the_rest_is_reclaimed(shop):
+def test_contradictory_pages_are_named_and_kept_and_the_rest_is_reclaimed(shop):
     other, fine = in_one_page(2)
     list_and_lend(shop, 50, {}, other, fine)
     shop.edit(Table.PRODUCTS, other, createdAt=ANOTHER)

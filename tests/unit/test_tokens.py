@@ -66,7 +66,7 @@ def test_the_embedded_stack_takes_the_tokens_as_those_of_a_customer_and_an_opera
     assert list(aws.objects) == [jwt.issuer.rsplit("/", 1)[1]]
 
 
-def test_the_key_stays_the_same_and_nobody_else_reads_it(aws, tmp_path):
+def test_the_key_stays_the_same_and_is_private(aws, tmp_path):
     first = tokens.customer_token(aws)
     tokens.operator_token(aws)
     checked(aws, first)

@@ -126,7 +126,7 @@ def states(lines):
         ([State.PASSED], True, ["verify-1-hot: still listed"], "failed"),
     ],
 )
-def test_a_report_is_good_if_all_checks_ran_none_is_red_and_nothing_is_left(
+def test_a_report_is_good_if_all_checks_ran_none_is_red_and_nothing_remains(
     states, finished, left, verdict
 ):
     report = Report({"stack": "s"}, "verify-1", "2026-01-01", finished=finished, left=left)
@@ -187,14 +187,14 @@ def test_references_of_the_template_are_filled_in():
     assert deployed.of_type("AWS::CloudWatch::Alarm")["Alarm"]["Dimensions"][0]["Value"] == "Orders"
 
 
-def test_only_what_differs_from_what_was_deployed_is_named():
+def test_only_differences_from_the_deployment_are_named():
     deployed = {"BatchSize": 99, "Flag": True, "Types": ["a", "b"], "Nested": {"x": 1}}
     found = {"BatchSize": "99", "Flag": "true", "Types": ["b", "a"], "Nested": {"x": 2}, "More": 1}
     assert differences("it", deployed, found) == ["it Nested x is 2, deployed was 1"]
     assert differences("it", {"Nested": {"x": 1}}, {}) == ["it Nested x is null, deployed was 1"]
 
 
-def test_a_deployment_that_did_not_come_through_is_red(run):
+def test_a_failed_deployment_is_red(run):
     assert states(stack.deployment(run)) == [State.PASSED]
     run.deployed.stack["StackStatus"] = "UPDATE_ROLLBACK_COMPLETE"
     (line,) = stack.deployment(run)
@@ -205,7 +205,7 @@ def test_a_deployment_that_did_not_come_through_is_red(run):
 # ------------------------------------------------------------------ checks that need an account
 
 
-def test_alarms_are_waited_for_until_they_are_off(monkeypatch, run, asked):
+def test_verify_waits_until_alarms_are_off(monkeypatch, run, asked):
     on, unknown, off = ({"StateValue": state} for state in ("ALARM", "INSUFFICIENT_DATA", "OK"))
     clients(monkeypatch, run, cloudwatch=CloudWatch([off, on, on, unknown, off]))
     assert states(stack.alarms(run)) == [State.PASSED, State.PASSED]
@@ -250,7 +250,7 @@ def test_an_alarm_that_was_on_before_is_red_without_waiting(monkeypatch, run, as
     assert asked == []
 
 
-def test_metrics_are_waited_for_until_they_have_the_values_of_the_run(monkeypatch, run, asked):
+def test_verify_waits_until_metrics_have_the_values_of_the_run(monkeypatch, run, asked):
     clients(monkeypatch, run, cloudwatch=CloudWatch(sums=[0, 3, 7]))
     (line,) = stack.metrics(run)
     assert line.state is State.PASSED
@@ -261,14 +261,14 @@ def test_metrics_are_waited_for_until_they_have_the_values_of_the_run(monkeypatc
     ]
 
 
-def test_with_basic_monitoring_the_metrics_of_aws_are_waited_for(monkeypatch, run):
+def test_with_basic_monitoring_verify_waits_for_the_metrics_of_aws(monkeypatch, run):
     del run.deployed.resources["Dashboard"]
     clients(monkeypatch, run, cloudwatch=CloudWatch(sums=[1]))
     assert states(stack.metrics(run)) == [State.PASSED]
     assert states(stack.dashboard(run)) == [State.NOT_HERE]
 
 
-def test_a_stack_without_the_fifo_queue_is_not_asked_for_its_order(run):
+def test_without_the_fifo_queue_its_sequence_is_not_checked(run):
     assert states(traffic.fifo(run)) == [State.NOT_HERE]
 
 
@@ -355,7 +355,7 @@ def test_a_table_without_protection_is_red(run, change, says):
         ("SNS:Subscribe", ["arn:1"], ["the-topic"], "CloudWatch may not publish to the topic"),
     ],
 )
-def test_an_alarm_that_nobody_is_mailed_is_red(
+def test_an_alarm_without_a_confirmed_subscription_is_red(
     monkeypatch, run, policy, subscriptions, actions, says
 ):
     run.deployed.resources["Topic"] = resource("SNS::Topic")
@@ -424,7 +424,7 @@ def test_a_database_that_remembers_a_cancelled_token_is_red(monkeypatch, run):
     assert "DynamoDB remembers a cancelled token" in line.saw
 
 
-def test_the_log_tells_invocations_their_price_and_the_starts_of_workers():
+def test_the_log_shows_invocations_their_price_and_cold_starts():
     lines = [
         '{"message":"batch done","cold_start":true,"function_name":"f","function_request_id":"r-1"}',
         "REPORT RequestId: r-1\tDuration: 80.5 ms\tBilled Duration: 100 ms\tMemory Size: 512 MB\t"
@@ -439,7 +439,7 @@ def test_the_log_tells_invocations_their_price_and_the_starts_of_workers():
     assert figures.invocations_of(embedded).cold == [100.0]
 
 
-def test_a_dead_letter_queue_too_long_to_be_read_does_not_keep_a_run_from_going_on(run):
+def test_a_run_continues_although_a_dead_letter_queue_is_too_long_to_read(run):
     """The first messages are visible again before the end is reached."""
     removed = []
 
@@ -494,7 +494,7 @@ def test_a_run_waits_longer_by_the_longest_batching_window(monkeypatch, run):
     ("stage", "credentials", "expected"),
     [(None, True, None), ("dev", True, "dev"), ("dev", False, None), ("live", True, "live")],
 )
-def test_which_aws_is_meant(monkeypatch, stage, credentials, expected):
+def test_which_aws_the_command_verifies(monkeypatch, stage, credentials, expected):
     monkeypatch.setattr(verification, "has_account", lambda: credentials)
     assert verification._account_of(stage) == expected
 
@@ -537,7 +537,7 @@ def run_command(*options, answer=""):
     return CliRunner().invoke(main.app, command, input=answer)
 
 
-def test_a_protected_stack_is_asked_for_and_gets_ten_orders(run, of_live, tmp_path):
+def test_a_protected_stack_needs_confirmation_and_gets_ten_orders(run, of_live, tmp_path):
     done = run_command()
     assert done.exit_code == 0
     assert done.output.splitlines()[0] == f"AWS: {PLACE}"
@@ -563,7 +563,7 @@ def test_a_protected_stack_is_asked_for_and_gets_ten_orders(run, of_live, tmp_pa
         (None, "verify-1-hot: denied", 1, "Left: verify-1-hot: denied"),
     ],
 )
-def test_what_is_red_interrupted_or_left_ends_with_its_exit_status(
+def test_red_interrupted_and_leftover_runs_have_their_exit_status(
     monkeypatch, run, of_live, tmp_path, error, left, status, says
 ):
     def check(run):
@@ -632,7 +632,7 @@ def test_the_lease_of_a_count_lasts_until_a_slow_queue_has_answered(run, countin
         ({"row": product("p", 4, on_hand=9)}, "9 are on hand and 4 available, not 7 and 4"),
     ],
 )
-def test_a_count_that_leaves_out_what_open_orders_wait_for_is_seen(run, counting, wrong, says):
+def test_a_count_that_ignores_open_orders_is_detected(run, counting, wrong, says):
     counting[0].update(wrong)
     (line,) = verify.run_check("counts", run)
     assert line.state is State.FAILED
@@ -661,7 +661,7 @@ def held(monkeypatch, run):
         ("PENDING", "00:00", "a hold did not expire, see Sweep and the mapping of ExpiryQueue"),
     ],
 )
-def test_a_hold_has_to_expire_after_its_grace(run, held, status, second, says):
+def test_a_hold_has_to_expire_after_its_grace_period(run, held, status, second, says):
     held |= {"status": status, "lastUpdatedAt": f"2026-01-01T12:{second}.000000+00:00"}
     (line,) = verify.run_check("expires", run)
     assert line.state is (State.FAILED if says else State.PASSED)
@@ -676,7 +676,7 @@ def test_a_hold_has_to_expire_after_its_grace(run, held, status, second, says):
         (["AWS_IAM"], 403, State.FAILED, "your credentials need execute-api:Invoke on the API"),
     ],
 )
-def test_an_api_that_signatures_do_not_open_is_told(monkeypatch, run, routes, status, state, says):
+def test_an_api_that_refuses_signatures_is_reported(monkeypatch, run, routes, status, state, says):
     for number, kind in enumerate(routes):
         run.deployed.resources[f"Route{number}"] = resource(
             "ApiGatewayV2::Route", AuthorizationType=kind
@@ -689,7 +689,7 @@ def test_an_api_that_signatures_do_not_open_is_told(monkeypatch, run, routes, st
     assert says in line.saw
 
 
-def test_what_is_not_heard_at_first_is_sent_again(monkeypatch, run):
+def test_an_order_without_events_at_first_is_sent_again(monkeypatch, run):
     """On AWS a new rule may not match for a while, and events of that time are never delivered."""
     sent = []
 
@@ -711,7 +711,7 @@ def test_what_is_not_heard_at_first_is_sent_again(monkeypatch, run):
     assert (line.state, line.saw) == (State.PASSED, "OrderPlaced, 0.1 s after it occurred")
 
 
-def test_a_stack_that_is_being_deployed_is_waited_for():
+def test_verify_waits_for_a_deployment_in_progress():
     named = SimpleNamespace(
         describe_stacks=lambda **_: {"Stacks": [{"StackStatus": "UPDATE_IN_PROGRESS"}]},
         get_template=lambda **_: {"TemplateBody": {"Resources": {}}},

@@ -32,7 +32,7 @@ def listed(shop):
     return sorted(key for (key,) in shop.items(Table.PRODUCTS))
 
 
-def test_an_order_over_two_locations_is_green_and_its_rows_go_again(shop, run):
+def test_an_order_over_two_locations_is_green_and_its_rows_are_removed(shop, run):
     ((state, saw),) = check(run)
     assert state is State.PASSED, saw
     assert len(listed(shop)) == 5
@@ -84,7 +84,7 @@ def test_a_transfer_that_takes_no_effect_is_red(shop, run, monkeypatch):
     assert (state, "1 was moved away, and 1 are left, not 0" in saw) == (State.FAILED, True)
 
 
-def test_what_is_left_is_named_by_product_and_location_and_left_for_the_next_try(shop, run):
+def test_leftovers_are_named_by_product_and_location_and_kept_for_the_next_run(shop, run):
     check(run)
     one, other = f"{run.name}-locations", f"{run.name}-locations-other"
     shop.edit(Table.PRODUCTS, stock_key(one, "south"), status={"S": "?"})
@@ -96,7 +96,7 @@ def test_what_is_left_is_named_by_product_and_location_and_left_for_the_next_try
     assert other not in listed(shop)
 
 
-def test_the_own_row_of_a_product_goes_last_wherever_it_stands_in_the_list(shop, run):
+def test_the_own_row_of_a_product_is_deleted_last(shop, run):
     product = run.list_product("left", 1)
     for location in ("north", "south"):
         run.list_product("left", 1, location)

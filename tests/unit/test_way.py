@@ -6,7 +6,7 @@ from tests.support.way import follow
 MODULES, FUNCTIONS, TYPES = 22, 178, 30
 
 
-def test_the_way_of_an_order_gets_no_longer():
+def test_the_path_of_an_order_gets_no_longer():
     way = follow(lanes=False)
     functions = sum(map(len, way.functions.values()))
     assert len(way.functions) <= MODULES
