@@ -355,7 +355,7 @@ def test_a_table_without_protection_is_red(run, change, says):
         ("SNS:Subscribe", ["arn:1"], ["the-topic"], "CloudWatch may not publish to the topic"),
     ],
 )
-def test_an_alarm_without_a_confirmed_subscription_is_red(
+def test_an_alarm_that_does_not_reach_a_mailbox_is_red(
     monkeypatch, run, policy, subscriptions, actions, says
 ):
     run.deployed.resources["Topic"] = resource("SNS::Topic")
