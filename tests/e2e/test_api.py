@@ -111,7 +111,7 @@ def test_requests_without_a_signature_are_refused(api):
 
 def test_a_role_without_the_permission_is_refused(aws, api):
     iam = boto3.client("iam")
-    name = f"nobody-{uuid.uuid4().hex[:8]}"
+    name = f"nouser-{uuid.uuid4().hex[:8]}"
     iam.create_user(UserName=name)
     key = iam.create_access_key(UserName=name)["AccessKey"]
     try:

@@ -119,8 +119,8 @@ def test_an_unknown_status_is_parked_and_delays_no_other_event(aws, new_id):
         image = json.loads(parked.body)["record"]["dynamodb"]["NewImage"]
         assert image["orderId"] == {"S": new_id}
         assert "ON_HOLD" in published(aws, new_id, send=True).problems[0]
-        with pytest.raises(UserError, match="there is no order ev-nobody"):
-            published(aws, new_id, "ev-nobody", send=True)
+        with pytest.raises(UserError, match="there is no order ev-unknown"):
+            published(aws, new_id, "ev-unknown", send=True)
         status_by_hand(aws, new_id, "PENDING")
         assert types(heard_of(listen, new_id, 1)) == ["OrderPlaced"]
         aws.sqs.purge_queue(QueueUrl=url)

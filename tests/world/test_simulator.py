@@ -187,10 +187,10 @@ class TestConflicts:
     def test_reads_are_not_blocked_and_see_applied_writes(self):
         rows = _Rows()
         rows.at(0.0, "write", *_transaction(_decrement(1)))
-        rows.at(1.5, "meanwhile", *_read())
+        rows.at(1.5, "in between", *_read())
         rows.at(2.5, "afterwards", *_read())
         answers = rows.run()
-        assert answers["meanwhile"]["Item"]["v"] == {"N": "1"}
+        assert answers["in between"]["Item"]["v"] == {"N": "1"}
         assert answers["afterwards"]["Item"]["v"] == {"N": "2"}
 
     def test_the_token_of_a_cancelled_transaction_is_not_remembered(self):
