@@ -1,6 +1,6 @@
 // The frame of all pages: which stack this is, the links, the search, and the view that the address names.
 import { html, nothing, render } from "/lit-html/lit-html.js";
-import { dismiss, forgetMessages, messageOf, messagesFor, say } from "./messages.js";
+import { dismiss, forgetMessages, messageOf, messagesFor, say, withCode } from "./messages.js";
 import { button, hrefOf, problem, steady } from "./parts.js";
 import { ask, follow, pause } from "./server.js";
 import { T } from "./texts.js";
@@ -63,16 +63,15 @@ function searchBox() {
   </form>`;
 }
 
-function dialogOf({ title, words, yes, kind } = {}) {
-  const close = (answer) => () => document.getElementById("question").close(answer);
+function dialogOf({ title, words, yes = T.yes, kind = "primary" } = {}) {
   return html`<dialog id="question" aria-labelledby="question-title" aria-describedby="question-text">
     <h2 id="question-title">${title}</h2><p id="question-text">${words}</p>
-    <div class="actions">${button(T.goBack, close("no"), { id: "no" })}${button(yes ?? T.yes, close("yes"), { id: "yes", kind: kind ?? "primary" })}</div>
+    <form class="actions" method="dialog"><button id="no" autofocus>${T.goBack}</button><button id="yes" value="yes" class=${kind}>${yes}</button></form>
   </dialog>`;
 }
 
 function drawn({ name, view, data, state, ids, error, isRead }) {
-  if (error) return { title: T.notReadable, content: problem(error) };
+  if (error) return { title: T.notReadable, content: problem(withCode(error)) };
   if (!isRead) return { title: T.reading, content: nothing };
   return { title: T.nav[name], about: T.about[name], ...view.draw(data, state, ids) };
 }
@@ -95,10 +94,8 @@ function draw() {
 
 // One that the reader has dismissed comes back only with other words.
 function notice(text) {
-  if (text === shown.notice) return;
+  if (text !== shown.notice) say(PAGE, text);
   shown.notice = text;
-  if (text) say(PAGE, text);
-  else dismiss(PAGE);
 }
 
 // Asks the operator, in production or if the change warns. Escape is a no. `question` has `warning`, `yes` and `kind`, or says that the
@@ -111,10 +108,8 @@ async function isMeant(words, { warning = "", isAgreed = false, ...answer } = {}
   draw();
   const dialog = document.getElementById("question");
   return new Promise((resolve) => {
-    dialog.returnValue = "";
-    dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true });
+    Object.assign(dialog, { returnValue: "", onclose: () => resolve(dialog.returnValue === "yes") });
     dialog.showModal();
-    document.getElementById("no").focus();
   });
 }
 
@@ -146,8 +141,8 @@ async function read(isAfresh = false) {
   }
   Object.assign(shown, { isBusy: false, isAfresh: false });
   // What is on the screen stays: someone may be typing there.
-  if (shown.isRead) notice(why && T.notRefreshed(why));
-  else shown.error = why;
+  notice(shown.isRead && why ? T.notRefreshed(why) : "");
+  if (!shown.isRead) shown.error = why;
   draw();
 }
 
@@ -229,11 +224,10 @@ function listenToKeys() {
 async function readAbout() {
   for (;;) {
     try {
-      shown.about = await ask("/data/about");
-      notice("");
-      return;
+      return await ask("/data/about");
     } catch (error) {
-      notice(error.message);
+      shown.error = error.message;
+      draw();
       await pause(RETRY_MILLISECONDS);
     }
   }
@@ -244,7 +238,7 @@ document.documentElement.lang = T.language;
 messagesFor({ draw, read, arrange, feed, isMeant });
 draw();
 listenToKeys();
-await readAbout();
+shown.about = await readAbout();
 addEventListener("hashchange", open);
 await open();
 listenTo("/data/events", shown, hear);

@@ -25,8 +25,6 @@ function paint(color) {
   return getComputedStyle(document.head).color;
 }
 
-// ---------------------------------------------------------------- areas and limits
-
 // Stacks each line on those before it: floor and top of its area at each moment, null where no line has a value.
 function stacked(all) {
   const sums = new Array(all[0]?.length ?? 0).fill(0);
@@ -74,25 +72,6 @@ function drawAreas({ ctx, data: [times], valToPos }, areas, lines) {
   }
 }
 
-function drawLimits({ ctx, bbox, scales, valToPos }, limits) {
-  const width = Math.max(1, Math.round(devicePixelRatio));
-  ctx.save();
-  ctx.lineWidth = width;
-  ctx.setLineDash([5 * devicePixelRatio, 4 * devicePixelRatio]);
-  for (const { value, color } of limits.filter((limit) => limit.value <= scales.y.max)) {
-    // On whole pixels, so that the line is sharp.
-    const y = Math.round(valToPos(value, "y", true)) + width / 2;
-    ctx.strokeStyle = paint(color);
-    ctx.beginPath();
-    ctx.moveTo(bbox.left, y);
-    ctx.lineTo(bbox.left + bbox.width, y);
-    ctx.stroke();
-  }
-  ctx.restore();
-}
-
-// ---------------------------------------------------------------- one chart
-
 // Dashed for a limit.
 function swatch(color, dashes = nothing) {
   return html`<svg class="swatch" viewBox="0 0 12 10" aria-hidden="true">
@@ -107,6 +86,8 @@ function seriesOf({ text, color, isStepped }) {
   const stroke = () => paint(color);
   return { label: text, stroke, width: 1.8, paths, points: { show: true, filter: lone, size: LONE_DOT, fill: stroke } };
 }
+
+const limitOf = ({ color }) => ({ stroke: () => paint(color), width: 1, dash: [5, 4], points: { show: false } });
 
 const isLong = (times) => times.at(-1) - times[0] >= SHORT_SECONDS;
 const momentOf = (times, at) => (isLong(times) ? T.pair(day(at), clock(at)) : clock(at));
@@ -127,7 +108,7 @@ class Drawing extends AsyncDirective {
   update({ element }, [chart]) {
     this.figure = element;
     this.chart = { limits: [], least: 0, ...chart };
-    const { times, lines, isStacked, height, sync } = this.chart;
+    const { times, lines, limits, isStacked, height, sync } = this.chart;
     const values = lines.map((line) => line.values);
     this.areas = isStacked ? stacked(values) : [];
     // Where an area has no height, the pointer finds nothing.
@@ -135,9 +116,9 @@ class Drawing extends AsyncDirective {
     this.measure(drawn.flat());
     if (this.at >= times.length) this.at = null;
     this.write();
-    const shape = JSON.stringify([isStacked, height, sync, lines.map(({ text, color }) => [text, color])]);
+    const shape = JSON.stringify([isStacked, height, sync, [...lines, ...limits].map(({ text, color }) => [text, color])]);
     if (shape !== this.shape) this.make(shape);
-    this.plot.setData([times, ...drawn]);
+    this.plot.setData([times, ...drawn, ...limits.map(({ value }) => times.map(() => value))]);
   }
 
   // A limit far above the values would flatten the curves; then only the legend names it.
@@ -151,7 +132,7 @@ class Drawing extends AsyncDirective {
   make(shape) {
     this.disconnected();
     this.shape = shape;
-    const { lines, isStacked, height, sync } = this.chart;
+    const { lines, limits, isStacked, height, sync } = this.chart;
     const place = this.figure.querySelector(".plot > div");
     if (height) place.parentElement.style.minHeight = `${height}px`;
     const sizeOf = () => ({ width: Math.max(50, place.clientWidth), height: Math.max(40, place.clientHeight) });
@@ -161,18 +142,17 @@ class Drawing extends AsyncDirective {
     const options = {
       ...sizeOf(),
       padding: [6, 26, 0, 0],
-      cursor: { y: false, drag: { x: false, y: false }, sync: sync && { key: sync } },
+      cursor: { y: false, dataIdx: (_, at, index) => (at > lines.length ? null : index), drag: { x: false, y: false }, sync: sync && { key: sync } },
       legend: { show: false },
       scales: { x: { range: (_, first, last) => [first, Math.max(last, first + 1)] }, y: { range: () => [this.lowest, this.highest] } },
       axes: [{ ...axis, size: (plot) => (isLow(plot) ? 6 : 22), gap: 3, space: 80, values: ticksOf }, { ...axis, size: 44, gap: 4, space: 26, values: (_, ticks) => ticks.map(measured) }],
-      series: [{}, ...series],
+      series: [{}, ...series, ...limits.map(limitOf)],
       hooks: {
         drawAxes: [(plot) => drawAreas(plot, this.areas, lines)],
-        draw: [(plot) => drawLimits(plot, this.chart.limits)],
         setCursor: [(plot) => this.choose(plot.cursor.idx ?? null)],
       },
     };
-    this.plot = new uPlot(options, [[], ...lines.map(() => [])], place);
+    this.plot = new uPlot(options, [[], ...options.series.slice(1).map(() => [])], place);
     // It has a size once it is on the page.
     this.resized = new ResizeObserver(() => this.plot.setSize(sizeOf()));
     this.resized.observe(place);

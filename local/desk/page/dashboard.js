@@ -22,8 +22,6 @@ export function hear(snapshot, state) {
   Object.assign(document.body.dataset, { range: state.range, now: snapshot.now });
 }
 
-// ---------------------------------------------------------------- alarms
-
 const COLUMNS = [
   { text: T.dashboard.alarm, cell: ({ name }) => name },
   { text: T.dashboard.state, cell: ({ state }) => T.dashboard.states[state] },
@@ -50,8 +48,6 @@ function alarmsOf(alarms) {
     <div class="cards">${repeat(on, ({ name }) => name, alarmOf)}</div>
   </section>`;
 }
-
-// ---------------------------------------------------------------- charts
 
 const isMeasured = ({ unknown }) => unknown === null;
 
@@ -109,8 +105,6 @@ function sectionOf({ text, widgets }, times) {
   return html`<section class="question">${advice ?? nothing}<div class="charts">${repeat(widgets, ({ title }) => title, drawn)}</div></section>`;
 }
 
-// ---------------------------------------------------------------- what is not measured
-
 function unmeasuredOf(widgets, alarms) {
   const charts = widgets.flatMap(({ title, series = [] }) => {
     const lines = series.filter((one) => !isMeasured(one));
@@ -119,16 +113,14 @@ function unmeasuredOf(widgets, alarms) {
   });
   const silent = alarms.filter((alarm) => !isMeasured(alarm));
   if (charts.length + silent.length === 0) return nothing;
-  const reasons = [...new Set([...charts, ...silent].map(({ unknown }) => unknown))];
-  const namesOf = (all, reason, words) => {
-    const names = all.filter(({ unknown }) => unknown === reason).map(({ name }) => name);
-    return names.length > 0 ? html`<p>${words(names)}</p>` : nothing;
+  const because = (reason) => {
+    const names = [charts, silent].map((all) => all.filter(({ unknown }) => unknown === reason).map(({ name }) => name));
+    const words = [T.dashboard.ofCharts, T.dashboard.ofAlarms].map((wordsOf, at) => (names[at].length ? html`<p>${wordsOf(names[at])}</p>` : nothing));
+    return html`<h3>${T.dashboard.because(reason)}</h3>${words}`;
   };
   return html`<details class="card" id="unmeasured"><summary>${T.dashboard.unmeasured(charts.length, silent.length)}</summary>
-    ${reasons.map((reason) => html`<h3>${T.dashboard.because(reason)}</h3>${namesOf(charts, reason, T.dashboard.ofCharts)}${namesOf(silent, reason, T.dashboard.ofAlarms)}`)}</details>`;
+    ${[...new Set([...charts, ...silent].map(({ unknown }) => unknown))].map(because)}</details>`;
 }
-
-// ---------------------------------------------------------------- the page
 
 function controlsOf(state) {
   const choose = (event) => {

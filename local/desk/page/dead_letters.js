@@ -15,8 +15,6 @@ export const read = () => ask("/data/dead-letters");
 export const rowsOf = ({ deadLetters }) => deadLetters.sort((one, other) => one.sentAt.localeCompare(other.sentAt));
 export const follows = ({ changed }) => changed === true;
 
-// ---------------------------------------------------------------- the body of a message
-
 function parsed(body) {
   try {
     return JSON.parse(body);
@@ -46,8 +44,6 @@ function linksOf(body) {
   const linkOf = (one) => link(inWords(one), ...["product", one.productId, one.locationId].filter(Boolean));
   return [...order, ...new Map(products.map((one) => [inWords(one), linkOf(one)])).values()];
 }
-
-// ---------------------------------------------------------------- what can be done with a message
 
 async function settle({ queue, messageId, source }, action, more = {}) {
   await send({ queue, messageId, action, ...more }, "/data/dead-letter", T.letters.lost[action]);
@@ -108,8 +104,6 @@ function actionsOf(state, letter, mayHelp) {
     named(T.letters.remove, remove, { kind: "danger" }),
   ];
 }
-
-// ---------------------------------------------------------------- the page
 
 function letterOf(state, row, mayHelp) {
   const isEdited = state.edited.has(keyOf(row));

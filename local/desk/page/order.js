@@ -10,8 +10,6 @@ export const read = ([orderId]) => readOrder(orderId);
 
 export const follows = ({ event }, [orderId]) => event?.detail.data.orderId === orderId;
 
-// ---------------------------------------------------------------- what can be done
-
 const isBegun = (order) => order.items.some((item) => item.fulfilled > 0);
 const notes = (fields) => notesOf(fields, ["reference", "reason"].filter((name) => fields[name]));
 
@@ -67,8 +65,6 @@ function partsOf(order) {
     return folded(T.order.parts[action].title, action === "cancel" ? cancelAll(order) : nothing, partOf(order, action));
   });
 }
-
-// ---------------------------------------------------------------- what it is
 
 function aboutOf({ userId, createdAt, expiresAt, confirmedAt, fulfilledAt, confirmationRejected: late, locations = [], split, attributes }) {
   const from = locations.map((locationId) => locationName({ locationId })).join(", ");

@@ -42,8 +42,6 @@ export const rowsOf = ({ orders }) => orders;
 // Goods that come in change what can ship.
 export const follows = ({ event }, [kind]) => event !== undefined && (isToShip(kind) || event.detail.data.orderId !== undefined);
 
-// ---------------------------------------------------------------- handing over
-
 // What comes next for an order, in words and as a command. Where another location has lines to ship as well, it is about a part.
 function nextOf(order, state, ids) {
   const { orderId, status } = order;
@@ -77,8 +75,6 @@ async function handOverSelected(orders, state, ids) {
   const isDone = await change(SELECTED, T.allOrders.handOver(orders.length), work);
   if (isDone && failed) refuse(SELECTED, T.allOrders.notAll(progress(orders.length - failed), failed));
 }
-
-// ---------------------------------------------------------------- the list
 
 function choose(state, orderIds, isChosen) {
   orderIds.forEach((orderId) => (isChosen ? state.chosen.add(orderId) : state.chosen.delete(orderId)));

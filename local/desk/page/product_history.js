@@ -32,8 +32,6 @@ export function follow(product, state) {
   if (isAsked && product.ordersToRead <= READ_AT_ONCE) read(product, state);
 }
 
-// ---------------------------------------------------------------- drawing
-
 function chartOf(changes, threshold) {
   // Times come from several clocks; the order of the changes does not.
   const times = [];

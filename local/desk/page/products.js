@@ -36,8 +36,6 @@ export const read = () => ask("/data/products");
 // Every event is about an order or a product.
 export const follows = ({ event }) => event !== undefined;
 
-// ---------------------------------------------------------------- drawing
-
 function placesOf({ productId, places, open }) {
   if (places === undefined) return nothing;
   const toggle = () => {

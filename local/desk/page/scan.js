@@ -30,8 +30,6 @@ export async function read(_, state) {
 
 export const follows = ({ event }) => event?.detail.data.orderId !== undefined;
 
-// ---------------------------------------------------------------- scans
-
 async function scanOrder(state, orderId) {
   const order = await readOrder(orderId);
   const lines = linesOf({ order });
@@ -88,8 +86,6 @@ function take(event, state) {
   const work = () => (id === "" ? finish(state) : state.order ? scanProduct(state, id) : scanOrder(state, id));
   state.work = state.work.then(work).catch((error) => refuse(KEY, error.message));
 }
-
-// ---------------------------------------------------------------- drawing
 
 function lineOf(state, line) {
   const toggle = ({ target }) => {

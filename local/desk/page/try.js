@@ -17,8 +17,6 @@ export function start(state) {
   state.events ??= [];
 }
 
-// ---------------------------------------------------------------- the API
-
 async function call(method, path, document, headers = {}) {
   const began = performance.now();
   const body = document && JSON.stringify(document);
@@ -48,8 +46,6 @@ export const rowsOf = (products) => products;
 export const keyOf = ({ productId }) => productId;
 
 export const follows = ({ event }) => event !== undefined;
-
-// ---------------------------------------------------------------- orders and events
 
 function keep({ orders }, order) {
   orders.set(order.orderId, order);
@@ -111,8 +107,6 @@ function takeFurther(state, order, action) {
     return T.try.result(T.outcomes[answer.said.result] ?? T.applied, answer.words);
   });
 }
-
-// ---------------------------------------------------------------- the page
 
 const namesOf = ({ rows }) => Object.fromEntries(rows.map(({ productId, name }) => [productId, name ?? productId]));
 
