@@ -20,13 +20,13 @@ async () => {
   await Promise.allSettled(fading.map(({ finished }) => finished));
 }
 """
-# Also a row of what is done. One route and one schema of the contract stand for those like them.
+# Also a row of what is done. A few rows stand for those like them, and one route and one schema of the contract.
 UNFOLD = """
 () => {
   document.querySelectorAll("details").forEach((folded) => (folded.open = true));
-  for (const alike of [".opblock:not(.is-open)", ".models .json-schema-2020-12"]) {
-    [...document.querySelectorAll(alike)].slice(1).forEach((other) => (other.hidden = true));
-  }
+  const others = (alike, most) => [...document.querySelectorAll(alike)].slice(most);
+  others("tbody tr:not(:last-child)", 5).forEach((row) => (row.hidden = true));
+  for (const alike of [".opblock:not(.is-open)", ".models .json-schema-2020-12"]) others(alike, 1).forEach((one) => one.remove());
   document.querySelectorAll("tbody tr:last-child, li.letter:last-child").forEach((row) => row.classList.add("is-gone"));
 }
 """
