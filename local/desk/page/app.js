@@ -1,6 +1,6 @@
 // The frame of all pages: which stack this is, the links, the search, and the view that the address names.
 import { html, nothing, render } from "/lit-html/lit-html.js";
-import { dismiss, forgetMessages, messageOf, messagesFor, say, withCode } from "./messages.js";
+import { dismiss, forgetMessages, messageOf, page, say, withCode } from "./messages.js";
 import { button, hrefOf, problem, steady } from "./parts.js";
 import { ask, follow, pause } from "./server.js";
 import { T } from "./texts.js";
@@ -235,7 +235,7 @@ async function readAbout() {
 
 document.querySelector("noscript").remove();
 document.documentElement.lang = T.language;
-messagesFor({ draw, read, arrange, feed, isMeant });
+Object.assign(page, { draw, read, arrange, feed, isMeant });
 draw();
 listenToKeys();
 shown.about = await readAbout();

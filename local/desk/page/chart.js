@@ -2,7 +2,7 @@
 import { AsyncDirective, directive } from "/lit-html/async-directive.js";
 import { render } from "/lit-html/lit-html.js";
 import { clock, day, measured, minute } from "./format.js";
-import { redraw } from "./messages.js";
+import { page } from "./messages.js";
 import { html, nothing } from "./parts.js";
 import { T } from "./texts.js";
 
@@ -17,7 +17,7 @@ const STEPS = { ArrowLeft: -1, ArrowRight: 1 };
 
 // A colour is `#rrggbb`, or a variable of the style, which is another one in the dark.
 const inStyle = (color) => (color.startsWith("--") ? `var(${color})` : color);
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => page.draw());
 
 // A canvas knows no variables.
 function paint(color) {
@@ -211,6 +211,4 @@ const drawing = directive(Drawing);
 // `times` are seconds, and a line has `text`, `color`, `values` (null where there is none), may have a `value` that the legend shows while
 // no moment is chosen, and may be `isStepped`. `limits` have `value`, `text` and `color`. Charts with the same `sync` share
 // the moment. `words` say what it shows: by default the title and the values.
-export function lineChart(chart) {
-  return html`<figure class="chart" data-title=${chart.title ?? nothing} ${drawing(chart)}></figure>`;
-}
+export const lineChart = (chart) => html`<figure class="chart" data-title=${chart.title ?? nothing} ${drawing(chart)}></figure>`;

@@ -53,6 +53,4 @@ export async function start() {
   (await shown).layoutActions.parseDeepLinkHash(location.hash);
 }
 
-export function draw() {
-  return { title: T.contract.title, content: place };
-}
+export const draw = () => ({ title: T.contract.title, content: place });

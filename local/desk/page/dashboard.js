@@ -2,7 +2,7 @@
 import { unsafeHTML } from "/lit-html/directives/unsafe-html.js";
 import { lineChart } from "./chart.js";
 import { clock, measured } from "./format.js";
-import { redraw, refeed, withCode } from "./messages.js";
+import { page, withCode } from "./messages.js";
 import { choice, html, nothing, problem, repeat, table } from "./parts.js";
 import { T } from "./texts.js";
 
@@ -18,7 +18,7 @@ export const feed = (_, { range }) => `/data/dashboard?range=${range}`;
 
 export function hear(snapshot, state) {
   state.snapshot = snapshot;
-  redraw();
+  page.draw();
   Object.assign(document.body.dataset, { range: state.range, now: snapshot.now });
 }
 
@@ -126,7 +126,7 @@ function controlsOf(state) {
   const choose = (event) => {
     state.range = event.target.value;
     history.replaceState(null, "", `?range=${state.range}`);
-    refeed();
+    page.feed();
   };
   return choice("range", T.dashboard.range, Object.entries(T.dashboard.ranges), { value: state.range, onChange: choose });
 }

@@ -1,6 +1,6 @@
 // Messages that the service could not process, those of one cause together: sent again, corrected or deleted.
 import { age, inWords, moment, number } from "./format.js";
-import { idOfMessage, isWrong, redraw, refuse, reread, say, withCode } from "./messages.js";
+import { idOfMessage, isWrong, page, refuse, say, withCode } from "./messages.js";
 import { button, change, facts, form, hint, html, labelled, link, messageOf, nothing, repeat } from "./parts.js";
 import { ask, send } from "./server.js";
 import { T } from "./texts.js";
@@ -63,7 +63,7 @@ function sendAll(key, letters) {
       }
     }
     if (sent === letters.length) return T.letters.allSent;
-    await reread();
+    await page.read();
     throw new Error(T.letters.partlySent(sent, letters.length));
   });
 }
@@ -71,7 +71,7 @@ function sendAll(key, letters) {
 function edit(state, key, isOpen) {
   if (isOpen) state.edited.add(key);
   else state.edited.delete(key);
-  redraw();
+  page.draw();
   document.getElementById(isOpen ? `body-${key}` : `edit-${key}`)?.focus();
 }
 

@@ -1,7 +1,7 @@
 // One product while it sells. The server counts the events, and sends a line a second.
 import { lineChart } from "./chart.js";
 import { clock, locationName, measured, number } from "./format.js";
-import { redraw } from "./messages.js";
+import { page } from "./messages.js";
 import { card, html, link, problem } from "./parts.js";
 import { ask } from "./server.js";
 import { T } from "./texts.js";
@@ -21,7 +21,7 @@ export const isKept = true;
 export function hear(sale, state) {
   if (sale.problem !== undefined) throw new Error(sale.problem);
   state.sale = sale;
-  redraw();
+  page.draw();
 }
 
 // When it is sold out at this rate, or was; and whether it sells or is out.

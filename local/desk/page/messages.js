@@ -7,27 +7,11 @@ import { T } from "./texts.js";
 const messages = new Map();
 // Sent again after a lost answer, a command takes effect once: its id stays until it succeeds or its form changes.
 const ids = new Map();
-let page = null;
+// What the frame does for the views. It puts that in when it begins: `draw`, `read`, `arrange`, `feed` and `isMeant`.
+export const page = {};
 let working = false;
 
-// Called once by the frame, with what it does for the views.
-export function messagesFor(owner) {
-  page = owner;
-}
-
-export const redraw = () => page.draw();
-export const reread = () => page.read();
-export const refeed = () => page.feed();
-
-// What the reader has chosen changes the rows.
-export function rearrange() {
-  page.arrange();
-  page.draw();
-}
-
-export function forgetMessages() {
-  messages.clear();
-}
+export const forgetMessages = () => messages.clear();
 
 export function idOf(key) {
   if (!ids.has(key)) ids.set(key, randomId("desk"));
@@ -54,9 +38,7 @@ export function refuse(key, text, fields) {
 }
 
 // Text between backticks is a command or a name of the code.
-export function withCode(text) {
-  return text.split("`").map((part, at) => (at % 2 ? html`<code>${part}</code>` : part));
-}
+export const withCode = (text) => text.split("`").map((part, at) => (at % 2 ? html`<code>${part}</code>` : part));
 
 // The place of a message. Both regions are always there, or screen readers would not announce what comes into them.
 export function messageOf(key) {

@@ -3,7 +3,7 @@
 import { age, itemsInWords, locationName, moment, number } from "./format.js";
 import { locationChoice, missingOf, movable, readOrder, statusOf, unitsIn } from "./order_facts.js";
 import { button, change, checkbox, hrefOf, html, link, messageOf, nothing, problem, table } from "./parts.js";
-import { changed, idOf, redraw, refuse, reread, say } from "./messages.js";
+import { changed, idOf, page, refuse, say } from "./messages.js";
 import { ask, carryOut } from "./server.js";
 import { T } from "./texts.js";
 
@@ -20,7 +20,7 @@ const isToShip = (kind) => kind === undefined || kind === "at";
 const linesHere = (order, [kind, id]) => movable(order, "fulfil").filter(({ locationId = "" }) => kind !== "at" || locationId === id);
 
 export function start(state) {
-  Object.assign(state, { pages: 1, chosen: new Set(), tracking: {}, names: {}, ...state, timer: setInterval(redraw, REDRAW_MILLISECONDS) });
+  Object.assign(state, { pages: 1, chosen: new Set(), tracking: {}, names: {}, ...state, timer: setInterval(page.draw, REDRAW_MILLISECONDS) });
 }
 
 export const stop = (state) => clearInterval(state.timer);
@@ -78,7 +78,7 @@ async function handOverSelected(orders, state, ids) {
 
 function choose(state, orderIds, isChosen) {
   orderIds.forEach((orderId) => (isChosen ? state.chosen.add(orderId) : state.chosen.delete(orderId)));
-  redraw();
+  page.draw();
 }
 
 // Enter goes on with the next tracking number: a scanner ends each with it.
@@ -156,7 +156,7 @@ export function draw({ orders, isAll, unreadable }, state, ids) {
   const list = kind === "at" ? "toShip" : kind;
   const readMore = () => {
     state.pages += 1;
-    reread();
+    page.read();
   };
   const classOf = ({ isGone, orderId }) => (isGone ? "is-gone" : state.chosen.has(orderId) ? "is-chosen" : "");
   const shown = html`${table({ label: title, columns: columnsOf(ids, state), rows, keyOf, classOf })}

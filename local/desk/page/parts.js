@@ -6,22 +6,12 @@ import { T } from "./texts.js";
 
 export { change, html, messageOf, nothing, repeat, svg };
 
-export function hrefOf(path, ...parts) {
-  return `/#/${[path, ...parts].map(encodeURIComponent).join("/")}`;
-}
-
-export function link(text, path, ...parts) {
-  return html`<a href=${hrefOf(path, ...parts)}>${text}</a>`;
-}
-
-export function card(title, ...content) {
-  return html`<section class="card"><h2>${title}</h2>${content}</section>`;
-}
+export const hrefOf = (path, ...parts) => `/#/${[path, ...parts].map(encodeURIComponent).join("/")}`;
+export const link = (text, path, ...parts) => html`<a href=${hrefOf(path, ...parts)}>${text}</a>`;
+export const card = (title, ...content) => html`<section class="card"><h2>${title}</h2>${content}</section>`;
 
 // A card that is closed at first.
-export function folded(title, ...content) {
-  return html`<details class="card"><summary>${title}</summary>${content}</details>`;
-}
+export const folded = (title, ...content) => html`<details class="card"><summary>${title}</summary>${content}</details>`;
 
 export const hint = (text) => html`<p class="hint">${text}</p>`;
 export const problem = (text) => html`<p class="problem">${text}</p>`;
@@ -81,9 +71,7 @@ export function table({ label, columns, rows, keyOf, classOf = ({ isGone }) => (
 
 // ---------------------------------------------------------------- forms
 
-export function labelled(text, field) {
-  return html`<label><span>${text}</span>${field}</label>`;
-}
+export const labelled = (text, field) => html`<label><span>${text}</span>${field}</label>`;
 
 // An input of the form `key`. `properties` are those of its element, and `value` what it begins with.
 export function field(key, name, text, { type = "text", value = "", required = true, min, max, step = 1, maxLength, placeholder } = {}) {
@@ -100,9 +88,7 @@ export function units(key, name, text, properties = {}) {
 }
 
 // What the books keep of a change beside its numbers.
-export function note(key, name, text) {
-  return field(key, name, text, { required: false, maxLength: 128 });
-}
+export const note = (key, name, text) => field(key, name, text, { required: false, maxLength: 128 });
 
 export function notesOf(fields, names) {
   return Object.fromEntries(names.map((name) => [name, fields[name].value.trim()]).filter(([, value]) => value !== ""));

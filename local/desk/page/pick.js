@@ -2,7 +2,7 @@
 import { inWords, locationName, moment, nameOf, number } from "./format.js";
 import { locationChoice, missingOf, movable, readOrder, statusOf } from "./order_facts.js";
 import { button, card, html, link, nothing, problem, table } from "./parts.js";
-import { redraw } from "./messages.js";
+import { page } from "./messages.js";
 import { T } from "./texts.js";
 
 export async function read(ids) {
@@ -49,7 +49,7 @@ export function draw({ orders, at }, state) {
   const totals = totalsOf(picked.flatMap(({ lines }) => lines));
   const choose = (where) => {
     state.where = where;
-    redraw();
+    page.draw();
   };
   return {
     title: T.pick.title,

@@ -1,6 +1,6 @@
 // Counting what is on the shelf: orders for the product wait until the count is booked, cancelled or over.
 import { clock, inWords, number, signed } from "./format.js";
-import { reread } from "./messages.js";
+import { page } from "./messages.js";
 import { button, card, change, form, hint, messageOf, note, notesOf, nothing, problem, units } from "./parts.js";
 import { RefusedError, randomId, send } from "./server.js";
 import { named, numbersOf } from "./stock.js";
@@ -36,7 +36,7 @@ async function book(product, { lease, adjustmentId, committed }, counted, notes)
     if (code === "BELOW_FLOOR") throw new RefusedError({ code, message: T.count.short(T.units(committed - counted - product.backorderLimit)) });
     if (!(code in T.count.ends)) throw error;
     keep(product);
-    await reread();
+    await page.read();
     throw new RefusedError({ code, message: T.count.ends[code] });
   }
 }

@@ -1,7 +1,7 @@
 // Every change of a product's stock, as a chart and as a table. Reads all orders.
 import { lineChart } from "./chart.js";
 import { locationName, moment, number, person, signed } from "./format.js";
-import { redraw } from "./messages.js";
+import { page } from "./messages.js";
 import { button, card, hint, html, link, nothing, problem, table } from "./parts.js";
 import { ask } from "./server.js";
 import { T } from "./texts.js";
@@ -13,7 +13,7 @@ const CHART_HEIGHT = 220;
 async function read({ productId, locationId = "", onHand, available }, state) {
   const history = { ...state.history, isReading: true };
   state.history = history;
-  redraw();
+  page.draw();
   try {
     const { entries, unexplained } = await ask(`/data/history?${new URLSearchParams({ id: productId, location: locationId })}`);
     // Entries without a time stand for versions that changed no stock.
@@ -22,7 +22,7 @@ async function read({ productId, locationId = "", onHand, available }, state) {
     history.error = error.message;
   }
   history.isReading = false;
-  redraw();
+  page.draw();
 }
 
 // Reads it with the page, and again after a change by this page. What others change does not move the rows.
@@ -66,7 +66,7 @@ function changesOf({ state, onHand, available, lowStockThreshold, ...product }, 
   const newer = html`${T.history.behind} ${button(T.history.readAgain, () => read({ ...product, onHand, available }, state))}`;
   const showMore = () => {
     state.history.shown = shown * 4;
-    redraw();
+    page.draw();
   };
   return [
     unexplained.map((what) => problem(T.history.unexplained(what))),

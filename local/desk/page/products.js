@@ -1,6 +1,6 @@
 // All products: what there is of each, and how much of it is promised.
 import { locationName, number, price } from "./format.js";
-import { rearrange, redraw } from "./messages.js";
+import { page } from "./messages.js";
 import { button, card, choice, html, labelled, link, nothing, problem, sortChoice, sorted, table } from "./parts.js";
 import { ask } from "./server.js";
 import { STOCK_COLUMNS, listing } from "./stock.js";
@@ -40,7 +40,7 @@ function placesOf({ productId, places, open }) {
   if (places === undefined) return nothing;
   const toggle = () => {
     if (!open.delete(productId)) open.add(productId);
-    redraw();
+    page.draw();
   };
   const label = T.allProducts.placesOf(places.length, productId);
   return html`<button type="button" class="fold" aria-expanded=${open.has(productId)} aria-label=${label} @click=${toggle}>${T.allProducts.places(places.length)}</button>`;
@@ -84,7 +84,8 @@ export function draw({ products, unreadable }, state) {
   const { text, level, sort, rows } = state;
   const choose = (chosen) => {
     Object.assign(state, chosen);
-    rearrange();
+    page.arrange();
+    page.draw();
   };
   const clear = () => {
     choose({ text: "", level: "" });

@@ -99,6 +99,4 @@ export function follow(path, hear, fail, isKept = false) {
 
 export const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 
-export function randomId(prefix) {
-  return `${prefix}-${crypto.randomUUID().slice(0, 8)}`;
-}
+export const randomId = (prefix) => `${prefix}-${crypto.randomUUID().slice(0, 8)}`;

@@ -1,6 +1,6 @@
 // Places orders through the stack's HTTP API, takes them further, and lists the events of its bus.
 import { atLocation, clock, itemsInWords, moment, number, price } from "./format.js";
-import { changed, idOf, redraw } from "./messages.js";
+import { changed, idOf, page } from "./messages.js";
 import { movable, possible, statusOf } from "./order_facts.js";
 import { button, card, change, checkbox, field, form, hint, html, link, messageOf, nothing, repeat, units } from "./parts.js";
 import { RefusedError, ask, request } from "./server.js";
@@ -74,7 +74,7 @@ export function hear({ event }, state) {
   // There may be a product that was not listed before.
   if (data.orderId === undefined) state.ids = undefined;
   update(state, data);
-  redraw();
+  page.draw();
 }
 
 const place = (state) => ({ product, quantity, hold, wait }, orderId) => {
