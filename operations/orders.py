@@ -15,6 +15,7 @@ from inventory_orders.domain.events import public_order
 from inventory_orders.domain.outbound import Generation
 from inventory_orders.domain.record import OrderRecord, OrderStatus
 from inventory_orders.engine.retrying_client import RetryingClient, read_orders
+from inventory_orders.errors import UnpublishableError
 from inventory_orders.invocation import direct
 from inventory_orders.lanes.levels import mark_shippable, open_units
 from inventory_orders.store.lists import (
@@ -128,6 +129,26 @@ def count_open(aws: Aws, generations: Collection[Generation], seconds: float) ->
         if time.monotonic() > until:
             return count, False
     return count, True
+
+
+def find_orders(
+    aws: Aws, text: str, limit: int, seconds: float
+) -> tuple[list[dict[str, Any]], bool]:
+    """Find orders by a part of their id, or of a reference of their steps. Reads all orders, but no longer than some seconds.
+
+    Returns:
+        The orders found, and whether these are all.
+    """
+    until, part, found = time.monotonic() + seconds, text.casefold(), list[dict[str, Any]]()
+    for row in read_rows(aws, Table.ORDERS):
+        # Those that cannot be read are for the audit, and a tombstone is not an order.
+        with suppress(UnpublishableError, AttributeError, KeyError, TypeError, ValueError):
+            references = (step.get("reference", "") for step in row.get("steps", ()))
+            if "userId" in row and part in "\n".join((row["orderId"], *references)).casefold():
+                found.append(public_order(row, with_notes=True))
+        if len(found) > limit or time.monotonic() > until:
+            return found[:limit], False
+    return found, True
 
 
 def orders_of(aws: Aws, user_id: str, limit: int) -> OrderList:

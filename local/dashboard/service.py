@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import cache
 from math import isclose
 from operator import gt, lt
 from threading import Condition, Lock
@@ -15,6 +16,7 @@ from typing import Any
 import boto3
 
 from inventory_orders.invocation.telemetry import NAMESPACE
+from local import ROOT
 from local.dashboard.alarms import Judgement, State, judge, metric_of, side_of, statistic_of
 from local.dashboard.body import Drawn, Line, drawings_of, evaluate, read_lines
 from local.dashboard.collector import Collector, unknown
@@ -146,11 +148,9 @@ class Service:
         """Evaluate all alarms, and return the ones that are on."""
         with self._lock:
             judged = [self._alarm(arn, int(time.time())) for arn in self._alarms]
-        on = [each for each in judged if each["state"] == State.ALARM]
-        return {
-            "on": [{"name": one["name"], "step": first_step(one["description"])} for one in on],
-            "count": len(judged),
-        }
+        on = (each for each in judged if each["state"] == State.ALARM)
+        shown = [alarm_on(one["name"], one["description"]) for one in on]
+        return {"on": shown, "count": len(judged)}
 
     def orders(self, metrics: Mapping[str, str], window: Window) -> dict[str, list[float]]:
         """Sum up metrics of orders over each period, by names that the caller chooses."""
@@ -213,6 +213,19 @@ class Service:
 def short_name(alarm_name: str) -> str:
     """Shorten the name of an alarm to its title, such as `Order Queue Dead Letters`."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", alarm_name.rpartition("-")[2])
+
+
+@cache
+def _runbook() -> list[str]:
+    headings = re.findall(r"^## (.+)$", (ROOT / "docs" / "runbook.md").read_text("utf-8"), re.M)
+    return [name for heading in headings for name in heading.split(", ")]
+
+
+def alarm_on(name: str, description: str) -> dict[str, str]:
+    """Show an alarm that is on: its name as in `short_name`, the first step, and its heading in the runbook."""
+    title = name.replace(" ", "")
+    heading = next((each for each in _runbook() if title.endswith(each)), "")
+    return {"name": name, "step": first_step(description), "runbook": heading}
 
 
 def first_step(description: str) -> str:

@@ -11,7 +11,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from inventory_orders.invocation.telemetry import NAMESPACE
 from local.dashboard.metrics import Window
-from local.dashboard.service import Service, first_step, short_name
+from local.dashboard.service import Service, alarm_on, short_name
 from operations.aws import Aws
 
 Document = dict[str, Any]
@@ -30,12 +30,12 @@ class CloudWatch:
         self._orders: Document = {}
 
     def alarms(self) -> Document:
-        """Return the alarms that are on, each with its first step, and how many there are."""
+        """Return the alarms that are on, each as in `alarm_on`, and how many there are."""
         prefix = f"{self._stack().stack_name}-"
         answer = self._ask("describe_alarms", AlarmNamePrefix=prefix, MaxRecords=_MOST_ALARMS)
         alarms = answer.get("MetricAlarms", ())
         on = [
-            {"name": short_name(a["AlarmName"]), "step": first_step(a.get("AlarmDescription", ""))}
+            alarm_on(short_name(a["AlarmName"]), a.get("AlarmDescription", ""))
             for a in alarms
             if a["StateValue"] == "ALARM"
         ]

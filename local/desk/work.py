@@ -44,6 +44,8 @@ MOST_HITS = 50
 # No id is that long, and DynamoDB refuses longer keys.
 _LONGEST_ID = 1024
 
+MOST_ORDERS_TO_SEARCH, SECONDS_TO_SEARCH_ORDERS = 20_000, 3.0
+
 SECONDS_TO_COUNT_ORDERS = 5.0
 """How long a question may wait for them."""
 
@@ -124,8 +126,7 @@ class Desk:
         """
         aws = self._stack()
         level, levels = _levels(aws, product_id, location_id)
-        table = aws.dynamodb.describe_table(TableName=aws.tables[Table.ORDERS])["Table"]
-        shown = shown_level(level) | {"ordersToRead": table["ItemCount"]}
+        shown = shown_level(level) | {"ordersToRead": _count_orders(aws)}
         if len(levels) > 1:
             keys = [each.product.product_id for each in levels]
             shown |= {"total": stock.shown_total(levels), "onTheWay": stock.on_the_way(aws, keys)}
@@ -158,7 +159,10 @@ class Desk:
         return sum(queues.depth(aws, name).total for name in names)
 
     def find(self, text: str) -> Document:
-        """Find what has this id; if nothing has, the products and locations with the text in their ids or names."""
+        """Find what has this id; if nothing has, what has the text in its id or name, and orders with it as a reference.
+
+        Orders are read for that, unless there are too many (`areOrdersRead`).
+        """
         aws = self._stack()
         products = self.products()["products"]
         levels = [level for product in products for level in product.get("places", [product])]
@@ -167,19 +171,25 @@ class Desk:
         is_id = 0 < len(text.encode()) <= _LONGEST_ID
         order = orders.read_order(aws, text) if is_id else None
         customers = [text] if is_id and list_orders(aws.store(), text, 1, None)[0] else []
-        is_whole, part = order or customers or text in ids, text.casefold()
+        is_whole, part = bool(order or customers or text in ids), text.casefold()
+        found, are_all, are_read = [order] if order else [], True, True
+        if not is_whole:
+            are_read = _count_orders(aws) <= MOST_ORDERS_TO_SEARCH
+        if not is_whole and are_read:
+            found, are_all = orders.find_orders(aws, text, MOST_HITS, SECONDS_TO_SEARCH_ORDERS)
 
         def fits(name: str, another: str | None = None) -> bool:
             return name == text if is_whole else part in f"{name}\n{another or ''}".casefold()
 
         hits: dict[str, list[Any]] = {
-            "orders": [order] if order else [],
+            "orders": found,
             "customers": customers,
             "products": [one for one in products if fits(one["productId"], one.get("name"))],
             "locations": [place for place in places if fits(place)],
         }
-        is_all = all(len(some) <= MOST_HITS for some in hits.values())
-        return {**{kind: some[:MOST_HITS] for kind, some in hits.items()}, "isAll": is_all}
+        is_all = are_all and all(len(some) <= MOST_HITS for some in hits.values())
+        shown = {kind: some[:MOST_HITS] for kind, some in hits.items()}
+        return {**shown, "isAll": is_all, "areOrdersRead": are_read}
 
     def history(self, product_id: str, location_id: str) -> Document:
         """List every change of a product's stock at a location, the oldest first. Reads all orders."""
@@ -309,6 +319,14 @@ def _levels(aws: Aws, product_id: str, location_id: str) -> tuple[StockLevel, li
         if level.product.product_id == key:
             return level, levels
     raise NotFoundError(f"there is no product {in_words(key)}")
+
+
+def _count_orders(aws: Aws) -> int:
+    """On AWS the answer is up to six hours old."""
+    count: int = aws.dynamodb.describe_table(TableName=aws.tables[Table.ORDERS])["Table"][
+        "ItemCount"
+    ]
+    return count
 
 
 def _names(aws: Aws, orders: Iterable[Document]) -> dict[str, str]:

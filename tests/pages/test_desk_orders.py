@@ -194,8 +194,8 @@ def test_orders_are_handed_over_with_a_scanner(page, desk):
             page.keyboard.type(text)
             page.keyboard.press("Enter")
 
-    # As fast as a scanner.
-    scan("o-1", TEA, HOJICHA)
+    # As fast as a scanner. A name is as good as an id.
+    scan("o-1", TEA, "hojicha")
     said(page, "2 x Hojicha. That is all: press Enter to hand over.")
     page.get_by_text("3 x Earl Grey").wait_for()
     scan("")
@@ -223,6 +223,11 @@ def test_orders_are_handed_over_with_a_scanner(page, desk):
     happened(desk, "o-2")
     page.get_by_text("Order o-2 cannot be handed over: shipped, 1 cancelled.").wait_for()
     page.get_by_role("button", name="Put this order aside").click()
+    place(desk, "o-4", (TEA, 1))
+    scan("o-4", TEA, "berlin")
+    said(page, "berlin is not in order o-4.", "alert")
+    page.get_by_role("button", name="Hand over", exact=True).click()
+    said(page, "Hand over o-4: done")
     scan("")
     said(page, "Scan an order first.", "alert")
 
@@ -282,6 +287,10 @@ def test_one_order_from_payment_to_return(page, desk):
     page.get_by_text("The units go back into stock. It cannot be undone.").wait_for()
     page.get_by_role("button", name="Yes, cancel").press("Enter")
     page.get_by_role("heading", name="cancelled", exact=True).wait_for()
+    # Where the form was.
+    form = page.locator("details", has=page.get_by_role("status", name=""))
+    form.get_by_text("Cancel o-2: done").wait_for()
+    assert page.locator(".parts details:visible").count() == 1
     desk.aws.invoke("ChangeOrders", {"action": "confirm", "orderId": "o-2"})
     happened(desk, "o-2")
     page.get_by_text("A late payment arrived").wait_for()

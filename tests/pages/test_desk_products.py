@@ -264,11 +264,12 @@ def test_a_product_is_listed_changed_and_taken_off_sale(page, desk):
     change(desk, "mug", backorderLimit=100, name="Mug")
     card(page, "Limits").get_by_label("Low at").fill("9")
     page.get_by_role("button", name="Save limits").click()
-    said(page, "Change mug: done")
+    said(page, "Change mug: warns at 9 available")
     page.locator(".level").get_by_text("low").wait_for()
     page.get_by_label("Price").fill("9.99")
     page.keyboard.press("Enter")
     page.get_by_text("mug · 9.99 · listed").wait_for()
+    said(page, "Change mug: it costs 9.99")
     mug = desk.shop.row("mug")
     limits = mug["lowStockThreshold"], mug["backorderLimit"], mug["name"], mug["price"]
     assert limits == ({"N": "9"}, {"N": "100"}, {"S": "Mug"}, {"N": "999"})
@@ -406,6 +407,7 @@ def test_a_product_at_several_locations(page, desk):
     page.get_by_text("No product is listed that is out of stock.").wait_for()
     page.get_by_label("Show").select_option("low")
     said(page, "1 of 41 products")
+    assert tea.locator("td").last.inner_text().split("\n") == ["in stock", "low at berlin"]
     page.get_by_role("button", name=f"2 locations of {TEA}").press("Enter")
     berlin = page.get_by_role("row").filter(has=page.get_by_role("link", name="berlin"))
     assert berlin.locator("td").all_inner_texts()[3:6] == ["10", "2", "8"]

@@ -10,7 +10,8 @@ from tests.support.desk import desk_of_shop
 
 TEA, HOT = "tea-earl-grey", "tea-first-flush-drop"
 MINUTES = [0.0] * 58
-ON = {"name": "Retries Exhausted", "step": "Read the code in the log."}
+ON = {"name": "Retries Exhausted", "step": "Read the code.", "runbook": "RetriesExhausted"}
+OF_LETTERS = {"name": "Stock Dead Letters", "step": "Run `status`.", "runbook": "DeadLetters"}
 
 
 class Signals:
@@ -70,12 +71,13 @@ def test_today_says_what_comes_first_and_follows_what_happens(page, desk, signal
     place(desk, "o-2", units=70)
     place(desk, "o-3", paid=False, holdSeconds=60)
     desk.dead_letter("StockDeadLetterQueueUrl", "{}", "BELOW_FLOOR")
-    signals.on = [ON, ON | {"name": "Sweep Errors"}]
+    signals.on = [ON, ON | {"name": "Sweep Errors"}, OF_LETTERS]
     desk.live.tell(event(desk, "OrderPlaced", "o-1"))
-    page.get_by_role("heading", name="5 things need you").wait_for()
+    page.get_by_role("heading", name="6 things need you").wait_for()
     needs = page.locator(".summary li").all_inner_texts()
-    assert needs[0] == "Alarms: Retries Exhausted, Sweep Errors.\nRead the code in the log."
-    assert [need.split(".")[0] for need in needs[1:]] == [
+    assert needs[0] == "Alarms: Retries Exhausted, Sweep Errors.\nRead the code."
+    assert needs[1] == "Alarm: Stock Dead Letters.\nTheir dead letters say why."
+    assert [need.split(".")[0] for need in needs[2:]] == [
         "1 dead letter",
         "1 paid order cannot ship",
         "1 product promised beyond what is there",
@@ -86,6 +88,7 @@ def test_today_says_what_comes_first_and_follows_what_happens(page, desk, signal
     )
     for link in (
         ["1 dead letter.", "#/dead-letters"],
+        ["Alarm: Stock Dead Letters.", "#/dead-letters"],
         ["Ship 2 paid orders", "#/orders"],
         ["on hold, waiting for payment", "#/orders/held"],
         ["Earl Grey", f"#/product/{TEA}"],
@@ -94,6 +97,8 @@ def test_today_says_what_comes_first_and_follows_what_happens(page, desk, signal
         ["promised beyond what is there", "#/products/PROMISED"],
     ):
         assert link in links
+    alarm = page.get_by_role("link", name="Alarms: Retries Exhausted")
+    assert alarm.get_attribute("href") == "/dashboard"
     assert "1 BELOW_FLOOR" in card(page, "Dead letters").inner_text()
 
     # What is done stays where it was. What cannot be known is not shown as 0.
@@ -103,6 +108,15 @@ def test_today_says_what_comes_first_and_follows_what_happens(page, desk, signal
     assert page.locator(".summary li").first.inner_text().endswith("No longer there.")
     expect(card(page, "Alarms")).to_contain_text("Unknown: AccessDenied")
     assert "its setting monitoring is basic" in card(page, "Orders in the last hour").inner_text()
+
+
+def test_on_an_account_an_alarm_names_its_heading_in_the_runbook(page, signals):
+    signals.on = [ON]
+    with desk_of_shop(is_embedded=False, signals=signals) as desk:
+        page.goto(desk.address())
+        alarm = page.locator(".summary li")
+        expect(alarm).to_contain_text("More in docs/runbook.md under RetriesExhausted.")
+        page.goto("about:blank")
 
 
 def test_a_page_that_nobody_looks_at_does_not_listen_and_reads_again_later(page, desk):
@@ -145,9 +159,12 @@ def test_the_search_leads_to_the_only_hit_and_lists_several(page, desk):
     for text, title in (("o/1%", "Order o/1%"), ("auth0|anna", "Orders of auth0|anna")):
         find(text)
         page.get_by_role("heading", level=1, name=title).wait_for()
+    desk.command("ChangeOrders", action="fulfil", orderId="o/1%", reference="TR-1")
+    find("TR-1")
+    page.get_by_role("heading", level=1, name="Order o/1%").wait_for()
     find("o/1%|#")
     page.get_by_role("heading", level=1, name="Search: o/1%|#").wait_for()
-    page.get_by_text("Type the whole id of an order or a customer").wait_for()
+    page.get_by_text("Type the whole id of a customer").wait_for()
 
 
 def test_a_drop_is_seen_until_it_is_sold_out(page, desk):

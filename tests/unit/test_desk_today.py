@@ -96,12 +96,13 @@ def test_today_reads_no_more_than_it_shows(desk, monkeypatch):
         assert (shown[of]["count"], shown[of]["isAll"]) == (1, False)
 
 
-def test_the_search_finds_ids_and_parts_of_names(desk):
+def test_the_search_finds_ids_and_parts_of_names(desk, monkeypatch):
     place(desk, "o-1/2%", user="auth0|anna")
 
     def find(text):
         found = get(desk, f"search?text={quote(text, safe='')}")
         assert found.pop("isAll")
+        assert found.pop("areOrdersRead") is (text != "DN")
         return {
             kind: [
                 hit if isinstance(hit, str) else hit.get("orderId", hit.get("productId"))
@@ -121,12 +122,22 @@ def test_the_search_finds_ids_and_parts_of_names(desk):
     assert get(desk, "today")["products"]["levels"] == {"ACTIVE": 40}
     assert find("BER") == {"locations": ["berlin"]}
     assert find("x" * 5000) == {}
+    # Also those that have shipped.
+    place(desk, "shop-4711")
+    desk.command("ChangeOrders", action="fulfil", orderId="shop-4711", reference="DN-17")
+    for text in ("4711", "dn-17"):
+        assert find(text) == {"orders": ["shop-4711"]}
+    monkeypatch.setattr(work, "MOST_ORDERS_TO_SEARCH", 0)
+    assert find("DN") == {}
 
 
 def test_the_search_says_when_there_is_more(desk, monkeypatch):
     monkeypatch.setattr(work, "MOST_HITS", 2)
     found = get(desk, "search?text=tea")
     assert (len(found["products"]), found["isAll"]) == (2, False)
+    monkeypatch.setattr(work, "SECONDS_TO_SEARCH_ORDERS", -1)
+    place(desk, "o-1")
+    assert not get(desk, "search?text=nothing")["isAll"], "not all orders were read"
 
 
 # ---------------------------------------------------------------- CloudWatch
@@ -185,7 +196,13 @@ def test_alarms_that_are_on_say_their_first_step(cloudwatch):
         {"AlarmName": f"InventoryOrders-shop-{name}", "StateValue": state, "AlarmDescription": TEXT}
         for name, state in (("OrderQueueDeadLetters", "ALARM"), ("Retries", "OK"))
     ]
-    on = [{"name": "Order Queue Dead Letters", "step": "Read errorCode. It says why."}]
+    on = [
+        {
+            "name": "Order Queue Dead Letters",
+            "step": "Read errorCode. It says why.",
+            "runbook": "DeadLetters",
+        }
+    ]
     assert cloudwatch.signals.alarms() == {"on": on, "count": 2}
     cloudwatch.error = DENIED
     assert "AccessDenied" in cloudwatch.signals.alarms()["problem"]
@@ -242,7 +259,7 @@ def test_the_embedded_aws_has_the_signals_of_its_dashboard(monkeypatch):
         "ComparisonOperator": "GreaterThanThreshold",
         "Threshold": 4.0,
     }
-    on = [{"name": "Retries", "step": "Read errorCode. It says why."}]
+    on = [{"name": "Retries", "step": "Read errorCode. It says why.", "runbook": ""}]
     assert here.alarms() == {"on": on, "count": 1}
     here._alarms["arn"]["Threshold"] = 5.0
     assert here.alarms() == {"on": [], "count": 1}

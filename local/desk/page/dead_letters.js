@@ -1,5 +1,5 @@
 // Messages that the service could not process, those of one cause together: sent again, corrected or deleted.
-import { age, inWords, moment, number } from "./format.js";
+import { age, clock, inWords, moment, number } from "./format.js";
 import { idOfMessage, isWrong, page, refuse, say, withCode } from "./messages.js";
 import { button, change, facts, form, hint, html, labelled, link, messageOf, nothing, repeat } from "./parts.js";
 import { ask, send } from "./server.js";
@@ -9,7 +9,11 @@ export const keyOf = ({ queue, messageId }) => `${queue}/${messageId}`;
 
 export function start(state) {
   state.edited ??= new Set();
+  // What has been done with messages: their queue may not show it yet, or another reader may have it.
+  state.settled ??= new Map();
 }
+
+const isHere = ({ settled }, row) => !row.isGone && !settled.has(keyOf(row));
 
 export const read = () => ask("/data/dead-letters");
 export const rowsOf = ({ deadLetters }) => deadLetters.sort((one, other) => one.sentAt.localeCompare(other.sentAt));
@@ -45,18 +49,20 @@ function linksOf(body) {
   return [...order, ...new Map(products.map((one) => [inWords(one), linkOf(one)])).values()];
 }
 
-async function settle({ queue, messageId, source }, action, more = {}) {
+async function settle(state, letter, action, more = {}) {
+  const { queue, messageId, source } = letter;
   await send({ queue, messageId, action, ...more }, "/data/dead-letter", T.letters.lost[action]);
+  state.settled.set(keyOf(letter), T.letters.settled[action](clock(Date.now() / 1000)));
   return T.letters.outcomes[action](source);
 }
 
-function sendAll(key, letters) {
+function sendAll(state, key, letters) {
   return change(key, T.letters.sendAll(letters.length), async () => {
     let sent = 0;
     for (const [at, letter] of letters.entries()) {
       say(key, T.letters.progress(at + 1, letters.length));
       try {
-        say(keyOf(letter), T.done(T.letters.send, await settle(letter, "redrive")));
+        say(keyOf(letter), T.done(T.letters.send, await settle(state, letter, "redrive")));
         sent += 1;
       } catch (error) {
         refuse(keyOf(letter), T.failed(T.letters.send, error.message));
@@ -80,7 +86,7 @@ function editor(state, letter) {
   const sendEdited = ({ body }) => {
     const more = body.value === body.defaultValue ? {} : { body: body.value };
     return change(key, T.letters.sendEdited, async () => {
-      const said = await settle(letter, "redrive", more);
+      const said = await settle(state, letter, "redrive", more);
       state.edited.delete(key);
       return said;
     });
@@ -95,9 +101,9 @@ function editor(state, letter) {
 function actionsOf(state, letter, mayHelp) {
   const key = keyOf(letter);
   const named = (text, work, how) => button(text, work, { label: T.letters.named(text, letter.messageId), ...how });
-  const redrive = () => change(key, T.letters.send, () => settle(letter, "redrive"));
+  const redrive = () => change(key, T.letters.send, () => settle(state, letter, "redrive"));
   const asks = { warning: T.letters.cannotBeUndone(letter.message), yes: T.letters.remove, kind: "danger" };
-  const remove = () => change(key, T.letters.remove, () => settle(letter, "delete"), asks);
+  const remove = () => change(key, T.letters.remove, () => settle(state, letter, "delete"), asks);
   return [
     mayHelp ? named(T.letters.send, redrive) : nothing,
     named(T.letters.edit, () => edit(state, key, true), { id: `edit-${key}` }),
@@ -107,6 +113,7 @@ function actionsOf(state, letter, mayHelp) {
 
 function letterOf(state, row, mayHelp) {
   const isEdited = state.edited.has(keyOf(row));
+  const said = state.settled.get(keyOf(row));
   const links = linksOf(row.body);
   const about = [
     [T.letters.since, html`${age(row.sentAt)} <small>${moment(row.sentAt)}</small>`],
@@ -115,9 +122,11 @@ function letterOf(state, row, mayHelp) {
     [T.letters.group, row.group ?? ""],
     [T.letters.message, row.messageId],
   ];
-  const actions = row.isGone ? T.letters.gone : isEdited ? nothing : actionsOf(state, row, mayHelp);
-  const shown = isEdited ? editor(state, row) : html`<pre tabindex="0" role="group" aria-label=${T.letters.body}>${laidOut(row.body)}</pre>`;
-  return html`<li class="letter ${row.isGone ? "is-gone" : ""}">
+  const isGone = row.isGone || said;
+  const actions = isGone ? (said ?? T.letters.gone) : isEdited ? nothing : actionsOf(state, row, mayHelp);
+  const body = html`<pre tabindex="0" role="group" aria-label=${T.letters.body}>${laidOut(row.body)}</pre>`;
+  const shown = said ? nothing : isEdited ? editor(state, row) : body;
+  return html`<li class="letter ${isGone ? "is-gone" : ""}">
     <div><h3>${row.message}</h3>${facts(about)}<div class="actions">${actions}${isEdited ? nothing : messageOf(keyOf(row))}</div></div>${shown}
   </li>`;
 }
@@ -125,9 +134,9 @@ function letterOf(state, row, mayHelp) {
 function groupOf(state, [code, rows], causes) {
   // A newer version of the service may have causes that this one does not know.
   const { meaning = "", repair = "", mayHelp = true } = causes[code] ?? {};
-  const here = rows.filter(({ isGone }) => !isGone);
+  const here = rows.filter((row) => isHere(state, row));
   const free = here.filter((letter) => !state.edited.has(keyOf(letter)));
-  const all = button(T.letters.sendAll(free.length), () => sendAll(code, free));
+  const all = button(T.letters.sendAll(free.length), () => sendAll(state, code, free));
   return html`<section class="card letters"><h2>${withCode(meaning || code)}</h2>
     <p class="hint"><code>${code}</code> · ${here.length ? T.letters.count(here.length, age(here[0].sentAt)) : T.letters.allGone}</p>
     <p>${T.letters.repair}${withCode(mayHelp ? T.letters.thenSend(repair) : T.letters.thenCorrect(repair))}</p>
@@ -138,7 +147,7 @@ function groupOf(state, [code, rows], causes) {
 
 export function draw({ causes, more }, state) {
   const groups = Map.groupBy(state.rows, ({ code }) => code);
-  const none = state.rows.every(({ isGone }) => isGone) ? html`<p class="card">${T.letters.none}</p>` : nothing;
+  const none = !state.rows.some((row) => isHere(state, row)) ? html`<p class="card">${T.letters.none}</p>` : nothing;
   const missing = more.map(({ queue, listed, why }) => hint(T.letters.more[why](queue, number(listed))));
   const content = [none, missing, repeat(groups, ([code]) => code, (group) => groupOf(state, group, causes))];
   return { content };

@@ -60,9 +60,10 @@ function partsOf(order) {
   const open = movable(order, "fulfil").reduce((sum, item) => sum + item.quantity, 0);
   const able = possible(order).filter((action) => action !== "fulfil" || open > 1);
   return ["fulfil", "return", "cancel"].map((action) => {
-    // What came of a form stays when the form has gone.
-    if (!able.includes(action)) return messageOf(`${action} ${order.orderId}`);
-    return folded(T.order.parts[action].title, action === "cancel" ? cancelAll(order) : nothing, partOf(order, action));
+    const all = action === "cancel" ? cancelAll(order) : nothing;
+    // What came of a form stays, and stays there, when the form has gone.
+    const content = able.includes(action) ? [all, partOf(order, action)] : messageOf(`${action} ${order.orderId}`);
+    return folded(T.order.parts[action].title, content);
   });
 }
 

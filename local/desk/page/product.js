@@ -33,14 +33,14 @@ export function follows({ event }, [productId]) {
   return [data, ...items].some((one) => one.productId === productId);
 }
 
-// Changes the product. Then its history is read again.
-function act(product, key, words, command, question) {
+// Changes the product. Then its history is read again. `outcome` says what a change came to.
+function act(product, key, words, command, question, outcome = T.applied) {
   const { state } = product;
   const work = async () => {
     const said = await carryOut(command);
     state.isChanged = true;
     if (command.action === "delist" && said === T.applied) state.delisted = product;
-    return said;
+    return said === T.applied ? outcome : said;
   };
   return change(key, words, work, question);
 }
@@ -122,7 +122,9 @@ function changesOf(product, key, valuesIn) {
   return (fields) => {
     const words = T.product.change(inWords(product));
     const changed = Object.entries(valuesIn(fields)).filter(([name, value]) => value !== product[name]);
-    if (changed.length) return act(product, key, words, { action: "change", ...named(product), ...Object.fromEntries(changed) });
+    const command = { action: "change", ...named(product), ...Object.fromEntries(changed) };
+    const outcome = changed.map(([name, value]) => T.product.changed[name](value)).join(", ");
+    if (changed.length) return act(product, key, words, command, undefined, outcome);
     return refuse(key, T.product.same(words));
   };
 }
@@ -217,8 +219,8 @@ export function draw(found, state) {
       total ? locationsOf(product) : nothing,
       html`<div class="cards">${stockOf(product)}${receiptOf(product)}${countOf(product)}${correctionOf(product)}</div>`,
       total ? [transferOf(product, names), onTheWayOf(product, names)] : nothing,
-      historyOf(product),
       html`<div class="cards">${limitsOf(product)}${detailsOf(product)}${saleOf(product)}</div>`,
+      historyOf(product),
       listing(productId),
       lanesOf(product),
     ],

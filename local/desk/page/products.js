@@ -3,7 +3,7 @@ import { locationName, number, price } from "./format.js";
 import { page } from "./messages.js";
 import { button, card, choice, html, labelled, link, nothing, problem, sortChoice, sorted, table } from "./parts.js";
 import { ask } from "./server.js";
-import { STOCK_COLUMNS, listing } from "./stock.js";
+import { STOCK_COLUMNS, listing, usedPlaces } from "./stock.js";
 import { T } from "./texts.js";
 
 const MOST_ROWS = 300; // the filter finds the others
@@ -13,12 +13,11 @@ export const keyOf = ({ placeOf, locationId = "", productId }) => (placeOf ? `${
 const nameIn = ({ name, productId }) => name ?? productId;
 const sum = (rows, name) => rows.reduce((total, row) => total + row[name], 0);
 
-// A level of any location counts, but for a default location that a shop does not use.
+// A level of any location counts.
 function isAsked(product, { text, level }) {
-  const isUsed = ({ locationId, onHand, committed }) => locationId || onHand || committed;
   const isAt = (one) => level === "" || (level === "PROMISED" ? one.available < 0 : one.status === level);
   const isFound = `${product.productId} ${product.name ?? ""}`.toLowerCase().includes(text.trim().toLowerCase());
-  return isFound && [product, ...(product.places ?? []).filter(isUsed)].some(isAt);
+  return isFound && [product, ...usedPlaces(product)].some(isAt);
 }
 
 // Those that are shown stay, and may not be what was asked for any more.

@@ -1,5 +1,5 @@
 // Hands over order after order with a scanner: an order's id opens it, products' ids tick its lines, and Enter hands over.
-import { clock, itemsInWords, number } from "./format.js";
+import { clock, itemsInWords, nameOf, number } from "./format.js";
 import { calledIn, missingOf, movable, readOrder, statusOf, unitsIn } from "./order_facts.js";
 import { button, card, change, html, labelled, link, messageOf, nothing, problem } from "./parts.js";
 import { changed, idOf, refuse, say } from "./messages.js";
@@ -46,8 +46,15 @@ function tick(state, line, isOn = true) {
   say(KEY, T.scan.ticked(number(line.quantity), called(state, line), left ? T.scan.lines(left) : ""));
 }
 
-async function scanProduct(state, id) {
+// A name that only one line has is as good as the id.
+function idNamed({ order: { items, names } }, text) {
+  const [one, ...others] = items.filter(({ productId }) => nameOf(names, productId).toLowerCase() === text.toLowerCase());
+  return one === undefined || others.length || items.some(({ productId }) => productId === text) ? text : one.productId;
+}
+
+async function scanProduct(state, text) {
   const { orderId, items } = state.order;
+  const id = idNamed(state, text);
   const isIt = ({ productId }) => productId === id;
   if (ticked(state).some(isIt)) return refuse(KEY, T.scan.twice(id));
   if (missing(state).some(isIt)) return tick(state, missing(state).find(isIt));
@@ -104,11 +111,12 @@ function orderOf(state) {
     say(KEY, T.scan.aside(order.orderId));
     focus();
   };
-  const isPart = ticked(state).length > 0 && missing(state).length > 0;
-  const part = isPart ? button(T.scan.handOverTicked, () => handOver(state, true), { kind: "primary" }) : nothing;
+  const isPart = missing(state).length > 0;
+  const text = isPart ? T.scan.handOverTicked : T.order.actions.fulfil;
+  const go = ticked(state).length ? button(text, () => handOver(state, isPart), { kind: "primary" }) : nothing;
   const title = html`${link(T.order.title(order.orderId), "order", order.orderId)} <small>${order.userId}</small>`;
   const list = lines.length ? html`<ul>${lines}</ul>` : problem(notToShip(order));
-  return card(title, missingOf(order), list, html`<div class="actions">${part}${button(T.scan.putAside, putAside)}</div>`);
+  return card(title, missingOf(order), list, html`<div class="actions">${go}${button(T.scan.putAside, putAside)}</div>`);
 }
 
 export function draw(_, state) {

@@ -1,5 +1,5 @@
 // What the list of products and the page of one product share.
-import { inWords, number } from "./format.js";
+import { inWords, locationName, number } from "./format.js";
 import { change, field, folded, form, html, notesOf, svg, units } from "./parts.js";
 import { carryOut } from "./server.js";
 import { T } from "./texts.js";
@@ -8,6 +8,16 @@ import { T } from "./texts.js";
 export const named = ({ productId, locationId }) => (locationId ? { productId, locationId } : { productId });
 
 export const levelOf = ({ status }) => html`<span class="level" data-status=${status}>${T.level[status]}</span>`;
+
+// The locations of a product whose level counts: a shop may leave the default location unused.
+export const usedPlaces = ({ places = [] }) => places.filter(({ locationId, onHand, committed }) => locationId || onHand || committed);
+
+// A product has the best level of its locations, so the others are named.
+function levelsOf(row) {
+  const worse = Map.groupBy(usedPlaces(row).filter(({ status }) => status !== row.status), ({ status }) => status);
+  const placesIn = (rows) => rows.map(locationName).join(", ");
+  return html`${levelOf(row)}${[...worse].map(([status, rows]) => html`<small>${T.allProducts.levelAt(T.level[status], placesIn(rows))}</small>`)}`;
+}
 
 // Units that open orders hold and that are not there are short: on backorder, or lost.
 export function stockBar({ onHand, committed, available }) {
@@ -33,7 +43,7 @@ export const STOCK_COLUMNS = [
   ...["onHand", "committed", "available"].map(amount),
   // Each location has a threshold of its own.
   { text: T.product.lowStockThreshold, kind: "amount", cell: ({ lowStockThreshold: low }) => (low === undefined ? "" : number(low)) },
-  { text: T.product.level, kind: "two", cell: (row) => (row.status ? levelOf(row) : ""), sort: ({ status }) => Object.keys(T.level).indexOf(status) },
+  { text: T.product.level, kind: "two", cell: (row) => (row.status ? levelsOf(row) : ""), sort: ({ status }) => Object.keys(T.level).indexOf(status) },
 ];
 
 export function priceField(key, cents, text = T.product.price) {

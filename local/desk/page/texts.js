@@ -1,5 +1,5 @@
 // All texts of the pages, in English. A second language is a second file with the same names.
-import { number } from "./format.js";
+import { number, price } from "./format.js";
 
 const rules = new Intl.PluralRules("en");
 const noun = (amount, one, other = `${one}s`) => (rules.select(amount) === "one" ? one : other);
@@ -92,6 +92,7 @@ export const T = {
     ship: (shown, count) => `Ship ${shown} ${noun(count, "paid order")}`,
     isGone: "No longer there.", noAlarms: "Alarms are unknown.",
     alarm: (names, count) => `${noun(count, "Alarm")}: ${names}.`,
+    runbook: (headings) => `More in docs/runbook.md under ${headings}.`,
     deadLetters: (count) => `${counted(count, "dead letter")}.`,
     blocked: (count) => `${counted(count, "paid order")} cannot ship.`,
     promised: (count) => `${counted(count, "product")} promised beyond what is there.`,
@@ -99,6 +100,7 @@ export const T = {
     low: (count) => `${counted(count, "product")} low on stock.`,
     // What to do first.
     steps: {
+      alarm: "Their dead letters say why.",
       deadLetters: "Messages that could not be processed: fix their causes, then send them again.",
       blocked: "Units are missing: receive them, or cancel.", promised: "Receive goods before these orders are due.",
       out: "Reorder.", low: "Reorder.",
@@ -125,8 +127,10 @@ export const T = {
     title: (text) => `Search: ${text}`,
     kinds: { orders: "Orders", customers: "Customers", products: "Products", locations: "Locations" },
     product: (productId, available) => `${productId}, ${available} available`,
-    location: "Orders to ship from there", notAll: "There are more: type more of the name.", none: "Nothing found",
-    canBeFound: "Type the whole id of an order or a customer, or part of a product's name or id, or part of a location.",
+    location: "Orders to ship from there", none: "Nothing found",
+    notAll: "There may be more: type more of the id or name.",
+    wholeIds: "There are too many orders to search: type the whole id of an order.",
+    canBeFound: "Type the whole id of a customer, or part of an order's id or tracking number, a product's name or id, or a location.",
   },
 
   // ---------------------------------------------------------------- the drop
@@ -158,6 +162,7 @@ export const T = {
     total: (amount) => `Total of ${counted(amount, "product")}`,
     places: (amount) => counted(amount, "location"),
     placesOf: (amount, productId) => `${counted(amount, "location")} of ${productId}`,
+    levelAt: (level, places) => `${level} at ${places}`,
     gone: (name) => `${name}: delisted`,
     leftOut: (why) => `Left out: ${why}`,
     listNew: "List a new product", listThere: "List it at another location", listButton: "List it",
@@ -195,6 +200,12 @@ export const T = {
     unitsArrived: (reference) => `Units of ${reference} that arrived`,
     allArrived: (reference) => `All units under ${reference} have arrived.`,
     change: (product) => `Change ${product}`,
+    changed: {
+      lowStockThreshold: (units) => `warns at ${number(units)} available`,
+      backorderLimit: (units) => (units ? `sells up to ${counted(units, "unit")} beyond the stock` : "sells nothing beyond the stock"),
+      name: (name) => `it is called ${name}`,
+      price: (cents) => `it costs ${price(cents)}`,
+    },
     same: (words) => `${words}: nothing is different from before`,
     backorderLimit: "Backorders: units to sell beyond the stock", saleTitle: "On sale?",
     isOn: "Yes. Once discontinued, new orders for it are rejected; open orders can still be shipped. You can list it again.",
@@ -382,6 +393,7 @@ export const T = {
     progress: (at, all) => `Sending ${number(at)} of ${number(all)} …`,
     allSent: "all of them are in their queue. A message that fails again comes back to this list",
     partlySent: (sent, all) => `${number(sent)} of ${number(all)} sent; the others say why not`,
+    settled: { redrive: (at) => `Sent again at ${at}.`, delete: (at) => `Deleted at ${at}.` },
     outcomes: { redrive: (queue) => `it is in ${queue}. If it fails again, it comes back to this list`, delete: () => "deleted" },
     lost: {
       redrive: (why) => `${why}. It may be in its queue and here, too: you can send it again, because it is applied only once`,

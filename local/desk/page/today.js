@@ -12,6 +12,19 @@ export const follows = ({ event, changed }) => event !== undefined || changed ==
 export const read = () => ask("/data/today");
 export const keyOf = ({ key }) => key;
 
+// Only the embedded AWS has a dashboard here.
+const hasDashboard = () => document.querySelector('nav [href="/dashboard"]') !== null;
+const toDashboard = (words) => (hasDashboard() ? html`<a href="/dashboard">${words}</a>` : words);
+const isOfLetters = ({ runbook }) => ["DeadLetters", "MessagesDeadLettered"].includes(runbook);
+
+// Alarms with the same first step are one thing to do, with a link to where one sees more.
+function alarmOf([key, some]) {
+  const words = T.today.alarm(some.map(({ name }) => name).join(", "), some.length);
+  if (isOfLetters(some[0])) return { key, kind: "bad", what: link(words, "dead-letters"), step: T.today.steps.alarm };
+  const headings = [...new Set(some.map(({ runbook }) => runbook))].filter(Boolean).join(", ");
+  return { key, kind: "bad", what: toDashboard(words), step: hasDashboard() || !headings ? key : T.pair(key, T.today.runbook(headings)) };
+}
+
 // What needs somebody, the most urgent first: how bad it is, what it is, and the first step.
 export function rowsOf({ alarms, deadLetters, toShip, products: { promised, levels } }) {
   const needs = [
@@ -21,11 +34,9 @@ export function rowsOf({ alarms, deadLetters, toShip, products: { promised, leve
     ["out", "warn", levels.OUT_OF_STOCK ?? 0, "products", "OUT_OF_STOCK"],
     ["low", "warn", levels.LOW_STOCK ?? 0, "products", "LOW_STOCK"],
   ].filter(([, , count]) => count > 0);
-  // Alarms with the same first step are one thing to do.
-  const alarmed = [...Map.groupBy(alarms?.on ?? [], ({ step }) => step)];
   return [
     ...(alarms?.problem ? [{ key: "unknown", kind: "warn", what: T.today.noAlarms, step: alarms.problem }] : []),
-    ...alarmed.map(([step, some]) => ({ key: step, kind: "bad", what: T.today.alarm(some.map(({ name }) => name).join(", "), some.length), step })),
+    ...[...Map.groupBy(alarms?.on ?? [], ({ step }) => step)].map(alarmOf),
     ...needs.map(([key, kind, count, ...path]) => ({ key, kind, what: link(T.today[key](count), ...path), step: T.today.steps[key] })),
   ];
 }
@@ -68,10 +79,7 @@ function lettersCard({ deadLetters: { count, causes } }) {
 
 function alarmsCard({ alarms: { on, count, problem: why } }) {
   if (why) return card(T.dashboard.alarms, problem(T.today.unknown(why)));
-  // Only the embedded AWS has a dashboard here.
-  const isHere = document.querySelector('nav [href="/dashboard"]') !== null;
-  const words = T.today.alarmsOn(on.length);
-  return card(T.dashboard.alarms, figure(number(on.length), isHere ? html`<a href="/dashboard">${words}</a>` : words, "bad"), hint(T.today.ofAlarms(count)));
+  return card(T.dashboard.alarms, figure(number(on.length), toDashboard(T.today.alarmsOn(on.length)), "bad"), hint(T.today.ofAlarms(count)));
 }
 
 function hourCard({ lastHour: { start, seconds, placed, rejected, problem: why } }) {
