@@ -191,7 +191,7 @@ class Engine:
                     process.join()
 
     def _create_tables(self, contender: contenders.Contender) -> dict[str, str]:
-        """Create the tables, the service's own with their indexes. Returns their names by environment variable."""
+        """Create the tables, with the indexes of the service's own. Returns their names by environment variable."""
         run = uuid.uuid4().hex[:8]
         names = {}
         for variable, table in _TABLES.items():
@@ -257,7 +257,7 @@ class _Queue:
             return batch + [(position, 1, now) for position in range(start, self.cursor.value)]
 
     def settle(self, answered: int, returned: Sequence[tuple[int, int, float]]) -> None:
-        """Remove the answered messages of a batch, and put back the returned ones."""
+        """Remove the answered messages in a batch, and put back the returned ones."""
         with self.lock:
             self.unanswered.value -= answered
             for message in returned:

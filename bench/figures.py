@@ -64,7 +64,7 @@ class Observations:
     """The observations of one cell. All times are seconds on a clock that all its workers share.
 
     Attributes:
-        tally: All requests, without those of the warm-up.
+        tally: All requests, except during the warm-up.
         began: When the workers started, or the warm-up was over.
         window: Seconds after `began` in which workers took batches; None to answer all orders.
         received: When each order was first delivered to a worker.

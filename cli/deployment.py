@@ -160,7 +160,7 @@ def _show_what_is_left(account: AwsAccount, stack_id: str) -> None:
 
 
 def _account_for(command: str, stage: str, *, ask: bool = False) -> AwsAccount:
-    """Find the account of the environment, and print the command, account and region."""
+    """Find the account from the environment, and print the command, account and region."""
     account = AwsAccount.of_environment()
     place = f"{stack_name(stage)} on account {account.number()}, {account.region}"
     if ask:

@@ -42,7 +42,7 @@ def republish(
 ) -> None:
     """Publish the current state of orders again, for a consumer that lost events.
 
-    For each order it publishes the events of its status, of a late payment, and of each partial fulfilment, partial
+    For each order it publishes the events for its status, a late payment, and each partial fulfilment, partial
     cancellation and return. They carry the current version of the row, so most have new event ids. Exit status 1 if an
     event cannot be published.
     """
@@ -85,7 +85,7 @@ def follow(
     """Print the events of orders and products as the event bus delivers them.
 
     It creates a queue and a rule named BUS-follow-..., and removes both when it stops. On an account it may miss
-    events of its first minute.
+    events in its first minute.
     """
     from operations.follow import listening  # noqa: PLC0415 - the layer is slow to import
 

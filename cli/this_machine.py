@@ -217,7 +217,7 @@ def print_tokens(
 ) -> None:
     """Print shell commands that set a customer's token, an operator's token, and the URL of the embedded API that accepts them.
 
-    The tokens are valid for 12 hours, and only here.
+    The tokens are valid for 12 hours, on the embedded AWS only.
     """
     _running()
     aws = aws_of(None, aside)

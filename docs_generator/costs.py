@@ -564,7 +564,7 @@ def small_shop() -> dict[str, float]:
     return {
         "all that does not depend on orders": sum(one.dollars for one in STANDING),
         f"{SHOP_ORDERS:,} orders of one product, {LIVES[0].title}": life.dollars(SHOP_ORDERS),
-        f"{requests:,} requests of the HTTP API": asking_dollars(requests, read_units=1.0),
+        f"{requests:,} requests to the HTTP API": asking_dollars(requests, read_units=1.0),
         "the logs of both": log_dollars(logged),
         f"{kept:,} orders kept": storage_dollars(*STORED_BYTES) * kept / 10**6,
     }

@@ -1,4 +1,4 @@
-"""Builds the alarms, their mails, and the dashboard from `watched.py`."""
+"""Builds the alarms, their e-mail notifications, and the dashboard from `watched.py`."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class Monitoring(Construct):
         )
 
     def _mail(self, alarms: list[cloudwatch.Alarm], address: str) -> None:
-        """Send mail when an alarm turns on, and when it turns off."""
+        """Send mail when an alarm fires, and when it clears."""
         topic = sns.Topic(self, "Alarms", enforce_ssl=True)
         # `enforce_ssl` gives the topic a policy that replaces the default policy. Without this statement,
         # CloudWatch may not publish, and no mail is sent. docs.aws.amazon.com/sns/latest/dg/sns-access-policy-use-cases.html
@@ -231,7 +231,7 @@ class Monitoring(Construct):
 
 
 def _without_gaps(metric: watched.Metric, thing: Thing) -> cloudwatch.IMetric:
-    """Make the metric of an alarm. Fills gaps in DynamoDB's metrics, because an alarm on them might otherwise never turn off.
+    """Make the metric of an alarm. Fills gaps in DynamoDB's metrics, because an alarm on them might otherwise never clear.
 
     AWS's pages disagree on whether `TreatMissingData` applies to them:
     docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html,

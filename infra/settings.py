@@ -62,7 +62,7 @@ class QueueSettings:
 
 @dataclass(frozen=True)
 class WarmThroughput:
-    """Capacity that a table has from the start, named as in the schema."""
+    """A table's initial capacity, named as in the schema."""
 
     readUnitsPerSecond: int  # noqa: N815
     writeUnitsPerSecond: int  # noqa: N815
@@ -223,14 +223,14 @@ class Settings:
 
 
 def _field(setting: str) -> str:
-    """Name the field of `Settings` for a setting."""
+    """Return the field of `Settings` for a setting."""
     if setting == "production":
         return "is_production"
     return re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", setting)
 
 
 def _setting(argument: str) -> str:
-    """Name the setting of an argument."""
+    """Return the setting for an argument."""
     return re.sub("_([a-z])", lambda match: match[1].upper(), argument)
 
 

@@ -153,7 +153,7 @@ _UNDELIVERABLE = Metric(_VISIBLE, "Maximum", "undeliverable events")
 _A_MESSAGE_STAYS = When(0, silence=TreatMissingData.IGNORE)
 
 # `monitoring.py` fills the gaps in DynamoDB's metrics with 0. They arrive late, so the newest periods may show a 0 despite
-# throttling: docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/using-metric-math.html. The alarm turns off while
+# throttling: docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/using-metric-math.html. The alarm clears while
 # two real values are left, so the result of FILL without any value does not matter.
 _THROTTLED = When(0, periods=5, breaching=3)
 
@@ -235,7 +235,7 @@ ALARMS = (
         # As above: a message that needs a corrupt page comes back every 15 minutes.
         When(0, periods=4, breaching=1),
         "A page of the table Allotments cannot be read. Messages that need it come back until it is repaired. First: "
-        "read which page it is (detail in the function's log).",
+        "find out which page it is (detail in the function's log).",
     ),
     Alarm(
         "UndeliverableEvents",

@@ -47,7 +47,7 @@ class Invocation:
 
     @property
     def dead_lettered(self) -> int:
-        """The number of dead-lettered messages of a batch, from the metrics in its log."""
+        """The number of dead-lettered messages in a batch, from the metrics in its log."""
         metrics = emf.parse(self.logs.splitlines())
         return int(sum(emf.values_of(metrics, "MessagesDeadLettered")))
 

@@ -38,12 +38,12 @@ _VALID_SECONDS = 12 * 3600
 
 
 def customer_token(aws: Aws, user_id: str = CUSTOMER) -> str:
-    """Sign a token of a customer, valid for twelve hours on the embedded AWS."""
+    """Sign a customer's token, valid for twelve hours on the embedded AWS."""
     return _token(aws, {"sub": user_id})
 
 
 def operator_token(aws: Aws) -> str:
-    """Sign a token of an operator, valid for twelve hours on the embedded AWS."""
+    """Sign an operator's token, valid for twelve hours on the embedded AWS."""
     return _token(aws, {"sub": "operator", _GROUPS: [_OPERATORS]})
 
 

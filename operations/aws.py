@@ -137,7 +137,7 @@ class Aws:
         return {table: self.outputs[f"{table.value}TableName"] for table in Table}
 
     def live(self, function: str) -> str:
-        """The alias to invoke of a function. Functions have the names of the outputs, such as `CountStock`."""
+        """The alias by which to invoke a function, which is named as in the outputs, such as `CountStock`."""
         return f"{self.outputs[f'{function}FunctionName']}:{LIVE}"
 
     def invoke(self, function: str, command: Mapping[str, Any]) -> dict[str, Any]:

@@ -527,7 +527,7 @@ def _gap(seen: int, last: int, available: int, on_hand: int) -> list[Entry]:
     return [Entry(None, "", f"(version {missing}: {_GAP})", 0, available, 0, on_hand)]
 
 
-_GAP = "no change of stock with a version: details, price, lease, units moved to or from lanes, or an atomic decrement"
+_GAP = "no stock change with a version: details, price, lease, units moved to or from lanes, or an atomic decrement"
 
 
 def _by_version(found: Iterable[Movement]) -> list[Movement]:

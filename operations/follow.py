@@ -37,7 +37,7 @@ class Heard:
 
 @contextmanager
 def listening(aws: Aws) -> Iterator[Callable[[float], Iterator[Heard]]]:
-    """Create a queue, and a rule that sends it all events of the service's bus. Remove both on exit.
+    """Create a queue, and a rule that sends it all events on the service's bus. Remove both on exit.
 
     Yields:
         A function that listens for the given seconds, and yields each event that it receives.

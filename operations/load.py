@@ -115,7 +115,7 @@ Answer = Done | Finding | Problem
 
 
 class _Worker(Protocol):
-    """Finds an answer to each line of a batch. May raise a StoreError, which stops the load."""
+    """Answers each line of a batch. May raise a StoreError, which stops the load."""
 
     def create(self, batch: Batch[NewProduct]) -> Sequence[Answer]: ...
     def change(self, batch: Batch[Change]) -> Sequence[Answer]: ...

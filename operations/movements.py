@@ -23,9 +23,9 @@ class Movement:
         version: The version of the row or page that it wrote; None if unknown.
         at: Its time, ISO 8601.
         what: The change, in words.
-        available: Units added to those that orders can take; negative for units taken.
+        available: Change in the units that orders can take; negative for units taken.
         on_hand: Units that came in; negative for units that left.
-        open: Units added to those that orders are waiting for; negative for units handed over or cancelled.
+        open: Change in the units that orders are waiting for; negative for units handed over or cancelled.
         page: Name of the page that it wrote, of a lane or outbound; empty for the row.
         closes: Whether it ends the generation.
         facts: The change for other programs: its `kind`, which is the reason of an adjustment or the action of an order

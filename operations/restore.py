@@ -148,7 +148,7 @@ def _key(table: Table, item: Item) -> dict[str, Any]:
 
 
 def _unwritten(table: Table, live: Item | None) -> dict[str, Any]:
-    """Make the condition that no other program has written an item since it was read."""
+    """Build the condition that no other program has written an item since it was read."""
     if live is None:
         return {
             "ConditionExpression": "attribute_not_exists(#key)",

@@ -41,7 +41,7 @@ def place_order(order: Mapping[str, Any]) -> None:
     """Place or reject one order.
 
     Raises:
-        ContentionError: All `MAX_ATTEMPTS` met another transaction in flight.
+        ContentionError: All `MAX_ATTEMPTS` collided with another transaction.
     """
     wanted = quantities(order)
     actions = [

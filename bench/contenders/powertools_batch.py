@@ -31,7 +31,7 @@ BATCH = 10
 TABLES = {"IDEMPOTENCY_TABLE_NAME": "id"}
 
 textbook = load("textbook")
-# If all messages of a batch fail, return them one by one instead of raising an error.
+# If all messages in a batch fail, return them one by one instead of raising an error.
 processor = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
 persistence = DynamoDBPersistenceLayer(
     table_name=os.environ["IDEMPOTENCY_TABLE_NAME"],

@@ -92,7 +92,7 @@ def place_order(message: Mapping[str, Any]) -> None:
     """Place or reject one order.
 
     Raises:
-        ContentionError: A concurrent writer was faster in all `MAX_ATTEMPTS`.
+        ContentionError: All `MAX_ATTEMPTS` lost to a concurrent writer.
     """
     wanted = quantities(message)
     for attempt in range(1, MAX_ATTEMPTS + 1):

@@ -37,7 +37,7 @@ def place_order_transaction(order: Mapping[str, Any]) -> None:
     """Place or reject one order.
 
     Raises:
-        ContentionError: A concurrent writer was faster in all `MAX_ATTEMPTS`.
+        ContentionError: All `MAX_ATTEMPTS` lost to a concurrent writer.
     """
     wanted = quantities(order)
     for attempt in range(MAX_ATTEMPTS):

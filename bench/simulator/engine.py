@@ -430,7 +430,7 @@ class Simulation:
 
     @contextmanager
     def _world(self) -> Iterator[None]:
-        """Replace tables, queues, time, randomness and environment by those of the simulation."""
+        """Replace tables, queues, time, randomness and environment with the simulation's."""
         self._fill_tables()
         with ExitStack() as stack:
             enter = stack.enter_context
@@ -669,7 +669,7 @@ class Simulation:
         return [batch[int(item["itemIdentifier"])] for item in answer["batchItemFailures"]]
 
     def _settle(self, queue: Queue, batch: Sequence[Message], returned: Sequence[Message]) -> None:
-        """Delete answered messages, hide returned ones, and give up those with too many deliveries."""
+        """Delete answered messages, hide returned ones, and drop those delivered too often."""
         tired = [message for message in returned if message.deliveries >= MAX_DELIVERIES]
         self.observed.given_up |= {message.order_id for message in tired}
         again = [message for message in returned if message.deliveries < MAX_DELIVERIES]

@@ -1,6 +1,6 @@
 """Hand-overs of earlier orders, while new ones are placed and the sweep runs.
 
-The backlog of confirmed orders never ends. Each order's row is written when its command is sent, as the service would
+The backlog of confirmed orders never runs out. Each order's row is written when its command is sent, as the service would
 have left it, and removed once the order is handed over, so that the table stays small.
 """
 

@@ -582,7 +582,7 @@ def _mean(seeds: Sequence[SceneFigures]) -> SceneFigures:
 
 
 def compare(before: Path, after: Path, screen: Console) -> None:
-    """Print after / before for each scene that both files of results have, with the newest result of each seed."""
+    """Print after / before for each scene in both result files, with the newest result of each seed."""
     was, now = _newest(before), _newest(after)
     both = was.keys() & now.keys()
     old, new = (

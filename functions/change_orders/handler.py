@@ -98,7 +98,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
 
 
 def _commands_waiting(context: LambdaContext, *hidden: str) -> float:
-    """Estimate how many commands are not done yet; infinite if SQS does not say."""
+    """Estimate how many commands are still pending; infinite if SQS does not say."""
     calls = SqsCalls(runtime.process().queue, runtime.end_of(context))
     waiting = calls.count_waiting(*hidden)
     log_queue_errors(calls.errors)

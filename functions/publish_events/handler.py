@@ -26,7 +26,7 @@ class NotAllPublishedError(InventoryOrdersError):
 @metrics.log_metrics
 @runtime.refuse_unsupported_events
 def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
-    """Publish the events of a batch of changes.
+    """Publish the events for a batch of changes.
 
     Returns:
         Counts, for a caller who invokes the function manually. Lambda only sees whether it raises.

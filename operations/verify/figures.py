@@ -1,4 +1,4 @@
-"""Figures of a run, from the log of place_orders: conflicts, cold starts, costs."""
+"""Figures for a run, from the log of place_orders: conflicts, cold starts, costs."""
 
 from __future__ import annotations
 

@@ -566,7 +566,7 @@ def _only(request: Mapping[str, Any], known: str) -> None:
 
 
 def _check_places(places: Sequence[tuple[str, Key]]) -> None:
-    """Check that a transaction has 1 to 100 items, each once.
+    """Check that a transaction has 1 to 100 items, without duplicates.
 
     Raises:
         ServiceError: ValidationException.

@@ -79,7 +79,7 @@ def names_in(scope, prefix=""):
 
 def test_the_calls_on_the_path_of_an_order_exist():
     page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
-    (section,) = re.findall(r"## The way of an order\n(.*?)\n## ", page, flags=re.DOTALL)
+    (section,) = re.findall(r"## The path of an order\n(.*?)\n## ", page, flags=re.DOTALL)
     ways = "".join(re.findall(r"```\n(.*?)```", section, flags=re.DOTALL))
     calls = [re.match(r" *(\S+\.py) +([\w.]+)", line).groups() for line in ways.splitlines()]
     assert calls

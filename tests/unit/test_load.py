@@ -125,7 +125,7 @@ def test_a_check_shows_what_would_be_done_and_writes_nothing(shelf):
         (7, "p", "BELOW_FLOOR"),
         (8, "s", "UNKNOWN_PRODUCT"),
     ]
-    assert "16 to take away, 15 available" in loads[0].bad[1].message
+    assert "16 to remove, 15 available" in loads[0].bad[1].message
     checks.append(shelf.check(content))
     loads.append(shelf.load())
     for check, load in zip(checks, loads, strict=True):

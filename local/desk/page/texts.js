@@ -95,7 +95,7 @@ export const T = {
     runbook: (headings) => `More in docs/runbook.md under ${headings}.`,
     deadLetters: (count) => `${counted(count, "dead letter")}.`,
     blocked: (count) => `${counted(count, "paid order")} cannot ship.`,
-    promised: (count) => `${counted(count, "product")} promised beyond what is there.`,
+    promised: (count) => `${counted(count, "product")} with more units promised than on hand.`,
     out: (count) => `${counted(count, "product")} out of stock.`,
     low: (count) => `${counted(count, "product")} low on stock.`,
     // What to do first.
@@ -111,7 +111,7 @@ export const T = {
     waitFor: (count) => `(${counted(count, "order")})`,
     held: "on hold, waiting for payment",
     nextEnd: (when, moment) => `The next hold ends ${when}, at ${moment}.`,
-    levels: { OUT_OF_STOCK: "out of stock", LOW_STOCK: "low on stock", PROMISED: "promised beyond what is there" },
+    levels: { OUT_OF_STOCK: "out of stock", LOW_STOCK: "low on stock", PROMISED: "more promised than on hand" },
     ofProducts: (count) => `Out of ${counted(count, "product")}.`,
     messages: (count) => noun(count, "message"),
     alarmsOn: (count) => `${noun(count, "alarm is", "alarms are")} on`,
@@ -155,7 +155,7 @@ export const T = {
   // ---------------------------------------------------------------- products
   level: { OUT_OF_STOCK: "out of stock", LOW_STOCK: "low", ACTIVE: "in stock", DISCONTINUED: "discontinued" },
   allProducts: {
-    product: "Product", filter: "Filter by name or id", show: "Show", all: "all products", promised: "promised beyond what is there", clear: "Show all products",
+    product: "Product", filter: "Filter by name or id", show: "Show", all: "all products", promised: "more promised than on hand", clear: "Show all products",
     found: (shown, all) => (shown === all ? counted(all, "product") : `${number(shown)} of ${counted(all, "product")}`),
     more: (most) => `The first ${number(most)} are listed: filter to see others.`,
     none: (text, level) => `No product ${text ? `has “${text}” in its name or id` : "is listed"}${level ? `${text ? " and" : " that"} is ${level}` : ""}.`,
@@ -216,7 +216,7 @@ export const T = {
     discontinueWarning: "They can still be shipped. New orders will be rejected.",
     hasPlaces: "To delist it, delist it at its other locations first.",
     delistWarning: (what) =>
-      `${what} and all its units leave the books. Open orders can still be shipped, but what they cancel or return does not go back into stock. It cannot be undone.`,
+      `${what} and all its units are removed from the books. Open orders can still be shipped, but units that they cancel or return do not go back into stock. This cannot be undone.`,
     forOperators: "For operators: where its units are",
     lanesMean: "All units in lanes are available. Workers sell them from there while many orders arrive.",
     lane: (lane) => `Available in ${lane ? `lane ${lane}` : "the depot"}`,
@@ -234,7 +234,7 @@ export const T = {
     cancel: (product) => `Cancel the count of ${product}`,
     begun: "begun", cancelled: "nothing was booked", wasOver: "it was over already: see the history",
     short: (units) =>
-      `nothing was booked, because open orders hold ${units} more. Count again; if they are missing, cancel the count, cancel them as lost in their orders, and begin again`,
+      `nothing was booked, because open orders hold ${units} more than you counted. Count again; if the units are missing, cancel the count, cancel those units in their orders as lost, and start a new count`,
     ends: {
       LEASE_LOST: "nothing was booked, because it took too long and the product has changed since: count again",
       UNKNOWN_PRODUCT: "nothing was booked, because the product was delisted",
@@ -426,7 +426,7 @@ export const T = {
     isOn: (name, reason) => `▲ ${name} is on. ${reason}`,
     isCrossed: (name, reason) => `Beyond the line at times, but ${name} is off. ${reason}`,
     isOff: (name, reason) => `● ${name} is off. ${reason}`,
-    isUnknown: (name, reason) => `○ ${name} is not known. ${reason}`,
+    isUnknown: (name, reason) => `○ The state of ${name} is unknown. ${reason}`,
     allOff: (amount) => `● All ${number(amount)} alarms are off.`,
     unmeasured: (charts, alarms) =>
       `Not measured on this machine: ${counted(charts, "chart")} and ${counted(alarms, "alarm")}, because the embedded AWS has no such metrics. CloudWatch shows them.`,

@@ -192,7 +192,7 @@ class HttpAnswer:
 
 
 class ProblemError(InventoryOrdersError):
-    """An answer other than a success.
+    """A request that failed, with its answer.
 
     Args:
         status: The HTTP status.
@@ -323,7 +323,7 @@ def fitting(entries: Sequence[Mapping[str, Any]]) -> int:
 
 
 # A cursor is the position in a list where the next page begins. It is not a secret and grants no access, because the request
-# names the list and is checked. The digest binds the cursor to its list, so that changed cursors and those of other lists are
+# names the list and is checked. The digest binds the cursor to its list, so that changed cursors and other lists' cursors are
 # refused.
 _DIGEST = 16
 
@@ -339,7 +339,7 @@ def place_after(list_name: str, query: Mapping[str, str]) -> ListPosition | None
     """Parse the position after which a page starts; None for the beginning of the list.
 
     Raises:
-        InvalidMessageError: The query has a cursor of another list.
+        InvalidMessageError: The cursor belongs to another list.
     """
     if "cursor" not in query:
         return None
@@ -364,7 +364,7 @@ def answer_with_page(
     read: Callable[[ListPosition | None], Listed],
     deadline: Deadline,
 ) -> HttpAnswer:
-    """Answer with a page of a list. It has entries if there is time to find any.
+    """Answer with a page of a list, which has entries if there was time to find any.
 
     Args:
         list_name: See `encode_cursor`.
@@ -373,7 +373,7 @@ def answer_with_page(
         deadline: The deadline of all reads.
 
     Raises:
-        InvalidMessageError: The query has a cursor of another list.
+        InvalidMessageError: The cursor belongs to another list.
     """
     shown, after = filled_page(place_after(list_name, query), read, deadline)
     following = {} if after is None else {"next": encode_cursor(list_name, after)}

@@ -1,4 +1,4 @@
-"""Serves requests of the HTTP API: authorization, an answer to every error, and operators' commands."""
+"""Serves requests to the HTTP API: authorization, an answer to every error, and operators' commands."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The domain, without I/O: products, changes of stock, and the planner that decides them."""
+"""The domain, without I/O: products, stock changes, and the planner that decides them."""

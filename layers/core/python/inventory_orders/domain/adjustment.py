@@ -27,7 +27,7 @@ class Adjustment(Change):
     Attributes:
         product_id: The product.
         adjustment_id: Given by the sender: the idempotency key, within the product.
-        delta: Units to add; negative to take away.
+        delta: Units to add; negative to remove.
         reason: Why, in one word: `RECEIPT`, `CORRECTION`, ...
         notes: Who did it, and why. Ignored when two adjustments are compared.
     """

@@ -101,7 +101,7 @@ class Change:
         return rejections[0]
 
     def deltas(self, products: StockById) -> Mapping[str, int]:  # noqa: ARG002
-        """Units to add or take away (negative), by product id, if an offer is accepted with its products in this state."""
+        """Units to add or remove (negative), by product id, if an offer is accepted with its products in this state."""
         return {}
 
     def written_on(self, page: OutboundPage) -> Change:  # noqa: ARG002

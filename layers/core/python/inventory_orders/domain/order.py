@@ -284,7 +284,7 @@ def as_order(record: Record) -> OrderRecord:
     """Narrow a record to an order.
 
     Raises:
-        TypeError: It is something else.
+        TypeError: It is not an order.
     """
     if not isinstance(record, OrderRecord):
         raise TypeError(f"{record.key} is not an order")

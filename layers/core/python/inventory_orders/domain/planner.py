@@ -310,7 +310,7 @@ class _Choice:
         return None
 
     def _offers(self, change: Change) -> Iterator[Collection[str]]:
-        """The offers of a change. If it may be split, the last one takes each line from the first offer that has it."""
+        """Yield the offers to try for a change. If it may be split, the last one takes each line from the first offer that has it."""
         yield from change.offers
         if change.splits:
             lines = zip(*change.offers, strict=True)

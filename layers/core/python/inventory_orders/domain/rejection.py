@@ -73,8 +73,8 @@ class RejectionReason(StrEnum):
     )
     BELOW_FLOOR = (
         "BELOW_FLOOR",
-        "stock of {subject} would fall below its limit (-backorderLimit): {wanted:,} to take away, "
-        "{available:,} available; take away fewer units, or book a receipt first",
+        "stock of {subject} would fall below its limit (-backorderLimit): {wanted:,} to remove, "
+        "{available:,} available; remove fewer units, or book a receipt first",
     )
     ORDER_REJECTED = (
         "ORDER_REJECTED",
@@ -139,7 +139,7 @@ REASONS_OF_ORDERS = tuple(reason for reason in RejectionReason if reason.for_cus
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """A product that is short.
+    """A product with too little stock.
 
     Attributes:
         product_id: The product.

@@ -50,7 +50,7 @@ class ChangeOutcome:
 
     @property
     def is_open(self) -> bool:
-        """Whether the same change may get another outcome later: it is returned, or its product or order does not exist yet."""
+        """Whether the change may get another outcome later: it was returned, or its product or order does not exist yet."""
         return self.kind is Outcome.RETURNED or self.cause == RejectionReason.UNKNOWN_ORDER.value
 
 

@@ -120,7 +120,7 @@ class SqsCalls:
     errors: list[str] = field(default_factory=list)
 
     def count_waiting(self, *hidden: str) -> float:
-        """Estimate how many messages of the queue are not done yet; infinite if SQS does not say.
+        """Estimate how many messages in the queue are still pending; infinite if SQS does not say.
 
         Args:
             hidden: Which hidden messages count too: `NotVisible`, which the function is processing or has returned, and
@@ -271,5 +271,5 @@ def printable(text: str) -> str:
 
 
 def _size_of(entry: Mapping[str, Any]) -> int:
-    """Maximum number of bytes that an entry of a call counts as."""
+    """Return the most bytes that SQS may count for an entry."""
     return len(entry.get("MessageBody", "").encode("utf-8", "surrogatepass")) + BYTES_OF_ATTRIBUTES

@@ -71,7 +71,7 @@ class SqsBatch(Generic[T]):
 
     def __init__(self, messages: Sequence[Message], queue: Queue, end: Deadline) -> None:
         self._messages = messages
-        # All messages of a batch came from one queue.
+        # All messages in a batch came from one queue.
         is_fifo = any(message.group is not None for message in messages)
         self._calls = SqsCalls(queue.fifo if is_fifo and queue.fifo else queue, end)
         self._asking: list[Message] = []
@@ -150,7 +150,7 @@ class SqsBatch(Generic[T]):
         self.ends |= dict.fromkeys(self._returned, Outcome.RETURNED)
 
     def _send_dead_letters(self, invalid: Sequence[Message]) -> set[Message]:
-        """Dead-letter messages, those of a group one after the other. Returns those that SQS refused, and those that follow."""
+        """Dead-letter messages, one after the other within a group. Returns the ones that SQS refused, and any behind them."""
         unsent: set[Message] = set()
         while invalid:
             blocked = followers(self._messages, (self._returned | unsent).__contains__)
@@ -206,7 +206,7 @@ def read_messages(event: object) -> list[Message]:
     A standard queue delivers in any order, and a fulfilment must not be refused because its confirmation comes later in the batch.
 
     Raises:
-        UnsupportedEventError: The event is something else, or one of its records is not an SQS message.
+        UnsupportedEventError: It is not an SQS event, or one of its records is not an SQS message.
     """
     if not isinstance(event, dict) or not isinstance(event.get("Records"), list):
         raise UnsupportedEventError(

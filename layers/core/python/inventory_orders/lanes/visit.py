@@ -392,7 +392,7 @@ class Visit:
     # ------------------------------------------------------------------ recall and distribution
 
     def _recall(self, product_ids: set[str]) -> CorruptItemError | None:
-        """Move units of products from other lanes to the depot, and those of scarce products on the same pages.
+        """Move units of products from other lanes to the depot, and with them scarce products on the same pages.
 
         Returns the first problem, if some units could not be moved.
         """
