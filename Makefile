@@ -27,7 +27,7 @@ OTHERS := $(filter-out $(OF_A_STAGE),$(or $(MAKECMDGOALS),$(.DEFAULT_GOAL)))
 $(if $(OTHERS),$(error make $(OTHERS) takes no STAGE; these do: $(OF_A_STAGE)))
 endif
 
-.PHONY: help setup demo dashboard desk up down env tokens invoke audit lanes redrive example bootstrap synth diff deploy verify destroy lint format unit test newest explore soak bench browser bytecode docs screenshot lock
+.PHONY: help setup demo dashboard desk up down env tokens invoke audit lanes redrive example bootstrap synth diff deploy verify destroy lint format unit test newest explore soak bench browser bytecode wheel docs screenshot lock
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {gsub(/[$$][$$]/, "$$", $$2); gsub(/; /, "\n                  ", $$2); \
@@ -146,6 +146,9 @@ browser: setup
 		mkdir -p .local/logs; \
 		{ apt-get update && { $(INSTALL) chromium-headless-shell || $(INSTALL) chromium; }; } \
 			>.local/logs/browser-install.log 2>&1 || echo "It failed: see .local/logs/browser-install.log"; }
+
+wheel: setup ## build the package for CDK apps of other teams, into .local/dist
+	@$(VENV)/bin/python -m hatchling build -t wheel -d .local/dist 2>/dev/null
 
 docs: setup ## write the generated documents: docs/generated, the tables of costs.md, and the AsyncAPI document of the events
 	@$(VENV)/bin/python -m docs_generator

@@ -12,11 +12,11 @@ from tests.support.sources import tree_of
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
-MAX_WORDS_IN_ALL = 26_090
+MAX_WORDS_IN_ALL = 26_500
 
 MAX_WORDS = {
     "README.md": 600,
-    "docs/README.md": 210,
+    "docs/README.md": 220,
     "docs/architecture.md docs/lanes.md": 3_280,
     "docs/benchmarks.md": 1_000,
     "docs/locations.md": 670,
@@ -31,6 +31,8 @@ MAX_WORDS = {
     "docs/tutorial.md": 660,
     "docs/limits.md": 730,
     "docs/desk.md": 400,
+    "docs/package.md": 220,
+    "docs/versions.md": 200,
 }
 """The pages that are written by hand, in groups with a word limit each."""
 
