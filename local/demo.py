@@ -333,10 +333,7 @@ def tea_shop_day(run: str, count: int) -> Workload:
     standard = [message for message in good if message.order_id not in through_fifo]
     for extra in [*again, *bad]:
         standard.insert(chance.randrange(len(standard) + 1), extra)
-    products = [
-        replace(product, product_id=sample_orders.own_id(product.product_id))
-        for product in sample_orders.stocked()
-    ]
+    products = [sample_orders.own(product) for product in sample_orders.stocked()]
     return Workload(
         [*products, sample_orders.HELD_PRODUCT],
         sample_orders.never_paid(run),

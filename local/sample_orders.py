@@ -36,7 +36,7 @@ HOLD_SECONDS = 10
 
 _OWN = "demo-"
 _LONGEST_PRODUCT_ID, _LONGEST_ORDER_ID = 64, 128
-HELD_PRODUCT = NewProduct(f"{_OWN}never-paid", UNPAID, name="Ordered, but never paid")
+HELD_PRODUCT = NewProduct(f"{_OWN}never-paid", UNPAID, name="Ordered, but never paid (demo)")
 """A product only for the unpaid orders, which would otherwise take the last units from other orders."""
 
 # The maximum opening stock of a product.
@@ -143,6 +143,12 @@ def never_paid(run: str) -> list[Order]:
 def own_id(product_id: str) -> str:
     """The id of the demonstration's copy of a product, so that it does not change the user's own products."""
     return _prefixed(_OWN, product_id, _LONGEST_PRODUCT_ID)
+
+
+def own(product: NewProduct) -> NewProduct:
+    """The demonstration's copy of a product, whose name differs too: lists show both."""
+    name = product.name and f"{product.name} (demo)"
+    return replace(product, product_id=own_id(product.product_id), name=name)
 
 
 def _prefixed(prefix: str, given: str, longest: int) -> str:

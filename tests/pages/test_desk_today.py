@@ -168,13 +168,15 @@ def test_the_search_leads_to_the_only_hit_and_lists_several(page, desk):
 
 
 def test_a_drop_is_seen_until_it_is_sold_out(page, desk):
+    elsewhere = {"productId": HOT, "locationId": "berlin", "openingStock": 200}
+    desk.command("ManageProducts", action="create", **elsewhere)
     page.goto(desk.address())
     page.goto(f"{desk.origin}/#/drop/{HOT}")
     page.get_by_role("heading", level=1, name="Drop: First Flush 2026, limited drop").wait_for()
     big = page.locator(".big")
     expect(page.locator(".end")).to_have_text("No orders yet")
     left = desk.shop.stock(HOT)
-    assert f"{left}\nleft" in big.inner_text()
+    assert f"{left + 200}\nleft" in big.inner_text()
     desk.shop.clock.advance(5)
     place(desk, "o-1", HOT, 3, paid=False)
     desk.live.tell(event(desk, "OrderPlaced", "o-1"))
@@ -182,12 +184,20 @@ def test_a_drop_is_seen_until_it_is_sold_out(page, desk):
     expect(page.locator(".end")).to_contain_text("Sold out in about")
     expect(big).to_contain_text(f"{left - 3}")
     assert "3\nsold in 1 order\n" in big.inner_text()
+    # Orders of the default location alone leave berlin's units where they are.
+    assert f"{left - 3}\nleft" in big.inner_text()
+    page.get_by_text(
+        f"Left: the default location {left - 3}, and 200 at other locations."
+    ).wait_for()
+    desk.shop.clock.advance(30)
+    expect(page.locator(".end")).to_contain_text("No orders since")
+    assert "3\nsold in 1 order\n" in big.inner_text()
 
     place(desk, "o-2", HOT, left - 3, paid=False)
     desk.live.tell(event(desk, "OrderPlaced", "o-2", units=left - 3))
     desk.live.tell(event(desk, "OrderRejected", "o-3"))
     expect(page.locator(".end")).to_have_text(
-        re.compile(r"Sold out at \d+:\d\d:\d\d [AP]M after 1 s")
+        re.compile(r"Sold out at \d+:\d\d:\d\d [AP]M after 31 s")
     )
     shown = big.inner_text()
     assert "1\nrejected" in shown

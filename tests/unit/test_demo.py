@@ -645,6 +645,12 @@ def test_each_tea_shop_day_is_the_same_except_for_its_ids():
     assert of("d111111") == of("d222222")
 
 
+def test_the_products_of_the_day_are_called_otherwise_than_the_samples():
+    day = {product.name for product in demo.tea_shop_day("d1", 50).products}
+    assert "Earl Grey (demo)" in day
+    assert day.isdisjoint(product.name for product in sample_orders.catalogue())
+
+
 def test_some_products_are_divided_between_locations_and_the_hot_one_is():
     divided = Counter()
     for product in (stocked := sample_orders.stocked()):
