@@ -43,7 +43,7 @@ export const withCode = (text) => text.split("`").map((part, at) => (at % 2 ? ht
 // The place of a message. Both regions are always there, or screen readers would not announce what comes into them.
 export function messageOf(key) {
   const { text = "", isBad = false } = messages.get(key) ?? {};
-  return html`<div class="message" id=${idOfMessage(key)} tabindex="-1" ?data-bad=${isBad}>
+  return html`<div class="message ${isBad ? "bad" : ""}" id=${idOfMessage(key)} tabindex="-1">
     <span role="status">${isBad ? nothing : withCode(text)}</span><span role="alert">${isBad ? withCode(text) : nothing}</span>
     ${text ? html`<button type="button" class="close" aria-label=${T.dismiss} @click=${() => dismiss(key)}>×</button>` : nothing}
   </div>`;

@@ -107,7 +107,7 @@ export function choice(name, text, options, { value, onChange } = {}) {
 function wrongField(form) {
   const wrong = [...form.elements].find((element) => element.willValidate && !element.checkValidity());
   const label = wrong?.labels?.[0]?.textContent.trim() ?? wrong?.ariaLabel;
-  return wrong && { wrong, words: T.wrongField(label, wrong.validationMessage) };
+  return wrong && { wrong, words: T.done(label, wrong.validationMessage) };
 }
 
 // A form whose button, or Enter, calls `send(fields, id)`. `send` returns whether it was done, and calls `change(key, ...)`.
