@@ -46,7 +46,7 @@ class _Output(Console):
     """
 
     def print(self, *objects: Any, **more: Any) -> None:
-        """Print strings and tables whole. `more` holds further arguments of `Console.print`."""
+        """Print strings and tables without cutting them. `more` holds further arguments of `Console.print`."""
         for table in objects:
             if isinstance(table, Table):
                 self._set_widths(table)

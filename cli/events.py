@@ -78,7 +78,7 @@ def follow(
         float | None, typer.Option(min=1, help="Stop after this many seconds. Default: on Ctrl-C.")
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print each whole event as one line of JSON.")
+        bool, typer.Option("--json", help="Print each full event as one line of JSON.")
     ] = False,
     account: OnAccount = None,
 ) -> None:

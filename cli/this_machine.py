@@ -110,7 +110,7 @@ def down(
 ) -> None:
     """Stop the embedded AWS of this checkout, the desk, and every process that they started.
 
-    The embedded AWS loses all data, unless you give --keep.
+    The embedded AWS loses all data, unless you pass --keep.
     """
     kept = emulator.is_kept()
     if emulator.running() is not None:

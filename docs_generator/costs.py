@@ -442,14 +442,14 @@ def _at_all_rates() -> list[str]:
 def _standing_table() -> str:
     """Compute the monthly costs of a stage without orders."""
     return _table(
-        "| each month | how many | each | together |",
+        "| each month | how many | each | total |",
         3,
         [
             *(
                 f"| {one.title} | {one.count:,} | ${one.price:.2f} | ${one.dollars:.2f} |"
                 for one in STANDING
             ),
-            f"| all of it | | | ${sum(one.dollars for one in STANDING):.2f} |",
+            f"| total | | | ${sum(one.dollars for one in STANDING):.2f} |",
             "| idle month of a small shop with `monitoring: basic`, without the FIFO queue | | | "
             f"${sum(one.price * BASIC.get(one.title, one.count) for one in STANDING):.2f} |",
         ],
@@ -469,7 +469,7 @@ def tables() -> list[str]:
             ],
         ),
         _table(
-            "| life of an order | write units | read units | events | 1 M orders | their log |",
+            "| an order's lifecycle | write units | read units | events | 1 M orders | their log |",
             5,
             [
                 f"| {life.title} | {life.write_units:.2f} | {life.read_units:.2f} | {life.events} | {_of_a_million(life)} |"
@@ -504,7 +504,7 @@ def tables() -> list[str]:
             1,
             [
                 *(f"| {title} | ${dollars:.2f} |" for title, dollars in shop.items()),
-                f"| all of it | ${sum(shop.values()):.2f} |",
+                f"| total | ${sum(shop.values()):.2f} |",
             ],
         ),
     ]
@@ -562,7 +562,7 @@ def small_shop() -> dict[str, float]:
     logged = SHOP_ORDERS * life.log_bytes_of_an_order + requests * LOG_BYTES_OF_A_REQUEST
     kept = 12 * SHOP_ORDERS
     return {
-        "all that does not depend on orders": sum(one.dollars for one in STANDING),
+        "everything that does not depend on orders": sum(one.dollars for one in STANDING),
         f"{SHOP_ORDERS:,} orders of one product, {LIVES[0].title}": life.dollars(SHOP_ORDERS),
         f"{requests:,} requests to the HTTP API": asking_dollars(requests, read_units=1.0),
         "the logs of both": log_dollars(logged),

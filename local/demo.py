@@ -449,7 +449,7 @@ def _run(aws: Aws, emulator: Emulator, console: Console, orders: Path | None) ->
 
 
 def place_unpaid(aws: Aws, orders: Sequence[Order]) -> None:
-    """Place orders with holds of a few seconds. The stack's sweep later finds the end of the holds.
+    """Place orders with holds of a few seconds. The stack's sweep later ends the holds.
 
     The engine places them in this process, with a default hold shorter than the settings allow.
     """

@@ -208,7 +208,7 @@ class Account:
 
     @property
     def balances(self) -> bool:
-        """Whether its figures belong together, and nothing is wrong."""
+        """Whether its figures are from one moment, and nothing is wrong."""
         return self.settled and self.finding == FINE
 
     @property

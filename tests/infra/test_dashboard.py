@@ -71,6 +71,6 @@ def test_the_deployed_dashboard_is_compact_complete_and_accessible(shown, servic
     assert "of loans 66.7" in " ".join(loans.split())
     assert "alarm above 25 % for 3 periods of 5 min" in loans
     assert (
-        "Beyond the line at times, but Loans Lost is off. Average: 66.67 % in the last 5 min"
+        "Beyond the threshold at times, but Loans Lost is off. Average: 66.67 % in the last 5 min"
         in loans
     )

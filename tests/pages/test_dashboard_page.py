@@ -189,7 +189,7 @@ def test_the_label_of_a_limit_covers_no_curve_and_its_alarm_is_next_to_it(page, 
     assert {(one["top"], one["bottom"]) for one in red} == {(red[0]["top"], red[0]["top"])}
     words = page.locator('[data-title="Rate"] .limit')
     assert words.all_inner_texts() == [
-        "Beyond the line at times, but Conflict Rate is off. 1 of 3 periods",
+        "Beyond the threshold at times, but Conflict Rate is off. 1 of 3 periods",
         "● Oldest is off. 0 of 1",
     ]
     cool["state"] = "ALARM"

@@ -229,7 +229,7 @@ def test_what_a_kept_order_costs():
 
 def test_what_the_api_costs(shop):
     alone, placed, looked, queued = re.search(
-        r"million requests cost \$(\S+) .* all in all \$(\S+); a look at an order, \$(\S+)\. .* costs \$(\S+) more",
+        r"million requests cost \$(\S+) .* immediately\]\S+ costs \$(\S+); reading an order costs \$(\S+)\. .* costs \$(\S+) more",
         PAGE.replace("\n", " "),
     ).groups()
     assert float(alone) == round(costs.asking_dollars(10**6), 2)

@@ -422,7 +422,7 @@ export const T = {
     others: ({ off, unknown, unmeasured }) =>
       [`${number(off)} off`, unknown && `${number(unknown)} without data yet`, unmeasured && `${number(unmeasured)} cannot be measured here`].filter(Boolean).join(", "),
     isOn: (name, reason) => `▲ ${name} is on. ${reason}`,
-    isCrossed: (name, reason) => `Beyond the line at times, but ${name} is off. ${reason}`,
+    isCrossed: (name, reason) => `Beyond the threshold at times, but ${name} is off. ${reason}`,
     isOff: (name, reason) => `● ${name} is off. ${reason}`,
     isUnknown: (name, reason) => `○ The state of ${name} is unknown. ${reason}`,
     allOff: (amount) => `● All ${number(amount)} alarms are off.`,

@@ -159,7 +159,7 @@ class LeaseHeldError(OutcomeError):
 
 
 class LeaseLostError(OutcomeError):
-    """The lease has expired or has another owner by now: its former owner may no longer write. Nothing was applied."""
+    """The lease has expired or now has another owner, so its former owner may no longer write. Nothing was applied."""
 
     kind = Outcome.REJECTED
     code = "LEASE_LOST"

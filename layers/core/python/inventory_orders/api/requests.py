@@ -393,6 +393,6 @@ def filled_page(
 
 
 def reading() -> tuple[RetryingClient, Deadline]:
-    """Make the client and deadline of a read. After a few seconds, callers had better retry."""
+    """Create the client and deadline of a read: a few seconds, after which callers should retry."""
     client = runtime.process().engine.client
     return client, Deadline.after(_READ_SECONDS, client.clock)

@@ -241,7 +241,7 @@ class Visit:
         return found
 
     def _rows_to_read(self) -> list[str]:
-        """The products whose rows may have units that the depot lacks, have to be whole, or may lend before a lane runs dry."""
+        """The products whose rows may have units that the depot lacks, have to reclaim theirs, or may lend before a lane runs dry."""
         lacks = self._lacks()
         wanted = [p for p, units in lacks.items() if self._should_read(p, units)]
         wanted += self._to_reclaim - self._batch.unreadable.keys()
