@@ -45,7 +45,6 @@ MOST_HITS = 50
 _LONGEST_ID = 1024
 
 MOST_ORDERS_TO_SEARCH, SECONDS_TO_SEARCH_ORDERS = 20_000, 3.0
-
 SECONDS_TO_COUNT_ORDERS = 5.0
 """How long a question may wait for them."""
 
@@ -172,10 +171,9 @@ class Desk:
         order = orders.read_order(aws, text) if is_id else None
         customers = [text] if is_id and list_orders(aws.store(), text, 1, None)[0] else []
         is_whole, part = bool(order or customers or text in ids), text.casefold()
-        found, are_all, are_read = [order] if order else [], True, True
-        if not is_whole:
-            are_read = _count_orders(aws) <= MOST_ORDERS_TO_SEARCH
-        if not is_whole and are_read:
+        are_read = is_whole or _count_orders(aws) <= MOST_ORDERS_TO_SEARCH
+        found, are_all = [order] if order else [], True
+        if are_read and not is_whole:
             found, are_all = orders.find_orders(aws, text, MOST_HITS, SECONDS_TO_SEARCH_ORDERS)
 
         def fits(name: str, another: str | None = None) -> bool:
@@ -323,10 +321,8 @@ def _levels(aws: Aws, product_id: str, location_id: str) -> tuple[StockLevel, li
 
 def _count_orders(aws: Aws) -> int:
     """On AWS the answer is up to six hours old."""
-    count: int = aws.dynamodb.describe_table(TableName=aws.tables[Table.ORDERS])["Table"][
-        "ItemCount"
-    ]
-    return count
+    table = aws.dynamodb.describe_table(TableName=aws.tables[Table.ORDERS])["Table"]
+    return int(table["ItemCount"])
 
 
 def _names(aws: Aws, orders: Iterable[Document]) -> dict[str, str]:

@@ -13,10 +13,9 @@ export function start(state) {
   state.settled ??= new Map();
 }
 
-const isHere = ({ settled }, row) => !row.isGone && !settled.has(keyOf(row));
-
 export const read = () => ask("/data/dead-letters");
-export const rowsOf = ({ deadLetters }) => deadLetters.sort((one, other) => one.sentAt.localeCompare(other.sentAt));
+export const rowsOf = ({ deadLetters }, { settled }) =>
+  deadLetters.map((row) => (settled.has(keyOf(row)) ? { ...row, isGone: true } : row)).sort((one, other) => one.sentAt.localeCompare(other.sentAt));
 export const follows = ({ changed }) => changed === true;
 
 function parsed(body) {
@@ -122,11 +121,10 @@ function letterOf(state, row, mayHelp) {
     [T.letters.group, row.group ?? ""],
     [T.letters.message, row.messageId],
   ];
-  const isGone = row.isGone || said;
-  const actions = isGone ? (said ?? T.letters.gone) : isEdited ? nothing : actionsOf(state, row, mayHelp);
+  const actions = row.isGone ? (said ?? T.letters.gone) : isEdited ? nothing : actionsOf(state, row, mayHelp);
   const body = html`<pre tabindex="0" role="group" aria-label=${T.letters.body}>${laidOut(row.body)}</pre>`;
   const shown = said ? nothing : isEdited ? editor(state, row) : body;
-  return html`<li class="letter ${isGone ? "is-gone" : ""}">
+  return html`<li class="letter ${row.isGone ? "is-gone" : ""}">
     <div><h3>${row.message}</h3>${facts(about)}<div class="actions">${actions}${isEdited ? nothing : messageOf(keyOf(row))}</div></div>${shown}
   </li>`;
 }
@@ -134,7 +132,7 @@ function letterOf(state, row, mayHelp) {
 function groupOf(state, [code, rows], causes) {
   // A newer version of the service may have causes that this one does not know.
   const { meaning = "", repair = "", mayHelp = true } = causes[code] ?? {};
-  const here = rows.filter((row) => isHere(state, row));
+  const here = rows.filter(({ isGone }) => !isGone);
   const free = here.filter((letter) => !state.edited.has(keyOf(letter)));
   const all = button(T.letters.sendAll(free.length), () => sendAll(state, code, free));
   return html`<section class="card letters"><h2>${withCode(meaning || code)}</h2>
@@ -147,7 +145,7 @@ function groupOf(state, [code, rows], causes) {
 
 export function draw({ causes, more }, state) {
   const groups = Map.groupBy(state.rows, ({ code }) => code);
-  const none = !state.rows.some((row) => isHere(state, row)) ? html`<p class="card">${T.letters.none}</p>` : nothing;
+  const none = state.rows.every(({ isGone }) => isGone) ? html`<p class="card">${T.letters.none}</p>` : nothing;
   const missing = more.map(({ queue, listed, why }) => hint(T.letters.more[why](queue, number(listed))));
   const content = [none, missing, repeat(groups, ([code]) => code, (group) => groupOf(state, group, causes))];
   return { content };

@@ -46,15 +46,11 @@ function tick(state, line, isOn = true) {
   say(KEY, T.scan.ticked(number(line.quantity), called(state, line), left ? T.scan.lines(left) : ""));
 }
 
-// A name that only one line has is as good as the id.
-function idNamed({ order: { items, names } }, text) {
-  const [one, ...others] = items.filter(({ productId }) => nameOf(names, productId).toLowerCase() === text.toLowerCase());
-  return one === undefined || others.length || items.some(({ productId }) => productId === text) ? text : one.productId;
-}
-
 async function scanProduct(state, text) {
-  const { orderId, items } = state.order;
-  const id = idNamed(state, text);
+  const { orderId, items, names } = state.order;
+  // A name that only one line has is as good as its id.
+  const named = items.filter(({ productId }) => nameOf(names, productId).toLowerCase() === text.toLowerCase());
+  const id = named.length === 1 && !items.some(({ productId }) => productId === text) ? named[0].productId : text;
   const isIt = ({ productId }) => productId === id;
   if (ticked(state).some(isIt)) return refuse(KEY, T.scan.twice(id));
   if (missing(state).some(isIt)) return tick(state, missing(state).find(isIt));

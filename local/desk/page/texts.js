@@ -126,8 +126,7 @@ export const T = {
     kinds: { orders: "Orders", customers: "Customers", products: "Products", locations: "Locations" },
     product: (productId, available) => `${productId}, ${available} available`,
     location: "Orders to ship from there", none: "Nothing found",
-    notAll: "There may be more: type more of the id or name.",
-    wholeIds: "There are too many orders to search: type the whole id of an order.",
+    notAll: "There may be more: type more of the id or name.", wholeIds: "There are too many orders to search: type the whole id of an order.",
     canBeFound: "Type the whole id of a customer, or part of an order's id or tracking number, a product's name or id, or a location.",
   },
 
@@ -201,8 +200,7 @@ export const T = {
     changed: {
       lowStockThreshold: (units) => `warns at ${number(units)} available`,
       backorderLimit: (units) => (units ? `sells up to ${counted(units, "unit")} beyond the stock` : "sells nothing beyond the stock"),
-      name: (name) => `it is called ${name}`,
-      price: (cents) => `it costs ${price(cents)}`,
+      name: (name) => `it is called ${name}`, price: (cents) => `it costs ${price(cents)}`,
     },
     same: (words) => `${words}: nothing is different from before`,
     backorderLimit: "Backorders: units to sell beyond the stock", saleTitle: "On sale?",
