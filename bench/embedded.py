@@ -191,7 +191,7 @@ class Engine:
                     process.join()
 
     def _create_tables(self, contender: contenders.Contender) -> dict[str, str]:
-        """Create the tables, with the indexes of the service's own. Returns their names by environment variable."""
+        """Create the tables, including the indexes of the service's own. Returns their names by environment variable."""
         run = uuid.uuid4().hex[:8]
         names = {}
         for variable, table in _TABLES.items():

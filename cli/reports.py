@@ -184,7 +184,7 @@ def orders(
     as_json: AsJson = False,
     account: OnAccount = None,
 ) -> None:
-    """Show an order, a user's orders (the newest first), or with `--to-ship` the orders to ship (the oldest first).
+    """Show an order, a user's orders (newest first), or with `--to-ship` the orders to ship (oldest first).
 
     A list comes from an index, which is eventually consistent. The goods of an order to ship are `ready` if all its remaining
     units are on hand, otherwise `only 1 of 3 PRODUCT`. Each order is judged alone. `--location` lists the orders that wait for

@@ -58,7 +58,7 @@ class Invocation:
 
 
 def is_good(answer: Any) -> bool:
-    """Whether an answer is without refusals, errors, returned messages and unpublishable events."""
+    """Whether an answer has no refusals, errors, returned messages or unpublishable events."""
     if not isinstance(answer, dict):
         return False
     if "statusCode" in answer:

@@ -117,7 +117,7 @@ def deploy(target: Emulator, assembly: Path) -> None:
 def _synthesise(environment: dict[str, str]) -> Path:
     """Synthesise the stack, unless this was done before for the same inputs. Returns the folder of the assembly.
 
-    All embedded AWS of this checkout share it, so only one command creates it.
+    All embedded AWS instances of this checkout share it, so only one command creates it.
     """
     assembly = _ASSEMBLIES / _fingerprint()[:16]
     _ASSEMBLIES.parent.mkdir(parents=True, exist_ok=True)

@@ -240,7 +240,7 @@ class Lane:
         return cls(number, lease, len(entries), units, written_at)
 
     def shown(self, now: float) -> dict[str, Any]:
-        """Describe it for other programs. Without a lease at this time (Unix seconds) nobody is its worker."""
+        """Describe it for other programs. Without a lease at this time (Unix seconds), it has no worker."""
         seconds = max(0.0, self.lease.ends_at - now) if self.lease else 0.0
         return {
             "lane": self.number,

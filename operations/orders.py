@@ -68,7 +68,7 @@ def read_order(aws: Aws, order_id: str) -> dict[str, Any] | None:
 
 
 def orders_to_ship(aws: Aws, limit: int, location_id: str | None = None) -> OrderList:
-    """Read the orders that are confirmed and not fulfilled, the oldest first, each with its missing units.
+    """Read the orders that are confirmed and not fulfilled, oldest first, each with its missing units.
 
     Args:
         aws: The stack.
@@ -152,7 +152,7 @@ def find_orders(
 
 
 def orders_of(aws: Aws, user_id: str, limit: int) -> OrderList:
-    """Read a user's orders, the newest first."""
+    """Read a user's orders, newest first."""
     client = RetryingClient(aws.store())
     return _listed(client, partial(list_orders, client.store, user_id), limit)
 

@@ -144,7 +144,7 @@ def on_the_way(aws: Aws, keys: Iterable[str]) -> list[dict[str, Any]]:
 
 
 def read_everywhere(aws: Aws, product_id: str) -> list[StockLevel]:
-    """Read a product's stock at all its locations, the default first, as `read_levels` does. Empty if there is no such product.
+    """Read a product's stock at all its locations, the default one first, as `read_levels` does. Empty if there is no such product.
 
     Raises:
         InventoryOrdersError: A row or a page cannot be read.

@@ -242,7 +242,7 @@ export const T = {
     title: "History", chart: "Units over time", when: "When", what: "What", who: "Who", more: "Show more",
     read: (orders) => `Read the history: all ${orders}`,
     reading: "Reading the orders …", behind: "The stock has changed since.", readAgain: "Show newer changes",
-    shown: (shown, all) => (shown === all ? `${counted(all, "change")}, the newest first.` : `The newest ${number(shown)} of ${counted(all, "change")}.`),
+    shown: (shown, all) => (shown === all ? `${counted(all, "change")}, newest first.` : `The newest ${number(shown)} of ${counted(all, "change")}.`),
     unexplained: (what) => `The books do not balance: it has ${what}. docs/runbook.md says what to do.`,
     ordered: {
       place: (order) => ["Placed by order ", order],
@@ -266,8 +266,8 @@ export const T = {
     lists: "Lists of orders", toShip: "To ship", held: "Waiting for payment",
     titles: { toShip: () => "Orders to ship", at: (location) => `Orders to ship from ${location}`, held: () => "Orders waiting for payment", of: (userId) => `Orders of ${userId}` },
     about: {
-      toShip: "Paid, the oldest first.",
-      held: "Under a hold, the one that ends first on top. An order without a hold is in no list: find it by its id or its customer.",
+      toShip: "Paid, oldest first.",
+      held: "Under a hold, soonest to end first. Orders without a hold are not listed: find them by id or customer.",
       of: "The newest first.",
     },
     none: { toShip: "Nothing to ship.", held: "No order is waiting for payment under a hold.", of: "This customer has no orders." },
@@ -445,7 +445,7 @@ export const T = {
     named: (text, orderId) => `${text}: order ${orderId}`,
     orders: "Orders of this tab", noOrders: "None yet. Choose a product and place one.",
     held: (until) => `held until ${until}`,
-    events: "All events, the newest first", noEvents: "None since this page was opened.",
+    events: "All events, newest first", noEvents: "None since this page was opened.",
     available: (amount) => `${amount} available`,
   },
 

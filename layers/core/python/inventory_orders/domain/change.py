@@ -60,7 +60,7 @@ class Change:
 
     @property
     def offers(self) -> Sequence[Collection[str]]:
-        """The ways to carry it out, the best first: each is a set of products that it would affect."""
+        """The ways to carry it out, best first: each is a set of products that it would affect."""
         return (self.product_ids,)
 
     @property

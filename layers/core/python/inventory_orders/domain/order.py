@@ -37,7 +37,7 @@ class Order(Change):
         hold_seconds: How long its stock is held without payment; None if the sender did not say.
         default_hold: The same for an order without `hold_seconds`; None to hold stock until the order is cancelled.
         attributes: The shop's own. They are stored, but not interpreted.
-        locations: Where its units may come from, the best first; None if the sender did not say.
+        locations: Where its units may come from, best first; None if the sender did not say.
         split: Whether its lines may come from several locations if none has them all.
         asked_locations: The location that a line requires, by product id.
         default_locations: Used if the order has no `locations`.

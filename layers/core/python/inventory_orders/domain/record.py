@@ -259,7 +259,7 @@ class OrderRecord:
         steps: The commands that changed it, in order.
         confirmation_rejected: The first late payment, which also answers all later ones; None if there was none.
         attributes: The shop's own.
-        locations: Where its units may come from, the best first; None if the sender did not say.
+        locations: Where its units may come from, best first; None if the sender did not say.
         split: Whether its lines may come from several locations.
         pseudonymised_at: When a pseudonym replaced its user; None while the user is named.
     """

@@ -69,7 +69,7 @@ class EndingHolds(SweepReport):
     refused: int = 0
 
     def send_all(self) -> None:
-        """Send every hold that this process has not recently sent, the oldest first."""
+        """Send every hold that this process has not recently sent, oldest first."""
         until = timestamp(self.client.clock.now() + timedelta(seconds=AHEAD_SECONDS))
         # Where to continue in each shard.
         places: dict[int, ListPosition | None] = dict.fromkeys(range(EXPIRY_SHARDS))
@@ -97,7 +97,7 @@ class EndingHolds(SweepReport):
         return dict(zip(places, pages, strict=True))
 
     def _due(self, holds: Iterable[ListPosition]) -> list[DueHold]:
-        """The holds to send now, the oldest first."""
+        """The holds to send now, oldest first."""
         now = self.client.clock.now().timestamp()
         due = []
         for hold in sorted(hold for hold in holds if self.remembered.get(hold, 0.0) <= now):

@@ -86,7 +86,7 @@ class Process:
 
     @cached_property
     def locations(self) -> tuple[str, ...]:
-        """Where units may come from, the best first, if the order does not say."""
+        """Where units may come from, best first, if the order does not say."""
         return tuple(self._environment.get("LOCATIONS", DEFAULT_LOCATION).split(","))
 
     @cached_property

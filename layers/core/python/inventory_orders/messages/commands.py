@@ -49,7 +49,7 @@ def parse_order(
         body: The message as sent.
         group: Its `MessageGroupId`, if it came through a FIFO queue.
         default_hold: Seconds for which stock is held without payment, if the order does not say.
-        default_locations: Where units may come from, the best first, if the order does not say.
+        default_locations: Where units may come from, best first, if the order does not say.
 
     Raises:
         InvalidMessageError: It can never be placed; says what to fix.

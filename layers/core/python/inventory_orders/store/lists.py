@@ -43,7 +43,7 @@ class ListPosition:
 def list_orders(
     store: Store, user_id: str, limit: int, after: ListPosition | None
 ) -> tuple[list[ListPosition], bool]:
-    """List a user's orders, the newest first. Eventually consistent.
+    """List a user's orders, newest first. Eventually consistent.
 
     Args:
         store: The tables.
