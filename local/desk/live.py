@@ -19,7 +19,7 @@ from operations.errors import UserError
 from operations.follow import Heard, listening
 
 News = dict[str, Any]
-"""An `event`; that something `changed` which no event tells of; or a `problem`, after which no more comes. Empty: a beat."""
+"""An `event`; that something `changed` without an event; or a `problem`, which is the last news. Empty: a heartbeat."""
 
 _BEAT_SECONDS = 1.0
 # What is counted survives a change of page.
@@ -48,7 +48,7 @@ class Live:
 
     Args:
         stack: Finds the stack, which may be deployed again at any time.
-        look: Looks at what no event tells of, every few `seconds`; the pages hear of it when its answer changes.
+        look: Reads state that changes without events, every few `seconds`; the pages are told when its answer changes.
 
     Attributes:
         heard: Called with each event, by several threads.
@@ -93,7 +93,7 @@ class Live:
                 self._left_at = time.monotonic()
 
     def close(self, seconds: float) -> None:
-        """Stop listening, and wait for that for so many seconds at most: what it takes on AWS is removed then."""
+        """Stop listening, and wait at most `seconds` until queue and rule are removed from AWS."""
         self._closed = True
         until = time.monotonic() + seconds
         # One of a page that has just gone away may still be at it.

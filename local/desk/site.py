@@ -177,7 +177,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer a request."""
-        # What is refused may leave a body behind, which is no request.
+        # A refused request may leave its body behind, which must not be read as the next request.
         self.close_connection |= self.command != "GET"
         try:
             answer = self._answer()
@@ -243,7 +243,7 @@ class Handler(BaseHTTPRequestHandler):
         return self.rfile.read(int(length))
 
     def _call_as(self, trial: Trial, body: bytes) -> _Answer:
-        """Answer what the customers' API answers: the page shows it as it is."""
+        """Pass on the answer of the customers' API, unchanged."""
         caller, _, path = self.path.removeprefix(_AS).partition("/")
         headers = {name: self.headers[name] for name in _PASSED_ON if name in self.headers}
         reply = trial.call(caller, self.command, f"/{path}", headers, body or None)

@@ -13,7 +13,7 @@ from operations.dead_letters import POLL_SECONDS, peek_dead_letters
 Document = dict[str, Any]
 
 _MOST_DEAD_LETTERS = 100
-"""Of each queue that is read; there may be more."""
+"""Dead letters to read from each queue; there may be more."""
 
 
 def to_ship(listed: Document) -> Document:

@@ -36,10 +36,10 @@ Document = dict[str, Any]
 
 ORDERS_OF_A_PAGE = 100
 MOST_DEAD_LETTERS = 100
-"""Of each queue."""
+"""Dead letters shown of each queue."""
 
 MOST_HITS = 50
-"""Of each kind."""
+"""Hits shown of each kind."""
 
 # No id is that long, and DynamoDB refuses longer keys.
 _LONGEST_ID = 1024
@@ -279,7 +279,7 @@ class Desk:
         """Carry out a command by the function that takes it. Returns its answer, and whether it is `done`."""
         action = command.get("action")
         if action not in _FUNCTIONS:
-            raise UserError(f"{action!r} is no command of the desk")
+            raise UserError(f"the desk has no command {action!r}")
         by = {"actor": self._actor} if action in _HAVE_AN_ACTOR else {}
         answer = self._stack().invoke(_FUNCTIONS[action], {**command, **by})
         return answer | {"done": "code" not in answer}

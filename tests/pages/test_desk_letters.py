@@ -60,7 +60,7 @@ def test_letters_of_one_cause_are_sent_again_corrected_or_deleted(page, desk):
     assert body.get_attribute("aria-invalid") == "true"
     corrected = json.loads(order) | {"items": [{"productId": TEA, "quantity": 1}]}
     body.fill(json.dumps(corrected))
-    # Others come and go meanwhile; what is edited stays.
+    # Others come and go while one is edited, and it stays.
     added = desk.dead_letter(STOCK, damage(3), "BELOW_FLOOR")
     desk.live.tell({"changed": True})
     letter(page, added).wait_for()

@@ -87,7 +87,7 @@ def test_products_are_filtered_sorted_summed_and_followed(page, desk):
     place(desk, "o-1", desk.shop.stock(TEA) + 2)
     change(desk, DECAF, lowStockThreshold=1000)
     show(page, desk, "products", "Products")
-    # The ones that need somebody come first, with what is promised beyond the stock.
+    # Products that need attention come first, with units promised beyond the stock.
     tea = page.locator("tbody tr").first
     assert names(page)[:3] == ["Earl Grey", "Earl Grey Decaf", "Assam Breakfast"]
     assert tea.inner_text().split("\n")[1].startswith(TEA)
@@ -314,7 +314,7 @@ def test_a_count_on_a_phone_goes_on_after_a_reload_until_it_is_booked(failing):
         page.reload()
         page.get_by_text("also those promised to open orders").wait_for()
         assert numbers(page, 1) == [there, 6, there - 6]
-        # A parcel leaves, and more is promised than somebody has counted.
+        # A parcel leaves, and more is promised than was counted.
         desk.command("ChangeOrders", action="fulfil", orderId="o-1")
         counted = page.get_by_label("Units on the shelf")
         counted.fill("4")

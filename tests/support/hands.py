@@ -11,7 +11,7 @@ from typing import Any
 
 Name = str | re.Pattern[str]
 
-# From wherever one is. Whoever needs more gives up.
+# From the current focus. A control that is further away counts as unreachable.
 MOST_TABS = 60
 
 
@@ -23,7 +23,7 @@ class Hands(ABC):
     """
 
     OPTIONS: Mapping[str, Any]
-    """Of the browser's context."""
+    """Arguments of the browser's context."""
 
     def __init__(self, page: Any) -> None:
         self.page = page

@@ -246,7 +246,7 @@ class Sale:
         return self.left
 
     def tell(self, *events, skew=0.0):
-        """Tell of events as they come in now, of a clock that is ahead of this one by some seconds."""
+        """Report events as they arrive, from a clock that is some seconds ahead of this one."""
         for each in events:
             at = datetime.fromisoformat(each["detail"]["metadata"]["occurredAt"]).timestamp()
             self.live.heard(Heard(each, self.now + skew - at))
@@ -334,7 +334,7 @@ def test_late_events_are_said_to_be_late_and_counted_when_they_happened(sale):
     sale.tell(*(placed(n, NOON + 24 + n) for n in range(1, 6)), skew=5.0)
     line = sale.line()
     assert line["late"] == 20
-    # Of the ten seconds before NOON + 29, as far as events have come in.
+    # The ten seconds before NOON + 29, as far as events have arrived.
     assert line["ordersPerSecond"] == 0.4
 
 

@@ -98,9 +98,9 @@ def test_a_request_goes_to_the_api_with_the_token_of_whom_it_names(aws, tokens, 
 def test_nobody_calls_the_api_without_the_token_of_the_desk_or_for_another(aws, origin):
     for method in ("GET", "POST", "PATCH", "DELETE"):
         assert ask(origin, method, "/as/operator/orders", X_Desk_Token=None).status == 403
-        reply = ask(origin, method, "/as/nobody/orders")
+        reply = ask(origin, method, "/as/stranger/orders")
         assert reply.status == 503
-        assert reply.said == "nobody is not a caller; use operator or customer\n"
+        assert reply.said == "stranger is not a caller; use operator or customer\n"
     assert ask(origin, "DELETE", "/data/command", "{}").status == 404
     assert aws.requests == []
 

@@ -10,9 +10,9 @@ const RETRY_MILLISECONDS = 2000;
 const LEAST_MILLISECONDS = { embedded: 1000, account: 10_000 };
 
 // A view has `draw(data, state, ids)`, which returns title, about, controls and content. `state` is what the reader has chosen; it stays
-// with the address. `read(ids, state, isAfresh)` returns the data, and `follows(news, ids)` whether it has to be read again. Of the data,
-// `rowsOf(data, state, shown)` and `keyOf(row)` make the rows that stay where they are: `state.rows`. A view with `feed(ids, state)`, a path,
-// has a stream of its own, whose lines `hear(line, state)` takes; that of the others are all news.
+// with the address. `read(ids, state, isAfresh)` returns the data, and `follows(news, ids)` whether it has to be read again.
+// `rowsOf(data, state, shown)` and `keyOf(row)` turn the data into `state.rows`, which stay where they are. A view with `feed(ids, state)`, a path,
+// has a stream of its own, whose lines go to `hear(line, state)`; the other views hear all news.
 // The links, and the views that belong to each of them. A view is a module of its name.
 const PARTS = [
   { name: "today" },
@@ -197,7 +197,7 @@ function hear(news) {
   isStale ||= shown.view.follows?.(news, shown.ids) ?? false;
 }
 
-// Reads again what follows the news, but not again and again, and not while nobody looks.
+// Reads the view again after news, at most once in a while, and not in a hidden tab.
 async function keepFresh() {
   const least = LEAST_MILLISECONDS[shown.about.embedded ? "embedded" : "account"];
   for (;;) {
@@ -242,6 +242,6 @@ shown.about = await readAbout();
 addEventListener("hashchange", open);
 await open();
 listenTo("/data/events", shown, hear);
-// Nobody has followed what happened meanwhile.
+// A hidden tab has missed the news.
 document.addEventListener("visibilitychange", () => (isStale = true));
 keepFresh();

@@ -15,7 +15,7 @@ const queryOf = (productId) => new URLSearchParams({ id: productId });
 export const read = ([productId]) => ask(`/data/product?${queryOf(productId)}`);
 
 export const feed = ([productId]) => `/data/drop?${queryOf(productId)}`;
-// Also while nobody looks: it counts as long as anybody listens.
+// Also in a hidden tab: it counts as long as a page listens.
 export const isKept = true;
 
 export function hear(sale, state) {
@@ -34,7 +34,7 @@ function endOf({ left, unitsPerSecond, times: { placed: [first, last] = [], reje
   return [T.drop.soldOutIn(T.drop.length(seconds), clock(Date.now() / 1000 + seconds)), "sells"];
 }
 
-// Of the locations that the latest orders may be served from, and of the others.
+// Units at the locations that the latest orders may be served from, and at the others.
 function placesOf({ places, elsewhere }) {
   const each = Object.entries(places).map(([locationId, units]) => T.pair(locationName({ locationId }), number(units)));
   if (elsewhere) each.push(T.drop.elsewhere(number(elsewhere)));

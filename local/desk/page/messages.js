@@ -49,8 +49,8 @@ export function messageOf(key) {
   </div>`;
 }
 
-// Changes something, after a yes where that is needed, and reads the page again before it says what came of it: whoever reads that sees the
-// new page, and may press again. `work` returns what came of it in words. `question` warns, and names the button that means it. Returns
+// Changes something, after a yes where that is needed, and reads the page again before it says what came of it: then the
+// page is new, and the reader may press again. `work` returns what came of it in words. `question` warns, and names the button that means it. Returns
 // whether it succeeded.
 export async function change(key, words, work, question) {
   // Enter twice is one change.

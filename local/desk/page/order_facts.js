@@ -20,7 +20,7 @@ export function movable(order, action) {
   return left.filter((item) => item.quantity > 0);
 }
 
-// Of confirm, fulfil, cancel and return.
+// Confirm, fulfil, cancel and return.
 export function possible(order) {
   return (POSSIBLE[order.status] ?? []).filter((action) => action === "confirm" || movable(order, action).length > 0);
 }

@@ -22,7 +22,7 @@ export function facts(pairs) {
 
 // ---------------------------------------------------------------- tables
 
-// Keeps rows where they are while somebody looks at them: what is gone stays, marked `isGone`, and what is new comes last.
+// Keeps rows where they are on the screen: rows that have gone stay, marked `isGone`, and new rows come last.
 export function steady(shown, found, keyOf) {
   if (shown === undefined) return found;
   const left = new Map(found.map((row) => [keyOf(row), row]));

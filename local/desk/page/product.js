@@ -117,7 +117,7 @@ function onTheWayOf(product, names) {
 
 // ---------------------------------------------------------------- what it is
 
-// Sends only what differs: somebody else may have changed the rest since this page was read.
+// Sends only what differs: another desk may have changed the rest since this page was read.
 function changesOf(product, key, valuesIn) {
   return (fields) => {
     const words = T.product.change(inWords(product));

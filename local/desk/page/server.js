@@ -18,7 +18,7 @@ addEventListener("hashchange", () => {
   if (location.hash.startsWith("#token=")) location.reload();
 });
 
-// Nobody knows whether the server did what it was asked.
+// It is unknown whether the server did what it was asked.
 export class LostAnswerError extends Error {}
 
 // The service refused a command. `code` is its reason, and `fields` are what it may be about.
@@ -47,7 +47,7 @@ export async function ask(path, options) {
   return (await checked(await request(path, options))).json();
 }
 
-// Sends a command, and returns the answer of what takes it. `lost` says what to do where nobody knows whether it did.
+// Sends a command, and returns the answer of what takes it. `lost` says what to do if the answer is lost.
 export async function send(command, path = "/data/command", lost = T.lostAnswer) {
   const answer = await ask(path, { method: "POST", body: JSON.stringify(command) }).catch((error) => {
     throw error instanceof LostAnswerError ? new Error(lost(error.message)) : error;
@@ -77,7 +77,7 @@ export async function listen(path, hear, signal) {
   }
 }
 
-// Listens again and again, until the returned function is called. Not while nobody looks, because a browser has few connections to one
+// Listens again and again, until the returned function is called. Not in a hidden tab, because a browser has few connections to one
 // server for all of its tabs, unless it is `isKept`.
 export function follow(path, hear, fail, isKept = false) {
   let stream;

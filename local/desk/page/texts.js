@@ -139,7 +139,7 @@ export const T = {
     soldOutIn: (length, at) => `Sold out in about ${length}, at ${at}`,
     nothingLeft: "Nothing left to sell", noOrders: "No orders yet",
     stopped: (at) => `No orders since ${at}`,
-    // Roughly: nobody needs hours to the second.
+    // Rounded: hours need no seconds.
     length: (seconds) => (seconds < 120 ? `${number(Math.max(1, Math.round(seconds)))} s` : seconds < 7200 ? counted(Math.round(seconds / 60), "minute") : counted(Math.round(seconds / 3600), "hour")),
     sold: (shown, orders) => `sold in ${shown} ${noun(orders, "order")}`,
     left: "left", rate: "orders a second", waiting: "waiting in the queue", chart: "Orders per second",

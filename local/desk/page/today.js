@@ -25,7 +25,7 @@ function alarmOf([key, some]) {
   return { key, kind: "bad", what: toDashboard(words), step: hasDashboard() || !headings ? key : T.pair(key, T.today.runbook(headings)) };
 }
 
-// What needs somebody, the most urgent first: how bad it is, what it is, and the first step.
+// The things to do, the most urgent first: how bad each is, what it is, and the first step.
 export function rowsOf({ alarms, deadLetters, toShip, products: { promised, levels } }) {
   const needs = [
     ["deadLetters", "bad", deadLetters.count, "dead-letters"],

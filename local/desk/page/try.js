@@ -93,7 +93,7 @@ const place = (state) => ({ product, quantity, hold, wait }, orderId) => {
     if (order === undefined && answer.status < 500) state.orders.delete(orderId);
     throw refusalOf(answer);
   };
-  // The form stays as it is, for another order.
+  // The form keeps its values, for another order.
   change("place", itemsInWords(items, namesOf(state)), send);
 };
 
