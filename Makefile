@@ -90,12 +90,13 @@ verify: setup ## verify a stack: the embedded AWS, or STAGE=dev on your AWS acco
 destroy: setup ## remove the stack from your AWS account: STAGE=dev, or another name
 	@$(STAGED) destroy --stage '$(STAGE)'
 
-lint: setup ## check formatting, style, complexity and types
+lint: setup ## check formatting, style, complexity, types and prose
 	@$(VENV)/bin/ruff format --check --quiet . || { echo "run: make format"; exit 1; }
 	@$(VENV)/bin/ruff check --quiet .
 	@$(VENV)/bin/xenon --max-absolute B layers functions infra operations cli # at most 10
 	@$(VENV)/bin/mypy --no-error-summary layers/core/python $(wildcard functions/*/handler.py) app.py infra \
 		operations local cli testing bench docs_generator tests/support
+	@$(VENV)/bin/python -m tests.support.prose
 
 format: setup ## format the code
 	@$(VENV)/bin/ruff check --fix --quiet .
