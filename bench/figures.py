@@ -256,7 +256,7 @@ class Books:
         self.owed: Counter[str] = Counter()
 
     def enter(self, status: str, wanted: Mapping[str, int]) -> None:
-        """Enter the row of an order, with the units that it orders of each product."""
+        """Enter an order's row into the books, with the units ordered of each product."""
         if status == "PENDING":
             self.placed += 1
             self.sold.update(wanted)

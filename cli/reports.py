@@ -188,7 +188,7 @@ def orders(
 
     A list comes from an index, which is eventually consistent. The goods of an order to ship are `ready` if all its remaining
     units are on hand, otherwise `only 1 of 3 PRODUCT`. Each order is judged alone. `--location` lists the orders that wait for
-    units from that location, with these units only: one warehouse's list. For this it reads all orders to ship.
+    units from that location, with these units only: one warehouse's list. This reads all orders to ship.
     """
     _check_which(order, user, location, to_ship=to_ship)
     aws = aws_of(account, aside if as_json else screen)
@@ -306,7 +306,7 @@ def export(
 ) -> None:
     """Export products, orders and adjustments to S3, and write SQL for Athena: tables over the export, and reports.
 
-    DynamoDB exports all three tables at the same point in time, some minutes ago. Needs an account.
+    DynamoDB exports all three tables at the same point in time, a few minutes ago. Needs an account.
     """
     if account is None:
         raise UserError(

@@ -167,7 +167,7 @@ KINDS = (
     ),
     # It takes leases of a lane and the depot (single writes: half an update each), writes 13 rows and 8 pages, and releases the depot.
     Kind(
-        "the same, the worker's first",
+        "the same, a worker's first order",
         *(1, 13, 23, 22),
         log_bytes=1800,
         row_kilobytes=2,

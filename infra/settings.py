@@ -30,7 +30,7 @@ STAGE = re.compile("[a-z0-9-]{1,20}")
 """Valid names of stages."""
 
 # A confirmation has to be carried out before the grace ends. With a window, Lambda delays it for up to 20 seconds, or for
-# the length of a longer window, and then it takes some seconds. docs.aws.amazon.com/lambda/latest/dg/with-sqs.html
+# the length of a longer window, and then it takes a few seconds. docs.aws.amazon.com/lambda/latest/dg/with-sqs.html
 _WINDOW_ENDS_BEFORE_GRACE_SECONDS = 30
 
 

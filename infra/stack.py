@@ -41,7 +41,7 @@ OUTPUTS = {
     "ProductsTableName": "The table of products",
     "OrdersTableName": "The table of orders",
     "StockAdjustmentsTableName": "The table of adjustments of stock",
-    "AllotmentsTableName": "The table of lanes: their leases, and pages with their units",
+    "AllotmentsTableName": "The table of lanes: their leases, and the pages with their units",
     "OrdersStreamArn": "The stream of orders, with old and new images",
     "ApiUrl": "URL of the HTTP API for signed requests; absent without the setting `api`",
     "CustomerApiUrl": "URL of the HTTP API for requests with a token; absent without the setting `jwt`",
@@ -132,7 +132,7 @@ class InventoryOrders(Construct):
         }
 
     def add_outputs(self, prefix: str = "") -> None:
-        """Give the stack the outputs of docs/generated/stack.md, which the command `inventory-orders` reads.
+        """Add the stack outputs listed in docs/generated/stack.md, which the command `inventory-orders` reads.
 
         Args:
             prefix: Prefix of each output's name. Two services in one stack need different prefixes.

@@ -180,7 +180,7 @@ def stop(*, keep: bool = False, report: Callable[[str], None] = lambda _: None) 
         forget()
     if missing:
         raise UserError(
-            f"it has stopped, but its data could not be kept, and is deleted: {'; '.join(missing)}. Its log is {_LOG}"
+            f"the embedded AWS has stopped, but its data could not be kept and was deleted: {'; '.join(missing)}. Its log is {_LOG}"
         )
     return was_running
 

@@ -84,7 +84,7 @@ class Server:
         freeze: bool = False,
         while_waiting: Callable[[], None] = lambda: None,
     ) -> bool:
-        """End the process: terminate it, kill it if it is still running after some seconds, and kill its children.
+        """End the process: terminate it, kill it if it is still running after a few seconds, and kill its children.
 
         Args:
             seconds: How long it may take to end. With 0 it is killed immediately.

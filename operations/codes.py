@@ -32,7 +32,7 @@ class Cause(NamedTuple):
     redrive: Redrive = Redrive.NEVER
 
 
-_OWN_ID = "the sender sends it with an unused id"
+_OWN_ID = "the sender sends it again with an unused id"
 
 DEAD_LETTERS: Mapping[str, Cause] = {
     "INVALID_JSON": Cause(

@@ -41,7 +41,7 @@ class Export:
 
 
 def start(aws: Aws, bucket: str | None) -> list[Export]:
-    """Have DynamoDB export all tables at the same point in time, some minutes ago.
+    """Have DynamoDB export all tables at the same point in time, a few minutes ago.
 
     Args:
         aws: The stack, on an account.

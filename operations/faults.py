@@ -78,12 +78,12 @@ def _hold(lanes: Collection[int]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault of an order line, whose units may still be explained.
+    """A fault in an order line. Its units may still be accounted for.
 
     Attributes:
         key: The row that the line took units from; otherwise its product's own row.
         created_at: The generation that the line took units from; empty if it names none.
-        what: The fault, to follow the names of the orders that have it.
+        what: The fault, worded to follow the names of the affected orders.
         if_it_stands: Whether it is a fault only while the generation exists: a delisted product takes no units back.
     """
 

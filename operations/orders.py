@@ -116,7 +116,7 @@ def _holds(client: RetryingClient, shard: int, limit: int) -> list[ListPosition]
 
 
 def count_open(aws: Aws, generations: Collection[Generation], seconds: float) -> tuple[int, bool]:
-    """Count the orders that wait for units of products. Reads all orders, but no longer than some seconds.
+    """Count the orders that wait for units of products. Reads all orders, for at most a few seconds.
 
     Returns:
         How many were found, and whether these are all. Those that cannot be read are for the audit.

@@ -43,7 +43,7 @@ _BEST_FIRST = (
 
 
 def list_stock(aws: Aws) -> tuple[list[StockLevel], Mapping[str, str]]:
-    """Read all rows, first the ones out of stock or low. Units that move during the read may be missing or counted twice.
+    """Read all rows, those out of stock or low first. Units that move during the read may be missing or counted twice.
 
     Returns:
         The levels, and the errors of unreadable rows by key.

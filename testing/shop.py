@@ -351,7 +351,7 @@ class Shop:
     # ------------------------------------------------------------------ workers
 
     def worker(self, off: float = 0.0, lanes: int = 0) -> Engine:
-        """An engine whose clock is off by some seconds."""
+        """An engine whose clock is off by a few seconds."""
         policy = RetryPolicy(random=self._chance.random)
         return engine_with_lanes(self.store, policy, WrongClock(off), lanes=lanes)
 
@@ -455,7 +455,7 @@ class Shop:
 
 
 def open_shop(products: Sequence[NewProduct] = ()) -> AbstractContextManager[Shop]:
-    """A shop that opens with these products, and answers the clients of this process."""
+    """Open a shop with these products, which serves the AWS clients of this process."""
     return Shop(products).open()
 
 

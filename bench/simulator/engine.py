@@ -315,7 +315,7 @@ class Conditions:
             batch per worker, so that the rate is that of a full queue. None to answer all orders.
         lanes: Most lanes. By default one for each worker, if the contender has lanes.
         batch: Most messages of an invocation; by default the contender's own.
-        endless: Whether the orders are repeated without end, shuffled each time.
+        endless: Whether the orders are repeated endlessly, shuffled each time.
         warm_up: Virtual seconds before the window, which do not count.
         warm: Whether lanes and depot are full at the start, and all workers know the demand.
         partitions: Number of partitions, by table.

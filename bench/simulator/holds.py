@@ -32,7 +32,7 @@ EXPIRERS = 2
 
 
 class Holds(Swept):
-    """An endless stream of orders, and holds that end together.
+    """An endless stream of orders, and holds that all end at the same time.
 
     Args:
         workload: The orders. Held orders are for the same products.

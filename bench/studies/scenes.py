@@ -314,7 +314,7 @@ class Run:
         kind: Callable[..., Sales] = Sales,
         spread: Callable[[Workload], Workload] = lambda made: made,
     ) -> SceneFigures:
-        """Sell without end, from queues that are never empty."""
+        """Sell continuously, from queues that are never empty."""
         conditions = Conditions(
             window=seconds * self.scale, warm_up=warm_up * self.scale, warm=warm, endless=True
         )
@@ -323,7 +323,7 @@ class Run:
         return _run(kind(made, standard, fifo, lanes, self.seed, conditions))
 
     def minutely(self) -> SceneFigures:
-        """Sell an order a minute for a day."""
+        """Sell one order a minute for a day."""
         count = int(24 * 60 * self.scale)
         rest = self.workload("zipf"), 1, 0, self.lanes or LANES, self.seed, Conditions(endless=True)
         return _run(MinuteSales(count, *rest))
@@ -339,7 +339,7 @@ class Run:
         return _run(Sales(made, workers, 0, self.lanes or workers, self.seed, Conditions()))
 
     def holds_end(self) -> SceneFigures:
-        """Sell while holds end together."""
+        """Sell while many holds end at the same time."""
         made = make("zipf", 2_000, self.seed)
         return self._while_holds_end(Holds, made, 1, 10_000, warm=True)
 
@@ -362,7 +362,7 @@ class Run:
         return _run(kind(made, workers, count, end, self.seed, conditions))
 
     def hands_over(self, name: str, seconds: float) -> SceneFigures:
-        """Sell without end while earlier orders are handed over, as fast as the workers of both queues can."""
+        """Sell continuously while earlier orders are handed over, both as fast as the workers can."""
         return self._hands_over(
             partial(QueuedHandOvers, 5),
             self.workload(name),

@@ -114,7 +114,9 @@ class Size:
     def holds(self, scope: Scope) -> bool:
         found = scope.value(self.attribute)
         if found is not None and "SS" not in found:
-            raise NotImplementedError(f"the simulated DynamoDB has no size of {found}")
+            raise NotImplementedError(
+                f"the simulated DynamoDB computes size() only of string sets, not of {found}"
+            )
         size = None if found is None else {"N": str(len(found["SS"]))}
         return _compare(size, self.sign, scope.value(self.right))
 

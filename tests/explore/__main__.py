@@ -71,7 +71,7 @@ def explore(
 
 
 def _tasks() -> list[workers.Task]:
-    """List the tasks, the longest first, with the seeds spread over the scenarios."""
+    """List the tasks, longest first, with the seeds spread over the scenarios."""
     seeds = range(0, SEEDS, len(SCENARIOS))
     chunks = [
         workers.Task(name, seeds=tuple(start + number for start in seeds if start + number < SEEDS))

@@ -452,7 +452,7 @@ def age_alarm(template):
     return properties
 
 
-# A returned message is hidden for at most 15 minutes, and received some seconds later.
+# A returned message is hidden for at most 15 minutes, and received a few seconds later.
 RETURN_SECONDS = 905
 
 

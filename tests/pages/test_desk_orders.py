@@ -255,9 +255,9 @@ def test_one_order_from_payment_to_return(page, desk):
     said(page, "Cancel 1 Earl Grey of o-1: done")
     page.get_by_role("cell", name="Cancelled, not to be sold again").wait_for()
 
-    page.get_by_text("Hand over a part").press("Enter")
-    page.get_by_label("Units of Earl Grey that leave").fill("1")
-    page.get_by_label("Units of Earl Grey that leave").press("Enter")
+    page.get_by_text("Hand over part of it").press("Enter")
+    page.get_by_label("Units of Earl Grey to hand over").fill("1")
+    page.get_by_label("Units of Earl Grey to hand over").press("Enter")
     said(page, "Hand over 1 Earl Grey of o-1: done")
     page.get_by_role("heading", name="paid, 1 of 3 shipped").wait_for()
     page.get_by_label("Tracking number, if there is one").first.fill("DHL-1")

@@ -51,7 +51,7 @@ def contested_worker(shop, lanes):
 
 
 def throttle(shop, product_id, seconds=math.inf):
-    """Let DynamoDB throttle every write of a product for some time."""
+    """Let DynamoDB throttle every write of a product for a while."""
     is_it, end = of_product(product_id), shop.clock.now() + seconds
     cancel = cancels("ThrottlingError", is_it)
 

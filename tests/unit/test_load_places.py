@@ -335,7 +335,7 @@ def test_a_list_that_dynamodb_refuses_needs_an_operator(shop):
     first, second = create_many(RetryingClient(shop.store), new, shop.soon())
     assert (first.created, second.created) == (True, False)
     assert isinstance(second.error, CorruptItemError)
-    assert "the row of product b cannot list its places" in str(second.error)
+    assert "the list `places` in the row of product b cannot be changed" in str(second.error)
 
 
 # ---------------------------------------------------------------- changes, receipts, counts

@@ -217,7 +217,7 @@ def test_a_products_own_row_that_dynamodb_refuses_needs_an_operator(shop):
     shop.once("TransactWriteItems", cancels("ValidationError", lambda each: "Update" in each))
     refused = create(shop)
     assert result(refused) == ("RETRY_LATER", "CORRUPT_PRODUCT")
-    assert "the row of product tea cannot list its places" in refused["message"]
+    assert "the list `places` in the row of product tea cannot be changed" in refused["message"]
 
 
 @pytest.mark.parametrize("is_lent", [False, True])
@@ -226,7 +226,9 @@ def test_a_location_whose_product_has_lost_its_own_row_needs_an_operator(shop, i
     if is_lent:
         shop.lend(AT_BERLIN, {1: 2}, depot=1)
     del shop.items(Table.PRODUCTS)[TEA,]
-    with pytest.raises(CorruptItemError, match="the row of product tea cannot list its places"):
+    with pytest.raises(
+        CorruptItemError, match="the list `places` in the row of product tea cannot be changed"
+    ):
         shop.products.delist(AT_BERLIN, created_at, shop.soon())
     assert shop.total(AT_BERLIN) == 5
     assert (TEA,) not in shop.items(Table.PRODUCTS)

@@ -737,7 +737,7 @@ def test_a_count_that_was_not_requested_is_found():
 
 
 class Turns:
-    """Stop the staff after some turns."""
+    """Stop the staff after a few turns."""
 
     def __init__(self, turns):
         self.left = turns

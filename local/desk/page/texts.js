@@ -19,7 +19,7 @@ export const T = {
     today: "Is anything wrong, and what comes first?",
     scan: "Scan an order, then its products. Enter on the empty field hands it over.",
     products: "Out of stock and low first. Open a product to receive, count, correct or transfer its stock.",
-    "dead-letters": "Messages that the service could not process. Send one again once its cause is repaired. Correct or delete the others.",
+    "dead-letters": "Messages that the service could not process. Send one again once its cause is repaired. Correct or delete the rest.",
     lanes: "Units of busy products, each lane sold by one worker at a time. All of them are available.",
     try: "Orders go through the HTTP API of the stack on the embedded AWS. Their outcomes come from its event bus.",
     contract: "Its contract, docs/openapi.yaml. To begin, read docs/api.md.",
@@ -268,7 +268,7 @@ export const T = {
     about: {
       toShip: "Paid, oldest first.",
       held: "Under a hold, soonest to end first. Orders without a hold are not listed: find them by id or customer.",
-      of: "The newest first.",
+      of: "Newest first.",
     },
     none: { toShip: "Nothing to ship.", held: "No order is waiting for payment under a hold.", of: "This customer has no orders." },
     shipsFrom: "Ships from",
@@ -318,7 +318,7 @@ export const T = {
     tracking: "Tracking number, if there is one", reference: "Reference", reason: "Reason",
     nothingEntered: "Enter the units of at least one line.",
     parts: {
-      fulfil: { title: "Hand over a part", button: "Hand over these units", units: (product) => `Units of ${product} that leave` },
+      fulfil: { title: "Hand over part of it", button: "Hand over these units", units: (product) => `Units of ${product} to hand over` },
       return: {
         title: "Take back", button: "Take back",
         units: (product) => `Units of ${product} that came back`,
@@ -388,11 +388,11 @@ export const T = {
     sendAll: (amount) => `Send all ${number(amount)} again unchanged`,
     progress: (at, all) => `Sending ${number(at)} of ${number(all)} …`,
     allSent: "all of them are in their queue. A message that fails again comes back to this list",
-    partlySent: (sent, all) => `${number(sent)} of ${number(all)} sent; the others say why not`,
+    partlySent: (sent, all) => `${number(sent)} of ${number(all)} sent; the rest show why not`,
     settled: { redrive: (at) => `Sent again at ${at}.`, delete: (at) => `Deleted at ${at}.` },
     outcomes: { redrive: (queue) => `it is in ${queue}. If it fails again, it comes back to this list`, delete: () => "deleted" },
     lost: {
-      redrive: (why) => `${why}. It may be in its queue and here, too: you can send it again, because it is applied only once`,
+      redrive: (why) => `${why}. It may now be both here and in its queue. You can safely send it again: it is applied only once`,
       delete: (why) => `${why}. It may have been deleted: refresh this page`,
     },
     cannotBeUndone: (message) => `This cannot be undone. The message: ${message}.`,
@@ -451,7 +451,7 @@ export const T = {
 
   // ---------------------------------------------------------------- the page of the API
   contract: {
-    title: "The HTTP API", server: "Servers: whose token is sent", copy: "Copy to the clipboard", close: "Close",
+    title: "The HTTP API", server: "Servers: your choice decides whose token is sent", copy: "Copy to the clipboard", close: "Close",
     body: "Body of the request", code: "Code",
   },
 };

@@ -35,7 +35,7 @@ def location_of(key: str) -> str:
 
 
 def public_key(key: str) -> dict[str, str]:
-    """The key as messages, answers and events write it: product, and location unless it is the default one."""
+    """The key as written in messages, answers and events: product, and location unless it is the default one."""
     product_id, _, location_id = key.partition(_SEPARATOR)
     location = {"locationId": location_id} if location_id else {}
     return {"productId": product_id, **location}

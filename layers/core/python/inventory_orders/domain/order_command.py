@@ -257,7 +257,7 @@ class OrderCommand(Change):
         return self._move_open(order, status)
 
     def _move_open(self, order: OrderRecord, status: OrderStatus) -> MatchResult:
-        """Fulfil or cancel the named open units, or all. The last of them ends the order."""
+        """Fulfil or cancel the named open units, or all. The order ends once no units are open."""
         still_open = _open_units(_units(order))
         moved = still_open if self.part is None else self.part.quantities
         for product_id, quantity in moved.items():

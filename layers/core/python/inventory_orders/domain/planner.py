@@ -1,6 +1,6 @@
 """Plans transactions and rejections from changes and a snapshot of the products, without I/O, clock or randomness.
 
-Every accepted change sees its products as all accepted changes before it leave them. Changes in one transaction share
+Each accepted change sees its products after all earlier accepted changes. Changes in one transaction share
 one update of each product, so that a whole batch for a hot product costs one write of its row. They are packed into as
 few transactions as possible.
 """
@@ -351,9 +351,9 @@ class _Choice:
 
 
 def _missing(decision: Decision, working: StockById) -> set[str]:
-    """The products that have to be recalled first, because a change takes more units than are here and lanes may hold more.
+    """The products to recall first: a change takes more units than the row has, and lanes may hold more.
 
-    Also those whose row would break the rules for lent products, because another program has changed it.
+    Includes products whose row would break the rules for lent products because another program changed it.
     """
     rejection = decision.rejection
     if rejection is not None:

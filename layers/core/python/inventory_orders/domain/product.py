@@ -79,7 +79,7 @@ class Product:
 
     @property
     def is_discontinued(self) -> bool:
-        """Whether it takes no more orders."""
+        """Whether it no longer accepts orders."""
         return self.status is ProductStatus.DISCONTINUED
 
     @property

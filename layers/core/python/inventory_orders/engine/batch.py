@@ -246,16 +246,16 @@ class PendingChanges:
             self.settle(change, returned(cause, detail, retry_after))
 
     def give_up_product(self, product_id: str, cause: str, detail: str) -> None:
-        """Give up all changes that have no offer without a product."""
+        """Give up on all changes that have no offer without a product."""
         stopped = (c for c in self if all(product_id in offer for offer in c.offers))
         self.give_up(stopped, cause, detail)
 
     def give_up_all(self, cause: str, detail: str) -> None:
-        """Give up all pending changes."""
+        """Give up on all pending changes."""
         self.give_up(self._pending.values(), cause, detail)
 
     def fail(self, error: StoreError) -> None:
-        """Give up all pending changes. Reports a failure unless the error is transient."""
+        """Give up on all pending changes. Reports a failure unless the error is transient."""
         if not isinstance(error, ThrottledError | OutcomeUnknownError):
             self._failure = error
         self.give_up_all(error.code, str(error))
@@ -265,7 +265,7 @@ class PendingChanges:
         self._retries[change.record_key] = self._retries.get(change.record_key, 0) + retries
 
     def give_up_out_of_attempts(self, most: int) -> None:
-        """Give up changes that were retried `most` times or more."""
+        """Give up on changes that were retried `most` times or more."""
         out = (c for key, c in self._pending.items() if self._retries.get(key, 0) >= most)
         self.give_up(
             out, "CONTENTION", "lost to concurrent writers, or was throttled, in every attempt"
@@ -415,7 +415,7 @@ class Batch:
                 self.pending.give_up(some, error.code, str(error))
 
     def read(self, keys: Sequence[str | RecordKey], *, consistent_records: bool = False) -> None:
-        """Read products and records, and learn them. Gives up the changes of products that cannot be read.
+        """Read products and records, and learn them. Gives up on the changes of products that cannot be read.
 
         Args:
             keys: What to read.
@@ -442,7 +442,7 @@ class Batch:
             self._do_without(snapshot.unprocessed, consistent_records=consistent_records)
 
     def _do_without(self, keys: Iterable[Key], *, consistent_records: bool) -> None:
-        """Give up the changes of products that could not be read, and of records too unless these are hints."""
+        """Give up on the changes of products that could not be read, and of records too unless these are hints."""
         for left_out in keys:
             if isinstance(left_out, str):
                 self.throttled.add(left_out)
@@ -538,7 +538,7 @@ class Batch:
         return bool(contested)
 
     def mark_unwritable(self, product_id: str, why: str) -> None:
-        """Give up the changes of a product whose row DynamoDB does not accept.
+        """Give up on the changes of a product whose row DynamoDB does not accept.
 
         The note also keeps the row from lending to the depot over and over.
         """
@@ -566,7 +566,7 @@ class Batch:
         return max((row.lease_left(self.now) for row in rows if row is not None), default=0.0)
 
     def give_up_undecidable(self, waiting: Iterable[Waiting]) -> None:
-        """Give up changes that waiting cannot help, with all that follow them in their group."""
+        """Give up on changes that waiting cannot help, with all that follow them in their group."""
         for change, offers in waiting:
             ends = [end for offer in offers if (end := self._end_of(offer)) is not None]
             if len(ends) == len(offers):

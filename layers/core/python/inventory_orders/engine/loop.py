@@ -441,7 +441,7 @@ class Engine:
             batch.read(sorted(leased))
 
     def _back_off(self, batch: Batch) -> None:
-        """Wait after a lost round, longer each time. Gives up changes that are out of attempts."""
+        """Wait after a lost round, longer each time. Gives up on changes that are out of attempts."""
         batch.losses += 1
         batch.pending.give_up_out_of_attempts(self.client.policy.max_attempts)
         if not batch.pending:

@@ -1,1 +1,1 @@
-"""Ending holds, which the sweep finds and sends to the expiry queue."""
+"""Holds that are about to end, which the sweep sends to the expiry queue."""

@@ -229,7 +229,7 @@ class Visit:
         return Page(key, 0, "")
 
     def _give_up_corrupt(self) -> bool:
-        """Give up the changes of products that belong on an unreadable page. Returns whether there are new ones."""
+        """Give up on the changes of products that belong on an unreadable page. Returns whether there are new ones."""
         found = False
         for product_id in (*self._need, *self._to_reclaim):
             problem = self._corrupt.get(PageKey.of(DEPOT, product_id).number)

@@ -58,7 +58,7 @@ class Fold(SweepReport):
     stats: CommitStats = field(default_factory=CommitStats)
 
     def run(self) -> Fold:
-        """Fold pages, the fullest first, until the deadline. Entries blocked by leases or concurrent writers are left silently."""
+        """Fold pages, fullest first, until the deadline. Entries blocked by leases or concurrent writers are left silently."""
         with self.noting_errors():
             found = read_all(self.client, OUTBOUND_KEYS, self.deadline, self.stats).outbound
             self.problems |= {
