@@ -10,6 +10,7 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from aws_cdk.aws_events import EventBus
+from aws_cdk.aws_logs import LogGroup
 from constructs import Construct
 
 from inventory_orders.store.tables import Table
@@ -97,13 +98,7 @@ class InventoryOrders(Construct):
         functions = Functions(self, "Functions", settings, tables, queues, events)
         # Even without an API: in production the log outlives the stack, so that a later stack could not create it.
         log = access_log(self, settings, RETENTION[settings.log_retention_days])
-        apis: dict[str, Api] = {}
-        if settings.api:
-            apis["Api"] = Api(self, "Api", settings, functions.live, log)
-            if settings.jwt is not None:
-                apis["CustomerApi"] = Api(
-                    *(self, "CustomerApi", settings, functions.live, log), settings.jwt
-                )
+        apis = self._apis(settings, functions.live, log)
         watched = list_things(settings, tables, queues, functions, apis)
         monitoring = Monitoring(self, "Monitoring", settings, watched)
         Tags.of(self).add("service", settings.service_name)
@@ -115,8 +110,7 @@ class InventoryOrders(Construct):
         self._outputs = {
             **{f"{name}Url": queue.queue_url for name, queue in queues.by_name.items()},
             **{f"{name}TableName": table.table_name for name, table in self.tables.items()},
-            **{f"{name}Url": api.http_api.attr_api_endpoint for name, api in apis.items()},
-            **({"ApiAccessLogGroupName": log.log_group_name} if apis else {}),
+            **_outputs_of_apis(apis, log),
             "EventBusName": events.bus.event_bus_name,
             "OrdersStreamArn": tables.orders.table_stream_arn or "",
             "SweepScheduleName": functions.sweep_schedule.ref,
@@ -131,6 +125,16 @@ class InventoryOrders(Construct):
             for name, function in functions.all.items()
         }
 
+    def _apis(
+        self, settings: Settings, live: Mapping[str, lambda_.Alias], log: LogGroup
+    ) -> dict[str, Api]:
+        if not settings.api:
+            return {}
+        apis = {"Api": Api(self, "Api", settings, live, log)}
+        if settings.jwt is not None:
+            apis["CustomerApi"] = Api(self, "CustomerApi", settings, live, log, settings.jwt)
+        return apis
+
     def add_outputs(self, prefix: str = "") -> None:
         """Add the stack outputs listed in docs/generated/stack.md, which the command `inventory-orders` reads.
 
@@ -144,6 +148,13 @@ class InventoryOrders(Construct):
                 description = OUTPUTS[output]
                 full = prefix + output.format(name=name)
                 CfnOutput(stack, full, value=value, description=description)
+
+
+def _outputs_of_apis(apis: Mapping[str, Api], log: LogGroup) -> dict[str, str]:
+    if not apis:
+        return {}
+    urls = {f"{name}Url": api.http_api.attr_api_endpoint for name, api in apis.items()}
+    return {**urls, "ApiAccessLogGroupName": log.log_group_name}
 
 
 class _Configured(InventoryOrders):
