@@ -40,7 +40,8 @@ def next_version(tmp_path, monkeypatch):
     for file in source.rglob("*.py"):
         file.write_text(re.sub(r"\bruntime\b", "renamed", file.read_text("utf-8")), "utf-8")
     monkeypatch.setattr(assets, "ROOT", source)
-    monkeypatch.setattr(assets, "_CORE", source / "layers" / "core")
+    package = source / "layers" / "core" / "python" / "inventory_orders"
+    monkeypatch.setattr(assets.importlib.resources, "files", lambda _: package)
     assemble(tmp_path / "assembly", "dev", **stack.SETTINGS, lanes=4)
     return tmp_path / "assembly"
 

@@ -12,10 +12,14 @@ from tests.support.pages import PAGES, fill, snapshots, views
 COLOURS = ["color-contrast", "link-in-text-block"]
 PHONE, SCREEN = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
 
-# Swagger UI is dark by a class, which follows the scheme in the next frame, and some of it fades.
+# Swagger UI is dark by a class, which follows the scheme some frames later, and some of it fades.
 SETTLE = """
 async () => {
-  await new Promise(requestAnimationFrame);
+  const frame = () => new Promise(requestAnimationFrame);
+  const isDark = () => matchMedia("(prefers-color-scheme: dark)").matches;
+  while (document.querySelector(".swagger-ui") && document.documentElement.classList.contains("dark-mode") !== isDark()) await frame();
+  await frame();
+  await frame();
   const fading = document.getAnimations().filter((one) => one instanceof CSSTransition);
   await Promise.allSettled(fading.map(({ finished }) => finished));
 }

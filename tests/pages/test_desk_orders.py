@@ -282,6 +282,8 @@ def test_one_order_from_payment_to_return(page, desk):
     page.get_by_text("Cancel", exact=True).press("Enter")
     page.get_by_role("button", name="Cancel the whole order").press("Enter")
     page.keyboard.press("Escape")
+    # The browser says only in its next task that the dialog has closed.
+    page.evaluate("() => new Promise(requestAnimationFrame)")
     assert desk.shop.status("o-2") == "PENDING"
     page.get_by_role("button", name="Cancel the whole order").press("Enter")
     page.get_by_text("The units go back into stock. It cannot be undone.").wait_for()

@@ -131,7 +131,7 @@ def test_the_contract_has_every_route_and_sends_a_request_with_the_chosen_token(
     assert [one for one in asked if not one.startswith((desk.origin, "data:"))] == []
 
 
-def test_a_link_opens_one_route_of_the_contract_on_a_phone_in_the_dark_and_an_account_is_only_read(
+def test_a_link_opens_one_route_on_a_phone_in_the_dark_and_an_account_is_only_read(
     page,
 ):
     page.set_viewport_size({"width": 400, "height": 800})
