@@ -398,8 +398,8 @@ def _alone() -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise UserError(
-                "another demo is running on this embedded AWS, and their figures would mix: "
-                "start this one when the other one has finished"
+                "another demo is already running on this embedded AWS, and each would distort the other's figures: "
+                "wait for it to finish, then start this one"
             ) from None
         yield
 

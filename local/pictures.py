@@ -1,4 +1,4 @@
-"""Takes the pictures of the desk for the documents, on the embedded AWS after a demonstration (`make screenshot`)."""
+"""Takes screenshots of the desk for the docs, on the embedded AWS after a demonstration (`make screenshot`)."""
 
 from __future__ import annotations
 

@@ -242,7 +242,7 @@ def is_real(path: Path) -> bool:
 
 
 def _baskets() -> Iterator[OrderMessage]:
-    """Read `REAL_ORDERS`. Quantities of 1 to 3 and customers are invented, and the same each time."""
+    """Read `REAL_ORDERS`. Quantities (1 to 3) and customers are made up, but are the same on every run."""
     with gzip.open(REAL_ORDERS, "rt", encoding="utf-8") as lines:
         for number, line in enumerate(lines, start=1):
             products = [

@@ -30,7 +30,7 @@ from operations.words import lane_name
 
 
 class Differences(NamedTuple):
-    """Units too many or too few, by number.
+    """Surplus or missing units, for each of the three stock figures.
 
     Attributes:
         available: Difference of the units that orders can take.

@@ -1,4 +1,4 @@
-"""Files of orders, read as messages to send."""
+"""Order files, read as messages to send."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class Findings:
 
 
 def preview(sqs: SQSClient, url: str, causes: frozenset[str]) -> Findings:
-    """Find the decisions of `redrive`, without sending or deleting.
+    """Preview what `redrive` would do with each message, without sending or deleting anything.
 
     Messages are hidden during the read, and visible again afterwards.
     """

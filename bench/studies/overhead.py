@@ -60,8 +60,8 @@ class Overhead:
     """The results so far.
 
     Attributes:
-        cold_ms: CPU until a handler is ready, above a bare interpreter, in milliseconds, by function; `usual` is the
-            handler in `contenders/usual.py`.
+        cold_ms: CPU time to get a handler ready, minus that of a bare interpreter, in milliseconds, by function; `usual` is
+            the handler in `contenders/usual.py`.
         layer_bytes: Size of the unpacked layer.
         warm_us: CPU per order in a warm handler, in microseconds, by contender and for `usual`.
     """

@@ -138,7 +138,7 @@ class Live:
             return str(error)
 
     def _receive(self, listen: _Listen) -> int:
-        """Pass on the events of a beat. Returns how many there were."""
+        """Pass on the events received in one interval. Returns how many there were."""
         count = 0
         for each in listen(_BEAT_SECONDS):
             self.heard(each)
@@ -147,7 +147,7 @@ class Live:
         return count
 
     def _goes_on(self) -> bool:
-        """Whether a page listens, or one has a moment ago. When the thread has ended, the next page starts another."""
+        """Whether a page is listening, or was until a moment ago. When the thread has ended, the next page starts another."""
         with self._lock:
             has_left = time.monotonic() - self._left_at
             if not self._closed and (self._pages or has_left < _LINGER_SECONDS):

@@ -41,7 +41,7 @@ def held(listed: Document) -> Document:
 
 
 def products(listed: Document) -> Document:
-    """Count the products that are out of stock, low or promised beyond what is there: at any location, as the list does."""
+    """Count the products that are out of stock, low, or oversold at any location, as in the list."""
     levels, promised = Counter[str](), 0
     for product in listed["products"]:
         places = product.get("places", [product])

@@ -85,7 +85,7 @@ class Desk:
         return {"place": aws.place, "embedded": here, "production": aws.is_production}
 
     def attention(self) -> object:
-        """What comes without an event: how many dead letters there are in each queue, and the alarms that are on."""
+        """Return the state that no event announces: the number of dead letters in each queue, and the active alarms."""
         return today.depths(self._stack()), self._signals and self._signals.alarms().get("on")
 
     def today(self) -> Document:
@@ -121,7 +121,7 @@ class Desk:
     def product(self, product_id: str, location_id: str) -> Document:
         """Show a product's stock at a location, and how many orders `history` would read (on AWS up to six hours old).
 
-        With several locations also its `total`, with its stock at each of its `places`, and the units `onTheWay` between them.
+        If it has several locations, also its `total` stock, its stock at each of its `places`, and the units `onTheWay` between them.
         """
         aws = self._stack()
         level, levels = _levels(aws, product_id, location_id)
@@ -292,7 +292,9 @@ class Desk:
         aws, queue, action = self._stack(), request.get("queue"), request.get("action")
         sources = {letters: source for source, letters in queues.pairs(aws)}
         if queue not in sources or action not in ("redrive", "delete"):
-            raise UserError(f"{action!r} of {queue!r} is nothing that the desk can do")
+            raise UserError(
+                "the desk can only send again or delete dead letters of this stack's queues"
+            )
         body = request.get("body")
         if body is not None:
             try:

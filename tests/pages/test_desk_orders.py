@@ -132,7 +132,7 @@ def test_lists_follow_what_happens_and_move_nothing(page, desk, monkeypatch):
     assert page.get_by_text("Cannot tell").count() == 0
     desk.shop.edit(Table.PRODUCTS, TEA, onHand={"S": "many"})
     page.get_by_role("link", name="To ship").click()
-    row(page, "h-2").get_by_text("Cannot tell whether its products are there").wait_for()
+    row(page, "h-2").get_by_text("Cannot tell whether its products are in stock").wait_for()
 
 
 def test_a_pick_list_names_what_is_still_to_ship(page, desk):

@@ -73,7 +73,7 @@ def test_today_says_what_comes_first_and_follows_what_happens(page, desk, signal
     desk.dead_letter("StockDeadLetterQueueUrl", "{}", "BELOW_FLOOR")
     signals.on = [ON, ON | {"name": "Sweep Errors"}, OF_LETTERS]
     desk.live.tell(event(desk, "OrderPlaced", "o-1"))
-    page.get_by_role("heading", name="6 things need you").wait_for()
+    page.get_by_role("heading", name="6 things need your attention").wait_for()
     needs = page.locator(".summary li").all_inner_texts()
     assert needs[0] == "Alarms: Retries Exhausted, Sweep Errors.\nRead the code."
     assert needs[1] == "Alarm: Stock Dead Letters.\nTheir dead letters say why."

@@ -40,6 +40,7 @@ HABITS = {
     r"\btells? of\b|\btold of\b": "`show`, `report`",
     r"\bbeside (the|a|an|it|them|each|that|those|these|which|what)\b": "`next to`, `besides`, `compared with`",
     r"\bto be wished\b": "`missing`",
+    r"\bis nothing that\b": "say what it cannot do",
 }
 """Patterns, each with what to write instead."""
 

@@ -370,7 +370,7 @@ def test_a_second_demo_at_the_same_time_is_refused(monkeypatch, tmp_path):
     monkeypatch.setattr(demo, "STATE", tmp_path)
     with (tmp_path / "demo.lock").open("w") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
-        with pytest.raises(UserError, match="another demo is running"):
+        with pytest.raises(UserError, match="another demo is already running"):
             demo.run_demo(None, None, None, None)
 
 

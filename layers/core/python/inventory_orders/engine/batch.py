@@ -197,7 +197,7 @@ class PendingChanges:
     def settle(self, change: Change, outcome: ChangeOutcome) -> None:
         """Give a change its outcome, unless it has one.
 
-        An invalid message becomes a dead letter, which is not sent yet. So later changes of its group are returned.
+        The dead letter for an invalid message has not been sent at this point, so later changes in its group are returned.
         """
         key = change.record_key
         if self._pending.pop(key, None) is None:

@@ -320,7 +320,7 @@ class _Recall:
                 self._learn_reason(reason, reason.action.subject)
 
     def _learn_reason(self, reason: CancellationReason, place: object) -> None:
-        """Keep the row, page or lease that came back with one action."""
+        """Remember the row, page or lease that DynamoDB returned for a failed action."""
         if reason.meaning is Meaning.INVALID and isinstance(place, str | PageKey):
             self._known.unreadable[place] = CorruptItemError(
                 f"DynamoDB does not accept {place} ({reason.message}); repair the item",

@@ -280,7 +280,8 @@ def _read_entry(
     ):
         return product_id, PageEntry(created_at, units, reach)
     raise ValueError(
-        f"{units!r} units of {product_id!r} created at {created_at!r}, for {reach!r} lanes"
+        f"the entry for {product_id} is malformed: it needs a string id and creation time, "
+        "a positive whole number of units, and a whole number for its reach"
     )
 
 
