@@ -189,18 +189,15 @@ def test_a_screenshot_can_be_taken_without_a_window(aws, chromium, tmp_path):
     assert len(content) > 100_000, "it is not blank"
 
 
-def test_an_order_is_placed_by_keyboard_and_its_event_arrives_from_the_bus(aws, page, url):
-    product = create(aws, f"by-hand-{uuid.uuid4().hex[:6]}", 3, name="By Hand", price=250)
-    page.route("**/data/shelf", lambda route: route.fulfill(json=[product["productId"]]))
-    page.goto(background.running().address("try"))
-    page.wait_for_selector("#live.on")
-    page.get_by_role("radio", name="By Hand").press("Space")
-    page.get_by_label("Quantity").fill("3")
-    page.get_by_label("Quantity").press("Enter")
-    order = page.locator("[data-order]").first
-    order.get_by_text("OrderPlaced").wait_for()
-    order.get_by_text("waiting for payment").wait_for()
-    page.get_by_text("sold out").wait_for()
+def test_the_desk_counts_an_order_once_its_event_arrives_from_the_bus(aws, page, url):
+    product = create(aws, f"drop-{uuid.uuid4().hex[:6]}", 3)
+    page.goto(background.running().address())
+    page.goto(f"{url}/#/drop/{product['productId']}")
+    page.get_by_text("No orders yet").wait_for()
+    page.locator("#live.on").wait_for()
+    order = order_body(f"{product['productId']}-1", {product["productId"]: 2})
+    aws.sqs.send_message(QueueUrl=aws.outputs[queues.STANDARD], MessageBody=order)
+    page.get_by_text("sold in 1 order").wait_for()
 
 
 def test_there_is_one_server_and_its_address_is_printed(aws, url):
