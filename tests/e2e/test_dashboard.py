@@ -196,7 +196,7 @@ def test_the_desk_counts_an_order_once_its_event_arrives_from_the_bus(aws, page,
     page.get_by_text("No orders yet").wait_for()
     page.locator("#live.on").wait_for()
     order = order_body(f"{product['productId']}-1", {product["productId"]: 2})
-    aws.sqs.send_message(QueueUrl=aws.outputs[queues.STANDARD], MessageBody=order)
+    aws.sqs.send_message(QueueUrl=aws.outputs[queues.STANDARD], MessageBody=json.dumps(order))
     page.get_by_text("sold in 1 order").wait_for()
 
 
