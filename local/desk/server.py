@@ -12,10 +12,10 @@ from threading import Event
 
 from local import emulator
 from local.dashboard.service import Service
+from local.dashboard.signals import CloudWatch
 from local.desk import background
 from local.desk.background import DeskServer
 from local.desk.live import Live
-from local.desk.signals import CloudWatch
 from local.desk.site import Site, serving
 from local.desk.trial import Trial
 from local.desk.work import Desk

@@ -22,8 +22,8 @@ from inventory_orders.lanes.levels import StockLevel
 from inventory_orders.messages.documents import strict_json
 from inventory_orders.store.lists import list_orders
 from inventory_orders.store.tables import Table
+from local.dashboard.signals import Signals, orders_of_last_hour
 from local.desk import today
-from local.desk.signals import Signals, orders_of_last_hour
 from operations import orders, queues, redrive, stock
 from operations.audit import read_history
 from operations.aws import Aws

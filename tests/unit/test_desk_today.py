@@ -7,10 +7,10 @@ from urllib.parse import quote
 import pytest
 from botocore.exceptions import ClientError
 
-from local.dashboard import service
+from local.dashboard import service, signals
 from local.dashboard.metrics import Metric, Samples
-from local.desk import signals, work
-from local.desk.signals import CloudWatch, orders_of_last_hour
+from local.dashboard.signals import CloudWatch, orders_of_last_hour
+from local.desk import work
 from tests.support.desk import ask, desk_of_shop
 
 TEA = "tea-earl-grey"
