@@ -148,7 +148,7 @@ def _sources(folder: Path, prefix: str = "") -> dict[str, Path]:
 
 
 def _build(name: str, runtime: str, files: Mapping[str, Path], folder: Path) -> Asset:
-    """Build an asset from files by their path in it, unless it already exists.
+    """Build an asset, unless it exists, from files given by their paths in it.
 
     The digest covers everything that determines the result: every file's path and bytes, this module, which sets the modes, and
     whether the asset is compiled. It leaves out owners, dates, modes and links of the sources, and the compiler's patch

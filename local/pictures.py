@@ -70,7 +70,7 @@ def _ship_a_part(aws: Aws) -> None:
     ):
         answer = aws.invoke(function, {"orderId": ORDER, **command})
         if "code" in answer:
-            raise UserError(f"the order of a picture was refused: {answer}")
+            raise UserError(f"the order placed for a picture was refused: {answer}")
 
 
 def _sell(aws: Aws) -> None:

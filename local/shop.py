@@ -1,4 +1,4 @@
-"""The demonstration's shop: receives events of its orders, pays, ships, loses, takes back, and compares events with rows."""
+"""The demonstration's shop: receives the events of its orders, pays and ships them, loses units, takes some back, and compares events with rows."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ LATER: Mapping[str, str] = {
 UNDELIVERABLE: Mapping[str, str] = {
     "UNKNOWN_ORDER_STATUS": "another program set a status that the service does not know",
     "UNREADABLE_ROW": "the row lacks an attribute that the event needs, or the attribute has the wrong type",
-    "EVENT_TOO_LARGE": "the event has 1 MB or more",
+    "EVENT_TOO_LARGE": "the event is 1 MB or larger",
 }
 """`errorCode` in `UndeliverableEventsQueue`. All other codes come from EventBridge."""
 

@@ -136,7 +136,7 @@ class Forgetting:
                 on_progress()
 
     def _pseudonymise(self, item: Item) -> None:
-        """Pseudonymise one order, unless it is done. If the order changes during that, the next look finds it."""
+        """Pseudonymise one order, unless that was done before. If the order changes at the same time, the next pass finds it."""
         try:
             order: Any = read_record(item)
             has_notes = any(step.notes for step in order.steps)

@@ -158,7 +158,7 @@ def depth_of(sqs: SQSClient, url: str) -> Depth:
 
 
 def _batches(messages: Iterable[OrderMessage], *, fifo: bool) -> Iterator[Sequence[OrderMessage]]:
-    """Split messages into calls, with one message per group each: its second could be accepted without its first.
+    """Split messages into calls, none with two messages of a group: SQS could accept the second without the first.
 
     docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessageBatch.html
     """

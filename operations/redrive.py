@@ -46,7 +46,7 @@ class Selection:
         self._sent: set[str] = set()
 
     def decide(self, dead_letter: DeadLetter) -> Decision:
-        """Decide about a dead letter. Call this once for each."""
+        """Decide what to do with a dead letter. Call this once for each."""
         if dead_letter.original_message_id in self._sent:
             # A message that comes back immediately could otherwise be sent again endlessly.
             return Decision.CAME_BACK

@@ -1,4 +1,4 @@
-"""Books receipts, corrections and returns from the stock queue or direct invocations, and decrements."""
+"""Books receipts, corrections, returns and decrements, from the stock queue or direct invocations."""
 
 from __future__ import annotations
 

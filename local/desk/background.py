@@ -25,7 +25,7 @@ class DeskServer(Server):
     token: str = ""
 
     def address(self, part: str = "") -> str:
-        """The URL of a part, with the token, which a browser sends to no server: it is in the fragment."""
+        """The URL of a part. The token is in the fragment, which browsers never send to a server."""
         return f"{self.endpoint}/{part}#token={self.token}"
 
 

@@ -146,7 +146,7 @@ class _RefusedError(UserError):
 
 
 def _status_of(error: Exception) -> HTTPStatus:
-    """The status of an error. With 504, the page says of a write that it may have been done."""
+    """The status of an error. After a 504, the page warns that a write may have succeeded."""
     match error:
         case _RefusedError():
             return error.status

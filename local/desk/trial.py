@@ -25,7 +25,7 @@ class Trial:
     def call(
         self, caller: str, method: str, path: str, headers: Mapping[str, str], body: bytes | None
     ) -> Reply:
-        """Send a request to the customers' API with a token of a `customer` or an `operator`."""
+        """Send a request to the customers' API with a `customer` or `operator` token."""
         if caller not in _TOKENS:
             raise UserError(f"{caller} is not a caller; use {' or '.join(_TOKENS)}")
         aws = self._stack()

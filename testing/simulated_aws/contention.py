@@ -117,7 +117,7 @@ class ContendedDynamoDB:
         return {**answer, "UnprocessedKeys": left_out}
 
     def _transact(self, request: dict[str, Any], at_service: float) -> dict[str, Any]:
-        """Check a transaction now, item by item, and apply it when its time at the service is over."""
+        """Check a transaction now, item by item, and apply it once its simulated service time has passed."""
         contents = [next(iter(action.values())) for action in request["TransactItems"]]
         places = [self._store.place(content) for content in contents]
         before = {place: self._item(place) for place in places}

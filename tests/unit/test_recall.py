@@ -586,7 +586,7 @@ def test_a_change_that_does_not_need_all_units_recalls_nothing(shop, name):
 
 def test_an_update_function_cannot_change_lanes(shop):
     shop.list_lent()
-    with pytest.raises(ValueError, match="lent_to of a product is not for an update function"):
+    with pytest.raises(ValueError, match="an update function must not change a product's lent_to"):
         shop.products.update_with_retry("p", lambda p: replace(p, lent_to=frozenset()), shop.soon())
 
 

@@ -18,7 +18,7 @@ export const T = {
   about: {
     today: "Is anything wrong, and what comes first?",
     scan: "Scan an order, then its products. Enter on the empty field hands it over.",
-    products: "Out of stock and low first. Open a product to receive, count, correct or transfer its stock.",
+    products: "Those out of stock or low come first. Open a product to receive, count, correct or transfer its stock.",
     "dead-letters": "Messages that the service could not process. Send one again once its cause is repaired. Correct or delete the rest.",
     lanes: "Units of busy products, split into lanes; one worker at a time sells from each lane. Orders can take all of them.",
     try: "Orders go through the HTTP API of the stack on the embedded AWS. Their outcomes come from its event bus.",
@@ -210,7 +210,7 @@ export const T = {
     promised: (units, isExact, orders, areAll) => `Units promised to open orders: ${isExact ? "" : "about "}${units}, in ${areAll ? "" : "at least "}${orders}.`,
     discontinue: "Discontinue", listAgain: "List again", delist: "Delist",
     discontinueWarning: "They can still be shipped. New orders will be rejected.",
-    hasPlaces: "To delist it, delist it at its other locations first.",
+    hasPlaces: "Delist it at its other locations first.",
     delistWarning: (what) =>
       `${what} and all its units are removed from the books. Open orders can still be shipped, but units that they cancel or return do not go back into stock. This cannot be undone.`,
     forOperators: "For operators: where its units are",

@@ -146,7 +146,7 @@ class ProductCache:
         self._entries: BoundedDict[str, _Entry] = BoundedDict()
 
     def get(self, product_id: str) -> Product | None:
-        """The product as this process left it, if no other process seems to write it. It may decide a plan, but not a rejection."""
+        """The product as this process last wrote it, if no other one seems to write it. Good for a plan, not for a rejection."""
         entry = self._entries.get(product_id)
         if (
             entry is None

@@ -86,7 +86,7 @@ class OutboundPages:
     def _choose(
         self, units: Mapping[Generation, int], pages: Mapping[OutboundKey, OutboundPage]
     ) -> OutboundPage | None:
-        """Choose this process's own page, or another one if that has no room; None if no page has."""
+        """Choose this process's own page, or another one if it is full; None if every page is full."""
         fitting = [
             page
             for page in pages.values()

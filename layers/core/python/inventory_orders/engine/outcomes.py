@@ -75,7 +75,7 @@ def returned(cause: str, detail: str = "", retry_after: float = 0.0) -> ChangeOu
 
 
 def rejected(rejection: Rejection, *, is_written: bool = False) -> ChangeOutcome:
-    """Make the outcome of a change that the business rejects, now or in an existing record."""
+    """Build the outcome of a rejected change, which was rejected just now or earlier, as its record shows."""
     return ChangeOutcome(
         Outcome.REJECTED,
         rejection,

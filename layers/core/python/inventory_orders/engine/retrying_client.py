@@ -1,4 +1,4 @@
-"""Sends requests and reads, repeats them while they may still succeed, and measures the cost."""
+"""Sends requests, retries them while they may still succeed, and measures their cost."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Source:
         return Supply(Allocation({p: batch.rows[p] for p in known}))
 
     def fetches(self, batch: Batch, missing: Collection[str]) -> bool:  # noqa: ARG002
-        """Note missing units. Returns whether the next `find` fetches them; otherwise they arrive by themselves."""
+        """Note missing units. Returns whether the next `find` will fetch them; if not, they arrive without a fetch."""
         return False
 
     def learn(self, batch: Batch, attempt: Attempt) -> None:

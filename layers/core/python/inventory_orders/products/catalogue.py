@@ -578,7 +578,7 @@ def _next(before: Product, wanted: Product) -> Product:
     """The product to write."""
     for name in _FIXED:
         if getattr(wanted, name) != getattr(before, name):
-            raise ValueError(f"{name} of a product is not for an update function to change")
+            raise ValueError(f"an update function must not change a product's {name}")
     return wanted.with_stock(wanted.stock_count, before.version + 1)
 
 
