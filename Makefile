@@ -9,8 +9,8 @@ VENV := .venv
 RUN := $(VENV)/bin/inventory-orders
 STAGED = $(if $(STAGE),,echo "name a stage: make $@ STAGE=dev" >&2; exit 2;) $(RUN)
 OF_STAGE = $(if $(STAGE),--stage '$(STAGE)')
-# Processes that share the tests. Each of the first two starts an embedded AWS and often waits for it or for a browser; a third one
-# runs the rest at that time: 245 s instead of 282 on two cores.
+# Processes that share the tests. Each of the first two starts an embedded AWS and often waits for it; the third one
+# uses that time.
 WORKERS ?= 3
 TESTS = $(VENV)/bin/python -m pytest --numprocesses=$(WORKERS)
 

@@ -131,29 +131,11 @@ def down(
 
 @app.command(rich_help_panel=_PANEL)
 def dashboard(
-    png: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            dir_okay=False,
-            help="Write a picture of the dashboard to this PNG file, without opening a browser.",
-        ),
-    ] = None,
-    height: Annotated[
-        int | None,
-        typer.Option(min=100, help="Height of the picture, in pixels. Default: the whole page."),
-    ] = None,
     url: _UrlOnly = False,
 ) -> None:
     """Open the live CloudWatch dashboard of the embedded AWS, a page of the desk. `make down` stops the desk."""
     start_embedded(aside)
     address = background.start().address("dashboard")
-    if png is not None:
-        from local.dashboard import browser  # noqa: PLC0415 - slow to import
-
-        browser.take_picture(address, png, height)
-        aside.print(f"{png} shows the dashboard.")
-        return
     _open(
         address, "The dashboard", "It updates live: run `make demo` in another terminal.", url=url
     )

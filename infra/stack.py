@@ -136,7 +136,7 @@ class InventoryOrders(Construct):
         return apis
 
     def add_outputs(self, prefix: str = "") -> None:
-        """Add the stack outputs listed in docs/generated/stack.md, which the command `inventory-orders` reads.
+        """Add the stack outputs listed in docs/generated/stack.md. The command `inventory-orders` reads them without a prefix.
 
         Args:
             prefix: Prefix of each output's name. Two services in one stack need different prefixes.

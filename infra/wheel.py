@@ -24,6 +24,8 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         """Choose the files."""
         if version == "editable":
             return
+        # The command needs the checkout.
+        self.metadata.core.scripts.clear()
         root = Path(self.root)
         sys.path[:0] = [str(root), str(root / "layers" / "core" / "python")]
         from infra import assets  # noqa: PLC0415 - found only now

@@ -127,6 +127,14 @@ def page(chromium: Any) -> Iterator[Any]:
     assert complaints == []
 
 
+@pytest.fixture
+def failing(chromium: Any) -> Iterator[Any]:
+    """A page whose requests may fail, of which the browser complains."""
+    opened = chromium.new_page()
+    yield opened
+    opened.close()
+
+
 ON_THE_EMBEDDED_AWS = ("e2e", "integration")
 # Run each of these folders in one process: its tests share an embedded AWS, or templates.
 IN_ONE_PROCESS = (*ON_THE_EMBEDDED_AWS, "infra")

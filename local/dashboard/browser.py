@@ -1,4 +1,4 @@
-"""A headless Chromium: for pictures of the dashboard, and for its tests."""
+"""A headless Chromium: for pictures of the desk, and for its tests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from playwright.sync_api import Browser, sync_playwright
 from playwright.sync_api import Error as PlaywrightError
@@ -25,8 +24,6 @@ _ARGUMENTS = (
     *("--headless", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update"),
 )
-_WIDTH = 1360
-_WAIT_MILLISECONDS = 20_000
 
 
 def find() -> str:
@@ -66,27 +63,6 @@ def launched() -> Iterator[Browser]:
             yield browser
         finally:
             browser.close()
-
-
-def take_picture(url: str, file: Path, height: int | None) -> None:
-    """Write a picture of the page as PNG, once the page shows data.
-
-    Args:
-        url: The dashboard's address.
-        file: The file to write.
-        height: Height of the picture in pixels, from the top; None for the whole page.
-
-    Raises:
-        UserError: There is no browser, or the page does not load.
-    """
-    with launched() as browser:
-        page = browser.new_page(viewport={"width": _WIDTH, "height": height or 1000})
-        try:
-            page.goto(url)
-            page.wait_for_selector("body[data-now]", timeout=_WAIT_MILLISECONDS)
-            page.screenshot(path=file, full_page=height is None)
-        except PlaywrightError as error:
-            raise UserError(f"the page at {url} could not be drawn: {error}") from error
 
 
 if __name__ == "__main__":

@@ -79,6 +79,8 @@ def test_the_wheel_holds_the_service_and_no_package_with_a_common_name(wheel):
         *("inventory_orders", "inventory_orders_cdk"),
         f"inventory_orders-{VERSION}.dist-info",
     }
+    metadata = {path.name for path in wheel.glob("*.dist-info/*")}
+    assert "entry_points.txt" not in metadata, "the command needs the checkout"
     functions = {path.name for path in (ROOT / "functions").iterdir() if path.is_dir()}
     data = wheel / "inventory_orders_cdk" / "data"
     assert {path.name for path in (data / "functions").iterdir()} == functions - {"__pycache__"}

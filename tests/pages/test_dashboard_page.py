@@ -279,8 +279,8 @@ def test_the_server_sends_what_is_new_and_a_range_is_asked_for_once(page, show, 
     page.get_by_text("The embedded AWS cannot be read: no answer").wait_for()
 
 
-def test_without_a_browser_the_error_says_what_to_install(monkeypatch, tmp_path):
+def test_without_a_browser_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(browser, "_NAMES", ("chromium",))
     with pytest.raises(UserError, match="apt-get install chromium"):
-        browser.take_picture("http://127.0.0.1:1", tmp_path / "x.png", None)
+        browser.find()

@@ -96,14 +96,6 @@ def test_letters_of_one_cause_are_sent_again_corrected_or_deleted(page, desk):
     page.get_by_text("There are no dead letters.").wait_for()
 
 
-@pytest.fixture
-def failing(chromium):
-    """A page whose requests may fail, of which the browser complains."""
-    opened = chromium.new_page()
-    yield opened
-    opened.close()
-
-
 def test_what_is_not_known_about_a_letter_is_said(failing, desk, monkeypatch):
     page, cause = failing, "UNKNOWN_ORDER_STATUS"
     body = '{"orderId": "o-1", "big": 12345678901234567890, "a": {}, "a": ["x, {y}", 1.0]}'

@@ -1,38 +1,20 @@
 """Orders at the desk, in a real browser: lists, one order, the pick list and scan mode, on the tea shop in memory."""
 
 import json
-from contextlib import contextmanager
 
 import pytest
 
 from inventory_orders.store.tables import Table
 from local.desk import work
-from tests.support.desk import desk_of_shop
+from tests.support.desk import desk_for
 
 TEA, HOJICHA = "tea-earl-grey", "tea-hojicha"
-
-
-@contextmanager
-def desk_for(page, **how):
-    """A page leaves its desk before that ends: the answer to a late request would be an error."""
-    with desk_of_shop(**how) as desk:
-        page.goto(desk.address())
-        yield desk
-        page.goto("about:blank")
 
 
 @pytest.fixture
 def desk(page):
     with desk_for(page) as desk:
         yield desk
-
-
-@pytest.fixture
-def failing(chromium):
-    """A page whose requests may fail, of which the browser complains."""
-    opened = chromium.new_page()
-    yield opened
-    opened.close()
 
 
 def place(desk, order_id, *lines, is_paid=True, user="auth0:anna", **more):

@@ -1,32 +1,15 @@
 """The desk in a real browser, on the tea shop in memory: its frame, and the page of the API."""
 
-from contextlib import contextmanager
-
 import pytest
 
 from tests.support.desk import TOKEN, desk_of_shop
 
 
-@contextmanager
-def desk_for(page, **how):
-    """A page leaves its desk before that ends: the answer to a late request would be an error."""
-    with desk_of_shop(**how) as desk:
-        yield desk
-        page.goto("about:blank")
-
-
 @pytest.fixture
-def desk(page):
-    with desk_for(page) as desk:
+def desk(failing):
+    with desk_of_shop() as desk:
         yield desk
-
-
-@pytest.fixture
-def failing(chromium):
-    """A page whose requests may fail, of which the browser complains."""
-    opened = chromium.new_page()
-    yield opened
-    opened.close()
+        failing.goto("about:blank")
 
 
 def title(page, text):

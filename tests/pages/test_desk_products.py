@@ -2,38 +2,20 @@
 
 import json
 import re
-from contextlib import contextmanager
 
 import pytest
 
-from tests.support.desk import desk_of_shop
+from tests.support.desk import desk_for
 
 TEA, DECAF = "tea-earl-grey", "tea-earl-grey-decaf"
 ANNA = "arn:aws:sts::123456789012:assumed-role/Admin/anna@example.com"
 PHONE = {"width": 390, "height": 844}
 
 
-@contextmanager
-def desk_for(page):
-    """A page leaves its desk before that ends: the answer to a late request would be an error."""
-    with desk_of_shop() as desk:
-        page.goto(desk.address())
-        yield desk
-        page.goto("about:blank")
-
-
 @pytest.fixture
 def desk(page):
     with desk_for(page) as desk:
         yield desk
-
-
-@pytest.fixture
-def failing(chromium):
-    """A page whose requests may fail, of which the browser complains."""
-    opened = chromium.new_page()
-    yield opened
-    opened.close()
 
 
 def show(page, desk, path, title):

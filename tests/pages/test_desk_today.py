@@ -114,27 +114,37 @@ def test_on_an_account_an_alarm_names_its_heading_in_the_runbook(page, signals):
     signals.on = [ON]
     with desk_of_shop(is_embedded=False, signals=signals) as desk:
         page.goto(desk.address())
-        alarm = page.locator(".summary li")
-        expect(alarm).to_contain_text("More in docs/runbook.md under RetriesExhausted.")
+        page.get_by_role("heading", name="1 thing needs your attention").wait_for()
+        assert "under RetriesExhausted." in page.locator(".summary li").inner_text()
         page.goto("about:blank")
 
 
-def test_a_page_that_nobody_looks_at_does_not_listen_and_reads_again_later(page, desk):
-    def look(*, hidden):
-        value = "true" if hidden else "false"
-        hide = (
-            f"Object.defineProperty(document, 'hidden', {{ configurable: true, value: {value} }})"
+def test_a_hidden_tab_does_not_listen_and_reads_again_later(page, desk):
+    def hide(value):
+        return (
+            f"Object.defineProperty(document, 'hidden', {{ configurable: true, value: {value} }});"
         )
-        page.evaluate(f"{hide}; document.dispatchEvent(new Event('visibilitychange'))")
 
+    def look(*, hidden):
+        said = "document.dispatchEvent(new Event('visibilitychange'))"
+        page.evaluate(hide("true" if hidden else "false") + said)
+
+    # As a link opens it in a new tab.
+    page.add_init_script(hide("true"))
     page.goto(desk.address())
-    page.locator("#live.on").wait_for()
-    look(hidden=True)
+    page.get_by_role("heading", name="All is well").wait_for()
+    assert not desk.live._pages
+    for _ in "twice":
+        look(hidden=False)
+        page.locator("#live.on").wait_for()
+        assert len(desk.live._pages) == 1
+        look(hidden=True)
+        while desk.live._pages:
+            page.wait_for_timeout(20)
     place(desk, "o-1")
-    while desk.live._pages:
-        page.wait_for_timeout(20)
     look(hidden=False)
     page.get_by_role("link", name="Ship 1 paid order").wait_for()
+    assert len(desk.live._pages) == 1
 
 
 def test_the_search_leads_to_the_only_hit_and_lists_several(page, desk):

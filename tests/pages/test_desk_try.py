@@ -1,25 +1,16 @@
 """The pages for developers in a real browser: orders by hand, and the contract of the HTTP API."""
 
 import json
-from contextlib import contextmanager
 
 import pytest
 import yaml
 
 from local import ROOT
 from operations.http_api import Reply
-from tests.support.desk import TrialOfShop, desk_of_shop
+from tests.support.desk import TrialOfShop, desk_for
 
 TEA = "tea-earl-grey"
 CONTRACT = yaml.load((ROOT / "docs" / "openapi.yaml").read_text("utf-8"), yaml.CSafeLoader)
-
-
-@contextmanager
-def desk_for(page, **how):
-    """A page leaves its desk before that ends: the answer to a late request would be an error."""
-    with desk_of_shop(**how) as desk:
-        yield desk
-        page.goto("about:blank")
 
 
 @pytest.fixture

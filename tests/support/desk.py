@@ -158,3 +158,12 @@ def desk_of_shop(
         with serving(Site(desk, TOKEN, live, *here)) as port:
             yield DeskOfShop(shop, aws, f"http://127.0.0.1:{port}", live)
         live.close(0)
+
+
+@contextmanager
+def desk_for(page: Any, **how: Any) -> Iterator[DeskOfShop]:
+    """Open the desk in a page, which leaves it before it ends: the answer to a late request would be an error."""
+    with desk_of_shop(**how) as desk:
+        page.goto(desk.address())
+        yield desk
+        page.goto("about:blank")

@@ -27,7 +27,6 @@ class Hands(ABC):
 
     def __init__(self, page: Any) -> None:
         self.page = page
-        self.acts = 0
 
     @abstractmethod
     def _act_on(self, control: Any) -> None:
@@ -94,7 +93,6 @@ class Keyboard(Hands):
     OPTIONS = MappingProxyType({"viewport": {"width": 1280, "height": 900}})
 
     def _key(self, key: str) -> None:
-        self.acts += 1
         self.page.keyboard.press(key)
 
     def _reach(self, control: Any) -> None:
@@ -111,7 +109,6 @@ class Keyboard(Hands):
         self._key("Space" if control.get_attribute("type") == "checkbox" else "Enter")
 
     def _type(self, text: str) -> None:
-        self.acts += 1
         self.page.keyboard.type(text)
 
     def _write_into(self, field: Any, text: str) -> None:
@@ -146,7 +143,6 @@ class Touch(Hands):
     )
 
     def _act_on(self, control: Any) -> None:
-        self.acts += 1
         control.tap()
 
     def _write_into(self, field: Any, text: str) -> None:
@@ -154,7 +150,6 @@ class Touch(Hands):
         field.fill(text)
 
     def _choose_in(self, field: Any, option: str) -> None:
-        self.acts += 1
         # The phone's own list shows the options.
         field.select_option(option)
 

@@ -13,6 +13,7 @@ const LEAST_MILLISECONDS = { embedded: 1000, account: 10_000 };
 // with the address. `read(ids, state, isAfresh)` returns the data, and `follows(news, ids)` whether it has to be read again.
 // `rowsOf(data, state, shown)` and `keyOf(row)` turn the data into `state.rows`, which stay where they are. A view with `feed(ids, state)`, a path,
 // has a stream of its own, whose lines go to `hear(line, state)`; the other views hear all news.
+
 // The links, and the views that belong to each of them. A view is a module of its name.
 const PARTS = [
   { name: "today" },

@@ -88,12 +88,12 @@ export function follow(path, hear, fail, isKept = false) {
       await pause(RETRY_MILLISECONDS);
     }
   };
-  const look = () => (document.hidden ? stream.abort() : start());
+  const look = () => (document.hidden && !isKept ? stream?.abort() : start());
   if (!isKept) document.addEventListener("visibilitychange", look);
-  start();
+  look();
   return () => {
     document.removeEventListener("visibilitychange", look);
-    stream.abort();
+    stream?.abort();
   };
 }
 
