@@ -93,9 +93,9 @@ destroy: setup ## remove the stack from your AWS account: STAGE=dev, or another 
 lint: setup ## check formatting, style, complexity, types and prose
 	@$(VENV)/bin/ruff format --check --quiet . || { echo "run: make format"; exit 1; }
 	@$(VENV)/bin/ruff check --quiet .
-	@$(VENV)/bin/xenon --max-absolute B layers functions infra operations cli # at most 10
+	@$(VENV)/bin/xenon --max-absolute B layers functions infra operations local/commands # at most 10
 	@$(VENV)/bin/mypy --no-error-summary layers/core/python $(wildcard functions/*/handler.py) app.py infra \
-		operations local cli testing bench docs_generator tests/support
+		operations local testing bench docs_generator tests/support
 	@$(VENV)/bin/python -m tests.support.prose
 
 format: setup ## format the code

@@ -10,8 +10,8 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from operations.aws import refuse_loopback
-from operations.errors import UserError
+from .aws import refuse_loopback
+from .errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

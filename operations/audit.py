@@ -29,8 +29,9 @@ from inventory_orders.domain.location import product_of, stock_key
 from inventory_orders.domain.outbound import Generation
 from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import KEYS, Table
-from operations.aws import Aws, get_items, query, scan
-from operations.books import (
+
+from .aws import Aws, get_items, query, scan
+from .books import (
     FINE,
     GONE,
     Account,
@@ -41,9 +42,9 @@ from operations.books import (
     booked,
     history,
 )
-from operations.faults import faults_of, problems_of
-from operations.lanes import Pages, Places, read_all, read_outbound, read_pages, read_places
-from operations.movements import Row, adjustment_of, check_types, movements_of
+from .faults import faults_of, problems_of
+from .lanes import Pages, Places, read_all, read_outbound, read_pages, read_places
+from .movements import Row, adjustment_of, check_types, movements_of
 
 # An adjustment carries the time at which its invocation began. It may be in flight for as long as an invocation
 # lasts (at most 15 minutes), by a clock that may be a minute off.

@@ -17,8 +17,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, READ_LIMIT, Store
 from inventory_orders.store.rows import Item
 from inventory_orders.store.tables import Table
-from operations.errors import LostAnswerError, UserError
-from operations.words import without_full_stop
+
+from .errors import LostAnswerError, UserError
+from .words import without_full_stop
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudformation import CloudFormationClient

@@ -10,15 +10,16 @@ from typing import Any, Literal, NamedTuple
 from inventory_orders.domain.allotments import PageKey
 from inventory_orders.domain.location import in_words, location_of, public_key
 from inventory_orders.domain.outbound import Generation
-from operations.faults import (
+
+from .faults import (
     lent_to,
     problems_of,
     problems_of_orders,
     problems_of_places,
     problems_of_transfers,
 )
-from operations.lanes import Pages, Places
-from operations.movements import (
+from .lanes import Pages, Places
+from .movements import (
     Movement,
     Row,
     adjustment_of,
@@ -26,7 +27,7 @@ from operations.movements import (
     movements_of,
     stranded,
 )
-from operations.words import lane_name
+from .words import lane_name
 
 
 class Differences(NamedTuple):

@@ -44,8 +44,9 @@ from inventory_orders.messages.documents import (
     strict_json,
     validated,
 )
-from operations.errors import UserError
-from operations.text_files import (
+
+from .errors import UserError
+from .text_files import (
     DELIMITERS,
     SAVE_AS_UTF8,
     check_json_lines,
@@ -55,7 +56,7 @@ from operations.text_files import (
     not_utf8,
     opened,
 )
-from operations.words import counted
+from .words import counted
 
 _NOTES = ("actor", "reference")
 _FIELDS = {

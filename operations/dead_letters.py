@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from operations.queues import depth, pairs
+from .queues import depth, pairs
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
-    from operations.aws import Aws
+    from .aws import Aws
 
 TOO_MANY_DELIVERIES = "TOO_MANY_DELIVERIES"
 """Cause of a dead letter without an `errorCode`: SQS moved it after too many deliveries, not the service."""

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from inventory_orders.invocation.telemetry import NAMESPACE
-from operations.aws import Aws
-from operations.logs import Tail
+
+from .aws import Aws
+from .logs import Tail
 
 
 @dataclass(frozen=True, slots=True)

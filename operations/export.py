@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import ClientError
 
 from inventory_orders.store.tables import Table
-from operations.aws import Aws
-from operations.errors import UserError
+
+from .aws import Aws
+from .errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

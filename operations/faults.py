@@ -10,8 +10,9 @@ from inventory_orders.domain.location import key_in, location_of, product_of, st
 from inventory_orders.domain.outbound import Generation
 from inventory_orders.domain.product import ProductStatus, stock_status
 from inventory_orders.domain.record import OrderStatus
-from operations.movements import LOST, Move, Row, moves_of_line
-from operations.words import lane_name
+
+from .movements import LOST, Move, Row, moves_of_line
+from .words import lane_name
 
 
 def problems_of(row: Row | None, in_lanes: Collection[int]) -> Iterator[str]:

@@ -15,9 +15,10 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from inventory_orders.domain.events import SOURCE
-from operations.aws import Aws
-from operations.errors import UserError
-from operations.queues import arn_of
+
+from .aws import Aws
+from .errors import UserError
+from .queues import arn_of
 
 _POLL_SECONDS = 1
 

@@ -19,8 +19,9 @@ from inventory_orders.store.cancellations import Meaning, TransactionCancelledEr
 from inventory_orders.store.rows import Item, read_record
 from inventory_orders.store.tables import Table
 from inventory_orders.store.writes import record_action
-from operations.aws import Aws, get_items, query
-from operations.errors import UserError
+
+from .aws import Aws, get_items, query
+from .errors import UserError
 
 KEY_VARIABLE = "INVENTORY_ORDERS_PSEUDONYM_KEY"
 """The environment variable that may hold the key."""

@@ -16,8 +16,8 @@ from botocore.exceptions import BotoCoreError
 from botocore.httpsession import URLLib3Session
 from botocore.utils import get_environ_proxies
 
-from operations.aws import Aws, is_loopback
-from operations.errors import UserError
+from .aws import Aws, is_loopback
+from .errors import UserError
 
 # API Gateway times out earlier.
 _TIMEOUT_SECONDS = 60

@@ -30,7 +30,8 @@ from inventory_orders.store.rows import (
     read_page,
 )
 from inventory_orders.store.tables import Table
-from operations.aws import Aws, get_items, scan
+
+from .aws import Aws, get_items, scan
 
 Row = Mapping[str, Any]
 

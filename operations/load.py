@@ -58,8 +58,9 @@ from inventory_orders.products.lease import Lease
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.dynamodb import Snapshot, Store
 from inventory_orders.store.rows import Key
-from operations.catalogue_file import ATTRIBUTES, BadLine, CatalogueFile, Change, Count, Line
-from operations.creations import MAX_AT_ONCE, MAX_PLACES_AT_ONCE, create_many
+
+from .catalogue_file import ATTRIBUTES, BadLine, CatalogueFile, Change, Count, Line
+from .creations import MAX_AT_ONCE, MAX_PLACES_AT_ONCE, create_many
 
 _WORKERS = 4
 """Transactions in flight at once."""

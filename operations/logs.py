@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from operations.aws import Aws
+from .aws import Aws
 
 # An event may become readable shortly after a later event.
 _OVERLAP_MILLISECONDS = 2000

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 from inventory_orders.domain.location import key_in, location_of
 from inventory_orders.domain.outbound import Generation
-from operations.lanes import Pages
-from operations.words import lane_name, location_name
+
+from .lanes import Pages
+from .words import lane_name, location_name
 
 Row = Mapping[str, Any]
 

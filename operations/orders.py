@@ -26,9 +26,10 @@ from inventory_orders.store.lists import (
 )
 from inventory_orders.store.rows import record_row
 from inventory_orders.store.tables import EXPIRY_SHARDS, Table
-from operations.audit import read_rows
-from operations.aws import Aws
-from operations.movements import movements_of
+
+from .audit import read_rows
+from .aws import Aws
+from .movements import movements_of
 
 _PAGE = 50
 _PATIENCE = 10.0

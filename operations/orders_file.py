@@ -13,8 +13,9 @@ from typing import Any
 
 from inventory_orders.errors import InvalidMessageError
 from inventory_orders.messages.commands import MAX_QUANTITY, parse_order
-from operations.errors import UserError
-from operations.text_files import (
+
+from .errors import UserError
+from .text_files import (
     DELIMITERS,
     SAVE_AS_UTF8,
     check_json_lines,
@@ -24,7 +25,7 @@ from operations.text_files import (
     not_utf8,
     opened,
 )
-from operations.words import counted
+from .words import counted
 
 COLUMNS = ("orderId", "userId", "productId", "quantity")
 """The columns of a CSV file of orders: exactly these, in any sequence."""

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from operations.errors import UserError
-from operations.queues import FIFO, FIFO_DEAD_LETTERS, depth_of
-from operations.words import without_full_stop
+from .errors import UserError
+from .queues import FIFO, FIFO_DEAD_LETTERS, depth_of
+from .words import without_full_stop
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudformation import CloudFormationClient
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mypy_boto3_lambda import LambdaClient
     from mypy_boto3_sqs import SQSClient
 
-    from operations.account import AwsAccount
+    from .account import AwsAccount
 
 _UNITS = ("readUnitsPerSecond", "writeUnitsPerSecond")
 _Throughput = Sequence[tuple[str, str, int]]

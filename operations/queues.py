@@ -10,9 +10,10 @@ from threading import Event
 from typing import TYPE_CHECKING
 
 from inventory_orders.invocation.sqs import BYTES_PER_CALL
-from operations.aws import Aws
-from operations.errors import UserError
-from operations.orders_file import OrderMessage
+
+from .aws import Aws
+from .errors import UserError
+from .orders_file import OrderMessage
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from operations.codes import DEAD_LETTERS, Redrive
-from operations.dead_letters import DeadLetter, DeadLetterReader, Delivery, crowded_groups
-from operations.errors import LostAnswerError
+from .codes import DEAD_LETTERS, Redrive
+from .dead_letters import DeadLetter, DeadLetterReader, Delivery, crowded_groups
+from .errors import LostAnswerError
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient

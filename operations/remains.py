@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
-from operations.errors import UserError
-from operations.export import bucket_name
+from .errors import UserError
+from .export import bucket_name
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudformation import CloudFormationClient
     from mypy_boto3_cloudformation.type_defs import StackResourceSummaryTypeDef
     from mypy_boto3_dynamodb import DynamoDBClient
 
-    from operations.account import AwsAccount
+    from .account import AwsAccount
 
 
 def stack_id(account: AwsAccount, stack_name: str) -> str:

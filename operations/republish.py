@@ -19,9 +19,10 @@ from inventory_orders.publishing.publisher import (
 )
 from inventory_orders.store.rows import Row, decode
 from inventory_orders.store.tables import Table
-from operations.audit import read_orders
-from operations.aws import Aws
-from operations.errors import UserError
+
+from .audit import read_orders
+from .aws import Aws
+from .errors import UserError
 
 _AT_ONCE = 100
 _SECONDS = 60

@@ -21,11 +21,12 @@ from botocore.exceptions import ClientError
 from inventory_orders.clock import Clock, SystemClock, timestamp
 from inventory_orders.store.rows import LOCK, Item
 from inventory_orders.store.tables import KEYS, Table
-from operations.aws import Aws, get_items, scan
-from operations.errors import UserError
-from operations.republish import Republished, republish, rows_since
-from operations.verify.deployed import Deployed, Properties
-from operations.words import without_full_stop
+
+from .aws import Aws, get_items, scan
+from .errors import UserError
+from .republish import Republished, republish, rows_since
+from .verify.deployed import Deployed, Properties
+from .words import without_full_stop
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import TagTypeDef

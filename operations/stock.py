@@ -22,7 +22,8 @@ from inventory_orders.lanes.levels import (
 from inventory_orders.store.lists import list_products
 from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import Table
-from operations.aws import Aws, query
+
+from .aws import Aws, query
 
 # How long to try for a read without a concurrent write, and how long one page of a list may take, in seconds.
 PATIENCE = 10.0

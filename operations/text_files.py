@@ -13,7 +13,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, TextIO
 
-from operations.errors import UserError
+from .errors import UserError
 
 SAVE_AS_UTF8 = 'save the file as UTF-8 (in Excel: Save As, type "CSV UTF-8")'
 

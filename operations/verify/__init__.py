@@ -9,10 +9,11 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from inventory_orders.domain.location import in_words
 from inventory_orders.errors import StoreError
-from operations.errors import UserError
-from operations.verify import stack, traffic
-from operations.verify.report import CheckFailedError, Line, Report, State, what_went_wrong
-from operations.verify.run import Run
+
+from ..errors import UserError
+from . import stack, traffic
+from .report import CheckFailedError, Line, Report, State, what_went_wrong
+from .run import Run
 
 Check = Callable[[Run], list[Line]]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from operations.errors import UserError
+from ..errors import UserError
 
 Properties = Mapping[str, Any]
 

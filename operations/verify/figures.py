@@ -8,9 +8,9 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from operations import emf, prices
-from operations.logs import Event, Tail
-from operations.verify.run import Run
+from .. import emf, prices
+from ..logs import Event, Tail
+from .run import Run
 
 _LOG_SECONDS, _LOG_SECONDS_EMBEDDED = 30.0, 3.0
 

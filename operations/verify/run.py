@@ -25,16 +25,17 @@ from inventory_orders.domain.location import (
 )
 from inventory_orders.lanes.levels import StockLevel
 from inventory_orders.store.rows import decode
-from operations import queues
-from operations.audit import read_orders
-from operations.aws import Aws
-from operations.dead_letters import DeadLetter, DeadLetterReader
-from operations.errors import UserError
-from operations.orders_file import OrderMessage
-from operations.stock import read_stock
-from operations.verify.deployed import Deployed
-from operations.verify.report import CheckFailedError, what_went_wrong
-from operations.words import counted
+
+from .. import queues
+from ..audit import read_orders
+from ..aws import Aws
+from ..dead_letters import DeadLetter, DeadLetterReader
+from ..errors import UserError
+from ..orders_file import OrderMessage
+from ..stock import read_stock
+from ..words import counted
+from .deployed import Deployed
+from .report import CheckFailedError, what_went_wrong
 
 PREFIX = "verify-"
 """Prefix of all products, orders and users of a run: consumers of `Orders` can ignore users with it."""

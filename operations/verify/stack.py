@@ -12,12 +12,13 @@ from typing import Any
 
 from inventory_orders.domain.rejection import REASONS_OF_ORDERS
 from inventory_orders.invocation.telemetry import NAMESPACE
-from operations.aws import LIVE
-from operations.verify.deployed import Deployed, Properties, differences
-from operations.verify.report import Line, judged, not_here
-from operations.verify.run import Run, names
-from operations.verify.traffic import places
-from operations.words import counted
+
+from ..aws import LIVE
+from ..words import counted
+from .deployed import Deployed, Properties, differences
+from .report import Line, judged, not_here
+from .run import Run, names
+from .traffic import places
 
 _LOOK_SECONDS = 10.0
 

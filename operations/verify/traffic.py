@@ -18,17 +18,18 @@ from inventory_orders.clock import SystemClock, timestamp
 from inventory_orders.domain.location import product_of, stock_key
 from inventory_orders.store.cancellations import TransactionCancelledError
 from inventory_orders.store.writes import Write, product_action
-from operations import queues
-from operations.audit import read_accounts, read_orders
-from operations.books import Account
-from operations.follow import Heard, listening
-from operations.forget import orders_of
-from operations.http_api import HttpApi
-from operations.orders_file import OrderMessage
-from operations.verify.figures import measure
-from operations.verify.report import CheckFailedError, Line, judged, not_here, passed
-from operations.verify.run import Run, expect
-from operations.words import counted
+
+from .. import queues
+from ..audit import read_accounts, read_orders
+from ..books import Account
+from ..follow import Heard, listening
+from ..forget import orders_of
+from ..http_api import HttpApi
+from ..orders_file import OrderMessage
+from ..words import counted
+from .figures import measure
+from .report import CheckFailedError, Line, judged, not_here, passed
+from .run import Run, expect
 
 _FIFO_ORDERS, _FIFO_UNITS = 12, 7
 _EVENT_ORDERS, _LISTEN_SECONDS = 24, 5

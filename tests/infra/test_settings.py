@@ -11,12 +11,12 @@ import pytest
 from aws_cdk import aws_lambda
 from typer.testing import CliRunner
 
-from cli import deployment
-from cli.main import app
 from infra.settings import SCHEMA, Settings, SettingsError, check_names
 from inventory_orders.domain import allotments
 from inventory_orders.messages.documents import json_schema
 from local import ROOT
+from local.commands import deployment
+from operations.commands.main import app
 from operations.errors import UserError
 
 JWT = {"issuer": "https://a.example", "audience": ["a"]}

@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 import pytest
 from typer.testing import CliRunner
 
-from cli import tables as table_commands
-from cli.main import app
 from inventory_orders.store.tables import Table
 from local import stack
 from local.invoke import invoke_deployed, is_good
 from operations import queues, restore
 from operations.audit import read_books, read_orders
+from operations.commands import tables as table_commands
+from operations.commands.main import app
 from operations.follow import listening
 from operations.restore import Restore
 from testing.events import order_body, sqs_event

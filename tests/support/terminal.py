@@ -2,7 +2,7 @@
 
 import pytest
 
-from cli import common
+from operations.commands import common
 
 
 def on_a_terminal(monkeypatch: pytest.MonkeyPatch, width: int = 80) -> None:

@@ -14,15 +14,15 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 from botocore.stub import Stubber
 from typer.testing import CliRunner
 
-from cli import deployment
-from cli.main import app
 from infra.settings import Settings, SettingsError
 from inventory_orders.api.orders import MAX_WAIT_SECONDS
 from inventory_orders.store.tables import Table
 from local import ROOT
+from local.commands import deployment
 from operations import preflight
 from operations.account import AwsAccount
 from operations.aws import Aws
+from operations.commands.main import app
 from operations.errors import UserError
 from operations.queues import FIFO, FIFO_DEAD_LETTERS
 

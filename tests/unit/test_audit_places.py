@@ -5,7 +5,6 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from cli import books, main
 from inventory_orders.domain.adjustment import Adjustment, Transfer
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand, Part
@@ -14,6 +13,7 @@ from inventory_orders.errors import Outcome
 from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import Table
 from operations import audit
+from operations.commands import books, main
 from testing.lanes import LaneShop, lend
 
 BERLIN, LYON = "tea#berlin", "tea#lyon"

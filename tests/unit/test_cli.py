@@ -20,12 +20,13 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 from typer.testing import CliRunner
 
-from cli import common, events, main, this_machine
-from cli import queues as queue_commands
 from inventory_orders.version import VERSION
 from local import ROOT, emulator, invoke
+from local.commands import this_machine
 from operations import follow, queues
 from operations.aws import Aws
+from operations.commands import common, events, main
+from operations.commands import queues as queue_commands
 from operations.errors import UserError
 from operations.follow import Heard
 from operations.orders_file import OrderMessage
@@ -127,7 +128,7 @@ STACK = "arn:aws:cloudformation:eu-west-1:123456789012:stack/InventoryOrders-pro
 
 
 def test_the_command_names_its_version_without_loading_the_cdk():
-    program = "import sys; from cli.main import app; app(['--version'], standalone_mode=False); "
+    program = "import sys; from operations.commands.main import app; app(['--version'], standalone_mode=False); "
     program += "assert 'aws_cdk' not in sys.modules"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, check=True, cwd=ROOT
@@ -475,7 +476,7 @@ def test_which_answers_count_as_success(answer, good):
 
 A_LONG_COMMAND = """
 import signal, time
-from cli import main
+from operations.commands import main
 
 def app():
     try:

@@ -14,8 +14,6 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from cli import this_machine
-from cli.main import app
 from infra.watched import ALARMS
 from inventory_orders.domain.events import EventType, order_events
 from inventory_orders.domain.location import location_of, product_of, stock_key
@@ -26,8 +24,10 @@ from inventory_orders.errors import Outcome
 from inventory_orders.messages.commands import parse_order, parse_order_command
 from inventory_orders.store.tables import Table
 from local import ROOT, demo, demo_report, sample_orders, shelf
+from local.commands import this_machine
 from local.shop import Shop
 from operations.books import Account, Books
+from operations.commands.main import app
 from operations.dead_letters import DeadLetter
 from operations.emf import Sample
 from operations.errors import UserError

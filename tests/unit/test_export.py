@@ -9,7 +9,6 @@ import pytest
 from botocore.stub import Stubber
 from typer.testing import CliRunner
 
-from cli import main, reports
 from inventory_orders.clock import SystemClock, timestamp
 from inventory_orders.domain.adjustment import Adjustment, Transfer
 from inventory_orders.domain.order import Order
@@ -19,6 +18,7 @@ from inventory_orders.store.rows import encode
 from inventory_orders.store.tables import Table
 from operations import export
 from operations.aws import Aws
+from operations.commands import main, reports
 from operations.errors import UserError
 from testing.shop import open_shop
 from testing.simulated_aws import ManualClock, virtual_time

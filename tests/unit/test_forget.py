@@ -9,8 +9,6 @@ import pytest
 from botocore.exceptions import ReadTimeoutError
 from typer.testing import CliRunner
 
-from cli import main
-from cli import tables as table_commands
 from inventory_orders.domain.events import order_events
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand
@@ -19,6 +17,8 @@ from inventory_orders.errors import Outcome
 from inventory_orders.messages.commands import parse_order
 from inventory_orders.store.rows import decode
 from operations import forget as forgets
+from operations.commands import main
+from operations.commands import tables as table_commands
 from operations.errors import UserError
 
 KEY = "a key of the shop's own, which is long enough"

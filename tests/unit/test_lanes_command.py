@@ -5,12 +5,12 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from cli import books, main
 from inventory_orders.clock import SystemClock
 from inventory_orders.domain.allotments import DEPOT, LaneLease, PageKey
 from inventory_orders.errors import ThrottledError
 from inventory_orders.store.lane_leases import lease_lane
 from operations import lanes as lanes_of_stack
+from operations.commands import books, main
 from operations.errors import UserError
 from testing.lanes import lend
 

@@ -94,17 +94,18 @@ MAY_IMPORT = {
     # Run by people.
     "operations": ("inventory_orders",),
     "local": ("testing", "operations", "inventory_orders"),
-    "cli": ("testing", "local", "operations", "inventory_orders", "infra.settings"),
+    "operations.commands": ("testing", "local", "operations", "inventory_orders", "infra.settings"),
+    "local.commands": ("testing", "local", "operations", "inventory_orders", "infra.settings"),
     # Verification.
     "testing": ("operations", "inventory_orders"),
     "testing.simulated_aws": (),
-    "bench": ("testing", "infra", "cli", "local", "operations", "inventory_orders"),
+    "bench": ("testing", "infra", "local", "operations", "inventory_orders"),
     "docs_generator": (
-        *("testing", "infra", "cli", "local", "operations", "inventory_orders"),
+        *("testing", "infra", "local", "operations", "inventory_orders"),
         "tests.support.environment",
     ),
     "tests": (
-        *("docs_generator", "bench", "testing", "infra", "cli", "local"),
+        *("docs_generator", "bench", "testing", "infra", "local"),
         *("operations", "inventory_orders"),
     ),
 }
@@ -116,11 +117,11 @@ CONFINED = {
     "botocore": (
         *("inventory_orders.store.dynamodb", "inventory_orders.invocation.sqs"),
         "inventory_orders.publishing.publisher",
-        *("operations", "local", "cli", "testing", "bench", "tests"),
+        *("operations", "local", "testing", "bench", "tests"),
     ),
     "boto3": (
         "inventory_orders.invocation.runtime",
-        *("operations", "local", "cli", "testing", "bench", "tests"),
+        *("operations", "local", "testing", "bench", "tests"),
     ),
     "constructs": ("infra",),
     "greenlet": ("testing.simulated_aws", "tests.explore"),
@@ -128,8 +129,8 @@ CONFINED = {
     "ministack": (),
     "moto": ("local.invoke", "tests.unit.test_samples"),
     "pytest": ("tests",),
-    "rich": ("cli", "local", "bench", "tests"),
-    "typer": ("cli", "bench", "docs_generator", "tests"),
+    "rich": ("operations.commands", "local", "bench", "tests"),
+    "typer": ("operations.commands", "local.commands", "bench", "docs_generator", "tests"),
 }
 
 SAYS_ITS_SUBJECT = (
@@ -139,7 +140,6 @@ SAYS_ITS_SUBJECT = (
     "app",
     "operations",
     "local",
-    "cli",
     "testing",
     "bench",
     "docs_generator",
@@ -229,7 +229,7 @@ def test_a_room_imports_only_what_it_may(room):
         ("inventory_orders.invocation.runtime", "inventory_orders.api.serving"),
         ("inventory_orders.clock", "operations.audit"),
         ("operations.audit", "local.endpoint"),
-        ("local.stack", "cli"),
+        ("local.stack", "infra.settings"),
         ("testing.simulated_aws.sqs", "inventory_orders.clock"),
         ("operations.audit", "rich.table"),
     ],

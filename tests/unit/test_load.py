@@ -10,8 +10,6 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 
-from cli import load as load_command
-from cli.main import app
 from inventory_orders.clock import Deadline, SystemClock, timestamp
 from inventory_orders.domain.adjustment import Decrement
 from inventory_orders.domain.order import Order
@@ -28,6 +26,8 @@ from local import ROOT
 from local.sample_orders import catalogue
 from operations import load as loading
 from operations.catalogue_file import Change, read_catalogue
+from operations.commands import load as load_command
+from operations.commands.main import app
 from operations.errors import UserError
 from operations.load import Done, Load
 from testing.clocks import FakeClock

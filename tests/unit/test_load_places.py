@@ -6,8 +6,6 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 
-from cli import load as load_command
-from cli.main import app
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.location import MAX_PLACES, location_of, product_of
 from inventory_orders.domain.order import Order
@@ -20,6 +18,8 @@ from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import Table
 from operations import load as loading
 from operations.catalogue_file import COLUMNS, read_catalogue
+from operations.commands import load as load_command
+from operations.commands.main import app
 from operations.creations import MAX_PLACES_AT_ONCE, create_many
 from operations.load import Done, Load
 from testing.clocks import FakeClock

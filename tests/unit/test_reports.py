@@ -10,8 +10,6 @@ import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 from typer.testing import CliRunner
 
-from cli import books, main, reports
-from cli import queues as queue_commands
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.allotments import DEPOT, LaneLease, PageKey
 from inventory_orders.domain.order import Order
@@ -24,6 +22,8 @@ from inventory_orders.store.lane_leases import lease_lane
 from inventory_orders.store.tables import Table
 from local import ROOT
 from operations import queues
+from operations.commands import books, main, reports
+from operations.commands import queues as queue_commands
 from operations.errors import UserError
 from testing.lanes import lend
 from testing.simulated_aws import ServiceError
@@ -411,7 +411,7 @@ def test_an_id_is_not_printed_as_an_emoji(shop):
 def test_every_command_prints_to_consoles_that_do_not_truncate():
     made = {
         str(path.relative_to(ROOT))
-        for folder in ("cli", "local", "operations")
+        for folder in ("local", "operations")
         for path in (ROOT / folder).rglob("*.py")
         if re.search(r"\bConsole\(", path.read_text("utf-8"))
     }

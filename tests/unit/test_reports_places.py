@@ -5,13 +5,13 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from cli import main, reports
 from inventory_orders.domain.adjustment import Adjustment, Transfer
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand, Part
 from inventory_orders.domain.record import OrderAction
 from inventory_orders.errors import Outcome
 from inventory_orders.store.tables import Table
+from operations.commands import main, reports
 from operations.errors import UserError
 from testing.lanes import lend
 

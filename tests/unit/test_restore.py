@@ -9,8 +9,6 @@ import pytest
 from botocore.stub import Stubber
 from typer.testing import CliRunner
 
-from cli import main
-from cli import tables as table_commands
 from inventory_orders.domain.adjustment import Adjustment, Transfer
 from inventory_orders.domain.events import EventType, order_events
 from inventory_orders.domain.order import Order
@@ -22,6 +20,8 @@ from inventory_orders.products.fold import Fold
 from inventory_orders.store.rows import decode, encode
 from inventory_orders.store.tables import Table
 from operations import restore as restores
+from operations.commands import main
+from operations.commands import tables as table_commands
 from operations.errors import UserError
 from operations.republish import Republished
 from operations.restore import JUMP, Moment, Restore, restored

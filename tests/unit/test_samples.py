@@ -11,12 +11,12 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 
-from cli import main
 from docs_generator import sample_events as samples
 from inventory_orders.invocation import runtime
 from local import ROOT, emulator
 from local.invoke import FED_BY, addressee, invoke_deployed
 from local.sample_orders import catalogue
+from operations.commands import main
 from operations.errors import UserError
 from testing.handlers import FakeContext, function_names, load_handler
 from testing.tables import make_stack, queue_settings, settings

@@ -10,10 +10,10 @@ import pytest
 from botocore.exceptions import ClientError
 from typer.testing import CliRunner
 
-from cli import main, verification
 from inventory_orders.lanes.levels import StockLevel
 from inventory_orders.store.cancellations import CancellationReason, TransactionCancelledError
 from operations import account, queues, verify
+from operations.commands import main, verification
 from operations.errors import UserError
 from operations.follow import Heard
 from operations.verify import figures, stack, traffic

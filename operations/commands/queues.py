@@ -15,17 +15,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from botocore.exceptions import BotoCoreError, ClientError
 
-from cli.common import PANEL, AsJson, OnAccount, aside, aws_of, print_json, screen, table_of
-from operations import queues
-from operations import redrive as redrives
-from operations.dead_letters import read_dead_letters
-from operations.errors import UserError
-from operations.orders_file import OrderMessage, count_orders, read_orders
-from operations.redrive import MAY_SUCCEED_NOW
-from operations.words import counted, without_full_stop
+from .. import queues
+from .. import redrive as redrives
+from ..dead_letters import read_dead_letters
+from ..errors import UserError
+from ..orders_file import OrderMessage, count_orders, read_orders
+from ..redrive import MAY_SUCCEED_NOW
+from ..words import counted, without_full_stop
+from .common import (
+    PANEL,
+    AsJson,
+    OnAccount,
+    aside,
+    aws_of,
+    print_json,
+    screen,
+    table_of,
+)
 
 if TYPE_CHECKING:
-    from operations.aws import Aws
+    from ..aws import Aws
 
 app = typer.Typer()
 

@@ -13,11 +13,11 @@ from typing import Annotated
 
 import typer
 
-from cli.common import PANEL, OnAccount, aside, aws_of, screen, start_embedded
 from local import emulator, sample_orders, stack, tokens
 from local.desk import background
 from local.endpoint import embedded_settings, use_embedded
 from operations.aws import Aws
+from operations.commands.common import PANEL, OnAccount, aside, aws_of, screen, start_embedded
 from operations.errors import UserError
 from operations.http_api import HttpApi
 from operations.orders_file import count_orders

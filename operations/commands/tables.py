@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.books import show_audit
-from cli.common import (
+from infra.settings import stack_name
+from local import stack
+
+from ..errors import UserError
+from ..words import counted
+from .books import show_audit
+from .common import (
     PANEL,
     OnAccount,
     aside,
@@ -20,13 +25,9 @@ from cli.common import (
     screen,
     table_of,
 )
-from infra.settings import stack_name
-from local import stack
-from operations.errors import UserError
-from operations.words import counted
 
 if TYPE_CHECKING:
-    from operations.restore import Differences
+    from ..restore import Differences
 
 app = typer.Typer()
 
@@ -48,8 +49,8 @@ def restore(
     The service is stopped during the restore; messages wait in their queues. Orders placed since that time are cancelled. You
     may interrupt it and run it again. Exit status 1 if the books do not balance afterwards.
     """
-    from operations.republish import moment  # noqa: PLC0415 - the layer is slow to import
-    from operations.restore import Restore  # noqa: PLC0415
+    from ..republish import moment  # noqa: PLC0415 - the layer is slow to import
+    from ..restore import Restore  # noqa: PLC0415
 
     then = datetime.fromisoformat(moment(to)).replace(microsecond=0)
     aws = aws_of(account)
@@ -125,7 +126,8 @@ def forget(
     these orders if they are sent again. Exit status 1 if a row could not be changed.
     """
     from inventory_orders.errors import StoreError  # noqa: PLC0415 - the layer is slow to import
-    from operations import forget as forgets  # noqa: PLC0415
+
+    from .. import forget as forgets  # noqa: PLC0415
 
     key = forgets.read_key(key_file, os.environ)
     if forgets.is_pseudonym(user):

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from cli.common import (
+from inventory_orders.domain.location import (
+    in_words,
+    location_of,
+    product_of,
+    public_key,
+    stock_key,
+)
+
+from ..errors import UserError
+from ..words import counted, lane_name, location_name
+from .common import (
     PANEL,
     AsJson,
     AtLocation,
@@ -22,20 +32,12 @@ from cli.common import (
     screen,
     table_of,
 )
-from inventory_orders.domain.location import (
-    in_words,
-    location_of,
-    product_of,
-    public_key,
-    stock_key,
-)
-from operations.errors import UserError
-from operations.words import counted, lane_name, location_name
 
 if TYPE_CHECKING:
     from inventory_orders.domain.allotments import Page, PageEntry
-    from operations.aws import Aws
-    from operations.books import Account, Books, Entry
+
+    from ..aws import Aws
+    from ..books import Account, Books, Entry
 
 app = typer.Typer()
 
@@ -66,8 +68,8 @@ def show_audit(
     aws: Aws, product: str | None = None, location: str | None = None, *, as_json: bool = False
 ) -> bool:
     """Show the books. Returns whether they balance and every row satisfies its table's contract."""
-    from operations.audit import read_books  # noqa: PLC0415
-    from operations.books import history  # noqa: PLC0415
+    from ..audit import read_books  # noqa: PLC0415
+    from ..books import history  # noqa: PLC0415
 
     with aside.status("Reading all tables"):
         books = read_books(aws)
@@ -225,7 +227,7 @@ def _check_options(
 
 def _show_lanes(aws: Aws, *, as_json: bool) -> None:
     """Show all lanes that were ever in use."""
-    from operations.lanes import read_lanes  # noqa: PLC0415
+    from ..lanes import read_lanes  # noqa: PLC0415
 
     with aside.status("Reading the lanes"):
         found, pages = read_lanes(aws)
@@ -250,7 +252,7 @@ def _show_lanes(aws: Aws, *, as_json: bool) -> None:
 
 def _show_places(aws: Aws, product: str, location: str, *, as_json: bool) -> None:
     """Show where the units of one product at a location are."""
-    from operations.lanes import read_pages, read_places  # noqa: PLC0415
+    from ..lanes import read_pages, read_places  # noqa: PLC0415
 
     key = stock_key(product, location)
     places = read_places(aws, [key], read_pages(aws).by_name)
@@ -314,7 +316,8 @@ def _place_of_page(
 def _empty_lanes(aws: Aws, *, yes: bool) -> None:
     """Reclaim all units from all lanes."""
     from inventory_orders.errors import StoreError  # noqa: PLC0415
-    from operations.lanes import empty_lanes, read_all  # noqa: PLC0415
+
+    from ..lanes import empty_lanes, read_all  # noqa: PLC0415
 
     with aside.status("Reading rows and lanes"):
         before = read_all(aws)

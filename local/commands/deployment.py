@@ -12,7 +12,6 @@ import typer
 from botocore.exceptions import BotoCoreError, ClientError
 from rich.markup import escape
 
-from cli.common import AsJson, aside, checked_stage, print_json, screen, table_of
 from infra.settings import DEFAULT, Settings, SettingsError, check_names, stack_name
 from local import ROOT, stack
 from local.endpoint import environment_without_aws
@@ -20,6 +19,7 @@ from local.node import CDK
 from local.process import run_logged
 from operations import preflight, remains
 from operations.account import AwsAccount
+from operations.commands.common import AsJson, aside, checked_stage, print_json, screen, table_of
 from operations.errors import UserError
 
 app = typer.Typer()

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from cli.common import (
+from inventory_orders.domain.location import in_words, key_in, location_of, product_of, stock_key
+from local import STATE
+
+from ..errors import UserError
+from ..words import counted, lane_name, location_name
+from .common import (
     PANEL,
     AsJson,
     AtLocation,
@@ -21,17 +26,14 @@ from cli.common import (
     screen,
     table_of,
 )
-from inventory_orders.domain.location import in_words, key_in, location_of, product_of, stock_key
-from local import STATE
-from operations.errors import UserError
-from operations.words import counted, lane_name, location_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from inventory_orders.lanes.levels import StockLevel
-    from operations.aws import Aws
-    from operations.orders import OrderList
+
+    from ..aws import Aws
+    from ..orders import OrderList
 
 app = typer.Typer()
 
@@ -66,7 +68,7 @@ def stock(
     if product is not None:
         _show_one(aws, product, location, as_json=as_json)
         return
-    from operations.stock import list_stock  # noqa: PLC0415
+    from ..stock import list_stock  # noqa: PLC0415
 
     with reading("the stock"), aside.status("Reading rows and lanes"):
         listed, unreadable = list_stock(aws)
@@ -100,7 +102,8 @@ def _chosen(
 
 def _levels_as_json(levels: Sequence[StockLevel], *, has_totals: bool) -> list[dict[str, Any]]:
     from inventory_orders.api.products import shown_level  # noqa: PLC0415
-    from operations.stock import by_product, shown_total  # noqa: PLC0415
+
+    from ..stock import by_product, shown_total  # noqa: PLC0415
 
     if not has_totals:
         return list(map(shown_level, levels))
@@ -120,7 +123,7 @@ def _show_levels(
     in_lanes: bool,
     has_totals: bool,
 ) -> None:
-    from operations.stock import by_product  # noqa: PLC0415
+    from ..stock import by_product  # noqa: PLC0415
 
     # A terminal is too narrow for all columns.
     numbers = ("on hand", "committed", "available", "in lanes" if in_lanes else "low at")
@@ -148,7 +151,7 @@ def _counts_in_words(levels: Iterable[StockLevel]) -> str:
 
 def _lines_of(levels: Sequence[StockLevel], *, in_lanes: bool, has_total: bool) -> Iterator[_Line]:
     """Make the lines of a product: a total if it has several locations, and one for each."""
-    from operations.stock import shown_total  # noqa: PLC0415
+    from ..stock import shown_total  # noqa: PLC0415
 
     if has_total and len(levels) > 1:
         total = shown_total(levels)
@@ -225,7 +228,7 @@ def _read_orders(
     aws: Aws, order: str | None, user: str | None, location: str | None, limit: int
 ) -> OrderList:
     """Read one order, a user's orders, or the orders to ship."""
-    from operations.orders import OrderList, orders_of, orders_to_ship, read_order  # noqa: PLC0415
+    from ..orders import OrderList, orders_of, orders_to_ship, read_order  # noqa: PLC0415
 
     if order is None:
         return orders_to_ship(aws, limit, location) if user is None else orders_of(aws, user, limit)
@@ -313,7 +316,8 @@ def export(
             "the embedded AWS cannot export tables; name a stage of your account: --stage dev"
         )
     from inventory_orders.clock import SystemClock  # noqa: PLC0415 - the layer is slow to import
-    from operations import export as exporting  # noqa: PLC0415
+
+    from .. import export as exporting  # noqa: PLC0415
 
     aws = aws_of(account)
     exports = exporting.start(aws, bucket)
@@ -344,7 +348,8 @@ _COUNTED = (
 
 def _show_one(aws: Aws, product: str, location: str | None, *, as_json: bool) -> None:
     from inventory_orders.api.products import shown_level  # noqa: PLC0415 - the layer is slow to import
-    from operations.stock import on_the_way, read_everywhere, read_stock, shown_total  # noqa: PLC0415
+
+    from ..stock import on_the_way, read_everywhere, read_stock, shown_total  # noqa: PLC0415
 
     key = stock_key(product, location or "")
     with reading(f"the stock of {in_words(key)}"):

@@ -26,9 +26,10 @@ from rich.table import Table
 from infra.settings import STAGE, stack_name
 from local import emulator, stack
 from local.endpoint import use_embedded
-from operations.account import AwsAccount
-from operations.aws import Aws
-from operations.errors import UserError
+
+from ..account import AwsAccount
+from ..aws import Aws
+from ..errors import UserError
 
 PANEL = "Operators (the embedded AWS, or --stage STAGE)"
 """Where `--help` lists the commands that act on a stack."""

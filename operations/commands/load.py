@@ -12,13 +12,23 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from cli.common import INTERRUPTED, PANEL, OnAccount, aside, aws_of, progress_bar, screen, table_of
-from operations.words import counted
+from ..words import counted
+from .common import (
+    INTERRUPTED,
+    PANEL,
+    OnAccount,
+    aside,
+    aws_of,
+    progress_bar,
+    screen,
+    table_of,
+)
 
 if TYPE_CHECKING:
     from inventory_orders.store.dynamodb import Store
-    from operations.catalogue_file import BadLine, CatalogueFile
-    from operations.load import Load
+
+    from ..catalogue_file import BadLine, CatalogueFile
+    from ..load import Load
 
 app = typer.Typer()
 
@@ -95,7 +105,7 @@ def load(
 
     You may interrupt it and run it again. Give the file of each stocktake a new name: the same count in the same file is booked once.
     """
-    from operations.catalogue_file import read_catalogue  # noqa: PLC0415 - the layer is slow to import
+    from ..catalogue_file import read_catalogue  # noqa: PLC0415 - the layer is slow to import
 
     report = errors or file.with_name(f"{file.name}.errors.csv")
     _check_report(report)
@@ -115,7 +125,7 @@ def load(
 
 def _check_report(report: Path) -> None:
     """Check that a file can take the report, and has no other content."""
-    from operations.catalogue_file import is_report  # noqa: PLC0415
+    from ..catalogue_file import is_report  # noqa: PLC0415
 
     if report.exists() and not (report.is_file() and is_report(report)):
         problem = f"{report} exists and is not a report of `load`"
@@ -131,7 +141,8 @@ def _carry_out(
 ) -> tuple[Load, str, int]:
     """Load or check the lines. Returns the load, the reason if it did not finish, and the exit status."""
     from inventory_orders.errors import StoreError  # noqa: PLC0415
-    from operations.load import Load  # noqa: PLC0415
+
+    from ..load import Load  # noqa: PLC0415
 
     with progress_bar() as progress:
         task = progress.add_task("Checking" if check else "Loading", total=catalogue.good)
@@ -162,7 +173,7 @@ def _show_load(work: Load, seconds: float, *, check: bool) -> None:
 
 
 def _report_bad_lines(bad: Sequence[BadLine], report: Path) -> None:
-    from operations.catalogue_file import write_report  # noqa: PLC0415
+    from ..catalogue_file import write_report  # noqa: PLC0415
 
     if bad:
         write_report(report, bad)

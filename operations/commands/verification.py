@@ -12,20 +12,29 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from cli.common import INTERRUPTED, PANEL, OnAccount, aside, say_which, screen, start_embedded
 from infra.settings import stack_name
 from local import STATE, stack
 from local.endpoint import use_embedded
-from operations.account import AwsAccount, has_account
-from operations.aws import Aws
-from operations.errors import UserError
-from operations.words import counted
+
+from ..account import AwsAccount, has_account
+from ..aws import Aws
+from ..errors import UserError
+from ..words import counted
+from .common import (
+    INTERRUPTED,
+    PANEL,
+    OnAccount,
+    aside,
+    say_which,
+    screen,
+    start_embedded,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from operations.verify.report import Report
-    from operations.verify.run import Run
+    from ..verify.report import Report
+    from ..verify.run import Run
 
 app = typer.Typer()
 _PRODUCTION_ORDERS = 10
@@ -33,7 +42,7 @@ _FILE = STATE / "verify.json"
 
 
 def _known_checks(only: list[str] | None) -> list[str]:
-    from operations.verify import CHECKS  # noqa: PLC0415 - slow to import
+    from ..verify import CHECKS  # noqa: PLC0415 - slow to import
 
     unknown = [name for name in only or () if name not in CHECKS]
     if unknown:
@@ -64,7 +73,7 @@ def verify(
     embedded AWS too. Names of its products, orders and users begin with verify-. It delists its products at the end, and
     also after Ctrl-C.
     """
-    from operations.verify.report import Report, what_went_wrong  # noqa: PLC0415 - slow to import
+    from ..verify.report import Report, what_went_wrong  # noqa: PLC0415 - slow to import
 
     run, endpoint = _run_on(_account_of(stage))
     try:
@@ -116,7 +125,7 @@ def _account_of(stage: str | None) -> str | None:
 
 def _run_on(account: str | None) -> tuple[Run, str]:
     """Find the stack. Returns a run, and the endpoint of the embedded AWS."""
-    from operations.verify.run import Run  # noqa: PLC0415 - slow to import
+    from ..verify.run import Run  # noqa: PLC0415 - slow to import
 
     if account is not None:
         session, name = AwsAccount.of_environment().session, stack_name(account)
@@ -129,7 +138,7 @@ def _run_on(account: str | None) -> tuple[Run, str]:
 
 def _run_checks(run: Run, report: Report, only: Sequence[str]) -> None:
     """Run all checks or only these, until Ctrl-C, and show which line is next."""
-    from operations.verify import verify as run_checks  # noqa: PLC0415
+    from ..verify import verify as run_checks  # noqa: PLC0415
 
     with aside.status("") as spinner:
 
@@ -148,7 +157,7 @@ _MARKS = {"passed": "[green]ok[/]", "failed": "[bold red]RED[/]", "not here": "[
 
 def show(report: Report, console: Console) -> None:
     """Print a report: lines, figures and conclusion."""
-    from operations.verify import TITLES  # noqa: PLC0415
+    from ..verify import TITLES  # noqa: PLC0415
 
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column()

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from cli.common import PANEL, OnAccount, aside, aws_of, print_problems, screen
 from inventory_orders.domain.location import in_words, key_in
-from operations.words import counted
+
+from ..words import counted
+from .common import PANEL, OnAccount, aside, aws_of, print_problems, screen
 
 if TYPE_CHECKING:
-    from operations.follow import Heard
+    from ..follow import Heard
 
 app = typer.Typer()
 
@@ -46,7 +47,7 @@ def republish(
     cancellation and return. They carry the current version of the row, so most have new event ids. Exit status 1 if an
     event cannot be published.
     """
-    from operations import republish  # noqa: PLC0415 - the layer is slow to import
+    from .. import republish  # noqa: PLC0415 - the layer is slow to import
 
     if (order is None) == (since is None):
         raise typer.BadParameter("choose orders with either --order or --since")
@@ -87,7 +88,7 @@ def follow(
     It creates a queue and a rule named BUS-follow-..., and removes both when it stops. On an account it may miss
     events in its first minute.
     """
-    from operations.follow import listening  # noqa: PLC0415 - the layer is slow to import
+    from ..follow import listening  # noqa: PLC0415 - the layer is slow to import
 
     # Every line of standard output is an event.
     aws = aws_of(account, aside)

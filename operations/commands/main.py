@@ -15,12 +15,14 @@ from rich.markup import escape
 from typer._click.exceptions import NoSuchOption
 from typer.core import TyperGroup
 
-from cli import books, deployment, events, load, queues, reports, tables, this_machine, verification
-from cli.common import aside
 from inventory_orders.version import VERSION
 from local import STATE, emulator
+from local.commands import deployment, this_machine
 from local.process import LOGS
-from operations.errors import UserError
+
+from ..errors import UserError
+from . import books, events, load, queues, reports, tables, verification
+from .common import aside
 
 
 class _Commands(TyperGroup):
@@ -96,7 +98,7 @@ def main() -> None:
     except UserError as error:
         _fail(str(error))
     except (BotoCoreError, ClientError) as error:
-        from operations.verify.report import what_went_wrong  # noqa: PLC0415 - slow to import
+        from ..verify.report import what_went_wrong  # noqa: PLC0415 - slow to import
 
         said = " ".join(what_went_wrong(error).split())
         _fail(

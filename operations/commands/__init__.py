@@ -1,0 +1,1 @@
+"""The commands of `inventory-orders` for operators of a deployed stack."""
